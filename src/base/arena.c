@@ -1,0 +1,114 @@
+/* arena.c - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES 4096
+
+struct arena_block {
+    struct arena_block *older;
+    size_t used, cap;
+    _Alignas(16) char bytes[];
+};
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    check(bytes < SIZE_MAX / 2);
+    size_t need = (bytes + 15) & ~(size_t)15;
+    struct arena_block *block = arena->newest;
+    if (!block || block->cap - block->used < need) {
+        size_t cap = MAX(need, BLOCK_BYTES - sizeof(*block));
+        block = must_alloc(sizeof(*block) + cap);
+        block->cap = cap;
+        block->older = arena->newest;
+        arena->newest = block;
+    }
+    void *memory = block->bytes + block->used;
+    block->used += need;
+    arena->used_bytes += need;
+    return memory;
+}
+
+slice arena_copy(struct arena *arena, slice s)
+{
+    char *copy = arena_alloc(arena, s.len + 1);
+    if (s.len)
+        memcpy(copy, s.ptr, s.len);
+    return (slice){ copy, s.len };
+}
+
+void arena_free(struct arena *arena)
+{
+    for (struct arena_block *block = arena->newest, *older; block; block = older) {
+        older = block->older;
+        free(block);
+    }
+    *arena = (struct arena){ 0 };
+}
+
+struct text text_in(struct arena *arena)
+{
+    return (struct text){ .arena = arena };
+}
+
+static void text_reserve(struct text *text, size_t more)
+{
+    if (text->cap - text->len >= more)
+        return;
+    size_t cap = MAX(MAX(2 * text->cap, text->len + more), (size_t)64);
+    char *grown = arena_alloc(text->arena, cap);
+    if (text->len)
+        memcpy(grown, text->ptr, text->len);
+    text->ptr = grown;
+    text->cap = cap;
+}
+
+void text_add(struct text *text, slice s)
+{
+    text_reserve(text, s.len);
+    if (s.len)
+        memcpy(text->ptr + text->len, s.ptr, s.len);
+    text->len += s.len;
+}
+
+void text_char(struct text *text, char c)
+{
+    text_add(text, (slice){ &c, 1 });
+}
+
+static void text_vprintf(struct text *text, const char *fmt, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    check(len >= 0);
+    text_reserve(text, (size_t)len + 1);
+    vsnprintf(text->ptr + text->len, (size_t)len + 1, fmt, args);
+    text->len += (size_t)len;
+}
+
+void text_printf(struct text *text, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    text_vprintf(text, fmt, args);
+    va_end(args);
+}
+
+slice arena_printf(struct arena *arena, const char *fmt, ...)
+{
+    struct text text = text_in(arena);
+    va_list args;
+    va_start(args, fmt);
+    text_vprintf(&text, fmt, args);
+    va_end(args);
+    return text_slice(&text);
+}
+
+slice text_slice(const struct text *text)
+{
+    return (slice){ text->ptr, text->len };
+}

@@ -1,0 +1,36 @@
+/* arena.h - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0
+ *
+ * Everything taken from an arena lives until the arena is freed or reset; nothing is given
+ * back one by one. A request owns one. Not for more than one thread at a time.
+ * text is a string that grows inside an arena. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stdarg.h>
+
+#include "base/slice.h"
+
+struct arena_block;
+struct arena {
+    struct arena_block *newest;
+    size_t used_bytes;        /* handed out so far: callers hold this against their limits (H8) */
+};
+
+void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, never NULL */
+slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* with a NUL behind it */
+slice arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;
+void arena_free(struct arena *arena);    /* an arena of all zeroes is a fresh one, before and after */
+
+struct text {
+    struct arena *arena;
+    char *ptr;
+    size_t len, cap;
+};
+
+struct text text_in(struct arena *arena);
+void text_add(struct text *text, slice s);
+void text_char(struct text *text, char c);
+void text_printf(struct text *text, const char *fmt, ...) PRINTF_LIKE(2, 3);
+slice text_slice(const struct text *text);
+
+#endif

@@ -1,0 +1,52 @@
+/* list.h - intrusive doubly linked lists. SPDX-License-Identifier: Apache-2.0
+ *
+ * A struct list is both the head of a list and a link in one. An unlinked link points at
+ * itself, so list_del is safe to call twice. Locking is the caller's business. */
+#ifndef BASE_LIST_H
+#define BASE_LIST_H
+
+#include "base/base.h"
+
+struct list {
+    struct list *next, *prev;
+};
+
+static inline void list_init(struct list *list)
+{
+    list->next = list->prev = list;
+}
+
+static inline bool list_empty(const struct list *list)
+{
+    return list->next == list;
+}
+
+static inline void list_add(struct list *head, struct list *link)    /* at the end */
+{
+    link->prev = head->prev;
+    link->next = head;
+    head->prev->next = link;
+    head->prev = link;
+}
+
+static inline void list_del(struct list *link)
+{
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    list_init(link);
+}
+
+#define list_of(link, type, member) container_of(link, type, member)
+
+#define list_each(type, item, head, member)                                                    \
+    for (type *item = container_of((head)->next, type, member); &item->member != (head);       \
+         item = container_of(item->member.next, type, member))
+
+/* The item may be unlinked or freed inside the loop. */
+#define list_each_safe(type, item, head, member)                                               \
+    for (type *item = container_of((head)->next, type, member),                                \
+              *item##_next = container_of(item->member.next, type, member);                    \
+         &item->member != (head);                                                              \
+         item = item##_next, item##_next = container_of(item->member.next, type, member))
+
+#endif

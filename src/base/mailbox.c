@@ -1,0 +1,143 @@
+/* mailbox.c - how a thread is told something by another. SPDX-License-Identifier: Apache-2.0
+ *
+ * A lock-free stack that its owner takes whole and turns round, so mail of one sender arrives
+ * in the order it was posted. Only the post that finds the stack empty writes the eventfd. */
+#include "base/mailbox.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct mailbox {
+    _Atomic(struct mail *) newest;
+    int fd;
+};
+
+struct mailbox *mailbox_new(void)
+{
+    struct mailbox *box = must_alloc(sizeof(*box));
+    box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    check(box->fd >= 0);
+    return box;
+}
+
+void mailbox_free(struct mailbox **box)
+{
+    if (!*box)
+        return;
+    while (mailbox_deliver(*box))
+        ;
+    close((*box)->fd);
+    free(*box);
+    *box = NULL;
+}
+
+int mailbox_fd(const struct mailbox *box)
+{
+    return box->fd;
+}
+
+void mailbox_post(struct mailbox *box, struct mail *mail)
+{
+    int fd = box->fd;    /* once the mail is in, the owner may end the box's user */
+    struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
+    do
+        mail->next = newest;
+    while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, mail,
+                                                  memory_order_release, memory_order_relaxed));
+    if (!newest) {
+        uint64_t one = 1;
+        ssize_t ignored = write(fd, &one, sizeof(one));    /* full means it is readable anyway */
+        (void)ignored;
+    }
+}
+
+size_t mailbox_deliver(struct mailbox *box)
+{
+    uint64_t count;
+    ssize_t ignored = read(box->fd, &count, sizeof(count));
+    (void)ignored;
+    struct mail *newest = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
+    struct mail *oldest = NULL;
+    while (newest) {
+        struct mail *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    size_t delivered = 0;
+    while (oldest) {
+        struct mail *next = oldest->next;    /* deliver may free it */
+        oldest->deliver(oldest);
+        oldest = next;
+        delivered++;
+    }
+    return delivered;
+}
+
+size_t mailbox_wait(struct mailbox *box, int timeout_ms)
+{
+    struct pollfd waiting = { .fd = box->fd, .events = POLLIN };
+    poll(&waiting, 1, timeout_ms);
+    return mailbox_deliver(box);
+}
+
+struct ticket {
+    struct mail mail;
+    atomic_uint refs;
+    atomic_bool posted;
+    struct mailbox *box;
+    void (*woken)(void *arg);    /* NULL once ended; touched by the owner's thread only */
+    void *arg;
+};
+
+static void ticket_deliver(struct mail *mail)
+{
+    struct ticket *ticket = container_of(mail, struct ticket, mail);
+    atomic_store(&ticket->posted, false);    /* before the call: what comes now is news */
+    if (ticket->woken)
+        ticket->woken(ticket->arg);
+    ticket_unref(&ticket);
+}
+
+struct ticket *ticket_new(struct mailbox *box, void (*woken)(void *arg), void *arg)
+{
+    struct ticket *ticket = must_alloc(sizeof(*ticket));
+    ticket->mail.deliver = ticket_deliver;
+    atomic_init(&ticket->refs, 1);
+    ticket->box = box;
+    ticket->woken = woken;
+    ticket->arg = arg;
+    return ticket;
+}
+
+struct ticket *ticket_ref(struct ticket *ticket)
+{
+    atomic_fetch_add_explicit(&ticket->refs, 1, memory_order_relaxed);
+    return ticket;
+}
+
+void ticket_wake(struct ticket *ticket)
+{
+    if (atomic_exchange(&ticket->posted, true))
+        return;
+    mailbox_post(ticket->box, &ticket_ref(ticket)->mail);
+}
+
+void ticket_unref(struct ticket **ticket)
+{
+    struct ticket *mine = *ticket;
+    *ticket = NULL;
+    if (mine && atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) == 1)
+        free(mine);
+}
+
+void ticket_end(struct ticket **ticket)
+{
+    if (!*ticket)
+        return;
+    (*ticket)->woken = NULL;
+    ticket_unref(ticket);
+}

@@ -1,0 +1,31 @@
+/* metric.h - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
+ *
+ * One row in metric.def each: METRIC(id, kind, name, labels, help). Counters and histograms are
+ * added to in per-thread slots (relaxed, no sharing) and summed on read; a gauge is one atomic.
+ * Label sets are closed: they are part of the row. */
+#ifndef BASE_METRIC_H
+#define BASE_METRIC_H
+
+#include "base/arena.h"
+
+enum metric {
+#define COUNTER(id, name, labels, help) id,
+#define GAUGE(id, name, labels, help) id,
+#define HISTOGRAM(id, name, labels, help) id,
+#include "base/metric.def"
+#undef COUNTER
+#undef GAUGE
+#undef HISTOGRAM
+    METRIC_COUNT
+};
+
+void metric_add(enum metric counter, uint64_t by);
+void metric_set(enum metric gauge, int64_t value);
+void metric_gauge_add(enum metric gauge, int64_t by);
+void metric_time(enum metric histogram, uint64_t ns);    /* log-linear buckets, shown in seconds */
+
+uint64_t metric_read(enum metric metric);                /* counter sum or gauge value */
+const char *metric_name(enum metric metric);
+void metrics_expose(struct text *to);                    /* Prometheus text format, all of them */
+
+#endif

@@ -1,0 +1,40 @@
+/* slice.h - text as pointer and length. SPDX-License-Identifier: Apache-2.0
+ *
+ * A slice borrows: it never owns what it points at and is never NUL-terminated by promise.
+ * Functions only cut, compare and read; what needs new memory takes an arena (arena.h). */
+#ifndef BASE_SLICE_H
+#define BASE_SLICE_H
+
+#include "base/base.h"
+
+typedef struct slice {
+    const char *ptr;
+    size_t len;
+} slice;
+
+#define S(literal) ((slice){ "" literal, sizeof(literal) - 1 })
+#define SLICE_ARG(s) (int)(s).len, (s).ptr    /* for "%.*s" */
+
+slice slice_of(const char *text);                       /* NULL gives an empty slice */
+slice slice_from(slice s, size_t start);                /* the rest, clamped */
+slice slice_sub(slice s, size_t start, size_t len);     /* clamped */
+slice slice_trim(slice s);                              /* spaces and tabs off both ends */
+/* Cuts off and returns what stands before the first `at`; *rest begins behind it. Without one,
+ * everything is returned and *rest is empty with ptr NULL (so "a," and "a" can be told apart). */
+slice slice_cut(slice *rest, char at);
+
+bool slice_eq(slice a, slice b);
+bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
+int slice_cmp(slice a, slice b);                        /* bytes, as memcmp */
+bool slice_starts(slice s, slice prefix);
+bool slice_ends(slice s, slice suffix);
+bool slice_has(slice s, char c);
+
+/* Decimal, nothing else around it, no sign, no overflow. *ret untouched on failure. */
+bool slice_u64(slice s, uint64_t *ret) MUST_USE;
+/* Lower or upper case hex, an even number of digits, exactly `bytes` bytes. */
+bool slice_unhex(slice s, uint8_t *ret, size_t bytes) MUST_USE;
+void hex_write(const uint8_t *bytes, size_t count, char *ret);    /* 2 * count chars, lower case */
+int hex_digit(char c);                                  /* -1 if it is none */
+
+#endif

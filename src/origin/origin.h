@@ -1,0 +1,96 @@
+/* origin.h - where objects come from. SPDX-License-Identifier: Apache-2.0
+ *
+ * An origin answers calls. A call is owned by its caller and must stay until its done() has come,
+ * which happens exactly once, also after a cancel. Callbacks of one call come one at a time, from
+ * an origin thread, which is never one of the HTTP loops: they must not block.
+ * Two kinds: s3 (curl.c carries, s3.c signs) and dir (a POSIX directory, read-only). Retries happen in
+ * here, only while nothing of an answer was handed out. */
+#ifndef ORIGIN_ORIGIN_H
+#define ORIGIN_ORIGIN_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "s3/request.h"
+#include "s3/sigv4.h"
+
+struct origin;
+struct origins;             /* the pool of origin threads, and every origin there is */
+struct origin_call;
+
+/* What an origin answered, before its body. Slices live until the callback returns. */
+struct origin_reply {
+    int status;
+    bool has_length;
+    uint64_t length;                    /* of this body */
+    const struct http_field *fields;    /* all of them, names in lower case */
+    size_t field_count;
+    uint64_t first_byte_ns;             /* from the last try's start to its head */
+    unsigned tries;
+};
+slice origin_reply_get(const struct origin_reply *reply, slice name);
+
+enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE };    /* PAUSE: the same bytes come again after resume */
+
+struct origin_events {
+    /* The status line and headers. Comes once, before any body. Error statuses come here too. */
+    void (*head)(struct origin_call *call, const struct origin_reply *reply);
+    enum origin_take (*body)(struct origin_call *call, slice bytes);
+    /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_TIMEOUT,
+     * ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED, ERR_STOPPING, or for kinds that
+     * can tell without a status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
+    void (*done)(struct origin_call *call, enum err err);
+};
+
+/* A body to send. read() is called from origin threads and must not block for long. */
+struct origin_body {
+    uint64_t length;
+    slice sha256_hex;       /* empty: UNSIGNED-PAYLOAD */
+    /* Bytes at `offset` (so a try can be repeated); returns how many, less than asked only on failure. */
+    size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
+    void *arg;
+};
+
+/* Filled in by the caller; everything a slice points at must outlive the call. */
+struct origin_call {
+    const struct origin_events *events;
+    enum s3_op op;
+    slice bucket, key;                  /* as the client named them, decoded */
+    slice query;                        /* raw, as it should be sent, without '?'; may be empty */
+    const struct http_field *fields;    /* more headers to send and sign (range, if-match, x-amz-...) */
+    size_t field_count;
+    const struct origin_body *body;     /* NULL: none */
+    bool no_retry;                      /* for what must not happen twice */
+    void *priv;                         /* the origin's own, NULL at start */
+};
+
+/* Starts a call; any thread. Never fails: what goes wrong comes through done(). */
+void origin_start(struct origin *origin, struct origin_call *call);
+void origin_resume(struct origin_call *call);    /* after ORIGIN_PAUSE; any thread */
+void origin_cancel(struct origin_call *call);    /* any thread; done(ERR_CANCELED) follows, unless it is over */
+
+const char *origin_name(const struct origin *origin);
+slice origin_identity(const struct origin *origin);    /* canonical endpoint URL: part of every object's identity */
+bool origin_is_read_only(const struct origin *origin);
+
+/* ---- making them ---- */
+
+struct origin_options {
+    const char *name;
+    const char *url;            /* http://host:port, https://..., or dir:/path */
+    const char *region;         /* empty: us-east-1 until a redirect tells */
+    const char *style;          /* "auto" (path for IPs and single labels, else host), "path", "host" */
+    const char *access_key, *secret_key, *session_token;    /* empty: environment, then profile */
+    const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
+    unsigned connections_max;   /* to this origin, over all threads */
+    unsigned connect_ms, progress_ms, total_ms;    /* total 0: none. progress: no byte for so long */
+    unsigned tries_max;         /* 1: no retry */
+};
+
+struct origins *origins_new(unsigned threads) MUST_USE;
+/* Adds one. On failure *ret_why is a sentence for people, in keep. */
+enum err origins_add(struct origins *all, const struct origin_options *options, struct arena *keep,
+                     struct origin **ret, slice *ret_why) MUST_USE;
+/* Cancels what runs, waits for every done(), ends the threads, frees the origins. */
+void origins_free(struct origins **all);
+
+#endif

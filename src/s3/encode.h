@@ -1,0 +1,25 @@
+/* encode.h - percent-coding and the time formats of S3. SPDX-License-Identifier: Apache-2.0  Pure. */
+#ifndef S3_ENCODE_H
+#define S3_ENCODE_H
+
+#include "base/arena.h"
+
+/* S3's rule: everything but A-Z a-z 0-9 - . _ ~ becomes %XX (upper case); '/' too if encode_slash. */
+void uri_encode(struct text *to, slice s, bool encode_slash);
+/* '%XX' decoded once; ERR_BAD_URI for a bad escape or a NUL. '+' stays a plus. */
+enum err uri_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
+
+/* "Sun, 06 Nov 1994 08:49:37 GMT" and the two obsolete forms; -1 if it is none. */
+int64_t http_date_read(slice s);
+#define HTTP_DATE_BYTES 30
+void http_date_write(int64_t unix_s, char ret[HTTP_DATE_BYTES]);
+/* "20130524T000000Z"; -1 if it is none. */
+int64_t amz_date_read(slice s);
+#define AMZ_DATE_BYTES 17
+void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES]);
+/* "2009-10-12T17:50:30.000Z" with or without fraction; -1 if it is none. */
+int64_t iso_date_read(slice s);
+#define ISO_DATE_BYTES 25
+void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
+
+#endif

@@ -1,0 +1,43 @@
+/* head.h - the raw head of an HTTP/1.1 request, judged before anything trusts it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Two parsers that read one request differently are how requests are smuggled. This scan refuses
+ * everything that could be read in two ways: repeated or malformed Content-Length, Content-Length
+ * beside Transfer-Encoding, anything but exactly "chunked", zero or two Hosts, bare LF, bare CR,
+ * NUL and control bytes, folded lines, spaces before the colon, chunked in HTTP/1.0, a target that
+ * does not start with '/' ... Pure: no I/O, no memory of its own; slices point into `bytes`. */
+#ifndef S3_HEAD_H
+#define S3_HEAD_H
+
+#include "base/slice.h"
+
+#define HTTP_HEAD_BYTES_MAX 32768
+#define HTTP_FIELDS_MAX 100
+
+struct http_field {
+    slice name, value;      /* as sent, value trimmed */
+};
+
+struct http_head {
+    size_t bytes;           /* length with the blank line: the body starts here */
+    slice method, target;   /* target as sent: path and query */
+    slice path, query;      /* target cut at the first '?'; has_query tells "/a?" from "/a" */
+    bool has_query;
+    int minor;              /* HTTP/1.minor: 0 or 1 */
+    slice host;
+    bool has_length, chunked, expect_continue, close;
+    uint64_t length;        /* of the body, if has_length */
+    size_t field_count;
+    struct http_field fields[HTTP_FIELDS_MAX];
+};
+
+/* OK; ERR_MORE while no blank line has come; ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE: answer 400, close.
+ * *ret_why (may be NULL) is a static sentence that says what was wrong. A bad head is refused as
+ * soon as it is seen, also while it is incomplete. */
+enum err http_head_scan(slice bytes, struct http_head *ret, const char **ret_why) MUST_USE;
+
+/* The value of the only field of that name (any case); an empty slice with ptr NULL if absent.
+ * If it is repeated, the first: who signs or trusts a field that may repeat walks the fields. */
+slice http_head_get(const struct http_head *head, slice name);
+
+#endif

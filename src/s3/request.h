@@ -1,0 +1,71 @@
+/* request.h - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
+ *
+ * Pure (H9). One canonical reading of bucket and key: the path percent-decoded once, nothing
+ * normalised: "//", "/./" and "/../" are part of the key, '+' in a path is a plus. */
+#ifndef S3_REQUEST_H
+#define S3_REQUEST_H
+
+#include "base/arena.h"
+#include "s3/head.h"
+
+enum s3_op {
+#define OP(name, method, level, query, mutates) name,
+#include "s3/op.def"
+#undef OP
+    S3_OP_COUNT
+};
+enum s3_mutates { S3_MUTATES_NOTHING, S3_MUTATES_KEY, S3_MUTATES_KEYS };
+
+const char *s3_op_name(enum s3_op op);              /* "GetObject": for metrics and logs */
+enum s3_mutates s3_op_mutates(enum s3_op op);
+
+/* A range as asked: first-last, first- (last == UINT64_MAX), -suffix. */
+struct s3_range {
+    enum { RANGE_NONE, RANGE_SPAN, RANGE_SUFFIX } kind;
+    uint64_t first, last;     /* inclusive */
+    uint64_t suffix;          /* how many bytes from the end */
+};
+
+/* Conditions as sent; a slice with ptr NULL or a time of -1 is absent. */
+struct s3_conditions {
+    slice if_match, if_none_match, if_range;
+    int64_t if_modified_since, if_unmodified_since;    /* unix seconds */
+};
+
+struct s3_param {
+    slice name, value;        /* percent-decoded, '+' left alone; value.ptr NULL if there was no '=' */
+};
+
+struct s3_request {
+    enum s3_op op;
+    slice bucket, key;        /* decoded; key empty for bucket operations */
+    slice raw_path, raw_query;    /* as sent */
+    struct s3_param *params;
+    size_t param_count;
+    struct s3_range range;
+    struct s3_conditions conditions;
+    bool no_cache, no_store;  /* Cache-Control of the request */
+    bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
+};
+
+/* OK, or what is wrong with it: ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_NOT_IMPLEMENTED
+ * (an operation, parameter or header that changes the meaning and is not known), ERR_BAD_METHOD ...
+ * A malformed Range header is no range (RFC 9110); several ranges are read as none, as S3 does. */
+enum err s3_request_read(struct arena *keep, const struct http_head *head,
+                         struct s3_request *ret) MUST_USE;
+
+/* NULL if absent. */
+const struct s3_param *s3_param_get(const struct s3_request *request, slice name);
+
+/* Cuts a range down to an object of `size` bytes. OK with *ret_first <= *ret_end (end exclusive);
+ * *ret_partial tells 206 from 200. ERR_BAD_RANGE: 416 with "bytes * / size". */
+enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
+                          uint64_t *ret_end, bool *ret_partial) MUST_USE;
+
+/* RFC 9110 section 13.2.2, in its order. OK, ERR_PRECONDITION (412) or ERR_NOT_MODIFIED (304).
+ * *ret_use_range is false when If-Range does not hold. ETags are compared with quotes or without,
+ * as S3 does; modified_s in unix seconds. */
+enum err s3_conditions_judge(const struct s3_conditions *conditions, slice etag,
+                             int64_t modified_s, bool *ret_use_range) MUST_USE;
+
+#endif

@@ -1,0 +1,82 @@
+/* sigv4.h - signatures, verified and made. SPDX-License-Identifier: Apache-2.0
+ *
+ * Over the raw request: the path encoded once and never normalised, the query sorted by encoded
+ * name then value, signed headers read from the raw head, repeated ones joined by ','.
+ * Pure but for a cache of day keys: a struct sigv4 belongs to one thread. Time is an argument. */
+#ifndef S3_SIGV4_H
+#define S3_SIGV4_H
+
+#include "base/arena.h"
+#include "s3/head.h"
+
+struct sigv4;    /* fetched digests and derived day keys of one thread */
+struct sigv4 *sigv4_new(void) MUST_USE;
+void sigv4_free(struct sigv4 **sigv4);
+
+enum sigv4_payload {
+    PAYLOAD_HEX,            /* x-amz-content-sha256 is a digest: the body must match it */
+    PAYLOAD_UNSIGNED,       /* UNSIGNED-PAYLOAD, and presigned requests */
+    PAYLOAD_STREAMING       /* any STREAMING-...: ERR_NOT_IMPLEMENTED for now, see the caller */
+};
+
+/* What a request says about its signature; nothing of it is proven yet. */
+struct sigv4_claim {
+    bool presigned;
+    slice access_key, date, region, service, signed_headers, signature;
+    slice session_token;
+    slice payload_hash;              /* as it goes into the canonical request */
+    enum sigv4_payload payload;
+    uint8_t payload_sha256[32];      /* PAYLOAD_HEX */
+    int64_t signed_at_s, expires_s;  /* expires_s: presigned only, seconds of life */
+};
+
+/* Reads the claim. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2, ERR_BAD_AUTH_HEADER,
+ * ERR_BAD_AUTH_QUERY. Slices point into the head or into keep. */
+enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
+                          struct sigv4_claim *ret) MUST_USE;
+
+/* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE,
+ * ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes).
+ * Host, and every x-amz-* header present, must be among the signed headers. */
+enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
+                      const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
+
+struct sigv4_credentials {
+    slice access_key, secret_key, session_token;    /* token empty: none */
+};
+
+/* A request to be signed. path is already percent-encoded as it will be sent; query likewise
+ * (any order). fields: every header that will be sent and shall be signed, Host among them. */
+struct sigv4_ask {
+    slice method, path, query;
+    const struct http_field *fields;
+    size_t field_count;
+    slice payload_hash;              /* hex digest or UNSIGNED-PAYLOAD */
+    slice region, service;
+    int64_t now_s;
+};
+
+/* What must be added to the request: x-amz-date, x-amz-content-sha256, x-amz-security-token if
+ * there is one, and authorization. */
+struct sigv4_signed {
+    struct http_field fields[4];
+    size_t field_count;
+};
+void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
+                const struct sigv4_credentials *with, struct sigv4_signed *ret);
+
+/* The query string of a presigned GET or HEAD, for tests and `penstock` tools. */
+slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
+                    const struct sigv4_credentials *with, int64_t expires_s) MUST_USE;
+
+/* SHA-256 as a running digest, for bodies. */
+struct sha256;
+struct sha256 *sha256_new(void) MUST_USE;
+void sha256_add(struct sha256 *sha256, slice bytes);
+void sha256_end(struct sha256 **sha256, uint8_t ret[32]);    /* ret NULL: only free it */
+/* MD5 for Content-MD5, one shot. */
+void md5_of(slice bytes, uint8_t ret[16]);
+/* Standard base64; false if s is not the base64 of exactly `bytes` bytes. */
+bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;
+
+#endif

@@ -1,0 +1,41 @@
+/* xml.h - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
+ *
+ * Writing is an escaper and a growing text. Reading goes through expat, with entity declarations
+ * refused, depth and size limited. Pure. */
+#ifndef S3_XML_H
+#define S3_XML_H
+
+#include "base/arena.h"
+
+void xml_escape(struct text *to, slice s);
+void xml_element(struct text *to, const char *name, slice value);    /* <name>escaped</name> */
+
+/* One object of a listing. Slices live in the arena given to the reader. */
+struct listed {
+    slice key, etag;        /* etag with its quotes, key decoded if encoding-type was url */
+    uint64_t size;
+    int64_t modified_s;
+};
+struct listing {
+    struct listed *objects;
+    size_t object_count;
+    bool truncated;
+    slice next_token;       /* NextContinuationToken or NextMarker */
+    slice *prefixes;
+    size_t prefix_count;
+};
+/* Reads a ListBucketResult (V1 or V2). ERR_BAD_XML. At most 1,000 objects and as many prefixes. */
+enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret) MUST_USE;
+
+/* The keys of a DeleteObjects body; at most 1,000. version is empty where none is named. */
+struct deletion {
+    slice key, version;
+};
+enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
+                         size_t *ret_count) MUST_USE;
+
+/* Code and Message of an <Error> document; OK with empty slices if it is another document. */
+enum err xml_read_error(struct arena *keep, slice document, slice *ret_code,
+                        slice *ret_message) MUST_USE;
+
+#endif

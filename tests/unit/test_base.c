@@ -1,0 +1,94 @@
+/* test_base.c - slices, arenas, lists and mailboxes. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <pthread.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/mailbox.h"
+
+TEST(a_number_is_digits_and_nothing_else)
+{
+    uint64_t n = 7;
+    ok(slice_u64(S("18446744073709551615"), &n) && n == UINT64_MAX);
+    ok(!slice_u64(S("18446744073709551616"), &n));
+    ok(!slice_u64(S(""), &n) && !slice_u64(S("+1"), &n) && !slice_u64(S("1 "), &n));
+    ok(n == UINT64_MAX);
+}
+
+TEST(cutting_tells_an_empty_rest_from_none)
+{
+    slice rest = S("a,");
+    same(slice_cut(&rest, ','), S("a"));
+    ok(rest.ptr != NULL && rest.len == 0);
+    same(slice_cut(&rest, ','), S(""));
+    ok(rest.ptr == NULL);
+}
+
+TEST(text_grows_and_keeps_what_it_had)
+{
+    struct arena arena = { 0 };
+    struct text text = text_in(&arena);
+    for (int i = 0; i < 1000; i++)
+        text_printf(&text, "%d,", i);
+    ok(slice_starts(text_slice(&text), S("0,1,2,")));
+    ok(slice_ends(text_slice(&text), S("998,999,")));
+    arena_free(&arena);
+    ok(arena.newest == NULL);
+}
+
+struct counted {
+    struct ticket *ticket;
+    int woken;
+};
+
+static void count(void *arg)
+{
+    ((struct counted *)arg)->woken++;
+}
+
+static void *wake_many(void *arg)
+{
+    struct ticket *ticket = arg;
+    for (int i = 0; i < 1000; i++)
+        ticket_wake(ticket);
+    ticket_unref(&ticket);
+    return NULL;
+}
+
+TEST(wakes_between_two_deliveries_are_one)
+{
+    struct mailbox *box = mailbox_new();
+    struct counted waiter = { 0 };
+    waiter.ticket = ticket_new(box, count, &waiter);
+    pthread_t thread;
+    ok(pthread_create(&thread, NULL, wake_many, ticket_ref(waiter.ticket)) == 0);
+    pthread_join(thread, NULL);
+    mailbox_deliver(box);
+    ok(waiter.woken == 1);
+    ticket_wake(waiter.ticket);
+    mailbox_wait(box, 1000);
+    ok(waiter.woken == 2);
+    ticket_end(&waiter.ticket);
+    mailbox_free(&box);
+}
+
+TEST(a_wake_after_the_end_finds_nobody)
+{
+    struct mailbox *box = mailbox_new();
+    struct counted waiter = { 0 };
+    waiter.ticket = ticket_new(box, count, &waiter);
+    struct ticket *other = ticket_ref(waiter.ticket);
+    ticket_wake(other);
+    ticket_end(&waiter.ticket);
+    ok(waiter.ticket == NULL);
+    ok(mailbox_deliver(box) == 1 && waiter.woken == 0);
+    ticket_unref(&other);
+    mailbox_free(&box);
+}
+
+RUN(cmocka_unit_test(a_number_is_digits_and_nothing_else),
+    cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
+    cmocka_unit_test(text_grows_and_keeps_what_it_had),
+    cmocka_unit_test(wakes_between_two_deliveries_are_one),
+    cmocka_unit_test(a_wake_after_the_end_finds_nobody))
