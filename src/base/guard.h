@@ -1,0 +1,23 @@
+/* guard.h - safety guards that a test build can switch off, so that their tests can be seen to fail.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
+ * to leave out (crc,identity,epoch,if-match). In every other build guard_on() is the constant true. */
+#ifndef BASE_GUARD_H
+#define BASE_GUARD_H
+
+#include "base/base.h"
+
+enum guard { GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH };
+
+#ifdef GUARDS_OFF
+bool guard_on(enum guard guard);
+#else
+static inline bool guard_on(enum guard guard)
+{
+    (void)guard;
+    return true;
+}
+#endif
+
+#endif

@@ -1,0 +1,46 @@
+/* disk.h - reads that never block the one who asks. SPDX-License-Identifier: Apache-2.0
+ *
+ * One struct disk belongs to one thread (a loop). Two engines behind one face: io_uring, and a pool of
+ * threads for hosts that forbid it (containers' default seccomp profile does). Completions make the
+ * owner's mailbox readable; the owner then calls mailbox_deliver() and disk_reap().
+ * Writes are the committer's, which may block: plain pwrite, in extent.c. */
+#ifndef STORE_DISK_H
+#define STORE_DISK_H
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "base/slice.h"
+
+enum disk_engine { DISK_URING, DISK_THREADS };
+
+/* Tries what `wanted` ("auto", "uring", "threads") asks for. ERR_IO if uring was demanded and is refused.
+ * *ret_why says, for the log line at start, which engine it is and why. */
+enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why) MUST_USE;
+
+struct disk;
+struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
+void disk_free(struct disk **disk);    /* waits for what is under way */
+
+/* One read, embedded in whoever wants it; stays until done(). Short reads, EINTR and EAGAIN are dealt
+ * with inside: got < len only at the end of the file. err is OK or ERR_IO. */
+struct disk_read {
+    int fd;
+    void *buffer;
+    size_t len;
+    uint64_t offset;
+    void (*done)(struct disk_read *read, enum err err, size_t got);    /* on the owner's thread, from disk_reap */
+    /* the engine's own */
+    struct mail mail;
+    struct list link;
+    struct disk *disk;
+    size_t got;
+    enum err err;
+};
+void disk_read(struct disk *disk, struct disk_read *read);
+size_t disk_reap(struct disk *disk);    /* how many ended */
+
+/* What the page cache has, without waiting (RWF_NOWAIT). OK only if all `len` bytes came at once;
+ * ERR_WAIT: use disk_read; ERR_IO: the file failed or is too short. */
+enum err disk_read_cached(int fd, void *buffer, size_t len, uint64_t offset) MUST_USE;
+
+#endif

@@ -1,0 +1,28 @@
+/* policy.h - what is stored and what goes. SPDX-License-Identifier: Apache-2.0
+ *
+ * Three pure questions (H9). For now: everything is admitted, the oldest extent goes first, nothing
+ * is kept; the mean-age rule comes behind the same three calls. */
+#ifndef STORE_POLICY_H
+#define STORE_POLICY_H
+
+#include "store/head.h"
+
+enum policy_room { ROOM_ANY, ROOM_HOT, ROOM_NONE };
+enum policy_admit { ADMIT_NO, ADMIT_YES, ADMIT_RECYCLE };
+
+struct policy_extent {
+    uint32_t number;
+    uint64_t live_bytes, bytes;
+};
+struct policy_record {
+    struct object_id id;
+    uint32_t age;
+    bool pinned;
+};
+
+enum policy_admit policy_admit(const struct object_id *id, uint64_t size, enum policy_room room);
+/* Index into extents[], or count if none may go. The newest is never asked about. */
+size_t policy_victim(const struct policy_extent *extents, size_t count);
+bool policy_keep(const struct policy_record *record);
+
+#endif
