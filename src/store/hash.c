@@ -1,0 +1,118 @@
+/* hash.c - keyed hash of an object's name, and checksums. SPDX-License-Identifier: Apache-2.0
+ *
+ * The one file of the store that names OpenSSL. Its SipHash is fetched once a process, because a
+ * fetch costs more than the hash; each thread keeps one context, keyed anew by every call, and a
+ * thread that ends frees its own. ISA-L's crc32_iscsi takes and gives the register itself, so the
+ * usual inversion before and after is done here: crc32c(0, "123456789") is 0xE3069283, and a sum
+ * goes on from where the last one ended. Any thread. */
+#include "store/hash.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <isa-l/crc.h>
+#include <limits.h>
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define SIPHASH_BYTES 16
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t context_end;    /* only for its destructor: reading goes through `context` */
+static EVP_MAC *siphash;
+static _Thread_local EVP_MAC_CTX *context;
+
+static void context_free(void *old)
+{
+    context = NULL;
+    EVP_MAC_CTX_free(old);
+}
+
+static void fetch(void)
+{
+    siphash = EVP_MAC_fetch(NULL, "SIPHASH", NULL);
+    check(siphash != NULL && "OpenSSL has no SipHash");
+    check(pthread_key_create(&context_end, context_free) == 0);
+}
+
+static EVP_MAC_CTX *own_context(void)
+{
+    if (context)
+        return context;
+    pthread_once(&once, fetch);
+    size_t size = SIPHASH_BYTES;
+    OSSL_PARAM params[] = { OSSL_PARAM_construct_size_t(OSSL_MAC_PARAM_SIZE, &size),
+                            OSSL_PARAM_construct_end() };
+    context = EVP_MAC_CTX_new(siphash);
+    check(context != NULL && EVP_MAC_CTX_set_params(context, params) == 1);
+    check(pthread_setspecific(context_end, context) == 0);
+    return context;
+}
+
+static void put_le(uint8_t *to, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* SipHash-2-4 with 128 bits of result, over `count` slices as if they were one. */
+static void siphash_128(const uint8_t key[STORE_SECRET_BYTES], const slice *parts, size_t count,
+                        uint8_t ret[SIPHASH_BYTES])
+{
+    EVP_MAC_CTX *own = own_context();
+    check(EVP_MAC_init(own, key, STORE_SECRET_BYTES, NULL) == 1);
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].len)
+            check(EVP_MAC_update(own, (const uint8_t *)parts[i].ptr, parts[i].len) == 1);
+    size_t len = 0;
+    check(EVP_MAC_final(own, ret, &len, SIPHASH_BYTES) == 1 && len == SIPHASH_BYTES);
+}
+
+/* All lengths stand in front: no two names give the same bytes. */
+void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
+                  struct object_id *ret)
+{
+    uint8_t lengths[16], hash[SIPHASH_BYTES];
+    put_le(lengths, name->endpoint.len, 4);
+    put_le(lengths + 4, name->bucket.len, 4);
+    put_le(lengths + 8, name->key.len, 4);
+    put_le(lengths + 12, name->version.len, 4);
+    const slice parts[] = { { (const char *)lengths, sizeof(lengths) },
+                            name->endpoint, name->bucket, name->key, name->version };
+    siphash_128(secret, parts, countof(parts), hash);
+    static_assert(sizeof(ret->bytes) <= sizeof(hash), "an id is the front of the hash");
+    memcpy(ret->bytes, hash, sizeof(ret->bytes));
+}
+
+void secret_make(uint8_t ret[STORE_SECRET_BYTES])
+{
+    ssize_t got;
+    do
+        got = getrandom(ret, STORE_SECRET_BYTES, 0);
+    while (got < 0 && errno == EINTR);
+    check(got == STORE_SECRET_BYTES);
+}
+
+uint32_t crc32c(uint32_t seed, const void *bytes, size_t len)
+{
+    unsigned char *at = (unsigned char *)(uintptr_t)bytes;    /* ISA-L forgot the const */
+    unsigned int sum = ~seed;
+    while (len) {
+        int part = (int)MIN(len, (size_t)INT_MAX);
+        sum = crc32_iscsi(at, part, sum);
+        at += part;
+        len -= (size_t)part;
+    }
+    return ~sum;
+}
+
+uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit)
+{
+    uint8_t whose[sizeof(id->bytes) + 12];
+    memcpy(whose, id->bytes, sizeof(id->bytes));
+    put_le(whose + sizeof(id->bytes), etag_hash, 8);
+    put_le(whose + sizeof(id->bytes) + 8, unit, 4);
+    return crc32c(0, whose, sizeof(whose));
+}

@@ -1,0 +1,28 @@
+/* policy.c - what is stored and what goes. SPDX-License-Identifier: Apache-2.0
+ *
+ * The simplest rule that is right: everything is admitted, the oldest extent goes first, nothing is
+ * copied forward. Extents are numbered in the order they were made, so the lowest number is the
+ * oldest. Pure (H9): no state, no I/O, any thread. */
+#include "store/policy.h"
+
+enum policy_admit policy_admit(const struct object_id *id, uint64_t size, enum policy_room room)
+{
+    (void)id;
+    (void)size;
+    return room == ROOM_NONE ? ADMIT_RECYCLE : ADMIT_YES;
+}
+
+size_t policy_victim(const struct policy_extent *extents, size_t count)
+{
+    size_t oldest = count;
+    for (size_t i = 0; i < count; i++)
+        if (oldest == count || extents[i].number < extents[oldest].number)
+            oldest = i;
+    return oldest;
+}
+
+bool policy_keep(const struct policy_record *record)
+{
+    (void)record;
+    return false;
+}
