@@ -1,0 +1,54 @@
+/* kind.h - what every kind of origin is made of; for this room only. SPDX-License-Identifier: Apache-2.0
+ *
+ * A kind (s3, dir) embeds struct origin in what it keeps for an origin, and struct origin_hook in
+ * what it keeps for a call. Callbacks go through the hook and nowhere else: it holds the contract
+ * (one head, then bodies, then one done) and counts for the metrics.
+ * A cancel may race with the end: call->priv is read and emptied under a lock (origin.c), so a
+ * kind's resume and cancel only ever see a live hook. They are called with that lock held and may
+ * take the kind's own locks; callbacks and hook_done are never called with any lock held. */
+#ifndef ORIGIN_KIND_H
+#define ORIGIN_KIND_H
+
+#include "origin/origin.h"
+
+struct origin_hook;
+struct origin_kind {
+    bool read_only;
+    void (*start)(struct origin *origin, struct origin_call *call);
+    void (*resume)(struct origin_hook *hook);
+    void (*cancel)(struct origin_hook *hook);
+    void (*free)(struct origin *origin);    /* no call is left */
+};
+
+#define ORIGIN_MAGIC 0x0419140eu
+struct origin {
+    unsigned magic;
+    const struct origin_kind *kind;
+    struct list link;
+    char *name, *identity;
+};
+
+#define HOOK_MAGIC 0x4007ca11u
+struct origin_hook {
+    unsigned magic;
+    struct origin *origin;
+    struct origin_call *call;
+    bool headed;
+    int status;
+};
+
+void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call);
+void hook_head(struct origin_hook *hook, const struct origin_reply *reply);
+enum origin_take hook_body(struct origin_hook *hook, slice bytes);
+/* The call belongs to its caller again; what holds the hook is the kind's to free. */
+void hook_done(struct origin_hook *hook, enum err err);
+
+/* A field of the call by its lower-case name; ptr NULL if it is absent. */
+slice call_field(const struct origin_call *call, slice name);
+
+/* The dir kind (dir.c). */
+struct dir_pool;
+enum err dir_add(struct dir_pool *pool, const struct origin_options *options, struct arena *keep,
+                 struct origin **ret, slice *ret_why) MUST_USE;
+
+#endif

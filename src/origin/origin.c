@@ -1,0 +1,197 @@
+/* origin.c - every origin there is, and the contract they all keep. SPDX-License-Identifier: Apache-2.0
+ *
+ * Chooses the kind of an origin by its URL and passes calls on to it. All callbacks go out through
+ * the hook_ functions here: one head, then bodies, then one done; here they are counted.
+ * Threads: call->priv is set, read and emptied under one of a few locks, chosen by the call's
+ * address. A cancel or resume that loses the race with done() finds it empty and does nothing. */
+#include "origin/origin.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+#include "origin/dir.h"
+#include "origin/kind.h"
+
+#define DIR_THREADS 16
+
+struct origins {
+    struct list list;
+    unsigned threads;
+    struct dir_pool *dir_pool;      /* NULL until there is a directory origin */
+};
+
+/* ---- hooks ---- */
+
+static pthread_mutex_t locks[64] = { [0 ... 63] = PTHREAD_MUTEX_INITIALIZER };
+
+static pthread_mutex_t *lock_of(const struct origin_call *call)
+{
+    uintptr_t bits = (uintptr_t)call / 64;
+    return &locks[(bits ^ bits >> 6) % countof(locks)];
+}
+
+static void set_hook(struct origin_call *call, struct origin_hook *hook)
+{
+    pthread_mutex_t *lock = lock_of(call);
+    pthread_mutex_lock(lock);
+    call->priv = hook;
+    pthread_mutex_unlock(lock);
+}
+
+void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call)
+{
+    *hook = (struct origin_hook){ .magic = HOOK_MAGIC, .origin = origin, .call = call };
+    metric_gauge_add(M_ORIGIN_CALLS, 1);
+    set_hook(call, hook);
+}
+
+void hook_head(struct origin_hook *hook, const struct origin_reply *reply)
+{
+    check(hook->magic == HOOK_MAGIC && !hook->headed);
+    check(reply->status >= 200 && reply->status <= 999);
+    hook->headed = true;
+    hook->status = reply->status;
+    metric_time(M_ORIGIN_FIRST_BYTE, reply->first_byte_ns);
+    hook->call->events->head(hook->call, reply);
+}
+
+enum origin_take hook_body(struct origin_hook *hook, slice bytes)
+{
+    check(hook->magic == HOOK_MAGIC && hook->headed && bytes.len > 0);
+    enum origin_take take = hook->call->events->body(hook->call, bytes);
+    if (take == ORIGIN_TAKEN)
+        metric_add(M_ORIGIN_BYTES_IN, bytes.len);
+    return take;
+}
+
+void hook_done(struct origin_hook *hook, enum err err)
+{
+    struct origin_call *call = hook->call;
+    check(hook->magic == HOOK_MAGIC && (err || hook->headed));
+    hook->magic = 0;
+    metric_gauge_add(M_ORIGIN_CALLS, -1);
+    if (err == ERR_CANCELED || err == ERR_STOPPING)
+        metric_add(M_ORIGIN_CANCELED, 1);
+    else if (err || hook->status >= 500)
+        metric_add(M_ORIGIN_ERROR, 1);
+    else
+        metric_add(M_ORIGIN_OK, 1);
+    set_hook(call, NULL);
+    call->events->done(call, err);
+}
+
+slice call_field(const struct origin_call *call, slice name)
+{
+    for (size_t i = 0; i < call->field_count; i++)
+        if (slice_eq_nocase(call->fields[i].name, name))
+            return call->fields[i].value;
+    return (slice){ NULL, 0 };
+}
+
+slice origin_reply_get(const struct origin_reply *reply, slice name)
+{
+    for (size_t i = 0; i < reply->field_count; i++)
+        if (slice_eq_nocase(reply->fields[i].name, name))
+            return reply->fields[i].value;
+    return (slice){ NULL, 0 };
+}
+
+/* ---- calls ---- */
+
+void origin_start(struct origin *origin, struct origin_call *call)
+{
+    check(origin->magic == ORIGIN_MAGIC && call->events && !call->priv);
+    origin->kind->start(origin, call);
+}
+
+void origin_resume(struct origin_call *call)
+{
+    pthread_mutex_t *lock = lock_of(call);
+    pthread_mutex_lock(lock);
+    struct origin_hook *hook = call->priv;
+    if (hook)
+        hook->origin->kind->resume(hook);
+    pthread_mutex_unlock(lock);
+}
+
+void origin_cancel(struct origin_call *call)
+{
+    pthread_mutex_t *lock = lock_of(call);
+    pthread_mutex_lock(lock);
+    struct origin_hook *hook = call->priv;
+    if (hook)
+        hook->origin->kind->cancel(hook);
+    pthread_mutex_unlock(lock);
+}
+
+const char *origin_name(const struct origin *origin)
+{
+    return origin->name;
+}
+
+slice origin_identity(const struct origin *origin)
+{
+    return slice_of(origin->identity);
+}
+
+bool origin_is_read_only(const struct origin *origin)
+{
+    return origin->kind->read_only;
+}
+
+/* ---- making them ---- */
+
+struct origins *origins_new(unsigned threads)
+{
+    struct origins *all = must_alloc(sizeof(*all));
+    list_init(&all->list);
+    all->threads = MAX(threads, 1u);
+    return all;
+}
+
+enum err origins_add(struct origins *all, const struct origin_options *options, struct arena *keep,
+                     struct origin **ret, slice *ret_why)
+{
+    slice url = slice_of(options->url);
+    struct origin *origin;
+    enum err e;
+    if (slice_starts(url, S("dir:"))) {
+        if (!all->dir_pool)
+            all->dir_pool = dir_pool_new(DIR_THREADS);
+        e = dir_add(all->dir_pool, options, keep, &origin, ret_why);
+    } else {
+        *ret_why = arena_printf(keep, "%.*s: an origin's URL starts with http://, https:// or dir:",
+                                SLICE_ARG(url));
+        e = ERR_BAD_ARGUMENT;
+    }
+    if (e)
+        return e;
+    origin->magic = ORIGIN_MAGIC;
+    origin->name = must_strndup(options->name, strlen(options->name));
+    list_add(&all->list, &origin->link);
+    *ret = origin;
+    return OK;
+}
+
+static void free_one(struct origin *origin)
+{
+    list_del(&origin->link);
+    origin->magic = 0;
+    free(origin->name);
+    free(origin->identity);
+    origin->kind->free(origin);
+}
+
+void origins_free(struct origins **all)
+{
+    struct origins *mine = *all;
+    *all = NULL;
+    if (!mine)
+        return;
+    dir_pool_free(&mine->dir_pool);
+    while (!list_empty(&mine->list))
+        free_one(list_of(mine->list.next, struct origin, link));
+    free(mine);
+}
