@@ -6,8 +6,13 @@
 
 /* S3's rule: everything but A-Z a-z 0-9 - . _ ~ becomes %XX (upper case); '/' too if encode_slash. */
 void uri_encode(struct text *to, slice s, bool encode_slash);
+/* The same into memory of at least 3 * s.len bytes; returns how many were written. */
+size_t uri_encode_to(char *to, slice s, bool encode_slash);
 /* '%XX' decoded once; ERR_BAD_URI for a bad escape or a NUL. '+' stays a plus. */
 enum err uri_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
+/* The next "name=value" of a raw query, still encoded; value.ptr NULL if there was no '='. Empty
+ * pairs are passed over; false at the end. */
+bool query_next(slice *rest, slice *ret_name, slice *ret_value) MUST_USE;
 
 /* "Sun, 06 Nov 1994 08:49:37 GMT" and the two obsolete forms; -1 if it is none. */
 int64_t http_date_read(slice s);

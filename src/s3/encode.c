@@ -1,0 +1,272 @@
+/* encode.c - percent-coding and the time formats of S3. SPDX-License-Identifier: Apache-2.0
+ *
+ * Dates are read by hand: strptime knows locales and forgives too much. Days are counted with
+ * the proleptic Gregorian calendar from 1970 on; what lies before or is no real day is refused.
+ * Any thread. */
+#include "s3/encode.h"
+
+#include <string.h>
+
+#define DAY_S 86400
+
+static bool plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+size_t uri_encode_to(char *to, slice s, bool encode_slash)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char *at = to;
+    for (size_t i = 0; i < s.len; i++) {
+        uint8_t c = (uint8_t)s.ptr[i];
+        if (plain((char)c) || (c == '/' && !encode_slash)) {
+            *at++ = (char)c;
+            continue;
+        }
+        *at++ = '%';
+        *at++ = digits[c >> 4];
+        *at++ = digits[c & 15];
+    }
+    return (size_t)(at - to);
+}
+
+void uri_encode(struct text *to, slice s, bool encode_slash)
+{
+    char part[3 * 128];
+    for (size_t i = 0; i < s.len; i += 128) {
+        size_t len = uri_encode_to(part, slice_sub(s, i, 128), encode_slash);
+        text_add(to, (slice){ part, len });
+    }
+}
+
+enum err uri_decode(struct arena *keep, slice s, slice *ret)
+{
+    if (slice_has(s, '\0'))
+        return ERR_BAD_URI;
+    if (!slice_has(s, '%')) {
+        *ret = s;
+        return OK;
+    }
+    char *decoded = arena_alloc(keep, s.len);
+    size_t len = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        if (c == '%') {
+            uint8_t byte;
+            if (!slice_unhex(slice_sub(s, i + 1, 2), &byte, 1) || byte == 0)
+                return ERR_BAD_URI;
+            c = (char)byte;
+            i += 2;
+        }
+        decoded[len++] = c;
+    }
+    *ret = (slice){ decoded, len };
+    return OK;
+}
+
+bool query_next(slice *rest, slice *ret_name, slice *ret_value)
+{
+    while (rest->ptr) {
+        slice pair = slice_cut(rest, '&');
+        if (!pair.len)
+            continue;    /* "a&&b" and "a&" name nothing more */
+        *ret_name = slice_cut(&pair, '=');
+        *ret_value = pair;
+        return true;
+    }
+    return false;
+}
+
+/* ---- days and seconds ---- */
+
+static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+static const char weekdays[] = "SunMonTueWedThuFriSat";
+
+/* Days from 1970-01-01, counted in eras of 400 years that begin on the 1st of March. */
+static int64_t days_from(int64_t year, int64_t month, int64_t day)
+{
+    year -= month <= 2;
+    int64_t era = year / 400, of_era = year - era * 400;
+    int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+    return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+struct moment {
+    int64_t year, month, day, hour, minute, second;
+};
+
+static struct moment moment_of(int64_t unix_s)
+{
+    int64_t days = unix_s / DAY_S, second = unix_s % DAY_S;
+    int64_t z = days + 719468, era = z / 146097, of_era = z - era * 146097;
+    int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    int64_t of_year = of_era - (365 * year + year / 4 - year / 100);
+    int64_t shifted = (5 * of_year + 2) / 153;
+    int64_t month = shifted < 10 ? shifted + 3 : shifted - 9;
+    return (struct moment){ year + era * 400 + (month <= 2), month,
+                            of_year - (153 * shifted + 2) / 5 + 1,
+                            second / 3600, second / 60 % 60, second % 60 };
+}
+
+static int64_t moment_seconds(const struct moment *m)
+{
+    static const int8_t lengths[] = { 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+    bool leap = m->year % 4 == 0 && (m->year % 100 != 0 || m->year % 400 == 0);
+    if (m->year < 1970 || m->month < 1 || m->month > 12 || m->day < 1 ||
+        m->day > lengths[m->month - 1] || (m->month == 2 && m->day == 29 && !leap) ||
+        m->hour > 23 || m->minute > 59 || m->second > 60)
+        return -1;
+    return days_from(m->year, m->month, m->day) * DAY_S + m->hour * 3600 + m->minute * 60 +
+           m->second;
+}
+
+/* ---- reading by a picture ---- */
+
+static int64_t name_index(const char *names, const char *three)
+{
+    for (int64_t i = 0; names[3 * i]; i++)
+        if (memcmp(names + 3 * i, three, 3) == 0)
+            return i;
+    return -1;
+}
+
+/* Letters of a picture: Y n D h m s take a digit each, '_' a space or a digit of the day, N three
+ * letters of a month, W three of a weekday; everything else stands for itself. */
+static int64_t *field_of(struct moment *m, char letter)
+{
+    switch (letter) {
+    case 'Y': return &m->year;
+    case 'n': return &m->month;
+    case 'D': case '_': return &m->day;
+    case 'h': return &m->hour;
+    case 'm': return &m->minute;
+    case 's': return &m->second;
+    default: return NULL;
+    }
+}
+
+static bool picture_read(slice s, const char *picture, struct moment *ret)
+{
+    struct moment m = { 0 };
+    if (s.len != strlen(picture))
+        return false;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i], letter = picture[i];
+        int64_t *field = field_of(&m, letter);
+        if (letter == 'N' || letter == 'W') {
+            int64_t index = name_index(letter == 'N' ? months : weekdays, s.ptr + i);
+            if (index < 0)
+                return false;
+            if (letter == 'N')
+                m.month = index + 1;
+            i += 2;
+        } else if (field && c >= '0' && c <= '9') {
+            *field = *field * 10 + (c - '0');
+        } else if (!(letter == '_' && c == ' ') && (field || c != letter)) {
+            return false;
+        }
+    }
+    *ret = m;
+    return true;
+}
+
+static int64_t read_as(slice s, const char *picture)
+{
+    struct moment m;
+    return picture_read(s, picture, &m) ? moment_seconds(&m) : -1;
+}
+
+static int64_t read_rfc850(slice s)
+{
+    static const char *const days[] = { "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
+                                        "Friday", "Saturday" };
+    slice rest = s, weekday = slice_cut(&rest, ',');
+    bool known = false;
+    for (size_t i = 0; i < countof(days); i++)
+        known |= slice_eq(weekday, slice_of(days[i]));
+    struct moment m;
+    if (!known || !picture_read(rest, " DD-NNN-YY hh:mm:ss GMT", &m))
+        return -1;
+    m.year += m.year < 70 ? 2000 : 1900;
+    return moment_seconds(&m);
+}
+
+int64_t http_date_read(slice s)
+{
+    int64_t at = read_as(s, "WWW, DD NNN YYYY hh:mm:ss GMT");
+    if (at < 0)
+        at = read_as(s, "WWW NNN _D hh:mm:ss YYYY");
+    return at < 0 ? read_rfc850(s) : at;
+}
+
+int64_t amz_date_read(slice s)
+{
+    return read_as(s, "YYYYnnDDThhmmssZ");
+}
+
+int64_t iso_date_read(slice s)
+{
+    slice whole = slice_sub(s, 0, 19), rest = slice_from(s, 19);
+    if (!slice_ends(rest, S("Z")))
+        return -1;
+    rest.len--;
+    for (size_t i = 0; i < rest.len; i++)
+        if (i == 0 ? rest.ptr[i] != '.' || rest.len == 1
+                   : rest.ptr[i] < '0' || rest.ptr[i] > '9')
+            return -1;
+    return read_as(whole, "YYYY-nn-DDThh:mm:ss");
+}
+
+/* What has no four-digit year is written as the nearest end of what has. */
+static struct moment writable(int64_t unix_s)
+{
+    return moment_of(MIN(MAX(unix_s, 0), (int64_t)253402300799));
+}
+
+static void digits(char **at, int64_t number, int count)
+{
+    for (int i = count - 1; i >= 0; i--, number /= 10)
+        (*at)[i] = (char)('0' + number % 10);
+    *at += count;
+}
+
+/* The inverse of picture_read, for the same letters. */
+static void picture_write(struct moment *m, const char *picture, int64_t weekday, char *ret)
+{
+    char *at = ret;
+    for (const char *p = picture; *p;) {
+        int count = (int)strspn(p, (char[]){ *p, '\0' });
+        if (*p == 'N')
+            memcpy(at, months + 3 * (m->month - 1), 3), at += 3;
+        else if (*p == 'W')
+            memcpy(at, weekdays + 3 * weekday, 3), at += 3;
+        else if (field_of(m, *p))
+            digits(&at, *field_of(m, *p), count);
+        else
+            for (int i = 0; i < count; i++)
+                *at++ = *p;
+        p += count;
+    }
+    *at = '\0';
+}
+
+void http_date_write(int64_t unix_s, char ret[HTTP_DATE_BYTES])
+{
+    struct moment m = writable(unix_s);
+    int64_t weekday = (days_from(m.year, m.month, m.day) + 4) % 7;
+    picture_write(&m, "WWW, DD NNN YYYY hh:mm:ss GMT", weekday, ret);
+}
+
+void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES])
+{
+    struct moment m = writable(unix_s);
+    picture_write(&m, "YYYYnnDDThhmmssZ", 0, ret);
+}
+
+void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES])
+{
+    struct moment m = writable(unix_s);
+    picture_write(&m, "YYYY-nn-DDThh:mm:ss.000Z", 0, ret);
+}

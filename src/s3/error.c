@@ -1,0 +1,69 @@
+/* error.c - how an err looks to an S3 client. SPDX-License-Identifier: Apache-2.0
+ *
+ * error.def is the only place where errs meet S3's codes, in both directions. Rows are few and
+ * errors rare: looking one up walks the table. Any thread. */
+#include "s3/error.h"
+
+#include "s3/xml.h"
+
+#define CLOSE 1
+#define THEIRS 2
+
+static const struct row {
+    enum err err;
+    unsigned flags;
+    struct s3_error error;
+} rows[] = {
+#define ERROR(err, status, code, flags, message) \
+    { err, flags, { status, code, message, ((flags) & CLOSE) != 0 } },
+#include "s3/error.def"
+#undef ERROR
+};
+
+const struct s3_error *s3_error_of(enum err err)
+{
+    for (size_t i = 0; i < countof(rows); i++)
+        if (rows[i].err == err)
+            return &rows[i].error;
+    check(err != ERR_INTERNAL);
+    return s3_error_of(ERR_INTERNAL);
+}
+
+/* An answer to a HEAD has no body, so no code. */
+static enum err from_status(int status)
+{
+    switch (status) {
+    case 304: return ERR_NOT_MODIFIED;
+    case 401:
+    case 403: return ERR_DENIED;
+    case 404: return ERR_NO_SUCH_KEY;
+    case 405: return ERR_BAD_METHOD;
+    case 412: return ERR_PRECONDITION;
+    case 416: return ERR_BAD_RANGE;
+    case 429:
+    case 503: return ERR_SLOW_DOWN;
+    default: return ERR_ORIGIN_STATUS;
+    }
+}
+
+enum err s3_error_from(int status, slice code)
+{
+    for (size_t i = 0; code.len && i < countof(rows); i++)
+        if (rows[i].flags & THEIRS && slice_eq(code, slice_of(rows[i].error.code)))
+            return rows[i].err;
+    return code.len ? ERR_ORIGIN_STATUS : from_status(status);
+}
+
+slice s3_error_xml(struct arena *keep, enum err err, slice detail, slice resource,
+                   slice request_id)
+{
+    const struct s3_error *error = s3_error_of(err);
+    struct text to = text_in(keep);
+    text_add(&to, S("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>"));
+    xml_element(&to, "Code", slice_of(error->code));
+    xml_element(&to, "Message", detail.len ? detail : slice_of(error->message));
+    xml_element(&to, "Resource", resource);
+    xml_element(&to, "RequestId", request_id);
+    text_add(&to, S("</Error>"));
+    return text_slice(&to);
+}

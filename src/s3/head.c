@@ -1,0 +1,277 @@
+/* head.c - the raw head of an HTTP/1.1 request, judged. SPDX-License-Identifier: Apache-2.0
+ *
+ * One pass from left to right. Each step takes its bytes or says why it can't; a step that runs
+ * out of bytes answers ERR_MORE, and everything before that point has been judged, so a bad head
+ * is refused at its first bad byte. The fields that frame a message (Host, Content-Length,
+ * Transfer-Encoding, Expect, Connection) are rows of a table and are read more strictly than
+ * RFC 9112 asks: where a lenient reader and a strict one could differ, the answer is no.
+ * Invariant: after OK the lines are exactly method SP target SP version CRLF, then
+ * name ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
+#include "s3/head.h"
+
+#include <string.h>
+
+enum class {
+    TOKEN = 1,      /* names and methods (RFC 9110 tchar) */
+    TARGET = 2,     /* visible ASCII but '#' */
+    VALUE = 4,      /* no control byte but the tab */
+    HOST = 8        /* what a host with a port is made of */
+};
+
+static const uint8_t classes[256] = {
+    ['\t'] = VALUE, [' '] = VALUE,
+    ['!'] = TOKEN | TARGET | VALUE, ['"'] = TARGET | VALUE, ['#'] = TOKEN | VALUE,
+    ['$' ... '\''] = TOKEN | TARGET | VALUE, ['(' ... ')'] = TARGET | VALUE,
+    ['*' ... '+'] = TOKEN | TARGET | VALUE, [','] = TARGET | VALUE,
+    ['-' ... '.'] = TOKEN | TARGET | VALUE | HOST, ['/'] = TARGET | VALUE,
+    ['0' ... '9'] = TOKEN | TARGET | VALUE | HOST, [':'] = TARGET | VALUE | HOST,
+    [';' ... '@'] = TARGET | VALUE, ['A' ... 'Z'] = TOKEN | TARGET | VALUE | HOST,
+    ['['] = TARGET | VALUE | HOST, ['\\'] = TARGET | VALUE, [']'] = TARGET | VALUE | HOST,
+    ['^'] = TOKEN | TARGET | VALUE, ['_'] = TOKEN | TARGET | VALUE | HOST,
+    ['`'] = TOKEN | TARGET | VALUE, ['a' ... 'z'] = TOKEN | TARGET | VALUE | HOST,
+    ['{'] = TARGET | VALUE, ['|'] = TOKEN | TARGET | VALUE, ['}'] = TARGET | VALUE,
+    ['~'] = TOKEN | TARGET | VALUE, [0x80 ... 0xff] = VALUE,
+};
+
+struct scan {
+    const char *at, *end;
+    struct http_head *head;
+    const char *why;
+    bool seen_host, seen_expect, seen_keep_alive;
+};
+
+static enum err bad(struct scan *scan, const char *why)
+{
+    scan->why = why;
+    return ERR_BAD_HEAD;
+}
+
+static slice run_of(struct scan *scan, enum class class)
+{
+    const char *start = scan->at, *at = start;
+    while (at < scan->end && classes[(uint8_t)*at] & class)
+        at++;
+    scan->at = at;
+    return (slice){ start, (size_t)(at - start) };
+}
+
+/* A run of VALUE bytes. Eight at a time while none of them is a control byte: most of a head's
+ * bytes are values. */
+static slice run_of_value(struct scan *scan)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    const char *start = scan->at;
+    while (scan->end - scan->at >= 8) {
+        uint64_t eight;
+        memcpy(&eight, scan->at, 8);
+        uint64_t del = eight ^ 0x7f * ones;
+        if (((eight - 0x20 * ones) & ~eight & tops) | ((del - ones) & ~del & tops))
+            break;
+        scan->at += 8;
+    }
+    run_of(scan, VALUE);
+    return (slice){ start, (size_t)(scan->at - start) };
+}
+
+/* Exactly these bytes come next; the first that differs is refused. */
+static enum err literal(struct scan *scan, slice text, const char *why)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (scan->at == scan->end)
+            return ERR_MORE;
+        if (*scan->at != text.ptr[i])
+            return bad(scan, why);
+        scan->at++;
+    }
+    return OK;
+}
+
+static enum err request_line(struct scan *scan)
+{
+    struct http_head *head = scan->head;
+    head->method = run_of(scan, TOKEN);
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    if (!head->method.len || *scan->at++ != ' ')
+        return bad(scan, "the method is not a token followed by one space");
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    if (*scan->at != '/')
+        return bad(scan, "the target does not start with a slash");
+    head->target = run_of(scan, TARGET);
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    if (*scan->at++ != ' ')
+        return bad(scan, "a byte in the target that must be percent-encoded");
+    enum err e = literal(scan, S("HTTP/1."), "the version is not HTTP/1.0 or HTTP/1.1");
+    if (e)
+        return e;
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    if (*scan->at != '0' && *scan->at != '1')
+        return bad(scan, "the version is not HTTP/1.0 or HTTP/1.1");
+    head->minor = *scan->at++ - '0';
+    slice rest = head->target;
+    head->path = slice_cut(&rest, '?');
+    head->query = rest;
+    head->has_query = rest.ptr != NULL;
+    return literal(scan, S("\r\n"), "the request line does not end in CR LF");
+}
+
+static enum err read_host(struct scan *scan, slice value)
+{
+    if (scan->seen_host)
+        return bad(scan, "more than one Host");
+    scan->seen_host = true;
+    scan->head->host = value;
+    for (size_t i = 0; i < value.len; i++)
+        if (!(classes[(uint8_t)value.ptr[i]] & HOST))
+            return bad(scan, "the Host is not a host with an optional port");
+    return value.len ? OK : bad(scan, "the Host is empty");
+}
+
+static enum err read_length(struct scan *scan, slice value)
+{
+    if (scan->head->has_length)
+        return bad(scan, "more than one Content-Length");
+    if (scan->head->chunked)
+        return bad(scan, "Content-Length beside Transfer-Encoding");
+    bool padded = value.len > 1 && value.ptr[0] == '0';
+    if (padded || !slice_u64(value, &scan->head->length) || scan->head->length > INT64_MAX)
+        return bad(scan, "the Content-Length is not a plain number");
+    scan->head->has_length = true;
+    return OK;
+}
+
+static enum err read_coding(struct scan *scan, slice value)
+{
+    if (scan->head->chunked)
+        return bad(scan, "more than one Transfer-Encoding");
+    if (scan->head->has_length)
+        return bad(scan, "Transfer-Encoding beside Content-Length");
+    if (scan->head->minor == 0)
+        return bad(scan, "Transfer-Encoding in HTTP/1.0");
+    if (!slice_eq(value, S("chunked")))
+        return bad(scan, "the Transfer-Encoding is not exactly \"chunked\"");
+    scan->head->chunked = true;
+    return OK;
+}
+
+static enum err read_expect(struct scan *scan, slice value)
+{
+    if (scan->seen_expect || !slice_eq_nocase(value, S("100-continue")))
+        return bad(scan, "an Expect that is not one \"100-continue\"");
+    scan->seen_expect = true;
+    scan->head->expect_continue = scan->head->minor == 1;    /* RFC 9110 section 10.1.1 */
+    return OK;
+}
+
+static enum err read_connection(struct scan *scan, slice value)
+{
+    while (value.ptr) {
+        slice word = slice_trim(slice_cut(&value, ','));
+        if (slice_eq_nocase(word, S("close")))
+            scan->head->close = true;
+        if (slice_eq_nocase(word, S("keep-alive")))
+            scan->seen_keep_alive = true;
+    }
+    return OK;
+}
+
+static const struct {
+    slice name;
+    bool exact;    /* spaces in front of the value, no other blank around it */
+    enum err (*read)(struct scan *scan, slice value);
+} known[] = {
+    { { "host", 4 }, true, read_host },
+    { { "content-length", 14 }, true, read_length },
+    { { "transfer-encoding", 17 }, true, read_coding },
+    { { "expect", 6 }, true, read_expect },
+    { { "connection", 10 }, false, read_connection },
+};
+
+static enum err judge_field(struct scan *scan, slice name, slice raw, slice value)
+{
+    for (size_t i = 0; i < countof(known); i++) {
+        if (name.len != known[i].name.len || !slice_eq_nocase(name, known[i].name))
+            continue;
+        if (known[i].exact && (slice_has(raw, '\t') || (raw.len && raw.ptr[raw.len - 1] == ' ')))
+            return bad(scan, "blanks around a value that frames the message");
+        return known[i].read(scan, value);
+    }
+    return OK;
+}
+
+static enum err field_line(struct scan *scan)
+{
+    struct http_head *head = scan->head;
+    if (*scan->at == ' ' || *scan->at == '\t')
+        return bad(scan, "a folded line");
+    slice name = run_of(scan, TOKEN);
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    if (!name.len || *scan->at != ':')
+        return bad(scan, "a header name is not a token followed by a colon");
+    scan->at++;
+    slice raw = run_of_value(scan);
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    enum err e = literal(scan, S("\r\n"), "a control byte in a header, or a line without CR LF");
+    if (e)
+        return e;
+    if (head->field_count == HTTP_FIELDS_MAX) {
+        scan->why = "more than 100 headers";
+        return ERR_HEAD_TOO_LARGE;
+    }
+    slice value = slice_trim(raw);
+    head->fields[head->field_count++] = (struct http_field){ name, value };
+    return judge_field(scan, name, raw, value);
+}
+
+static enum err scan_lines(struct scan *scan)
+{
+    enum err e = request_line(scan);
+    while (!e) {
+        if (scan->at == scan->end)
+            return ERR_MORE;
+        if (*scan->at == '\r')
+            break;
+        e = field_line(scan);
+    }
+    if (e)
+        return e;
+    e = literal(scan, S("\r\n"), "a bare CR");
+    if (e)
+        return e;
+    if (!scan->seen_host)
+        return bad(scan, "no Host");
+    if (scan->head->minor == 0 && !scan->seen_keep_alive)
+        scan->head->close = true;
+    return OK;
+}
+
+enum err http_head_scan(slice bytes, struct http_head *ret, const char **ret_why)
+{
+    memset(ret, 0, offsetof(struct http_head, fields));
+    size_t len = MIN(bytes.len, (size_t)HTTP_HEAD_BYTES_MAX);
+    struct scan scan = { .at = bytes.ptr, .end = bytes.len ? bytes.ptr + len : bytes.ptr,
+                         .head = ret };
+    enum err e = scan_lines(&scan);
+    if (e == ERR_MORE && bytes.len >= HTTP_HEAD_BYTES_MAX) {
+        scan.why = "the head is larger than 32 KiB";
+        e = ERR_HEAD_TOO_LARGE;
+    }
+    if (e == OK)
+        ret->bytes = (size_t)(scan.at - bytes.ptr);
+    if (ret_why)
+        *ret_why = scan.why;
+    return e;
+}
+
+slice http_head_get(const struct http_head *head, slice name)
+{
+    for (size_t i = 0; i < head->field_count; i++)
+        if (head->fields[i].name.len == name.len && slice_eq_nocase(head->fields[i].name, name))
+            return head->fields[i].value;
+    return (slice){ NULL, 0 };
+}

@@ -1,0 +1,129 @@
+/* test_s3_encode.c - percent-coding and dates. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "s3/encode.h"
+
+static struct arena arena;
+
+static slice encoded(slice s, bool encode_slash)
+{
+    struct text text = text_in(&arena);
+    uri_encode(&text, s, encode_slash);
+    return text_slice(&text);
+}
+
+static bool decodes(slice s, slice want)
+{
+    slice got = { NULL, 0 };
+    return uri_decode(&arena, s, &got) == OK && slice_eq(got, want);
+}
+
+TEST(only_the_unreserved_stay_as_they_are)
+{
+    same(encoded(S("AZaz09-._~"), true), S("AZaz09-._~"));
+    same(encoded(S("a b+c/d%\xc3\xa9"), true), S("a%20b%2Bc%2Fd%25%C3%A9"));
+    same(encoded(S("a/b"), false), S("a/b"));
+    char all[300];
+    memset(all, '*', sizeof(all));
+    slice three = encoded((slice){ all, sizeof(all) }, true);
+    ok(three.len == 900 && slice_ends(three, S("%2A%2A")));
+    arena_free(&arena);
+}
+
+TEST(an_escape_is_decoded_once_and_a_plus_stays)
+{
+    ok(decodes(S("a%2520+b"), S("a%20+b")));
+    ok(decodes(S("%c3%A9%2f"), S("\xc3\xa9/")));
+    ok(decodes(S("plain"), S("plain")) && decodes(S(""), S("")));
+    arena_free(&arena);
+}
+
+TEST(a_bad_escape_or_a_nul_is_refused)
+{
+    slice out;
+    ok(uri_decode(&arena, S("%"), &out) == ERR_BAD_URI);
+    ok(uri_decode(&arena, S("%4"), &out) == ERR_BAD_URI);
+    ok(uri_decode(&arena, S("a%4g"), &out) == ERR_BAD_URI);
+    ok(uri_decode(&arena, S("a%00"), &out) == ERR_BAD_URI);
+    ok(uri_decode(&arena, S("a\0b"), &out) == ERR_BAD_URI);
+    arena_free(&arena);
+}
+
+TEST(a_query_is_walked_pair_by_pair)
+{
+    slice rest = S("a=1&&b&c==2&"), name, value;
+    ok(query_next(&rest, &name, &value));
+    same(name, S("a"));
+    same(value, S("1"));
+    ok(query_next(&rest, &name, &value) && value.ptr == NULL);
+    same(name, S("b"));
+    ok(query_next(&rest, &name, &value));
+    same(value, S("=2"));
+    ok(!query_next(&rest, &name, &value));
+}
+
+TEST(the_three_http_dates_are_one_moment)
+{
+    ok(http_date_read(S("Sun, 06 Nov 1994 08:49:37 GMT")) == 784111777);
+    ok(http_date_read(S("Sunday, 06-Nov-94 08:49:37 GMT")) == 784111777);
+    ok(http_date_read(S("Sun Nov  6 08:49:37 1994")) == 784111777);
+    ok(http_date_read(S("Sun Nov 16 08:49:37 1994")) == 784975777);
+    ok(http_date_read(S("Saturday, 01-Jan-00 00:00:00 GMT")) == 946684800);
+}
+
+TEST(what_is_no_date_is_minus_one)
+{
+    static const char *const none[] = {
+        "", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 6 Nov 1994 08:49:37 GMT",
+        "Xxx, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Xov 1994 08:49:37 GMT", "Sun, 31 Apr 1994 08:49:37 GMT",
+        "Sun, 29 Feb 1900 00:00:00 GMT", "Sun, 06 Nov 1994 24:49:37 GMT", "Sun, 06 Nov 1994 08:60:37 GMT",
+        "Sun, 06 Nov 1994 08:49:61 GMT", "Sun, 00 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1969 08:49:37 GMT",
+        "Someday, 06-Nov-94 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 XXX", "Sun Nov _6 08:49:37 1994",
+    };
+    for (size_t i = 0; i < countof(none); i++)
+        ok(http_date_read(slice_of(none[i])) == -1);
+    ok(amz_date_read(S("20130524T000000")) == -1 && amz_date_read(S("20131324T000000Z")) == -1);
+    ok(amz_date_read(S("20130024T000000Z")) == -1 && amz_date_read(S("2013052xT000000Z")) == -1);
+    ok(iso_date_read(S("2009-10-12T17:50:30")) == -1 && iso_date_read(S("")) == -1);
+    ok(iso_date_read(S("2009-10-12T17:50:30.Z")) == -1);
+    ok(iso_date_read(S("2009-10-12T17:50:30,5Z")) == -1);
+    ok(iso_date_read(S("2009-10-12T17:50:30.5xZ")) == -1);
+}
+
+TEST(every_format_reads_what_it_wrote)
+{
+    for (int64_t at = 0; at < 253402300800; at += 86400 * 13 + 12345) {
+        char http[HTTP_DATE_BYTES], amz[AMZ_DATE_BYTES], iso[ISO_DATE_BYTES];
+        http_date_write(at, http);
+        amz_date_write(at, amz);
+        iso_date_write(at, iso);
+        ok(http_date_read(slice_of(http)) == at);
+        ok(amz_date_read(slice_of(amz)) == at);
+        ok(iso_date_read(slice_of(iso)) == at);
+    }
+}
+
+TEST(dates_look_as_s3_writes_them)
+{
+    char http[HTTP_DATE_BYTES], amz[AMZ_DATE_BYTES], iso[ISO_DATE_BYTES];
+    http_date_write(784111777, http);
+    same(slice_of(http), S("Sun, 06 Nov 1994 08:49:37 GMT"));
+    amz_date_write(1369353600, amz);
+    same(slice_of(amz), S("20130524T000000Z"));
+    iso_date_write(1255369830, iso);
+    same(slice_of(iso), S("2009-10-12T17:50:30.000Z"));
+    ok(iso_date_read(S("2009-10-12T17:50:30Z")) == 1255369830);
+    iso_date_write(INT64_MAX, iso);
+    same(slice_of(iso), S("9999-12-31T23:59:59.000Z"));
+    amz_date_write(-5, amz);
+    same(slice_of(amz), S("19700101T000000Z"));
+}
+
+RUN(cmocka_unit_test(only_the_unreserved_stay_as_they_are),
+    cmocka_unit_test(an_escape_is_decoded_once_and_a_plus_stays),
+    cmocka_unit_test(a_bad_escape_or_a_nul_is_refused),
+    cmocka_unit_test(a_query_is_walked_pair_by_pair),
+    cmocka_unit_test(the_three_http_dates_are_one_moment),
+    cmocka_unit_test(what_is_no_date_is_minus_one),
+    cmocka_unit_test(every_format_reads_what_it_wrote),
+    cmocka_unit_test(dates_look_as_s3_writes_them))

@@ -1,0 +1,351 @@
+/* test_s3_request.c - heads as S3 requests. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <stdio.h>
+
+#include "s3/encode.h"
+#include "s3/request.h"
+
+static struct arena arena;
+static struct http_head head;
+
+/* "GET /b/k" plus headers that each end in CR LF. */
+static enum err read_with(const char *line, const char *headers, struct s3_request *ret)
+{
+    slice bytes = arena_printf(&arena, "%s HTTP/1.1\r\nHost: h\r\n%s\r\n", line, headers);
+    ok(http_head_scan(bytes, &head, NULL) == OK);
+    return s3_request_read(&arena, &head, ret);
+}
+
+static enum err read_line(const char *line, struct s3_request *ret)
+{
+    return read_with(line, "", ret);
+}
+
+static int forget(void **state)
+{
+    arena_free(&arena);
+    return 0;
+}
+
+TEST(every_operation_is_known_by_its_line)
+{
+    static const struct { const char *line, *name; } rows[] = {
+        { "GET /", "ListBuckets" }, { "GET /?max-buckets=5", "ListBuckets" },
+        { "GET /bkt?location", "GetBucketLocation" }, { "GET /bkt/?location=", "GetBucketLocation" },
+        { "GET /bkt?uploads&prefix=a", "ListMultipartUploads" },
+        { "GET /bkt?list-type=2&prefix=a%2Fb&delimiter=%2F", "ListObjectsV2" },
+        { "GET /bkt/?marker=x&max-keys=3&encoding-type=url", "ListObjects" },
+        { "GET /bkt", "ListObjects" }, { "HEAD /bkt", "HeadBucket" }, { "HEAD /bkt/", "HeadBucket" },
+        { "POST /bkt?delete", "DeleteObjects" }, { "GET /bkt/k?uploadId=u&max-parts=2", "ListParts" },
+        { "GET /bkt/k", "GetObject" }, { "GET /bkt/k?response-content-type=a%2Fb", "GetObject" },
+        { "GET /bkt/k?x-id=GetObject", "GetObject" }, { "HEAD /bkt/k", "HeadObject" },
+        { "GET /bkt/k?X-Amz-Algorithm=A&X-Amz-Credential=C&X-Amz-Date=D&X-Amz-Expires=1"
+          "&X-Amz-SignedHeaders=host&X-Amz-Signature=0&X-Amz-Security-Token=t", "GetObject" },
+        { "PUT /bkt/k?partNumber=1&uploadId=u", "UploadPart" }, { "PUT /bkt/k", "PutObject" },
+        { "PUT /bkt/k/", "PutObject" }, { "POST /bkt/k?uploads", "CreateMultipartUpload" },
+        { "POST /bkt/k?uploadId=u", "CompleteMultipartUpload" },
+        { "DELETE /bkt/k?uploadId=u", "AbortMultipartUpload" }, { "DELETE /bkt/k", "DeleteObject" },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct s3_request request;
+        enum err e = read_line(rows[i].line, &request);
+        if (e)
+            fail_msg("%s: %s", rows[i].line, err_name(e));
+        same(slice_of(s3_op_name(request.op)), slice_of(rows[i].name));
+    }
+}
+
+TEST(what_is_not_known_is_refused_and_never_half_done)
+{
+    static const char *const words[] = {
+        "acl", "tagging", "torrent", "versionId=1", "partNumber=1", "attributes", "retention",
+        "legal-hold", "select&select-type=2", "restore", "policy", "versions", "versioning", "cors",
+        "lifecycle", "website", "logging", "notification", "replication", "requestPayment",
+        "accelerate", "encryption", "object-lock", "publicAccessBlock", "ownershipControls",
+        "inventory", "metrics", "analytics", "append", "renameObject", "foo=bar", "%61cl",
+    };
+    static const char *const lines[] = { "GET /bkt?", "GET /bkt/k?", "HEAD /bkt/k?", "PUT /bkt/k?",
+                                         "DELETE /bkt/k?", "POST /bkt/k?", "PUT /bkt?",
+                                         "DELETE /bkt?", "GET /?" };
+    struct s3_request request;
+    for (size_t w = 0; w < countof(words); w++)
+        for (size_t l = 0; l < countof(lines); l++) {
+            char line[128];
+            snprintf(line, sizeof(line), "%s%s", lines[l], words[w]);
+            if (read_line(line, &request) != ERR_NOT_IMPLEMENTED)
+                fail_msg("%s", line);
+        }
+    ok(read_line("PUT /bkt", &request) == ERR_NOT_IMPLEMENTED);
+    ok(read_line("DELETE /bkt/", &request) == ERR_NOT_IMPLEMENTED);
+    ok(read_line("POST /bkt", &request) == ERR_NOT_IMPLEMENTED);
+    ok(read_line("PUT /bkt/k?uploadId=u", &request) == ERR_NOT_IMPLEMENTED);
+    ok(read_line("GET /bkt/k?X-Amz-Copy-Source=a", &request) == ERR_NOT_IMPLEMENTED);
+}
+
+TEST(methods_that_s3_has_not_got_there_are_not_allowed)
+{
+    static const char *const lines[] = { "PATCH /bkt/k", "TRACE /bkt/k", "CONNECT /bkt", "get /bkt/k",
+                                         "OPTIONS /bkt/k", "FOO /", "PUT /", "POST /", "DELETE /",
+                                         "HEAD /" };
+    struct s3_request request;
+    for (size_t i = 0; i < countof(lines); i++)
+        ok(read_line(lines[i], &request) == ERR_BAD_METHOD);
+}
+
+TEST(headers_that_change_the_meaning_are_refused)
+{
+    static const char *const bad[] = {
+        "x-amz-copy-source: /b/k", "X-Amz-Copy-Source-Range: bytes=0-1",
+        "x-amz-server-side-encryption-customer-algorithm: AES256",
+        "x-amz-server-side-encryption-customer-key-MD5: x", "x-amz-bypass-governance-retention: true",
+        "x-amz-object-lock-mode: GOVERNANCE", "x-amz-write-offset-bytes: 5", "x-amz-rename-source: a",
+        "x-amz-mfa: 1 2", "x-amz-unheard-of: 1", "x-amz-meta: 1", "x-amz-: 1",
+    };
+    static const char *const good[] = {
+        "x-amz-meta-colour: red", "X-Amz-Acl: private", "x-amz-storage-class: STANDARD",
+        "x-amz-checksum-crc32: AAAAAA==", "x-amz-sdk-checksum-algorithm: CRC32", "x-amz-date: x",
+        "x-amz-content-sha256: x", "x-amz-security-token: x", "x-amz-trailer: x",
+        "x-amz-server-side-encryption: AES256", "x-amz-tagging: a=b", "x-amz-user-agent: x",
+        "x-amz-request-payer: requester", "x-amz-expected-bucket-owner: 1",
+        "x-amz-checksum-mode: ENABLED", "x-amz-te: append-md5", "x-amzn-trace-id: 1", "X-Other: 1",
+        "x-amz-meta-a-name-that-is-longer-than-any-buffer-that-would-hold-a-header-we-know: 1",
+    };
+    struct s3_request request;
+    char line[256];
+    for (size_t i = 0; i < countof(bad); i++) {
+        snprintf(line, sizeof(line), "%s\r\n", bad[i]);
+        if (read_with("PUT /bkt/k", line, &request) != ERR_NOT_IMPLEMENTED)
+            fail_msg("%s", bad[i]);
+    }
+    for (size_t i = 0; i < countof(good); i++) {
+        snprintf(line, sizeof(line), "%s\r\n", good[i]);
+        if (read_with("PUT /bkt/k", line, &request) != OK)
+            fail_msg("%s", good[i]);
+    }
+}
+
+TEST(a_key_is_decoded_once_and_normalised_never)
+{
+    static const struct { const char *path; slice key; } rows[] = {
+        { "/bkt/a%20b+c", { "a b+c", 5 } }, { "/bkt//a", { "/a", 2 } },
+        { "/bkt/./a/../b", { "./a/../b", 8 } }, { "/bkt/a%2Fb%252F", { "a/b%2F", 6 } },
+        { "/bkt/%C3%A9", { "\xc3\xa9", 2 } }, { "/bkt/%ff", { "\xff", 1 } }, { "/bkt/a/", { "a/", 2 } },
+        { "/bkt/%2e%2e", { "..", 2 } }, { "/b%6Bt/x", { "x", 1 } },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        char line[64];
+        snprintf(line, sizeof(line), "GET %s", rows[i].path);
+        struct s3_request request;
+        ok(read_line(line, &request) == OK);
+        same(request.bucket, S("bkt"));
+        same(request.key, rows[i].key);
+        same(request.raw_path, slice_of(rows[i].path));
+    }
+}
+
+TEST(a_key_of_1024_bytes_passes_and_one_more_does_not)
+{
+    char line[2048] = "GET /bkt/";
+    memset(line + 9, 'k', 1024);
+    struct s3_request request;
+    ok(read_line(line, &request) == OK && request.key.len == 1024);
+    strcat(line, "%6b");
+    ok(read_line(line, &request) == ERR_KEY_TOO_LONG);
+}
+
+TEST(bad_paths_and_parameters_are_bad_uris)
+{
+    struct s3_request request;
+    ok(read_line("GET /bkt/%0", &request) == ERR_BAD_URI);
+    ok(read_line("GET /bkt/a%00", &request) == ERR_BAD_URI);
+    ok(read_line("GET /b%zzt/a", &request) == ERR_BAD_URI);
+    ok(read_line("GET /bkt?%=1", &request) == ERR_BAD_URI);
+    ok(read_line("GET /bkt?prefix=%1", &request) == ERR_BAD_URI);
+    char line[1024] = "GET /bkt?a";
+    for (int i = 0; i < 100; i++)
+        strcat(line, "&a");
+    ok(read_line(line, &request) == ERR_BAD_URI);
+    ok(read_line("GET /bkt?prefix=a&pref%69x=b", &request) == ERR_BAD_ARGUMENT);
+    ok(read_line("GET /bkt?list-type=1", &request) == ERR_BAD_ARGUMENT);
+}
+
+TEST(bucket_names_are_judged_loosely_but_judged)
+{
+    static const char *const bad[] = { "GET //k", "GET /ab", "GET /_/health", "GET /_bucket", "GET /...",
+                                       "GET /.ab/k", "GET /-ab", "GET /a%2Fbc/k", "GET /a!b",
+                                       "GET /caf%C3%A9/k" };
+    struct s3_request request;
+    for (size_t i = 0; i < countof(bad); i++)
+        ok(read_line(bad[i], &request) == ERR_BAD_BUCKET);
+    ok(read_line("GET /My_Bucket.x-1/k", &request) == OK);
+    char line[128] = "GET /";
+    memset(line + 5, 'b', 63);
+    ok(read_line(line, &request) == OK);
+    strcat(line, "b");
+    ok(read_line(line, &request) == ERR_BAD_BUCKET);
+}
+
+TEST(parameters_are_decoded_and_a_missing_value_is_told_from_an_empty_one)
+{
+    struct s3_request request;
+    ok(read_line("GET /bkt?prefix=a%2Bb+c&marker=&delimiter", &request) == OK);
+    same(s3_param_get(&request, S("prefix"))->value, S("a+b+c"));
+    ok(s3_param_get(&request, S("marker"))->value.ptr != NULL);
+    ok(s3_param_get(&request, S("delimiter"))->value.ptr == NULL);
+    ok(s3_param_get(&request, S("Prefix")) == NULL);
+    ok(request.param_count == 3);
+    same(request.raw_query, S("prefix=a%2Bb+c&marker=&delimiter"));
+}
+
+TEST(what_an_operation_changes_stands_in_its_row)
+{
+    ok(s3_op_mutates(S3_GET_OBJECT) == S3_MUTATES_NOTHING);
+    ok(s3_op_mutates(S3_PUT_OBJECT) == S3_MUTATES_KEY);
+    ok(s3_op_mutates(S3_DELETE_OBJECTS) == S3_MUTATES_KEYS);
+}
+
+static struct s3_range range_of(const char *value)
+{
+    struct s3_request request;
+    char line[128];
+    snprintf(line, sizeof(line), "Range: %s\r\n", value);
+    ok(read_with("GET /bkt/k", line, &request) == OK);
+    return request.range;
+}
+
+TEST(a_range_is_read_in_its_three_forms)
+{
+    struct s3_range r = range_of("bytes=5-9");
+    ok(r.kind == RANGE_SPAN && r.first == 5 && r.last == 9);
+    r = range_of("Bytes=5-");
+    ok(r.kind == RANGE_SPAN && r.first == 5 && r.last == UINT64_MAX);
+    r = range_of("bytes=-7");
+    ok(r.kind == RANGE_SUFFIX && r.suffix == 7);
+    r = range_of("bytes=0-99999999999999999999999");
+    ok(r.kind == RANGE_SPAN && r.first == 0 && r.last == UINT64_MAX);
+}
+
+TEST(a_malformed_range_or_several_are_none)
+{
+    static const char *const none[] = { "", "bytes", "bytes=", "bytes=-", "bytes=5", "bytes=9-5",
+                                        "bytes=a-b", "bytes=1-b", "bytes=-b", "bytes=0-1,3-4",
+                                        "items=0-1", "bytes=+1-2", "bytes=1 -2", "bytes=0--1" };
+    for (size_t i = 0; i < countof(none); i++)
+        ok(range_of(none[i]).kind == RANGE_NONE);
+    ok(range_of("bytes=0-1\r\nRange: bytes=3-4").kind == RANGE_NONE);
+}
+
+static bool resolves(const char *value, uint64_t size, uint64_t first, uint64_t end, bool partial)
+{
+    struct s3_range range = range_of(value);
+    uint64_t got_first, got_end;
+    bool got_partial;
+    return s3_range_resolve(&range, size, &got_first, &got_end, &got_partial) == OK &&
+           got_first == first && got_end == end && got_partial == partial;
+}
+
+static bool out_of(const char *value, uint64_t size)
+{
+    struct s3_range range = range_of(value);
+    uint64_t first, end;
+    bool partial;
+    return s3_range_resolve(&range, size, &first, &end, &partial) == ERR_BAD_RANGE;
+}
+
+TEST(a_range_is_cut_down_to_its_object)
+{
+    ok(resolves("", 10, 0, 10, false) && resolves("", 0, 0, 0, false));
+    ok(resolves("bytes=0-0", 10, 0, 1, true) && resolves("bytes=2-100", 10, 2, 10, true));
+    ok(resolves("bytes=9-", 10, 9, 10, true) && resolves("bytes=-3", 10, 7, 10, true));
+    ok(resolves("bytes=-30", 10, 0, 10, true) && resolves("bytes=0-9", 10, 0, 10, true));
+    ok(resolves("bytes=0-18446744073709551615", UINT64_MAX, 0, UINT64_MAX, true));
+    ok(out_of("bytes=10-", 10) && out_of("bytes=10-11", 10) && out_of("bytes=-0", 10));
+    ok(out_of("bytes=0-", 0) && out_of("bytes=-5", 0));
+}
+
+#define NOON 1700000000
+static const char noon[] = "Tue, 14 Nov 2023 22:13:20 GMT", later[] = "Wed, 15 Nov 2023 22:13:20 GMT",
+                  earlier[] = "Mon, 13 Nov 2023 22:13:20 GMT";
+
+static enum err judge(const char *headers, bool *ret_use_range)
+{
+    struct s3_request request;
+    ok(read_with("GET /bkt/k", headers, &request) == OK);
+    return s3_conditions_judge(&request.conditions, S("\"e1\""), NOON, ret_use_range);
+}
+
+static enum err judged(const char *name, const char *value)
+{
+    char line[256];
+    bool use_range;
+    snprintf(line, sizeof(line), "%s: %s\r\n", name, value);
+    return judge(line, &use_range);
+}
+
+TEST(etags_are_compared_with_quotes_or_without)
+{
+    ok(judged("If-Match", "\"e1\"") == OK && judged("If-Match", "e1") == OK);
+    ok(judged("If-Match", "*") == OK && judged("If-Match", "\"a\", \"e1\"") == OK);
+    ok(judged("If-Match", "\"a,\"e1\"") == ERR_PRECONDITION);
+    ok(judged("If-Match", "\"e1\" , \"b,c\"") == OK && judged("If-Match", "\"b,e1\"") == ERR_PRECONDITION);
+    ok(judged("If-Match", "a") == ERR_PRECONDITION && judged("If-Match", "") == ERR_PRECONDITION);
+    ok(judged("If-Match", "W/\"e1\"") == ERR_PRECONDITION && judged("If-Match", "\"e1") == ERR_PRECONDITION);
+    ok(judged("If-Match", "a\r\nIf-Match: \"e1\"") == OK);
+    ok(judged("If-None-Match", "\"e1\"") == ERR_NOT_MODIFIED && judged("If-None-Match", "a") == OK);
+    ok(judged("If-None-Match", "W/\"e1\"") == ERR_NOT_MODIFIED);
+    ok(judged("If-None-Match", "a\r\nIf-None-Match: b\r\nIf-None-Match: e1") == ERR_NOT_MODIFIED);
+}
+
+TEST(dates_decide_only_where_no_etag_does)
+{
+    ok(judged("If-Unmodified-Since", noon) == OK);
+    ok(judged("If-Unmodified-Since", earlier) == ERR_PRECONDITION);
+    ok(judged("If-Modified-Since", noon) == ERR_NOT_MODIFIED);
+    ok(judged("If-Modified-Since", later) == ERR_NOT_MODIFIED);
+    ok(judged("If-Modified-Since", earlier) == OK);
+    ok(judged("If-Modified-Since", "yesterday") == OK);
+    bool use_range;
+    ok(judge("If-Match: e1\r\nIf-Unmodified-Since: Mon, 13 Nov 2023 22:13:20 GMT\r\n", &use_range) == OK);
+    ok(judge("If-None-Match: a\r\nIf-Modified-Since: Wed, 15 Nov 2023 22:13:20 GMT\r\n", &use_range) == OK);
+    ok(judge("If-Match: a\r\nIf-None-Match: e1\r\n", &use_range) == ERR_PRECONDITION);
+}
+
+TEST(if_range_keeps_the_range_only_for_the_same_version)
+{
+    static const struct { const char *value; bool use; } rows[] = {
+        { "\"e1\"", true }, { "e1", true }, { "\"e2\"", false }, { "W/\"e1\"", false },
+        { noon, true }, { later, false }, { earlier, false }, { "", false },
+    };
+    bool use_range = false;
+    ok(judge("", &use_range) == OK && use_range);
+    for (size_t i = 0; i < countof(rows); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "If-Range: %s\r\n", rows[i].value);
+        ok(judge(line, &use_range) == OK && use_range == rows[i].use);
+    }
+}
+
+TEST(wishes_about_caches_and_checksums_are_read)
+{
+    struct s3_request request;
+    ok(read_line("GET /bkt/k", &request) == OK);
+    ok(!request.no_cache && !request.no_store && !request.checksum_mode);
+    ok(read_with("GET /bkt/k", "Cache-Control: foo, No-Store\r\nCache-Control: max-age=0\r\n"
+                 "x-amz-checksum-mode: enabled\r\n", &request) == OK);
+    ok(request.no_cache && request.no_store && request.checksum_mode);
+}
+
+#define UNIT(test) cmocka_unit_test_teardown(test, forget)
+RUN(UNIT(every_operation_is_known_by_its_line), UNIT(what_is_not_known_is_refused_and_never_half_done),
+    UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
+    UNIT(headers_that_change_the_meaning_are_refused),
+    UNIT(a_key_is_decoded_once_and_normalised_never),
+    UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not), UNIT(bad_paths_and_parameters_are_bad_uris),
+    UNIT(bucket_names_are_judged_loosely_but_judged),
+    UNIT(parameters_are_decoded_and_a_missing_value_is_told_from_an_empty_one),
+    UNIT(what_an_operation_changes_stands_in_its_row), UNIT(a_range_is_read_in_its_three_forms),
+    UNIT(a_malformed_range_or_several_are_none), UNIT(a_range_is_cut_down_to_its_object),
+    UNIT(etags_are_compared_with_quotes_or_without), UNIT(dates_decide_only_where_no_etag_does),
+    UNIT(if_range_keeps_the_range_only_for_the_same_version),
+    UNIT(wishes_about_caches_and_checksums_are_read))
