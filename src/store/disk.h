@@ -14,12 +14,13 @@
 enum disk_engine { DISK_URING, DISK_THREADS };
 
 /* Tries what `wanted` ("auto", "uring", "threads") asks for. ERR_IO if uring was demanded and is refused.
- * *ret_why says, for the log line at start, which engine it is and why. */
+ * *ret_why says, for the log line at start, which engine it is and why; it lives as long as the thread
+ * that asked. */
 enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why) MUST_USE;
 
 struct disk;
 struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
-void disk_free(struct disk **disk);    /* waits for what is under way */
+void disk_free(struct disk **disk);    /* waits until all has ended; each done() comes in here */
 
 /* One read, embedded in whoever wants it; stays until done(). Short reads, EINTR and EAGAIN are dealt
  * with inside: got < len only at the end of the file. err is OK or ERR_IO. */
@@ -30,7 +31,6 @@ struct disk_read {
     uint64_t offset;
     void (*done)(struct disk_read *read, enum err err, size_t got);    /* on the owner's thread, from disk_reap */
     /* the engine's own */
-    struct mail mail;
     struct list link;
     struct disk *disk;
     size_t got;

@@ -1,0 +1,483 @@
+/* disk.c - reads that never block the one who asks. SPDX-License-Identifier: Apache-2.0
+ *
+ *     disk_read ──> under way (at most DEPTH) ──> ended ──> done(), from disk_reap
+ *          └──────> waiting ──────┘ as others end
+ *
+ * The one file that names liburing. With io_uring, the kernel itself signals the owner's mailbox:
+ * its eventfd is registered with the ring. A read is submitted before disk_read returns; only
+ * those asked for by a done() go down together when its disk_reap ends, so no read ever waits for
+ * an event that may not come. The twin is a pool of threads that all disks of the process share;
+ * a worker hands back what it read under the disk's lock and wakes the owner by a ticket.
+ * Both engines go on by themselves after short reads, EINTR and EAGAIN.
+ *
+ * Threads: a disk is its owner's, but for `ended`, which disk->lock guards. The pool has its own
+ * lock, never held together with a disk's. An owner that sleeps in epoll_wait may see EINTR when
+ * a read ends: the kernel finishes buffered reads on the thread that asked for them. */
+#include "store/disk.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+
+#define DEPTH 256u                    /* reads under way in one disk */
+#define READ_BYTES_MAX (1u << 30)     /* the kernel answers with an int */
+#define POOL_THREADS 16u
+
+struct disk {
+    enum disk_engine engine;
+    struct mailbox *box;
+    struct ticket *ticket;            /* wakes the owner; nothing else hangs on it */
+    unsigned under_way;
+    bool reaping;                     /* disk_reap is on the stack */
+    struct list waiting;
+    struct io_uring ring;
+    pthread_mutex_t lock;             /* threads: guards `ended` */
+    pthread_cond_t more_ended;
+    struct list ended;
+};
+
+/* Takes one answer of the kernel: bytes or -errno. False: the rest must be asked for. */
+static bool took(struct disk_read *read, ssize_t answer)
+{
+    if (answer > 0)
+        read->got += (size_t)answer;
+    else if (answer < 0 && answer != -EINTR && answer != -EAGAIN)
+        read->err = ERR_IO;
+    if (answer == 0 || read->err || read->got >= read->len)
+        return true;
+    return false;
+}
+
+static size_t left(const struct disk_read *read)
+{
+    return MIN(read->len - read->got, READ_BYTES_MAX);
+}
+
+static void end(struct disk *disk, struct disk_read *read)
+{
+    check(disk->under_way > 0);
+    disk->under_way--;
+    read->done(read, read->err, read->got);
+}
+
+/* ---- io_uring ---- */
+
+/* There is always room: an entry for each read under way, and a read has one at most. */
+static void uring_queue(struct disk *disk, struct disk_read *read, unsigned flags)
+{
+    struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
+    check(entry != NULL);
+    io_uring_prep_read(entry, read->fd, (char *)read->buffer + read->got, (unsigned)left(read),
+                       read->offset + read->got);
+    io_uring_sqe_set_flags(entry, flags);
+    io_uring_sqe_set_data(entry, read);
+}
+
+static void uring_submit(struct disk *disk)
+{
+    while (io_uring_sq_ready(&disk->ring)) {
+        int count = io_uring_submit(&disk->ring);
+        if (count <= 0 && count != -EINTR) {    /* the kernel is short of memory: another turn */
+            ticket_wake(disk->ticket);
+            return;
+        }
+    }
+}
+
+static size_t uring_reap(struct disk *disk)
+{
+    size_t count = 0;
+    struct io_uring_cqe *answer;
+    while (io_uring_peek_cqe(&disk->ring, &answer) == 0) {
+        struct disk_read *read = io_uring_cqe_get_data(answer);
+        int res = answer->res;
+        io_uring_cqe_seen(&disk->ring, answer);
+        if (took(read, res)) {
+            end(disk, read);
+            count++;
+        } else {
+            uring_queue(disk, read, res < 0 ? IOSQE_ASYNC : 0);
+        }
+    }
+    return count;
+}
+
+/* Rings come and go one at a time. The kernel would not mind; but liburing maps their memory behind
+ * the thread sanitizer's back, which has to learn that one thread's ring was gone before another
+ * thread's took its place. */
+static pthread_mutex_t ring_door = PTHREAD_MUTEX_INITIALIZER;
+
+static int ring_make(struct io_uring *ring, unsigned depth, int event)
+{
+    pthread_mutex_lock(&ring_door);
+    int failed = io_uring_queue_init(depth, ring, 0);
+    if (!failed) {
+        failed = io_uring_register_eventfd(ring, event);
+        if (failed)
+            io_uring_queue_exit(ring);
+    }
+    pthread_mutex_unlock(&ring_door);
+    return failed;
+}
+
+static void ring_end(struct io_uring *ring)
+{
+    pthread_mutex_lock(&ring_door);
+    io_uring_queue_exit(ring);
+    pthread_mutex_unlock(&ring_door);
+}
+
+/* ---- the pool of threads ---- */
+
+static struct {
+    pthread_mutex_t door;             /* one disk at a time comes or goes */
+    pthread_mutex_t lock;             /* guards the rest */
+    pthread_cond_t work;
+    struct list queue;
+    size_t queued, idle, threads, users;
+    bool stopping;
+    pthread_t ids[POOL_THREADS];
+} pool = {
+    .door = PTHREAD_MUTEX_INITIALIZER,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .work = PTHREAD_COND_INITIALIZER,
+    .queue = { &pool.queue, &pool.queue },
+};
+
+static void hand_back(struct disk_read *read)
+{
+    struct disk *disk = read->disk;
+    pthread_mutex_lock(&disk->lock);
+    list_add(&disk->ended, &read->link);
+    ticket_wake(disk->ticket);        /* under the lock: without it, the disk may end here */
+    pthread_cond_signal(&disk->more_ended);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+static void read_blocking(struct disk_read *read)
+{
+    ssize_t answer;
+    do {
+        answer = pread(read->fd, (char *)read->buffer + read->got, left(read),
+                       (off_t)(read->offset + read->got));
+        if (answer < 0)
+            answer = -errno;
+    } while (!took(read, answer));
+}
+
+static void *worker(void *arg)
+{
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        pool.idle++;
+        while (list_empty(&pool.queue) && !pool.stopping)
+            pthread_cond_wait(&pool.work, &pool.lock);
+        pool.idle--;
+        if (list_empty(&pool.queue))
+            break;
+        struct disk_read *read = list_of(pool.queue.next, struct disk_read, link);
+        list_del(&read->link);
+        pool.queued--;
+        pthread_mutex_unlock(&pool.lock);
+        read_blocking(read);
+        hand_back(read);
+        pthread_mutex_lock(&pool.lock);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return arg;
+}
+
+/* Under pool.lock. Signals are for other threads. One worker must be had; more are a comfort. */
+static void pool_grow(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&pool.ids[pool.threads], NULL, worker, NULL) == 0)
+        pthread_setname_np(pool.ids[pool.threads++], "disk");
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    check(pool.threads > 0 && "no thread to read with");
+}
+
+static void pool_add(struct disk_read *read)
+{
+    pthread_mutex_lock(&pool.lock);
+    list_add(&pool.queue, &read->link);
+    if (++pool.queued > pool.idle && pool.threads < POOL_THREADS)
+        pool_grow();
+    pthread_cond_signal(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void pool_enter(void)
+{
+    pthread_mutex_lock(&pool.door);
+    pthread_mutex_lock(&pool.lock);
+    if (pool.users++ == 0)
+        pool_grow();
+    pthread_mutex_unlock(&pool.lock);
+    pthread_mutex_unlock(&pool.door);
+}
+
+static void pool_leave(void)
+{
+    pthread_mutex_lock(&pool.door);
+    pthread_mutex_lock(&pool.lock);
+    pool.stopping = --pool.users == 0;
+    bool last = pool.stopping;
+    pthread_cond_broadcast(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+    if (last) {
+        for (size_t i = 0; i < pool.threads; i++)
+            pthread_join(pool.ids[i], NULL);
+        pool.threads = 0;
+        pool.stopping = false;
+    }
+    pthread_mutex_unlock(&pool.door);
+}
+
+static size_t threads_reap(struct disk *disk)
+{
+    struct list mine;
+    list_init(&mine);
+    pthread_mutex_lock(&disk->lock);
+    while (!list_empty(&disk->ended)) {
+        struct list *link = disk->ended.next;
+        list_del(link);
+        list_add(&mine, link);
+    }
+    pthread_mutex_unlock(&disk->lock);
+    size_t count = 0;
+    while (!list_empty(&mine)) {
+        struct disk_read *read = list_of(mine.next, struct disk_read, link);
+        list_del(&read->link);
+        end(disk, read);
+        count++;
+    }
+    return count;
+}
+
+static void threads_wait(struct disk *disk)
+{
+    pthread_mutex_lock(&disk->lock);
+    while (list_empty(&disk->ended))
+        pthread_cond_wait(&disk->more_ended, &disk->lock);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+/* ---- a disk ---- */
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* A ring that can't be had after all (descriptors, locked memory): this disk is one of threads. */
+struct disk *disk_new(enum disk_engine engine, struct mailbox *box)
+{
+    struct disk *disk = must_alloc(sizeof(*disk));
+    disk->engine = engine;
+    disk->box = box;
+    disk->ticket = ticket_new(box, nothing, NULL);
+    list_init(&disk->waiting);
+    list_init(&disk->ended);
+    pthread_mutex_init(&disk->lock, NULL);
+    pthread_cond_init(&disk->more_ended, NULL);
+    if (engine == DISK_URING && ring_make(&disk->ring, DEPTH, mailbox_fd(box)) != 0)
+        disk->engine = DISK_THREADS;
+    if (disk->engine == DISK_THREADS)
+        pool_enter();
+    return disk;
+}
+
+void disk_free(struct disk **disk)
+{
+    struct disk *mine = *disk;
+    if (!mine)
+        return;
+    check(!mine->reaping);
+    while (mine->under_way) {
+        if (mine->engine == DISK_URING)
+            io_uring_submit_and_wait(&mine->ring, 1);    /* if that fails, it is tried again */
+        else
+            threads_wait(mine);
+        disk_reap(mine);
+    }
+    if (mine->engine == DISK_URING)
+        ring_end(&mine->ring);
+    else
+        pool_leave();
+    pthread_mutex_lock(&mine->lock);    /* whoever handed back the last one lets go of it first */
+    pthread_mutex_unlock(&mine->lock);
+    pthread_mutex_destroy(&mine->lock);
+    pthread_cond_destroy(&mine->more_ended);
+    ticket_end(&mine->ticket);
+    free(mine);
+    *disk = NULL;
+}
+
+static void start(struct disk *disk, struct disk_read *read)
+{
+    disk->under_way++;
+    if (disk->engine == DISK_URING)
+        uring_queue(disk, read, 0);
+    else
+        pool_add(read);
+}
+
+void disk_read(struct disk *disk, struct disk_read *read)
+{
+    check(read->buffer != NULL && read->done != NULL);
+    read->disk = disk;
+    read->got = 0;
+    read->err = OK;
+    list_init(&read->link);
+    if (disk->under_way >= DEPTH || !list_empty(&disk->waiting)) {
+        list_add(&disk->waiting, &read->link);    /* disk_reap starts it */
+        return;
+    }
+    start(disk, read);
+    if (disk->engine == DISK_URING && !disk->reaping)
+        uring_submit(disk);
+}
+
+size_t disk_reap(struct disk *disk)
+{
+    check(!disk->reaping);
+    disk->reaping = true;
+    size_t count = disk->engine == DISK_URING ? uring_reap(disk) : threads_reap(disk);
+    disk->reaping = false;
+    while (disk->under_way < DEPTH && !list_empty(&disk->waiting)) {
+        struct disk_read *read = list_of(disk->waiting.next, struct disk_read, link);
+        list_del(&read->link);
+        start(disk, read);
+    }
+    if (disk->engine == DISK_URING)
+        uring_submit(disk);
+    return count;
+}
+
+enum err disk_read_cached(int fd, void *buffer, size_t len, uint64_t offset)
+{
+    size_t got = 0;
+    while (got < len) {
+        struct iovec rest = { (char *)buffer + got, len - got };
+        ssize_t answer = preadv2(fd, &rest, 1, (off_t)(offset + got), RWF_NOWAIT);
+        if (answer > 0)
+            got += (size_t)answer;
+        else if (answer == 0)
+            return ERR_IO;
+        else if (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS)
+            return ERR_WAIT;          /* not there, or a file system that can't say */
+        else if (errno != EINTR)
+            return ERR_IO;
+    }
+    return OK;
+}
+
+/* ---- which engine ---- */
+
+/* Reads one byte through a ring and waits for its eventfd: some hosts allow the first and refuse
+ * the rest. 0 or -errno. */
+static int probe_read(struct io_uring *ring, int event, int file)
+{
+    char byte = 0;
+    struct io_uring_cqe *answer;
+    struct __kernel_timespec patience = { .tv_sec = 2 };
+    struct io_uring_sqe *entry = io_uring_get_sqe(ring);
+    check(entry != NULL);
+    io_uring_prep_read(entry, file, &byte, 1, 0);
+    int count = io_uring_submit(ring);
+    if (count != 1)
+        return count < 0 ? count : -EIO;
+    int failed = io_uring_wait_cqe_timeout(ring, &answer, &patience);
+    if (failed)
+        return failed;
+    int res = answer->res;
+    io_uring_cqe_seen(ring, answer);
+    uint64_t signals;
+    if (res == 1 && byte == 'p' && read(event, &signals, sizeof(signals)) == sizeof(signals))
+        return 0;
+    return res < 0 ? res : -EIO;
+}
+
+static int probe(void)
+{
+    struct io_uring ring;
+    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int file = memfd_create("penstock-probe", MFD_CLOEXEC);
+    int failed = event < 0 || file < 0 || write(file, "p", 1) != 1 ? -errno : 0;
+    if (!failed)
+        failed = ring_make(&ring, 4, event);
+    if (!failed) {
+        failed = probe_read(&ring, event, file);
+        ring_end(&ring);
+    }
+    if (event >= 0)
+        close(event);
+    if (file >= 0)
+        close(file);
+    return failed;
+}
+
+static bool sysctl_forbids(void)
+{
+    char value = '0';
+    FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
+    if (file) {
+        if (fread(&value, 1, 1, file) != 1)
+            value = '0';
+        fclose(file);
+    }
+    return value != '0';
+}
+
+static const char *why_refused(int number)
+{
+    static _Thread_local char text[160];
+    const char *hint = number == EPERM && sysctl_forbids() ? "kernel.io_uring_disabled is set"
+                       : number == EPERM  ? "a seccomp profile forbids it (containers' default)"
+                       : number == ENOSYS ? "this kernel or its seccomp profile has none"
+                       : number == ENOMEM ? "too little locked memory is allowed"
+                                          : strerrordesc_np(number);
+    const char *name = strerrorname_np(number);
+    snprintf(text, sizeof(text), "threads: io_uring is refused with %s: %s",
+             name ? name : "an unknown error", hint ? hint : "no description");
+    return text;
+}
+
+enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why)
+{
+    if (slice_eq(wanted, S("threads"))) {
+        *ret = DISK_THREADS;
+        *ret_why = "threads: as configured";
+        return OK;
+    }
+    bool demanded = slice_eq(wanted, S("uring"));
+    if (!demanded && !slice_eq(wanted, S("auto"))) {
+        *ret_why = "io must be auto, uring or threads";
+        return ERR_BAD_ARGUMENT;
+    }
+    int refused = probe();
+    if (!refused) {
+        *ret = DISK_URING;
+        *ret_why = demanded ? "uring: as configured" : "uring: a probe of io_uring worked";
+        return OK;
+    }
+    *ret_why = why_refused(-refused);
+    if (demanded) {
+        *ret_why += sizeof("threads: ") - 1;
+        return ERR_IO;
+    }
+    *ret = DISK_THREADS;
+    return OK;
+}
