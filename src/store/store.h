@@ -86,6 +86,8 @@ enum err store_read(struct store_io *io, const struct head *head, uint64_t offse
 
 /* How many units from `first` on, at most `count`, are here for this head. Index only, any thread. */
 uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first, uint32_t count);
+/* The first unit from `first` on, among `count`, that is here for this head; first + count if none. */
+uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first, uint32_t count);
 
 /* ---- writing ---- */
 

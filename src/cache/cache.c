@@ -1,0 +1,146 @@
+/* cache.c - the cache as a whole, its loops, and refusals. SPDX-License-Identifier: Apache-2.0 */
+#include "cache/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/metric.h"
+#include "cache/fresh.h"
+#include "cache/inside.h"
+
+struct cache {
+    struct store *store;
+    struct flights *flights;
+    struct fresh *fresh;
+    unsigned fetches_max;
+    atomic_uint fetches;          /* under way, listing pages among them */
+    atomic_bool stopping;
+};
+
+struct cache *cache_new(const struct cache_options *options)
+{
+    struct cache *cache = must_alloc(sizeof(*cache));
+    cache->store = options->store;
+    cache->fetches_max = options->fetches_max;
+    cache->flights = flights_new(cache, options->slots_bytes);
+    cache->fresh = fresh_new(cache);
+    return cache;
+}
+
+void cache_stop(struct cache *cache)
+{
+    atomic_store(&cache->stopping, true);
+}
+
+void cache_free(struct cache **cache)
+{
+    struct cache *mine = *cache;
+    *cache = NULL;
+    if (!mine)
+        return;
+    cache_stop(mine);
+    check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
+    while (slots_used(mine->flights) > 0)    /* the committer has them for a moment yet */
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    fresh_free(&mine->fresh);
+    flights_free(&mine->flights);
+    free(mine);
+}
+
+struct store *cache_store(struct cache *cache)
+{
+    return cache->store;
+}
+
+struct flights *cache_flights(struct cache *cache)
+{
+    return cache->flights;
+}
+
+struct fresh *cache_fresh(struct cache *cache)
+{
+    return cache->fresh;
+}
+
+bool cache_fetch_may_begin(struct cache *cache)
+{
+    if (cache_is_stopping(cache))
+        return false;
+    if (atomic_fetch_add(&cache->fetches, 1) >= cache->fetches_max) {
+        atomic_fetch_sub(&cache->fetches, 1);
+        metric_add(M_CACHE_FETCHES_REFUSED, 1);
+        return false;
+    }
+    return true;
+}
+
+void cache_fetch_ended(struct cache *cache)
+{
+    check(atomic_fetch_sub(&cache->fetches, 1) > 0);
+}
+
+bool cache_is_stopping(struct cache *cache)
+{
+    return atomic_load_explicit(&cache->stopping, memory_order_relaxed);
+}
+
+struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box)
+{
+    struct cache_loop *loop = must_alloc(sizeof(*loop));
+    loop->cache = cache;
+    loop->box = box;
+    loop->io = store_io_new(cache->store, box);
+    return loop;
+}
+
+void cache_loop_free(struct cache_loop **loop)
+{
+    if (!*loop)
+        return;
+    store_io_free(&(*loop)->io);
+    free(*loop);
+    *loop = NULL;
+}
+
+void cache_loop_turn(struct cache_loop *loop)
+{
+    store_io_reap(loop->io);
+}
+
+/* ---- refusals ---- */
+
+struct refusal *refusal_new(enum err err, int status, slice content_type, slice body)
+{
+    struct refusal *refusal = must_alloc(sizeof(*refusal) + content_type.len + body.len);
+    char *text = (char *)(refusal + 1);
+    atomic_init(&refusal->refs, 1);
+    refusal->err = err;
+    refusal->status = status;
+    if (content_type.len)
+        memcpy(text, content_type.ptr, content_type.len);
+    if (body.len)
+        memcpy(text + content_type.len, body.ptr, body.len);
+    refusal->content_type = (slice){ text, content_type.len };
+    refusal->body = (slice){ text + content_type.len, body.len };
+    return refusal;
+}
+
+struct refusal *refusal_ref(struct refusal *refusal)
+{
+    atomic_fetch_add(&refusal->refs, 1);
+    return refusal;
+}
+
+void refusal_unref(struct refusal **refusal)
+{
+    struct refusal *mine = *refusal;
+    *refusal = NULL;
+    if (mine && atomic_fetch_sub(&mine->refs, 1) == 1)
+        free(mine);
+}
+
+bool refusal_is_outage(const struct refusal *refusal)
+{
+    return refusal->status == 0 || refusal->status >= 500 || refusal->status == 429;
+}

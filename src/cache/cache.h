@@ -1,0 +1,57 @@
+/* cache.h - what the rooms of the cache share: places, loops, refusals. SPDX-License-Identifier: Apache-2.0
+ *
+ * The cache stands between a store and origins. It decides hit, stale, miss and pass (get.h), runs fetches
+ * that feed flights (flight.h), keeps freshness (fresh.h) and order around writes (write.h). It knows
+ * no HTTP server: whoever waits gives a ticket (base/mailbox.h) and is woken on its own thread. */
+#ifndef CACHE_CACHE_H
+#define CACHE_CACHE_H
+
+#include "origin/origin.h"
+#include "store/store.h"
+
+/* Where a bucket's objects come from, and how fresh they must be. Lives as long as the cache. */
+struct place {
+    struct origin *origin;
+    enum { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS } freshness;
+    int64_t ttl_s, grace_s;
+    bool by_listing;              /* expired keys are revalidated a listing page at a time */
+};
+
+struct cache_options {
+    struct store *store;
+    size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
+    unsigned fetches_max;         /* origin GETs and HEADs at once; more get SlowDown */
+};
+
+struct cache;
+struct cache *cache_new(const struct cache_options *options) MUST_USE;
+/* Every cache_loop must be gone; waits for fetches that are still under way to end. */
+void cache_free(struct cache **cache);
+/* Begins no new fetch any more and cancels those under way. */
+void cache_stop(struct cache *cache);
+struct store *cache_store(struct cache *cache);
+
+/* What one reading thread needs: its mailbox and its way to the disk. */
+struct cache_loop {
+    struct cache *cache;
+    struct mailbox *box;
+    struct store_io *io;
+};
+struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
+void cache_loop_free(struct cache_loop **loop);
+void cache_loop_turn(struct cache_loop *loop);    /* after the mailbox was delivered */
+
+/* An origin's refusal, kept so that it can be handed on as it came. Shared by reference. */
+struct refusal {
+    atomic_uint refs;
+    enum err err;                 /* what it means to us: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT ... */
+    int status;                   /* 0: the origin never answered */
+    slice content_type, body;     /* the origin's own error document, possibly empty */
+};
+struct refusal *refusal_new(enum err err, int status, slice content_type, slice body) MUST_USE;
+struct refusal *refusal_ref(struct refusal *refusal) MUST_USE;
+void refusal_unref(struct refusal **refusal);
+/* Might a stale copy, or another try, be better than this answer? (5xx, unreachable, timeouts) */
+bool refusal_is_outage(const struct refusal *refusal);
+
+#endif

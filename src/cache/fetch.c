@@ -1,0 +1,451 @@
+/* fetch.c - one origin GET or HEAD, and what its answer becomes. SPDX-License-Identifier: Apache-2.0
+ *
+ * Life: fetch_start -> answer's head (learn.c reads it) -> bytes into flight after flight -> over. Cut off
+ * mid-body it begins again behind the last byte, with If-Match, up to RESTARTS_MAX times without progress.
+ * The call's callbacks come from one origin thread at a time; what readers see changes under the lock. */
+#include "cache/fetch.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/metric.h"
+#include "cache/inside.h"
+
+#define FETCH_MAGIC 0x6665746368303131u
+#define RESTARTS_MAX 3
+#define ERROR_BODY_MAX 65536u
+
+static const struct origin_events events;
+
+static void lock(struct fetch *fetch)
+{
+    flights_lock(fetch->moving->flights, &fetch->moving->id);
+}
+
+static void unlock(struct fetch *fetch)
+{
+    flights_unlock(fetch->moving->flights, &fetch->moving->id);
+}
+
+static bool good_status(const struct fetch *fetch)
+{
+    return fetch->status == 200 || fetch->status == 206;
+}
+
+static void drop_kept(struct fetch *fetch)
+{
+    for (size_t i = 0; i < REFUSED_KEPT; i++)
+        flight_unref(&fetch->kept[i]);
+}
+
+static void fetch_free(struct fetch *fetch)
+{
+    check(fetch->magic == FETCH_MAGIC && fetch->over && !fetch->readers && !fetch->current);
+    drop_kept(fetch);
+    head_unref(&fetch->head);
+    refusal_unref(&fetch->refusal);
+    arena_free(&fetch->arena);
+    struct cache *cache = fetch->moving->cache;
+    moving_unref(&fetch->moving);
+    fetch->magic = 0;
+    free(fetch);
+    cache_fetch_ended(cache);
+}
+
+/* ---- asking ---- */
+
+/* Range and If-Match for what is still missing. */
+static void compose(struct fetch *fetch)
+{
+    size_t count = 0;
+    const struct fetch_span *span = &fetch->asked;
+    uint64_t first = fetch->answered ? fetch->next : span->first;
+    uint64_t end = fetch->answered ? fetch->end : span->end;
+    fetch->fields[count++] = (struct http_field){ S("x-amz-checksum-mode"), S("ENABLED") };
+    if (fetch->kind == FETCH_GET && (fetch->answered || !span->plain)) {
+        slice range;
+        if (span->suffix && !fetch->answered)
+            range = arena_printf(&fetch->arena, "bytes=-%" PRIu64, span->suffix);
+        else if (end == NO_END)
+            range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-", first);
+        else
+            range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-%" PRIu64, first, end - 1);
+        fetch->fields[count++] = (struct http_field){ S("range"), range };
+    }
+    if (fetch->head && fetch->kind == FETCH_GET && fetch->head->etag.len && guard_on(GUARD_IF_MATCH))
+        fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->head->etag };
+    fetch->call = (struct origin_call){
+        .events = &events,
+        .op = fetch->kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
+        .bucket = fetch->moving->bucket,
+        .key = fetch->moving->key,
+        .fields = fetch->fields,
+        .field_count = count,
+    };
+}
+
+struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct head *head,
+                          const struct fetch_span *span)
+{
+    if (!cache_fetch_may_begin(moving->cache))
+        return NULL;
+    struct fetch *fetch = must_alloc(sizeof(*fetch));
+    fetch->magic = FETCH_MAGIC;
+    fetch->kind = kind;
+    fetch->moving = moving;
+    moving->refs++;
+    fetch->asked = *span;
+    fetch->epoch = epoch_now(&moving->id);
+    fetch->sent_s = wall_s();
+    fetch->readers = 1;
+    fetch->wanted = span->first;
+    fetch->error_body = text_in(&fetch->arena);
+    list_init(&fetch->link);
+    list_init(&fetch->slot_link);
+    list_init(&fetch->waiters);
+    if (head) {
+        fetch->head = head_ref(head);
+        fetch->known_head = true;
+    }
+    if (kind == FETCH_HEAD)
+        moving->probe = fetch;
+    else
+        list_add(&moving->fetches, &fetch->link);
+    metric_add(kind == FETCH_HEAD ? M_CACHE_HEADS : M_CACHE_FETCHES, 1);
+    compose(fetch);
+    origin_start(moving->place->origin, &fetch->call);
+    return fetch;
+}
+
+/* ---- readers ---- */
+
+static bool delivers(const struct fetch *fetch, uint64_t etag_hash, uint64_t offset)
+{
+    if (fetch->over || fetch->canceled)
+        return false;
+    if (fetch->known_head && etag_hash && fetch->head->etag_hash != etag_hash)
+        return false;
+    if (!fetch->answered) {
+        const struct fetch_span *span = &fetch->asked;
+        if (fetch->known_head && !etag_hash)
+            return false;
+        return !span->suffix && offset >= span->first && offset < span->end &&
+               offset - span->first <= WAIT_AHEAD_BYTES;
+    }
+    return fetch->head->etag_hash == etag_hash && offset >= fetch->next && offset < fetch->end &&
+           offset - fetch->next <= WAIT_AHEAD_BYTES;
+}
+
+struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t offset)
+{
+    list_each(struct fetch, fetch, &moving->fetches, link)
+        if (delivers(fetch, etag_hash, offset))
+            return fetch_join_this(fetch);
+    return NULL;
+}
+
+struct fetch *fetch_join_this(struct fetch *fetch)
+{
+    check(fetch->magic == FETCH_MAGIC);
+    fetch->readers++;
+    return fetch;
+}
+
+void fetch_progress(struct fetch *fetch, uint64_t offset)
+{
+    fetch->wanted = MAX(fetch->wanted, offset);
+    if (fetch->pacing && fetch->next <= fetch->wanted + REFUSED_AHEAD_BYTES) {
+        fetch->pacing = false;
+        origin_resume(&fetch->call);
+    }
+}
+
+void fetch_cancel(struct fetch *fetch)
+{
+    if (fetch->over || fetch->canceled)
+        return;
+    fetch->canceled = true;    /* nobody joins it any more */
+    origin_cancel(&fetch->call);
+}
+
+void fetch_leave(struct fetch **fetch)
+{
+    struct fetch *mine = *fetch;
+    *fetch = NULL;
+    if (!mine)
+        return;
+    check(mine->magic == FETCH_MAGIC && mine->readers > 0);
+    if (--mine->readers > 0)
+        return;
+    if (mine->over)
+        fetch_free(mine);
+    else if (mine->kind == FETCH_GET && mine->answered && (!mine->admitted || !mine->current))
+        fetch_cancel(mine);    /* nobody is there, and no record is under way */
+}
+
+void fetch_slot_free(struct fetch *fetch)
+{
+    origin_resume(&fetch->call);
+}
+
+/* ---- the answer ---- */
+
+static void on_head(struct origin_call *call, const struct origin_reply *reply)
+{
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    fetch->status = reply->status;
+    if (!good_status(fetch)) {
+        fetch->error_type = arena_copy(&fetch->arena, origin_reply_get(reply, S("content-type")));
+        return;
+    }
+    lock(fetch);
+    enum err err = learn_answer(fetch, reply);
+    if (err) {
+        fetch->err = err;
+        origin_cancel(call);
+    } else if (!fetch->answered) {
+        fetch->answered = true;
+        waiters_wake(&fetch->waiters);
+    }
+    unlock(fetch);
+}
+
+/* A span of the next record: up to the end of its group, of what is wanted, of the object. */
+static uint64_t record_length(const struct fetch *fetch)
+{
+    uint64_t group_end = (fetch->next / GROUP_BYTES + 1) * GROUP_BYTES;
+    return MIN(group_end, fetch->end) - fetch->next;
+}
+
+/* Someone else has brought, or is bringing, what would come next. */
+static bool already_here(struct fetch *fetch)
+{
+    struct flight *other = flight_find(fetch->moving, fetch->head->etag_hash, fetch->next);
+    if (other) {
+        flight_unref(&other);
+        return true;
+    }
+    return store_has_units(cache_store(fetch->moving->cache), fetch->head,
+                           (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
+}
+
+enum step { STEP_GO, STEP_PAUSE, STEP_ENOUGH };
+
+/* Under the lock: may the next byte be taken, and is there a flight for it? */
+static enum step next_step(struct fetch *fetch)
+{
+    if (fetch->next >= fetch->end)
+        return STEP_ENOUGH;
+    if (fetch->current)
+        return STEP_GO;
+    if (!fetch->readers && fetch->began) {
+        fetch->end = fetch->next;    /* H6: ends with the record that was under way */
+        return STEP_ENOUGH;
+    }
+    if (!fetch->admitted && fetch->next > fetch->wanted + REFUSED_AHEAD_BYTES) {
+        fetch->pacing = true;
+        return STEP_PAUSE;
+    }
+    if (fetch->began && already_here(fetch)) {    /* that the first is missing, whoever began it knew */
+        fetch->end = fetch->next;
+        return STEP_ENOUGH;
+    }
+    fetch->began = true;
+    fetch->current = flight_new(fetch->moving, fetch, fetch->head, fetch->next, record_length(fetch));
+    if (!fetch->current) {
+        drop_kept(fetch);    /* what others wait for must not wait for itself */
+        return STEP_PAUSE;
+    }
+    waiters_wake(&fetch->waiters);
+    return STEP_GO;
+}
+
+/* A landed flight that is not going to be found in the store stays joinable a while. */
+static void keep(struct fetch *fetch, struct flight *flight)
+{
+    flight_unref(&fetch->kept[0]);
+    memmove(&fetch->kept[0], &fetch->kept[1], sizeof(fetch->kept) - sizeof(fetch->kept[0]));
+    fetch->kept[REFUSED_KEPT - 1] = flight_ref(flight);
+}
+
+static bool is_whole_object(const struct flight *flight)
+{
+    return flight->start == 0 && flight->length == flight->head->size &&
+           flight->length <= WHOLE_BYTES_MAX;
+}
+
+/* The current flight is full: it goes to the store, or is kept a while for slower readers. */
+static void land(struct fetch *fetch)
+{
+    struct flight *flight = fetch->current;
+    fetch->current = NULL;
+    if (!flight_land(flight, fetch->admitted, is_whole_object(flight)))
+        keep(fetch, flight);
+    flight_unref(&flight);
+    if (!fetch->readers)
+        fetch->end = fetch->next;
+}
+
+static void take(struct fetch *fetch, slice bytes)
+{
+    struct flight *flight = fetch->current;
+    uint64_t filled = atomic_load(&flight->filled);
+    memcpy(flight->bytes + filled, bytes.ptr, bytes.len);
+    lock(fetch);
+    atomic_store(&flight->filled, filled + bytes.len);
+    fetch->next += bytes.len;
+    fetch->tries = 0;
+    waiters_wake(&flight->waiters);
+    if (filled + bytes.len == flight->length)
+        land(fetch);
+    unlock(fetch);
+}
+
+static enum origin_take on_body(struct origin_call *call, slice bytes)
+{
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    if (!good_status(fetch) || fetch->err) {
+        slice room = slice_sub(bytes, 0, ERROR_BODY_MAX - MIN(fetch->error_body.len, ERROR_BODY_MAX));
+        text_add(&fetch->error_body, room);
+        return ORIGIN_TAKEN;
+    }
+    bytes = slice_from(bytes, fetch->taken);
+    metric_add(M_CACHE_ORIGIN_BYTES, fetch->taken ? 0 : bytes.len);
+    while (bytes.len) {
+        size_t now = bytes.len;
+        if (fetch->skip) {
+            now = MIN(now, fetch->skip);
+            fetch->skip -= now;
+        } else {
+            lock(fetch);
+            enum step step = next_step(fetch);
+            unlock(fetch);
+            if (step == STEP_PAUSE)
+                return ORIGIN_PAUSE;
+            if (step == STEP_ENOUGH) {
+                origin_cancel(call);
+                break;
+            }
+            now = MIN(now, fetch->current->length - atomic_load(&fetch->current->filled));
+            take(fetch, slice_sub(bytes, 0, now));
+        }
+        fetch->taken += now;
+        bytes = slice_from(bytes, now);
+    }
+    fetch->taken = 0;
+    return ORIGIN_TAKEN;
+}
+
+/* ---- the end ---- */
+
+/* Units that came whole before it broke off are worth keeping. */
+static void close_current(struct fetch *fetch)
+{
+    struct flight *flight = fetch->current;
+    fetch->current = NULL;
+    if (!flight)
+        return;
+    uint64_t filled = atomic_load(&flight->filled);
+    uint64_t whole = filled / UNIT_BYTES * UNIT_BYTES;
+    if (fetch->admitted && whole) {
+        flight->length = whole;
+        atomic_store(&flight->filled, whole);
+        if (!flight_land(flight, true, false))
+            keep(fetch, flight);
+        flight_unref(&flight);
+    } else {
+        flight_fail(&flight);
+    }
+}
+
+static bool worth_another_try(const struct fetch *fetch, enum err err)
+{
+    return fetch->kind == FETCH_GET && fetch->answered && !fetch->err && fetch->readers &&
+           fetch->head->etag.len && fetch->tries < RESTARTS_MAX &&
+           !cache_is_stopping(fetch->moving->cache) &&
+           (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_TIMEOUT);
+}
+
+/* The origin says there is no such object: what is here of it goes. */
+static void removed(struct store_removal *removal, enum err err)
+{
+    (void)err;    /* a folder out of service serves nothing either */
+    free((void *)removal->ids);
+    free(removal);
+}
+
+static void forget(struct fetch *fetch)
+{
+    struct store *store = cache_store(fetch->moving->cache);
+    if (!store_knows(store, &fetch->moving->id))
+        return;
+    struct object_id *id = must_alloc(sizeof(*id));
+    struct store_removal *removal = must_alloc(sizeof(*removal));
+    *id = fetch->moving->id;
+    *removal = (struct store_removal){ .ids = id, .count = 1, .done = removed };
+    store_remove(store, removal);
+}
+
+static void set_refusal(struct fetch *fetch, enum err err)
+{
+    slice body = text_slice(&fetch->error_body), code = { 0 }, message;
+    if (fetch->err == OK && err == OK) {
+        if (xml_read_error(&fetch->arena, body, &code, &message) != OK)
+            code = S("");
+        err = s3_error_from(fetch->status, code);
+        if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET)
+            forget(fetch);
+        fetch->refusal = refusal_new(err, fetch->status, fetch->error_type, body);
+    } else {
+        err = fetch->err ? fetch->err : err;
+        fetch->refusal = refusal_new(err, 0, S(""), S(""));
+    }
+    if (fetch->known_head && fetch->status == 412)
+        err = ERR_CHANGED;
+    fetch->err = err;
+}
+
+static void on_done(struct origin_call *call, enum err err)
+{
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    struct flights *flights = fetch->moving->flights;
+    struct object_id id = fetch->moving->id;
+    flights_lock(flights, &id);
+    slots_forget(flights, fetch);
+    if (fetch->canceled && !fetch->err)
+        fetch->err = ERR_CANCELED;
+    bool complete = fetch->answered && !fetch->err &&
+                    (fetch->kind == FETCH_HEAD ? err == OK : fetch->next >= fetch->end);
+    if (!complete && fetch->answered && !fetch->err && err == OK)
+        err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
+    if (!complete && fetch->answered && fetch->status == 412)
+        fetch->err = ERR_CHANGED;    /* it changed while a restart was on its way */
+    if (!complete && worth_another_try(fetch, err)) {
+        fetch->tries++;
+        fetch->taken = 0;
+        metric_add(M_CACHE_RESTARTS, 1);
+        compose(fetch);
+        origin_start(fetch->moving->place->origin, &fetch->call);
+        flights_unlock(flights, &id);
+        return;
+    }
+    if (!complete)
+        set_refusal(fetch, err);
+    close_current(fetch);
+    fetch->over = true;
+    if (fetch->kind == FETCH_HEAD) {
+        if (fetch->moving->probe == fetch)
+            fetch->moving->probe = NULL;
+    } else {
+        list_del(&fetch->link);
+    }
+    waiters_wake(&fetch->waiters);
+    if (!fetch->readers)
+        fetch_free(fetch);
+    flights_unlock(flights, &id);
+}
+
+static const struct origin_events events = { on_head, on_body, on_done };

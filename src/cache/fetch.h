@@ -1,0 +1,80 @@
+/* fetch.h - one origin GET or HEAD, and who waits for it. SPDX-License-Identifier: Apache-2.0
+ *
+ * A fetch asks for a span of whole units, feeds flights in the order the bytes come, and begins again
+ * behind the last byte (with If-Match) when the origin cuts it off. It is the leader of its flights (H6):
+ * admitted, it belongs to the cache and outlives its readers to the end of the record under way;
+ * refused, it is a stream paced by its fastest reader that ends with its last. */
+#ifndef CACHE_FETCH_H
+#define CACHE_FETCH_H
+
+#include "cache/flight.h"
+
+#define NO_END UINT64_MAX
+
+/* What to ask for. With a head: [first, end) of that version (If-Match). Without: [first, end), end may be
+ * NO_END; or the last `suffix` bytes; plain: no Range header at all. */
+struct fetch_span {
+    uint64_t first, end;
+    uint64_t suffix;
+    bool plain;
+};
+
+enum fetch_kind { FETCH_GET, FETCH_HEAD };
+
+struct fetch {
+    uint64_t magic;
+    struct list link;             /* moving->fetches */
+    struct list slot_link;        /* in the queue for a slot */
+    enum fetch_kind kind;
+    struct moving *moving;        /* a reference */
+    struct fetch_span asked;
+    struct epoch_note epoch;
+    int64_t sent_s;               /* what the answer says is true as of then */
+
+    /* what readers look at, under the lock */
+    struct head *head;            /* the version asked for, or learnt */
+    bool answered;                /* the head of a good answer came: head, next and end are known */
+    bool over;                    /* nothing more will come */
+    bool canceled;                /* on its way to be over: not to be joined */
+    enum err err;                 /* once over: OK, ERR_CHANGED (another version is there), or see refusal */
+    struct refusal *refusal;
+    uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */
+    struct list waiters;
+    unsigned readers;
+    uint64_t wanted;              /* how far the fastest reader has got */
+
+    /* the leader's own: touched by the origin thread that runs the call */
+    struct origin_call call;
+    struct http_field fields[3];
+    struct arena arena;
+    bool known_head;              /* asked for with If-Match */
+    bool upgrade;                 /* of a HEAD: store its head although its version is known (FULL) */
+    bool admitted;
+    bool began;                   /* has fed a flight */
+    bool pacing;                  /* paused until its fastest reader comes nearer */
+    int status;
+    uint64_t skip;                /* bytes of this answer in front of `next` */
+    size_t taken;                 /* of a piece that comes again after a pause */
+    unsigned tries;               /* restarts since the last byte */
+    struct flight *current;
+    struct flight *kept[REFUSED_KEPT];    /* of a stream that is not stored, for slower readers */
+    struct text error_body;
+    slice error_type;
+};
+
+/* Starts one; under the object's lock, which is kept. The reference is the caller's, as a reader.
+ * NULL: too many at once, or stopping. head NULL: the version is not known. */
+struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct head *head,
+                          const struct fetch_span *span) MUST_USE;
+/* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that has not
+ * been answered yet). Joined as a reader; NULL if none. Under the lock. */
+struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t offset) MUST_USE;
+struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
+/* A reader got so far (paces unstored streams). Under the lock. */
+void fetch_progress(struct fetch *fetch, uint64_t offset);
+/* A reader goes, or needs it no more. Under the lock; may free. */
+void fetch_leave(struct fetch **fetch);
+void fetch_cancel(struct fetch *fetch);       /* under the lock; readers see it over soon */
+void fetch_slot_free(struct fetch *fetch);    /* from the slots: there is room again */
+
+#endif

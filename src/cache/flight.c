@@ -1,0 +1,336 @@
+/* flight.c - bytes on their way in: the table, flights and their slots. SPDX-License-Identifier: Apache-2.0 */
+#include "cache/flight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+#include "cache/fetch.h"
+
+#define SHARDS 64
+#define BUCKETS 64
+#define MOVING_MAGIC 0x6d6f76696e673031u
+#define FLIGHT_MAGIC 0x666c696768743031u
+
+struct shard {
+    pthread_mutex_t lock;
+    atomic_uint hooked;           /* objects in the table: 0 lets a hit pass without the lock */
+    struct list buckets[BUCKETS];
+};
+
+struct flights {
+    struct cache *cache;
+    struct shard shards[SHARDS];
+    pthread_mutex_t slots_lock;
+    size_t slots_max, slots_used;
+    struct list slots_queue;      /* fetches that wait for a slot, first come first */
+};
+
+struct flights *flights_new(struct cache *cache, size_t slots_bytes)
+{
+    struct flights *flights = must_alloc(sizeof(*flights));
+    flights->cache = cache;
+    flights->slots_max = MAX(slots_bytes, (size_t)(2 * GROUP_BYTES));
+    pthread_mutex_init(&flights->slots_lock, NULL);
+    list_init(&flights->slots_queue);
+    for (size_t i = 0; i < SHARDS; i++) {
+        pthread_mutex_init(&flights->shards[i].lock, NULL);
+        for (size_t j = 0; j < BUCKETS; j++)
+            list_init(&flights->shards[i].buckets[j]);
+    }
+    return flights;
+}
+
+void flights_free(struct flights **flights)
+{
+    if (!*flights)
+        return;
+    check((*flights)->slots_used == 0);
+    for (size_t i = 0; i < SHARDS; i++) {
+        check(atomic_load(&(*flights)->shards[i].hooked) == 0);
+        pthread_mutex_destroy(&(*flights)->shards[i].lock);
+    }
+    pthread_mutex_destroy(&(*flights)->slots_lock);
+    free(*flights);
+    *flights = NULL;
+}
+
+static struct shard *shard_of(struct flights *flights, const struct object_id *id)
+{
+    return &flights->shards[id->bytes[2] % SHARDS];
+}
+
+bool flights_idle(struct flights *flights, const struct object_id *id)
+{
+    return atomic_load(&shard_of(flights, id)->hooked) == 0;
+}
+
+void flights_lock(struct flights *flights, const struct object_id *id)
+{
+    pthread_mutex_lock(&shard_of(flights, id)->lock);
+}
+
+void flights_unlock(struct flights *flights, const struct object_id *id)
+{
+    pthread_mutex_unlock(&shard_of(flights, id)->lock);
+}
+
+/* ---- objects that are moving ---- */
+
+static struct list *bucket_of(struct flights *flights, const struct object_id *id)
+{
+    return &shard_of(flights, id)->buckets[id->bytes[3] % BUCKETS];
+}
+
+static void unhook(struct moving *moving)
+{
+    if (moving->unhooked)
+        return;
+    moving->unhooked = true;
+    list_del(&moving->link);
+    atomic_fetch_sub(&shard_of(moving->flights, &moving->id)->hooked, 1);
+}
+
+struct moving *moving_find(struct flights *flights, const struct object_id *id)
+{
+    list_each(struct moving, moving, bucket_of(flights, id), link) {
+        check(moving->magic == MOVING_MAGIC);
+        if (memcmp(&moving->id, id, sizeof(*id)) != 0)
+            continue;
+        if (!epoch_holds(id, moving->epoch))    /* H7: newcomers start anew */
+            return NULL;
+        moving->refs++;
+        return moving;
+    }
+    return NULL;
+}
+
+void moving_unhook(struct flights *flights, const struct object_id *id)
+{
+    list_each_safe(struct moving, moving, bucket_of(flights, id), link)
+        if (memcmp(&moving->id, id, sizeof(*id)) == 0)
+            unhook(moving);
+}
+
+struct moving *moving_get(struct flights *flights, const struct object_id *id,
+                          const struct object_name *name, const struct place *place)
+{
+    struct moving *moving = moving_find(flights, id);
+    if (moving)
+        return moving;
+    moving_unhook(flights, id);    /* one of an older epoch may be left */
+    moving = must_alloc(sizeof(*moving));
+    moving->magic = MOVING_MAGIC;
+    moving->flights = flights;
+    moving->cache = flights->cache;
+    moving->id = *id;
+    moving->place = place;
+    moving->bucket = (slice){ must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len };
+    moving->key = (slice){ must_strndup(name->key.ptr, name->key.len), name->key.len };
+    moving->epoch = epoch_now(id);
+    moving->refs = 1;
+    list_init(&moving->fetches);
+    list_init(&moving->flying);
+    list_add(bucket_of(flights, id), &moving->link);
+    atomic_fetch_add(&shard_of(flights, id)->hooked, 1);
+    return moving;
+}
+
+void moving_unref(struct moving **moving)
+{
+    struct moving *mine = *moving;
+    *moving = NULL;
+    if (!mine || --mine->refs > 0)
+        return;
+    check(list_empty(&mine->fetches) && list_empty(&mine->flying) && !mine->probe);
+    unhook(mine);
+    head_unref(&mine->head);
+    free((char *)mine->bucket.ptr);
+    free((char *)mine->key.ptr);
+    mine->magic = 0;
+    free(mine);
+}
+
+void moving_set_head(struct moving *moving, struct head *head)
+{
+    struct head *old = moving->head;
+    moving->head = head_ref(head);
+    head_unref(&old);
+}
+
+/* ---- waiting ---- */
+
+void waiter_add(struct list *waiters, struct waiter *waiter)
+{
+    list_del(&waiter->link);
+    list_add(waiters, &waiter->link);
+}
+
+void waiters_wake(struct list *waiters)
+{
+    list_each_safe(struct waiter, waiter, waiters, link) {
+        list_del(&waiter->link);
+        ticket_wake(waiter->ticket);
+    }
+}
+
+/* ---- slots ---- */
+
+static bool slot_take(struct flights *flights, size_t bytes, struct fetch *asker)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    bool fits = flights->slots_used + bytes <= flights->slots_max;
+    if (fits)
+        flights->slots_used += bytes;
+    list_del(&asker->slot_link);
+    if (!fits) {
+        list_add(&flights->slots_queue, &asker->slot_link);
+        metric_add(M_CACHE_SLOT_WAITS, 1);
+    }
+    pthread_mutex_unlock(&flights->slots_lock);
+    return fits;
+}
+
+static void slot_give(struct flights *flights, size_t bytes)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    check(flights->slots_used >= bytes);
+    flights->slots_used -= bytes;
+    if (!list_empty(&flights->slots_queue)) {
+        struct fetch *next = list_of(flights->slots_queue.next, struct fetch, slot_link);
+        list_del(&next->slot_link);
+        fetch_slot_free(next);    /* only posts: the lock may be held */
+    }
+    pthread_mutex_unlock(&flights->slots_lock);
+}
+
+void slots_forget(struct flights *flights, struct fetch *fetch)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    list_del(&fetch->slot_link);
+    pthread_mutex_unlock(&flights->slots_lock);
+}
+
+size_t slots_used(struct flights *flights)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    size_t used = flights->slots_used;
+    pthread_mutex_unlock(&flights->slots_lock);
+    return used;
+}
+
+/* ---- flights ---- */
+
+struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct head *head,
+                          uint64_t start, uint64_t length)
+{
+    check(start % UNIT_BYTES == 0 && length > 0);
+    check(start / GROUP_BYTES == (start + length - 1) / GROUP_BYTES);
+    if (!slot_take(moving->flights, length, feeder))
+        return NULL;
+    struct flight *flight = must_alloc(sizeof(*flight));
+    flight->magic = FLIGHT_MAGIC;
+    flight->moving = moving;
+    moving->refs++;
+    flight->fetch = feeder;
+    flight->head = head_ref(head);
+    flight->start = start;
+    flight->length = length;
+    flight->bytes = malloc(length);
+    check(flight->bytes != NULL);
+    flight->slot_bytes = length;
+    flight->refs = 1;
+    flight->epoch = feeder->epoch;
+    list_init(&flight->waiters);
+    list_init(&flight->link);
+    list_add(&moving->flying, &flight->link);
+    return flight;
+}
+
+struct flight *flight_ref(struct flight *flight)
+{
+    flight->refs++;
+    return flight;
+}
+
+void flight_unref(struct flight **flight)
+{
+    struct flight *mine = *flight;
+    *flight = NULL;
+    if (!mine || --mine->refs > 0)
+        return;
+    check(mine->magic == FLIGHT_MAGIC && list_empty(&mine->waiters));
+    list_del(&mine->link);
+    slot_give(mine->moving->flights, mine->slot_bytes);
+    free(mine->bytes);
+    head_unref(&mine->head);
+    moving_unref(&mine->moving);
+    mine->magic = 0;
+    free(mine);
+}
+
+struct flight *flight_find(struct moving *moving, uint64_t etag_hash, uint64_t offset)
+{
+    list_each(struct flight, flight, &moving->flying, link) {
+        if (flight->head->etag_hash == etag_hash && offset >= flight->start &&
+            offset < flight->start + flight->length &&
+            atomic_load(&flight->state) != FLIGHT_FAILED)
+            return flight_ref(flight);
+    }
+    return NULL;
+}
+
+static bool may_publish(const struct store_append *append)
+{
+    const struct flight *flight = container_of(append, struct flight, append);
+    return epoch_holds(&flight->moving->id, flight->epoch);
+}
+
+/* On the committer's thread: what is in the store now is found there. */
+static void appended(struct store_append *append, enum err err)
+{
+    struct flight *flight = container_of(append, struct flight, append);
+    struct flights *flights = flight->moving->flights;
+    struct object_id id = flight->moving->id;
+    if (err)
+        metric_add(M_CACHE_UNPUBLISHED, 1);
+    flights_lock(flights, &id);
+    list_del(&flight->link);
+    flight_unref(&flight);
+    flights_unlock(flights, &id);
+}
+
+bool flight_land(struct flight *flight, bool store_it, bool with_head)
+{
+    check(atomic_load(&flight->filled) == flight->length);
+    atomic_store(&flight->state, FLIGHT_LANDED);
+    flight->fetch = NULL;
+    waiters_wake(&flight->waiters);
+    if (!store_it || !epoch_holds(&flight->moving->id, flight->epoch))
+        return false;
+    flight->append = (struct store_append){
+        .head = flight->head,
+        .first_unit = (uint32_t)(flight->start / UNIT_BYTES),
+        .bytes = { flight->bytes, flight->length },
+        .with_head = with_head,
+        .may_publish = may_publish,
+        .done = appended,
+    };
+    if (store_append(cache_store(flight->moving->cache), &flight->append) != OK) {
+        metric_add(M_CACHE_UNPUBLISHED, 1);
+        return false;
+    }
+    flight->refs++;    /* the append's, until appended() */
+    return true;
+}
+
+void flight_fail(struct flight **flight)
+{
+    struct flight *mine = *flight;
+    *flight = NULL;
+    atomic_store(&mine->state, FLIGHT_FAILED);
+    mine->fetch = NULL;
+    list_del(&mine->link);
+    waiters_wake(&mine->waiters);
+    flight_unref(&mine);
+}

@@ -1,0 +1,108 @@
+/* flight.h - bytes on their way in. SPDX-License-Identifier: Apache-2.0
+ *
+ *   object ──┬─ probe      one HEAD under way, whoever wants its answer
+ *            ├─ fetch ──── one origin GET of a span of units; leader of the flights it feeds
+ *            └─ flights    runs of at most 8 units in one aligned 1 MiB group, filling in RAM
+ *
+ * The table is by object hash in 64 shards; everything below an object is guarded by its shard's lock
+ * (order: shard lock, then slots, then none). Bytes are copied outside the lock: only the fetch's
+ * origin thread writes a flight's slot, and publishes how far it got in `filled`.
+ * A flight is joinable until the store has committed it (H6): looked up here first, then in the store,
+ * a byte is never missed between the two. An object whose key is written to is unhooked from the table
+ * (H7): its readers go on, newcomers find nothing and start anew. */
+#ifndef CACHE_FLIGHT_H
+#define CACHE_FLIGHT_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "cache/cache.h"
+#include "cache/epoch.h"
+
+#define GROUP_BYTES ((uint64_t)RECORD_BYTES_MAX)
+#define WAIT_AHEAD_BYTES (8 * MIB)    /* so far behind a wanted byte, a fetch is worth waiting for */
+#define REFUSED_AHEAD_BYTES (2 * MIB) /* an unstored stream runs so far ahead of its fastest reader */
+#define REFUSED_KEPT 4                /* and keeps so many flights for the slower ones */
+
+struct flights;
+struct fetch;
+
+/* Everything under way for one object. */
+struct moving {
+    uint64_t magic;
+    struct list link;             /* in its shard; unlinked when unhooked */
+    struct flights *flights;
+    struct cache *cache;
+    struct object_id id;
+    const struct place *place;
+    slice bucket, key;            /* own copies */
+    struct head *head;            /* what the newest answer said; NULL until one came */
+    struct list fetches, flying;
+    struct fetch *probe;          /* a HEAD is a fetch without a body */
+    struct epoch_note epoch;      /* when it was hooked in */
+    unsigned refs;                /* under the lock */
+    bool unhooked;
+};
+
+enum flight_state { FLIGHT_FILLING, FLIGHT_LANDED, FLIGHT_FAILED };
+
+struct flight {
+    uint64_t magic;
+    struct list link;             /* moving->flying while it can be joined */
+    struct moving *moving;
+    struct fetch *fetch;          /* who feeds it; NULL once it landed */
+    struct head *head;
+    uint64_t start, length;       /* bytes of the object; start on a unit */
+    _Atomic uint64_t filled;      /* bytes that are there, counted from start */
+    _Atomic int state;            /* enum flight_state */
+    char *bytes;
+    size_t slot_bytes;
+    struct list waiters;
+    unsigned refs;                /* under the lock */
+    struct store_append append;
+    struct epoch_note epoch;
+};
+
+/* Somebody who waits for a flight or a fetch to get further. Embedded; linked under the lock. */
+struct waiter {
+    struct list link;
+    struct ticket *ticket;
+};
+
+struct flights *flights_new(struct cache *cache, size_t slots_bytes) MUST_USE;
+void flights_free(struct flights **flights);    /* nothing may be under way */
+
+/* True if nothing is under way for any object of this shard: a hit needs no lock. */
+bool flights_idle(struct flights *flights, const struct object_id *id);
+void flights_lock(struct flights *flights, const struct object_id *id);
+void flights_unlock(struct flights *flights, const struct object_id *id);
+
+/* ---- under the lock of the object ---- */
+struct moving *moving_find(struct flights *flights, const struct object_id *id) MUST_USE;    /* a reference, or NULL */
+struct moving *moving_get(struct flights *flights, const struct object_id *id,
+                          const struct object_name *name, const struct place *place) MUST_USE;
+void moving_unref(struct moving **moving);
+void moving_unhook(struct flights *flights, const struct object_id *id);
+void moving_set_head(struct moving *moving, struct head *head);
+
+/* The joinable flight of that version that has or will have this byte: a reference, or NULL. */
+struct flight *flight_find(struct moving *moving, uint64_t etag_hash, uint64_t offset) MUST_USE;
+struct flight *flight_ref(struct flight *flight) MUST_USE;
+void flight_unref(struct flight **flight);
+void waiter_add(struct list *waiters, struct waiter *waiter);
+void waiters_wake(struct list *waiters);
+
+/* ---- slots: RAM for bodies, a byte budget ---- */
+/* A new flight with its slot, linked and referenced by the fetch; NULL: no slot free just now, and `queued`
+ * will be resumed when there is one. Under the lock. */
+struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct head *head,
+                          uint64_t start, uint64_t length) MUST_USE;
+/* Full, or closed early at a whole unit: hands it to the store if `store_it`. Under the lock. false: it was
+ * not handed over, and stays joinable only as long as somebody holds it. */
+bool flight_land(struct flight *flight, bool store_it, bool with_head) MUST_USE;
+void flight_fail(struct flight **flight);
+/* A fetch that waits for a slot; and one that goes. */
+void slots_forget(struct flights *flights, struct fetch *fetch);
+size_t slots_used(struct flights *flights);
+
+#endif

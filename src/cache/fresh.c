@@ -1,0 +1,356 @@
+/* fresh.c - expired keys, revalidated a listing page at a time. SPDX-License-Identifier: Apache-2.0
+ *
+ * Pages under way are few: one list under one lock. A page's answer is read and the index renewed on the
+ * origin's thread that brought it, outside the lock. */
+#include "cache/fresh.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "cache/inside.h"
+#include "s3/encode.h"
+
+#define PAGE_BYTES_MAX (8 * MIB)
+#define REFUSED_S 600
+#define REFUSED_MAX 256
+#define MISSING_MAX 3
+
+struct page {
+    struct list link;             /* fresh->pages while it runs */
+    struct fresh *fresh;
+    const struct place *place;
+    struct arena arena;
+    struct object_name name;      /* of the key it was started for */
+    slice prefix, start_after;
+    struct origin_call call;
+    int status;
+    struct text body;
+    int64_t sent_s;
+    uint64_t moment;
+    /* under the lock */
+    unsigned refs;
+    bool over, failed, truncated;
+    slice last;                   /* its last key */
+    struct list waiters;
+};
+
+struct refused {
+    const struct place *place;
+    slice bucket, prefix;         /* owned; prefix.ptr NULL: the whole origin */
+    int64_t until_s;
+};
+
+struct fresh {
+    struct cache *cache;
+    pthread_mutex_t lock;
+    struct list pages;
+    struct refused refused[REFUSED_MAX];
+    unsigned refused_next;
+    unsigned missing;
+};
+
+struct fresh *fresh_new(struct cache *cache)
+{
+    struct fresh *fresh = must_alloc(sizeof(*fresh));
+    fresh->cache = cache;
+    pthread_mutex_init(&fresh->lock, NULL);
+    list_init(&fresh->pages);
+    return fresh;
+}
+
+static void refused_clear(struct refused *refused)
+{
+    free((char *)refused->bucket.ptr);
+    free((char *)refused->prefix.ptr);
+    *refused = (struct refused){ 0 };
+}
+
+void fresh_free(struct fresh **fresh)
+{
+    if (!*fresh)
+        return;
+    check(list_empty(&(*fresh)->pages));
+    for (size_t i = 0; i < REFUSED_MAX; i++)
+        refused_clear(&(*fresh)->refused[i]);
+    pthread_mutex_destroy(&(*fresh)->lock);
+    free(*fresh);
+    *fresh = NULL;
+}
+
+/* ---- where a page starts ---- */
+
+/* The last code point of s; its bytes in *ret_bytes, 0 if s is not UTF-8 there. */
+static uint32_t last_code_point(slice s, size_t *ret_bytes)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    size_t bytes = 1;
+    while (bytes < 4 && bytes < s.len && ((uint8_t)s.ptr[s.len - bytes] & 0xc0) == 0x80)
+        bytes++;
+    const uint8_t *at = (const uint8_t *)s.ptr + s.len - bytes;
+    *ret_bytes = 0;
+    if (bytes == 1) {
+        *ret_bytes = at[0] < 0x80;
+        return at[0];
+    }
+    uint8_t lead = at[0], mask = (uint8_t)(0xff << (7 - bytes)), want = (uint8_t)(0xff << (8 - bytes));
+    if ((lead & mask) != want)
+        return 0;
+    uint32_t point = lead & (uint8_t)~mask;
+    for (size_t i = 1; i < bytes; i++)
+        point = point << 6 | (at[i] & 0x3f);
+    if (point < least[bytes] || point > 0x10ffff)
+        return 0;
+    *ret_bytes = bytes;
+    return point;
+}
+
+static bool is_xml_char(uint32_t point)
+{
+    return point == 0x9 || point == 0xa || point == 0xd || (point >= 0x20 && point <= 0xd7ff) ||
+           (point >= 0xe000 && point <= 0xfffd) || (point >= 0x10000 && point <= 0x10ffff);
+}
+
+static size_t write_utf8(uint32_t point, char ret[4])
+{
+    if (point < 0x80) {
+        ret[0] = (char)point;
+        return 1;
+    }
+    size_t bytes = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    for (size_t i = bytes - 1; i > 0; i--, point >>= 6)
+        ret[i] = (char)(0x80 | (point & 0x3f));
+    ret[0] = (char)((0xff << (8 - bytes)) | point);
+    return bytes;
+}
+
+bool fresh_start_after(struct arena *keep, slice key, slice *ret)
+{
+    size_t bytes;
+    if (!key.len)
+        return false;
+    uint32_t point = last_code_point(key, &bytes);
+    if (!bytes || point == 0 || !is_xml_char(point - 1))
+        return false;
+    char lowered[4];
+    struct text text = text_in(keep);
+    text_add(&text, slice_sub(key, 0, key.len - bytes));
+    text_add(&text, (slice){ lowered, write_utf8(point - 1, lowered) });
+    text_add(&text, S("\xf4\x8f\xbf\xbf"));
+    *ret = text_slice(&text);
+    return true;
+}
+
+static slice prefix_of(slice key)
+{
+    size_t len = key.len;
+    while (len && key.ptr[len - 1] != '/')
+        len--;
+    return slice_sub(key, 0, len);
+}
+
+/* ---- what can't be listed ---- */
+
+static bool is_refused(struct fresh *fresh, const struct place *place, slice bucket, slice prefix,
+                       int64_t now_s)
+{
+    for (size_t i = 0; i < REFUSED_MAX; i++) {
+        const struct refused *refused = &fresh->refused[i];
+        if (refused->until_s > now_s && refused->place->origin == place->origin &&
+            (!refused->prefix.ptr ||
+             (slice_eq(refused->bucket, bucket) && slice_eq(refused->prefix, prefix))))
+            return true;
+    }
+    return false;
+}
+
+static void refuse(struct fresh *fresh, const struct place *place, slice bucket, slice prefix,
+                   bool whole_origin)
+{
+    struct refused *refused = &fresh->refused[fresh->refused_next++ % REFUSED_MAX];
+    refused_clear(refused);
+    refused->place = place;
+    refused->until_s = wall_s() + REFUSED_S;
+    if (whole_origin)
+        return;
+    refused->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
+    refused->prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
+}
+
+void fresh_missing(struct fresh *fresh, const struct place *place, bool missing)
+{
+    pthread_mutex_lock(&fresh->lock);
+    fresh->missing = missing ? fresh->missing + 1 : 0;
+    if (fresh->missing >= MISSING_MAX) {
+        fresh->missing = 0;
+        refuse(fresh, place, S(""), S(""), true);
+    }
+    pthread_mutex_unlock(&fresh->lock);
+}
+
+/* ---- one page ---- */
+
+static void page_unref(struct page *page)    /* under the lock */
+{
+    if (--page->refs > 0)
+        return;
+    check(page->over && list_empty(&page->waiters));
+    arena_free(&page->arena);
+    free(page);
+}
+
+static void on_head(struct origin_call *call, const struct origin_reply *reply)
+{
+    container_of(call, struct page, call)->status = reply->status;
+}
+
+static enum origin_take on_body(struct origin_call *call, slice bytes)
+{
+    struct page *page = container_of(call, struct page, call);
+    if (page->body.len + bytes.len > PAGE_BYTES_MAX)
+        origin_cancel(call);
+    else
+        text_add(&page->body, bytes);
+    return ORIGIN_TAKEN;
+}
+
+/* Every line that names the version we have renews it, as of when the listing was asked for. */
+static void renew_all(struct page *page, const struct listing *listing)
+{
+    struct store *store = cache_store(page->fresh->cache);
+    for (size_t i = 0; i < listing->object_count; i++) {
+        const struct listed *listed = &listing->objects[i];
+        struct object_name name = page->name;
+        struct object_id id;
+        name.key = listed->key;
+        store_object_id(store, &name, &id);
+        if (epoch_quiet_since(&id, page->moment) &&
+            store_renew(store, &id, head_etag_hash(listed->etag), listed->size, listed->modified_s,
+                        page->sent_s) == STORE_RENEWED)
+            metric_add(M_CACHE_RENEWED, 1);
+    }
+}
+
+static void on_done(struct origin_call *call, enum err err)
+{
+    struct page *page = container_of(call, struct page, call);
+    struct fresh *fresh = page->fresh;
+    struct listing listing = { 0 };
+    bool good = err == OK && page->status == 200 &&
+                xml_read_listing(&page->arena, text_slice(&page->body), &listing) == OK;
+    if (good)
+        renew_all(page, &listing);
+    pthread_mutex_lock(&fresh->lock);
+    page->over = true;
+    page->failed = !good;
+    page->truncated = listing.truncated;
+    if (listing.object_count)
+        page->last = listing.objects[listing.object_count - 1].key;
+    if (!good && err == OK)
+        refuse(fresh, page->place, page->name.bucket, page->prefix, false);
+    list_del(&page->link);
+    waiters_wake(&page->waiters);
+    page_unref(page);
+    pthread_mutex_unlock(&fresh->lock);
+    cache_fetch_ended(fresh->cache);
+}
+
+static const struct origin_events events = { on_head, on_body, on_done };
+
+static struct page *page_start(struct fresh *fresh, const struct place *place,
+                               const struct object_name *name, slice start_after)
+{
+    struct page *page = must_alloc(sizeof(*page));
+    page->fresh = fresh;
+    page->place = place;
+    page->refs = 1;
+    page->name = (struct object_name){
+        .endpoint = arena_copy(&page->arena, name->endpoint),
+        .bucket = arena_copy(&page->arena, name->bucket),
+        .key = arena_copy(&page->arena, name->key),
+    };
+    page->prefix = prefix_of(page->name.key);
+    page->start_after = arena_copy(&page->arena, start_after);
+    page->body = text_in(&page->arena);
+    page->sent_s = wall_s();
+    page->moment = epoch_moment();
+    list_init(&page->waiters);
+    list_add(&fresh->pages, &page->link);
+    struct text query = text_in(&page->arena);
+    text_add(&query, S("encoding-type=url&list-type=2&max-keys=1000&prefix="));
+    uri_encode(&query, page->prefix, true);
+    text_add(&query, S("&start-after="));
+    uri_encode(&query, page->start_after, true);
+    page->call = (struct origin_call){
+        .events = &events,
+        .op = S3_LIST_OBJECTS_V2,
+        .bucket = page->name.bucket,
+        .query = text_slice(&query),
+    };
+    metric_add(M_CACHE_PAGES, 1);
+    origin_start(place->origin, &page->call);
+    return page;
+}
+
+static struct page *running_page(struct fresh *fresh, const struct place *place,
+                                 const struct object_name *name, slice prefix)
+{
+    list_each(struct page, page, &fresh->pages, link)
+        if (page->place->origin == place->origin && slice_eq(page->name.bucket, name->bucket) &&
+            slice_eq(page->prefix, prefix) && slice_cmp(page->start_after, name->key) < 0)
+            return page;
+    return NULL;
+}
+
+struct page *fresh_page(struct fresh *fresh, const struct place *place,
+                        const struct object_name *name, bool own_only, struct waiter *waiter)
+{
+    struct arena scratch = { 0 };
+    slice start_after, prefix = prefix_of(name->key);
+    struct page *page = NULL;
+    pthread_mutex_lock(&fresh->lock);
+    if (place->by_listing && !is_refused(fresh, place, name->bucket, prefix, wall_s()) &&
+        fresh_start_after(&scratch, name->key, &start_after)) {
+        if (!own_only)
+            page = running_page(fresh, place, name, prefix);
+        if (!page && cache_fetch_may_begin(fresh->cache))
+            page = page_start(fresh, place, name, start_after);
+    }
+    if (page) {
+        page->refs++;
+        if (waiter)
+            waiter_add(&page->waiters, waiter);
+    }
+    pthread_mutex_unlock(&fresh->lock);
+    arena_free(&scratch);
+    return page;
+}
+
+enum page_state fresh_look(struct page *page, slice key, struct waiter *waiter)
+{
+    enum page_state state = PAGE_RUNNING;
+    pthread_mutex_lock(&page->fresh->lock);
+    if (!page->over)
+        waiter_add(&page->waiters, waiter);
+    else if (page->failed || (page->truncated && slice_cmp(key, page->last) > 0))
+        state = PAGE_MISSES;
+    else
+        state = PAGE_COVERS;
+    pthread_mutex_unlock(&page->fresh->lock);
+    return state;
+}
+
+void fresh_leave(struct page **page, struct waiter *waiter)
+{
+    struct page *mine = *page;
+    *page = NULL;
+    if (!mine)
+        return;
+    struct fresh *fresh = mine->fresh;
+    pthread_mutex_lock(&fresh->lock);
+    if (waiter)
+        list_del(&waiter->link);
+    page_unref(mine);
+    pthread_mutex_unlock(&fresh->lock);
+}

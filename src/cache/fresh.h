@@ -1,0 +1,36 @@
+/* fresh.h - expired keys, revalidated a listing page at a time. SPDX-License-Identifier: Apache-2.0
+ *
+ * One ListObjectsV2 from just before an expired key renews every cached neighbour whose ETag, size and
+ * Last-Modified are unchanged: at most 1,000 with one trip. A listing only confirms: what is absent,
+ * changed or refused gets a HEAD, never a removal. */
+#ifndef CACHE_FRESH_H
+#define CACHE_FRESH_H
+
+#include "cache/flight.h"
+
+struct fresh;
+struct page;
+
+struct fresh *fresh_new(struct cache *cache) MUST_USE;
+void fresh_free(struct fresh **fresh);
+
+/* Joins the running page that may cover this key, or starts one. NULL: ask by HEAD (this origin, prefix or key
+ * can't be listed, or too much is under way). own_only: a joined page did not cover it; start one.
+ * waiter may be NULL: nobody waits for it. The reference is the caller's. */
+struct page *fresh_page(struct fresh *fresh, const struct place *place, const struct object_name *name,
+                        bool own_only, struct waiter *waiter) MUST_USE;
+
+enum page_state { PAGE_RUNNING, PAGE_COVERS, PAGE_MISSES };
+/* COVERS: it is over and the key lies in it, so it was renewed or needs a HEAD; MISSES: it ended before the
+ * key or failed. If still running, waiter goes on waiting. */
+enum page_state fresh_look(struct page *page, slice key, struct waiter *waiter);
+void fresh_leave(struct page **page, struct waiter *waiter);
+
+/* The asked key was not in its own page, or was: three in a row say this origin's listings are no use. */
+void fresh_missing(struct fresh *fresh, const struct place *place, bool missing);
+
+/* Where a listing has to start so that its first line is `key`: the key with its last code point lowered by one,
+ * then U+10FFFF. false if that is not valid XML text. Pure. */
+bool fresh_start_after(struct arena *keep, slice key, slice *ret) MUST_USE;
+
+#endif

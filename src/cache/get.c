@@ -1,0 +1,499 @@
+/* get.c - one GET or HEAD: which version, how fresh, and whether it may be answered from here.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A small machine: each phase is a function that ends in the next phase (OK) or waits (ERR_WAIT). Bytes are
+ * pull.c's business. */
+#include "cache/getting.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+
+#define RESTARTS_MAX 3
+
+static const char *const source_names[] = { "HIT", "STALE", "REVALIDATED", "PARTIAL", "MISS" };
+
+const char *get_source_name(enum get_source source)
+{
+    return source_names[source];
+}
+
+/* ---- helpers ---- */
+
+static void woken(void *arg)
+{
+    struct get *get = arg;
+    get->changed(get->changed_arg);
+}
+
+static enum err go(struct get *get, enum get_phase phase)
+{
+    get->phase = phase;
+    return OK;
+}
+
+static enum err refuse(struct get *get, const struct refusal *refusal)
+{
+    get->refusal = refusal_ref((struct refusal *)refusal);
+    get->answer.err = refusal->err;
+    get->answer.refusal = get->refusal;
+    return go(get, GET_READY);
+}
+
+static enum err fail(struct get *get, enum err err)
+{
+    struct refusal *refusal = refusal_new(err, 0, S(""), S(""));
+    enum err result = refuse(get, refusal);
+    refusal_unref(&refusal);
+    return result;
+}
+
+/* Another version turned up before anything was said: begin again, and believe the origin this time. */
+static enum err restart(struct get *get)
+{
+    if (++get->restarts > RESTARTS_MAX)
+        return fail(get, ERR_SLOW_DOWN);
+    get_let_go(get);
+    head_unref(&get->head);
+    get->distrust = true;
+    return go(get, GET_UNKNOWN);
+}
+
+void get_hook_in(struct get *get)
+{
+    if (!get->moving)
+        get->moving = moving_get(get->flights, &get->id, &get->name, get->ask.place);
+}
+
+void get_let_go(struct get *get)
+{
+    store_op_drop(&get->op);
+    fresh_leave(&get->page, &get->waiter);
+    if (!get->moving && !get->fetch && !get->flight)    /* a hit needs no lock */
+        return;
+    flights_lock(get->flights, &get->id);
+    list_del(&get->waiter.link);
+    flight_unref(&get->flight);
+    fetch_leave(&get->fetch);
+    moving_unref(&get->moving);
+    flights_unlock(get->flights, &get->id);
+}
+
+/* ---- is there a head? ---- */
+
+static void head_came(void *arg, enum err err, struct head *head)
+{
+    struct get *get = arg;
+    get->op = NULL;
+    get->head = head;
+    get->phase = err ? GET_UNKNOWN : GET_FRESH;
+    get->changed(get->changed_arg);
+}
+
+/* What is under way knows best; then the store. */
+static enum err look(struct get *get)
+{
+    if (!flights_idle(get->flights, &get->id)) {
+        flights_lock(get->flights, &get->id);
+        struct moving *moving = moving_find(get->flights, &get->id);
+        if (moving && moving->head)
+            get->head = head_ref(moving->head);
+        moving_unref(&moving);
+        flights_unlock(get->flights, &get->id);
+    }
+    if (get->head)
+        return go(get, GET_FRESH);
+    enum err err = store_head(get->loop->io, &get->id, &get->name, head_came, get, &get->head,
+                              &get->op);
+    if (err == ERR_WAIT)
+        return ERR_WAIT;
+    return go(get, err ? GET_UNKNOWN : GET_FRESH);
+}
+
+static bool is_whole(const struct get *get)
+{
+    return get->ask.head_only || get->ask.range.kind == RANGE_NONE;
+}
+
+/* May this head answer without a word from the origin? */
+static enum err judge_freshness(struct get *get)
+{
+    const struct place *place = get->ask.place;
+    int64_t validated_s = atomic_load(&get->head->validated_s);
+    bool unproved = atomic_load(&get->head->unproved) && !validated_s;
+    int64_t age_s = wall_s() - validated_s;
+    if (get->validated)
+        return go(get, GET_DECIDE);
+    if (get->ask.want_checksums && is_whole(get) && !get->head->full) {
+        get->upgrade = true;
+        return go(get, GET_PROBE);
+    }
+    if (get->ask.revalidate || place->freshness == FRESH_ALWAYS)
+        return go(get, GET_PROBE);
+    if (place->freshness == FRESH_IMMUTABLE)
+        return go(get, unproved ? GET_PAGE : GET_DECIDE);
+    if (validated_s && age_s < 0)    /* the clock was set back: trust nothing for longer than promised */
+        return go(get, GET_PAGE);
+    if (validated_s && age_s <= place->ttl_s)
+        return go(get, GET_DECIDE);
+    if (validated_s && age_s <= place->ttl_s + place->grace_s) {
+        get->answer.source = GET_STALE;
+        get_revalidate_behind(get);
+        return go(get, GET_DECIDE);
+    }
+    return go(get, GET_PAGE);
+}
+
+/* ---- asking the origin about a version we have ---- */
+
+static enum err wait_for_page(struct get *get)
+{
+    if (!get->page) {
+        get->seen_s = atomic_load(&get->head->validated_s);
+        get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name,
+                               get->pages > 0, NULL);
+    }
+    if (!get->page)
+        return go(get, GET_PROBE);
+    enum page_state state = fresh_look(get->page, get->name.key, &get->waiter);
+    if (state == PAGE_RUNNING)
+        return ERR_WAIT;
+    fresh_leave(&get->page, &get->waiter);
+    get->pages++;
+    /* renewals reach the head in the store, which may have left RAM meanwhile: look it up anew */
+    head_unref(&get->head);
+    get->validated_by_page = state == PAGE_COVERS;
+    return go(get, GET_RELOOK);
+}
+
+static enum err judge_page(struct get *get)
+{
+    bool renewed = atomic_load(&get->head->validated_s) > get->seen_s;
+    if (get->validated_by_page)
+        fresh_missing(cache_fresh(get->loop->cache), get->ask.place, !renewed);
+    if (renewed) {
+        get->validated = true;
+        get->answer.source = GET_REVALIDATED;
+        return go(get, GET_FRESH);
+    }
+    return go(get, get->validated_by_page || get->pages > 1 ? GET_PROBE : GET_PAGE);
+}
+
+static void head_came_back(void *arg, enum err err, struct head *head)
+{
+    struct get *get = arg;
+    get->op = NULL;
+    get->head = head;
+    if (err)
+        get->phase = GET_UNKNOWN;
+    else
+        judge_page(get);
+    get->changed(get->changed_arg);
+}
+
+static enum err relook(struct get *get)
+{
+    enum err err = store_head(get->loop->io, &get->id, &get->name, head_came_back, get, &get->head,
+                              &get->op);
+    if (err == ERR_WAIT)
+        return ERR_WAIT;
+    return err ? go(get, GET_UNKNOWN) : judge_page(get);
+}
+
+void get_revalidate_behind(struct get *get)
+{
+    struct page *page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name, false,
+                                   NULL);
+    if (page) {
+        fresh_leave(&page, NULL);
+        return;
+    }
+    flights_lock(get->flights, &get->id);
+    struct moving *moving = moving_get(get->flights, &get->id, &get->name, get->ask.place);
+    if (!moving->probe) {
+        struct fetch *probe = fetch_start(moving, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
+        fetch_leave(&probe);
+    }
+    moving_unref(&moving);
+    flights_unlock(get->flights, &get->id);
+}
+
+/* A probe already under way will do, unless it was sent before a client asked for the newest. */
+static bool may_share_probe(const struct get *get)
+{
+    return !get->ask.revalidate && get->ask.place->freshness != FRESH_ALWAYS && !get->upgrade;
+}
+
+static enum err probe_start(struct get *get)
+{
+    flights_lock(get->flights, &get->id);
+    get_hook_in(get);
+    if (get->moving->probe && may_share_probe(get)) {
+        get->fetch = fetch_join_this(get->moving->probe);
+    } else {
+        get->fetch = fetch_start(get->moving, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
+        if (get->fetch)
+            get->fetch->upgrade = get->upgrade;
+    }
+    flights_unlock(get->flights, &get->id);
+    return get->fetch ? go(get, GET_PROBE_ANSWER) : fail(get, ERR_SLOW_DOWN);
+}
+
+static bool stale_will_do(const struct get *get, const struct refusal *refusal)
+{
+    const struct place *place = get->ask.place;
+    if (!get->head || get->ask.revalidate || !refusal_is_outage(refusal))
+        return false;
+    int64_t age_s = wall_s() - atomic_load(&get->head->validated_s);
+    return place->freshness != FRESH_ALWAYS && atomic_load(&get->head->validated_s) &&
+           (place->freshness == FRESH_IMMUTABLE || age_s <= place->ttl_s + place->grace_s);
+}
+
+/* Under the lock: what an ended fetch means to us. */
+static enum err probe_judge(struct get *get)
+{
+    struct fetch *probe = get->fetch;
+    if (probe->err == OK) {
+        struct head *old = get->head;
+        get->answer.source = old && old->etag_hash == probe->head->etag_hash ? GET_REVALIDATED
+                                                                              : GET_MISS;
+        get->head = head_ref(probe->head);
+        head_unref(&old);
+        get->validated = true;
+        return go(get, GET_FRESH);
+    }
+    if (stale_will_do(get, probe->refusal)) {
+        get->validated = true;
+        get->answer.source = GET_STALE;
+        return go(get, GET_FRESH);
+    }
+    return refuse(get, probe->refusal);
+}
+
+static enum err probe_answer(struct get *get)
+{
+    enum err err = ERR_WAIT;
+    flights_lock(get->flights, &get->id);
+    if (!get->fetch->over) {
+        waiter_add(&get->fetch->waiters, &get->waiter);
+    } else {
+        err = probe_judge(get);
+        fetch_leave(&get->fetch);
+    }
+    flights_unlock(get->flights, &get->id);
+    return err;
+}
+
+/* ---- nothing is known: the answer to a GET tells ---- */
+
+/* The whole units that hold what is asked for. */
+static struct fetch_span span_of_range(const struct s3_range *range)
+{
+    struct fetch_span span = { .end = NO_END };
+    if (range->kind == RANGE_NONE)
+        span.plain = true;
+    if (range->kind == RANGE_SUFFIX)
+        span.suffix = MAX(range->suffix, (uint64_t)1) + UNIT_BYTES - 1;
+    if (range->kind == RANGE_SPAN) {
+        span.first = range->first / UNIT_BYTES * UNIT_BYTES;
+        if (range->last < NO_END - UNIT_BYTES)
+            span.end = (range->last / UNIT_BYTES + 1) * UNIT_BYTES;
+    }
+    return span;
+}
+
+static struct fetch *same_suffix(struct moving *moving, uint64_t suffix)
+{
+    list_each(struct fetch, fetch, &moving->fetches, link)
+        if (!fetch->over && !fetch->canceled && !fetch->answered && fetch->asked.suffix == suffix)
+            return fetch_join_this(fetch);
+    return NULL;
+}
+
+static enum err unknown(struct get *get)
+{
+    const struct s3_conditions *conditions = &get->ask.conditions;
+    if (get->ask.head_only || conditions->if_none_match.ptr || conditions->if_modified_since >= 0)
+        return go(get, GET_PROBE);
+    struct fetch_span span = span_of_range(&get->ask.range);
+    flights_lock(get->flights, &get->id);
+    get_hook_in(get);
+    if (get->moving->head && !get->distrust) {    /* an answer came since we looked */
+        get->head = head_ref(get->moving->head);
+        flights_unlock(get->flights, &get->id);
+        return go(get, GET_FRESH);
+    }
+    get->fetch = span.suffix ? same_suffix(get->moving, span.suffix)
+                             : fetch_join(get->moving, 0, span.first);
+    if (!get->fetch)
+        get->fetch = fetch_start(get->moving, FETCH_GET, NULL, &span);
+    flights_unlock(get->flights, &get->id);
+    return get->fetch ? go(get, GET_ANSWER) : fail(get, ERR_SLOW_DOWN);
+}
+
+static enum err answer_judge(struct get *get)
+{
+    struct fetch *fetch = get->fetch;
+    if (fetch->answered) {
+        get->head = head_ref(fetch->head);
+        get->validated = true;
+        get->answer.source = GET_MISS;
+        return go(get, GET_DECIDE);    /* stays its reader */
+    }
+    enum err err = fetch->err == ERR_CHANGED || fetch->err == ERR_CANCELED
+                       ? ERR_CHANGED : refuse(get, fetch->refusal);
+    fetch_leave(&get->fetch);
+    return err;
+}
+
+static enum err answer(struct get *get)
+{
+    enum err err = ERR_WAIT;
+    flights_lock(get->flights, &get->id);
+    if (!get->fetch->answered && !get->fetch->over)
+        waiter_add(&get->fetch->waiters, &get->waiter);
+    else
+        err = answer_judge(get);
+    flights_unlock(get->flights, &get->id);
+    return err == ERR_CHANGED ? restart(get) : err;
+}
+
+/* ---- what will be sent ---- */
+
+static enum err decide(struct get *get)
+{
+    struct get_answer *answer = &get->answer;
+    bool use_range = true;
+    get->cost.decided_ns = mono_ns() - get->began_ns;
+    answer->head = get->head;
+    answer->validated_s = atomic_load(&get->head->validated_s);
+    answer->err = s3_conditions_judge(&get->ask.conditions, get->head->etag, get->head->modified_s,
+                                      &use_range);
+    struct s3_range range = use_range ? get->ask.range : (struct s3_range){ .kind = RANGE_NONE };
+    if (!answer->err)
+        answer->err = s3_range_resolve(&range, get->head->size, &answer->first, &answer->end,
+                                       &answer->partial);
+    get->pos = answer->first;
+    get->end = answer->end;
+    if (answer->err || get->ask.head_only || get->pos == get->end) {
+        get_let_go(get);
+        return go(get, GET_READY);
+    }
+    return go(get, GET_FIRST);
+}
+
+/* X-Cache tells the truth about the bytes: all from here, some, or none. */
+static void name_source(struct get *get)
+{
+    struct get_answer *answer = &get->answer;
+    if (!get->piece_cached) {
+        answer->source = GET_MISS;
+        return;
+    }
+    if (answer->source == GET_MISS)    /* its head came from the origin, its bytes were here */
+        answer->source = GET_REVALIDATED;
+    uint64_t from = get->pos + get->ready.len;
+    if (from >= get->end)
+        return;
+    uint32_t first = (uint32_t)(from / UNIT_BYTES);
+    uint32_t count = (uint32_t)((get->end - 1) / UNIT_BYTES) - first + 1;
+    if (store_has_units(cache_store(get->loop->cache), get->head, first, count) < count)
+        answer->source = GET_PARTIAL;
+}
+
+static enum err first(struct get *get)
+{
+    enum err err = get_pull(get);
+    if (err == ERR_WAIT)
+        return ERR_WAIT;
+    if (err == ERR_CHANGED)
+        return restart(get);
+    if (err)
+        return get->refusal ? refuse(get, get->refusal) : fail(get, err);
+    get->cost.first_ns = mono_ns() - get->began_ns;
+    name_source(get);
+    return go(get, GET_READY);
+}
+
+static enum err (*const phases[])(struct get *get) = {
+    [GET_LOOK] = look,       [GET_FRESH] = judge_freshness, [GET_PAGE] = wait_for_page,
+    [GET_RELOOK] = relook,   [GET_PROBE] = probe_start,     [GET_PROBE_ANSWER] = probe_answer,
+    [GET_UNKNOWN] = unknown, [GET_ANSWER] = answer,         [GET_DECIDE] = decide,
+    [GET_FIRST] = first,
+};
+
+/* ---- the face ---- */
+
+struct get *get_start(struct cache_loop *loop, const struct get_ask *ask, void (*changed)(void *arg),
+                      void *arg)
+{
+    struct get *get = must_alloc(sizeof(*get));
+    get->magic = GET_MAGIC;
+    get->loop = loop;
+    get->flights = cache_flights(loop->cache);
+    get->ask = *ask;
+    get->changed = changed;
+    get->changed_arg = arg;
+    get->began_s = wall_s();
+    get->began_ns = mono_ns();
+    get->name = (struct object_name){
+        .endpoint = origin_identity(ask->place->origin),
+        .bucket = ask->bucket,
+        .key = ask->key,
+    };
+    store_object_id(cache_store(loop->cache), &get->name, &get->id);
+    get->ticket = ticket_new(loop->box, woken, get);
+    get->waiter.ticket = get->ticket;
+    list_init(&get->waiter.link);
+    return get;
+}
+
+enum err get_decide(struct get *get, const struct get_answer **ret)
+{
+    check(get->magic == GET_MAGIC);
+    while (get->phase != GET_READY) {
+        if (get->op)    /* the disk will call */
+            return ERR_WAIT;
+        enum err err = phases[get->phase](get);
+        if (err)
+            return err;
+    }
+    *ret = &get->answer;
+    return OK;
+}
+
+enum err get_next(struct get *get, slice *ret)
+{
+    check(get->magic == GET_MAGIC && get->phase == GET_READY && get->pos < get->end);
+    enum err err = get_pull(get);
+    if (err)
+        return err;
+    *ret = get->ready;
+    get->pos += get->ready.len;
+    *(get->piece_cached ? &get->cost.cache_bytes : &get->cost.origin_bytes) += get->ready.len;
+    get->ready = (slice){ 0 };
+    return OK;
+}
+
+const struct get_cost *get_cost(const struct get *get)
+{
+    return &get->cost;
+}
+
+void get_end(struct get **get)
+{
+    struct get *mine = *get;
+    *get = NULL;
+    if (!mine)
+        return;
+    check(mine->magic == GET_MAGIC);
+    piece_release(&mine->piece);
+    get_let_go(mine);
+    ticket_end(&mine->ticket);
+    head_unref(&mine->head);
+    refusal_unref(&mine->refusal);
+    mine->magic = 0;
+    free(mine);
+}

@@ -1,0 +1,74 @@
+/* getting.h - a get as its own files see it. SPDX-License-Identifier: Apache-2.0 */
+#ifndef CACHE_GETTING_H
+#define CACHE_GETTING_H
+
+#include "cache/fresh.h"
+#include "cache/get.h"
+#include "cache/inside.h"
+
+#define GET_MAGIC 0x6765743031303131u
+
+enum get_phase {
+    GET_LOOK,            /* what is known of this object? */
+    GET_FRESH,           /* a head is there: may it answer? */
+    GET_PAGE,            /* a listing page around the key is under way */
+    GET_RELOOK,          /* the page is over: the head again, renewed or not */
+    GET_PROBE,           /* a HEAD has to be asked for */
+    GET_PROBE_ANSWER,    /* ... and is under way */
+    GET_UNKNOWN,         /* nothing known: a GET has to be asked for, or joined */
+    GET_ANSWER,          /* ... and is under way */
+    GET_DECIDE,          /* conditions and range */
+    GET_FIRST,           /* the first bytes, so that headers are true */
+    GET_READY
+};
+
+struct get {
+    uint64_t magic;
+    struct cache_loop *loop;
+    struct flights *flights;
+    struct get_ask ask;
+    void (*changed)(void *arg);
+    void *changed_arg;
+    struct object_name name;
+    struct object_id id;
+    int64_t began_s;
+    uint64_t began_ns;
+    enum get_phase phase;
+
+    /* what it waits for, or holds */
+    struct ticket *ticket;
+    struct waiter waiter;
+    struct store_op *op;
+    struct page *page;
+    struct moving *moving;        /* once it needed one */
+    struct fetch *fetch;          /* whose reader it is */
+    struct flight *flight;        /* it reads from */
+
+    struct head *head;
+    bool validated;               /* the origin vouched for it during this get */
+    bool validated_by_page;       /* the last page covered the key */
+    int64_t seen_s;               /* when it was last confirmed, before the page */
+    unsigned pages;
+    bool upgrade;                 /* the HEAD is for what the head lacks (FULL) */
+    bool distrust;                /* what is stored was found to be of another version */
+    unsigned restarts;
+
+    uint64_t pos, end;            /* still to be handed out */
+    slice ready;                  /* pulled, not handed out yet */
+    struct piece piece;           /* holds ready, if it came from the store */
+    bool piece_cached;
+    enum err piece_err;           /* how the store's read ended, once op is over */
+    bool piece_came;
+    struct refusal *refusal;
+    struct get_answer answer;
+    struct get_cost cost;
+};
+
+/* Makes `ready` the bytes at pos: OK, ERR_WAIT, ERR_CHANGED, or why they can't be had (refusal set if the origin
+ * said so). */
+enum err get_pull(struct get *get) MUST_USE;
+void get_hook_in(struct get *get);             /* under the lock: moving is there */
+void get_let_go(struct get *get);              /* of everything it waits for or reads from */
+void get_revalidate_behind(struct get *get);   /* without waiting */
+
+#endif

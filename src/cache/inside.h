@@ -1,0 +1,20 @@
+/* inside.h - what the files of this room tell each other, and nobody else. SPDX-License-Identifier: Apache-2.0 */
+#ifndef CACHE_INSIDE_H
+#define CACHE_INSIDE_H
+
+#include "cache/fetch.h"
+#include "s3/error.h"
+#include "s3/xml.h"
+
+/* Room for one more fetch (H8), and its end. */
+bool cache_fetch_may_begin(struct cache *cache) MUST_USE;
+void cache_fetch_ended(struct cache *cache);
+bool cache_is_stopping(struct cache *cache);
+struct flights *cache_flights(struct cache *cache);
+struct fresh *cache_fresh(struct cache *cache);
+
+/* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next, end, skip
+ * and admitted. ERR_CHANGED: not the version asked for; ERR_ORIGIN_REPLY: makes no sense. Under the lock. */
+enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;
+
+#endif

@@ -1,0 +1,217 @@
+/* learn.c - what an origin's answer says about an object. SPDX-License-Identifier: Apache-2.0
+ *
+ * Turns the head of a 200 or 206 into a struct head and into where in the object the bytes that follow
+ * belong. Nothing is believed that does not fit: a range that does not start where it must, a size that
+ * differs, an ETag that is not the one asked for. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/metric.h"
+#include "cache/inside.h"
+#include "s3/encode.h"
+
+/* Headers a later hit repeats. A name that ends in '*' is a prefix. */
+static const char *const echoed[] = {
+    "content-type", "content-encoding", "content-language", "content-disposition", "cache-control",
+    "expires", "x-amz-meta-*", "x-amz-version-id", "x-amz-storage-class",
+    "x-amz-server-side-encryption*", "x-amz-tagging-count", "x-amz-website-redirect-location",
+    "x-amz-mp-parts-count", "x-amz-replication-status", "x-amz-expiration", "x-amz-restore",
+    "x-amz-object-lock-*", "x-amz-missing-meta",
+};
+
+static bool is_echoed(slice name, bool full)
+{
+    if (slice_starts(name, S("x-amz-checksum-")))
+        return full;    /* of a 206 it might be the range's */
+    for (size_t i = 0; i < countof(echoed); i++) {
+        slice known = slice_of(echoed[i]);
+        bool prefix = slice_ends(known, S("*"));
+        if (prefix ? slice_starts(name, slice_sub(known, 0, known.len - 1)) : slice_eq(name, known))
+            return true;
+    }
+    return false;
+}
+
+struct facts {
+    uint64_t first, end, size;    /* which bytes follow, of how many */
+    slice etag;
+    int64_t modified_s;
+    bool full;
+};
+
+/* "bytes 0-9/100" */
+static bool read_content_range(slice value, struct facts *ret)
+{
+    if (!slice_starts(value, S("bytes ")))
+        return false;
+    slice rest = slice_from(value, 6), span = slice_cut(&rest, '/');
+    slice last = span, first = slice_cut(&last, '-');
+    uint64_t last_byte;
+    if (!slice_u64(first, &ret->first) || !slice_u64(last, &last_byte) ||
+        !slice_u64(rest, &ret->size) || last_byte >= ret->size || ret->first > last_byte)
+        return false;
+    ret->end = last_byte + 1;
+    return true;
+}
+
+static enum err read_facts(const struct fetch *fetch, const struct origin_reply *reply,
+                           struct facts *ret)
+{
+    *ret = (struct facts){ .full = reply->status == 200 };
+    if (reply->status == 206) {
+        if (fetch->kind == FETCH_HEAD || !read_content_range(origin_reply_get(reply, S("content-range")), ret))
+            return ERR_ORIGIN_REPLY;
+        if (reply->has_length && reply->length != ret->end - ret->first)
+            return ERR_ORIGIN_REPLY;
+    } else {
+        if (!reply->has_length)
+            return ERR_ORIGIN_REPLY;    /* how long it is must be known before a client is told (H10) */
+        ret->size = ret->end = reply->length;
+    }
+    ret->etag = origin_reply_get(reply, S("etag"));
+    ret->modified_s = MAX(http_date_read(origin_reply_get(reply, S("last-modified"))), (int64_t)0);
+    return OK;
+}
+
+static struct head *make_head(struct fetch *fetch, const struct origin_reply *reply,
+                              const struct facts *facts)
+{
+    struct text fields = text_in(&fetch->arena);
+    for (size_t i = 0; i < reply->field_count; i++)
+        if (is_echoed(reply->fields[i].name, facts->full))
+            text_printf(&fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
+                        SLICE_ARG(reply->fields[i].value));
+    const struct moving *moving = fetch->moving;
+    struct object_name name = {
+        .endpoint = origin_identity(moving->place->origin),
+        .bucket = moving->bucket,
+        .key = moving->key,
+    };
+    return head_new(&moving->id, &name, facts->etag, text_slice(&fields), facts->size,
+                    facts->modified_s, facts->full);
+}
+
+/* ---- a head on its own way to the store ---- */
+
+struct head_store {
+    struct store_append append;
+    struct epoch_note epoch;
+};
+
+static bool head_may_publish(const struct store_append *append)
+{
+    const struct head_store *mine = container_of(append, struct head_store, append);
+    return epoch_holds(&append->head->id, mine->epoch);
+}
+
+static void head_stored(struct store_append *append, enum err err)
+{
+    struct head_store *mine = container_of(append, struct head_store, append);
+    if (err)
+        metric_add(M_CACHE_UNPUBLISHED, 1);
+    head_unref(&append->head);
+    free(mine);
+}
+
+static void store_head_alone(struct cache *cache, struct head *head, struct epoch_note epoch)
+{
+    struct head_store *mine = must_alloc(sizeof(*mine));
+    mine->epoch = epoch;
+    mine->append = (struct store_append){
+        .head = head_ref(head),
+        .with_head = true,
+        .may_publish = head_may_publish,
+        .done = head_stored,
+    };
+    if (store_append(cache_store(cache), &mine->append) != OK)
+        head_stored(&mine->append, ERR_LIMIT);
+}
+
+/* ---- what follows ---- */
+
+/* Where in the object this answer's bytes begin and what of them is wanted. */
+static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
+{
+    uint64_t next = fetch->next;
+    if (!fetch->answered) {
+        next = fetch->asked.first;
+        if (fetch->asked.suffix)    /* what comes before the first whole unit is dropped */
+            next = (facts->first + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+        if (fetch->asked.suffix && next > facts->end)
+            return ERR_ORIGIN_REPLY;
+        fetch->end = MIN(fetch->asked.end, facts->size);
+    }
+    if (facts->first > next || (next > facts->end && next < fetch->end))
+        return ERR_ORIGIN_REPLY;
+    fetch->skip = next - facts->first;
+    fetch->next = next;
+    fetch->wanted = MAX(fetch->wanted, next);
+    return OK;
+}
+
+static bool may_be_stored(struct fetch *fetch, const struct origin_reply *reply)
+{
+    slice control = origin_reply_get(reply, S("cache-control"));
+    for (slice rest = control; rest.ptr;)
+        if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
+            return false;
+    return fetch->head->etag.len && epoch_holds(&fetch->moving->id, fetch->epoch) &&
+           store_admits(cache_store(fetch->moving->cache), &fetch->moving->id,
+                        fetch->end - fetch->next);
+}
+
+/* The version is new to us: it is what this object's newcomers are told from now on. */
+static void learn_head(struct fetch *fetch, const struct origin_reply *reply,
+                       const struct facts *facts)
+{
+    struct moving *moving = fetch->moving;
+    struct head *known = moving->head;
+    if (known && slice_eq(known->etag, facts->etag) && known->size == facts->size && facts->etag.len &&
+        (known->full || !facts->full)) {
+        fetch->head = head_ref(known);
+    } else {
+        fetch->head = make_head(fetch, reply, facts);
+        moving_set_head(moving, fetch->head);
+    }
+}
+
+/* A HEAD that found the version we have: only its time is new. */
+static bool renewed(struct fetch *fetch)
+{
+    const struct head *head = fetch->head;
+    return epoch_holds(&head->id, fetch->epoch) &&
+           store_renew(cache_store(fetch->moving->cache), &head->id, head->etag_hash, head->size,
+                       head->modified_s, fetch->sent_s) == STORE_RENEWED;
+}
+
+enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
+{
+    struct facts facts;
+    enum err err = read_facts(fetch, reply, &facts);
+    if (err)
+        return err;
+    if (fetch->head && guard_on(GUARD_IF_MATCH)) {
+        if (!slice_eq(fetch->head->etag, facts.etag))
+            return ERR_CHANGED;
+        if (fetch->head->size != facts.size)
+            return ERR_ORIGIN_REPLY;
+    }
+    if (fetch->kind == FETCH_GET && (err = place_bytes(fetch, &facts)) != OK)
+        return err;
+    if (fetch->answered)
+        return OK;
+    struct head *old = fetch->moving->head;
+    if (!fetch->head)
+        learn_head(fetch, reply, &facts);
+    atomic_store(&fetch->head->validated_s, fetch->sent_s);
+    fetch->admitted = may_be_stored(fetch, reply);
+    bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
+                                fetch->end == fetch->head->size && fetch->end > 0 &&
+                                fetch->end <= WHOLE_BYTES_MAX;
+    if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
+        return OK;
+    if (fetch->admitted && !fetch->known_head && fetch->head != old && !comes_with_its_bytes)
+        store_head_alone(fetch->moving->cache, fetch->head, fetch->epoch);
+    return OK;
+}

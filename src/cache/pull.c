@@ -1,0 +1,179 @@
+/* pull.c - where a get's next bytes come from. SPDX-License-Identifier: Apache-2.0
+ *
+ * In this order: the flight it reads from; a flight that has them (it is joinable until the store has
+ * committed it, so nothing falls between the two); the store; a fetch that will bring them soon; a fetch of its own
+ * for the run of units that is missing. */
+#include "cache/getting.h"
+
+#include <string.h>
+
+/* More of the flight it is in? */
+static enum err from_flight(struct get *get)
+{
+    struct flight *flight = get->flight;
+    uint64_t at = get->pos - flight->start;
+    uint64_t filled = atomic_load(&flight->filled);
+    if (at < filled) {
+        uint64_t bytes = MIN(filled - at, get->end - get->pos);
+        get->ready = (slice){ flight->bytes + at, MIN(bytes, (uint64_t)PIECE_BYTES_MAX) };
+        get->piece_cached = false;
+        return OK;
+    }
+    enum err err = ERR_NOT_FOUND;
+    flights_lock(get->flights, &get->id);
+    filled = atomic_load(&flight->filled);
+    if (atomic_load(&flight->state) == FLIGHT_FILLING && filled < flight->length) {
+        if (at < filled) {
+            err = ERR_MORE;
+        } else {
+            waiter_add(&flight->waiters, &get->waiter);
+            err = ERR_WAIT;
+        }
+    } else if (at < filled) {
+        err = ERR_MORE;
+    } else {
+        flight_unref(&get->flight);
+    }
+    flights_unlock(get->flights, &get->id);
+    return err;
+}
+
+static void read_fetch(struct get *get, struct fetch *fetch)    /* under the lock */
+{
+    if (!fetch || fetch == get->fetch)
+        return;
+    struct fetch *joined = fetch_join_this(fetch);
+    fetch_leave(&get->fetch);
+    get->fetch = joined;
+}
+
+/* A flight that has, or will have, the byte. */
+static bool board(struct get *get)    /* under the lock */
+{
+    struct moving *moving = get->moving ? get->moving : moving_find(get->flights, &get->id);
+    if (!moving)
+        return false;
+    get->moving = moving;
+    if (get->fetch)
+        fetch_progress(get->fetch, get->pos);
+    get->flight = flight_find(moving, get->head->etag_hash, get->pos);
+    if (get->flight)
+        read_fetch(get, get->flight->fetch);
+    return get->flight != NULL;
+}
+
+static void piece_came(void *arg, enum err err, struct piece piece)
+{
+    struct get *get = arg;
+    get->op = NULL;
+    get->piece = piece;
+    get->piece_err = err;
+    get->piece_came = true;
+    get->changed(get->changed_arg);
+}
+
+static enum err from_store(struct get *get)
+{
+    enum err err;
+    if (get->piece_came) {
+        get->piece_came = false;
+        err = get->piece_err;
+    } else {
+        err = store_read(get->loop->io, get->head, get->pos, get->end, piece_came, get, &get->piece,
+                         &get->op);
+    }
+    if (err == OK) {
+        get->ready = get->piece.bytes;
+        get->piece_cached = true;
+        check(get->ready.len > 0 && get->ready.len <= get->end - get->pos);
+    }
+    return err;
+}
+
+/* From the unit of pos to the next that is here, is coming, or is not wanted. */
+static struct fetch_span missing_run(struct get *get)    /* under the lock */
+{
+    uint32_t first = (uint32_t)(get->pos / UNIT_BYTES);
+    uint32_t count = (uint32_t)((get->end - 1) / UNIT_BYTES) - first + 1;
+    uint32_t next = store_next_unit(cache_store(get->loop->cache), get->head, first + 1, count - 1);
+    struct fetch_span span = {
+        .first = (uint64_t)first * UNIT_BYTES,
+        .end = MIN((uint64_t)next * UNIT_BYTES, get->head->size),
+    };
+    list_each(struct flight, flight, &get->moving->flying, link)
+        if (flight->head->etag_hash == get->head->etag_hash && flight->start > span.first)
+            span.end = MIN(span.end, flight->start);
+    return span;
+}
+
+/* Why the fetch we read from will not bring the byte. */
+static enum err why_over(struct get *get)    /* under the lock */
+{
+    struct fetch *fetch = get->fetch;
+    if (!fetch || !fetch->over || !fetch->err || fetch->err == ERR_CANCELED ||
+        fetch->next > get->pos)
+        return OK;
+    if (fetch->err == ERR_CHANGED)
+        return ERR_CHANGED;
+    refusal_unref(&get->refusal);
+    get->refusal = refusal_ref(fetch->refusal);
+    return fetch->refusal->err ? fetch->refusal->err : ERR_ORIGIN_CUT;
+}
+
+static enum err from_origin(struct get *get)
+{
+    enum err err = ERR_WAIT;
+    flights_lock(get->flights, &get->id);
+    get_hook_in(get);
+    if (board(get)) {
+        err = ERR_MORE;
+    } else if ((err = why_over(get)) == OK) {
+        struct fetch *fetch = fetch_join(get->moving, get->head->etag_hash, get->pos);
+        if (!fetch) {
+            struct fetch_span span = missing_run(get);
+            fetch = fetch_start(get->moving, FETCH_GET, get->head, &span);
+        }
+        if (fetch) {
+            fetch_leave(&get->fetch);
+            get->fetch = fetch;
+            waiter_add(&fetch->waiters, &get->waiter);
+            err = ERR_WAIT;
+        } else {
+            err = ERR_SLOW_DOWN;
+        }
+    }
+    flights_unlock(get->flights, &get->id);
+    return err;
+}
+
+enum err get_pull(struct get *get)
+{
+    if (get->ready.len)    /* pulled before, not handed out yet */
+        return OK;
+    if (get->op)
+        return ERR_WAIT;
+    if (!get->piece_came)
+        piece_release(&get->piece);
+    for (;;) {
+        enum err err;
+        if (get->flight) {
+            err = from_flight(get);
+            if (err == OK || err == ERR_WAIT)
+                return err;
+            continue;
+        }
+        if (!get->piece_came && (get->moving || !flights_idle(get->flights, &get->id))) {
+            flights_lock(get->flights, &get->id);
+            bool boarded = board(get);
+            flights_unlock(get->flights, &get->id);
+            if (boarded)
+                continue;
+        }
+        err = from_store(get);
+        if (err == OK || err == ERR_WAIT)
+            return err;
+        err = from_origin(get);
+        if (err != ERR_MORE)
+            return err;
+    }
+}

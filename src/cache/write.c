@@ -1,0 +1,131 @@
+/* write.c - order around a write (H7). SPDX-License-Identifier: Apache-2.0
+ *
+ * The removal outlives a client that leaves: it is shared by the write and the committer. */
+#include "cache/write.h"
+
+#include <stdlib.h>
+
+#include "cache/inside.h"
+
+struct removing {
+    atomic_uint refs;             /* the write's and the committer's */
+    atomic_bool over;
+    struct ticket *ticket;
+    struct store_removal removal;
+    struct object_id ids[];
+};
+
+struct write {
+    struct cache *cache;
+    struct ticket *ticket;
+    void (*changed)(void *arg);
+    void *arg;
+    struct object_id *ids;        /* every version a write of these keys may touch */
+    size_t id_count;
+    struct removing *removing;
+};
+
+static void removing_unref(struct removing *removing)
+{
+    if (atomic_fetch_sub(&removing->refs, 1) > 1)
+        return;
+    ticket_unref(&removing->ticket);
+    free(removing);
+}
+
+static void removed(struct store_removal *removal, enum err err)
+{
+    (void)err;    /* out of service is as good: nothing of it is served, it comes back unproved */
+    struct removing *removing = container_of(removal, struct removing, removal);
+    atomic_store(&removing->over, true);
+    ticket_wake(removing->ticket);
+    removing_unref(removing);
+}
+
+static void woken(void *arg)
+{
+    struct write *write = arg;
+    write->changed(write->arg);
+}
+
+/* What is under way for these keys is found by nobody from now on; its readers go on. */
+static void unhook_all(const struct write *write)
+{
+    struct flights *flights = cache_flights(write->cache);
+    for (size_t i = 0; i < write->id_count; i++) {
+        if (flights_idle(flights, &write->ids[i]))
+            continue;
+        flights_lock(flights, &write->ids[i]);
+        moving_unhook(flights, &write->ids[i]);
+        flights_unlock(flights, &write->ids[i]);
+    }
+}
+
+static void remove_known(struct write *write)
+{
+    struct store *store = cache_store(write->cache);
+    struct removing *removing = must_alloc(sizeof(*removing) +
+                                           write->id_count * sizeof(struct object_id));
+    size_t count = 0;
+    for (size_t i = 0; i < write->id_count; i++)
+        if (store_knows(store, &write->ids[i]))
+            removing->ids[count++] = write->ids[i];
+    if (!count) {
+        free(removing);
+        return;
+    }
+    atomic_init(&removing->refs, 2);
+    removing->ticket = ticket_ref(write->ticket);
+    removing->removal = (struct store_removal){
+        .ids = removing->ids, .count = count, .done = removed
+    };
+    write->removing = removing;
+    store_remove(store, &removing->removal);
+}
+
+struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
+                          const slice *keys, size_t key_count, void (*changed)(void *arg), void *arg)
+{
+    static const slice versions[] = { { "", 0 }, { "null", 4 } };
+    struct write *write = must_alloc(sizeof(*write));
+    write->cache = loop->cache;
+    write->changed = changed;
+    write->arg = arg;
+    write->ticket = ticket_new(loop->box, woken, write);
+    write->ids = must_alloc(key_count * countof(versions) * sizeof(*write->ids));
+    for (size_t i = 0; i < key_count; i++) {
+        for (size_t j = 0; j < countof(versions); j++) {
+            struct object_name name = {
+                .endpoint = origin_identity(place->origin),
+                .bucket = bucket, .key = keys[i], .version = versions[j],
+            };
+            store_object_id(cache_store(loop->cache), &name, &write->ids[write->id_count++]);
+        }
+    }
+    for (size_t i = 0; i < write->id_count; i++)
+        epoch_write_begins(&write->ids[i]);
+    unhook_all(write);
+    remove_known(write);
+    return write;
+}
+
+bool write_may_go(const struct write *write)
+{
+    return !write->removing || atomic_load(&write->removing->over);
+}
+
+void write_end(struct write **write)
+{
+    struct write *mine = *write;
+    *write = NULL;
+    if (!mine)
+        return;
+    for (size_t i = 0; i < mine->id_count; i++)
+        epoch_write_ends(&mine->ids[i]);
+    unhook_all(mine);
+    if (mine->removing)
+        removing_unref(mine->removing);
+    ticket_end(&mine->ticket);
+    free(mine->ids);
+    free(mine);
+}
