@@ -27,6 +27,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/metric.h"
 
 #define DEPTH 256u                    /* reads under way in one disk */
 #define READ_BYTES_MAX (1u << 30)     /* the kernel answers with an int */
@@ -54,6 +55,7 @@ static bool took(struct disk_read *read, ssize_t answer)
         read->err = ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
         return true;
+    metric_add(M_DISK_AGAIN, 1);
     return false;
 }
 
@@ -66,6 +68,8 @@ static void end(struct disk *disk, struct disk_read *read)
 {
     check(disk->under_way > 0);
     disk->under_way--;
+    if (read->err)
+        metric_add(M_DISK_ERRORS, 1);
     read->done(read, read->err, read->got);
 }
 
@@ -341,7 +345,9 @@ void disk_read(struct disk *disk, struct disk_read *read)
     read->got = 0;
     read->err = OK;
     list_init(&read->link);
+    metric_add(M_DISK_READS, 1);
     if (disk->under_way >= DEPTH || !list_empty(&disk->waiting)) {
+        metric_add(M_DISK_QUEUED, 1);
         list_add(&disk->waiting, &read->link);    /* disk_reap starts it */
         return;
     }

@@ -137,11 +137,13 @@ TEST(reads_beyond_the_queue_depth_all_end_with_their_own_bytes)
     struct bench bench = bench_make(unit_state);
     size_t count = 5 * DEPTH, ended = 0;
     struct job *jobs = jobs_make(count, bench.file, &ended);
+    uint64_t queued = metric_read(M_DISK_QUEUED);
     for (size_t i = 0; i < count; i++) {
         disk_read(bench.disk, &jobs[i].read);
         ok(bench.disk->under_way <= DEPTH);
     }
     ok(ended == 0);    /* never from within disk_read */
+    ok(metric_read(M_DISK_QUEUED) - queued == 4 * DEPTH);
     while (ended < count)
         ok(turn(&bench));
     for (size_t i = 0; i < count; i++)
@@ -205,6 +207,7 @@ TEST(a_file_that_fails_is_an_error_and_is_counted)
 {
     struct bench bench = bench_make(unit_state);
     size_t ended = 0;
+    uint64_t errors = metric_read(M_DISK_ERRORS);
     int folder = open(".", O_RDONLY | O_DIRECTORY);
     struct job of_folder, of_nothing;
     job_make(&of_folder, folder, 0, 10, &ended);
@@ -214,6 +217,7 @@ TEST(a_file_that_fails_is_an_error_and_is_counted)
     while (ended < 2)
         ok(turn(&bench));
     ok(of_folder.err == ERR_IO && of_nothing.err == ERR_IO);
+    ok(metric_read(M_DISK_ERRORS) - errors == 2);
     free(of_folder.read.buffer);
     free(of_nothing.read.buffer);
     close(folder);
@@ -278,6 +282,7 @@ TEST(a_ring_goes_on_after_a_short_read)
     int ends[2];
     ok(pipe(ends) == 0);
     size_t ended = 0;
+    uint64_t again = metric_read(M_DISK_AGAIN);
     struct job job;
     job_make(&job, ends[0], 0, 20, &ended);
     ok(write(ends[1], "0123456789", 10) == 10);
@@ -287,6 +292,7 @@ TEST(a_ring_goes_on_after_a_short_read)
     while (!ended)
         ok(turn(&bench));
     ok(job.got == 20 && memcmp(job.read.buffer, "0123456789abcdefghij", 20) == 0);
+    ok(metric_read(M_DISK_AGAIN) - again == 1);
     free(job.read.buffer);
     close(ends[0]);
     close(ends[1]);
