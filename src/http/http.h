@@ -22,15 +22,17 @@ struct http_answer {
     size_t field_count;
     slice body;
     bool close;
+    void *judged;                       /* a judge that says yes: what http_request_judged() returns later */
 };
 
 /* What answers on one address. Callbacks run on a loop. */
 struct http_app {
     const char *name;                   /* "s3", "admin": for logs */
-    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000" */
+    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", ":9000" for all addresses */
+    unsigned connections_max;           /* a cap of its own beside the options'; 0: shares theirs */
     void *arg;
     /* Judges a head before its body is taken in. true: go on. false: *ret is sent and the connection closed.
-     * Called for every request: by the gate for the first of a connection, else just before handle(). */
+     * Called once for every request, by the gate, with the request's own arena. */
     bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep, const struct http_head *head,
                   struct http_answer *ret);
     /* A head that could not even be read (400, 408 slow head, 503 too many connections): what to say.
@@ -68,13 +70,16 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
 void http_drain(struct http *http);     /* stop accepting, close idle connections, answer with Connection: close */
 size_t http_open_requests(struct http *http);
 size_t http_connections(struct http *http);
-void http_stop(struct http **http);     /* cuts what is left, joins the loops, frees everything */
+/* Cuts what is left, joins the loops, frees everything, mailboxes too: whoever posts to a loop must have
+ * been told to stop by then (loop_end is the place). */
+void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
 void *http_loop_local(struct http_loop *loop);
 unsigned http_loop_number(const struct http_loop *loop);
 
-/* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. */
+/* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. The timer is the caller's until
+ * http_timer_stop, also after it has fired. */
 struct http_timer;
 struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*fn)(void *arg), void *arg) MUST_USE;
 void http_timer_stop(struct http_timer **timer);    /* safe on NULL, and from within fn */
@@ -85,8 +90,15 @@ struct http_loop *http_request_loop(struct http_request *request);
 struct arena *http_request_arena(struct http_request *request);    /* freed when the request ends */
 const struct http_head *http_request_head(const struct http_request *request);
 slice http_request_body(const struct http_request *request);       /* whole; may be a mapped file */
+void *http_request_judged(const struct http_request *request);     /* what the judge left in ret->judged */
 slice http_request_peer(const struct http_request *request);       /* "127.0.0.1:4711" */
 uint64_t http_request_began_ns(const struct http_request *request);    /* monotonic: head complete */
+
+/* A body outlives its request for whoever holds it: a write that is on its way to the origin still reads
+ * it when the client has gone. NULL when the request has none. Any thread may let go. */
+struct http_body;
+struct http_body *http_body_hold(struct http_request *request) MUST_USE;
+void http_body_release(struct http_body **body);
 
 /* A whole answer at once. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
@@ -105,7 +117,8 @@ void http_reply_send(struct http_request *request, slice bytes);
 /* Something failed mid-body: the connection is reset, never closed cleanly (H10). No callback follows. */
 void http_reply_abort(struct http_request *request);
 
-/* Called once when the request is over and out of the way, whatever happened: for the access line. */
+/* Called once when the request is over and out of the way, whatever happened: for the access line. Before
+ * http_reply_start it is also the only sign that the client has gone: the request must not be touched after. */
 struct http_outcome {
     int status;
     uint64_t body_bytes_sent;

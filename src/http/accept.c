@@ -1,0 +1,132 @@
+/* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
+ *
+ * The library has no cap, so this accept loop is ours. At the cap the connection that has been idle for
+ * longest goes; if there is none the listener is not read any more: newcomers wait in the kernel's
+ * queue until somebody leaves, on any loop. Out of descriptors is the same, but nobody tells us
+ * when it ends: we look again soon. */
+#include "http/inside.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/metric.h"
+
+#define TURN_ACCEPTS 16
+#define RETRY_MS 100
+
+static void on_newcomers(h2o_socket_t *sock, const char *err);
+
+static bool take_place(struct bound *bound)
+{
+    if (atomic_fetch_add(bound->open, 1) < bound->connections_max)
+        return true;
+    atomic_fetch_sub(bound->open, 1);
+    return false;
+}
+
+void bound_left(struct bound *bound)
+{
+    struct http *http = bound->http;
+    atomic_fetch_sub(bound->open, 1);
+    for (unsigned i = 0; i < http->options.loops; i++) {
+        for (size_t app = 0; app < http->options.app_count; app++) {
+            struct listener *listener = &http->loops[i].listeners[app];
+            if (listener->bound->open == bound->open && atomic_load(&listener->paused) &&
+                atomic_exchange(&listener->paused, false))
+                mailbox_post(http->loops[i].box, &listener->resume);
+        }
+    }
+}
+
+static bool send_an_idle_one_off(struct listener *listener)
+{
+    struct list *idle = &listener->loop->timers.rows[ROW_IDLE];
+    if (list_empty(idle))
+        return false;
+    struct conn *conn = list_of(list_of(idle->next, struct timed, link), struct conn, timed);
+    if (conn->listener->bound->open != listener->bound->open)
+        return false;
+    metric_add(M_HTTP_CLOSED_IDLE, 1);
+    conn_close(conn, false);
+    return true;
+}
+
+static void resume(struct listener *listener)
+{
+    if (listener->sock)
+        h2o_socket_read_start(listener->sock, on_newcomers);
+}
+
+static void on_resume(struct mail *mail)
+{
+    resume(container_of(mail, struct listener, resume));
+}
+
+/* The flag is up before the last look: whoever leaves in between either sees it or is seen. */
+static void pause_at_cap(struct listener *listener)
+{
+    struct bound *bound = listener->bound;
+    metric_add(M_HTTP_AT_CAP, 1);
+    h2o_socket_read_stop(listener->sock);
+    atomic_store(&listener->paused, true);
+    if (atomic_load(bound->open) < bound->connections_max &&
+        atomic_exchange(&listener->paused, false))
+        resume(listener);
+}
+
+static void on_retry(void *arg)
+{
+    struct listener *listener = arg;
+    http_timer_stop(&listener->retry);
+    resume(listener);
+}
+
+static void pause_without_descriptors(struct listener *listener)
+{
+    metric_add(M_HTTP_ACCEPT_FAILED, 1);
+    h2o_socket_read_stop(listener->sock);
+    listener->retry = http_timer_start(listener->loop, RETRY_MS, on_retry, listener);
+}
+
+static void on_newcomers(h2o_socket_t *sock, const char *err)
+{
+    struct listener *listener = sock->data;
+    for (int i = 0; i < TURN_ACCEPTS; i++) {
+        if (!take_place(listener->bound)) {
+            if (send_an_idle_one_off(listener))
+                continue;
+            pause_at_cap(listener);
+            return;
+        }
+        struct sockaddr_storage peer;
+        socklen_t len = sizeof(peer);
+        int fd = accept4(h2o_socket_get_fd(sock), (struct sockaddr *)&peer, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            atomic_fetch_sub(listener->bound->open, 1);
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+                pause_without_descriptors(listener);
+            else if (errno != EAGAIN)
+                continue;    /* that one left while it waited */
+            return;
+        }
+        conn_open(listener, fd, &peer);
+    }
+}
+
+void listener_open(struct listener *listener, int fd)
+{
+    listener->resume.deliver = on_resume;
+    listener->sock = h2o_evloop_socket_create(listener->loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
+    listener->sock->data = listener;
+    h2o_socket_read_start(listener->sock, on_newcomers);
+}
+
+void listener_close(struct listener *listener)
+{
+    http_timer_stop(&listener->retry);
+    if (listener->sock)
+        h2o_socket_close(listener->sock);
+    listener->sock = NULL;
+}

@@ -1,0 +1,152 @@
+/* gate.c - judges every head before the library sees it. SPDX-License-Identifier: Apache-2.0
+ *
+ * A head is scanned (s3/head.h), held against the body limit and shown to the app's judge; only then does
+ * the library parse it. What is refused is answered here and closed: the answer is written, our side
+ * is shut, and what the client still sends is thrown away for a while, since closing with unread bytes
+ * would reset the connection and take the answer with it. */
+#include "http/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+
+#define LINGER_BYTES_MAX (4 * MIB)
+
+static void on_told(h2o_socket_t *sock, const char *err)
+{
+    struct conn *conn = conn_of(sock);
+    if (err) {
+        conn_close(conn, false);
+        return;
+    }
+    shutdown(h2o_socket_get_fd(sock), SHUT_WR);
+}
+
+static slice print_answer(struct arena *keep, const struct http_answer *answer, bool with_body)
+{
+    time_t now = (time_t)wall_s();
+    struct tm utc;
+    char date[40];
+    strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &utc));
+    struct text text = text_in(keep);
+    text_printf(&text, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: penstock\r\nConnection: close\r\n"
+                       "Content-Length: %zu\r\n",
+                answer->status, reply_reason(answer->status), date, answer->body.len);
+    for (size_t i = 0; i < answer->field_count; i++)
+        text_printf(&text, "%.*s: %.*s\r\n", SLICE_ARG(answer->fields[i].name),
+                    SLICE_ARG(answer->fields[i].value));
+    text_add(&text, S("\r\n"));
+    if (with_body)
+        text_add(&text, answer->body);
+    return text_slice(&text);
+}
+
+/* Answers and closes. The answer's slices may lie in the request's arena: it ends last. */
+static void tell(struct conn *conn, const struct http_answer *answer)
+{
+    slice begin = { conn->sock->input->bytes, conn->sock->input->size };
+    bool with_body = !slice_starts(begin, S("HEAD "));
+    slice out = print_answer(&conn->refusal, answer, with_body);
+    conn->phase = PHASE_LINGER;
+    timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
+    if (conn->request)
+        request_end(&conn->request, false);
+    h2o_buffer_consume(&conn->sock->input, conn->sock->input->size);
+    h2o_iovec_t buf = { (char *)out.ptr, out.len };
+    h2o_socket_write(conn->sock, &buf, 1, on_told);
+}
+
+static void refuse(struct conn *conn, enum err err, const char *why)
+{
+    const struct http_app *app = &conn->listener->bound->app;
+    struct http_answer answer = { .status = 400, .close = true };
+    app->refuse(app->arg, &conn->refusal, err, why, &answer);
+    tell(conn, &answer);
+}
+
+void gate_drain(struct conn *conn)
+{
+    size_t got = conn->sock->input->size;
+    h2o_buffer_consume(&conn->sock->input, got);
+    conn->lingered_bytes += got;
+    if (conn->lingered_bytes > LINGER_BYTES_MAX)
+        conn_close(conn, false);
+}
+
+void gate_slow(struct conn *conn)
+{
+    if (conn->sock->input->size == 0) {    /* never said a word */
+        conn_close(conn, false);
+        return;
+    }
+    metric_add(M_HTTP_REFUSED_SLOW, 1);
+    refuse(conn, ERR_TIMEOUT, "the request head took too long");
+}
+
+/* The library would answer "100 Continue" only after we have handed the head over, and would then read
+ * by itself: so that is done here, and the field renamed in its copy of the head. Its copy alone: the
+ * request's head is already safe in its arena. */
+static void invite_body(struct conn *conn, const struct http_head *scanned)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    for (size_t i = 0; i < scanned->field_count; i++) {
+        slice name = scanned->fields[i].name;
+        if (slice_eq_nocase(name, S("expect")))
+            memset(conn->sock->input->bytes + (name.ptr - conn->sock->input->bytes), 'x', name.len);
+    }
+    bool begun = conn->sock->input->size > scanned->bytes;
+    if (begun || (!scanned->chunked && scanned->length == 0))
+        return;
+    ssize_t ignored = send(h2o_socket_get_fd(conn->sock), go_on, sizeof(go_on) - 1,
+                           MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)ignored;    /* 25 bytes into an idle connection; without them clients go on after a second */
+}
+
+static void judge(struct conn *conn, const struct http_head *scanned)
+{
+    const struct http_app *app = &conn->listener->bound->app;
+    struct http_request *request = conn->request = request_new(conn, scanned);
+    if (scanned->has_length && scanned->length > conn->loop->http->options.body_bytes_max) {
+        metric_add(M_HTTP_REFUSED_BODY, 1);
+        refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
+        return;
+    }
+    struct http_answer answer = { .status = 500, .close = true };
+    if (!app->judge(app->arg, conn->loop, &request->arena, &request->head, &answer)) {
+        metric_add(M_HTTP_ANSWERED_AT_GATE, 1);
+        tell(conn, &answer);
+        return;
+    }
+    request->judged = answer.judged;
+    if (scanned->expect_continue)
+        invite_body(conn, scanned);
+    conn_feed(conn);
+}
+
+/* A head that comes in many pieces is scanned when a line of it has ended, not at every byte. */
+static bool worth_a_scan(const struct conn *conn, slice bytes)
+{
+    return bytes.len > HTTP_HEAD_BYTES_MAX ||
+           memchr(bytes.ptr + conn->scanned_bytes, '\n', bytes.len - conn->scanned_bytes);
+}
+
+void gate_look(struct conn *conn)
+{
+    slice bytes = { conn->sock->input->bytes, conn->sock->input->size };
+    if (!worth_a_scan(conn, bytes))
+        return;
+    conn->scanned_bytes = bytes.len;
+    const char *why = NULL;
+    struct http_head *head = &conn->loop->scratch;
+    enum err err = http_head_scan(bytes, head, &why);
+    if (err == OK) {
+        judge(conn, head);
+    } else if (err != ERR_MORE) {
+        metric_add(M_HTTP_REFUSED_HEAD, 1);
+        refuse(conn, err, why ? why : err_text(err));
+    }
+}

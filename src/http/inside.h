@@ -1,0 +1,189 @@
+/* inside.h - what the files of this room share. SPDX-License-Identifier: Apache-2.0
+ *
+ * The HTTP library (libh2o 2.2.5) parses heads leniently, buffers bodies whole, has no connection cap, no
+ * slow-reader timeout and one timer for everything. So it sees a connection only through us:
+ *
+ *     accept.c --> conn.c (its socket and phase) --> gate.c --> library: one whole request --> request.c
+ *                     ^                                                                           |
+ *                     +------------------------ next head <----- reply.c <------------------------+
+ *
+ * Every read is ours: the socket is a do-not-read one, so that the library is told of bytes but never
+ * fetches any. It is handed one judged request at a time, never a byte of the next (conn->rest keeps
+ * those), and while it is between requests we hold its read callback. Closing goes through that callback
+ * too, with an error, which is the one way to end a connection of the library's in any phase.
+ * Threads: a connection, its request and its timers belong to one loop (H4); atomics are marked. */
+#ifndef HTTP_INSIDE_H
+#define HTTP_INSIDE_H
+
+#define H2O_USE_EPOLL 1    /* the flavour of the library we link: libh2o-evloop */
+#include <h2o.h>
+#include <h2o/http1.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "http/http.h"
+
+/* ---- timers: rows of one length each, in order of age; a heap for any length ---- */
+
+enum row { ROW_HEAD, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
+
+struct timed {
+    struct list link;
+    uint64_t due_ms;
+};
+
+struct timers {
+    struct list rows[ROW_COUNT];
+    unsigned row_ms[ROW_COUNT];
+    struct http_timer **heap;
+    size_t heap_count, heap_cap;
+};
+
+void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);
+void timers_free(struct timers *timers);
+void timed_start(struct timers *timers, enum row row, struct timed *timed);    /* again: from now */
+void timed_stop(struct timed *timed);
+int timers_wait_ms(const struct timers *timers);    /* until the next is due, at most 1 s */
+bool timers_run(struct timers *timers);             /* did any run? */
+void conn_timed_out(struct timed *timed, enum row row);    /* conn.c: what the rows call */
+
+/* ---- an address, on all loops ---- */
+
+struct bound {
+    struct http *http;
+    struct http_app app;
+    unsigned connections_max;
+    atomic_size_t *open;                /* connections under that cap: the house's or its own */
+    atomic_size_t own_open;
+};
+
+struct listener {                       /* one address on one loop */
+    struct bound *bound;
+    struct http_loop *loop;
+    h2o_socket_t *sock;
+    atomic_bool paused;                 /* at the cap: whoever makes room wakes it */
+    struct mail resume;
+    struct http_timer *retry;           /* out of descriptors: tries again */
+};
+
+struct http_loop {
+    struct http *http;
+    unsigned number;
+    pthread_t thread;
+    bool started, ending;
+    h2o_evloop_t *events;
+    h2o_context_t context;
+    h2o_accept_ctx_t accept;
+    struct mailbox *box;
+    h2o_socket_t *box_sock;
+    struct timers timers;
+    struct list conns;                  /* of struct conn, all of this loop */
+    struct listener *listeners;         /* one an app */
+    struct http_head scratch;           /* of the head being scanned */
+    struct mail drain, end;
+    void *local;
+};
+
+struct http {
+    struct http_options options;
+    struct bound *bounds;               /* one an app */
+    struct http_loop *loops;
+    h2o_globalconf_t config;
+    int *listen_fds;                    /* [app * loops + loop] until the loops take them */
+    atomic_size_t open, open_all, requests;
+    atomic_bool draining;
+};
+
+/* loop.c */
+void loop_init(struct http_loop *loop, struct http *http, unsigned number);
+bool loop_start(struct http_loop *loop) MUST_USE;
+void loop_join(struct http_loop *loop);    /* after its end was posted */
+void loop_free(struct http_loop *loop);    /* after all are joined: they look at each other's listeners */
+
+/* ---- a connection ---- */
+
+enum phase {
+    PHASE_HEAD,       /* a head is awaited or being read; the library is idle or does not know of us */
+    PHASE_BODY,       /* judged; the library takes the body in as we read it */
+    PHASE_REQUEST,    /* the app has it, or its answer is on its way */
+    PHASE_LINGER      /* refused: the answer is out, what the client still sends is thrown away */
+};
+
+struct conn {
+    h2o_socket_t *sock;                 /* NULL once closed */
+    struct http_loop *loop;
+    struct listener *listener;
+    struct list link;
+    struct timed timed;                 /* the one thing that is waited for */
+    enum phase phase;
+    bool known;                         /* the library has it */
+    unsigned holds;                     /* freed at 0; the open socket is one */
+    h2o_buffer_t *rest;                 /* bytes behind the request under way; NULL: none */
+    size_t scanned_bytes;               /* of the head being read */
+    size_t lingered_bytes;
+    size_t stalls;                      /* send timers in a row without a byte taken */
+    uint64_t acked_bytes;
+    struct http_request *request;       /* from the judged head to the end of the answer */
+    struct arena refusal;               /* the answer of a refused head */
+    char peer[64];
+};
+
+struct conn *conn_of(h2o_socket_t *sock);
+void conn_open(struct listener *listener, int fd, const struct sockaddr_storage *peer);
+void conn_hold(struct conn *conn);
+void conn_release(struct conn *conn);
+/* Ends it; the request under way ends incomplete. With reset the peer sees ECONNRESET, no clean end. */
+void conn_close(struct conn *conn, bool reset);
+void conn_next_head(struct conn *conn);    /* an answer is complete and the library idle again */
+void conn_feed(struct conn *conn);         /* the judged request in sock->input goes to the library */
+void conn_watch(struct conn *conn);        /* notices that the client leaves while nothing is sent */
+bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the last call? */
+
+/* accept.c */
+void listener_open(struct listener *listener, int fd);
+void listener_close(struct listener *listener);
+void bound_left(struct bound *bound);      /* a connection has ended: any loop */
+
+/* gate.c */
+void gate_look(struct conn *conn);         /* new bytes of a head are in sock->input */
+void gate_slow(struct conn *conn);         /* the head took too long */
+void gate_drain(struct conn *conn);        /* bytes after a refusal */
+
+/* ---- a request ---- */
+
+struct http_body {
+    atomic_uint holds;
+    h2o_buffer_t *buffer;
+    slice bytes;
+};
+
+struct http_request {
+    struct arena arena;                 /* it lives in here itself */
+    struct conn *conn;
+    h2o_req_t *library;                 /* NULL until its body is complete */
+    struct http_head head;              /* slices point into the arena */
+    struct http_body *body;
+    void *judged;
+    uint64_t began_ns;
+    /* the answer */
+    h2o_generator_t generator;
+    int status;
+    bool answered, started, sending;
+    uint64_t length, sent_bytes;        /* of the body on the wire: length is 0 for HEAD */
+    const struct http_source *source;
+    void *source_arg;
+    void (*ended)(void *arg, const struct http_outcome *outcome);
+    void *ended_arg;
+};
+
+struct http_request *request_new(struct conn *conn, const struct http_head *head);
+int request_handle(h2o_handler_t *self, h2o_req_t *library);
+/* Over: stop() if its source still waits, ended(), memory. Not to be touched after. */
+void request_end(struct http_request **request, bool complete);
+
+/* reply.c */
+const char *reply_reason(int status);
+
+#endif

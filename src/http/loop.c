@@ -1,0 +1,150 @@
+/* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
+ *
+ * The mailbox's descriptor is joined as a do-not-read socket: we are told that it is readable and
+ * read it ourselves. Callbacks that run outside of the library's turn (our timers) may leave it work to do, so
+ * the turn after them does not sleep. */
+#include "http/inside.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct mailbox *http_loop_mailbox(struct http_loop *loop)
+{
+    return loop->box;
+}
+
+void *http_loop_local(struct http_loop *loop)
+{
+    return loop->local;
+}
+
+unsigned http_loop_number(const struct http_loop *loop)
+{
+    return loop->number;
+}
+
+static void on_mail(h2o_socket_t *sock, const char *err)
+{
+    struct http_loop *loop = sock->data;
+    const struct http_options *options = &loop->http->options;
+    mailbox_deliver(loop->box);
+    if (options->loop_turn)
+        options->loop_turn(options->arg, loop->local);
+}
+
+static void close_listeners(struct http_loop *loop)
+{
+    for (size_t app = 0; app < loop->http->options.app_count; app++)
+        listener_close(&loop->listeners[app]);
+}
+
+static void on_drain(struct mail *mail)
+{
+    struct http_loop *loop = container_of(mail, struct http_loop, drain);
+    struct list *idle = &loop->timers.rows[ROW_IDLE];
+    close_listeners(loop);
+    loop->context.shutdown_requested = 1;
+    while (!list_empty(idle))
+        conn_close(list_of(list_of(idle->next, struct timed, link), struct conn, timed), false);
+}
+
+static void on_end(struct mail *mail)
+{
+    container_of(mail, struct http_loop, end)->ending = true;
+}
+
+static void set_up(struct http_loop *loop)
+{
+    struct http *http = loop->http;
+    const struct http_options *options = &http->options;
+    loop->events = h2o_evloop_create();
+    h2o_context_init(&loop->context, loop->events, &http->config);
+    loop->accept.ctx = &loop->context;
+    loop->accept.hosts = http->config.hosts;
+    int fd = fcntl(mailbox_fd(loop->box), F_DUPFD_CLOEXEC, 0);    /* the library closes what it has */
+    check(fd >= 0);
+    loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
+    loop->box_sock->data = loop;
+    h2o_socket_read_start(loop->box_sock, on_mail);
+    if (options->loop_begin)
+        loop->local = options->loop_begin(options->arg, loop);
+    for (size_t app = 0; app < options->app_count; app++)
+        listener_open(&loop->listeners[app], http->listen_fds[app * options->loops + loop->number]);
+}
+
+static void tear_down(struct http_loop *loop)
+{
+    const struct http_options *options = &loop->http->options;
+    close_listeners(loop);
+    while (!list_empty(&loop->conns)) {
+        struct conn *conn = list_of(loop->conns.next, struct conn, link);
+        conn_close(conn, conn->phase == PHASE_REQUEST);
+    }
+    if (options->loop_end)
+        options->loop_end(options->arg, loop->local);
+    h2o_socket_close(loop->box_sock);
+    h2o_evloop_run(loop->events, 0);    /* frees the sockets that were closed */
+    h2o_context_dispose(&loop->context);
+    h2o_evloop_destroy(loop->events);
+    timers_free(&loop->timers);
+}
+
+static void *run(void *arg)
+{
+    struct http_loop *loop = arg;
+    set_up(loop);
+    bool ran = false;
+    while (!loop->ending) {
+        h2o_evloop_run(loop->events, ran ? 0 : timers_wait_ms(&loop->timers));
+        ran = timers_run(&loop->timers);
+    }
+    tear_down(loop);
+    return NULL;
+}
+
+void loop_init(struct http_loop *loop, struct http *http, unsigned number)
+{
+    const struct http_options *options = &http->options;
+    unsigned row_ms[ROW_COUNT] = {
+        [ROW_HEAD] = options->head_ms,
+        [ROW_IDLE] = options->idle_ms,
+        [ROW_SEND] = MAX(options->send_ms / 2, 1u),
+        [ROW_LINGER] = 2000,
+    };
+    loop->http = http;
+    loop->number = number;
+    loop->box = mailbox_new();
+    loop->drain.deliver = on_drain;
+    loop->end.deliver = on_end;
+    timers_init(&loop->timers, row_ms);
+    list_init(&loop->conns);
+    loop->listeners = must_alloc(options->app_count * sizeof(*loop->listeners));
+    for (size_t app = 0; app < options->app_count; app++) {
+        loop->listeners[app].bound = &http->bounds[app];
+        loop->listeners[app].loop = loop;
+    }
+}
+
+bool loop_start(struct http_loop *loop)
+{
+    loop->started = pthread_create(&loop->thread, NULL, run, loop) == 0;
+    if (loop->started) {
+        char name[16];
+        snprintf(name, sizeof(name), "loop-%u", loop->number % 1000);
+        pthread_setname_np(loop->thread, name);
+    }
+    return loop->started;
+}
+
+void loop_join(struct http_loop *loop)
+{
+    if (loop->started)
+        pthread_join(loop->thread, NULL);
+}
+
+void loop_free(struct http_loop *loop)
+{
+    mailbox_free(&loop->box);
+    free(loop->listeners);
+}

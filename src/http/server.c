@@ -1,0 +1,214 @@
+/* server.c - the loops as a whole: addresses, start, drain, stop. SPDX-License-Identifier: Apache-2.0
+ *
+ * Every address is probed without SO_REUSEPORT first: with it, a port that another process of ours
+ * shares would look free, and the two would split the clients between them. */
+#include "http/inside.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BACKLOG 4096
+
+struct address {
+    struct sockaddr_storage at;
+    socklen_t len;
+};
+
+static bool resolve(const char *listen_on, struct address *ret)
+{
+    const char *colon = strrchr(listen_on, ':');
+    char host[256];
+    if (!colon || !colon[1])
+        return false;
+    slice name = { listen_on, (size_t)(colon - listen_on) };
+    if (slice_starts(name, S("[")) && slice_ends(name, S("]")))
+        name = slice_sub(name, 1, name.len - 2);
+    if (name.len >= sizeof(host))
+        return false;
+    snprintf(host, sizeof(host), "%.*s", SLICE_ARG(name));
+    struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *found = NULL;
+    bool any = !name.len || slice_eq(name, S("*"));
+    if (getaddrinfo(any ? NULL : host, colon + 1, &hints, &found) || !found)
+        return false;
+    memcpy(&ret->at, found->ai_addr, found->ai_addrlen);
+    ret->len = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+/* A listening socket, or -1 with errno. */
+static int bind_one(const struct address *address, bool shared)
+{
+    int on = 1, fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (shared)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    if (bind(fd, (const struct sockaddr *)&address->at, address->len) == 0 &&
+        listen(fd, BACKLOG) == 0)
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static enum err cannot_listen(const struct http_app *app, struct arena *keep, slice *ret_why)
+{
+    int saved = errno;
+    const char *advice = "give another address";
+    enum err err = ERR_IO;
+    if (saved == EADDRINUSE) {
+        advice = "another process listens there: stop it, or give another address";
+        err = ERR_BUSY;
+    } else if (saved == EACCES) {
+        advice = "ports below 1024 need a privilege: give another port";
+        err = ERR_DENIED;
+    } else if (saved == EADDRNOTAVAIL) {
+        advice = "this machine does not have that address: give one that it has";
+        err = ERR_BAD_ARGUMENT;
+    }
+    *ret_why = arena_printf(keep, "%s: can't listen on %s: %s; %s", app->name, app->listen,
+                            strerror(saved), advice);
+    return err;
+}
+
+static enum err bind_app(struct http *http, size_t app, struct arena *keep, slice *ret_why)
+{
+    const struct http_app *of = &http->bounds[app].app;
+    unsigned loops = http->options.loops;
+    struct address address = { 0 };
+    if (!resolve(of->listen, &address)) {
+        *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; "
+                                "write HOST:PORT, for instance 127.0.0.1:9000", of->name, of->listen);
+        return ERR_BAD_ARGUMENT;
+    }
+    int probe = bind_one(&address, false);
+    if (probe < 0)
+        return cannot_listen(of, keep, ret_why);
+    close(probe);
+    for (unsigned loop = 0; loop < loops; loop++) {
+        int fd = bind_one(&address, true);
+        if (fd < 0)
+            return cannot_listen(of, keep, ret_why);
+        http->listen_fds[app * loops + loop] = fd;
+    }
+    return OK;
+}
+
+static void set_library_up(struct http *http)
+{
+    const struct http_options *options = &http->options;
+    h2o_buffer_mmap_settings_t *spill = &h2o_socket_buffer_mmap_settings;
+    spill->threshold = options->body_memory_bytes;
+    snprintf(spill->fn_template, sizeof(spill->fn_template), "%s/body.XXXXXX",
+             options->spill_folder ? options->spill_folder : "/tmp");
+    signal(SIGPIPE, SIG_IGN);
+
+    h2o_config_init(&http->config);
+    http->config.server_name = h2o_iovec_init(H2O_STRLIT("penstock"));
+    http->config.max_request_entity_size = options->body_bytes_max;
+    http->config.http1.req_timeout = options->request_ms;
+    http->config.http1.upgrade_to_http2 = 0;
+    h2o_hostconf_t *host = h2o_config_register_host(
+        &http->config, h2o_iovec_init(H2O_STRLIT("default")), 65535);
+    h2o_create_handler(&host->fallback_path, sizeof(h2o_handler_t))->on_req = request_handle;
+}
+
+static struct http *make(const struct http_options *options)
+{
+    struct http *http = must_alloc(sizeof(*http));
+    http->options = *options;
+    http->bounds = must_alloc(options->app_count * sizeof(*http->bounds));
+    for (size_t app = 0; app < options->app_count; app++) {
+        struct bound *bound = &http->bounds[app];
+        bound->http = http;
+        bound->app = options->apps[app];
+        bool own = bound->app.connections_max > 0;
+        bound->open = own ? &bound->own_open : &http->open;
+        bound->connections_max = own ? bound->app.connections_max : options->connections_max;
+    }
+    http->listen_fds = must_alloc(options->app_count * options->loops * sizeof(int));
+    for (size_t i = 0; i < options->app_count * options->loops; i++)
+        http->listen_fds[i] = -1;
+    http->loops = must_alloc(options->loops * sizeof(*http->loops));
+    for (unsigned i = 0; i < options->loops; i++)
+        loop_init(&http->loops[i], http, i);
+    set_library_up(http);
+    return http;
+}
+
+enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
+                    slice *ret_why)
+{
+    check(options->loops > 0 && options->app_count > 0 && options->connections_max > 0);
+    struct http *http = make(options);
+    enum err err = OK;
+    for (size_t app = 0; app < options->app_count && !err; app++)
+        err = bind_app(http, app, keep, ret_why);
+    for (unsigned i = 0; i < options->loops && !err; i++) {
+        if (!loop_start(&http->loops[i])) {
+            *ret_why = arena_printf(keep, "can't start a thread for a loop: see ulimit -u");
+            err = ERR_LIMIT;
+        }
+    }
+    if (err)
+        http_stop(&http);
+    *ret = http;
+    return err;
+}
+
+void http_drain(struct http *http)
+{
+    if (atomic_exchange(&http->draining, true))
+        return;
+    for (unsigned i = 0; i < http->options.loops; i++)
+        mailbox_post(http->loops[i].box, &http->loops[i].drain);
+}
+
+size_t http_open_requests(struct http *http)
+{
+    return atomic_load(&http->requests);
+}
+
+size_t http_connections(struct http *http)
+{
+    return atomic_load(&http->open_all);
+}
+
+static void close_unused(struct http *http)
+{
+    unsigned loops = http->options.loops;
+    for (size_t app = 0; app < http->options.app_count; app++)
+        for (unsigned loop = 0; loop < loops; loop++)
+            if (!http->loops[loop].started && http->listen_fds[app * loops + loop] >= 0)
+                close(http->listen_fds[app * loops + loop]);
+}
+
+void http_stop(struct http **http)
+{
+    struct http *mine = *http;
+    *http = NULL;
+    if (!mine)
+        return;
+    close_unused(mine);
+    for (unsigned i = 0; i < mine->options.loops; i++)
+        mailbox_post(mine->loops[i].box, &mine->loops[i].end);
+    for (unsigned i = 0; i < mine->options.loops; i++)
+        loop_join(&mine->loops[i]);
+    for (unsigned i = 0; i < mine->options.loops; i++)
+        loop_free(&mine->loops[i]);
+    h2o_config_dispose(&mine->config);
+    free(mine->loops);
+    free(mine->listen_fds);
+    free(mine->bounds);
+    free(mine);
+}

@@ -1,0 +1,359 @@
+/* http_probe.c - a small server on the http room, for stories that look at that room alone.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   http_probe PORT ADMIN_PORT SPILL_FOLDER [loops=2 head_ms=... body_bytes_max=... ...]
+ *
+ * Byte i of every body is i % 251. GET /whole?n=, /direct?n= (one piece), /stream?n=&piece= (each piece
+ * after a wake from another thread), /abort?n=&after=, /later?ms=, /never; PUT /echo (length and sum),
+ * PUT /hold (the body read by another thread, also when the client has gone); /stats on both
+ * addresses. A field x-deny is refused by the judge. SIGTERM drains, then stops. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "http/http.h"
+
+#define POOL_BYTES (8 * MIB)
+
+static char *pool;    /* bytes of the pattern, with room to start anywhere in it */
+static struct http *http;
+static atomic_uint complete, incomplete, stops, judged, handled, held_sum, loop_turns;
+
+/* ---- a thread that wakes others a little later ---- */
+
+struct chore {
+    struct chore *next;
+    struct ticket *ticket;
+    struct http_body *body;
+    slice bytes;
+};
+
+static pthread_mutex_t chores_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t chores_some = PTHREAD_COND_INITIALIZER;
+static struct chore *chores, *chores_last;
+static bool chores_over;
+
+static void chore_add(struct chore *chore)
+{
+    pthread_mutex_lock(&chores_lock);
+    if (chores)
+        chores_last->next = chore;
+    else
+        chores = chore;
+    chores_last = chore;
+    pthread_cond_signal(&chores_some);
+    pthread_mutex_unlock(&chores_lock);
+}
+
+static unsigned sum_of(slice bytes)
+{
+    unsigned sum = 1;
+    for (size_t i = 0; i < bytes.len; i++)
+        sum = sum * 31 + (unsigned char)bytes.ptr[i];
+    return sum;
+}
+
+static void chore_do(struct chore *chore)
+{
+    if (chore->body) {
+        usleep(300000);
+        atomic_store(&held_sum, sum_of(chore->bytes));
+        http_body_release(&chore->body);
+    } else {
+        usleep(200);
+    }
+    if (chore->ticket)
+        ticket_wake(chore->ticket);
+    ticket_unref(&chore->ticket);
+    free(chore);
+}
+
+static void *chores_run(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        pthread_mutex_lock(&chores_lock);
+        while (!chores && !chores_over)
+            pthread_cond_wait(&chores_some, &chores_lock);
+        struct chore *chore = chores;
+        if (chore)
+            chores = chore->next;
+        pthread_mutex_unlock(&chores_lock);
+        if (!chore)
+            return NULL;
+        chore_do(chore);
+    }
+}
+
+/* ---- one request ---- */
+
+struct job {
+    struct http_request *request;
+    struct ticket *ticket;
+    struct http_timer *timer;
+    uint64_t length, sent, piece, abort_after;
+    bool streaming;
+};
+
+static void on_end(void *arg, const struct http_outcome *outcome)
+{
+    struct job *job = arg;
+    atomic_fetch_add(outcome->complete ? &complete : &incomplete, 1);
+    ticket_end(&job->ticket);
+    http_timer_stop(&job->timer);
+}
+
+static void send_next(struct job *job)
+{
+    if (job->sent >= job->abort_after) {
+        http_reply_abort(job->request);
+        return;
+    }
+    uint64_t len = MIN(job->piece, MIN(job->length, job->abort_after) - job->sent);
+    slice bytes = { pool + job->sent % 251, len };
+    job->sent += len;
+    http_reply_send(job->request, bytes);
+}
+
+static void ask_for_wake(struct job *job)
+{
+    struct chore *chore = must_alloc(sizeof(*chore));
+    chore->ticket = ticket_ref(job->ticket);
+    chore_add(chore);
+}
+
+static void on_wake(void *arg)
+{
+    send_next(arg);
+}
+
+static void on_proceed(void *arg)
+{
+    struct job *job = arg;
+    if (job->sent == job->length)
+        return;
+    if (job->streaming)
+        ask_for_wake(job);
+    else
+        send_next(job);
+}
+
+static void on_stop(void *arg)
+{
+    struct job *job = arg;
+    atomic_fetch_add(&stops, 1);
+    ticket_end(&job->ticket);
+}
+
+static const struct http_source source = { on_proceed, on_stop };
+static const struct http_field kind = { { "Content-Type", 12 }, { "text/plain", 10 } };
+
+static void reply_text(struct http_request *request, slice text)
+{
+    struct http_answer answer = { .status = 200, .fields = &kind, .field_count = 1, .body = text };
+    http_reply(request, &answer);
+}
+
+static void later(void *arg)
+{
+    struct job *job = arg;
+    reply_text(job->request, S("later\n"));
+}
+
+static void held(void *arg)
+{
+    struct job *job = arg;
+    reply_text(job->request, arena_printf(http_request_arena(job->request), "%u\n",
+                                          atomic_load(&held_sum)));
+}
+
+static uint64_t argument(const struct http_head *head, slice name, uint64_t otherwise)
+{
+    slice rest = head->query;
+    while (rest.ptr && rest.len) {
+        slice value = slice_cut(&rest, '&'), key = slice_cut(&value, '=');
+        if (slice_eq(key, name) && slice_u64(value, &otherwise))
+            return otherwise;
+    }
+    return otherwise;
+}
+
+static slice stats(struct arena *keep)
+{
+    return arena_printf(keep,
+                        "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
+                        "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, \"connections\": %zu, "
+                        "\"turns\": %u}\n",
+                        complete, incomplete, stops, judged, handled, held_sum,
+                        http_open_requests(http), http_connections(http), loop_turns);
+}
+
+static void hold_body(struct job *job)
+{
+    struct chore *chore = must_alloc(sizeof(*chore));
+    job->ticket = ticket_new(http_loop_mailbox(http_request_loop(job->request)), held, job);
+    chore->ticket = ticket_ref(job->ticket);
+    chore->bytes = http_request_body(job->request);
+    chore->body = http_body_hold(job->request);
+    chore_add(chore);
+}
+
+static void echo(struct http_request *request)
+{
+    slice body = http_request_body(request);
+    reply_text(request, arena_printf(http_request_arena(request), "%zu %u\n", body.len,
+                                     sum_of(body)));
+}
+
+static void handle(void *arg, struct http_request *request)
+{
+    const struct http_head *head = http_request_head(request);
+    struct arena *keep = http_request_arena(request);
+    struct job *job = arena_alloc(keep, sizeof(*job));
+    check(http_request_judged(request) == (void *)"judged");
+    check(http_request_peer(request).len > 0);
+    atomic_fetch_add(&handled, 1);
+    job->request = request;
+    job->length = argument(head, S("n"), 0);
+    job->piece = MIN(argument(head, S("piece"), POOL_BYTES - 251), POOL_BYTES - 251);
+    job->abort_after = argument(head, S("after"), UINT64_MAX);
+    http_request_on_end(request, on_end, job);
+    if (slice_eq(head->path, S("/echo"))) {
+        echo(request);
+    } else if (slice_eq(head->path, S("/hold"))) {
+        hold_body(job);
+    } else if (slice_eq(head->path, S("/later"))) {
+        job->timer = http_timer_start(http_request_loop(request),
+                                      (unsigned)argument(head, S("ms"), 50), later, job);
+    } else if (slice_eq(head->path, S("/never"))) {
+        return;
+    } else if (slice_eq(head->path, S("/whole"))) {
+        reply_text(request, (slice){ pool, MIN(job->length, POOL_BYTES) });
+    } else if (slice_eq(head->path, S("/stats"))) {
+        reply_text(request, stats(keep));
+    } else if (slice_eq(head->path, S("/stream")) || slice_eq(head->path, S("/direct")) ||
+               slice_eq(head->path, S("/abort"))) {
+        http_reply_start(request, 206, &kind, 1, job->length, &source, job);
+        job->streaming = slice_eq(head->path, S("/stream"));
+        if (slice_eq(head->method, S("HEAD")) || job->length == 0)
+            return;
+        job->ticket = ticket_new(http_loop_mailbox(http_request_loop(request)), on_wake, job);
+        on_proceed(job);
+    } else {
+        reply_text(request, arena_printf(keep, "%.*s\n", SLICE_ARG(head->target)));
+    }
+}
+
+static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
+                  const struct http_head *head, struct http_answer *ret)
+{
+    atomic_fetch_add(&judged, 1);
+    ret->judged = (void *)"judged";
+    if (!http_head_get(head, S("x-deny")).ptr)
+        return true;
+    ret->status = 403;
+    ret->fields = &kind;
+    ret->field_count = 1;
+    ret->body = arena_printf(keep, "denied %.*s\n", SLICE_ARG(head->path));
+    return false;
+}
+
+static void refuse(void *arg, struct arena *keep, enum err err, const char *why,
+                   struct http_answer *ret)
+{
+    ret->status = err == ERR_TIMEOUT ? 408 : err == ERR_LIMIT ? 503 : 400;
+    ret->body = arena_printf(keep, "%s: %s\n", err_name(err), why);
+}
+
+static void on_turn(void *arg, void *local)
+{
+    check(local != NULL);
+    atomic_fetch_add(&loop_turns, 1);
+}
+
+static void *on_begin(void *arg, struct http_loop *loop)
+{
+    return loop;
+}
+
+static void on_loop_end(void *arg, void *local)
+{
+    check(http_loop_local(local) == local);
+}
+
+/* ---- the whole ---- */
+
+static unsigned setting(char **args, const char *name, unsigned otherwise)
+{
+    for (size_t len = strlen(name); *args; args++)
+        if (strncmp(*args, name, len) == 0 && (*args)[len] == '=')
+            return (unsigned)strtoul(*args + len + 1, NULL, 10);
+    return otherwise;
+}
+
+static void serve(char **args)
+{
+    static char listen_on[2][64];
+    struct http_app apps[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(listen_on[i], sizeof(listen_on[i]), "127.0.0.1:%s", args[1 + i]);
+        apps[i] = (struct http_app){ .name = i ? "admin" : "s3", .listen = listen_on[i],
+                                     .connections_max = i ? 4 : 0, .judge = judge,
+                                     .refuse = refuse, .handle = handle };
+    }
+    struct http_options options = {
+        .apps = apps, .app_count = 2, .loops = setting(args, "loops", 2),
+        .head_ms = setting(args, "head_ms", 2000), .request_ms = setting(args, "request_ms", 20000),
+        .idle_ms = setting(args, "idle_ms", 20000), .send_ms = setting(args, "send_ms", 20000),
+        .body_bytes_max = setting(args, "body_bytes_max", 64 << 20),
+        .body_memory_bytes = setting(args, "body_memory_bytes", 1 << 20),
+        .spill_folder = args[3], .connections_max = setting(args, "connections_max", 1000),
+        .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,
+    };
+    struct arena keep = { 0 };
+    slice why = { 0 };
+    enum err err = http_start(&options, &keep, &http, &why);
+    if (err) {
+        printf("%s: %.*s\n", err_name(err), SLICE_ARG(why));
+        exit(2);
+    }
+    printf("ready\n");
+    fflush(stdout);
+    arena_free(&keep);
+}
+
+int main(int count, char **args)
+{
+    if (count < 4) {
+        fprintf(stderr, "usage: http_probe PORT ADMIN_PORT SPILL_FOLDER [setting=value ...]\n");
+        return 2;
+    }
+    pool = malloc(POOL_BYTES);
+    for (size_t i = 0; i < POOL_BYTES; i++)
+        pool[i] = (char)(i % 251);
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+    pthread_t thread;
+    pthread_create(&thread, NULL, chores_run, NULL);
+    serve(args);
+    int got;
+    sigwait(&ends, &got);
+    http_drain(http);
+    for (int i = 0; i < 300 && http_open_requests(http); i++)
+        usleep(10000);
+    pthread_mutex_lock(&chores_lock);
+    chores_over = true;
+    pthread_cond_signal(&chores_some);
+    pthread_mutex_unlock(&chores_lock);
+    pthread_join(thread, NULL);
+    http_stop(&http);
+    free(pool);
+    return 0;
+}
