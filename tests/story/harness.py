@@ -33,6 +33,7 @@ import threading
 import time
 import traceback
 from datetime import datetime, timedelta, timezone
+from hashlib import sha256
 from urllib.parse import quote
 
 from synthetic import etag as synthetic_etag, expect, whose  # noqa: F401 (for stories)
@@ -397,8 +398,9 @@ class Process:
         self.story, self.name = story, name
         self.log_path = os.path.join(story.folder, f"{name}-{len(story.processes)}.log")
         self.log_file = open(self.log_path, "wb")
+        clean = {n: v for n, v in os.environ.items() if not n.startswith("PENSTOCK")}    # else they are settings
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout or self.log_file,
-                                        stderr=self.log_file, env={**os.environ, **(env or {})})
+                                        stderr=self.log_file, env={**clean, **(env or {})})
         story.processes.append(self)
 
     @property
@@ -544,8 +546,23 @@ class Penstock(Process):
         return sum(v for n, v in self.metrics().items() if n == name or n.startswith(name + "{"))
 
     def extents(self):
+        """The files that hold object bytes."""
         return sorted(p for p in glob.glob(os.path.join(self.cache_dir, "**", "*"), recursive=True)
-                      if re.fullmatch(r"(?:.*[/.-])?\d+(?:\.ext|\.extent)?", p) or ".ext" in os.path.basename(p))
+                      if os.path.isfile(p) and not p.endswith(".mdb")
+                      and os.path.getsize(p) >= 4096)
+
+    def find_page(self, key, version, block):
+        """Where the first page of a block of a synthetic object lies: [(path, offset)]."""
+        want = sha256(key.encode() + b"\0%d\0%d" % (version, block)).digest()
+        found = []
+        for path in self.extents():
+            with open(path, "rb") as f:
+                data = f.read()
+            at = data.find(want)
+            while at >= 0:
+                found.append((path, at))
+                at = data.find(want, at + 65536)
+        return found
 
     def client_env(self):
         """What a stranger's shell would have."""

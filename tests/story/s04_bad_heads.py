@@ -116,4 +116,11 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
     for byte in server.client.head_of("GET", "b/k"):
         wire.send(bytes([byte]))
     story.bytes("a head that comes byte by byte is fine", wire.read(), "b/k", 0, 1000)
+    slow = story.penstock(origin=origin.url, head_time="1s", cache_dir=story.path("slow"))
+    wire = Wire(slow.port)
+    wire.send(b"GET /b/k HTTP/1.1\r\nHo")
+    start = time.monotonic()
+    heard = hears(wire)
+    story.fact("a head that does not end is given up after head_time", heard is not None and heard.count(b"HTTP/1.1 ") <= 1
+               and 0.8 < time.monotonic() - start < 3, f"{time.monotonic() - start:.1f} s, {heard and heard[:80]}")
     story.same("nothing bad reached the origin", origin.counts()["requests"] <= 2, True)

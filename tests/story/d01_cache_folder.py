@@ -1,0 +1,96 @@
+"""A cache folder that is not as it should be: one clear line at start, or service without it."""
+from harness import *
+
+SIZE = 3 * MIB
+
+with Story("d01 the cache folder is full, read-only, missing, foreign, newer or held; the port is taken", seconds=150) as story:
+    origin = story.origin()
+    key = f"bucket/size-{SIZE}-x"
+
+    def start_fails(text, server, *words):
+        wait_for(f"{text}: it gives up", lambda: not server.alive(), 15)
+        log = server.log().strip()
+        story.fact(f"{text}: status is not 0", server.process.returncode not in (0, None) and server.process.returncode > 0, server.process.returncode)
+        story.fact(f"{text}: it says so", all(w.lower() in log.lower() for w in words), log[-600:])
+
+    def serves(text, server):
+        for turn in ("first", "second"):
+            story.bytes(f"{text}: {turn} read is right", server.get(key), key, 0, SIZE)
+
+    server = story.penstock(origin=origin.url, cache_dir=story.path("not/yet/there"))
+    serves("missing folders are made", server)
+    story.same("... for their owner only", os.stat(story.path("not/yet/there")).st_mode & 0o777, 0o700)
+
+    second = story.penstock(origin=origin.url, cache_dir=server.cache_dir)
+    serves("held by another process: it serves without", second)
+    story.fact("... and says so", re.search("held|busy|another process", second.log(), re.I), second.log()[-800:])
+    second.stop()
+    taken = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("other"), listen=server.settings["listen"])
+    start_fails("the port is taken", taken, str(server.port))
+    server.stop()
+
+    version = [p for p in glob.glob(server.cache_dir + "/*") if "format" in os.path.basename(p).lower()]
+    story.fact("there is a format file", version, os.listdir(server.cache_dir))
+    if version:
+        with open(version[0], "rb") as f:
+            format_text = f.read()
+        newer = re.sub(rb"\d+", lambda m: b"9" * len(m.group()), format_text, count=1)
+        with open(version[0], "wb") as f:
+            f.write(newer)
+        start_fails("a newer format", Penstock(story, server.settings, wait=False), "format")
+        with open(version[0], "wb") as f:
+            f.write(format_text)
+        server = Penstock(story, server.settings)
+        origin.reset()
+        story.bytes("put back, all is warm", server.get(key), key, 0, SIZE)
+        story.same("... nothing was lost", origin.counts()["bytes"], 0)
+        server.stop()
+
+    os.makedirs(story.path("foreign"))
+    with open(story.path("foreign/thesis.tex"), "w") as f:
+        f.write("years of work")
+    foreign = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("foreign"))
+    start_fails("a folder with somebody's files", foreign, "foreign")
+    story.same("... which are still there", os.listdir(story.path("foreign")), ["thesis.tex"])
+    with open(story.path("file"), "w") as f:
+        f.write("x")
+    start_fails("a file instead of a folder", story.penstock(wait=False, origin=origin.url, cache_dir=story.path("file")), story.path("file"))
+
+    if os.geteuid() == 0 and shutil.which("mount"):
+        os.makedirs(story.path("small"))
+        if run(["mount", "-t", "tmpfs", "-o", "size=96m", "penstock-story", story.path("small")])[0] == 0:
+            try:
+                full = story.penstock(origin=origin.url, cache_dir=story.path("small/cache"), cache_size="64MiB")
+                serves("a small folder", full)
+                filler = open(story.path("small/filler"), "wb")
+                try:
+                    while True:
+                        filler.write(bytes(65536))
+                        filler.flush()
+                except OSError:
+                    pass
+                for number in range(20):
+                    other = f"bucket/{number}/size-{SIZE}-x"
+                    story.bytes(f"the disk is full: object {number} is right", full.get(other), other, 0, SIZE)
+                filler.close()
+                os.unlink(story.path("small/filler"))
+                status = full.stop()
+                story.same("it ends cleanly on a full disk", status, 0)
+                run(["mount", "-o", "remount,ro", story.path("small")])
+                frozen = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("small/cache"))
+                time.sleep(1.5)
+                if frozen.alive():
+                    serves("a read-only folder: it serves without", frozen)
+                    story.fact("... and says so", re.search("read-only|read only|EROFS", frozen.log(), re.I), frozen.log()[-500:])
+                    frozen.stop()
+                else:
+                    start_fails("a read-only folder", frozen, "read-only")
+            finally:
+                for process in story.processes:
+                    if process.alive() and "small" in str(getattr(process, "cache_dir", "")):
+                        process.kill()
+                run(["umount", "-l", story.path("small")])
+        else:
+            story.note("no mount is allowed here: full and read-only disks were not tried")
+    else:
+        story.note("not root: full and read-only disks were not tried")

@@ -1,0 +1,88 @@
+"""kill -9 in the middle of everything, again and again: never a wrong byte. Argument: rounds (10)."""
+from harness import *
+
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+BIG, SMALL = 12 * MIB, 40_000
+WORKERS = 6
+
+with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUNDS * 12) as story:
+    origin = story.origin(f"objects=bucket/set/%03d 200 {SMALL}", "match=bucket/*/size-*", f"bandwidth={25 * MIB}")
+    server = story.penstock(origin=origin.url, cache_size="128MiB", extent_size="4MiB")
+    wrong, reads, under_way, writes = [], 0, 0, 0
+    written = {}        # key -> bodies that may be there: the last sure one, and any unknown since
+    guard = threading.Lock()
+
+    def judge(key, reply, want):
+        """Every byte that came must be right, also of an answer that was cut by the kill."""
+        global reads
+        with guard:
+            reads += 1
+        if reply.status in (200, 206) and not any(w[:len(reply.body)] == reply.body if reply.error else w == reply.body for w in want):
+            with guard:
+                wrong.append(f"{key}: {reply} {same_bytes(reply.body, want[0], key)}")
+
+    def work(number, port, stop):
+        global writes
+        rng = random.Random(f"{story.seed} {number} {time.monotonic()}")
+        client = Client(port, timeout=20)
+        while not stop.is_set():
+            kind = rng.random()
+            if kind < 0.5:
+                key = f"bucket/set/{rng.randrange(200):03d}"
+                first = rng.randrange(SMALL - 1)
+                judge(key, client.get(key, first, SMALL - 1), [expect(key, 1, first, SMALL - first)])
+            elif kind < 0.85:
+                key = f"bucket/{rng.randrange(8)}/size-{BIG}-x"
+                first = rng.randrange(BIG - 1)
+                length = min(BIG - first, rng.randrange(1, 4 * MIB))
+                judge(key, client.get(key, first, first + length - 1), [expect(key, 1, first, length)])
+            else:
+                key = f"bucket/mine/{number}-{rng.randrange(4)}"
+                body = rng.randbytes(rng.randrange(1, 300_000))
+                written.setdefault(key, [])
+                written[key].append(body)
+                reply = client.put(key, body)
+                writes += 1
+                if reply.status == 200 and not reply.error:
+                    written[key] = [body]
+                    got = client.get(key)
+                    if got.status == 404:
+                        wrong.append(f"{key}: gone after its PUT")
+                    judge(key, got, [body])
+
+    for round_number in range(ROUNDS):
+        stop = threading.Event()
+        threads = [threading.Thread(target=work, args=(n, server.port, stop), daemon=True) for n in range(WORKERS)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3 + story.random.random() * 1.2)
+        try:
+            wait_for("a fill is under way", lambda: origin.totals()["requests_open"] > 0, 5, 0.002)
+            under_way += 1
+        except Wrong:
+            pass
+        if not server.alive():
+            story.fact("it lived until it was killed", False, server.log()[-1500:])
+            break
+        server.kill()
+        stop.set()
+        for thread in threads:
+            thread.join(25)
+        server = server.again()
+        for key in [f"bucket/set/{story.random.randrange(200):03d}" for _ in range(40)]:
+            judge(key, server.get(key), [expect(key, 1, 0, SMALL)])
+        for number in range(8):
+            key = f"bucket/{number}/size-{BIG}-x"
+            first = story.random.randrange(BIG - MIB)
+            judge(key, server.get(key, first, first + MIB - 1), [expect(key, 1, first, MIB)])
+        for key, bodies in list(written.items()):
+            reply = server.get(key)
+            if reply.status == 200:
+                judge(key, reply, bodies)
+                if reply.body in bodies:
+                    written[key] = [reply.body]
+        if wrong:
+            break
+    story.same("0 wrong bytes", wrong[:3], [])
+    story.fact("a fill was under way at every kill", under_way == ROUNDS, f"{under_way} of {ROUNDS}")
+    story.note(f"{ROUNDS} kills, {reads} reads checked, {writes} writes")
