@@ -1,0 +1,91 @@
+/* config.h - the settings in force, and where each came from. SPDX-License-Identifier: Apache-2.0
+ *
+ * Flags > environment > file > default. A load returns every mistake at once; with one or more of them the
+ * values are for showing only. A struct config doesn't change once loaded: any thread may read it. */
+#ifndef BASE_CONFIG_H
+#define BASE_CONFIG_H
+
+#include "base/setting.h"
+
+enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
+struct setting_where {
+    enum setting_source from;
+    const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
+    unsigned line, column;   /* FROM_FILE */
+};
+
+/* Groups of the file. where[] runs beside settings[]. */
+struct config_origin {
+    const char *name;        /* "default" for the one made of the origin* settings */
+    struct setting_where *where;
+#define ORIGIN(id, type, ...) SETTING_C_##type id;
+#include "base/config.def"
+};
+
+struct config_bucket {
+    const char *name;        /* BUCKET or BUCKET/PREFIX, as written */
+    struct setting_where *where;
+    slice bucket, prefix;    /* the two halves; prefix may be empty */
+    const struct config_origin *from;    /* where its keys come from */
+#define BUCKET(id, type, ...) SETTING_C_##type id;
+#include "base/config.def"
+};
+
+struct config_key {
+    const char *name;        /* "keys[0]" */
+    struct setting_where *where;
+#define KEY(id, type, ...) SETTING_C_##type id;
+#include "base/config.def"
+};
+
+struct config_mistake {
+    struct config_mistake *next;
+    const char *file;        /* or "command line", "environment" */
+    unsigned line, column;   /* 0: not in a file */
+    const char *key, *text;
+    const char *nearest;     /* a valid name near the wrong one, or NULL */
+};
+
+struct config {
+#define GLOBAL(id, type, ...) SETTING_C_##type id;
+#include "base/config.def"
+    struct setting_where *where;
+    /* The default origin, if there is one, comes first and is named "default"; one that is alone in
+     * the file is the default too. */
+    struct config_origin *origins;
+    size_t origin_count;
+    const struct config_origin *origin_default;    /* NULL: only buckets of the file are known */
+    struct config_bucket *buckets;
+    size_t bucket_count;
+    struct config_key *keys;                       /* access_key and secret_key, if set, come first */
+    size_t key_count;
+    bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
+    struct config_mistake *mistakes;               /* in the order they were found */
+    struct config_mistake **mistakes_end;
+    struct arena arena;                            /* everything above lives here */
+};
+
+struct config_sources {
+    size_t argc;
+    const char *const *argv;    /* flags only; may be NULL */
+    const char *const *env;     /* as environ; may be NULL */
+    const char *path;           /* the file when neither flag nor variable names one; NULL: the row's default */
+};
+
+struct config *config_load(const struct config_sources *from) MUST_USE;
+void config_free(struct config **config);
+
+/* "env PENSTOCK_TTL", "/etc/penstock/penstock.json:12", "default" */
+slice config_where(const struct setting_where *where, struct arena *keep) MUST_USE;
+/* "FILE:LINE:COLUMN: KEY: TEXT (did you mean "x"?)" */
+slice config_mistake_line(const struct config_mistake *mistake, struct arena *keep) MUST_USE;
+
+/* The row of an id, for where[]: config->where[setting_at(SCOPE_GLOBAL, S("ttl"))]. */
+size_t setting_at(enum setting_scope scope, slice name);
+
+/* ---- between config.c and config_rules.c ---- */
+void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
+                        const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
+void config_rules(struct config *config);    /* what no single value can tell: adds mistakes */
+
+#endif

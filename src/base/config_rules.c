@@ -1,0 +1,228 @@
+/* config_rules.c - what no single value of the settings can tell. SPDX-License-Identifier: Apache-2.0
+ *
+ * One function a rule, all in one table; each adds a mistake at the value that should change. */
+#include "base/config.h"
+
+#include <string.h>
+
+static const struct setting_where *at(const struct config *config, const char *name)
+{
+    return &config->where[setting_at(SCOPE_GLOBAL, slice_of(name))];
+}
+
+static const struct setting_where *in_group(const struct setting_where *where,
+                                            enum setting_scope scope, const char *name)
+{
+    return &where[setting_at(scope, slice_of(name))];
+}
+
+static bool is_loopback(const char *address)
+{
+    slice s = slice_of(address);
+    return slice_starts(s, S("127.")) || slice_starts(s, S("[::1]:")) ||
+           slice_starts(s, S("localhost:"));
+}
+
+static const char *group_key(struct config *config, const char *list, const char *name,
+                             const char *member)
+{
+    return arena_printf(&config->arena, "%s.%s.%s", list, name, member).ptr;
+}
+
+/* ---- addresses and folders ---- */
+
+static void listeners_differ(struct config *config)
+{
+    if (strcmp(config->listen, config->admin_listen) == 0)
+        config_mistake_add(config, at(config, "admin_listen"), "admin_listen", NULL,
+                           "is the same address as listen");
+}
+
+static void strangers_need_keys(struct config *config)
+{
+    bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0];
+    if (!is_loopback(config->listen) && !has_keys)
+        config_mistake_add(config, at(config, "listen"), "listen", NULL,
+                           "must be a loopback address while there is no access_key");
+}
+
+static void cache_dir_is_absolute(struct config *config)
+{
+    if (config->cache_dir[0] != '/')
+        config_mistake_add(config, at(config, "cache_dir"), "cache_dir", NULL,
+                           "must be an absolute path");
+}
+
+static void an_extent_fits_the_cache(struct config *config)
+{
+    uint64_t size = config->cache_size_bytes, extent = config->extent_size_bytes;
+    if (size && extent && extent > size / 4)
+        config_mistake_add(config, at(config, "extent_size"), "extent_size", NULL,
+                           "must be at most a quarter of cache_size");
+}
+
+/* ---- keys ---- */
+
+static void pair_is_whole(struct config *config, const struct setting_where *where, const char *key,
+                          const char *access, const char *secret)
+{
+    if (!access[0] != !secret[0])
+        config_mistake_add(config, where, key, NULL, access[0] ? "has no secret_key beside it"
+                                                               : "has no access_key beside it");
+}
+
+static void client_keys_are_whole(struct config *config)
+{
+    for (size_t i = 0; i < config->key_count; i++) {
+        const struct config_key *key = &config->keys[i];
+        const char *named = key->access_key[0] ? "access_key" : "secret_key";
+        const char *path = key->name[0] ? arena_printf(&config->arena, "%s.%s", key->name, named).ptr
+                                        : named;
+        const struct setting_where *where = in_group(key->where, SCOPE_KEY, named);
+        pair_is_whole(config, where, path, key->access_key, key->secret_key);
+        if (!key->access_key[0] && !key->secret_key[0])
+            config_mistake_add(config, where, path, NULL, "is empty");
+        for (size_t j = 0; j < i; j++)
+            if (key->access_key[0] && strcmp(key->access_key, config->keys[j].access_key) == 0)
+                config_mistake_add(config, where, path, NULL, "is there twice");
+    }
+}
+
+static void origin_keys_are_whole(struct config *config)
+{
+    pair_is_whole(config,
+                  at(config, config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key"),
+                  config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key",
+                  config->origin_access_key, config->origin_secret_key);
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        const char *named = origin->access_key[0] ? "access_key" : "secret_key";
+        const struct setting_where *where = in_group(origin->where, SCOPE_ORIGIN, named);
+        bool own = origin->access_key != config->origin_access_key ||
+                   origin->secret_key != config->origin_secret_key;
+        if (own)
+            pair_is_whole(config, where, group_key(config, "origins", origin->name, named),
+                          origin->access_key, origin->secret_key);
+    }
+}
+
+/* ---- origins and buckets ---- */
+
+static void there_is_an_origin(struct config *config)
+{
+    if (!config->origin_count)
+        config_mistake_add(config, at(config, "origin"), "origin", NULL,
+                           "no origin at all: set origin to http://HOST, https://HOST or dir:/FOLDER");
+}
+
+static void origins_have_urls(struct config *config)
+{
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        if (!origin->url[0])
+            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
+                               group_key(config, "origins", origin->name, "url"), NULL, "is missing");
+        if (i && config->origin[0] && strcmp(origin->name, "default") == 0)
+            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
+                               "origins.default", NULL, "is the name of what origin makes: use another");
+    }
+}
+
+static bool same_identity(const struct config_origin *a, const struct config_origin *b)
+{
+    return strcmp(a->access_key, b->access_key) == 0 && strcmp(a->profile, b->profile) == 0 &&
+           strcmp(a->session_token, b->session_token) == 0;
+}
+
+/* A cached body must reach nobody whom the origin would refuse: with two identities that takes grants
+ * for each, which come with the next release. */
+static void origins_share_an_identity(struct config *config)
+{
+    const struct config_origin *first = NULL;
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        if (strncmp(origin->url, "dir:", 4) == 0)
+            continue;
+        if (!first)
+            first = origin;
+        else if (!same_identity(first, origin))
+            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "access_key"),
+                               group_key(config, "origins", origin->name, "access_key"), NULL,
+                               "two origin identities (here and origin \"%s\") need the next release",
+                               first->name);
+    }
+}
+
+static const char *nearest_origin(const struct config *config, const char *name)
+{
+    for (size_t i = 0; i < config->origin_count; i++)
+        if (name_distance(slice_of(config->origins[i].name), slice_of(name)) <= 2)
+            return config->origins[i].name;
+    return NULL;
+}
+
+static void buckets_have_origins(struct config *config)
+{
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *bucket = &config->buckets[i];
+        const struct setting_where *where = in_group(bucket->where, SCOPE_BUCKET, "origin");
+        const char *key = group_key(config, "buckets", bucket->name, "origin");
+        if (bucket->origin[0] && !bucket->from)
+            config_mistake_add(config, where, key, nearest_origin(config, bucket->origin),
+                               "no origin is named \"%s\"", bucket->origin);
+        else if (!bucket->from && config->origin_count)
+            config_mistake_add(config, where, key, NULL, "is missing, and there is no default origin");
+    }
+}
+
+static bool is_bucket_name(slice name)
+{
+    if (name.len < 3 || name.len > 63)
+        return false;
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool inner = i > 0 && i < name.len - 1 && (c == '-' || c == '.');
+        if (!inner && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9'))
+            return false;
+    }
+    return true;
+}
+
+static void bucket_names_are_valid(struct config *config)
+{
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *bucket = &config->buckets[i];
+        const struct setting_where *where = in_group(bucket->where, SCOPE_BUCKET, "origin");
+        const char *key = arena_printf(&config->arena, "buckets.%s", bucket->name).ptr;
+        if (!is_bucket_name(bucket->bucket))
+            config_mistake_add(config, where, key, NULL, "not a bucket name, or BUCKET/PREFIX");
+    }
+}
+
+/* A prefix is part of its bucket: its keys would have two homes, and two identities in the cache. */
+static void a_prefix_has_its_buckets_origin(struct config *config)
+{
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *part = &config->buckets[i];
+        for (size_t j = 0; part->prefix.len && j < config->bucket_count; j++) {
+            const struct config_bucket *whole = &config->buckets[j];
+            if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
+                whole->from && whole->from != part->from && part->origin[0])
+                config_mistake_add(config, in_group(part->where, SCOPE_BUCKET, "origin"),
+                                   group_key(config, "buckets", part->name, "origin"), NULL,
+                                   "a prefix can't have another origin than its bucket");
+        }
+    }
+}
+
+void config_rules(struct config *config)
+{
+    static void (*const rules[])(struct config *config) = {
+        listeners_differ, strangers_need_keys, cache_dir_is_absolute,
+        an_extent_fits_the_cache, client_keys_are_whole, origin_keys_are_whole, there_is_an_origin,
+        origins_have_urls, origins_share_an_identity, bucket_names_are_valid, buckets_have_origins,
+        a_prefix_has_its_buckets_origin,
+    };
+    for (size_t i = 0; i < countof(rules); i++)
+        rules[i](config);
+}

@@ -1,0 +1,332 @@
+/* setting.c - the table of settings, and how values are read and shown. SPDX-License-Identifier: Apache-2.0
+ *
+ * One reader a type. A reader says why it refuses in words that end a sentence: "ttl needs a unit". */
+#include "base/setting.h"
+
+#include <string.h>
+
+#include "base/config.h"
+
+enum { RESTART, RELOAD };
+
+const struct setting settings[] = {
+#define ROW(scope, structure, id, type, name, unit, standard, min, max, reload, help)          \
+    { scope, TYPE_##type, name, unit, standard, min, max, reload == RELOAD, help,              \
+      offsetof(struct structure, id) },
+#define GLOBAL(...) ROW(SCOPE_GLOBAL, config, __VA_ARGS__)
+#define ORIGIN(...) ROW(SCOPE_ORIGIN, config_origin, __VA_ARGS__)
+#define BUCKET(...) ROW(SCOPE_BUCKET, config_bucket, __VA_ARGS__)
+#define KEY(...) ROW(SCOPE_KEY, config_key, __VA_ARGS__)
+#include "base/config.def"
+};
+const size_t setting_count = countof(settings);
+
+/* ---- names ---- */
+
+static char folded(char c)
+{
+    return c == '-' ? '_' : c;
+}
+
+static bool same_name(slice a, slice b)
+{
+    if (a.len != b.len)
+        return false;
+    for (size_t i = 0; i < a.len; i++)
+        if (folded(a.ptr[i]) != folded(b.ptr[i]))
+            return false;
+    return true;
+}
+
+const struct setting *setting_find(enum setting_scope scope, slice name)
+{
+    for (size_t i = 0; i < setting_count; i++)
+        if (settings[i].scope == scope && same_name(slice_of(settings[i].name), name))
+            return &settings[i];
+    return NULL;
+}
+
+const struct setting *setting_find_file(enum setting_scope scope, slice name)
+{
+    if (name.len < 5 || !same_name(slice_from(name, name.len - 5), S("_file")))
+        return NULL;
+    const struct setting *setting = setting_find(scope, slice_sub(name, 0, name.len - 5));
+    return setting && setting->type == TYPE_SECRET ? setting : NULL;
+}
+
+size_t setting_at(enum setting_scope scope, slice name)
+{
+    const struct setting *setting = setting_find(scope, name);
+    check(setting != NULL);
+    return (size_t)(setting - settings);
+}
+
+#define NAME_MAX_LEN 48u
+
+unsigned name_distance(slice a, slice b)
+{
+    if (a.len > NAME_MAX_LEN || b.len > NAME_MAX_LEN)
+        return NAME_MAX_LEN;
+    /* rows of the edit matrix: two before, one before, this one; swapped neighbours count one */
+    unsigned row[3][NAME_MAX_LEN + 1];
+    unsigned *older = row[0], *old = row[1], *now = row[2];
+    for (unsigned j = 0; j <= b.len; j++)
+        old[j] = j;
+    for (unsigned i = 1; i <= a.len; i++) {
+        now[0] = i;
+        for (unsigned j = 1; j <= b.len; j++) {
+            char x = folded(a.ptr[i - 1]), y = folded(b.ptr[j - 1]);
+            now[j] = MIN(MIN(old[j], now[j - 1]) + 1, old[j - 1] + (x != y));
+            if (i > 1 && j > 1 && x == folded(b.ptr[j - 2]) && y == folded(a.ptr[i - 2]))
+                now[j] = MIN(now[j], older[j - 2] + 1);
+        }
+        unsigned *spare = older;
+        older = old;
+        old = now;
+        now = spare;
+    }
+    return old[b.len];
+}
+
+const struct setting *setting_nearest(enum setting_scope scope, slice name)
+{
+    const struct setting *best = NULL;
+    unsigned best_distance = name.len <= 3 ? 2 : name.len <= 8 ? 3 : 4;    /* must be below */
+    for (size_t i = 0; i < setting_count; i++) {
+        if (settings[i].scope != scope)
+            continue;
+        unsigned distance = name_distance(slice_of(settings[i].name), name);
+        if (distance < best_distance) {
+            best = &settings[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+/* ---- types ---- */
+
+static const struct unit {
+    const char *name;
+    uint64_t factor;
+    bool decimal;
+} size_units[] = {
+    { "TiB", 1024 * GIB, false },  { "GiB", GIB, false },       { "MiB", MIB, false },
+    { "KiB", KIB, false },         { "B", 1, false },           { "KB", 1000, true },
+    { "MB", 1000000, true },       { "GB", 1000000000, true },  { "TB", 1000000000000, true },
+}, time_units[] = {
+    { "d", DAYS, false },  { "h", HOURS, false }, { "m", MINUTES, false },
+    { "s", SECONDS, false }, { "ms", 1, false },
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* "64MiB": digits, then one of the units, or nothing at all. */
+static bool read_quantity(slice text, const struct unit *units, size_t count, uint64_t *ret,
+                          bool *ret_has_unit)
+{
+    size_t digits = 0;
+    while (digits < text.len && is_digit(text.ptr[digits]))
+        digits++;
+    uint64_t number, factor = 0;
+    if (!slice_u64(slice_sub(text, 0, digits), &number))
+        return false;
+    slice unit = slice_from(text, digits);
+    if (unit.len && unit.ptr[0] == ' ')
+        unit = slice_from(unit, 1);
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq(unit, slice_of(units[i].name)))
+            factor = units[i].factor;
+    *ret_has_unit = factor != 0;
+    if (unit.len == 0)
+        factor = 1;
+    return factor && !__builtin_mul_overflow(number, factor, ret);
+}
+
+/* In the largest unit that divides it. Powers of ten are for reading only: 1GB is shown in bytes. */
+static slice show_quantity(uint64_t value, const struct unit *units, size_t count,
+                           struct arena *keep)
+{
+    for (size_t i = 0; value && i < count; i++)
+        if (value % units[i].factor == 0 && !units[i].decimal)
+            return arena_printf(keep, "%ju%s", (uintmax_t)(value / units[i].factor), units[i].name);
+    return S("0");
+}
+
+static slice show_number(const struct setting *setting, uint64_t value, struct arena *keep)
+{
+    if (setting->type == TYPE_SIZE)
+        return show_quantity(value, size_units, countof(size_units), keep);
+    if (setting->type == TYPE_DURATION)
+        return show_quantity(value, time_units, countof(time_units), keep);
+    return arena_printf(keep, "%ju", (uintmax_t)value);
+}
+
+static bool read_number(const struct setting *setting, slice text, struct arena *keep,
+                        uint64_t *ret, const char **ret_why)
+{
+    bool has_unit = true, good;
+    if (setting->type == TYPE_SIZE) {
+        good = read_quantity(text, size_units, countof(size_units), ret, &has_unit);
+        *ret_why = "must be a size, as in 64MiB, 10GB or 1048576";
+    } else if (setting->type == TYPE_DURATION) {
+        good = read_quantity(text, time_units, countof(time_units), ret, &has_unit);
+        *ret_why = good ? "needs a unit, as in 250ms, 60s, 10m, 1h or 7d"
+                        : "must be a duration, as in 250ms, 60s, 10m, 1h or 7d";
+        good = good && (has_unit || *ret == 0);
+    } else {
+        good = slice_u64(text, ret);
+        *ret_why = "must be a whole number";
+    }
+    if (!good)
+        return false;
+    if (*ret == 0 && strcmp(setting->standard, "0") == 0)
+        return true;
+    if (*ret >= setting->min && *ret <= setting->max)
+        return true;
+    slice least = show_number(setting, setting->min, keep);
+    slice most = show_number(setting, setting->max, keep);
+    *ret_why = arena_printf(keep, "must be between %.*s and %.*s", SLICE_ARG(least),
+                            SLICE_ARG(most)).ptr;
+    return false;
+}
+
+static bool read_bool(slice text, bool *ret, const char **ret_why)
+{
+    *ret = slice_eq(text, S("true"));
+    *ret_why = "must be true or false";
+    return *ret || slice_eq(text, S("false"));
+}
+
+static bool read_choice(const struct setting *setting, slice text, struct arena *keep,
+                        const char **ret_why)
+{
+    slice words = slice_of(setting->unit);
+    while (words.ptr)
+        if (slice_eq(slice_cut(&words, '|'), text))
+            return true;
+    *ret_why = arena_printf(keep, "must be one of %s", setting->unit).ptr;
+    return false;
+}
+
+/* HOST:PORT, [V6]:PORT */
+static bool read_address(const struct setting *setting, slice text, const char **ret_why)
+{
+    *ret_why = setting->unit[0] ? "must be HOST:PORT, [IPV6]:PORT or off"
+                                : "must be HOST:PORT or [IPV6]:PORT";
+    if (setting->unit[0] && slice_eq(text, slice_of(setting->unit)))
+        return true;
+    size_t colon = text.len;
+    while (colon && text.ptr[colon - 1] != ':')
+        colon--;
+    if (colon < 2)
+        return false;
+    slice host = slice_sub(text, 0, colon - 1);
+    uint64_t port;
+    if (!slice_u64(slice_from(text, colon), &port) || port < 1 || port > 65535)
+        return false;
+    bool v6 = slice_starts(host, S("[")) && slice_ends(host, S("]")) && host.len > 3;
+    return v6 || !(slice_has(host, ':') || slice_has(host, '[') || slice_has(host, '/'));
+}
+
+static bool read_url(slice text, const char **ret_why)
+{
+    *ret_why = "must be http://HOST[:PORT], https://HOST[:PORT] or dir:/FOLDER";
+    if (text.len == 0 || slice_starts(text, S("dir:/")))
+        return true;
+    slice host = slice_starts(text, S("http://"))    ? slice_from(text, 7)
+                 : slice_starts(text, S("https://")) ? slice_from(text, 8)
+                                                     : S("");
+    if (slice_ends(host, S("/")))
+        host.len--;
+    return host.len && !slice_has(host, '/') && !slice_has(host, '?') && !slice_has(host, '#') &&
+           !slice_has(host, '@') && !slice_has(host, ' ');
+}
+
+static bool read_text(const struct setting *setting, slice text, struct arena *keep,
+                      const char **ret_why)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.ptr[i] < 0x20 || text.ptr[i] == 0x7f) {
+            *ret_why = "holds a control character";
+            return false;
+        }
+    }
+    switch (setting->type) {
+    case TYPE_CHOICE: return read_choice(setting, text, keep, ret_why);
+    case TYPE_ADDRESS: return read_address(setting, text, ret_why);
+    case TYPE_URL: return read_url(text, ret_why);
+    case TYPE_PATH: *ret_why = "must not be empty"; return text.len > 0;
+    default: return true;
+    }
+}
+
+bool setting_is_number(const struct setting *setting)
+{
+    return setting->type == TYPE_SIZE || setting->type == TYPE_COUNT || setting->type == TYPE_DURATION;
+}
+
+bool setting_is_text(const struct setting *setting)
+{
+    return !setting_is_number(setting) && setting->type != TYPE_BOOL;
+}
+
+static void *member(const struct setting *setting, void *group)
+{
+    return (char *)group + setting->offset;
+}
+
+bool setting_read(const struct setting *setting, slice text, struct arena *keep, void *group,
+                  const char **ret_why)
+{
+    void *to = member(setting, group);
+    if (setting_is_number(setting)) {
+        uint64_t number;
+        if (!read_number(setting, text, keep, &number, ret_why))
+            return false;
+        *(uint64_t *)to = number;
+    } else if (setting->type == TYPE_BOOL) {
+        bool truth;
+        if (!read_bool(text, &truth, ret_why))
+            return false;
+        *(bool *)to = truth;
+    } else {
+        if (!read_text(setting, text, keep, ret_why))
+            return false;
+        *(const char **)to = arena_copy(keep, text).ptr;
+    }
+    return true;
+}
+
+slice setting_show(const struct setting *setting, const void *group, struct arena *keep)
+{
+    const void *from = (const char *)group + setting->offset;
+    if (setting_is_number(setting))
+        return show_number(setting, *(const uint64_t *)from, keep);
+    if (setting->type == TYPE_BOOL)
+        return *(const bool *)from ? S("true") : S("false");
+    const char *text = *(const char *const *)from;
+    return setting->type == TYPE_SECRET && text[0] ? S("********") : slice_of(text);
+}
+
+void setting_copy(const struct setting *to, void *to_group, const struct setting *from,
+                  const void *from_group)
+{
+    check(setting_is_number(to) == setting_is_number(from));
+    check(setting_is_text(to) == setting_is_text(from));
+    size_t bytes = setting_is_number(to) ? sizeof(uint64_t)
+                   : setting_is_text(to) ? sizeof(const char *)
+                                         : sizeof(bool);
+    memcpy(member(to, to_group), (const char *)from_group + from->offset, bytes);
+}
+
+const char *setting_type_name(const struct setting *setting)
+{
+    static const char *const names[] = {
+        "text", "path", "size", "count", "duration", "true|false", "", "address", "url", "secret",
+    };
+    return setting->type == TYPE_CHOICE ? setting->unit : names[setting->type];
+}

@@ -1,0 +1,432 @@
+/* test_config.c - settings from every source, and every mistake found. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/json_place.h"
+
+static char path[] = "/tmp/penstock-config-XXXXXX";
+
+static void write_file(const char *to, const char *text)
+{
+    FILE *file = fopen(to, "w");
+    check(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static struct config *load(const char *text, const char *const *env, const char *const *argv)
+{
+    write_file(path, text);
+    struct config_sources from = { .argv = argv, .env = env, .path = path };
+    while (argv && argv[from.argc])
+        from.argc++;
+    return config_load(&from);
+}
+
+static size_t count_mistakes(const struct config *config)
+{
+    size_t count = 0;
+    for (const struct config_mistake *m = config->mistakes; m; m = m->next)
+        count++;
+    return count;
+}
+
+/* A value of the row's type that is not its default. */
+static const char *sample(const struct setting *setting, char ret[64])
+{
+    switch (setting->type) {
+    case TYPE_SIZE: snprintf(ret, 64, "%juB", (uintmax_t)setting->max); break;
+    case TYPE_COUNT: snprintf(ret, 64, "%ju", (uintmax_t)setting->max); break;
+    case TYPE_DURATION: snprintf(ret, 64, "%jums", (uintmax_t)setting->max); break;
+    case TYPE_BOOL: return "false";
+    case TYPE_CHOICE: snprintf(ret, 64, "%s", strrchr(setting->unit, '|') + 1); break;
+    case TYPE_ADDRESS: return "127.0.0.1:7";
+    case TYPE_URL: return "http://example.com:81";
+    case TYPE_PATH: return "/somewhere/else";
+    default: return "some-text";
+    }
+    return ret;
+}
+
+static void expect(struct config *config, const void *group, const struct setting_where *where,
+                   const struct setting *setting, const char *wanted, enum setting_source from)
+{
+    struct arena arena = { 0 };
+    union { uint64_t number; const char *text; bool truth; } want;
+    struct setting at_zero = *setting;
+    at_zero.offset = 0;
+    const char *why;
+    ok(setting_read(&at_zero, slice_of(wanted), &arena, &want, &why));
+    const char *at = (const char *)group + setting->offset;
+    if (setting_is_number(setting))
+        ok(*(const uint64_t *)(const void *)at == want.number);
+    else if (setting_is_text(setting))
+        assert_string_equal(*(const char *const *)(const void *)at, want.text);
+    else
+        ok(*(const bool *)(const void *)at == want.truth);
+    ok(where[setting - settings].from == from);
+    arena_free(&arena);
+    config_free(&config);
+}
+
+static void flag_of(const struct setting *setting, char ret[160], const char *value)
+{
+    int len = snprintf(ret, 160, "--%s", setting->name);
+    for (int i = 0; i < len; i++)
+        ret[i] = ret[i] == '_' ? '-' : ret[i];
+    snprintf(ret + len, 160 - (size_t)len, "=%s", value);
+}
+
+static void env_of(const struct setting *setting, const char *value, char ret[160])
+{
+    int len = snprintf(ret, 160, "PENSTOCK_%s", setting->name);
+    for (int i = 0; i < len; i++)
+        ret[i] = (char)(ret[i] >= 'a' && ret[i] <= 'z' ? ret[i] - 32 : ret[i]);
+    snprintf(ret + len, 160 - (size_t)len, "=%s", value);
+}
+
+TEST(every_global_row_is_reached_by_flag_variable_and_file)
+{
+    for (size_t i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        char room[64], flag[160], env[160], text[256];
+        if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
+            continue;
+        const char *value = sample(setting, room);
+        flag_of(setting, flag, value);
+        struct config *config = load("{}", NULL, (const char *[]){ flag, NULL });
+        expect(config, config, config->where, setting, value, FROM_FLAG);
+        env_of(setting, value, env);
+        config = load("{}", (const char *[]){ env, NULL }, NULL);
+        expect(config, config, config->where, setting, value, FROM_ENV);
+        snprintf(text, sizeof(text), "{\"%s\": \"%s\"}", setting->name, value);
+        config = load(text, NULL, NULL);
+        expect(config, config, config->where, setting, value, FROM_FILE);
+        config = load("{}", NULL, NULL);
+        expect(config, config, config->where, setting, setting->standard, FROM_DEFAULT);
+    }
+}
+
+TEST(every_row_of_a_group_is_reached_by_file)
+{
+    static const char *const forms[] = {
+        NULL, "{\"origins\": {\"west\": {\"%s\": \"%s\"}}}",
+        "{\"buckets\": {\"data\": {\"%s\": \"%s\"}}}", "{\"keys\": [{\"%s\": \"%s\"}]}",
+    };
+    for (size_t i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        char room[64], text[256];
+        if (setting->scope == SCOPE_GLOBAL)
+            continue;
+        const char *value = sample(setting, room);
+        snprintf(text, sizeof(text), forms[setting->scope], setting->name, value);
+        struct config *config = load(text, NULL, NULL);
+        if (setting->scope == SCOPE_ORIGIN)
+            expect(config, &config->origins[0], config->origins[0].where, setting, value, FROM_FILE);
+        else if (setting->scope == SCOPE_BUCKET)
+            expect(config, &config->buckets[0], config->buckets[0].where, setting, value, FROM_FILE);
+        else
+            expect(config, &config->keys[0], config->keys[0].where, setting, value, FROM_FILE);
+    }
+}
+
+TEST(a_row_that_inherits_names_a_global_row_of_its_kind)
+{
+    for (size_t i = 0; i < setting_count; i++) {
+        ok(settings[i].help[0] && settings[i].name[0]);
+        if (settings[i].standard[0] != '=')
+            continue;
+        const struct setting *from = setting_find(SCOPE_GLOBAL, slice_of(settings[i].standard + 1));
+        ok(from != NULL && from->type == settings[i].type);
+        assert_string_equal(from->unit, settings[i].unit);
+    }
+}
+
+static void expect_ttl(const char *const *env, const char *const *argv, const char *file,
+                       uint64_t seconds, const char *where)
+{
+    struct arena arena = { 0 };
+    struct config *config = load(file, env, argv);
+    ok(config->ttl_ms == seconds * 1000);
+    slice said = config_where(&config->where[setting_at(SCOPE_GLOBAL, S("ttl"))], &arena);
+    if (slice_starts(said, S("/tmp/")))
+        said = slice_from(said, sizeof(path) - 1);
+    same(said, slice_of(where));
+    arena_free(&arena);
+    config_free(&config);
+}
+
+TEST(flags_beat_variables_beat_the_file_beats_defaults)
+{
+    const char *env[] = { "HOME=/", "PENSTOCK_TTL=2s", NULL };
+    const char *argv[] = { "--ttl=1s", NULL }, *file = "{\"loops\": 1,\n \"ttl\": \"3s\"}";
+    expect_ttl(env, argv, file, 1, "flag --ttl");
+    expect_ttl(env, NULL, file, 2, "env PENSTOCK_TTL");
+    expect_ttl(NULL, NULL, file, 3, ":2");
+    expect_ttl(NULL, NULL, "{}", 60, "default");
+    expect_ttl((const char *[]){ "PENSTOCK_TTL=", NULL }, NULL, file, 3, ":2");
+}
+
+TEST(flags_have_the_usual_forms)
+{
+    struct config *config = load("{}", NULL, (const char *[]){
+        "--no-access-log", "--cache-dir", "/a", "--admin_listen=off", "--origin", "dir:/b", NULL });
+    ok(!config->mistakes && !config->access_log);
+    assert_string_equal(config->cache_dir, "/a");
+    assert_string_equal(config->admin_listen, "off");
+    config_free(&config);
+    config = load("{\"access_log\": false}", NULL, (const char *[]){ "--access-log", NULL });
+    ok(config->access_log);
+    config_free(&config);
+}
+
+TEST(a_secret_may_lie_in_a_file_and_is_never_shown)
+{
+    struct arena arena = { 0 };
+    char secret[] = "/tmp/penstock-secret-XXXXXX", env[128], text[256];
+    close(mkstemp(secret));
+    write_file(secret, "s3cr3t\n");
+    snprintf(env, sizeof(env), "PENSTOCK_SECRET_KEY_FILE=%s", secret);
+    snprintf(text, sizeof(text), "{\"origin\": \"dir:/d\", \"access_key\": \"A\", "
+             "\"keys\": [{\"access_key\": \"B\", \"secret_key_file\": \"%s\"}]}", secret);
+    struct config *config = load(text, (const char *[]){ env, NULL }, NULL);
+    ok(!config->mistakes && config->key_count == 2);
+    assert_string_equal(config->keys[0].secret_key, "s3cr3t");
+    assert_string_equal(config->keys[1].secret_key, "s3cr3t");
+    const struct setting *setting = setting_find(SCOPE_GLOBAL, S("secret_key"));
+    same(setting_show(setting, config, &arena), S("********"));
+    config_free(&config);
+    unlink(secret);
+    arena_free(&arena);
+}
+
+TEST(groups_inherit_what_they_leave_out)
+{
+    struct config *config = load(
+        "{\"origin\": \"http://a\", \"ttl\": \"5s\", \"origin_tries\": 2,"
+        " \"origins\": {\"b\": {\"url\": \"http://b\", \"tries\": 3}},"
+        " \"# note\": 1,"
+        " \"buckets\": {\"data/train\": {\"freshness\": \"immutable\"},"
+        "               \"logs\": {\"origin\": \"b\", \"ttl\": \"6s\"}}}", NULL, NULL);
+    ok(!config->mistakes && config->origin_count == 2 && config->bucket_count == 2);
+    ok(config->origin_default == &config->origins[0] && config->origins[0].tries == 2);
+    ok(config->origins[1].tries == 3 && config->origins[1].connections == 64);
+    ok(config->buckets[0].from == &config->origins[0] && config->buckets[0].ttl_ms == 5000);
+    same(config->buckets[0].bucket, S("data"));
+    same(config->buckets[0].prefix, S("train"));
+    ok(config->buckets[1].from == &config->origins[1] && config->buckets[1].ttl_ms == 6000);
+    assert_string_equal(config->buckets[1].freshness, "ttl");
+    config_free(&config);
+}
+
+TEST(a_quantity_is_shown_as_it_could_be_written)
+{
+    struct arena arena = { 0 };
+    struct config *config = load("{\"cache_size\": \"10GB\", \"ttl\": \"90s\", \"grace\": \"1500ms\","
+                                 " \"body_max\": 2147483648, \"memory_heads\": \"3 MiB\"}", NULL, NULL);
+    const char *const shown[][2] = {
+        { "cache_size", "9765625KiB" }, { "ttl", "90s" }, { "grace", "1500ms" },
+        { "body_max", "2GiB" }, { "memory_heads", "3MiB" }, { "extent_size", "0" },
+        { "request_time", "1h" }, { "access_log", "true" }, { "loops", "0" },
+    };
+    for (size_t i = 0; i < countof(shown); i++)
+        same(setting_show(setting_find(SCOPE_GLOBAL, slice_of(shown[i][0])), config, &arena),
+             slice_of(shown[i][1]));
+    config_free(&config);
+    arena_free(&arena);
+}
+
+/* Each line of `file` below is one line of the file, so the wanted line is easy to see. */
+static const struct seeded {
+    const char *file;
+    unsigned line, column;
+    const char *key, *nearest;
+} seeded[] = {
+    { "{\n \"listn\": \"127.0.0.1:1\"\n}", 2, 2, "listn", "listen" },
+    { "{\n\n \"cache-size\": \"1GiB\"\n}", 3, 2, "cache-size", "cache_size" },
+    { "{\"cahce_dir\": \"/x\"}", 1, 2, "cahce_dir", "cache_dir" },
+    { "{\"ttl\": 60}", 1, 9, "ttl", NULL },
+    { "{\"ttl\": \"60\"}", 1, 9, "ttl", NULL },
+    { "{\"ttl\": \"60x\"}", 1, 9, "ttl", NULL },
+    { "{\"ttl\": \"\"}", 1, 9, "ttl", NULL },
+    { "{\"ttl\": -1}", 1, 9, "ttl", NULL },
+    { "{\"ttl\": null}", 1, 9, "ttl", NULL },
+    { "{\"ttl\": [1, 2]}", 1, 9, "ttl", NULL },
+    { "{\"TTL\": \"1s\"}", 1, 2, "TTL", NULL },
+    { "{\"loops\": 257}", 1, 11, "loops", NULL },
+    { "{\"loops\": 1.5}", 1, 11, "loops", NULL },
+    { "{\"loops\": \"two\"}", 1, 11, "loops", NULL },
+    { "{\"loops\":\n  true}", 2, 3, "loops", NULL },
+    { "{\"cache_size\": \"1PB\"}", 1, 16, "cache_size", NULL },
+    { "{\"cache_size\": \"63MiB\"}", 1, 16, "cache_size", NULL },
+    { "{\"cache_size\": \"99999999999999999999TiB\"}", 1, 16, "cache_size", NULL },
+    { "{\"cache_size\": \"16777216TiB\"}", 1, 16, "cache_size", NULL },
+    { "{\"cache_size\": \"1.5GiB\"}", 1, 16, "cache_size", NULL },
+    { "{\"memory_slots\": 0}", 1, 18, "memory_slots", NULL },
+    { "{\"memory_slot\": 0}", 1, 2, "memory_slot", "memory_slots" },
+    { "{\"io\": \"aio\"}", 1, 8, "io", NULL },
+    { "{\"freshness\": \"imutable\"}", 1, 15, "freshness", NULL },
+    { "{\"revalidate\": \"\"}", 1, 16, "revalidate", NULL },
+    { "{\"access_log\": 1}", 1, 16, "access_log", NULL },
+    { "{\"access_log\": \"yes\"}", 1, 16, "access_log", NULL },
+    { "{\"acces_log\": true}", 1, 2, "acces_log", "access_log" },
+    { "{\"listen\": \"9000\"}", 1, 12, "listen", NULL },
+    { "{\"listen\": \"127.0.0.1:0\"}", 1, 12, "listen", NULL },
+    { "{\"listen\": \"127.0.0.1:65536\"}", 1, 12, "listen", NULL },
+    { "{\"listen\": \"::1:9000\"}", 1, 12, "listen", NULL },
+    { "{\"listen\": \"off\"}", 1, 12, "listen", NULL },
+    { "{\"listen\": \"0.0.0.0:9000\"}", 1, 12, "listen", NULL },
+    { "{\"admin_listen\": \"127.0.0.1:9000\"}", 1, 18, "admin_listen", NULL },
+    { "{\"origin\": \"s3.example.com\"}", 1, 12, "origin", NULL },
+    { "{\"origin\": \"http://u@h\"}", 1, 12, "origin", NULL },
+    { "{\"origin\": \"https://h/bucket\"}", 1, 12, "origin", NULL },
+    { "{\"origin\": \"dir:relative\"}", 1, 12, "origin", NULL },
+    { "{\"orgin\": \"dir:/x\"}", 1, 2, "orgin", "origin" },
+    { "{\"cache_dir\": \"cache\"}", 1, 15, "cache_dir", NULL },
+    { "{\"cache_dir\": \"\"}", 1, 15, "cache_dir", NULL },
+    { "{\"config\": \"/x\"}", 1, 2, "config", NULL },
+    { "{\"access_key\": \"A\"}", 1, 16, "access_key", NULL },
+    { "{\"access_key\": 17}", 1, 16, "access_key", NULL },
+    { "{\"access_key\": \"A\\u0001\"}", 1, 16, "access_key", NULL },
+    { "{\"origin_secret_key\": \"S\"}", 1, 23, "origin_secret_key", NULL },
+    { "{\"secret_key_file\": \"/does/not/exist\"}", 1, 21, "secret_key_file", NULL },
+    { "{\"cache_size\": \"1GiB\",\n \"extent_size\": \"512MiB\"}", 2, 17, "extent_size", NULL },
+    { "{\"origin\": []}", 1, 12, "origin", NULL },
+    { "{\"origns\": {}}", 1, 2, "origns", "origins" },
+    { "{\"origins\": []}", 1, 13, "origins", NULL },
+    { "{\"origins\": {\"w\": \"http://a\"}}", 1, 19, "origins.w", NULL },
+    { "{\"origins\": {\n \"w\": {\"ur\": \"http://a\"}}}", 2, 8, "origins.w.ur", "url" },
+    { "{\"origins\": {\n \"w\": {\"tries\": 2}}}", 2, 7, "origins.w.url", NULL },
+    { "{\"origins\": {\n \"w\": {\"url\": \"http://a\", \"tries\": 21}}}", 2, 36, "origins.w.tries", NULL },
+    { "{\"origins\": {\"default\": {\"url\": \"http://a\"}}, \"origin\": \"http://b\"}", 1, 33, "origins.default", NULL },
+    { "{\"origins\": {\"w\": {\"url\": \"http://a\",\n \"access_key\": \"B\", \"secret_key\": \"C\"}},"
+      "\"origin\": \"http://b\"}", 2, 16, "origins.w.access_key", NULL },
+    { "{\"buckets\": {\"data\": {\n\"origin\": \"wst\"}},\"origins\":{\"west\":{\"url\":\"http://a\"}}}",
+      2, 11, "buckets.data.origin", "west" },
+    { "{\"buckets\": {\"Data\": {}}}", 1, 22, "buckets.Data", NULL },
+    { "{\"buckets\": {\"ab\": {}}}", 1, 20, "buckets.ab", NULL },
+    { "{\"buckets\": {\"data\": {\"tll\": \"1s\"}}}", 1, 23, "buckets.data.tll", "ttl" },
+    { "{\"buckets\": {\"\xc3\xa9t\xc3\xa9\": {\"ttl\": \"1\"}}}", 1, 29, "buckets.\xc3\xa9t\xc3\xa9.ttl", NULL },
+    { "{\"keys\": {}}", 1, 10, "keys", NULL },
+    { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"},\n 5]}", 2, 2, "keys[1]", NULL },
+    { "{\"keys\": [{\"access_key\": \"A\"}]}", 1, 26, "keys[0].access_key", NULL },
+    { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"},\n"
+      " {\"access_key\": \"A\", \"secret_key\": \"B\"}]}", 2, 17, "keys[1].access_key", NULL },
+    { "{\"keys\": [{\"acess_key\": \"A\"}]}", 1, 12, "keys[0].acess_key", "access_key" },
+    { "{\"ttl\": \"1s\",\n \"ttl\": \"2s\"}", 2, 6, "", NULL },
+    { "{\"ttl\": \"1s\",\n}", 2, 1, "", NULL },
+    { "[]", 1, 1, "", NULL },
+    { "", 1, 1, "", NULL },
+};
+
+TEST(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key)
+{
+    ok(countof(seeded) >= 50);
+    for (size_t i = 0; i < countof(seeded); i++) {
+        const struct seeded *want = &seeded[i];
+        const char *env[] = { "PENSTOCK_ORIGIN=dir:/tmp", NULL };
+        struct config *config = load(want->file, strstr(want->file, "origi") ? NULL : env, NULL);
+        const struct config_mistake *found = config->mistakes;
+        while (found && strcmp(found->key, want->key) != 0)
+            found = found->next;
+        if (!found)
+            fail_msg("%s: no mistake at \"%s\"", want->file, want->key);
+        if (found->line != want->line || found->column != want->column)
+            fail_msg("%s: found at %u:%u, not %u:%u", want->file, found->line, found->column,
+                     want->line, want->column);
+        assert_string_equal(found->file, path);
+        ok((found->nearest == NULL) == (want->nearest == NULL));
+        if (want->nearest)
+            assert_string_equal(found->nearest, want->nearest);
+        config_free(&config);
+    }
+}
+
+TEST(all_mistakes_of_all_sources_come_at_once)
+{
+    struct arena arena = { 0 };
+    struct config *config = load("{\"ttl\": 1,\n \"ttl\": \"1s\",\n \"lops\": 2, \"io\": \"x\"}",
+        (const char *[]){ "PENSTOCK_GRACE=5", "PENSTOCK_TLL=5s", "PENSTOCK_SERVICE_HOST=1.2.3.4",
+                          "PENSTOCK_PORT=tcp://1.2.3.4:80", NULL },
+        (const char *[]){ "--loop", "4", "stray", "--io", "aio", "--ttl", NULL });
+    static const char *const wanted[] = {
+        "duplicate object key", "lops: no such setting (did you mean \"loops\"?)",
+        "io: must be one of auto|uring|threads", "environment: PENSTOCK_GRACE: needs a unit",
+        "environment: PENSTOCK_TLL: no such setting (did you mean \"ttl\"?)",
+        "command line: --loop: no such setting (did you mean \"loops\"?)",
+        "command line: stray: not a flag", "command line: --io: must be one of",
+        "command line: --ttl: needs a value", "origin: no origin at all",
+    };
+    ok(count_mistakes(config) == countof(wanted));
+    const struct config_mistake *mistake = config->mistakes;
+    for (size_t i = 0; i < countof(wanted); i++, mistake = mistake->next) {
+        slice line = config_mistake_line(mistake, &arena);
+        if (!memmem(line.ptr, line.len, wanted[i], strlen(wanted[i])))
+            fail_msg("\"%.*s\" does not say \"%s\"", SLICE_ARG(line), wanted[i]);
+    }
+    config_free(&config);
+    arena_free(&arena);
+}
+
+TEST(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing)
+{
+    const char *argv[] = { "--config", "/does/not/exist.json", "--origin=dir:/x" };
+    struct config_sources from = { .argc = 3, .argv = argv };
+    struct config *config = config_load(&from);
+    ok(count_mistakes(config) == 1 && strcmp(config->mistakes->file, argv[1]) == 0);
+    config_free(&config);
+    from = (struct config_sources){ .argc = 1, .argv = argv + 2 };
+    config = config_load(&from);
+    ok(access(SYSCONFDIR "/penstock/penstock.json", F_OK) == 0 || !config->mistakes);
+    config_free(&config);
+}
+
+TEST(strangers_are_let_in_only_where_there_are_keys)
+{
+    const char *argv[] = { "--listen=0.0.0.0:9000", "--origin=dir:/x", NULL };
+    const char *env[] = { "AWS_ACCESS_KEY_ID=AKIA", NULL };
+    struct config *config = load("{}", NULL, argv);
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+    config = load("{}", env, argv);
+    ok(!config->mistakes);
+    config_free(&config);
+    config = load("{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"}]}", NULL, argv);
+    ok(!config->mistakes);
+    config_free(&config);
+}
+
+TEST(garbage_gives_a_place_and_nothing_worse)
+{
+    static const char *const texts[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":", "[[[", "}", "{\"a\":{\"b\":" };
+    struct json_step steps[] = { { S("a"), 0 }, { S("b"), 0 }, { { NULL, 0 }, 3 } };
+    for (size_t i = 0; i < countof(texts); i++) {
+        struct text_place key, value;
+        bool found = json_place(slice_of(texts[i]), steps, 3, &key, &value);
+        ok(!found && key.line == 1 && key.column >= 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_global_row_is_reached_by_flag_variable_and_file),
+        cmocka_unit_test(every_row_of_a_group_is_reached_by_file),
+        cmocka_unit_test(a_row_that_inherits_names_a_global_row_of_its_kind),
+        cmocka_unit_test(flags_beat_variables_beat_the_file_beats_defaults),
+        cmocka_unit_test(flags_have_the_usual_forms),
+        cmocka_unit_test(a_secret_may_lie_in_a_file_and_is_never_shown),
+        cmocka_unit_test(groups_inherit_what_they_leave_out),
+        cmocka_unit_test(a_quantity_is_shown_as_it_could_be_written),
+        cmocka_unit_test(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key),
+        cmocka_unit_test(all_mistakes_of_all_sources_come_at_once),
+        cmocka_unit_test(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing),
+        cmocka_unit_test(strangers_are_let_in_only_where_there_are_keys),
+        cmocka_unit_test(garbage_gives_a_place_and_nothing_worse),
+    };
+    close(mkstemp(path));
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}
