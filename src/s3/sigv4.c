@@ -1,0 +1,470 @@
+/* sigv4.c - signatures, verified and made. SPDX-License-Identifier: Apache-2.0
+ *
+ * Both ways go through one canonical request, written into one piece of memory whose size is
+ * known before, then hashed at once. What a client sent is decoded and encoded again by S3's
+ * rule, so it does not matter how it spelt an escape; slashes, dots and order of the path stay.
+ *
+ * A day key (secret, date, region, service) is derived once and stays as an HMAC context that is
+ * keyed already: a signature then costs one SHA-256 and one HMAC, no look-up of algorithms and
+ * no memory but the scratch arena's. A struct sigv4 belongs to one thread. */
+#include "s3/sigv4.h"
+
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "s3/digest.h"
+#include "s3/encode.h"
+
+#define DAY_KEYS 64
+#define DAY_KEY_ID_BYTES 192
+#define PARAMS_MAX 100
+#define SKEW_S (15 * 60)
+
+struct day_key {
+    char id[DAY_KEY_ID_BYTES];    /* what it was derived from; of length 0 in a free slot */
+    size_t id_len;
+    EVP_MAC_CTX *keyed;
+};
+
+struct sigv4 {
+    EVP_MAC *hmac;
+    EVP_MAC_CTX *deriving;
+    EVP_MD_CTX *sha256;
+    struct day_key days[DAY_KEYS];
+};
+
+static EVP_MAC_CTX *hmac_context(EVP_MAC *hmac)
+{
+    char digest[] = "SHA256";
+    const OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end(),
+    };
+    EVP_MAC_CTX *context = EVP_MAC_CTX_new(hmac);
+    check(context && EVP_MAC_CTX_set_params(context, params) == 1);
+    return context;
+}
+
+struct sigv4 *sigv4_new(void)
+{
+    struct sigv4 *sigv4 = must_alloc(sizeof(*sigv4));
+    sigv4->hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+    check(sigv4->hmac && "OpenSSL has HMAC");
+    sigv4->deriving = hmac_context(sigv4->hmac);
+    sigv4->sha256 = EVP_MD_CTX_new();
+    check(sigv4->sha256 && EVP_DigestInit_ex2(sigv4->sha256, digest_sha256(), NULL) == 1);
+    return sigv4;
+}
+
+void sigv4_free(struct sigv4 **sigv4)
+{
+    if (!*sigv4)
+        return;
+    for (size_t i = 0; i < DAY_KEYS; i++)
+        EVP_MAC_CTX_free((*sigv4)->days[i].keyed);
+    EVP_MAC_CTX_free((*sigv4)->deriving);
+    EVP_MAC_free((*sigv4)->hmac);
+    EVP_MD_CTX_free((*sigv4)->sha256);
+    OPENSSL_cleanse(*sigv4, sizeof(**sigv4));    /* secrets stand in the ids */
+    free(*sigv4);
+    *sigv4 = NULL;
+}
+
+/* ---- day keys ---- */
+
+/* key NULL: the one the context holds already. */
+static void hmac(EVP_MAC_CTX *context, const uint8_t *key, size_t key_len, slice message,
+                 uint8_t ret[32])
+{
+    size_t len;
+    check(EVP_MAC_init(context, key, key_len, NULL) == 1);
+    check(EVP_MAC_update(context, (const uint8_t *)message.ptr, message.len) == 1);
+    check(EVP_MAC_final(context, ret, &len, 32) == 1 && len == 32);
+}
+
+struct scope {
+    slice date, region, service;
+};
+
+static void derive(struct sigv4 *sigv4, struct arena *scratch, slice secret,
+                   const struct scope *scope, EVP_MAC_CTX *ret)
+{
+    slice first = arena_printf(scratch, "AWS4%.*s", SLICE_ARG(secret));
+    uint8_t key[32];
+    hmac(sigv4->deriving, (const uint8_t *)first.ptr, first.len, scope->date, key);
+    hmac(sigv4->deriving, key, sizeof(key), scope->region, key);
+    hmac(sigv4->deriving, key, sizeof(key), scope->service, key);
+    hmac(sigv4->deriving, key, sizeof(key), S("aws4_request"), key);
+    check(EVP_MAC_init(ret, key, sizeof(key), NULL) == 1);
+    OPENSSL_cleanse((char *)first.ptr, first.len);
+    OPENSSL_cleanse(key, sizeof(key));
+}
+
+static size_t put(char *to, slice s)
+{
+    if (s.len)
+        memcpy(to, s.ptr, s.len);
+    return s.len;
+}
+
+/* Everything a day key is made of, with lengths in front so that no two differ only in their
+ * seams. 0 if it is too long to be kept. */
+static size_t day_id(slice secret, const struct scope *scope, char ret[DAY_KEY_ID_BYTES])
+{
+    const slice parts[] = { secret, scope->date, scope->region, scope->service };
+    size_t len = 0;
+    for (size_t i = 0; i < countof(parts); i++) {
+        if (parts[i].len > 255 || len + 1 + parts[i].len > DAY_KEY_ID_BYTES)
+            return 0;
+        ret[len++] = (char)parts[i].len;
+        len += put(ret + len, parts[i]);
+    }
+    return len;
+}
+
+static size_t slot_of(const char *id, size_t len)
+{
+    uint64_t hash = len;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (uint8_t)id[i]) * 0x100000001b3u;
+    return (hash >> 32) % DAY_KEYS;
+}
+
+static EVP_MAC_CTX *day_key(struct sigv4 *sigv4, struct arena *scratch, slice secret,
+                            const struct scope *scope)
+{
+    char id[DAY_KEY_ID_BYTES];
+    size_t len = day_id(secret, scope, id);
+    struct day_key *day = &sigv4->days[slot_of(id, len)];
+    if (!day->keyed)
+        day->keyed = hmac_context(sigv4->hmac);
+    if (!len || day->id_len != len || memcmp(day->id, id, len) != 0) {
+        derive(sigv4, scratch, secret, scope, day->keyed);
+        memcpy(day->id, id, len);
+        day->id_len = len;
+    }
+    return day->keyed;
+}
+
+/* ---- the canonical request ---- */
+
+struct canon {
+    slice method, path, query;
+    const struct http_field *fields;
+    size_t field_count;
+    slice signed_headers, payload_hash;
+    uint64_t used[2];    /* bits of the first 128 fields that a signed name named */
+};
+
+/* Decoded where that is possible, encoded by S3's rule. At most 3 * s.len bytes. */
+static size_t recode(char *to, slice s, bool encode_slash)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < s.len;) {
+        size_t plain = i;
+        while (plain < s.len && s.ptr[plain] != '%')
+            plain++;
+        len += uri_encode_to(to + len, slice_sub(s, i, plain - i), encode_slash);
+        i = plain;
+        if (i == s.len)
+            break;
+        uint8_t byte = '%';
+        i += slice_unhex(slice_sub(s, i + 1, 2), &byte, 1) ? 3 : 1;
+        len += uri_encode_to(to + len, (slice){ (char *)&byte, 1 }, encode_slash);
+    }
+    return len;
+}
+
+struct pair {
+    slice name, value;
+};
+
+static int pair_cmp(const struct pair *a, const struct pair *b)
+{
+    int order = slice_cmp(a->name, b->name);
+    return order ? order : slice_cmp(a->value, b->value);
+}
+
+static void pair_insert(struct pair *pairs, size_t count, struct pair pair)
+{
+    size_t at = count;
+    for (; at && pair_cmp(&pairs[at - 1], &pair) > 0; at--)
+        pairs[at] = pairs[at - 1];
+    pairs[at] = pair;
+}
+
+/* Parameters sorted by encoded name, then value; the signature itself is left out. */
+static enum err put_query(char **at, struct arena *scratch, slice query)
+{
+    struct pair pairs[PARAMS_MAX];
+    size_t count = 0;
+    slice name, value;
+    char *coded = query.len ? arena_alloc(scratch, 3 * query.len) : NULL;
+    while (query_next(&query, &name, &value)) {
+        if (slice_eq(name, S("X-Amz-Signature")))
+            continue;
+        if (count == PARAMS_MAX)
+            return ERR_BAD_URI;
+        struct pair pair = { .name = { coded, recode(coded, name, true) } };
+        coded += pair.name.len;
+        pair.value = (slice){ coded, recode(coded, value, true) };
+        coded += pair.value.len;
+        pair_insert(pairs, count++, pair);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            *(*at)++ = '&';
+        *at += put(*at, pairs[i].name);
+        *(*at)++ = '=';
+        *at += put(*at, pairs[i].value);
+    }
+    return OK;
+}
+
+/* Trimmed, runs of spaces inside made one. */
+static void put_value(char **at, slice value)
+{
+    while (value.len) {
+        slice part = slice_cut(&value, ' ');
+        *at += put(*at, part);
+        while (value.len && value.ptr[0] == ' ')
+            value = slice_from(value, 1);
+        if (value.len)
+            *(*at)++ = ' ';
+    }
+}
+
+static void put_headers(char **at, struct canon *canon)
+{
+    slice rest = canon->signed_headers;
+    while (rest.ptr) {
+        slice name = slice_cut(&rest, ';');
+        bool first = true;
+        *at += put(*at, name);
+        *(*at)++ = ':';
+        for (size_t i = 0; i < canon->field_count; i++) {
+            const struct http_field *field = &canon->fields[i];
+            if (field->name.len != name.len || !slice_eq_nocase(field->name, name))
+                continue;
+            if (!first)
+                *(*at)++ = ',';
+            first = false;
+            put_value(at, slice_trim(field->value));
+            if (i < 128)
+                canon->used[i / 64] |= (uint64_t)1 << i % 64;
+        }
+        *(*at)++ = '\n';
+    }
+}
+
+/* Never too small: names are signed at most once, so no field is written twice. */
+static size_t canon_bytes_max(const struct canon *canon)
+{
+    size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +
+                   4 * canon->signed_headers.len + canon->payload_hash.len + 16;
+    for (size_t i = 0; i < canon->field_count; i++)
+        bytes += canon->fields[i].value.len + 1;
+    return bytes;
+}
+
+static enum err canon_hash(struct sigv4 *sigv4, struct arena *scratch, struct canon *canon,
+                           uint8_t ret[32])
+{
+    size_t cap = canon_bytes_max(canon);
+    char *start = arena_alloc(scratch, cap), *at = start;
+    at += put(at, canon->method);
+    *at++ = '\n';
+    at += recode(at, canon->path, false);
+    *at++ = '\n';
+    enum err e = put_query(&at, scratch, canon->query);
+    if (e)
+        return e;
+    *at++ = '\n';
+    put_headers(&at, canon);
+    *at++ = '\n';
+    at += put(at, canon->signed_headers);
+    *at++ = '\n';
+    at += put(at, canon->payload_hash);
+    check((size_t)(at - start) <= cap);
+    check(EVP_DigestInit_ex2(sigv4->sha256, NULL, NULL) == 1);
+    check(EVP_DigestUpdate(sigv4->sha256, start, (size_t)(at - start)) == 1);
+    check(EVP_DigestFinal_ex(sigv4->sha256, ret, NULL) == 1);
+    return OK;
+}
+
+/* The signature of a canonical request, in hex. */
+static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct canon *canon,
+                             const struct scope *scope, int64_t at_s, slice secret, char ret[64])
+{
+    uint8_t hash[32];
+    enum err e = canon_hash(sigv4, scratch, canon, hash);
+    if (e)
+        return e;
+    size_t cap = 128 + scope->date.len + scope->region.len + scope->service.len + 64;
+    char *start = arena_alloc(scratch, cap), *at = start;
+    at += put(at, S("AWS4-HMAC-SHA256\n"));
+    amz_date_write(at_s, at);
+    at += AMZ_DATE_BYTES - 1;
+    *at++ = '\n';
+    at += put(at, scope->date);
+    *at++ = '/';
+    at += put(at, scope->region);
+    *at++ = '/';
+    at += put(at, scope->service);
+    at += put(at, S("/aws4_request\n"));
+    hex_write(hash, sizeof(hash), at);
+    at += 64;
+    slice text = { start, (size_t)(at - start) };
+    hmac(day_key(sigv4, scratch, secret, scope), NULL, 0, text, hash);
+    hex_write(hash, sizeof(hash), ret);
+    return OK;
+}
+
+/* ---- proving ---- */
+
+static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
+{
+    if (claim->signed_at_s > now_s + SKEW_S)
+        return ERR_SKEWED;
+    if (claim->presigned)
+        return now_s > claim->signed_at_s + claim->expires_s ? ERR_EXPIRED : OK;
+    return now_s > claim->signed_at_s + SKEW_S ? ERR_SKEWED : OK;
+}
+
+/* What S3 trusts without asking must be signed. */
+static bool all_signed(const struct canon *canon)
+{
+    for (size_t i = 0; i < canon->field_count; i++) {
+        slice name = canon->fields[i].name;
+        if (canon->used[i / 64] >> i % 64 & 1)
+            continue;
+        if (slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")) || slice_eq_nocase(name, S("host")))
+            return false;
+    }
+    return true;
+}
+
+enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
+                      const struct sigv4_claim *claim, slice secret_key, int64_t now_s)
+{
+    enum err e = judge_time(claim, now_s);
+    if (e)
+        return e;
+    struct canon canon = {
+        .method = head->method, .path = head->path, .query = head->query,
+        .fields = head->fields, .field_count = head->field_count,
+        .signed_headers = claim->signed_headers, .payload_hash = claim->payload_hash,
+    };
+    struct scope scope = { claim->date, claim->region, claim->service };
+    char signature[64];
+    e = signature_of(sigv4, scratch, &canon, &scope, claim->signed_at_s, secret_key, signature);
+    if (e)
+        return e;
+    bool same = claim->signature.len == sizeof(signature) &&
+                CRYPTO_memcmp(claim->signature.ptr, signature, sizeof(signature)) == 0;
+    return same && all_signed(&canon) ? OK : ERR_SIGNATURE;
+}
+
+/* ---- making ---- */
+
+static slice lower(struct arena *keep, slice s)
+{
+    char *copy = arena_alloc(keep, s.len);
+    for (size_t i = 0; i < s.len; i++)
+        copy[i] = s.ptr[i] >= 'A' && s.ptr[i] <= 'Z' ? (char)(s.ptr[i] + 32) : s.ptr[i];
+    return (slice){ copy, s.len };
+}
+
+/* Names in lower case, sorted, each once, joined by ';'. */
+static slice signed_names(struct arena *keep, const struct http_field *fields, size_t count)
+{
+    struct pair *names = arena_alloc(keep, count * sizeof(*names));
+    for (size_t i = 0; i < count; i++)
+        pair_insert(names, i, (struct pair){ .name = lower(keep, fields[i].name) });
+    struct text text = text_in(keep);
+    for (size_t i = 0; i < count; i++) {
+        if (i && slice_eq(names[i].name, names[i - 1].name))
+            continue;
+        if (i)
+            text_char(&text, ';');
+        text_add(&text, names[i].name);
+    }
+    return text_slice(&text);
+}
+
+static struct canon canon_of(const struct sigv4_ask *ask)
+{
+    return (struct canon){ .method = ask->method, .path = ask->path, .query = ask->query,
+                           .fields = ask->fields, .field_count = ask->field_count };
+}
+
+void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
+                const struct sigv4_credentials *with, struct sigv4_signed *ret)
+{
+    char stamp[AMZ_DATE_BYTES], signature[64];
+    amz_date_write(ask->now_s, stamp);
+    slice date = arena_copy(keep, slice_of(stamp));
+    *ret = (struct sigv4_signed){ .fields = { { S("x-amz-date"), date },
+                                              { S("x-amz-content-sha256"), ask->payload_hash } },
+                                  .field_count = 2 };
+    if (with->session_token.len)
+        ret->fields[ret->field_count++] =
+            (struct http_field){ S("x-amz-security-token"), with->session_token };
+
+    size_t count = ask->field_count + ret->field_count;
+    struct http_field *all = arena_alloc(keep, count * sizeof(*all));
+    for (size_t i = 0; i < count; i++)
+        all[i] = i < ask->field_count ? ask->fields[i] : ret->fields[i - ask->field_count];
+    struct canon canon = canon_of(ask);
+    canon.fields = all;
+    canon.field_count = count;
+    canon.signed_headers = signed_names(keep, all, count);
+    canon.payload_hash = ask->payload_hash;
+    struct scope scope = { slice_sub(date, 0, 8), ask->region, ask->service };
+    enum err e = signature_of(sigv4, keep, &canon, &scope, ask->now_s, with->secret_key, signature);
+    check(e == OK);    /* our own requests have few parameters */
+    slice authorization = arena_printf(
+        keep, "AWS4-HMAC-SHA256 Credential=%.*s/%.*s/%.*s/%.*s/aws4_request, SignedHeaders=%.*s, "
+        "Signature=%.*s", SLICE_ARG(with->access_key), SLICE_ARG(scope.date),
+        SLICE_ARG(scope.region), SLICE_ARG(scope.service), SLICE_ARG(canon.signed_headers), 64,
+        signature);
+    ret->fields[ret->field_count++] = (struct http_field){ S("authorization"), authorization };
+}
+
+static void add_param(struct text *to, const char *name, slice value)
+{
+    text_printf(to, "%s%s=", to->len ? "&" : "", name);
+    uri_encode(to, value, true);
+}
+
+slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
+                    const struct sigv4_credentials *with, int64_t expires_s)
+{
+    char stamp[AMZ_DATE_BYTES], signature[64];
+    amz_date_write(ask->now_s, stamp);
+    struct scope scope = { { stamp, 8 }, ask->region, ask->service };
+    struct canon canon = canon_of(ask);
+    canon.signed_headers = signed_names(keep, ask->fields, ask->field_count);
+    canon.payload_hash = S("UNSIGNED-PAYLOAD");
+
+    struct text query = text_in(keep);
+    text_add(&query, ask->query);
+    add_param(&query, "X-Amz-Algorithm", S("AWS4-HMAC-SHA256"));
+    add_param(&query, "X-Amz-Credential",
+              arena_printf(keep, "%.*s/%.8s/%.*s/%.*s/aws4_request", SLICE_ARG(with->access_key),
+                           stamp, SLICE_ARG(ask->region), SLICE_ARG(ask->service)));
+    add_param(&query, "X-Amz-Date", slice_of(stamp));
+    add_param(&query, "X-Amz-Expires", arena_printf(keep, "%lld", (long long)expires_s));
+    add_param(&query, "X-Amz-SignedHeaders", canon.signed_headers);
+    if (with->session_token.len)
+        add_param(&query, "X-Amz-Security-Token", with->session_token);
+    canon.query = text_slice(&query);
+    enum err e = signature_of(sigv4, keep, &canon, &scope, ask->now_s, with->secret_key, signature);
+    check(e == OK);
+    add_param(&query, "X-Amz-Signature", (slice){ signature, sizeof(signature) });
+    return text_slice(&query);
+}

@@ -1,0 +1,479 @@
+/* test_s3_sigv4.c - signatures of others verified, ours made. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <stdio.h>
+
+#include "s3/encode.h"
+#include "s3/sigv4.h"
+
+#define SECRET S("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+#define KEY S("AKIDEXAMPLE")
+#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define NOW 1440938160    /* 2015-08-30T12:36:00Z */
+
+static struct sigv4 *sigv4;
+static struct http_head head;
+static struct sigv4_claim claim;
+
+static int set_up(void **state)
+{
+    sigv4 = sigv4_new();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    sigv4_free(&sigv4);
+    sigv4_free(&sigv4);
+    return 0;
+}
+
+static enum err read_claim(struct arena *keep, slice bytes)
+{
+    enum err e = http_head_scan(bytes, &head, NULL);
+    return e ? e : sigv4_claim_read(keep, &head, &claim);
+}
+
+/* As a server does it: the secret is found by the access key. */
+static enum err verify_at(slice bytes, int64_t now_s)
+{
+    struct arena arena = { 0 };
+    enum err e = read_claim(&arena, bytes);
+    if (!e && !slice_eq(claim.access_key, KEY))
+        e = ERR_UNKNOWN_KEY;
+    if (!e)
+        e = sigv4_verify(sigv4, &arena, &head, &claim, SECRET, now_s);
+    arena_free(&arena);
+    return e;
+}
+
+/* ---- the vectors ---- */
+
+struct vector {
+    char name[80], expect[16];
+    char head[4096];
+    size_t len;
+};
+
+static FILE *vectors_open(void)
+{
+    char path[4096];
+    const char *srcdir = getenv("srcdir");
+    snprintf(path, sizeof(path), "%s/tests/vectors/sigv4.txt", srcdir ? srcdir : ".");
+    FILE *file = fopen(path, "r");
+    ok(file != NULL);
+    return file;
+}
+
+static bool vector_next(FILE *file, struct vector *ret)
+{
+    char line[2048];
+    do
+        if (!fgets(line, sizeof(line), file))
+            return false;
+    while (sscanf(line, "vector %79s %15s", ret->name, ret->expect) != 2);
+    ret->len = 0;
+    while (fgets(line, sizeof(line), file)) {
+        size_t len = strlen(line);
+        ok(len && line[len - 1] == '\n' && ret->len + len + 1 < sizeof(ret->head));
+        memcpy(ret->head + ret->len, line, len - 1);
+        memcpy(ret->head + ret->len + len - 1, "\r\n", 2);
+        ret->len += len + 1;
+        if (len == 1)
+            return true;
+    }
+    return false;
+}
+
+static enum err wanted(const char *expect)
+{
+    return strcmp(expect, "ok") == 0 ? OK : strcmp(expect, "head") == 0 ? ERR_BAD_HEAD : ERR_SIGNATURE;
+}
+
+TEST(every_vector_of_botocore_has_its_verdict)
+{
+    FILE *file = vectors_open();
+    struct vector vector;
+    size_t count = 0;
+    while (vector_next(file, &vector)) {
+        enum err e = verify_at((slice){ vector.head, vector.len }, NOW);
+        if (e != wanted(vector.expect))
+            fail_msg("%s: %s", vector.name, err_name(e));
+        count++;
+    }
+    fclose(file);
+    ok(count > 76);
+}
+
+/* Everything in these heads is signed or is what the signature is made with. */
+TEST(every_vector_with_any_one_byte_changed_is_refused)
+{
+    FILE *file = vectors_open();
+    struct vector vector;
+    while (vector_next(file, &vector)) {
+        if (strcmp(vector.expect, "ok") != 0)
+            continue;
+        for (size_t i = 0; i < vector.len; i++) {
+            char before = vector.head[i];
+            vector.head[i] = before == 'x' || before == 'X' ? 'y' : 'x';
+            if (verify_at((slice){ vector.head, vector.len }, NOW) == OK)
+                fail_msg("%s verifies with byte %zu changed", vector.name, i);
+            vector.head[i] = before;
+        }
+        ok(verify_at((slice){ vector.head, vector.len }, NOW) == OK);
+    }
+    fclose(file);
+}
+
+/* ---- claims ---- */
+
+#define SIGNATURE "4a57a9b66302b918923f101b20f6be667a12693f84a1e13a9a8b877028bef358"
+#define SCOPE "20150830/us-east-1/s3/aws4_request"
+#define SIGNED "host;x-amz-content-sha256;x-amz-date"
+#define AUTH(scope, names, signature) \
+    "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" scope ", SignedHeaders=" names \
+    ", Signature=" signature "\r\n"
+#define GOOD AUTH(SCOPE, SIGNED, SIGNATURE)
+#define DATE "X-Amz-Date: 20150830T123600Z\r\n"
+#define HASH "X-Amz-Content-SHA256: " EMPTY_SHA256 "\r\n"
+
+static enum err claimed(const char *target, const char *headers)
+{
+    struct arena arena = { 0 };
+    slice bytes = arena_printf(&arena, "GET %s HTTP/1.1\r\nHost: example.amazonaws.com\r\n%s\r\n",
+                               target, headers);
+    enum err e = read_claim(&arena, bytes);
+    arena_free(&arena);
+    return e;
+}
+
+TEST(a_claim_in_the_header_says_all_that_is_needed)
+{
+    struct arena arena = { 0 };
+    ok(read_claim(&arena, S("GET / HTTP/1.1\r\nHost: h\r\n" DATE HASH
+                            "x-amz-security-token: tok\r\nAuthorization: AWS4-HMAC-SHA256 Signature=" SIGNATURE
+                            ",SignedHeaders=" SIGNED ",Credential=a/b/" SCOPE "\r\n\r\n")) == OK);
+    same(claim.access_key, S("a/b"));    /* a key may hold a slash */
+    same(claim.date, S("20150830"));
+    same(claim.region, S("us-east-1"));
+    same(claim.service, S("s3"));
+    same(claim.signed_headers, S(SIGNED));
+    same(claim.signature, S(SIGNATURE));
+    same(claim.session_token, S("tok"));
+    ok(claim.signed_at_s == NOW && !claim.presigned && claim.payload == PAYLOAD_HEX);
+    ok(claim.payload_sha256[0] == 0xe3 && claim.payload_sha256[31] == 0x55);
+    arena_free(&arena);
+}
+
+TEST(the_payload_is_named_in_three_ways)
+{
+    ok(claimed("/", GOOD DATE HASH) == OK && claim.payload == PAYLOAD_HEX);
+    ok(claimed("/", GOOD DATE "x-amz-content-sha256: UNSIGNED-PAYLOAD\r\n") == OK);
+    ok(claim.payload == PAYLOAD_UNSIGNED);
+    ok(claimed("/", GOOD DATE "x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD\r\n") == OK);
+    ok(claim.payload == PAYLOAD_STREAMING);
+    ok(claimed("/", GOOD DATE "x-amz-content-sha256: e3b0\r\n") == ERR_BAD_ARGUMENT);
+    ok(claimed("/", GOOD DATE) == ERR_BAD_REQUEST);
+}
+
+TEST(a_request_may_be_dated_by_its_date)
+{
+    ok(claimed("/", GOOD HASH "Date: Sun, 30 Aug 2015 12:36:00 GMT\r\n") == OK && claim.signed_at_s == NOW);
+    ok(claimed("/", GOOD HASH) == ERR_DENIED);
+    ok(claimed("/", GOOD HASH "X-Amz-Date: yesterday\r\n") == ERR_DENIED);
+}
+
+TEST(a_malformed_authorization_is_named_so)
+{
+    static const char *const bad[] = {
+        "Authorization: \r\n", "Authorization: Basic eDp5\r\n", "Authorization: AWS4-HMAC-SHA256\r\n",
+        "Authorization: AWS4-HMAC-SHA256 \r\n", "Authorization: AWS4-HMAC-SHA256 Credential\r\n",
+        "Authorization: AWS4-ECDSA-P256-SHA256 Credential=a\r\n",
+        "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" SCOPE ", SignedHeaders=" SIGNED "\r\n",
+        "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" SCOPE ", Signature=" SIGNATURE "\r\n",
+        AUTH(SCOPE, SIGNED, SIGNATURE ", Foo=bar"), AUTH(SCOPE, SIGNED, SIGNATURE ", Signature=" SIGNATURE),
+        AUTH(SCOPE, SIGNED, "4a57"), AUTH(SCOPE, SIGNED, "zz57a9b66302b918923f101b20f6be667a12693f84a1e13a9a8b877028bef358"),
+        AUTH(SCOPE, "", SIGNATURE), AUTH(SCOPE, "x-amz-date;host", SIGNATURE), AUTH(SCOPE, "host;host", SIGNATURE),
+        AUTH(SCOPE, "Host", SIGNATURE), AUTH(SCOPE, "host;", SIGNATURE), AUTH(SCOPE, "a b", SIGNATURE),
+        AUTH(SCOPE, "a:b", SIGNATURE),
+        AUTH("20150831/us-east-1/s3/aws4_request", SIGNED, SIGNATURE),
+        AUTH("20150830/us-east-1/sqs/aws4_request", SIGNED, SIGNATURE),
+        AUTH("20150830/us-east-1/s3/aws4", SIGNED, SIGNATURE), AUTH("20150830//s3/aws4_request", SIGNED, SIGNATURE),
+        AUTH("aws4_request", SIGNED, SIGNATURE), GOOD GOOD, GOOD DATE, GOOD HASH HASH,
+    };
+    for (size_t i = 0; i < countof(bad); i++) {
+        char headers[2048];
+        snprintf(headers, sizeof(headers), "%s" DATE "%s", bad[i], strstr(bad[i], HASH) ? "" : HASH);
+        if (claimed("/", headers) != ERR_BAD_AUTH_HEADER)
+            fail_msg("%s", bad[i]);
+    }
+    ok(claimed("/", "Authorization: AWS4-HMAC-SHA256 Credential=/" SCOPE ", SignedHeaders=host, Signature="
+               SIGNATURE "\r\n" DATE HASH) == ERR_BAD_AUTH_HEADER);
+}
+
+TEST(no_signature_and_version_2_are_told_apart)
+{
+    ok(claimed("/", "") == ERR_NO_AUTH && claimed("/?prefix=a", DATE HASH) == ERR_NO_AUTH);
+    ok(claimed("/", "Authorization: AWS AKIDEXAMPLE:frJIUN8DYpKDtOLCwo//yllqDzg=\r\n") == ERR_AUTH_V2);
+    ok(claimed("/?AWSAccessKeyId=a&Signature=b%3D&Expires=1", "") == ERR_AUTH_V2);
+    ok(claimed("/?AWSAccessKeyId=a", "") == ERR_NO_AUTH);
+}
+
+#define QUERY(algorithm, key, date, expires, names, signature) \
+    "/?X-Amz-Algorithm=" algorithm "&X-Amz-Credential=" key "&X-Amz-Date=" date "&X-Amz-Expires=" expires \
+    "&X-Amz-SignedHeaders=" names "&X-Amz-Signature=" signature
+#define Q_KEY "AKIDEXAMPLE%2F20150830%2Fus-east-1%2Fs3%2Faws4_request"
+#define Q_DATE "20150830T123600Z"
+#define Q_GOOD QUERY("AWS4-HMAC-SHA256", Q_KEY, Q_DATE, "604800", "host", SIGNATURE)
+
+TEST(two_ways_to_sign_at_once_are_one_too_many)
+{
+    ok(claimed(Q_GOOD, GOOD DATE HASH) == ERR_BAD_ARGUMENT);
+    ok(claimed(Q_GOOD "&AWSAccessKeyId=a&Signature=b", "") == ERR_BAD_ARGUMENT);
+    ok(claimed("/?X-Amz-Signature=a", GOOD DATE HASH) == ERR_BAD_ARGUMENT);
+}
+
+TEST(a_presigned_claim_says_all_that_is_needed)
+{
+    ok(claimed(Q_GOOD, "") == OK && claim.presigned && claim.expires_s == 604800);
+    ok(claim.payload == PAYLOAD_UNSIGNED && claim.signed_at_s == NOW && !claim.session_token.ptr);
+    ok(claimed(Q_GOOD, HASH) == OK && claim.payload == PAYLOAD_HEX);
+    ok(claimed(Q_GOOD "&X-Amz-Content-Sha256=" EMPTY_SHA256, "") == OK && claim.payload == PAYLOAD_HEX);
+    ok(claimed(Q_GOOD "&X-Amz-Content-Sha256=x", "") == ERR_BAD_ARGUMENT);
+    ok(claimed(Q_GOOD, "x-amz-security-token: t\r\n") == OK && claim.session_token.len == 1);
+}
+
+TEST(a_malformed_presigned_query_is_named_so)
+{
+    static const char *const bad[] = {
+        QUERY("AWS4", Q_KEY, Q_DATE, "1", "host", SIGNATURE), QUERY("AWS4-HMAC-SHA256", "a", Q_DATE, "1", "host", SIGNATURE),
+        QUERY("AWS4-HMAC-SHA256", Q_KEY, "2015", "1", "host", SIGNATURE), QUERY("AWS4-HMAC-SHA256", Q_KEY, "20150831T123600Z", "1", "host", SIGNATURE),
+        QUERY("AWS4-HMAC-SHA256", Q_KEY, Q_DATE, "604801", "host", SIGNATURE), QUERY("AWS4-HMAC-SHA256", Q_KEY, Q_DATE, "-1", "host", SIGNATURE),
+        QUERY("AWS4-HMAC-SHA256", Q_KEY, Q_DATE, "1", "", SIGNATURE), QUERY("AWS4-HMAC-SHA256", Q_KEY, Q_DATE, "1", "host", "12"),
+        QUERY("AWS4-HMAC-SHA256", "%zz", Q_DATE, "1", "host", SIGNATURE), "/?X-Amz-Algorithm", "/?X-Amz-Algorithm=AWS4-HMAC-SHA256",
+        "/?X-Amz-Credential=" Q_KEY, "/?X-Amz-Signature=" SIGNATURE, Q_GOOD "&X-Amz-Expires=1",
+        "/?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=" Q_KEY,
+    };
+    for (size_t i = 0; i < countof(bad); i++)
+        if (claimed(bad[i], "") != ERR_BAD_AUTH_QUERY)
+            fail_msg("%s", bad[i]);
+    ok(claimed(Q_GOOD "&X-Amz-Security-Token=a", "x-amz-security-token: t\r\n") == ERR_BAD_AUTH_QUERY);
+}
+
+/* ---- time, and what must be signed ---- */
+
+static slice head_of(struct arena *keep, const char *method, const char *target,
+                     const struct http_field *fields, size_t count, const struct sigv4_signed *more)
+{
+    struct text text = text_in(keep);
+    text_printf(&text, "%s %s HTTP/1.1\r\n", method, target);
+    for (size_t i = 0; i < count + (more ? more->field_count : 0); i++) {
+        const struct http_field *field = i < count ? &fields[i] : &more->fields[i - count];
+        text_printf(&text, "%.*s: %.*s\r\n", SLICE_ARG(field->name), SLICE_ARG(field->value));
+    }
+    text_add(&text, S("\r\n"));
+    return text_slice(&text);
+}
+
+static const struct http_field host[] = { { { "Host", 4 }, { "127.0.0.1:9000", 14 } },
+                                          { { "Range", 5 }, { "bytes=0-9", 9 } },
+                                          { { "x-amz-meta-a", 12 }, { " a   b ", 7 } },
+                                          { { "X-Amz-Meta-A", 12 }, { "c", 1 } } };
+
+static struct sigv4_ask ask_for(const char *path, const char *query)
+{
+    return (struct sigv4_ask){ .method = S("GET"), .path = slice_of(path), .query = slice_of(query),
+                               .fields = host, .field_count = countof(host),
+                               .payload_hash = S(EMPTY_SHA256), .region = S("us-east-1"),
+                               .service = S("s3"), .now_s = NOW };
+}
+
+static slice own_head(struct arena *keep, slice token)
+{
+    struct sigv4_ask ask = ask_for("/bkt/a%20b//../c", "prefix=%2Fa&uploads&a=1");
+    struct sigv4_signed made;
+    sigv4_sign(sigv4, keep, &ask, &(struct sigv4_credentials){ KEY, SECRET, token }, &made);
+    ok(made.field_count == (token.len ? 4 : 3));
+    return head_of(keep, "GET", "/bkt/a%20b//../c?prefix=%2Fa&uploads&a=1", host, countof(host), &made);
+}
+
+TEST(what_we_sign_verifies)
+{
+    struct arena arena = { 0 };
+    ok(verify_at(own_head(&arena, S("")), NOW) == OK);
+    ok(verify_at(own_head(&arena, S("token+/=")), NOW) == OK);
+    same(claim.signed_headers, S("host;range;x-amz-content-sha256;x-amz-date;x-amz-meta-a;x-amz-security-token"));
+    arena_free(&arena);
+}
+
+TEST(a_clock_may_differ_by_15_minutes_and_no_more)
+{
+    struct arena arena = { 0 };
+    slice bytes = own_head(&arena, S(""));
+    ok(verify_at(bytes, NOW + 900) == OK && verify_at(bytes, NOW - 900) == OK);
+    ok(verify_at(bytes, NOW + 901) == ERR_SKEWED && verify_at(bytes, NOW - 901) == ERR_SKEWED);
+    arena_free(&arena);
+}
+
+static slice own_presigned(struct arena *keep, slice token, int64_t expires_s)
+{
+    struct sigv4_ask ask = ask_for("/bkt/k", "response-content-type=a%2Fb");
+    ask.field_count = 1;
+    struct sigv4_credentials with = { KEY, SECRET, token };
+    slice query = sigv4_presign(sigv4, keep, &ask, &with, expires_s);
+    slice target = arena_printf(keep, "/bkt/k?%.*s", SLICE_ARG(query));
+    return head_of(keep, "GET", arena_copy(keep, target).ptr, host, 1, NULL);
+}
+
+TEST(what_we_presign_verifies_until_it_expires)
+{
+    struct arena arena = { 0 };
+    slice bytes = own_presigned(&arena, S("a/b+c"), 60);
+    ok(verify_at(bytes, NOW) == OK && verify_at(bytes, NOW + 60) == OK);
+    same(claim.payload_hash, S("UNSIGNED-PAYLOAD"));
+    ok(verify_at(bytes, NOW + 61) == ERR_EXPIRED && verify_at(bytes, NOW - 901) == ERR_SKEWED);
+    ok(verify_at(own_presigned(&arena, S(""), 604800), NOW + 604800) == OK);
+    ok(verify_at(own_presigned(&arena, S(""), 604801), NOW) == ERR_BAD_AUTH_QUERY);
+    arena_free(&arena);
+}
+
+static slice with_line(struct arena *keep, slice bytes, const char *line)
+{
+    return arena_printf(keep, "%.*s%s\r\n\r\n", (int)bytes.len - 2, bytes.ptr, line);
+}
+
+TEST(an_amz_header_or_host_that_is_not_signed_is_refused)
+{
+    struct arena arena = { 0 };
+    slice bytes = own_presigned(&arena, S(""), 60);
+    ok(verify_at(with_line(&arena, bytes, "X-Unsigned: 1"), NOW) == OK);
+    ok(verify_at(with_line(&arena, bytes, "X-Amz-Acl: public-read"), NOW) == ERR_SIGNATURE);
+    ok(verify_at(with_line(&arena, bytes, "x-amz-meta-a: 1"), NOW) == ERR_SIGNATURE);
+    struct sigv4_ask ask = ask_for("/", "");
+    ask.fields = host + 1;    /* signed without the host it goes to */
+    ask.field_count = 1;
+    struct sigv4_signed made;
+    sigv4_sign(sigv4, &arena, &ask, &(struct sigv4_credentials){ KEY, SECRET, S("") }, &made);
+    ok(verify_at(head_of(&arena, "GET", "/", host, 2, &made), NOW) == ERR_SIGNATURE);
+    arena_free(&arena);
+}
+
+TEST(a_signature_in_upper_case_is_another_one)
+{
+    struct arena arena = { 0 };
+    slice bytes = own_presigned(&arena, S(""), 60);
+    char *signature = strstr((char *)bytes.ptr, "X-Amz-Signature=") + 16;
+    for (int i = 0; i < 64; i++)
+        if (signature[i] >= 'a')
+            signature[i] -= 32;
+    ok(verify_at(bytes, NOW) == ERR_SIGNATURE);
+    arena_free(&arena);
+}
+
+TEST(too_many_parameters_are_refused_and_a_bare_percent_stays_one)
+{
+    struct arena arena = { 0 };
+    struct text line = text_in(&arena);
+    text_add(&line, S("/?"));
+    for (int i = 0; i < 101; i++)
+        text_add(&line, S("a&"));
+    slice bytes = arena_printf(&arena, "GET %.*s HTTP/1.1\r\nHost: h\r\n" DATE HASH GOOD "\r\n",
+                               SLICE_ARG(text_slice(&line)));
+    ok(verify_at(bytes, NOW) == ERR_BAD_URI);
+    struct sigv4_ask ask = ask_for("/100%25", "a=%25zz");
+    struct sigv4_signed made;
+    sigv4_sign(sigv4, &arena, &ask, &(struct sigv4_credentials){ KEY, SECRET, S("") }, &made);
+    ok(verify_at(head_of(&arena, "GET", "/100%?a=%zz", host, countof(host), &made), NOW) == OK);
+    arena_free(&arena);
+}
+
+/* ---- day keys ---- */
+
+TEST(day_keys_are_told_apart_also_when_they_share_a_slot)
+{
+    struct arena arena = { 0 };
+    char secret[8], region[8];
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 300; i++) {
+            snprintf(secret, sizeof(secret), "s%d", i % 20);
+            snprintf(region, sizeof(region), "r%d", i / 20);
+            struct sigv4_ask ask = ask_for("/b", "");
+            ask.region = slice_of(region);
+            struct sigv4_signed made;
+            sigv4_sign(sigv4, &arena, &ask, &(struct sigv4_credentials){ KEY, slice_of(secret), S("") }, &made);
+            slice bytes = head_of(&arena, "GET", "/b", host, countof(host), &made);
+            struct sigv4 *fresh = sigv4_new();
+            ok(read_claim(&arena, bytes) == OK);
+            ok(sigv4_verify(fresh, &arena, &head, &claim, slice_of(secret), NOW) == OK);
+            ok(sigv4_verify(fresh, &arena, &head, &claim, S("other"), NOW) == ERR_SIGNATURE);
+            sigv4_free(&fresh);
+        }
+    arena_free(&arena);
+}
+
+TEST(a_secret_too_long_to_be_kept_works_and_is_no_other)
+{
+    struct arena arena = { 0 };
+    char one[400], other[400];
+    memset(one, 'a', sizeof(one));
+    memset(other, 'b', sizeof(other));
+    struct sigv4_ask ask = ask_for("/b", "");
+    struct sigv4_signed made;
+    sigv4_sign(sigv4, &arena, &ask, &(struct sigv4_credentials){ KEY, { one, sizeof(one) }, S("") }, &made);
+    ok(read_claim(&arena, head_of(&arena, "GET", "/b", host, countof(host), &made)) == OK);
+    ok(sigv4_verify(sigv4, &arena, &head, &claim, (slice){ other, sizeof(other) }, NOW) == ERR_SIGNATURE);
+    ok(sigv4_verify(sigv4, &arena, &head, &claim, (slice){ one, sizeof(one) }, NOW) == OK);
+    arena_free(&arena);
+}
+
+/* ---- digests ---- */
+
+TEST(digests_are_what_everybody_computes)
+{
+    uint8_t bytes[32];
+    char hex[64];
+    struct sha256 *sha256 = sha256_new();
+    sha256_add(sha256, S("a"));
+    sha256_add(sha256, S("bc"));
+    sha256_end(&sha256, bytes);
+    hex_write(bytes, 32, hex);
+    ok(sha256 == NULL && memcmp(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", 64) == 0);
+    sha256 = sha256_new();
+    sha256_end(&sha256, NULL);
+    sha256_end(&sha256, NULL);
+    md5_of(S("abc"), bytes);
+    hex_write(bytes, 16, hex);
+    ok(memcmp(hex, "900150983cd24fb0d6963f7d28e17f72", 32) == 0);
+}
+
+TEST(base64_has_one_way_to_write_each_value)
+{
+    uint8_t bytes[4];
+    ok(base64_read(S("Zm9v"), bytes, 3) && memcmp(bytes, "foo", 3) == 0);
+    ok(base64_read(S("Zm8="), bytes, 2) && memcmp(bytes, "fo", 2) == 0);
+    ok(base64_read(S("+/9abg=="), bytes, 4) && memcmp(bytes, "\xfb\xff\x5a\x6e", 4) == 0);
+    ok(base64_read(S("Zg=="), bytes, 1) && bytes[0] == 'f' && base64_read(S(""), bytes, 0));
+    ok(!base64_read(S("Zh=="), bytes, 1) && !base64_read(S("Zg"), bytes, 1) && !base64_read(S("Zg=A"), bytes, 1));
+    ok(!base64_read(S("Z-9v"), bytes, 3) && !base64_read(S("Zm9v"), bytes, 2));
+}
+
+RUN(cmocka_unit_test_setup_teardown(every_vector_of_botocore_has_its_verdict, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(every_vector_with_any_one_byte_changed_is_refused, set_up, tear_down),
+    cmocka_unit_test(a_claim_in_the_header_says_all_that_is_needed),
+    cmocka_unit_test(the_payload_is_named_in_three_ways),
+    cmocka_unit_test(a_request_may_be_dated_by_its_date),
+    cmocka_unit_test(a_malformed_authorization_is_named_so),
+    cmocka_unit_test(no_signature_and_version_2_are_told_apart),
+    cmocka_unit_test(two_ways_to_sign_at_once_are_one_too_many),
+    cmocka_unit_test(a_presigned_claim_says_all_that_is_needed),
+    cmocka_unit_test(a_malformed_presigned_query_is_named_so),
+    cmocka_unit_test_setup_teardown(what_we_sign_verifies, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_clock_may_differ_by_15_minutes_and_no_more, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(what_we_presign_verifies_until_it_expires, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(an_amz_header_or_host_that_is_not_signed_is_refused, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_signature_in_upper_case_is_another_one, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(too_many_parameters_are_refused_and_a_bare_percent_stays_one, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(day_keys_are_told_apart_also_when_they_share_a_slot, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(a_secret_too_long_to_be_kept_works_and_is_no_other, set_up, tear_down),
+    cmocka_unit_test(digests_are_what_everybody_computes),
+    cmocka_unit_test(base64_has_one_way_to_write_each_value))
