@@ -1,0 +1,68 @@
+/* answer.c - answers that are not an object's bytes: errors, in S3's terms. SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "base/metric.h"
+#include "front/inside.h"
+
+void fields_add(struct fields *fields, slice name, slice value)
+{
+    if (fields->count == ANSWER_FIELDS_MAX) {
+        metric_add(M_FRONT_FIELDS_DROPPED, 1);
+        return;
+    }
+    fields->list[fields->count++] = (struct http_field){ name, value };
+}
+
+slice request_id_new(struct front *front, struct arena *keep)
+{
+    uint64_t number = atomic_fetch_add(&front->request_number, 1);
+    return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
+}
+
+void answer_error(struct arena *keep, enum err err, slice detail, slice resource, slice id,
+                  struct http_answer *ret)
+{
+    const struct s3_error *error = s3_error_of(err);
+    struct fields *fields = arena_alloc(keep, sizeof(*fields));
+    fields_add(fields, S("content-type"), S("application/xml"));
+    fields_add(fields, S("x-amz-request-id"), id);
+    if (err == ERR_SLOW_DOWN || err == ERR_LIMIT)
+        fields_add(fields, S("retry-after"), S("1"));
+    *ret = (struct http_answer){
+        .status = error->status,
+        .fields = fields->list,
+        .field_count = fields->count,
+        .body = s3_error_xml(keep, err, detail, resource, id),
+        .close = error->close,
+    };
+}
+
+void reply_error(struct call *call, enum err err, slice detail)
+{
+    struct http_answer answer;
+    call->err = err;
+    answer_error(call->keep, err, detail, call->s3.raw_path, call->id, &answer);
+    if (slice_eq(http_request_head(call->http)->method, S("HEAD")))
+        answer.body = S("");
+    http_reply(call->http, &answer);
+}
+
+/* What the origin said, as it said it; our own words where it said nothing. */
+void reply_refusal(struct call *call, const struct refusal *refusal)
+{
+    if (!refusal->status || (!refusal->body.len && call->s3.op != S3_HEAD_OBJECT)) {
+        reply_error(call, refusal->err, S(""));
+        return;
+    }
+    struct fields fields = { 0 };
+    call->err = refusal->err;
+    if (refusal->content_type.len)
+        fields_add(&fields, S("content-type"), arena_copy(call->keep, refusal->content_type));
+    fields_add(&fields, S("x-amz-request-id"), call->id);
+    http_reply(call->http, &(struct http_answer){
+        .status = refusal->status,
+        .fields = fields.list,
+        .field_count = fields.count,
+        .body = arena_copy(call->keep, refusal->body),
+    });
+}

@@ -1,0 +1,245 @@
+/* front.c - who asks, and for what. SPDX-License-Identifier: Apache-2.0
+ *
+ * The judge runs before a body is taken in: health is answered, a head that carries no good signature is
+ * refused and its connection closed. What passes is read as an S3 request and handed to its operation. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "front/inside.h"
+
+struct front *front_new(const struct front_options *options)
+{
+    struct front *front = must_alloc(sizeof(*front));
+    front->options = *options;
+    front->digests = digests_new();
+    if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
+        front->boot = mono_ns();
+    return front;
+}
+
+void front_free(struct front **front)
+{
+    if (!*front)
+        return;
+    digests_free(&(*front)->digests);
+    free(*front);
+    *front = NULL;
+}
+
+void front_drain(struct front *front)
+{
+    atomic_store(&front->draining, true);
+}
+
+void *front_loop_begin(void *arg, struct http_loop *loop)
+{
+    struct front *front = arg;
+    struct front_loop *local = must_alloc(sizeof(*local));
+    local->sigv4 = sigv4_new();
+    local->cache = cache_loop_new(front->options.cache, http_loop_mailbox(loop));
+    return local;
+}
+
+void front_loop_end(void *arg, void *local)
+{
+    (void)arg;
+    struct front_loop *loop = local;
+    cache_loop_free(&loop->cache);
+    sigv4_free(&loop->sigv4);
+    free(loop);
+}
+
+void front_loop_turn(void *arg, void *local)
+{
+    (void)arg;
+    cache_loop_turn(((struct front_loop *)local)->cache);
+}
+
+const struct place *front_place_of(const struct front *front, slice bucket, slice key)
+{
+    const struct front_place *best = NULL;
+    for (size_t i = 0; i < front->options.place_count; i++) {
+        const struct front_place *row = &front->options.places[i];
+        bool fits = (!row->bucket.len || slice_eq(row->bucket, bucket)) &&
+                    slice_starts(key, row->prefix);
+        size_t weight = row->bucket.len ? 1 + row->prefix.len : 0;
+        if (fits && (!best || weight > (best->bucket.len ? 1 + best->prefix.len : 0)))
+            best = row;
+    }
+    return best ? &best->place : NULL;
+}
+
+/* ---- the judge ---- */
+
+static bool judge_health(struct front *front, struct arena *keep, const struct http_head *head,
+                         struct http_answer *ret)
+{
+    static const struct http_field json[] = { { { "content-type", 12 }, { "application/json", 16 } } };
+    if (!slice_starts(head->path, S("/_/")))
+        return false;
+    *ret = (struct http_answer){ .status = 404, .close = true, .body = S("{\"error\":\"no such page\"}\n"),
+                                 .fields = json, .field_count = 1 };
+    bool reads = slice_eq(head->method, S("GET")) || slice_eq(head->method, S("HEAD"));
+    if (reads && slice_eq(head->path, S("/_/health/live"))) {
+        ret->status = 200;
+        ret->body = S("{\"status\":\"live\"}\n");
+    }
+    if (reads && slice_eq(head->path, S("/_/health/ready"))) {
+        struct store_status status;
+        bool draining = atomic_load(&front->draining);
+        store_status(cache_store(front->options.cache), &status);
+        ret->status = draining ? 503 : 200;
+        ret->body = arena_printf(keep, "{\"status\":\"%s\",\"cache\":\"%s%s%s\"}\n",
+                                 draining ? "draining" : status.serving ? "ready" : "degraded",
+                                 status.serving ? "serving" : "out of service",
+                                 status.serving ? "" : ": ", status.serving ? "" : status.why);
+    }
+    if (slice_eq(head->method, S("HEAD")))
+        ret->body = S("");
+    return true;
+}
+
+static const struct front_key *key_of(const struct front *front, slice access_key)
+{
+    for (size_t i = 0; i < front->options.key_count; i++)
+        if (slice_eq(front->options.keys[i].access_key, access_key))
+            return &front->options.keys[i];
+    return NULL;
+}
+
+static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
+                                const struct http_head *head, struct sigv4_claim *ret)
+{
+    enum err err = sigv4_claim_read(keep, head, ret);
+    if (err)
+        return err;
+    const struct front_key *key = key_of(front, ret->access_key);
+    if (!key)
+        return ERR_UNKNOWN_KEY;
+    err = sigv4_verify(loop->sigv4, keep, head, ret, key->secret_key, wall_s());
+    if (err)
+        return err;
+    return slice_eq(ret->session_token, key->session_token) ? OK : ERR_UNKNOWN_KEY;
+}
+
+/* What of a body can be refused before it is taken in. */
+static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim)
+{
+    if (claim->payload == PAYLOAD_STREAMING)
+        return ERR_NOT_IMPLEMENTED;
+    return head->chunked ? ERR_NO_LENGTH : OK;
+}
+
+bool front_judge(void *arg, struct http_loop *http, struct arena *keep, const struct http_head *head,
+                 struct http_answer *ret)
+{
+    struct front *front = arg;
+    struct sigv4_claim claim;
+    if (judge_health(front, keep, head, ret))
+        return false;
+    enum err err = judge_signature(front, http_loop_local(http), keep, head, &claim);
+    if (!err)
+        err = judge_body(head, &claim);
+    if (!err)
+        return true;
+    metric_add(M_FRONT_REFUSED, 1);
+    answer_error(keep, err, S(""), head->path, request_id_new(front, keep), ret);
+    if (slice_eq(head->method, S("HEAD")))
+        ret->body = S("");
+    ret->close = true;
+    if (front->options.access_log)
+        log_info("refused", "status=%d err=%s", ret->status, err_name(err));
+    return false;
+}
+
+void front_refuse(void *arg, struct arena *keep, enum err err, const char *why, struct http_answer *ret)
+{
+    struct front *front = arg;
+    metric_add(M_FRONT_REFUSED, 1);
+    answer_error(keep, err, slice_of(why), S("/"), request_id_new(front, keep), ret);
+    ret->close = true;
+}
+
+/* ---- the route ---- */
+
+static const struct {
+    void (*run)(struct call *call);
+    enum metric counter;
+} routes[S3_OP_COUNT] = {
+    [S3_LIST_BUCKETS] = { pass_read, M_REQ_LIST },
+    [S3_GET_BUCKET_LOCATION] = { pass_read, M_REQ_BUCKET },
+    [S3_LIST_UPLOADS] = { pass_read, M_REQ_LIST },
+    [S3_LIST_OBJECTS_V2] = { pass_read, M_REQ_LIST },
+    [S3_LIST_OBJECTS] = { pass_read, M_REQ_LIST },
+    [S3_HEAD_BUCKET] = { pass_read, M_REQ_BUCKET },
+    [S3_LIST_PARTS] = { pass_read, M_REQ_LIST },
+    [S3_GET_OBJECT] = { object_read, M_REQ_GET },
+    [S3_HEAD_OBJECT] = { object_read, M_REQ_HEAD },
+    [S3_DELETE_OBJECTS] = { pass_write, M_REQ_DELETE },
+    [S3_UPLOAD_PART] = { pass_write, M_REQ_UPLOAD },
+    [S3_PUT_OBJECT] = { pass_write, M_REQ_PUT },
+    [S3_CREATE_UPLOAD] = { pass_write, M_REQ_UPLOAD },
+    [S3_COMPLETE_UPLOAD] = { pass_write, M_REQ_UPLOAD },
+    [S3_ABORT_UPLOAD] = { pass_write, M_REQ_UPLOAD },
+    [S3_DELETE_OBJECT] = { pass_write, M_REQ_DELETE },
+};
+
+static enum metric class_of(int status)
+{
+    return status >= 500 ? M_RES_5XX : status >= 400 ? M_RES_4XX : status >= 300 ? M_RES_3XX : M_RES_2XX;
+}
+
+static void ended(void *arg, const struct http_outcome *outcome)
+{
+    struct call *call = arg;
+    if (call->gone)
+        call->gone(call->gone_arg);
+    metric_add(class_of(outcome->status), 1);
+    metric_add(M_FRONT_SENT, outcome->body_bytes_sent);
+    metric_add(M_FRONT_FROM_CACHE, call->cost.cache_bytes);
+    metric_time(M_FRONT_SECONDS, outcome->took_ns);
+    if (!outcome->complete)
+        metric_add(M_FRONT_INCOMPLETE, 1);
+    if (!call->front->options.access_log)
+        return;
+    log_info("request",
+             "id=%.*s peer=%.*s op=%s status=%d err=%s cache=%s sent=%" PRIu64 " from_cache=%" PRIu64
+             " from_origin=%" PRIu64 " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64
+             " complete=%d",
+             SLICE_ARG(call->id), SLICE_ARG(call->peer),
+             call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", outcome->status,
+             call->err ? err_name(call->err) : "-", call->cache_result, outcome->body_bytes_sent,
+             call->cost.cache_bytes, call->cost.origin_bytes, call->cost.decided_ns / 1000,
+             call->cost.first_ns / 1000, outcome->took_ns / 1000, outcome->complete);
+}
+
+void front_handle(void *arg, struct http_request *request)
+{
+    struct front *front = arg;
+    struct arena *keep = http_request_arena(request);
+    struct call *call = arena_alloc(keep, sizeof(*call));
+    call->front = front;
+    call->http = request;
+    call->loop = http_loop_local(http_request_loop(request));
+    call->keep = keep;
+    call->id = request_id_new(front, keep);
+    call->peer = http_request_peer(request);
+    call->cache_result = "-";
+    call->s3.op = S3_OP_COUNT;
+    call->s3.raw_path = http_request_head(request)->path;
+    http_request_on_end(request, ended, call);
+    enum err err = s3_request_read(keep, http_request_head(request), &call->s3);
+    if (err) {
+        call->s3.op = S3_OP_COUNT;
+        metric_add(M_REQ_OTHER, 1);
+        reply_error(call, err, S(""));
+        return;
+    }
+    metric_add(routes[call->s3.op].counter, 1);
+    routes[call->s3.op].run(call);
+}

@@ -1,0 +1,48 @@
+/* front.h - the S3 endpoint: HTTP requests become cache reads and origin calls. SPDX-License-Identifier: Apache-2.0
+ *
+ * judge (who is it, before a body is taken in) -> route (which operation) -> object.c (GET and HEAD through the
+ * cache) or pass.c (lists, buckets and writes, forwarded) -> one access line. */
+#ifndef FRONT_FRONT_H
+#define FRONT_FRONT_H
+
+#include "cache/cache.h"
+#include "http/http.h"
+
+/* A key pair that clients may sign with. */
+struct front_key {
+    slice access_key, secret_key, session_token;    /* token empty: none is expected */
+};
+
+/* Which bucket, or prefix in it, lies where. An empty bucket is every other one. */
+struct front_place {
+    slice bucket, prefix;
+    struct place place;
+};
+
+struct front_options {
+    struct cache *cache;
+    const struct front_key *keys;
+    size_t key_count;
+    struct front_place *places;
+    size_t place_count;
+    struct place *service;        /* who answers ListBuckets: the default origin's place; NULL: none */
+    bool access_log;
+    const char *version;
+};
+
+struct front;
+struct front *front_new(const struct front_options *options) MUST_USE;
+void front_free(struct front **front);
+void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
+
+/* The callbacks of its http_app, whose arg is the struct front ... */
+bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, const struct http_head *head,
+                 struct http_answer *ret);
+void front_refuse(void *arg, struct arena *keep, enum err err, const char *why, struct http_answer *ret);
+void front_handle(void *arg, struct http_request *request);
+/* ... and what it keeps on each loop. */
+void *front_loop_begin(void *arg, struct http_loop *loop);
+void front_loop_end(void *arg, void *local);
+void front_loop_turn(void *arg, void *local);
+
+#endif

@@ -1,0 +1,79 @@
+/* inside.h - what the files of this room tell each other, and nobody else. SPDX-License-Identifier: Apache-2.0 */
+#ifndef FRONT_INSIDE_H
+#define FRONT_INSIDE_H
+
+#include <pthread.h>
+
+#include "cache/get.h"
+#include "cache/write.h"
+#include "front/front.h"
+#include "s3/error.h"
+#include "s3/request.h"
+#include "s3/sigv4.h"
+
+#define ANSWER_FIELDS_MAX 64
+
+struct front {
+    struct front_options options;
+    atomic_bool draining;
+    atomic_uint_fast64_t request_number;
+    uint64_t boot;                /* tells the request ids of two runs apart */
+    struct digests *digests;
+};
+
+/* What the front keeps on each loop. */
+struct front_loop {
+    struct sigv4 *sigv4;
+    struct cache_loop *cache;
+};
+
+/* One S3 request. Lives in its request's arena. */
+struct call {
+    struct front *front;
+    struct front_loop *loop;
+    struct http_request *http;
+    struct arena *keep;
+    struct s3_request s3;
+    slice id;                     /* x-amz-request-id */
+    slice peer;
+
+    void (*gone)(void *arg);      /* called once if the request ends before it was answered */
+    void *gone_arg;
+
+    /* for the access line */
+    enum err err;
+    const char *cache_result;     /* "HIT" ..., or "-" */
+    struct get_cost cost;
+};
+
+/* ---- answer.c ---- */
+struct fields {
+    struct http_field list[ANSWER_FIELDS_MAX];
+    size_t count;
+};
+void fields_add(struct fields *fields, slice name, slice value);    /* dropped, and counted, when full */
+slice request_id_new(struct front *front, struct arena *keep);
+/* An error in S3's terms. detail may be empty. */
+void answer_error(struct arena *keep, enum err err, slice detail, slice resource, slice id,
+                  struct http_answer *ret);
+void reply_error(struct call *call, enum err err, slice detail);
+void reply_refusal(struct call *call, const struct refusal *refusal);
+
+/* ---- front.c ---- */
+const struct place *front_place_of(const struct front *front, slice bucket, slice key);
+
+/* ---- object.c, pass.c: the operations ---- */
+void object_read(struct call *call);    /* GetObject, HeadObject */
+void pass_read(struct call *call);      /* lists and bucket calls: forwarded, answered as the origin would */
+void pass_write(struct call *call);     /* whatever has a body or changes something */
+
+/* ---- digest.c: bodies are hashed off the loops ---- */
+struct digests;
+struct digests *digests_new(void) MUST_USE;
+void digests_free(struct digests **digests);
+/* Hashes *bytes, read under the lock, which keeps them where they are meanwhile; done is called on the loop of
+ * `box`, or at once if they are few. */
+void digest_start(struct digests *digests, struct mailbox *box, pthread_mutex_t *lock,
+                  const slice *bytes, void (*done)(void *arg, const uint8_t sha256[32]), void *arg);
+
+#endif

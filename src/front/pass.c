@@ -1,0 +1,352 @@
+/* pass.c - operations the origin answers: lists, bucket calls and writes. SPDX-License-Identifier: Apache-2.0
+ *
+ *   read:   origin call ─ answer relayed
+ *   write:  body's digest ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
+ *
+ * A pass is shared by the loop and the origin's thread. The body belongs to the HTTP request: when that is
+ * gone its body is gone too, and the call is given up. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+#include "front/inside.h"
+#include "s3/xml.h"
+
+#define REPLY_BYTES_MAX (16 * MIB)
+
+struct pass {
+    struct call *call;            /* NULL once the HTTP request is over */
+    const struct place *place;
+    struct ticket *ticket;        /* the loop's */
+    struct ticket *origin_ticket; /* the origin's thread's */
+    struct arena arena;           /* what must outlive the request */
+    atomic_uint refs;
+
+    struct write *write;
+    slice *keys;
+    size_t key_count;
+    uint8_t claimed[32];          /* the digest the client signed */
+
+    pthread_mutex_t lock;         /* of body, which other threads read; empty once the request is gone */
+    slice body;
+    struct origin_body source;
+    struct origin_call origin;
+    bool running;
+
+    /* the answer: the origin's thread until over, then the loop */
+    atomic_bool over;
+    enum err err;
+    int status;
+    struct fields fields;
+    struct text reply;
+};
+
+static void pass_unref(struct pass *pass)
+{
+    if (atomic_fetch_sub(&pass->refs, 1) > 1)
+        return;
+    pthread_mutex_destroy(&pass->lock);
+    ticket_unref(&pass->origin_ticket);
+    arena_free(&pass->arena);
+    free(pass);
+}
+
+/* ---- the origin's side ---- */
+
+static bool is_relayed(slice name)
+{
+    static const char *const names[] = { "content-type", "etag", "last-modified", "location",
+                                         "cache-control", "expires", "allow" };
+    for (size_t i = 0; i < countof(names); i++)
+        if (slice_eq(name, slice_of(names[i])))
+            return true;
+    return slice_starts(name, S("x-amz-"));
+}
+
+static void on_head(struct origin_call *origin, const struct origin_reply *reply)
+{
+    struct pass *pass = container_of(origin, struct pass, origin);
+    pass->status = reply->status;
+    for (size_t i = 0; i < reply->field_count; i++)
+        if (is_relayed(reply->fields[i].name))
+            fields_add(&pass->fields, arena_copy(&pass->arena, reply->fields[i].name),
+                       arena_copy(&pass->arena, reply->fields[i].value));
+}
+
+static enum origin_take on_body(struct origin_call *origin, slice bytes)
+{
+    struct pass *pass = container_of(origin, struct pass, origin);
+    if (pass->reply.len + bytes.len > REPLY_BYTES_MAX) {
+        pass->err = ERR_ORIGIN_REPLY;
+        origin_cancel(origin);
+    } else {
+        text_add(&pass->reply, bytes);
+    }
+    return ORIGIN_TAKEN;
+}
+
+static void on_done(struct origin_call *origin, enum err err)
+{
+    struct pass *pass = container_of(origin, struct pass, origin);
+    if (!pass->err)
+        pass->err = err;
+    atomic_store(&pass->over, true);
+    ticket_wake(pass->origin_ticket);
+    pass_unref(pass);
+}
+
+static const struct origin_events events = { on_head, on_body, on_done };
+
+static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
+{
+    struct pass *pass = arg;
+    pthread_mutex_lock(&pass->lock);
+    slice part = slice_sub(pass->body, offset, bytes);
+    if (part.len)
+        memcpy(ret, part.ptr, part.len);
+    pthread_mutex_unlock(&pass->lock);
+    return part.len;
+}
+
+/* ---- what is sent to it ---- */
+
+/* Headers that say something about the object or the operation, not about this connection or signature. */
+static bool is_forwarded(slice name)
+{
+    static const char *const names[] = {
+        "content-type", "content-md5", "cache-control", "content-disposition", "content-encoding",
+        "content-language", "expires", "if-match", "if-none-match", "if-modified-since",
+        "if-unmodified-since",
+    };
+    static const char *const ours[] = { "x-amz-date", "x-amz-content-sha256", "x-amz-security-token" };
+    for (size_t i = 0; i < countof(ours); i++)
+        if (slice_eq_nocase(name, slice_of(ours[i])))
+            return false;
+    for (size_t i = 0; i < countof(names); i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return name.len > 6 && slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-"));
+}
+
+static void forward_fields(struct pass *pass, const struct http_head *head)
+{
+    struct http_field *list = arena_alloc(&pass->arena, (head->field_count + 1) * sizeof(*list));
+    for (size_t i = 0; i < head->field_count; i++) {
+        if (is_forwarded(head->fields[i].name))
+            list[pass->origin.field_count++] = (struct http_field){
+                arena_copy(&pass->arena, head->fields[i].name),
+                arena_copy(&pass->arena, head->fields[i].value),
+            };
+    }
+    pass->origin.fields = list;
+}
+
+/* The query without the client's own presigned signature. */
+static slice forward_query(struct arena *keep, slice raw)
+{
+    struct text query = text_in(keep);
+    for (slice rest = raw; rest.ptr && raw.len;) {
+        slice pair = slice_cut(&rest, '&');
+        if (!pair.len || slice_eq_nocase(slice_sub(pair, 0, 6), S("X-Amz-")))
+            continue;
+        if (query.len)
+            text_char(&query, '&');
+        text_add(&query, pair);
+    }
+    return text_slice(&query);
+}
+
+/* ---- the loop's side ---- */
+
+static void settle(struct pass *pass)
+{
+    check(!pass->running && !pass->write);
+    ticket_end(&pass->ticket);
+    pass_unref(pass);
+}
+
+static void fail(struct pass *pass, enum err err)
+{
+    struct call *call = pass->call;
+    pass->call = NULL;
+    if (call) {
+        call->gone = NULL;
+        reply_error(call, err, S(""));
+    }
+    settle(pass);
+}
+
+static void call_origin(struct pass *pass)
+{
+    pass->running = true;
+    pass->origin_ticket = ticket_ref(pass->ticket);
+    atomic_fetch_add(&pass->refs, 1);
+    origin_start(pass->place->origin, &pass->origin);
+}
+
+static void answer(struct pass *pass)
+{
+    struct call *call = pass->call;
+    struct fields *fields = &pass->fields;
+    bool has_id = false;
+    for (size_t i = 0; i < fields->count; i++)
+        has_id |= slice_eq(fields->list[i].name, S("x-amz-request-id"));
+    if (!has_id)
+        fields_add(fields, S("x-amz-request-id"), call->id);
+    pass->call = NULL;
+    call->gone = NULL;
+    bool is_head = slice_eq(http_request_head(call->http)->method, S("HEAD"));
+    http_reply(call->http, &(struct http_answer){
+        .status = pass->status,
+        .fields = fields->list,
+        .field_count = fields->count,
+        .body = is_head ? S("") : text_slice(&pass->reply),
+    });
+    settle(pass);
+}
+
+/* The removal is committed, or the origin has answered. */
+static void changed(void *arg)
+{
+    struct pass *pass = arg;
+    if (!pass->running && pass->write && write_may_go(pass->write)) {
+        if (pass->call) {
+            call_origin(pass);
+        } else {    /* the client went before anything was sent */
+            write_end(&pass->write);
+            settle(pass);
+        }
+    } else if (pass->running && atomic_load(&pass->over)) {
+        pass->running = false;
+        write_end(&pass->write);    /* H7: the epoch rises before the client is told */
+        if (pass->call && !pass->err)
+            answer(pass);
+        else
+            fail(pass, pass->err);
+    }
+}
+
+/* The HTTP request ended under us (we are going down): its body goes with it. */
+static void gone(void *arg)
+{
+    struct pass *pass = arg;
+    pass->call = NULL;
+    pthread_mutex_lock(&pass->lock);
+    pass->body = S("");
+    pthread_mutex_unlock(&pass->lock);
+    if (pass->running)
+        origin_cancel(&pass->origin);
+}
+
+static struct pass *pass_new(struct call *call, const struct place *place)
+{
+    struct pass *pass = must_alloc(sizeof(*pass));
+    const struct http_head *head = http_request_head(call->http);
+    atomic_init(&pass->refs, 1);
+    pthread_mutex_init(&pass->lock, NULL);
+    pass->call = call;
+    pass->place = place;
+    pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), changed, pass);
+    pass->reply = text_in(&pass->arena);
+    pass->body = http_request_body(call->http);
+    pass->origin = (struct origin_call){
+        .events = &events,
+        .op = call->s3.op,
+        .bucket = arena_copy(&pass->arena, call->s3.bucket),
+        .key = arena_copy(&pass->arena, call->s3.key),
+        .query = forward_query(&pass->arena, call->s3.raw_query),
+    };
+    forward_fields(pass, head);
+    call->gone = gone;
+    call->gone_arg = pass;
+    return pass;
+}
+
+static const struct place *place_of(const struct call *call)
+{
+    if (call->s3.op == S3_LIST_BUCKETS)
+        return call->front->options.service;
+    return front_place_of(call->front, call->s3.bucket, call->s3.key);
+}
+
+void pass_read(struct call *call)
+{
+    const struct place *place = place_of(call);
+    if (!place)
+        reply_error(call, ERR_NO_SUCH_BUCKET, S(""));
+    else
+        call_origin(pass_new(call, place));
+}
+
+/* ---- writes ---- */
+
+static enum err keys_of(struct pass *pass)
+{
+    struct call *call = pass->call;
+    struct deletion *deletions;
+    enum s3_mutates mutates = s3_op_mutates(call->s3.op);
+    if (mutates == S3_MUTATES_KEY) {
+        pass->keys = &pass->origin.key;
+        pass->key_count = 1;
+    } else if (mutates == S3_MUTATES_KEYS) {
+        enum err err = xml_read_delete(&pass->arena, pass->body, &deletions, &pass->key_count);
+        if (err)
+            return err;
+        pass->keys = arena_alloc(&pass->arena, (pass->key_count + 1) * sizeof(*pass->keys));
+        for (size_t i = 0; i < pass->key_count; i++)
+            pass->keys[i] = deletions[i].key;
+    }
+    return OK;
+}
+
+static void begin(struct pass *pass)
+{
+    struct call *call = pass->call;
+    enum err err = keys_of(pass);
+    if (err) {
+        fail(pass, err);
+        return;
+    }
+    if (pass->key_count)
+        pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
+                                  pass->key_count, changed, pass);
+    if (!pass->write || write_may_go(pass->write))
+        call_origin(pass);
+}
+
+static void hashed(void *arg, const uint8_t sha256[32])
+{
+    struct pass *pass = arg;
+    if (!pass->call)
+        settle(pass);
+    else if (memcmp(sha256, pass->claimed, sizeof(pass->claimed)) != 0)
+        fail(pass, ERR_BAD_SHA256);
+    else
+        begin(pass);
+}
+
+void pass_write(struct call *call)
+{
+    const struct place *place = place_of(call);
+    struct sigv4_claim claim;
+    enum err err = place ? sigv4_claim_read(call->keep, http_request_head(call->http), &claim)
+                         : ERR_NO_SUCH_BUCKET;
+    if (!err && origin_is_read_only(place->origin))
+        err = ERR_READ_ONLY;
+    if (err) {
+        reply_error(call, err, S(""));
+        return;
+    }
+    struct pass *pass = pass_new(call, place);
+    pass->source = (struct origin_body){ .length = pass->body.len, .read = read_body, .arg = pass };
+    pass->origin.body = &pass->source;
+    if (claim.payload != PAYLOAD_HEX) {
+        begin(pass);
+        return;
+    }
+    memcpy(pass->claimed, claim.payload_sha256, sizeof(pass->claimed));
+    pass->source.sha256_hex = arena_copy(&pass->arena, claim.payload_hash);
+    digest_start(call->front->digests, http_loop_mailbox(http_request_loop(call->http)), &pass->lock,
+                 &pass->body, hashed, pass);
+}
