@@ -1,10 +1,24 @@
 /* xml.c - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
  * Writing never produces what a parser would refuse: bytes that are no UTF-8, and characters that
- * XML 1.0 has no way to write, become U+FFFD. Any thread. */
+ * XML 1.0 has no way to write, become U+FFFD.
+ *
+ * Reading: expat walks, and a document is a table of paths ("/Delete/Object/Key") with what to do
+ * where one begins and ends. No document type is accepted, so there are no entities to expand; size,
+ * depth and the length of a value are limited. Names with a prefix are refused: an origin that knows
+ * name spaces would read them where we don't. Any thread. */
 #include "s3/xml.h"
 
+#include <expat.h>
 #include <string.h>
+
+#include "s3/encode.h"
+
+#define DOCUMENT_BYTES_MAX (8 * MIB)
+#define VALUE_BYTES_MAX (16 * KIB)
+#define PATH_BYTES_MAX 160
+#define DEPTH_MAX 16
+#define ITEMS_MAX 1000
 
 /* Length of the UTF-8 character s begins with, 0 if it is none. */
 static size_t character(slice s, uint32_t *ret_code)
@@ -63,4 +77,394 @@ void xml_element(struct text *to, const char *name, slice value)
     text_printf(to, "<%s>", name);
     xml_escape(to, value);
     text_printf(to, "</%s>", name);
+}
+
+/* ---- walking ---- */
+
+struct reading;
+struct step {
+    const char *path;
+    enum err (*begin)(struct reading *reading);             /* may be NULL */
+    enum err (*end)(struct reading *reading, slice value);  /* may be NULL: holds elements, not text */
+};
+
+struct reading {
+    XML_Parser parser;
+    struct arena *keep;
+    const struct step *steps;
+    size_t step_count;
+    void *result;
+    enum err err;
+    char path[PATH_BYTES_MAX];
+    size_t path_len, depth;
+    const struct step *open;    /* the one whose text is collected */
+    struct text value;
+};
+
+static void stop(struct reading *reading, enum err err)
+{
+    reading->err = err;
+    XML_StopParser(reading->parser, XML_FALSE);
+}
+
+static const struct step *step_here(const struct reading *reading)
+{
+    slice path = { reading->path, reading->path_len };
+    for (size_t i = 0; i < reading->step_count; i++)
+        if (slice_eq(path, slice_of(reading->steps[i].path)))
+            return &reading->steps[i];
+    return NULL;
+}
+
+static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
+{
+    struct reading *reading = arg;
+    slice part = slice_of(name);
+    if (reading->err)
+        return;    /* expat may finish what it holds after a stop */
+    if (reading->open || slice_has(part, ':') || reading->depth == DEPTH_MAX ||
+        reading->path_len + 1 + part.len > PATH_BYTES_MAX) {
+        stop(reading, ERR_BAD_XML);
+        return;
+    }
+    reading->path[reading->path_len++] = '/';
+    memcpy(reading->path + reading->path_len, part.ptr, part.len);
+    reading->path_len += part.len;
+    reading->depth++;
+    const struct step *step = step_here(reading);
+    if (step && step->end) {
+        reading->open = step;
+        reading->value = text_in(reading->keep);
+    } else if (step) {
+        enum err e = step->begin(reading);
+        if (e)
+            stop(reading, e);
+    }
+}
+
+static void XMLCALL on_end(void *arg, const XML_Char *name)
+{
+    struct reading *reading = arg;
+    if (reading->err)
+        return;
+    if (reading->open) {
+        slice value = text_slice(&reading->value);
+        enum err e = reading->open->end(reading, value.ptr ? value : S(""));
+        reading->open = NULL;
+        if (e) {
+            stop(reading, e);
+            return;
+        }
+    }
+    reading->path_len -= strlen(name) + 1;
+    reading->depth--;
+}
+
+static void XMLCALL on_text(void *arg, const XML_Char *bytes, int len)
+{
+    struct reading *reading = arg;
+    if (reading->err || !reading->open)
+        return;
+    text_add(&reading->value, (slice){ bytes, (size_t)len });
+    if (reading->value.len > VALUE_BYTES_MAX)
+        stop(reading, ERR_BAD_XML);
+}
+
+static void XMLCALL on_doctype(void *arg, const XML_Char *name, const XML_Char *system,
+                               const XML_Char *public, int has_subset)
+{
+    stop(arg, ERR_BAD_XML);
+}
+
+static void XMLCALL on_entity(void *arg, const XML_Char *name, int is_parameter,
+                              const XML_Char *value, int len, const XML_Char *base,
+                              const XML_Char *system, const XML_Char *public,
+                              const XML_Char *notation)
+{
+    stop(arg, ERR_BAD_XML);
+}
+
+static enum err walk(struct arena *keep, slice document, const struct step *steps,
+                     size_t step_count, void *result)
+{
+    struct reading reading = { .keep = keep, .steps = steps, .step_count = step_count,
+                               .result = result };
+    if (document.len > DOCUMENT_BYTES_MAX)
+        return ERR_BAD_XML;
+    reading.parser = XML_ParserCreate(NULL);
+    check(reading.parser && "out of memory");
+    XML_SetUserData(reading.parser, &reading);
+    XML_SetElementHandler(reading.parser, on_start, on_end);
+    XML_SetCharacterDataHandler(reading.parser, on_text);
+    XML_SetStartDoctypeDeclHandler(reading.parser, on_doctype);
+    XML_SetEntityDeclHandler(reading.parser, on_entity);
+    enum XML_Status status = XML_Parse(reading.parser, document.ptr, (int)document.len, 1);
+    XML_ParserFree(reading.parser);
+    if (reading.err)
+        return reading.err;
+    return status == XML_STATUS_OK ? OK : ERR_BAD_XML;
+}
+
+/* An array in an arena that doubles; NULL when it is as long as it may be. */
+static void *one_more(struct arena *keep, void *items, size_t *count, size_t item_bytes)
+{
+    if (*count == ITEMS_MAX)
+        return NULL;
+    size_t used = *count * item_bytes;
+    if ((*count & (*count - 1)) == 0) {
+        void *grown = arena_alloc(keep, MAX(2 * used, item_bytes));
+        if (used)
+            memcpy(grown, items, used);
+        items = grown;
+    }
+    ++*count;
+    return items;
+}
+
+/* ---- listings ---- */
+
+struct list_state {
+    struct listing *listing;
+    slice token, marker;    /* a marker is encoded like keys, a token never is */
+    bool url_encoded, seen_root;
+};
+
+static struct list_state *list_state(struct reading *reading)
+{
+    return reading->result;
+}
+
+static struct listed *last_listed(struct reading *reading)
+{
+    struct listing *listing = list_state(reading)->listing;
+    return &listing->objects[listing->object_count - 1];
+}
+
+static enum err listing_root(struct reading *reading)
+{
+    list_state(reading)->seen_root = true;
+    return OK;
+}
+
+static enum err listing_object(struct reading *reading)
+{
+    struct listing *listing = list_state(reading)->listing;
+    struct listed *grown = one_more(reading->keep, listing->objects, &listing->object_count,
+                                    sizeof(*grown));
+    if (!grown)
+        return ERR_BAD_XML;
+    listing->objects = grown;
+    grown[listing->object_count - 1] = (struct listed){ .modified_s = -1 };
+    return OK;
+}
+
+static enum err listing_key(struct reading *reading, slice value)
+{
+    last_listed(reading)->key = value;
+    return OK;
+}
+
+static enum err listing_etag(struct reading *reading, slice value)
+{
+    last_listed(reading)->etag = value;
+    return OK;
+}
+
+static enum err listing_size(struct reading *reading, slice value)
+{
+    return slice_u64(value, &last_listed(reading)->size) ? OK : ERR_BAD_XML;
+}
+
+static enum err listing_modified(struct reading *reading, slice value)
+{
+    last_listed(reading)->modified_s = iso_date_read(value);
+    return OK;
+}
+
+static enum err listing_prefix(struct reading *reading, slice value)
+{
+    struct listing *listing = list_state(reading)->listing;
+    slice *grown = one_more(reading->keep, listing->prefixes, &listing->prefix_count,
+                            sizeof(*grown));
+    if (!grown)
+        return ERR_BAD_XML;
+    listing->prefixes = grown;
+    grown[listing->prefix_count - 1] = value;
+    return OK;
+}
+
+static enum err listing_truncated(struct reading *reading, slice value)
+{
+    list_state(reading)->listing->truncated = slice_eq(value, S("true"));
+    return OK;
+}
+
+static enum err listing_token(struct reading *reading, slice value)
+{
+    list_state(reading)->token = value;
+    return OK;
+}
+
+static enum err listing_marker(struct reading *reading, slice value)
+{
+    list_state(reading)->marker = value;
+    return OK;
+}
+
+static enum err listing_encoding(struct reading *reading, slice value)
+{
+    list_state(reading)->url_encoded = slice_eq(value, S("url"));
+    return OK;
+}
+
+#define ROOT "/ListBucketResult"
+static const struct step listing_steps[] = {
+    { ROOT "/Contents/Key", NULL, listing_key },
+    { ROOT "/Contents/ETag", NULL, listing_etag },
+    { ROOT "/Contents/Size", NULL, listing_size },
+    { ROOT "/Contents/LastModified", NULL, listing_modified },
+    { ROOT "/Contents", listing_object, NULL },
+    { ROOT "/CommonPrefixes/Prefix", NULL, listing_prefix },
+    { ROOT "/IsTruncated", NULL, listing_truncated },
+    { ROOT "/NextContinuationToken", NULL, listing_token },
+    { ROOT "/NextMarker", NULL, listing_marker },
+    { ROOT "/EncodingType", NULL, listing_encoding },
+    { ROOT, listing_root, NULL },
+};
+
+/* S3 writes a space as '+' here, and a plus as "%2B". */
+static enum err form_decode(struct arena *keep, slice *value)
+{
+    slice copy = arena_copy(keep, *value);
+    for (size_t i = 0; i < copy.len; i++)
+        if (copy.ptr[i] == '+')
+            ((char *)copy.ptr)[i] = ' ';
+    return uri_decode(keep, copy, value) ? ERR_BAD_XML : OK;
+}
+
+/* EncodingType may stand behind what it is about: decoding waits for the end. */
+static enum err decode_all(struct arena *keep, struct list_state *state)
+{
+    struct listing *listing = state->listing;
+    enum err e = form_decode(keep, &state->marker);
+    for (size_t i = 0; !e && i < listing->object_count; i++)
+        e = form_decode(keep, &listing->objects[i].key);
+    for (size_t i = 0; !e && i < listing->prefix_count; i++)
+        e = form_decode(keep, &listing->prefixes[i]);
+    return e;
+}
+
+enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret)
+{
+    struct listing listing = { 0 };
+    struct list_state state = { .listing = &listing };
+    enum err e = walk(keep, document, listing_steps, countof(listing_steps), &state);
+    if (!e && state.url_encoded)
+        e = decode_all(keep, &state);
+    if (e)
+        return e;
+    for (size_t i = 0; i < listing.object_count; i++)
+        if (!listing.objects[i].key.len)
+            return ERR_BAD_XML;
+    if (!state.seen_root)
+        return ERR_BAD_XML;
+    listing.next_token = state.token.len ? state.token : state.marker;
+    *ret = listing;
+    return OK;
+}
+
+/* ---- deletions ---- */
+
+struct delete_state {
+    struct deletion *items;
+    size_t count;
+};
+
+static enum err deletion_begin(struct reading *reading)
+{
+    struct delete_state *state = reading->result;
+    struct deletion *grown = one_more(reading->keep, state->items, &state->count, sizeof(*grown));
+    if (!grown)
+        return ERR_BAD_XML;
+    state->items = grown;
+    grown[state->count - 1] = (struct deletion){ 0 };
+    return OK;
+}
+
+/* Said twice, an origin could take the other one. */
+static enum err deletion_key(struct reading *reading, slice value)
+{
+    struct delete_state *state = reading->result;
+    slice *key = &state->items[state->count - 1].key;
+    if (key->ptr || !value.len)
+        return ERR_BAD_XML;
+    *key = value;
+    return OK;
+}
+
+static enum err deletion_version(struct reading *reading, slice value)
+{
+    struct delete_state *state = reading->result;
+    slice *version = &state->items[state->count - 1].version;
+    if (version->ptr)
+        return ERR_BAD_XML;
+    *version = value;
+    return OK;
+}
+
+static const struct step delete_steps[] = {
+    { "/Delete/Object/Key", NULL, deletion_key },
+    { "/Delete/Object/VersionId", NULL, deletion_version },
+    { "/Delete/Object", deletion_begin, NULL },
+};
+
+enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
+                         size_t *ret_count)
+{
+    struct delete_state state = { 0 };
+    enum err e = walk(keep, document, delete_steps, countof(delete_steps), &state);
+    if (e)
+        return e;
+    for (size_t i = 0; i < state.count; i++)
+        if (!state.items[i].key.ptr)
+            return ERR_BAD_XML;
+    if (!state.count)
+        return ERR_BAD_XML;
+    *ret = state.items;
+    *ret_count = state.count;
+    return OK;
+}
+
+/* ---- errors ---- */
+
+struct error_state {
+    slice code, message;
+};
+
+static enum err error_code(struct reading *reading, slice value)
+{
+    ((struct error_state *)reading->result)->code = value;
+    return OK;
+}
+
+static enum err error_message(struct reading *reading, slice value)
+{
+    ((struct error_state *)reading->result)->message = value;
+    return OK;
+}
+
+static const struct step error_steps[] = {
+    { "/Error/Code", NULL, error_code },
+    { "/Error/Message", NULL, error_message },
+};
+
+enum err xml_read_error(struct arena *keep, slice document, slice *ret_code, slice *ret_message)
+{
+    struct error_state state = { 0 };
+    enum err e = walk(keep, document, error_steps, countof(error_steps), &state);
+    if (e)
+        return e;
+    *ret_code = state.code;
+    *ret_message = state.message;
+    return OK;
 }
