@@ -7,6 +7,7 @@
 #include "http/inside.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,17 @@ static bool take_place(struct bound *bound)
     return false;
 }
 
+static void wake(struct listener *listener)
+{
+    if (atomic_load(&listener->paused) && atomic_exchange(&listener->paused, false))
+        mailbox_post(listener->loop->box, &listener->resume);
+}
+
+void listener_idle(struct listener *listener)
+{
+    wake(listener);
+}
+
 void bound_left(struct bound *bound)
 {
     struct http *http = bound->http;
@@ -32,11 +44,16 @@ void bound_left(struct bound *bound)
     for (unsigned i = 0; i < http->options.loops; i++) {
         for (size_t app = 0; app < http->options.app_count; app++) {
             struct listener *listener = &http->loops[i].listeners[app];
-            if (listener->bound->open == bound->open && atomic_load(&listener->paused) &&
-                atomic_exchange(&listener->paused, false))
-                mailbox_post(http->loops[i].box, &listener->resume);
+            if (listener->bound->open == bound->open)
+                wake(listener);
         }
     }
+}
+
+static bool somebody_waits(h2o_socket_t *sock)
+{
+    struct pollfd waiting = { .fd = h2o_socket_get_fd(sock), .events = POLLIN };
+    return poll(&waiting, 1, 0) > 0;
 }
 
 static bool send_an_idle_one_off(struct listener *listener)
@@ -94,6 +111,8 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
     struct listener *listener = sock->data;
     for (int i = 0; i < TURN_ACCEPTS; i++) {
         if (!take_place(listener->bound)) {
+            if (!somebody_waits(sock))
+                return;
             if (send_an_idle_one_off(listener))
                 continue;
             pause_at_cap(listener);

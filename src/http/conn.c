@@ -265,6 +265,7 @@ void conn_next_head(struct conn *conn)
     conn->scanned_bytes = 0;
     if (!conn->rest) {
         timed_start(&conn->loop->timers, ROW_IDLE, &conn->timed);
+        listener_idle(conn->listener);
         return;
     }
     check(sock->input->size == 0);

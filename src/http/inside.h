@@ -45,7 +45,7 @@ void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);
 void timers_free(struct timers *timers);
 void timed_start(struct timers *timers, enum row row, struct timed *timed);    /* again: from now */
 void timed_stop(struct timed *timed);
-int timers_wait_ms(const struct timers *timers);    /* until the next is due, at most 1 s */
+int timers_wait_ms(const struct timers *timers);    /* until the next is due; bounded */
 bool timers_run(struct timers *timers);             /* did any run? */
 void conn_timed_out(struct timed *timed, enum row row);    /* conn.c: what the rows call */
 
@@ -144,6 +144,7 @@ bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the
 /* accept.c */
 void listener_open(struct listener *listener, int fd);
 void listener_close(struct listener *listener);
+void listener_idle(struct listener *listener);    /* one of its connections could make room */
 void bound_left(struct bound *bound);      /* a connection has ended: any loop */
 
 /* gate.c */

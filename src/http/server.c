@@ -154,6 +154,7 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
     enum err err = OK;
     for (size_t app = 0; app < options->app_count && !err; app++)
         err = bind_app(http, app, keep, ret_why);
+    *ret = http;    /* before the apps run */
     for (unsigned i = 0; i < options->loops && !err; i++) {
         if (!loop_start(&http->loops[i])) {
             *ret_why = arena_printf(keep, "can't start a thread for a loop: see ulimit -u");
@@ -161,8 +162,7 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
         }
     }
     if (err)
-        http_stop(&http);
-    *ret = http;
+        http_stop(ret);
     return err;
 }
 
@@ -212,3 +212,13 @@ void http_stop(struct http **http)
     free(mine->bounds);
     free(mine);
 }
+
+#ifdef __SANITIZE_ADDRESS__
+/* The library keeps some buffers for each thread and a queue for each loop, and has no call that frees
+ * them when a thread ends. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:h2o_mem_alloc_recycle\nleak:h2o_multithread_create_queue\n";
+}
+#endif

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-#define WAIT_MS_MAX 1000
+#define WAIT_MS_MAX 10000
 
 struct http_timer {
     struct timers *timers;

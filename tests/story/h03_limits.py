@@ -1,0 +1,86 @@
+"""Slow heads, idle connections, the connection cap, and the way down."""
+from probe import *
+
+with Story("h03 slow heads, idle connections, the cap, and the way down") as story:
+    probe = Probe(story, head_ms=600, idle_ms=1500, connections_max=300)
+    slow = probe.wire()
+    began = time.monotonic()
+    for byte in b"GET /a HTTP/1.1\r\nHost":
+        slow.send(bytes([byte]))
+        time.sleep(0.02)
+    reply = slow.read()
+    took = time.monotonic() - began
+    story.fact("a slow head is cut at head_ms", reply.status == 408 and 0.5 < took < 1.2, (reply, took))
+    silent = probe.wire()
+    began = time.monotonic()
+    story.fact("silence is closed", silent.gone() and 0.5 < time.monotonic() - began < 1.2, time.monotonic() - began)
+    idle = probe.wire()
+    idle.send(get("/a"))
+    idle.read()
+    began = time.monotonic()
+    story.fact("an idle connection is closed at idle_ms", idle.gone() and 1.3 < time.monotonic() - began < 2.2, time.monotonic() - began)
+    idle = probe.wire()
+    idle.send(get("/a"))
+    idle.read()
+    time.sleep(0.9)    # longer than head_ms
+    idle.send(get("/b"))
+    story.same("but not before", idle.read().body, b"/b\n")
+
+    for path in ("/hold", "/echo"):
+        stuck = probe.wire()
+        stuck.send(get(path, "Content-Length: 100", method="PUT") + b"half")
+        stuck.close()
+
+    crowd = [probe.wire() for _ in range(300)]
+    wait_for("300 connections are open", lambda: probe.stats()["connections"] >= 301)
+    late = probe.wire()
+    late.send(get("/late"))
+    story.same("the admin address answers at the cap", plain(probe.admin, "GET", "/x").body, b"/x\n")
+    began = time.monotonic()
+    story.same("a newcomer is served when slow ones have gone", late.read().body, b"/late\n")
+    story.fact("it had to wait", time.monotonic() - began > 0.2, time.monotonic() - began)
+    late.close()
+    for wire in crowd:
+        wire.close()
+    wait_for("the crowd is gone", lambda: probe.stats()["connections"] == 1)
+
+    crowd = [probe.wire() for _ in range(300)]
+    for wire in crowd:
+        wire.send(get("/a"))
+    for wire in crowd:
+        wire.read()
+    began = time.monotonic()
+    story.same("at the cap an idle connection makes room", probe.ask(get("/new")).body, b"/new\n")
+    story.fact("at once", time.monotonic() - began < 0.5, time.monotonic() - began)
+    for wire in crowd:
+        wire.close()
+    wait_for("the crowd is gone again", lambda: probe.stats()["connections"] == 1)
+
+    def load(count):
+        wire = probe.wire()
+        for i in range(count):
+            wire.send(get(f"/stream?n={i * 997 % 300000}&piece=65536"))
+            if wire.read().body != pattern(i * 997 % 300000):
+                return False
+        return True
+    story.same("40 clients at once", together(*[lambda: load(25)] * 40), [True] * 40)
+
+    second = subprocess.run([PROBE, str(probe.port), str(free_port()), probe.spill], capture_output=True, text=True)
+    story.fact("a taken port is noticed", second.returncode == 2 and "another process listens there" in second.stdout, second.stdout)
+    idle = probe.wire()
+    idle.send(get("/a"))
+    idle.read()
+    running = probe.wire()
+    running.send(get("/later?ms=700"))
+    time.sleep(0.2)
+    probe.process.send_signal(signal.SIGTERM)
+    story.fact("draining closes idle connections", idle.gone(0.4))
+    reply = running.read()
+    story.same("running answers are finished, and say close", (reply.body, reply.closed), (b"later\n", True))
+    try:
+        probe.wire()
+        refused = False
+    except OSError:
+        refused = True
+    story.fact("nobody is accepted any more", refused)
+    probe.ends_cleanly()

@@ -1,0 +1,70 @@
+"""probe.py - the HTTP room alone, as tests/tools/http_probe serves it. SPDX-License-Identifier: Apache-2.0"""
+
+from harness import *
+
+PROBE = find_binary("HTTP_PROBE", "tests/tools/http_probe", "build*/tests/tools/http_probe")
+
+
+def pattern(length):
+    return (bytes(range(251)) * (length // 251 + 1))[:length]
+
+
+def sum_of(data):
+    total = 1
+    for byte in data:
+        total = (total * 31 + byte) & 0xFFFFFFFF
+    return total
+
+
+def get(target, *fields, method="GET"):
+    return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: h", *fields]).encode() + b"\r\n\r\n"
+
+
+def put(target, body, *fields):
+    return get(target, f"Content-Length: {len(body)}", *fields, method="PUT") + body
+
+
+class Probe(Process):
+    def __init__(self, story, **settings):
+        check(PROBE, "http_probe is not built: make tests/tools/http_probe")
+        self.port, self.admin = free_port(), free_port()
+        self.spill = story.path("spill")
+        os.makedirs(self.spill, exist_ok=True)
+        super().__init__(story, "http_probe", [PROBE, str(self.port), str(self.admin), self.spill,
+                                               *(f"{n}={v}" for n, v in settings.items())])
+        wait_for("the probe is ready", lambda: "ready" in self.log() or not self.alive())
+
+    def wire(self, timeout=20, **how):
+        return Wire(self.port, timeout, **how)
+
+    def ask(self, data, timeout=20, method="GET"):
+        wire = self.wire(timeout)
+        wire.send(data)
+        reply = wire.read(method)
+        wire.close()
+        return reply
+
+    def stats(self):
+        return json.loads(plain(self.admin, "GET", "/stats").body)
+
+    def hears(self, wire, seconds=10):
+        """Everything until the other side closes; None if it does not close."""
+        wire.socket.settimeout(seconds)
+        heard = wire.rest
+        try:
+            while more := wire.socket.recv(65536):
+                heard += more
+        except TimeoutError:
+            return None
+        except OSError:
+            pass
+        return heard
+
+    def fd_count(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def ends_cleanly(self):
+        status = self.stop()
+        self.story.fact("the probe ends cleanly", status == 0, f"exit status {status}")
+        found = REPORTS.search(self.log())
+        self.story.fact("and reports nothing", not found, self.log()[-4000:])
