@@ -12,26 +12,35 @@
 
 struct mailbox {
     _Atomic(struct mail *) newest;
+    atomic_uint refs;
     int fd;
 };
+
+static struct mail closed;    /* stands in `newest` once the owner has gone */
 
 struct mailbox *mailbox_new(void)
 {
     struct mailbox *box = must_alloc(sizeof(*box));
     box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_init(&box->refs, 1);
     check(box->fd >= 0);
     return box;
 }
 
-void mailbox_free(struct mailbox **box)
+struct mailbox *mailbox_ref(struct mailbox *box)
 {
-    if (!*box)
-        return;
-    while (mailbox_deliver(*box))
-        ;
-    close((*box)->fd);
-    free(*box);
+    atomic_fetch_add_explicit(&box->refs, 1, memory_order_relaxed);
+    return box;
+}
+
+void mailbox_unref(struct mailbox **box)
+{
+    struct mailbox *mine = *box;
     *box = NULL;
+    if (!mine || atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    close(mine->fd);
+    free(mine);
 }
 
 int mailbox_fd(const struct mailbox *box)
@@ -39,27 +48,26 @@ int mailbox_fd(const struct mailbox *box)
     return box->fd;
 }
 
-void mailbox_post(struct mailbox *box, struct mail *mail)
+bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
     int fd = box->fd;    /* once the mail is in, the owner may end the box's user */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
-    do
+    do {
+        if (newest == &closed)
+            return false;
         mail->next = newest;
-    while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, mail,
-                                                  memory_order_release, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, mail,
+                                                    memory_order_release, memory_order_relaxed));
     if (!newest) {
         uint64_t one = 1;
         ssize_t ignored = write(fd, &one, sizeof(one));    /* full means it is readable anyway */
         (void)ignored;
     }
+    return true;
 }
 
-size_t mailbox_deliver(struct mailbox *box)
+static size_t deliver_all(struct mail *newest)
 {
-    uint64_t count;
-    ssize_t ignored = read(box->fd, &count, sizeof(count));
-    (void)ignored;
-    struct mail *newest = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
     struct mail *oldest = NULL;
     while (newest) {
         struct mail *next = newest->next;
@@ -75,6 +83,24 @@ size_t mailbox_deliver(struct mailbox *box)
         delivered++;
     }
     return delivered;
+}
+
+size_t mailbox_deliver(struct mailbox *box)
+{
+    uint64_t count;
+    ssize_t ignored = read(box->fd, &count, sizeof(count));
+    (void)ignored;
+    return deliver_all(atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire));
+}
+
+void mailbox_free(struct mailbox **box)
+{
+    if (!*box)
+        return;
+    while (mailbox_deliver(*box))
+        ;
+    deliver_all(atomic_exchange_explicit(&(*box)->newest, &closed, memory_order_acq_rel));
+    mailbox_unref(box);
 }
 
 size_t mailbox_wait(struct mailbox *box, int timeout_ms)
@@ -107,7 +133,7 @@ struct ticket *ticket_new(struct mailbox *box, void (*woken)(void *arg), void *a
     struct ticket *ticket = must_alloc(sizeof(*ticket));
     ticket->mail.deliver = ticket_deliver;
     atomic_init(&ticket->refs, 1);
-    ticket->box = box;
+    ticket->box = mailbox_ref(box);
     ticket->woken = woken;
     ticket->arg = arg;
     return ticket;
@@ -123,15 +149,19 @@ void ticket_wake(struct ticket *ticket)
 {
     if (atomic_exchange(&ticket->posted, true))
         return;
-    mailbox_post(ticket->box, &ticket_ref(ticket)->mail);
+    struct ticket *posted = ticket_ref(ticket);
+    if (!mailbox_post(ticket->box, &posted->mail))
+        ticket_unref(&posted);
 }
 
 void ticket_unref(struct ticket **ticket)
 {
     struct ticket *mine = *ticket;
     *ticket = NULL;
-    if (mine && atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) == 1)
-        free(mine);
+    if (!mine || atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    mailbox_unref(&mine->box);
+    free(mine);
 }
 
 void ticket_end(struct ticket **ticket)

@@ -73,6 +73,7 @@ static void deliver(struct mail *mail)    /* on the loop again */
 {
     struct digest *digest = container_of(mail, struct digest, mail);
     digest->done(digest->arg, digest->sha256);
+    mailbox_unref(&digest->back);
     free(digest);
 }
 
@@ -81,7 +82,10 @@ static void work(struct mail *mail)    /* on the digests' thread */
     struct digest *digest = container_of(mail, struct digest, mail);
     hash(digest);
     digest->mail.deliver = deliver;
-    mailbox_post(digest->back, &digest->mail);
+    if (!mailbox_post(digest->back, &digest->mail)) {
+        mailbox_unref(&digest->back);    /* the loop is gone, and the request with it */
+        free(digest);
+    }
 }
 
 void digest_start(struct digests *digests, struct mailbox *box, pthread_mutex_t *lock,
@@ -89,7 +93,7 @@ void digest_start(struct digests *digests, struct mailbox *box, pthread_mutex_t 
                   void *arg)
 {
     struct digest *digest = must_alloc(sizeof(*digest));
-    *digest = (struct digest){ .mail = { .deliver = work }, .back = box, .lock = lock,
+    *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box), .lock = lock,
                                .bytes = bytes, .done = done, .arg = arg };
     if (bytes->len > INLINE_BYTES) {
         mailbox_post(digests->box, &digest->mail);

@@ -87,8 +87,23 @@ TEST(a_wake_after_the_end_finds_nobody)
     mailbox_free(&box);
 }
 
+TEST(a_wake_after_the_mailbox_is_gone_is_lost_without_harm)
+{
+    struct mailbox *box = mailbox_new();
+    struct counted waiter = { 0 };
+    waiter.ticket = ticket_new(box, count, &waiter);
+    struct ticket *other = ticket_ref(waiter.ticket);
+    ticket_end(&waiter.ticket);
+    mailbox_free(&box);
+    ok(box == NULL);
+    ticket_wake(other);
+    ok(waiter.woken == 0);
+    ticket_unref(&other);
+}
+
 RUN(cmocka_unit_test(a_number_is_digits_and_nothing_else),
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),
     cmocka_unit_test(wakes_between_two_deliveries_are_one),
-    cmocka_unit_test(a_wake_after_the_end_finds_nobody))
+    cmocka_unit_test(a_wake_after_the_end_finds_nobody),
+    cmocka_unit_test(a_wake_after_the_mailbox_is_gone_is_lost_without_harm))

@@ -15,7 +15,13 @@
 #include "base/slice.h"
 
 #define TEST(name) static void name(void **unit_state __attribute__((unused)))
-#define ok(condition) assert_true(condition)
+#define ok(condition)                                                                          \
+    do {                                                                                       \
+        bool unit_ok = (condition);                                                            \
+        _assert_true(unit_ok, #condition, __FILE__, __LINE__);                                 \
+        if (!unit_ok)                                                                          \
+            abort();    /* not reached: tells the compiler what holds from here on */          \
+    } while (0)
 #define same(a, b)                                                                             \
     do {                                                                                       \
         slice same_a = (a), same_b = (b);                                                      \
