@@ -53,7 +53,7 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
     mistake->file = at->line || at->from == FROM_FILE ? at->name
                     : at->from == FROM_ENV  ? "environment"
                     : at->from == FROM_FLAG ? "command line"
-                                            : "default";
+                                            : "settings";
     mistake->line = at->line;
     mistake->column = at->column;
     mistake->key = at->from == FROM_ENV || at->from == FROM_FLAG ? at->name : key;

@@ -40,7 +40,7 @@ struct config_key {
 
 struct config_mistake {
     struct config_mistake *next;
-    const char *file;        /* or "command line", "environment" */
+    const char *file;        /* or "command line", "environment", "settings" */
     unsigned line, column;   /* 0: not in a file */
     const char *key, *text;
     const char *nearest;     /* a valid name near the wrong one, or NULL */

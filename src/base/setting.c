@@ -61,6 +61,13 @@ size_t setting_at(enum setting_scope scope, slice name)
     return (size_t)(setting - settings);
 }
 
+const char *setting_standard(const struct setting *setting)
+{
+    if (setting->standard[0] != '=')
+        return setting->standard;
+    return settings[setting_at(SCOPE_GLOBAL, slice_of(setting->standard + 1))].standard;
+}
+
 #define NAME_MAX_LEN 48u
 
 unsigned name_distance(slice a, slice b)
@@ -183,7 +190,7 @@ static bool read_number(const struct setting *setting, slice text, struct arena 
     }
     if (!good)
         return false;
-    if (*ret == 0 && strcmp(setting->standard, "0") == 0)
+    if (*ret == 0 && strcmp(setting_standard(setting), "0") == 0)
         return true;
     if (*ret >= setting->min && *ret <= setting->max)
         return true;

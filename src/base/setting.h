@@ -57,6 +57,7 @@ bool setting_is_text(const struct setting *setting);      /* its member is a con
 bool setting_is_number(const struct setting *setting);    /* its member is a uint64_t */
 void setting_copy(const struct setting *to, void *to_group, const struct setting *from,
                   const void *from_group);
+const char *setting_standard(const struct setting *setting);     /* its own default, or the inherited one */
 const char *setting_type_name(const struct setting *setting);    /* "size", "a|b|c", ... */
 
 /* How many letters must change to make one name the other; used for nearest names. */

@@ -205,7 +205,7 @@ TEST(groups_inherit_what_they_leave_out)
 {
     struct config *config = load(
         "{\"origin\": \"http://a\", \"ttl\": \"5s\", \"origin_tries\": 2,"
-        " \"origins\": {\"b\": {\"url\": \"http://b\", \"tries\": 3}},"
+        " \"origins\": {\"b\": {\"url\": \"http://b\", \"tries\": 3, \"total_time\": 0}},"
         " \"# note\": 1,"
         " \"buckets\": {\"data/train\": {\"freshness\": \"immutable\"},"
         "               \"logs\": {\"origin\": \"b\", \"ttl\": \"6s\"}}}", NULL, NULL);

@@ -1,0 +1,11 @@
+/* cores.h - how many cores this process may use. SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_CORES_H
+#define BASE_CORES_H
+
+#include "base/base.h"
+
+/* The least of: cores we may be scheduled on, and the CPU quota of our cgroup (v2 or v1) and of the
+ * groups around it, rounded up. At least 1. */
+unsigned cores_available(void);
+
+#endif

@@ -1,0 +1,51 @@
+/* cli.h - what the subcommands share. SPDX-License-Identifier: Apache-2.0
+ *
+ * A subcommand takes its own options out of argv; what is left are settings. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/config.h"
+
+enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };    /* documented in penstock.1 */
+
+struct cli {
+    size_t argc;           /* of what stands behind the subcommand */
+    const char **argv;
+    struct arena arena;
+};
+
+struct command {
+    const char *name, *args, *help;
+    int (*run)(struct cli *cli);
+};
+extern const struct command commands[];
+extern const size_t command_count;
+
+int run_serve(struct cli *cli);
+int run_check(struct cli *cli);
+int run_config(struct cli *cli);
+int run_health(struct cli *cli);
+int run_stat(struct cli *cli);
+int run_help(struct cli *cli);
+
+/* Takes "--name" (or "--name VALUE", "--name=VALUE") out of argv. */
+bool cli_flag(struct cli *cli, const char *flag);
+const char *cli_option(struct cli *cli, const char *flag);    /* NULL: not there */
+const char *cli_word(struct cli *cli);    /* a first argument that is no flag, or NULL */
+
+struct config *cli_load(struct cli *cli) MUST_USE;
+/* Prints them, one a line; how many there were. */
+size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr);
+
+/* ---- generate.c: texts made from the tables ---- */
+void generate_help(struct text *to);
+void generate_help_settings(struct text *to);
+void generate_example(struct text *to, struct arena *keep);
+void generate_man(struct text *to);
+void generate_completion(struct text *to);
+
+/* ---- notify.c ---- */
+/* Tells the service manager, if there is one ("READY=1"). */
+void notify(const char *state);
+
+#endif

@@ -1,0 +1,118 @@
+/* main.c - the table of subcommands. SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include <config.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int run_version(struct cli *cli)
+{
+    puts("penstock " PACKAGE_VERSION);
+    return EXIT_GOOD;
+}
+
+const struct command commands[] = {
+    { "serve", "[SETTINGS]", "run the cache in the foreground", run_serve },
+    { "check", "[FILE] [SETTINGS]", "say every mistake in the settings, and do nothing else", run_check },
+    { "config", "[SETTINGS]", "show every setting in force and where it came from", run_config },
+    { "stat", "[--json]", "show what the running service is doing", run_stat },
+    { "health", "[--url URL]", "exit 0 if the running service is ready", run_health },
+    { "help", "[settings]", "show this, or every setting", run_help },
+    { "version", "", "show the version", run_version },
+};
+const size_t command_count = countof(commands);
+
+bool cli_flag(struct cli *cli, const char *flag)
+{
+    for (size_t i = 0; i < cli->argc; i++) {
+        if (strcmp(cli->argv[i], flag) != 0)
+            continue;
+        memmove(cli->argv + i, cli->argv + i + 1, (--cli->argc - i) * sizeof(*cli->argv));
+        return true;
+    }
+    return false;
+}
+
+const char *cli_option(struct cli *cli, const char *flag)
+{
+    size_t len = strlen(flag);
+    for (size_t i = 0; i < cli->argc; i++) {
+        const char *value = NULL;
+        size_t taken = 1;
+        if (strncmp(cli->argv[i], flag, len) == 0 && cli->argv[i][len] == '=') {
+            value = cli->argv[i] + len + 1;
+        } else if (strcmp(cli->argv[i], flag) == 0) {
+            value = i + 1 < cli->argc ? cli->argv[i + 1] : "";
+            taken = MIN(cli->argc - i, 2);
+        }
+        if (!value)
+            continue;
+        cli->argc -= taken;
+        memmove(cli->argv + i, cli->argv + i + taken, (cli->argc - i) * sizeof(*cli->argv));
+        return value;
+    }
+    return NULL;
+}
+
+const char *cli_word(struct cli *cli)
+{
+    if (!cli->argc || cli->argv[0][0] == '-')
+        return NULL;
+    const char *word = cli->argv[0];
+    cli->argv++;
+    cli->argc--;
+    return word;
+}
+
+struct config *cli_load(struct cli *cli)
+{
+    struct config_sources from = {
+        .argc = cli->argc, .argv = cli->argv, .env = (const char *const *)environ,
+    };
+    return config_load(&from);
+}
+
+size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr)
+{
+    size_t count = 0;
+    for (const struct config_mistake *m = config->mistakes; m; m = m->next, count++)
+        fprintf(to_stderr ? stderr : stdout, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
+    return count;
+}
+
+static int run(struct cli *cli, const char *name)
+{
+    const char *nearest = NULL;
+    for (size_t i = 0; i < command_count; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(cli);
+        if (!nearest && name_distance(slice_of(commands[i].name), slice_of(name)) <= 2)
+            nearest = commands[i].name;
+    }
+    fprintf(stderr, "penstock: no such command: %s", name);
+    fprintf(stderr, nearest ? " (did you mean \"%s\"?)\n" : "\n", nearest);
+    fputs("Try: penstock help\n", stderr);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = { 0 };
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (argc > 2) {
+        cli.argc = (size_t)argc - 2;
+        cli.argv = (const char **)argv + 2;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    if (cli_flag(&cli, "--help"))
+        name = "help";
+    int status = run(&cli, name);
+    arena_free(&cli.arena);
+    if (fflush(stdout) != 0)
+        status = EXIT_FAILED;
+    return argc > 1 ? status : EXIT_USAGE;
+}
