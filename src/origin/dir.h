@@ -9,6 +9,7 @@
 
 #include "origin/kind.h"
 
+struct dir_pool;
 struct dir {
     struct origin origin;
     struct dir_pool *pool;
@@ -39,6 +40,10 @@ void dir_pool_free(struct dir_pool **pool);
 void dir_pool_start(struct dir_pool *pool, struct dir_call *take_call);
 void dir_pool_resume(struct dir_pool *pool, struct dir_call *call);
 void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);
+
+/* dir.c: the kind */
+enum err dir_add(struct dir_pool *pool, const struct origin_options *options, struct arena *keep,
+                 struct origin **ret, slice *ret_why) MUST_USE;
 
 /* dir.c: the work of a call, on a pool thread. */
 enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head; sets up the body */

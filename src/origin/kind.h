@@ -4,8 +4,8 @@
  * what it keeps for a call. Callbacks go through the hook and nowhere else: it holds the contract
  * (one head, then bodies, then one done) and counts for the metrics.
  * A cancel may race with the end: call->priv is read and emptied under a lock (origin.c), so a
- * kind's resume and cancel only ever see a live hook. They are called with that lock held and may
- * take the kind's own locks; callbacks and hook_done are never called with any lock held. */
+ * kind's resume and cancel only ever see a live hook. They and start are called with that lock held
+ * and may take the kind's own locks; callbacks and hook_done are never called with any lock held. */
 #ifndef ORIGIN_KIND_H
 #define ORIGIN_KIND_H
 
@@ -45,10 +45,5 @@ void hook_done(struct origin_hook *hook, enum err err);
 
 /* A field of the call by its lower-case name; ptr NULL if it is absent. */
 slice call_field(const struct origin_call *call, slice name);
-
-/* The dir kind (dir.c). */
-struct dir_pool;
-enum err dir_add(struct dir_pool *pool, const struct origin_options *options, struct arena *keep,
-                 struct origin **ret, slice *ret_why) MUST_USE;
 
 #endif

@@ -12,14 +12,15 @@
 
 #include "base/metric.h"
 #include "origin/dir.h"
-#include "origin/kind.h"
+#include "origin/s3.h"
 
 #define DIR_THREADS 16
 
 struct origins {
     struct list list;
     unsigned threads;
-    struct dir_pool *dir_pool;      /* NULL until there is a directory origin */
+    struct dir_pool *dir_pool;      /* each NULL until an origin needs it */
+    struct carriers *carriers;
 };
 
 /* ---- hooks ---- */
@@ -32,11 +33,11 @@ static pthread_mutex_t *lock_of(const struct origin_call *call)
     return &locks[(bits ^ bits >> 6) % countof(locks)];
 }
 
-static void set_hook(struct origin_call *call, struct origin_hook *hook)
+static void unhook(struct origin_call *call)
 {
     pthread_mutex_t *lock = lock_of(call);
     pthread_mutex_lock(lock);
-    call->priv = hook;
+    call->priv = NULL;
     pthread_mutex_unlock(lock);
 }
 
@@ -44,7 +45,7 @@ void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call
 {
     *hook = (struct origin_hook){ .magic = HOOK_MAGIC, .origin = origin, .call = call };
     metric_gauge_add(M_ORIGIN_CALLS, 1);
-    set_hook(call, hook);
+    call->priv = hook;
 }
 
 void hook_head(struct origin_hook *hook, const struct origin_reply *reply)
@@ -78,7 +79,7 @@ void hook_done(struct origin_hook *hook, enum err err)
         metric_add(M_ORIGIN_ERROR, 1);
     else
         metric_add(M_ORIGIN_OK, 1);
-    set_hook(call, NULL);
+    unhook(call);
     call->events->done(call, err);
 }
 
@@ -103,7 +104,10 @@ slice origin_reply_get(const struct origin_reply *reply, slice name)
 void origin_start(struct origin *origin, struct origin_call *call)
 {
     check(origin->magic == ORIGIN_MAGIC && call->events && !call->priv);
+    pthread_mutex_t *lock = lock_of(call);
+    pthread_mutex_lock(lock);    /* it may run, but can't end before start has returned */
     origin->kind->start(origin, call);
+    pthread_mutex_unlock(lock);
 }
 
 void origin_resume(struct origin_call *call)
@@ -162,9 +166,9 @@ enum err origins_add(struct origins *all, const struct origin_options *options, 
             all->dir_pool = dir_pool_new(DIR_THREADS);
         e = dir_add(all->dir_pool, options, keep, &origin, ret_why);
     } else {
-        *ret_why = arena_printf(keep, "%.*s: an origin's URL starts with http://, https:// or dir:",
-                                SLICE_ARG(url));
-        e = ERR_BAD_ARGUMENT;
+        if (!all->carriers)
+            all->carriers = carriers_new(all->threads);
+        e = s3_add(all->carriers, options, keep, &origin, ret_why);
     }
     if (e)
         return e;
@@ -190,6 +194,7 @@ void origins_free(struct origins **all)
     *all = NULL;
     if (!mine)
         return;
+    carriers_free(&mine->carriers);    /* returns when every call is done */
     dir_pool_free(&mine->dir_pool);
     while (!list_empty(&mine->list))
         free_one(list_of(mine->list.next, struct origin, link));

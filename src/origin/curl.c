@@ -1,0 +1,609 @@
+/* curl.c - libcurl as a carrier of bytes, and the only file that names it. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each carrier thread owns a multi handle, its connections, a pool of easy handles and a mailbox;
+ * nothing of these is touched by another thread. DNS answers and TLS sessions are shared, under
+ * locks. libcurl signs nothing, follows nothing, decodes nothing, asks no proxy and no netrc, and
+ * sends exactly the headers it is given.
+ *
+ * Time: libcurl limits connecting. "No byte for so long" is ours: each exchange remembers when a
+ * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
+ * A paused exchange does not wait for its origin, so its clock stands still. */
+#include "origin/curl.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+
+#define BUFFER_BYTES (256 * 1024L)
+#define HEAD_BYTES_MAX (64 * 1024)
+#define POOL_MAX 64
+#define IDLE_CONNECTIONS_MAX 256L
+#define IDLE_S 30L
+#define TICK_MS 50
+#define CARRIERS_MAX 64
+
+struct carrier {
+    struct carriers *all;
+    pthread_t thread;
+    struct mailbox *box;
+    CURLM *multi;
+    struct list errands, timers, exchanges;
+    uint64_t tick_ms;               /* when exchanges were last looked at */
+    CURL *pool[POOL_MAX];
+    size_t pool_count;
+};
+
+struct carriers {
+    unsigned count;
+    atomic_uint next;
+    atomic_bool stopping;
+    atomic_uint live;               /* errands that entered and did not leave */
+    CURLSH *share;
+    pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
+    struct carrier carriers[CARRIERS_MAX];
+};
+
+struct exchange {
+    struct list link;               /* of its carrier's */
+    struct carrier *carrier;
+    const struct exchange_events *events;
+    void *arg;
+    CURL *easy;
+    struct curl_slist *sent;
+    const struct origin_body *body;
+    uint64_t body_at;
+    unsigned progress_ms, connect_ms;
+    uint64_t started_ns, moved_ms;  /* moved: when a byte last came or went */
+    bool moved, paused, headed, is_head, bodiless, has_length, chunked;
+    enum err why;                   /* why it was ended by us */
+    uint64_t length, got;
+    struct arena keep;              /* the head while it comes in */
+    size_t head_bytes;
+    struct http_field fields[HTTP_FIELDS_MAX];
+    size_t field_count;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* ---- errands ---- */
+
+static void arrive(void *arg)
+{
+    struct errand *errand = arg;
+    if (list_empty(&errand->link))
+        list_add(&errand->carrier->errands, &errand->link);
+    errand->woken(errand);
+}
+
+void errand_enter(struct carriers *all, struct errand *errand)
+{
+    errand->carrier = &all->carriers[atomic_fetch_add(&all->next, 1) % all->count];
+    list_init(&errand->link);
+    list_init(&errand->timer);
+    atomic_fetch_add(&all->live, 1);
+    errand->ticket = ticket_new(errand->carrier->box, arrive, errand);
+    ticket_wake(errand->ticket);
+}
+
+void errand_wake(struct errand *errand)
+{
+    ticket_wake(errand->ticket);
+}
+
+void errand_due(struct errand *errand, uint64_t at_ms)
+{
+    list_del(&errand->timer);
+    errand->due_ms = at_ms;
+    if (at_ms)
+        list_add(&errand->carrier->timers, &errand->timer);
+}
+
+bool errand_stopping(const struct errand *errand)
+{
+    return atomic_load_explicit(&errand->carrier->all->stopping, memory_order_relaxed);
+}
+
+void errand_leave(struct errand *errand)
+{
+    list_del(&errand->timer);
+    list_del(&errand->link);
+    ticket_end(&errand->ticket);
+    atomic_fetch_sub(&errand->carrier->all->live, 1);
+}
+
+/* ---- what libcurl tells us ---- */
+
+/* Ends the exchange from within a callback: a length libcurl did not expect makes it give up. */
+static size_t give_up(struct exchange *exchange, enum err why)
+{
+    exchange->why = why;
+    return 0;
+}
+
+static void moved(struct exchange *exchange)
+{
+    exchange->moved = true;
+    exchange->moved_ms = mono_ms();
+}
+
+static bool give_head(struct exchange *exchange, int status)
+{
+    struct exchange_head head = {
+        .status = status,
+        .has_length = exchange->has_length,
+        .length = exchange->length,
+        .fields = exchange->fields,
+        .field_count = exchange->field_count,
+        .first_byte_ns = mono_ns() - exchange->started_ns,
+    };
+    exchange->bodiless = exchange->is_head || status == 204 || status == 304;
+    if (!exchange->has_length && !exchange->chunked && !exchange->bodiless) {
+        exchange->why = ERR_ORIGIN_REPLY;    /* its end could not be told from a cut */
+        return false;
+    }
+    exchange->headed = true;
+    if (exchange->events->head(exchange->arg, &head) == EXCHANGE_END) {
+        exchange->why = ERR_CANCELED;
+        return false;
+    }
+    return true;
+}
+
+static slice lower_case(struct arena *keep, slice name)
+{
+    char *copy = arena_alloc(keep, name.len + 1);
+    for (size_t i = 0; i < name.len; i++)
+        copy[i] = (char)(name.ptr[i] >= 'A' && name.ptr[i] <= 'Z' ? name.ptr[i] | 0x20 : name.ptr[i]);
+    return (slice){ copy, name.len };
+}
+
+static bool keep_field(struct exchange *exchange, slice line)
+{
+    slice value = line, name = slice_cut(&value, ':');
+    if (!value.ptr || exchange->field_count == countof(exchange->fields))
+        return false;
+    name = lower_case(&exchange->keep, slice_trim(name));
+    value = arena_copy(&exchange->keep, slice_trim(value));
+    exchange->fields[exchange->field_count++] = (struct http_field){ name, value };
+    if (slice_eq(name, S("content-length"))) {
+        uint64_t length;
+        if (!slice_u64(value, &length) || (exchange->has_length && length != exchange->length))
+            return false;
+        exchange->has_length = true;
+        exchange->length = length;
+    }
+    if (slice_eq(name, S("transfer-encoding")))
+        exchange->chunked = true;
+    return true;
+}
+
+static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
+{
+    struct exchange *exchange = arg;
+    slice line = { ptr, size * count };
+    size_t all = line.len;
+    moved(exchange);
+    if (exchange->headed)
+        return all;    /* a trailer */
+    exchange->head_bytes += line.len;
+    if (exchange->head_bytes > HEAD_BYTES_MAX)
+        return give_up(exchange, ERR_ORIGIN_REPLY);
+    while (line.len && (line.ptr[line.len - 1] == '\n' || line.ptr[line.len - 1] == '\r'))
+        line.len--;
+    if (slice_starts(line, S("HTTP/"))) {
+        arena_free(&exchange->keep);    /* what came before was a 1xx */
+        exchange->field_count = 0;
+        exchange->has_length = exchange->chunked = false;
+        return all;
+    }
+    if (line.len)
+        return keep_field(exchange, line) ? all : give_up(exchange, ERR_ORIGIN_REPLY);
+    long status = 0;
+    curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status < 200)
+        return all;
+    return give_head(exchange, (int)status) ? all : 0;
+}
+
+static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
+{
+    struct exchange *exchange = arg;
+    slice bytes = { ptr, size * count };
+    moved(exchange);
+    if (!exchange->headed)
+        return give_up(exchange, ERR_ORIGIN_REPLY);
+    if (bytes.len == 0)
+        return 0;
+    switch (exchange->events->body(exchange->arg, bytes)) {
+    case EXCHANGE_PAUSE:
+        exchange->paused = true;
+        return CURL_WRITEFUNC_PAUSE;
+    case EXCHANGE_END:
+        return give_up(exchange, ERR_CANCELED);
+    case EXCHANGE_TAKEN:
+        break;
+    }
+    exchange->got += bytes.len;
+    return bytes.len;
+}
+
+static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
+{
+    struct exchange *exchange = arg;
+    const struct origin_body *body = exchange->body;
+    size_t want = MIN(size * count, body->length - exchange->body_at);
+    moved(exchange);
+    if (want == 0)
+        return 0;
+    if (body->read(body->arg, exchange->body_at, ptr, want) != want) {
+        exchange->why = ERR_IO;
+        return CURL_READFUNC_ABORT;
+    }
+    exchange->body_at += want;
+    return want;
+}
+
+static int on_seek(void *arg, curl_off_t offset, int origin)
+{
+    struct exchange *exchange = arg;
+    if (origin != SEEK_SET || offset < 0)
+        return CURL_SEEKFUNC_CANTSEEK;
+    exchange->body_at = (uint64_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+/* ---- exchanges ---- */
+
+/* An option can only be refused by another libcurl than we were built for, or for want of memory. */
+#define set(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
+
+static void set_rules(struct carrier *carrier, CURL *easy)
+{
+    set(easy, CURLOPT_SHARE, carrier->all->share);
+    set(easy, CURLOPT_NOSIGNAL, 1L);
+    set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    set(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    set(easy, CURLOPT_HTTP09_ALLOWED, 0L);
+    set(easy, CURLOPT_PATH_AS_IS, 1L);
+    set(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    set(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    set(easy, CURLOPT_NOPROXY, "*");
+    set(easy, CURLOPT_PROXY, "");
+    set(easy, CURLOPT_TCP_NODELAY, 1L);
+    set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    set(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    set(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
+    set(easy, CURLOPT_MAXAGE_CONN, IDLE_S);
+    set(easy, CURLOPT_QUICK_EXIT, 1L);
+    set(easy, CURLOPT_USERAGENT, "penstock/0.1");
+    set(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+}
+
+static void set_callbacks(struct exchange *exchange)
+{
+    CURL *easy = exchange->easy;
+    set(easy, CURLOPT_PRIVATE, exchange);
+    set(easy, CURLOPT_ERRORBUFFER, exchange->error);
+    set(easy, CURLOPT_HEADERFUNCTION, on_header);
+    set(easy, CURLOPT_HEADERDATA, exchange);
+    set(easy, CURLOPT_WRITEFUNCTION, on_body);
+    set(easy, CURLOPT_WRITEDATA, exchange);
+    set(easy, CURLOPT_READFUNCTION, on_send);
+    set(easy, CURLOPT_READDATA, exchange);
+    set(easy, CURLOPT_SEEKFUNCTION, on_seek);
+    set(easy, CURLOPT_SEEKDATA, exchange);
+}
+
+static void add_line(struct exchange *exchange, const char *line)
+{
+    struct curl_slist *grown = curl_slist_append(exchange->sent, line);
+    check(grown != NULL);
+    exchange->sent = grown;
+}
+
+static void set_fields(struct exchange *exchange, const struct exchange_ask *ask)
+{
+    for (size_t i = 0; i < ask->field_count; i++) {
+        struct http_field field = ask->fields[i];
+        slice line = field.value.len    /* "name;" is how libcurl is told to send an empty one */
+            ? arena_printf(&exchange->keep, "%.*s: %.*s", SLICE_ARG(field.name), SLICE_ARG(field.value))
+            : arena_printf(&exchange->keep, "%.*s;", SLICE_ARG(field.name));
+        add_line(exchange, arena_copy(&exchange->keep, line).ptr);
+    }
+    add_line(exchange, "Expect:");
+    add_line(exchange, "Accept:");
+    set(exchange->easy, CURLOPT_HTTPHEADER, exchange->sent);
+    arena_free(&exchange->keep);
+}
+
+static void set_request(struct exchange *exchange, const struct exchange_ask *ask)
+{
+    static const struct origin_body empty = { 0 };
+    CURL *easy = exchange->easy;
+    set(easy, CURLOPT_URL, ask->url);
+    set(easy, CURLOPT_REQUEST_TARGET, ask->target);
+    set(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
+    if (ask->once)
+        set(easy, CURLOPT_FRESH_CONNECT, 1L);    /* libcurl repeats by itself on a reused one */
+    exchange->body = ask->body ? ask->body : &empty;
+    if (ask->sends_length) {
+        set(easy, CURLOPT_UPLOAD, 1L);
+        set(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->body->length);
+    } else if (exchange->is_head) {
+        set(easy, CURLOPT_NOBODY, 1L);
+    } else {
+        set(easy, CURLOPT_HTTPGET, 1L);
+    }
+    set(easy, CURLOPT_CUSTOMREQUEST, ask->method);
+}
+
+struct exchange *exchange_start(struct carrier *carrier, const struct exchange_ask *ask,
+                                const struct exchange_events *events, void *arg)
+{
+    struct exchange *exchange = must_alloc(sizeof(*exchange));
+    exchange->carrier = carrier;
+    exchange->events = events;
+    exchange->arg = arg;
+    exchange->is_head = !strcmp(ask->method, "HEAD");
+    exchange->progress_ms = ask->progress_ms;
+    exchange->connect_ms = ask->connect_ms;
+    exchange->started_ns = mono_ns();
+    exchange->moved_ms = mono_ms();
+    exchange->easy = carrier->pool_count ? carrier->pool[--carrier->pool_count] : curl_easy_init();
+    check(exchange->easy != NULL);
+    set_rules(carrier, exchange->easy);
+    set_callbacks(exchange);
+    set_fields(exchange, ask);
+    set_request(exchange, ask);
+    list_init(&exchange->link);
+    list_add(&carrier->exchanges, &exchange->link);
+    check(curl_multi_add_handle(carrier->multi, exchange->easy) == CURLM_OK);
+    metric_gauge_add(M_ORIGIN_CONNECTIONS, 1);
+    return exchange;
+}
+
+void exchange_resume(struct exchange *exchange)
+{
+    if (!exchange->paused)
+        return;
+    exchange->paused = false;
+    exchange->moved_ms = mono_ms();
+    curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* a failure shows in the next perform */
+}
+
+void exchange_drop(struct exchange **dropped)
+{
+    struct exchange *exchange = *dropped;
+    *dropped = NULL;
+    if (!exchange)
+        return;
+    struct carrier *carrier = exchange->carrier;
+    check(curl_multi_remove_handle(carrier->multi, exchange->easy) == CURLM_OK);
+    if (carrier->pool_count < POOL_MAX) {
+        curl_easy_reset(exchange->easy);
+        carrier->pool[carrier->pool_count++] = exchange->easy;
+    } else {
+        curl_easy_cleanup(exchange->easy);
+    }
+    metric_gauge_add(M_ORIGIN_CONNECTIONS, -1);
+    curl_slist_free_all(exchange->sent);
+    list_del(&exchange->link);
+    arena_free(&exchange->keep);
+    free(exchange);
+}
+
+static enum err err_of(const struct exchange *exchange, CURLcode code)
+{
+    if (exchange->why)
+        return exchange->why;
+    switch (code) {
+    case CURLE_OK:
+        break;
+    case CURLE_COULDNT_RESOLVE_HOST: case CURLE_COULDNT_CONNECT: case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION: case CURLE_OPERATION_TIMEDOUT: case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_ISSUER_ERROR:
+        return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
+    case CURLE_RECV_ERROR: case CURLE_SEND_ERROR: case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE:
+        return ERR_ORIGIN_CUT;
+    default:
+        return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
+    }
+    if (!exchange->headed)
+        return ERR_ORIGIN_REPLY;
+    bool whole = exchange->bodiless || exchange->chunked || exchange->got == exchange->length;
+    return whole ? OK : ERR_ORIGIN_CUT;
+}
+
+static void end(struct exchange *exchange, CURLcode code)
+{
+    long connects = 1;
+    curl_off_t connected_us = 0;
+    curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connects);
+    curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+    char why[CURL_ERROR_SIZE];
+    memcpy(why, exchange->error, sizeof(why));
+    struct exchange_end result = {
+        .err = err_of(exchange, code),
+        .reused = connects == 0,
+        .connected = connected_us > 0,
+        .why = why,
+    };
+    const struct exchange_events *events = exchange->events;
+    void *arg = exchange->arg;
+    exchange_drop(&exchange);
+    events->end(arg, &result);
+}
+
+/* ---- the threads ---- */
+
+static void end_the_finished(struct carrier *carrier)
+{
+    int left;
+    for (CURLMsg *message; (message = curl_multi_info_read(carrier->multi, &left)) != NULL;) {
+        struct exchange *exchange = NULL;
+        CURLcode code = message->data.result;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange);
+        end(exchange, code);
+    }
+}
+
+/* Time for the connection is libcurl's business until the first byte has moved. */
+static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
+{
+    uint64_t limit = exchange->progress_ms + (exchange->moved ? 0 : exchange->connect_ms);
+    return exchange->progress_ms && !exchange->paused && now_ms > exchange->moved_ms + limit;
+}
+
+static void end_the_stuck(struct carrier *carrier, uint64_t now_ms)
+{
+    if (now_ms < carrier->tick_ms + TICK_MS)
+        return;
+    carrier->tick_ms = now_ms;
+    for (bool again = true; again;) {    /* end() may start others, so begin anew after each */
+        again = false;
+        list_each_safe(struct exchange, exchange, &carrier->exchanges, link)
+            if (is_stuck(exchange, now_ms)) {
+                exchange->why = ERR_TIMEOUT;
+                end(exchange, CURLE_OPERATION_TIMEDOUT);
+                again = true;
+                break;
+            }
+    }
+}
+
+/* Wakes who is due; returns how long until the next one is. */
+static int run_timers(struct carrier *carrier, uint64_t now_ms)
+{
+    uint64_t next = 1000;
+    struct list due;
+    list_init(&due);
+    list_each_safe(struct errand, errand, &carrier->timers, timer) {
+        if (errand->due_ms <= now_ms) {
+            list_del(&errand->timer);
+            list_add(&due, &errand->timer);
+        } else {
+            next = MIN(next, errand->due_ms - now_ms);
+        }
+    }
+    while (!list_empty(&due)) {
+        struct errand *errand = list_of(due.next, struct errand, timer);
+        list_del(&errand->timer);
+        errand->woken(errand);
+        next = 0;    /* it may have set a new time */
+    }
+    return (int)next;
+}
+
+static void *carry(void *arg)
+{
+    struct carrier *carrier = arg;
+    struct curl_waitfd mail = { .fd = mailbox_fd(carrier->box), .events = CURL_WAIT_POLLIN };
+    int running;
+    for (bool told = false;;) {
+        bool stopping = atomic_load(&carrier->all->stopping);
+        if (stopping && atomic_load(&carrier->all->live) == 0)
+            break;
+        if (stopping && !told)
+            list_each_safe(struct errand, errand, &carrier->errands, link)
+                errand->woken(errand);
+        told = stopping;
+        mailbox_deliver(carrier->box);
+        uint64_t now_ms = mono_ms();
+        int wait_ms = run_timers(carrier, now_ms);
+        end_the_stuck(carrier, now_ms);
+        check(curl_multi_perform(carrier->multi, &running) == CURLM_OK);
+        end_the_finished(carrier);
+        if (!list_empty(&carrier->exchanges) || stopping)
+            wait_ms = MIN(wait_ms, TICK_MS);
+        check(curl_multi_poll(carrier->multi, &mail, 1, wait_ms, NULL) == CURLM_OK);
+    }
+    return NULL;
+}
+
+static void share_lock(CURL *easy, curl_lock_data data, curl_lock_access access, void *arg)
+{
+    pthread_mutex_lock(&((struct carriers *)arg)->share_locks[data]);
+}
+
+static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
+{
+    pthread_mutex_unlock(&((struct carriers *)arg)->share_locks[data]);
+}
+
+static void global_init(void)
+{
+    check(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+}
+
+static void deliver_nothing(struct mail *mail)
+{
+}
+
+static CURLSH *share_new(struct carriers *all)
+{
+    CURLSH *share = curl_share_init();
+    check(share != NULL);
+    for (size_t i = 0; i < countof(all->share_locks); i++)
+        pthread_mutex_init(&all->share_locks[i], NULL);
+    curl_share_setopt(share, CURLSHOPT_LOCKFUNC, share_lock);
+    curl_share_setopt(share, CURLSHOPT_UNLOCKFUNC, share_unlock);
+    curl_share_setopt(share, CURLSHOPT_USERDATA, all);
+    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
+    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
+    return share;
+}
+
+struct carriers *carriers_new(unsigned threads)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, global_init);
+    struct carriers *all = must_alloc(sizeof(*all));
+    all->count = MAX(1u, MIN(threads, CARRIERS_MAX));
+    all->share = share_new(all);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct carrier *carrier = &all->carriers[i];
+        carrier->all = all;
+        carrier->box = mailbox_new();
+        carrier->multi = curl_multi_init();
+        check(carrier->multi != NULL);
+        curl_multi_setopt(carrier->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS_MAX);
+        curl_multi_setopt(carrier->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+        list_init(&carrier->errands);
+        list_init(&carrier->timers);
+        list_init(&carrier->exchanges);
+        check(pthread_create(&carrier->thread, NULL, carry, carrier) == 0);
+    }
+    return all;
+}
+
+void carriers_free(struct carriers **all)
+{
+    struct carriers *mine = *all;
+    *all = NULL;
+    if (!mine)
+        return;
+    struct mail wake[CARRIERS_MAX];
+    atomic_store(&mine->stopping, true);
+    for (unsigned i = 0; i < mine->count; i++) {
+        wake[i].deliver = deliver_nothing;
+        mailbox_post(mine->carriers[i].box, &wake[i]);
+    }
+    for (unsigned i = 0; i < mine->count; i++)
+        pthread_join(mine->carriers[i].thread, NULL);
+    for (unsigned i = 0; i < mine->count; i++) {
+        struct carrier *carrier = &mine->carriers[i];
+        while (carrier->pool_count)
+            curl_easy_cleanup(carrier->pool[--carrier->pool_count]);
+        curl_multi_cleanup(carrier->multi);
+        mailbox_free(&carrier->box);
+    }
+    curl_share_cleanup(mine->share);
+    for (size_t i = 0; i < countof(mine->share_locks); i++)
+        pthread_mutex_destroy(&mine->share_locks[i]);
+    free(mine);
+}

@@ -1,0 +1,74 @@
+/* curl.h - HTTP exchanges with origins, and the threads that carry them. SPDX-License-Identifier: Apache-2.0
+ *
+ * A carrier is a thread with an event loop. An errand is work that lives on one carrier from enter
+ * to leave and is told there, by woken(), that something happened. An exchange is one HTTP request
+ * and its answer, carried for an errand. This knows nothing of S3. */
+#ifndef ORIGIN_CURL_H
+#define ORIGIN_CURL_H
+
+#include "base/mailbox.h"
+#include "origin/origin.h"
+
+struct carriers;
+struct carrier;
+struct carriers *carriers_new(unsigned threads) MUST_USE;
+/* Wakes every errand, with errand_stopping() true from now on; waits until all have left. */
+void carriers_free(struct carriers **all);
+
+struct errand {
+    void (*woken)(struct errand *errand);   /* on the carrier: was woken, is due, or must stop */
+    struct carrier *carrier;
+    struct ticket *ticket;
+    struct list link, timer;
+    uint64_t due_ms;                        /* monotonic; 0: no timer */
+};
+void errand_enter(struct carriers *all, struct errand *errand);    /* any thread; woken() follows */
+void errand_wake(struct errand *errand);                           /* any thread, until it leaves */
+void errand_due(struct errand *errand, uint64_t at_ms);            /* the rest: its carrier only */
+bool errand_stopping(const struct errand *errand) MUST_USE;
+void errand_leave(struct errand *errand);
+
+struct exchange_ask {
+    const char *method;             /* GET, HEAD, PUT, POST, DELETE */
+    const char *url;                /* scheme://host:port/ : where to connect */
+    const char *target;             /* what the request line says, byte for byte */
+    const struct http_field *fields;    /* all that is sent; Content-Length comes from the body */
+    size_t field_count;
+    const struct origin_body *body;
+    bool sends_length;              /* a method that carries a body, if only an empty one */
+    bool once;                      /* it must not reach the origin twice: no reused connection */
+    unsigned connect_ms, progress_ms;
+};
+
+struct exchange_head {
+    int status;
+    bool has_length;
+    uint64_t length;
+    const struct http_field *fields;    /* names in lower case */
+    size_t field_count;
+    uint64_t first_byte_ns;
+};
+
+struct exchange_end {
+    enum err err;           /* ERR_CANCELED: a callback wished it */
+    bool reused;            /* it failed on a connection that had served before */
+    bool connected;         /* the request may have reached the origin */
+    const char *why;        /* libcurl's words, may be empty; for logs */
+};
+
+enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
+
+/* All on the carrier. Whatever a callback does, it does not start, resume or drop exchanges. */
+struct exchange_events {
+    enum exchange_take (*head)(void *arg, const struct exchange_head *head);    /* PAUSE is no answer */
+    enum exchange_take (*body)(void *arg, slice bytes);
+    void (*end)(void *arg, const struct exchange_end *end);    /* the exchange is no more; may start another */
+};
+
+struct exchange;
+struct exchange *exchange_start(struct carrier *carrier, const struct exchange_ask *ask,
+                                const struct exchange_events *events, void *arg) MUST_USE;
+void exchange_resume(struct exchange *exchange);
+void exchange_drop(struct exchange **exchange);     /* no callback comes any more */
+
+#endif

@@ -1,0 +1,195 @@
+/* endpoint.c - where an S3 origin lives and how its URLs look. SPDX-License-Identifier: Apache-2.0
+ *
+ * Path style puts the bucket into the path, host style in front of the host. "auto" takes the path
+ * for addresses and single labels ("localhost", "minio"), and for buckets that can't be a host label;
+ * a dot in a bucket name would break the certificate, so it counts as such with https. */
+#include "origin/endpoint.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "s3/encode.h"
+
+#define HOST_BYTES_MAX 255
+
+static slice lower(struct arena *keep, slice s)
+{
+    char *copy = arena_alloc(keep, s.len + 1);
+    for (size_t i = 0; i < s.len; i++)
+        copy[i] = (char)(s.ptr[i] >= 'A' && s.ptr[i] <= 'Z' ? s.ptr[i] | 0x20 : s.ptr[i]);
+    return (slice){ copy, s.len };
+}
+
+static bool is_host(slice host)
+{
+    if (host.len == 0 || host.len > HOST_BYTES_MAX)
+        return false;
+    bool literal = host.ptr[0] == '[';
+    if (literal && host.ptr[host.len - 1] != ']')
+        return false;
+    slice inner = literal ? slice_sub(host, 1, host.len - 2) : host;
+    for (size_t i = 0; i < inner.len; i++) {
+        char c = inner.ptr[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+                     c == '_';
+        if (!plain && !(literal && c == ':'))
+            return false;
+    }
+    return inner.len > 0;
+}
+
+static bool read_port(slice s, unsigned standard, unsigned *ret)
+{
+    uint64_t port;
+    if (!s.ptr)
+        port = standard;
+    else if (!slice_u64(s, &port) || port == 0 || port > 65535)
+        return false;
+    *ret = port == standard ? 0 : (unsigned)port;
+    return true;
+}
+
+/* "host", "host:port", "[::1]:port" */
+static bool read_authority(slice s, unsigned standard, struct endpoint *ret)
+{
+    slice port = { NULL, 0 };
+    const char *bracket = s.len && s.ptr[0] == '[' ? memchr(s.ptr, ']', s.len) : NULL;
+    size_t host_len = bracket ? (size_t)(bracket - s.ptr) + 1 : 0;
+    slice rest = slice_from(s, host_len);
+    ret->host = slice_cut(&rest, ':');
+    port = rest;
+    if (bracket) {
+        if (ret->host.len)
+            return false;
+        ret->host = slice_sub(s, 0, host_len);
+    }
+    return is_host(ret->host) && read_port(port, standard, &ret->port);
+}
+
+static bool read_style(slice style, struct endpoint *ret)
+{
+    if (style.len == 0 || slice_eq(style, S("auto")))
+        ret->style = STYLE_AUTO;
+    else if (slice_eq(style, S("path")))
+        ret->style = STYLE_PATH;
+    else if (slice_eq(style, S("host")))
+        ret->style = STYLE_HOST;
+    else
+        return false;
+    return true;
+}
+
+enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
+                       slice *ret_why)
+{
+    slice rest = url, scheme = lower(keep, slice_cut(&rest, ':'));
+    bool https = slice_eq(scheme, S("https"));
+    if ((!https && !slice_eq(scheme, S("http"))) || !slice_starts(rest, S("//"))) {
+        *ret_why = arena_printf(keep, "%.*s: an origin's URL starts with http://, https:// or dir:",
+                                SLICE_ARG(url));
+        return ERR_BAD_ARGUMENT;
+    }
+    rest = slice_from(rest, 2);
+    slice authority = lower(keep, slice_cut(&rest, '/'));
+    if (rest.len) {
+        *ret_why = arena_printf(keep, "%.*s: an endpoint has no path; the bucket comes from the client",
+                                SLICE_ARG(url));
+        return ERR_BAD_ARGUMENT;
+    }
+    ret->scheme = scheme;
+    if (!read_authority(authority, https ? 443 : 80, ret)) {
+        *ret_why = arena_printf(keep, "%.*s: the host or port of the URL is not valid", SLICE_ARG(url));
+        return ERR_BAD_ARGUMENT;
+    }
+    if (!read_style(style, ret)) {
+        *ret_why = arena_printf(keep, "%.*s: a style is auto, path or host", SLICE_ARG(style));
+        return ERR_BAD_ARGUMENT;
+    }
+    return OK;
+}
+
+static slice with_port(struct arena *keep, slice host, unsigned port)
+{
+    return port ? arena_printf(keep, "%.*s:%u", SLICE_ARG(host), port)
+                : arena_copy(keep, host);
+}
+
+slice endpoint_identity(struct arena *keep, const struct endpoint *endpoint)
+{
+    return arena_printf(keep, "%.*s://%.*s", SLICE_ARG(endpoint->scheme),
+                        SLICE_ARG(with_port(keep, endpoint->host, endpoint->port)));
+}
+
+static bool is_address(slice host)
+{
+    char text[HOST_BYTES_MAX + 1];
+    struct in_addr ip;
+    memcpy(text, host.ptr, host.len);
+    text[host.len] = '\0';
+    return host.ptr[0] == '[' || inet_pton(AF_INET, text, &ip) == 1;
+}
+
+static bool is_label(slice bucket, bool dots)
+{
+    for (size_t i = 0; i < bucket.len; i++) {
+        char c = bucket.ptr[i];
+        bool edge = i == 0 || i + 1 == bucket.len;
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c == '-' && !edge) ||
+              (c == '.' && dots && !edge)))
+            return false;
+    }
+    return bucket.len >= 3 && bucket.len <= 63;
+}
+
+static bool bucket_in_host(const struct endpoint *endpoint, slice bucket)
+{
+    if (bucket.len == 0 || endpoint->style == STYLE_PATH)
+        return false;
+    if (endpoint->style == STYLE_HOST)
+        return is_label(bucket, true);
+    return is_label(bucket, slice_eq(endpoint->scheme, S("http"))) && !is_address(endpoint->host) &&
+           slice_has(endpoint->host, '.');
+}
+
+/* AWS serves a bucket only at the endpoint of its region; others have one endpoint for all. */
+static slice host_of_region(struct arena *keep, slice host, slice region)
+{
+    bool aws = slice_eq(host, S("s3.amazonaws.com")) ||
+               (slice_starts(host, S("s3.")) && slice_ends(host, S(".amazonaws.com")));
+    return aws && region.len ? arena_printf(keep, "s3.%.*s.amazonaws.com", SLICE_ARG(region)) : host;
+}
+
+/* What may not stand in a request line is escaped; escapes that are there stay. */
+static slice sendable(struct arena *keep, slice query)
+{
+    struct text to = text_in(keep);
+    for (size_t i = 0; i < query.len; i++) {
+        unsigned char c = (unsigned char)query.ptr[i];
+        if (c <= ' ' || c >= 0x7f || c == '#')
+            text_printf(&to, "%%%02X", c);
+        else
+            text_char(&to, (char)c);
+    }
+    return text_slice(&to);
+}
+
+void endpoint_place(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
+                    slice query, slice region, struct place *ret)
+{
+    slice host = host_of_region(keep, endpoint->host, region);
+    bool in_host = bucket_in_host(endpoint, bucket);
+    if (in_host)
+        host = arena_printf(keep, "%.*s.%.*s", SLICE_ARG(bucket), SLICE_ARG(host));
+    struct text path = text_in(keep);
+    text_char(&path, '/');
+    if (!in_host && bucket.len) {
+        uri_encode(&path, bucket, true);
+        if (key.len)
+            text_char(&path, '/');
+    }
+    uri_encode(&path, key, false);
+    ret->host = with_port(keep, host, endpoint->port);
+    ret->url = arena_printf(keep, "%.*s://%.*s/", SLICE_ARG(endpoint->scheme), SLICE_ARG(ret->host));
+    ret->path = text_slice(&path);
+    ret->query = sendable(keep, query);
+}

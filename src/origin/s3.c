@@ -1,0 +1,561 @@
+/* s3.c - an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
+ *
+ * A call is an errand on one carrier thread, in one of five places:
+ *
+ *     NEW -> WAITING (for a connection) -> SENDING -> done
+ *               ^                             |
+ *               +------- BACKING_OFF <--------+  the try failed, and may be repeated
+ *
+ * Only that thread moves it, so its callbacks come one at a time. Other threads set a flag and wake
+ * it. Each try is built and signed anew. An answer that will be repeated is swallowed; from the
+ * moment a head was handed out nothing is repeated any more.
+ *
+ * A bucket of another region answers 301, 307 or 400 and names its region: it is remembered by
+ * bucket, and the request is signed anew for it. Where a redirect points is never asked: signed
+ * requests go to the endpoint that was set, or to AWS's own endpoint of the region. */
+#include "origin/s3.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "origin/credentials.h"
+#include "origin/endpoint.h"
+#include "origin/gate.h"
+#include "origin/retry.h"
+
+#define REGIONS_MAX 1024
+#define REGION_BYTES_MAX 64
+#define SWALLOW_BYTES_MAX (64 * 1024)
+#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define EXTRA_FIELDS 5      /* Host, and what the signer adds */
+
+struct learnt {             /* which region a bucket is in */
+    struct list link;
+    char bucket[64], region[REGION_BYTES_MAX];
+};
+
+struct s3 {
+    struct origin origin;
+    struct carriers *carriers;
+    struct arena keep;
+    struct endpoint endpoint;
+    struct sigv4_credentials credentials;
+    slice region;
+    unsigned connect_ms, progress_ms, total_ms, tries_max;
+    struct gate gate;
+    pthread_mutex_t lock;           /* for what follows */
+    struct sigv4 *sigv4;
+    struct retry_budget budget;
+    struct list regions;
+    size_t region_count;
+};
+
+struct s3_call {
+    struct origin_hook hook;
+    struct errand errand;
+    struct gate_pass pass;
+    struct s3 *s3;
+    atomic_bool resumed, canceled;
+    enum { NEW, WAITING, SENDING, BACKING_OFF } where;
+    struct exchange *exchange;
+    struct arena keep;              /* of this try */
+    char region[REGION_BYTES_MAX];  /* this try was signed for it */
+    unsigned tries, free_tries;
+    bool region_learnt;
+    bool again;                     /* what comes is swallowed: the call will be repeated */
+    uint64_t again_ms, deadline_ms, swallowed, retry_after;
+};
+
+/* ---- regions ---- */
+
+static struct learnt *find_region(struct s3 *s3, slice bucket)
+{
+    list_each(struct learnt, learnt, &s3->regions, link)
+        if (slice_eq(slice_of(learnt->bucket), bucket))
+            return learnt;
+    return NULL;
+}
+
+static void copy_region(char *to, slice region)
+{
+    size_t len = MIN(region.len, (size_t)REGION_BYTES_MAX - 1);
+    if (len)
+        memcpy(to, region.ptr, len);
+    to[len] = '\0';
+}
+
+/* True if it was learnt for this bucket, not just set. */
+static bool region_of(struct s3 *s3, slice bucket, char *ret)
+{
+    pthread_mutex_lock(&s3->lock);
+    struct learnt *learnt = find_region(s3, bucket);
+    copy_region(ret, learnt ? slice_of(learnt->region) : s3->region);
+    pthread_mutex_unlock(&s3->lock);
+    return learnt != NULL;
+}
+
+static bool is_region(slice region)
+{
+    for (size_t i = 0; i < region.len; i++) {
+        char c = region.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
+            return false;    /* it becomes part of a host name */
+    }
+    return region.len > 0 && region.len < REGION_BYTES_MAX;
+}
+
+static void learn_region(struct s3 *s3, slice bucket, slice region)
+{
+    if (bucket.len >= sizeof(((struct learnt *)NULL)->bucket))
+        return;
+    pthread_mutex_lock(&s3->lock);
+    struct learnt *learnt = find_region(s3, bucket);
+    if (!learnt && s3->region_count == REGIONS_MAX) {
+        learnt = list_of(s3->regions.next, struct learnt, link);    /* the oldest gives way */
+        list_del(&learnt->link);
+        list_add(&s3->regions, &learnt->link);
+    } else if (!learnt) {
+        learnt = must_alloc(sizeof(*learnt));
+        list_add(&s3->regions, &learnt->link);
+        s3->region_count++;
+    }
+    memcpy(learnt->bucket, bucket.ptr, bucket.len);
+    learnt->bucket[bucket.len] = '\0';
+    copy_region(learnt->region, region);
+    pthread_mutex_unlock(&s3->lock);
+}
+
+/* ---- the request ---- */
+
+static const char *method_of(enum s3_op op)
+{
+    static const char *const methods[] = {
+#define OP(name, method, level, query, mutates) [name] = method,
+#include "s3/op.def"
+#undef OP
+    };
+    return methods[op];
+}
+
+/* What belongs to a connection, or is ours to say. */
+static bool is_ours(slice name)
+{
+    static const char *const names[] = {
+        "host", "content-length", "connection", "keep-alive", "proxy-connection",
+        "proxy-authorization", "transfer-encoding", "te", "trailer", "upgrade", "expect",
+        "authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "user-agent",
+    };
+    for (size_t i = 0; i < countof(names); i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return false;
+}
+
+static bool is_sendable(struct http_field field)
+{
+    for (size_t i = 0; i < field.name.len; i++) {
+        char c = field.name.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '-' || c == '_'))
+            return false;
+    }
+    for (size_t i = 0; i < field.value.len; i++) {
+        unsigned char c = (unsigned char)field.value.ptr[i];
+        if (c == 0x7f || (c < ' ' && c != '\t'))
+            return false;
+    }
+    return field.name.len > 0;
+}
+
+static bool fields_are_sendable(const struct origin_call *asked)
+{
+    for (size_t i = 0; i < asked->field_count; i++)
+        if (!is_sendable(asked->fields[i]))
+            return false;
+    return true;
+}
+
+static size_t add_signature(struct s3_call *call, const struct place *place, struct http_field *fields,
+                            size_t count)
+{
+    struct s3 *s3 = call->s3;
+    const struct origin_call *asked = call->hook.call;
+    struct sigv4_ask ask = {
+        .method = slice_of(method_of(asked->op)), .path = place->path, .query = place->query,
+        .fields = fields, .field_count = count,
+        .payload_hash = !asked->body ? S(EMPTY_SHA256)
+                      : asked->body->sha256_hex.len ? asked->body->sha256_hex : S("UNSIGNED-PAYLOAD"),
+        .region = slice_of(call->region), .service = S("s3"), .now_s = wall_s(),
+    };
+    struct sigv4_signed added;
+    pthread_mutex_lock(&s3->lock);    /* a signer belongs to one thread; this one goes round */
+    sigv4_sign(s3->sigv4, &call->keep, &ask, &s3->credentials, &added);
+    pthread_mutex_unlock(&s3->lock);
+    for (size_t i = 0; i < added.field_count; i++)
+        fields[count++] = added.fields[i];
+    return count;
+}
+
+static size_t make_fields(struct s3_call *call, const struct place *place, struct http_field **ret)
+{
+    const struct origin_call *asked = call->hook.call;
+    struct http_field *fields =
+        arena_alloc(&call->keep, (asked->field_count + EXTRA_FIELDS) * sizeof(*fields));
+    size_t count = 0;
+    fields[count++] = (struct http_field){ S("Host"), place->host };
+    for (size_t i = 0; i < asked->field_count; i++)
+        if (!is_ours(asked->fields[i].name))
+            fields[count++] = (struct http_field){ asked->fields[i].name,
+                                                   slice_trim(asked->fields[i].value) };
+    *ret = fields;
+    return add_signature(call, place, fields, count);
+}
+
+/* Twice is the same as once: a second CompleteMultipartUpload is an error, a second Create leaks. */
+static bool is_idempotent(enum s3_op op)
+{
+    return op != S3_CREATE_UPLOAD && op != S3_COMPLETE_UPLOAD;
+}
+
+static const struct exchange_events events;
+
+static void send_try(struct s3_call *call)
+{
+    struct s3 *s3 = call->s3;
+    const struct origin_call *asked = call->hook.call;
+    struct place place;
+    struct http_field *fields;
+    arena_free(&call->keep);
+    bool learnt = region_of(s3, asked->bucket, call->region);
+    endpoint_place(&call->keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
+                   learnt ? slice_of(call->region) : S(""), &place);
+    size_t count = make_fields(call, &place, &fields);
+    const char *method = method_of(asked->op);
+    struct exchange_ask ask = {
+        .method = method,
+        .url = place.url.ptr,
+        .target = place.query.len
+            ? arena_copy(&call->keep, arena_printf(&call->keep, "%.*s?%.*s", SLICE_ARG(place.path),
+                                                   SLICE_ARG(place.query))).ptr
+            : arena_copy(&call->keep, place.path).ptr,
+        .fields = fields, .field_count = count,
+        .body = asked->body,
+        .sends_length = *method == 'P',
+        .once = asked->no_retry || !is_idempotent(asked->op),
+        .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,
+    };
+    call->where = SENDING;
+    call->again = false;
+    call->again_ms = call->swallowed = call->retry_after = 0;
+    call->exchange = exchange_start(call->errand.carrier, &ask, &events, call);
+}
+
+/* ---- the course of a call ---- */
+
+static enum err must_stop(const struct s3_call *call)
+{
+    if (atomic_load(&call->canceled))
+        return ERR_CANCELED;
+    if (errand_stopping(&call->errand))
+        return ERR_STOPPING;
+    return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_TIMEOUT : OK;
+}
+
+static void finish(struct s3_call *call, enum err err)
+{
+    exchange_drop(&call->exchange);
+    gate_leave(&call->s3->gate, &call->pass);
+    hook_done(&call->hook, err);
+    errand_leave(&call->errand);
+    arena_free(&call->keep);
+    free(call);
+}
+
+static void wait_for_connection(struct s3_call *call)
+{
+    call->where = WAITING;
+    errand_due(&call->errand, call->deadline_ms);
+    if (gate_enter(&call->s3->gate, &call->pass))
+        send_try(call);
+}
+
+static void begin(struct s3_call *call)
+{
+    struct s3 *s3 = call->s3;
+    if (!fields_are_sendable(call->hook.call)) {
+        finish(call, ERR_BAD_REQUEST);
+        return;
+    }
+    pthread_mutex_lock(&s3->lock);
+    retry_earn(&s3->budget);
+    pthread_mutex_unlock(&s3->lock);
+    call->tries = 1;
+    wait_for_connection(call);
+}
+
+static void woken(struct errand *errand)
+{
+    struct s3_call *call = container_of(errand, struct s3_call, errand);
+    enum err stop = must_stop(call);
+    if (stop) {
+        finish(call, stop);
+        return;
+    }
+    switch (call->where) {
+    case NEW:
+        begin(call);
+        break;
+    case WAITING:
+        if (gate_is_inside(&call->s3->gate, &call->pass))
+            send_try(call);
+        break;
+    case SENDING:
+        if (atomic_exchange(&call->resumed, false))
+            exchange_resume(call->exchange);
+        break;
+    case BACKING_OFF:
+        if (mono_ms() >= call->again_ms)
+            wait_for_connection(call);
+        break;
+    }
+}
+
+static bool may_spend(struct s3 *s3)
+{
+    pthread_mutex_lock(&s3->lock);
+    bool may = retry_spend(&s3->budget);
+    pthread_mutex_unlock(&s3->lock);
+    if (!may)
+        metric_add(M_ORIGIN_RETRY_DENIED, 1);
+    return may;
+}
+
+static uint64_t chance(const struct s3_call *call)
+{
+    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* spread, not secret: splitmix64's end */
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Decides whether the call is repeated, and when (call->again_ms; 0: at once). */
+static bool decide_again(struct s3_call *call, enum err err, int status,
+                         const struct exchange_end *end)
+{
+    const struct origin_call *asked = call->hook.call;
+    struct retry_case what = {
+        .err = err, .status = status,
+        .connected = end ? end->connected : true, .reused = end && end->reused,
+        .no_retry = asked->no_retry || call->hook.headed, .idempotent = is_idempotent(asked->op),
+        .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max, .free_tries = call->free_tries,
+    };
+    enum retry retry = retry_judge(&what);
+    if (retry == RETRY_FREE)
+        call->free_tries++;
+    if (retry == RETRY_NO || (retry == RETRY_PAID && (call->retry_after > RETRY_AFTER_MS_MAX ||
+                                                      !may_spend(call->s3))))
+        return false;
+    if (retry == RETRY_PAID)
+        call->again_ms = mono_ms() + retry_delay_ms(call->tries, chance(call), call->retry_after);
+    call->tries++;
+    metric_add(M_ORIGIN_RETRY, 1);
+    return true;
+}
+
+static void try_again(struct s3_call *call)
+{
+    if (!call->again_ms) {
+        send_try(call);    /* it keeps its place inside the gate */
+        return;
+    }
+    gate_leave(&call->s3->gate, &call->pass);
+    call->where = BACKING_OFF;
+    errand_due(&call->errand, call->deadline_ms ? MIN(call->again_ms, call->deadline_ms)
+                                                : call->again_ms);
+}
+
+/* ---- the answer ---- */
+
+static slice head_get(const struct exchange_head *head, slice name)
+{
+    for (size_t i = 0; i < head->field_count; i++)
+        if (slice_eq(head->fields[i].name, name))
+            return head->fields[i].value;
+    return S("");
+}
+
+static bool tells_region(struct s3_call *call, const struct exchange_head *head)
+{
+    slice region = head_get(head, S("x-amz-bucket-region"));
+    if (head->status != 301 && head->status != 307 && head->status != 400)
+        return false;
+    if (call->region_learnt || !is_region(region) || slice_eq(region, slice_of(call->region)))
+        return false;
+    learn_region(call->s3, call->hook.call->bucket, region);
+    return call->region_learnt = true;
+}
+
+static enum exchange_take on_head(void *arg, const struct exchange_head *head)
+{
+    struct s3_call *call = arg;
+    call->retry_after = retry_after_ms(head_get(head, S("retry-after")), wall_s());
+    if (must_stop(call))
+        return EXCHANGE_END;
+    if (tells_region(call, head) || decide_again(call, OK, head->status, NULL)) {
+        call->again = true;
+        return EXCHANGE_TAKEN;
+    }
+    struct origin_reply reply = {
+        .status = head->status,
+        .has_length = head->has_length, .length = head->length,
+        .fields = head->fields, .field_count = head->field_count,
+        .first_byte_ns = head->first_byte_ns,
+        .tries = call->tries,
+    };
+    hook_head(&call->hook, &reply);
+    return atomic_load(&call->canceled) ? EXCHANGE_END : EXCHANGE_TAKEN;
+}
+
+static enum exchange_take on_body(void *arg, slice bytes)
+{
+    struct s3_call *call = arg;
+    if (call->again) {    /* a short answer is read to its end, so that the connection lives on */
+        call->swallowed += bytes.len;
+        return call->swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
+    }
+    if (must_stop(call))
+        return EXCHANGE_END;
+    atomic_store(&call->resumed, false);
+    enum origin_take take = hook_body(&call->hook, bytes);
+    if (atomic_load(&call->canceled))
+        return EXCHANGE_END;
+    return take == ORIGIN_PAUSE ? EXCHANGE_PAUSE : EXCHANGE_TAKEN;
+}
+
+static void log_failure(const struct s3_call *call, const struct exchange_end *end)
+{
+    struct arena keep = { 0 };
+    slice why = log_word(&keep, slice_of(end->why));
+    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u why=%.*s", call->s3->origin.name,
+             s3_op_name(call->hook.call->op), err_name(end->err), call->tries, SLICE_ARG(why));
+    arena_free(&keep);
+}
+
+static void on_end(void *arg, const struct exchange_end *end)
+{
+    struct s3_call *call = arg;
+    call->exchange = NULL;
+    enum err stop = must_stop(call);
+    if (stop && (end->err || call->again)) {
+        finish(call, stop);
+    } else if (call->again || (end->err && decide_again(call, end->err, 0, end))) {
+        try_again(call);
+    } else {
+        if (end->err)
+            log_failure(call, end);
+        finish(call, end->err);
+    }
+}
+
+static const struct exchange_events events = { on_head, on_body, on_end };
+
+/* ---- the kind ---- */
+
+static void s3_start(struct origin *origin, struct origin_call *asked)
+{
+    struct s3 *s3 = container_of(origin, struct s3, origin);
+    struct s3_call *call = must_alloc(sizeof(*call));
+    call->s3 = s3;
+    call->errand.woken = woken;
+    call->pass.errand = &call->errand;
+    call->deadline_ms = s3->total_ms ? mono_ms() + s3->total_ms : 0;
+    hook_on(&call->hook, origin, asked);
+    errand_enter(s3->carriers, &call->errand);
+}
+
+static void s3_resume(struct origin_hook *hook)
+{
+    struct s3_call *call = container_of(hook, struct s3_call, hook);
+    atomic_store(&call->resumed, true);
+    errand_wake(&call->errand);
+}
+
+static void s3_cancel(struct origin_hook *hook)
+{
+    struct s3_call *call = container_of(hook, struct s3_call, hook);
+    atomic_store(&call->canceled, true);
+    errand_wake(&call->errand);
+}
+
+static void s3_free(struct origin *origin)
+{
+    struct s3 *s3 = container_of(origin, struct s3, origin);
+    while (!list_empty(&s3->regions)) {
+        struct learnt *learnt = list_of(s3->regions.next, struct learnt, link);
+        list_del(&learnt->link);
+        free(learnt);
+    }
+    gate_end(&s3->gate);
+    pthread_mutex_destroy(&s3->lock);
+    sigv4_free(&s3->sigv4);
+    arena_free(&s3->keep);
+    free(s3);
+}
+
+static const struct origin_kind s3_kind = {
+    .start = s3_start, .resume = s3_resume, .cancel = s3_cancel, .free = s3_free,
+};
+
+static const char *env(const char *name)
+{
+    return getenv(name);
+}
+
+enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
+                struct origin **ret, slice *ret_why)
+{
+    struct s3 *s3 = must_alloc(sizeof(*s3));
+    struct credentials found;
+    struct credentials_ask ask = {
+        .access_key = slice_of(options->access_key), .secret_key = slice_of(options->secret_key),
+        .session_token = slice_of(options->session_token), .region = slice_of(options->region),
+        .profile = slice_of(options->profile), .env = env,
+    };
+    slice url = arena_copy(&s3->keep, slice_of(options->url));
+    enum err e = endpoint_read(&s3->keep, url, slice_of(options->style), &s3->endpoint, ret_why);
+    if (!e)
+        e = credentials_find(&s3->keep, &ask, &found, ret_why);
+    if (!e && found.region.len && !is_region(found.region)) {
+        *ret_why = S("a region is lower-case letters, digits and '-'");
+        e = ERR_BAD_ARGUMENT;
+    }
+    if (e) {
+        *ret_why = arena_copy(keep, *ret_why);
+        arena_free(&s3->keep);
+        free(s3);
+        return e;
+    }
+    s3->credentials = (struct sigv4_credentials){ found.access_key, found.secret_key,
+                                                  found.session_token };
+    s3->region = found.region.len ? found.region : S("us-east-1");
+    s3->connect_ms = options->connect_ms ? options->connect_ms : 5000;
+    s3->progress_ms = options->progress_ms ? options->progress_ms : 30000;
+    s3->total_ms = options->total_ms;
+    s3->tries_max = MAX(options->tries_max, 1u);
+    s3->carriers = carriers;
+    gate_init(&s3->gate, options->connections_max ? options->connections_max : 128);
+    pthread_mutex_init(&s3->lock, NULL);
+    s3->sigv4 = sigv4_new();
+    retry_budget_init(&s3->budget);
+    list_init(&s3->regions);
+    slice identity = endpoint_identity(&s3->keep, &s3->endpoint);
+    s3->origin.kind = &s3_kind;
+    s3->origin.identity = must_strndup(identity.ptr, identity.len);
+    *ret = &s3->origin;
+    return OK;
+}

@@ -1,0 +1,782 @@
+/* test_origin_s3.c - an S3 origin against a server that does what it is told. SPDX-License-Identifier: Apache-2.0
+ *
+ * The server is a few threads in here. Each test gives it a function that answers the nth request;
+ * false closes the connection. */
+#include "origin_unit.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "origin/retry.h"
+
+#define CONNECTIONS 512
+
+struct request {
+    int fd, nth, nth_here;      /* from 0: over all, on this connection */
+    char head[8192];
+    slice line;
+    char body[65536];
+    size_t body_len;
+};
+
+static struct {
+    int fd;
+    char url[64];
+    pthread_t thread;
+    atomic_int requests, connections, open, open_most;
+    _Atomic(bool (*)(struct request *)) answer;
+    pthread_mutex_t lock;
+    char lines[1024][256], authorization[1024][256];
+    uint64_t at_ms[1024];
+} server = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool reply(struct request *request, const char *text)
+{
+    return send(request->fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
+}
+
+static bool hello(struct request *request)
+{
+    return reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"x\"\r\n\r\nhello");
+}
+
+static const char *field_of(const struct request *request, const char *name)
+{
+    const char *found = strcasestr(request->head, name);
+    return found ? found + strlen(name) : NULL;
+}
+
+static bool read_request(struct request *request)
+{
+    size_t len = 0;
+    char *end;
+    request->head[0] = '\0';
+    while (!(end = strstr(request->head, "\r\n\r\n"))) {
+        ssize_t got = recv(request->fd, request->head + len, sizeof(request->head) - 1 - len, 0);
+        if (got <= 0)
+            return false;
+        len += (size_t)got;
+        request->head[len] = '\0';
+    }
+    size_t head_len = (size_t)(end - request->head) + 4;
+    const char *length = field_of(request, "\r\nContent-Length: ");
+    size_t want = length ? (size_t)atol(length) : 0;
+    request->body_len = MIN(len - head_len, sizeof(request->body));
+    memcpy(request->body, request->head + head_len, request->body_len);
+    request->head[head_len] = '\0';
+    while (request->body_len < want) {
+        ssize_t got = recv(request->fd, request->body + request->body_len,
+                           sizeof(request->body) - request->body_len, 0);
+        if (got <= 0)
+            return false;
+        request->body_len += (size_t)got;
+    }
+    return true;
+}
+
+static void note(struct request *request)
+{
+    slice rest = slice_of(request->head);
+    request->line = slice_cut(&rest, '\r');
+    request->nth = atomic_fetch_add(&server.requests, 1);
+    const char *authorization = field_of(request, "\r\nAuthorization: ");
+    pthread_mutex_lock(&server.lock);
+    int row = request->nth % 1024;
+    snprintf(server.lines[row], 256, "%.*s", SLICE_ARG(request->line));
+    snprintf(server.authorization[row], 256, "%.250s", authorization ? authorization : "");
+    server.at_ms[row] = mono_ms();
+    pthread_mutex_unlock(&server.lock);
+}
+
+static void *connection(void *arg)
+{
+    struct request *request = must_alloc(sizeof(*request));
+    request->fd = (int)(intptr_t)arg;
+    atomic_fetch_add(&server.connections, 1);
+    for (bool more = true; more && read_request(request); request->nth_here++) {
+        note(request);
+        int open = atomic_fetch_add(&server.open, 1) + 1, most = atomic_load(&server.open_most);
+        while (open > most && !atomic_compare_exchange_weak(&server.open_most, &most, open))
+            ;
+        more = atomic_load(&server.answer)(request);
+        atomic_fetch_sub(&server.open, 1);
+    }
+    close(request->fd);
+    free(request);
+    return NULL;
+}
+
+static void *listener(void *arg)
+{
+    for (;;) {
+        int fd = accept(server.fd, NULL, NULL);
+        if (fd < 0)
+            return NULL;
+        pthread_t thread;
+        check(pthread_create(&thread, NULL, connection, (void *)(intptr_t)fd) == 0);
+        pthread_detach(thread);
+    }
+}
+
+static bool told(int nth, const char *line, const char *authorization)
+{
+    pthread_mutex_lock(&server.lock);
+    bool right = (!line || !strcmp(server.lines[nth], line)) &&
+                 (!authorization || strstr(server.authorization[nth], authorization));
+    if (!right)
+        print_message("%s\n%s\n", server.lines[nth], server.authorization[nth]);
+    pthread_mutex_unlock(&server.lock);
+    return right;
+}
+
+static int setup(void **state)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(address);
+    server.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ok(bind(server.fd, (struct sockaddr *)&address, len) == 0 && listen(server.fd, CONNECTIONS) == 0);
+    ok(getsockname(server.fd, (struct sockaddr *)&address, &len) == 0);
+    snprintf(server.url, sizeof(server.url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+    ok(pthread_create(&server.thread, NULL, listener, NULL) == 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    shutdown(server.fd, SHUT_RDWR);
+    pthread_join(server.thread, NULL);
+    close(server.fd);
+    usleep(50000);    /* connections see the end of their clients */
+    return 0;
+}
+
+static struct origins *all;
+static struct origin *origin;
+
+static void begin(bool (*answer)(struct request *), struct origin_options options)
+{
+    struct arena keep = { 0 };
+    slice why;
+    options.name = "test";
+    options.url = options.url ? options.url : server.url;
+    options.access_key = "AKID";
+    options.secret_key = "SECRET";
+    options.connections_max = options.connections_max ? options.connections_max : 16;
+    options.tries_max = options.tries_max ? options.tries_max : 3;
+    options.connect_ms = 2000;
+    options.progress_ms = options.progress_ms ? options.progress_ms : 5000;
+    atomic_store(&server.answer, answer);
+    atomic_store(&server.requests, 0);
+    atomic_store(&server.connections, 0);
+    atomic_store(&server.open_most, 0);
+    all = origins_new(2);
+    ok(origins_add(all, &options, &keep, &origin, &why) == OK);
+    arena_free(&keep);
+}
+
+#define WITH(...) (struct origin_options){ __VA_ARGS__ }
+#define PLAIN WITH(.tries_max = 3)
+
+static struct watched *get(void)
+{
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+    origin_start(origin, &watched->call);
+    return watched;
+}
+
+static struct watched *got(void)
+{
+    struct watched *watched = get();
+    ok(watch_wait(watched, FOR_DONE));
+    return watched;
+}
+
+/* One GET that ends like this, then the end of the origin. */
+static void one(enum err err, int status, unsigned tries)
+{
+    struct watched *watched = got();
+    if (watched->err != err || watched->status != status || (status && watched->tries != tries))
+        fail_msg("%s, status %d, %u tries", err_name(watched->err), watched->status, watched->tries);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+TEST(an_answer_comes_as_it_was_sent)
+{
+    begin(hello, PLAIN);
+    struct watched *watched = got();
+    ok(watched->err == OK && watched->status == 200 && watched->tries == 1);
+    ok(watched->has_length && watched->length == 5);
+    same(text_slice(&watched->body), S("hello"));
+    same(watch_get(watched, S("etag")), S("\"x\""));
+    ok(told(0, "GET /bucket/key HTTP/1.1", "Credential=AKID/"));
+    ok(told(0, NULL, "/us-east-1/s3/aws4_request"));
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+TEST(odd_keys_are_sent_byte_for_byte)
+{
+    static const struct {
+        const char *key, *query, *line;
+    } rows[] = {
+        { "a b", "", "GET /bucket/a%20b HTTP/1.1" },
+        { "a/../b", "", "GET /bucket/a/../b HTTP/1.1" },
+        { "./x//y", "", "GET /bucket/./x//y HTTP/1.1" },
+        { "%2F+?#", "", "GET /bucket/%252F%2B%3F%23 HTTP/1.1" },
+        { "\xc3\xa9\n", "versionId=a%20b", "GET /bucket/%C3%A9%0A?versionId=a%20b HTTP/1.1" },
+    };
+    begin(hello, PLAIN);
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), slice_of(rows[i].key),
+                                            slice_of(rows[i].query));
+        origin_start(origin, &watched->call);
+        ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
+        ok(told((int)i, rows[i].line, NULL));
+        watch_free(&watched);
+    }
+    ok(atomic_load(&server.connections) <= 2);    /* one a carrier */
+    origins_free(&all);
+}
+
+static bool first_503(struct request *request)
+{
+    return request->nth ? hello(request)
+        : reply(request, "HTTP/1.1 503 Slow Down\r\nContent-Length: 3\r\n\r\nbad");
+}
+
+static bool always_503(struct request *request)
+{
+    return reply(request, "HTTP/1.1 503 Slow Down\r\nContent-Length: 3\r\n\r\nbad");
+}
+
+TEST(a_503_is_repeated_and_the_last_one_is_handed_out)
+{
+    begin(first_503, PLAIN);
+    one(OK, 200, 2);
+    begin(always_503, WITH(.tries_max = 2));
+    struct watched *watched = got();
+    ok(watched->err == OK && watched->status == 503 && watched->tries == 2);
+    same(text_slice(&watched->body), S("bad"));
+    ok(atomic_load(&server.requests) == 2);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+static bool retry_after(struct request *request)
+{
+    return request->nth ? hello(request)
+        : reply(request, "HTTP/1.1 503 Slow Down\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
+}
+
+static bool retry_tomorrow(struct request *request)
+{
+    return reply(request, "HTTP/1.1 503 Slow Down\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n");
+}
+
+TEST(retry_after_is_obeyed)
+{
+    begin(retry_after, PLAIN);
+    one(OK, 200, 2);
+    pthread_mutex_lock(&server.lock);
+    ok(server.at_ms[1] - server.at_ms[0] >= 1000);
+    pthread_mutex_unlock(&server.lock);
+    begin(retry_tomorrow, PLAIN);
+    one(OK, 503, 1);
+}
+
+TEST(retries_are_at_most_a_tenth_of_calls_and_a_few)
+{
+    begin(always_503, WITH(.tries_max = 5, .connections_max = 64));
+    struct watched *watched[50];
+    for (size_t i = 0; i < countof(watched); i++)
+        watched[i] = get();
+    for (size_t i = 0; i < countof(watched); i++) {
+        ok(watch_wait(watched[i], FOR_DONE) && watched[i]->status == 503);
+        watch_free(&watched[i]);
+    }
+    int requests = atomic_load(&server.requests);
+    ok(requests > 50 && requests <= 50 + 5 + RETRY_BUDGET_MAX);
+    origins_free(&all);
+}
+
+static bool cut_body(struct request *request)
+{
+    reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+    return false;
+}
+
+static bool cut_chunks(struct request *request)
+{
+    reply(request, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    return false;
+}
+
+static bool cut_always(struct request *request)
+{
+    return false;
+}
+
+static bool cut_once(struct request *request)
+{
+    return request->nth ? hello(request) : false;
+}
+
+TEST(a_body_that_ends_early_is_told_and_not_repeated)
+{
+    begin(cut_body, PLAIN);
+    one(ERR_ORIGIN_CUT, 200, 1);
+    ok(atomic_load(&server.requests) == 1);
+    begin(cut_chunks, PLAIN);
+    one(ERR_ORIGIN_CUT, 200, 1);
+    begin(cut_once, PLAIN);
+    one(OK, 200, 2);
+    begin(cut_always, WITH(.tries_max = 2));
+    one(ERR_ORIGIN_CUT, 0, 0);
+    ok(atomic_load(&server.requests) == 2);
+}
+
+static bool no_length(struct request *request)
+{
+    reply(request, "HTTP/1.1 200 OK\r\n\r\nwho knows whether this is all");
+    return false;
+}
+
+static bool chunks(struct request *request)
+{
+    return reply(request, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+}
+
+static bool endless_head(struct request *request)
+{
+    bool sent = reply(request, "HTTP/1.1 200 OK\r\n");
+    for (int i = 0; i < 100000 && sent; i++)
+        sent = reply(request, "X-More: and more and more and more\r\n");
+    return false;
+}
+
+static bool two_lengths(struct request *request)
+{
+    return reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!");
+}
+
+static bool not_http(struct request *request)
+{
+    reply(request, "SSH-2.0-OpenSSH_9.2\r\n");
+    return false;
+}
+
+static bool informs_first(struct request *request)
+{
+    return reply(request, "HTTP/1.1 103 Early Hints\r\nContent-Length: 9\r\n\r\n") && hello(request);
+}
+
+TEST(an_answer_whose_end_cannot_be_told_is_none)
+{
+    begin(no_length, PLAIN);
+    one(ERR_ORIGIN_REPLY, 0, 0);
+    begin(two_lengths, PLAIN);
+    one(ERR_ORIGIN_REPLY, 0, 0);
+    begin(endless_head, PLAIN);
+    one(ERR_ORIGIN_REPLY, 0, 0);
+    begin(not_http, PLAIN);
+    one(ERR_ORIGIN_REPLY, 0, 0);
+    begin(chunks, PLAIN);
+    one(OK, 200, 1);
+    begin(informs_first, PLAIN);
+    one(OK, 200, 1);
+}
+
+static bool dies_when_reused(struct request *request)
+{
+    return request->nth_here == 0 && hello(request);
+}
+
+TEST(a_dead_reused_connection_costs_no_retry)
+{
+    begin(dies_when_reused, WITH(.tries_max = 1));
+    for (int i = 0; i < 8; i++) {
+        struct watched *watched = got();
+        ok(watched->err == OK && watched->status == 200);
+        watch_free(&watched);
+    }
+    origins_free(&all);
+}
+
+static bool other_region(struct request *request)
+{
+    const char *authorization = field_of(request, "\r\nAuthorization: ");
+    if (authorization && strstr(authorization, "/eu-west-1/s3/"))
+        return hello(request);
+    return reply(request, "HTTP/1.1 301 Moved Permanently\r\nx-amz-bucket-region: eu-west-1\r\n"
+                          "Location: http://evil.example/\r\nContent-Length: 2\r\n\r\n<>");
+}
+
+static bool only_moves(struct request *request)
+{
+    return reply(request, request->nth % 2
+        ? "HTTP/1.1 301 Moved\r\nx-amz-bucket-region: eu-west-1\r\nContent-Length: 0\r\n\r\n"
+        : "HTTP/1.1 301 Moved\r\nx-amz-bucket-region: eu-west-2\r\nContent-Length: 0\r\n\r\n");
+}
+
+TEST(a_region_is_learnt_once_and_remembered)
+{
+    begin(other_region, PLAIN);
+    for (int i = 0; i < 3; i++) {
+        struct watched *watched = got();
+        ok(watched->err == OK && watched->status == 200);
+        watch_free(&watched);
+    }
+    ok(atomic_load(&server.requests) == 4);
+    origins_free(&all);
+    begin(only_moves, PLAIN);
+    one(OK, 301, 1);
+    ok(atomic_load(&server.requests) == 2);
+}
+
+static bool silent(struct request *request)
+{
+    usleep(1500000);
+    return false;
+}
+
+static bool stalls(struct request *request)
+{
+    reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
+    usleep(1500000);
+    return false;
+}
+
+static bool drips(struct request *request)
+{
+    reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+    for (int i = 0; i < 10; i++) {
+        usleep(100000);
+        reply(request, "x");
+    }
+    return true;
+}
+
+TEST(a_silent_origin_is_given_up_and_a_slow_one_is_not)
+{
+    begin(stalls, WITH(.progress_ms = 300));
+    one(ERR_TIMEOUT, 200, 1);
+    begin(drips, WITH(.progress_ms = 400));
+    one(OK, 200, 1);
+    begin(drips, WITH(.progress_ms = 400, .total_ms = 500));
+    one(ERR_TIMEOUT, 200, 1);
+    begin(silent, WITH(.total_ms = 300));
+    one(ERR_TIMEOUT, 0, 0);
+}
+
+TEST(nobody_there_is_told_after_the_last_try)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(address);
+    char url[64];
+    ok(bind(fd, (struct sockaddr *)&address, len) == 0);    /* taken, but nobody listens */
+    ok(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+    begin(hello, WITH(.url = url));
+    one(ERR_ORIGIN_CONNECT, 0, 0);
+    close(fd);
+}
+
+/* ---- what is sent ---- */
+
+static size_t read_alphabet(void *arg, uint64_t offset, char *ret, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        ret[i] = (char)('a' + (offset + i) % 26);
+    return arg ? 0 : bytes;
+}
+
+static bool takes_second_put(struct request *request)
+{
+    bool right = request->body_len == 50000 && !field_of(request, "\r\nTransfer-Encoding") &&
+                 !field_of(request, "\r\nExpect") && strstr(request->head, "PUT ") == request->head;
+    for (size_t i = 0; i < request->body_len; i++)
+        right = right && request->body[i] == (char)('a' + i % 26);
+    if (!right)
+        return reply(request, "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n");
+    return request->nth ? reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                        : reply(request, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+}
+
+static struct watched *put(enum s3_op op, const struct origin_body *body, bool no_retry)
+{
+    struct watched *watched = watch_new(op, S("bucket"), S("key"),
+                                        op == S3_CREATE_UPLOAD ? S("uploads") : S(""));
+    watched->call.body = body;
+    watched->call.no_retry = no_retry;
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_DONE));
+    return watched;
+}
+
+TEST(a_body_is_sent_whole_in_every_try)
+{
+    struct origin_body body = { .length = 50000, .read = read_alphabet }, broken = body, empty = body;
+    broken.arg = &broken;
+    empty.length = 0;
+    begin(takes_second_put, PLAIN);
+    struct watched *watched = put(S3_PUT_OBJECT, &body, false);
+    ok(watched->err == OK && watched->status == 200 && watched->tries == 2);
+    watch_free(&watched);
+    watched = put(S3_PUT_OBJECT, &broken, false);
+    ok(watched->err == ERR_IO && watched->heads == 0);
+    watch_free(&watched);
+    watched = put(S3_PUT_OBJECT, &empty, false);
+    ok(watched->err == OK && watched->status == 400);
+    watch_free(&watched);
+    origins_free(&all);
+    begin(always_503, PLAIN);
+    watched = put(S3_PUT_OBJECT, &body, true);
+    ok(watched->err == OK && watched->status == 503 && atomic_load(&server.requests) == 1);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+TEST(what_must_not_happen_twice_does_not)
+{
+    begin(cut_always, PLAIN);
+    struct watched *watched = put(S3_CREATE_UPLOAD, NULL, false);
+    ok(watched->err == ERR_ORIGIN_CUT && atomic_load(&server.requests) == 1);
+    ok(told(0, "POST /bucket/key?uploads HTTP/1.1", NULL));
+    watch_free(&watched);
+    origins_free(&all);
+    begin(dies_when_reused, PLAIN);
+    watched = got();    /* leaves a connection behind */
+    watch_free(&watched);
+    watched = put(S3_COMPLETE_UPLOAD, NULL, true);
+    ok(watched->err == OK && watched->status == 200);
+    watch_free(&watched);
+    ok(atomic_load(&server.requests) == 2);
+    origins_free(&all);
+}
+
+static bool shows_fields(struct request *request)
+{
+    bool right = field_of(request, "\r\nRange: bytes=1-2\r\n") && field_of(request, "\r\nx-amz-empty:\r\n") &&
+                 !field_of(request, "\r\nAccept:") && !field_of(request, "evil") &&
+                 field_of(request, "\r\nUser-Agent: penstock/0.1\r\n") &&
+                 field_of(request, "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;x-amz-empty,");
+    return reply(request, right ? "HTTP/1.1 206 OK\r\nContent-Length: 0\r\n\r\n"
+                                : "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n");
+}
+
+TEST(fields_are_sent_and_signed_and_never_smuggle_others)
+{
+    struct http_field fields[] = { { S("Range"), S("bytes=1-2") }, { S("x-amz-empty"), S("") },
+                                   { S("Host"), S("evil") }, { S("Content-Length"), S("77") } };
+    struct http_field bad[] = { { S("Range"), S("x\r\nevil: 1") }, { S("x y"), S("1") },
+                                { S("x-a"), S("a\0b") }, { S("x:"), S("1") }, { S(""), S("1") } };
+    begin(shows_fields, PLAIN);
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+    watched->call.fields = fields;
+    watched->call.field_count = countof(fields);
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == OK && watched->status == 206);
+    watch_free(&watched);
+    for (size_t i = 0; i < countof(bad); i++) {
+        watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+        watched->call.fields = &bad[i];
+        watched->call.field_count = 1;
+        origin_start(origin, &watched->call);
+        ok(watch_wait(watched, FOR_DONE) && watched->err == ERR_BAD_REQUEST);
+        watch_free(&watched);
+    }
+    ok(atomic_load(&server.requests) == 1);
+    origins_free(&all);
+}
+
+/* ---- pauses, cancels, many ---- */
+
+#define LARGE (1024 * 1024)
+
+static bool large(struct request *request)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n";
+    char part[4096];
+    bool sent = reply(request, head);
+    for (size_t at = 0; at < LARGE && sent; at += sizeof(part)) {
+        for (size_t i = 0; i < sizeof(part); i++)
+            part[i] = (char)((at + i) * 2654435761u >> 13);
+        sent = send(request->fd, part, sizeof(part), MSG_NOSIGNAL) == sizeof(part);
+    }
+    return sent;
+}
+
+static bool is_large(slice body)
+{
+    for (size_t i = 0; i < body.len; i++)
+        if (body.ptr[i] != (char)(i * 2654435761u >> 13))
+            return false;
+    return body.len == LARGE;
+}
+
+TEST(pauses_lose_and_repeat_nothing)
+{
+    begin(large, PLAIN);
+    for (int at = -1; at < 70; at += at < 6 ? 1 : 13)
+        for (int inside = 0; inside < 2; inside++) {
+            struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+            watched->pause_at = at;
+            watched->resume_inside = inside;
+            origin_start(origin, &watched->call);
+            for (int seen = 0; !inside && watch_wait(watched, FOR_PAUSE);) {
+                pthread_mutex_lock(&watched->lock);
+                bool news = watched->pauses > seen, over = watched->dones;
+                seen = watched->pauses;
+                pthread_mutex_unlock(&watched->lock);
+                if (over)
+                    break;
+                if (news)
+                    origin_resume(&watched->call);
+                usleep(200);
+            }
+            ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
+            ok(is_large(text_slice(&watched->body)));
+            ok(at <= 0 || watched->pauses == 1);
+            watch_free(&watched);
+        }
+    origins_free(&all);
+}
+
+TEST(a_paused_call_is_not_late)
+{
+    begin(large, WITH(.progress_ms = 200));
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+    watched->pause_at = 3;
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_PAUSE));
+    usleep(600000);
+    ok(watched->dones == 0);
+    origin_resume(&watched->call);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == OK && is_large(text_slice(&watched->body)));
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+static void cancel_and_free(struct watched *watched, enum err want)
+{
+    origin_cancel(&watched->call);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == want);
+    origin_cancel(&watched->call);
+    origin_resume(&watched->call);
+    watch_free(&watched);
+}
+
+TEST(a_cancel_in_any_phase_ends_the_call_once)
+{
+    begin(large, WITH(.connections_max = 1));
+    for (int at = 1; at < 6; at++) {    /* from inside: the head, and the first bodies */
+        struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+        watched->cancel_at = at;
+        origin_start(origin, &watched->call);
+        ok(watch_wait(watched, FOR_DONE) && watched->err == ERR_CANCELED && watched->bodies == at - 1);
+        watch_free(&watched);
+    }
+    struct watched *paused = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+    paused->pause_at = 2;
+    origin_start(origin, &paused->call);
+    ok(watch_wait(paused, FOR_PAUSE));
+    struct watched *queued = get();    /* behind the paused one, which holds the only connection */
+    usleep(20000);
+    ok(queued->heads == 0);
+    cancel_and_free(queued, ERR_CANCELED);
+    queued = get();
+    cancel_and_free(paused, ERR_CANCELED);
+    ok(watch_wait(queued, FOR_DONE) && queued->err == OK);
+    watch_free(&queued);
+    for (int us = 0; us < 3000; us += 40) {
+        struct watched *watched = get();
+        usleep((unsigned)us);
+        origin_cancel(&watched->call);
+        ok(watch_wait(watched, FOR_DONE) && (watched->err == ERR_CANCELED || watched->err == OK));
+        watch_free(&watched);
+    }
+    origins_free(&all);
+    begin(retry_after, PLAIN);
+    struct watched *waiting = get();
+    while (!atomic_load(&server.requests))
+        usleep(1000);
+    usleep(50000);
+    cancel_and_free(waiting, ERR_CANCELED);    /* while it backs off */
+    ok(atomic_load(&server.requests) == 1);
+    origins_free(&all);
+    begin(silent, PLAIN);
+    waiting = get();
+    usleep(50000);
+    cancel_and_free(waiting, ERR_CANCELED);    /* before any answer */
+    origins_free(&all);
+}
+
+TEST(many_calls_share_a_few_connections)
+{
+    begin(large, WITH(.connections_max = 8));
+    static struct watched *watched[200];
+    for (size_t i = 0; i < countof(watched); i++)
+        watched[i] = get();
+    for (size_t i = 0; i < countof(watched); i++) {
+        ok(watch_wait(watched[i], FOR_DONE) && watched[i]->err == OK);
+        ok(is_large(text_slice(&watched[i]->body)));
+        watch_free(&watched[i]);
+    }
+    ok(atomic_load(&server.open_most) <= 8 + 2 && atomic_load(&server.open_most) > 1);
+    ok(atomic_load(&server.requests) == 200);
+    origins_free(&all);
+}
+
+TEST(stopping_ends_calls_in_every_phase)
+{
+    begin(large, WITH(.connections_max = 2));
+    struct watched *watched[6];
+    for (size_t i = 0; i < countof(watched); i++) {
+        watched[i] = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+        watched[i]->pause_at = 2;
+        origin_start(origin, &watched[i]->call);
+    }
+    for (int paused = 0; paused < 2; usleep(1000)) {    /* whichever got a connection */
+        paused = 0;
+        for (size_t i = 0; i < countof(watched); i++) {
+            pthread_mutex_lock(&watched[i]->lock);
+            paused += watched[i]->pauses;
+            pthread_mutex_unlock(&watched[i]->lock);
+        }
+    }
+    origins_free(&all);
+    for (size_t i = 0; i < countof(watched); i++) {
+        ok(watched[i]->dones == 1 && watched[i]->err == ERR_STOPPING);
+        watch_free(&watched[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_comes_as_it_was_sent),
+        cmocka_unit_test(odd_keys_are_sent_byte_for_byte),
+        cmocka_unit_test(a_503_is_repeated_and_the_last_one_is_handed_out),
+        cmocka_unit_test(retry_after_is_obeyed),
+        cmocka_unit_test(retries_are_at_most_a_tenth_of_calls_and_a_few),
+        cmocka_unit_test(a_body_that_ends_early_is_told_and_not_repeated),
+        cmocka_unit_test(an_answer_whose_end_cannot_be_told_is_none),
+        cmocka_unit_test(a_dead_reused_connection_costs_no_retry),
+        cmocka_unit_test(a_region_is_learnt_once_and_remembered),
+        cmocka_unit_test(a_silent_origin_is_given_up_and_a_slow_one_is_not),
+        cmocka_unit_test(nobody_there_is_told_after_the_last_try),
+        cmocka_unit_test(a_body_is_sent_whole_in_every_try),
+        cmocka_unit_test(what_must_not_happen_twice_does_not),
+        cmocka_unit_test(fields_are_sent_and_signed_and_never_smuggle_others),
+        cmocka_unit_test(pauses_lose_and_repeat_nothing),
+        cmocka_unit_test(a_paused_call_is_not_late),
+        cmocka_unit_test(a_cancel_in_any_phase_ends_the_call_once),
+        cmocka_unit_test(many_calls_share_a_few_connections),
+        cmocka_unit_test(stopping_ends_calls_in_every_phase),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
