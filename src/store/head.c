@@ -320,6 +320,22 @@ void heads_drop(struct heads *heads, const struct object_id *id)
     entry_end(gone);
 }
 
+void heads_clear(struct heads *heads)
+{
+    for (size_t i = 0; i < SHARDS; i++) {
+        struct shard *shard = &heads->shards[i];
+        struct entry *gone;
+        do {
+            pthread_mutex_lock(&shard->lock);
+            bool empty = list_empty(&shard->queue);
+            gone = empty ? NULL : take_out(heads, shard, &list_of(shard->queue.next, struct entry,
+                                                                  queued)->head->id);
+            pthread_mutex_unlock(&shard->lock);
+            entry_end(gone);
+        } while (gone);
+    }
+}
+
 size_t heads_bytes(const struct heads *heads)
 {
     return atomic_load_explicit(&heads->bytes, memory_order_relaxed);

@@ -52,6 +52,7 @@ void heads_free(struct heads **heads);
 struct head *heads_get(struct heads *heads, const struct object_id *id) MUST_USE;    /* a reference or NULL */
 void heads_put(struct heads *heads, struct head *head);        /* takes a reference of its own; replaces */
 void heads_drop(struct heads *heads, const struct object_id *id);
+void heads_clear(struct heads *heads);
 size_t heads_bytes(const struct heads *heads);
 
 #endif

@@ -1,0 +1,75 @@
+/* extent.h - append-only files of records. SPDX-License-Identifier: Apache-2.0
+ *
+ * struct extents is the table of them all. Bytes are read only under a reference (H1); a number is never
+ * used twice. Holding, releasing and times: any thread. Everything else: the committer's. */
+#ifndef STORE_EXTENT_H
+#define STORE_EXTENT_H
+
+#include "base/arena.h"
+#include "store/format.h"
+#include "store/policy.h"
+
+struct extent;
+struct extents;
+
+struct extents *extents_new(void) MUST_USE;
+void extents_free(struct extents **all);
+
+/* NULL if there is none of this number, or its file can't be opened. */
+struct extent *extent_hold(struct extents *all, uint32_t number) MUST_USE;
+struct extent *extent_hold_again(struct extent *extent) MUST_USE;
+void extent_release(struct extent **extent);
+int extent_fd(const struct extent *extent);
+uint32_t extent_number(const struct extent *extent);
+uint64_t extent_size(const struct extent *extent);
+
+/* When the head in record `ordinal` was last vouched for: in RAM, lost at the end (then 0). Wall clock,
+ * by whole seconds. */
+int64_t extent_time(struct extent *extent, uint32_t ordinal);
+void extent_time_set(struct extent *extent, uint32_t ordinal, int64_t when_s);
+
+/* ---- the committer's ---- */
+
+/* Finds what lies in `folder`/extents (made if it is not there). No record is read but those of unsealed
+ * extents. */
+enum err extents_open(struct extents *all, const char *folder, uint32_t extent_bytes) MUST_USE;
+void extents_close(struct extents *all);    /* readers keep what they hold */
+/* Bytes on disk, those of recycled extents that are still held included. Any thread. */
+uint64_t extents_bytes(const struct extents *all);
+uint32_t extents_count(const struct extents *all);    /* any thread */
+/* Of all but the newest, oldest first; in keep. */
+size_t extents_list(struct extents *all, struct arena *keep, struct policy_extent **ret);
+
+/* Calls `each` for every record, in order, with its whole header; a record that fails is left out, in an
+ * unsealed extent with all that follow. Stops at the first error `each` returns. */
+typedef enum err extent_visit(void *arg, const struct record *record, uint32_t offset);
+enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each, void *arg) MUST_USE;
+/* Its table of contents, from the file or, where it has none, from the record headers; in keep. */
+enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
+                         struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
+bool extent_is_sealed(struct extents *all, uint32_t number);
+/* Every number, ascending, the newest included; in keep. */
+size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
+/* Writes the table of contents of an extent that an earlier life left without. */
+enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
+/* Out of the table, and unlinked; whoever holds it reads on. Never the newest. */
+void extent_drop(struct extents *all, uint32_t number);
+
+/* ---- the log: records gathered, then written as one append ---- */
+
+struct log_item {
+    struct record record;             /* extent, ordinal: set by log_add */
+    slice head_block, bytes;          /* stay until log_write */
+    uint32_t offset;                  /* set by log_add */
+};
+/* ERR_FULL: not in this append or this extent; write what is gathered, log_roll, add it again. */
+enum err log_add(struct extents *all, struct log_item *item) MUST_USE;
+/* Writes what was gathered. On failure the extent takes no more, and none of it may be committed. */
+enum err log_write(struct extents *all) MUST_USE;
+/* Seals the newest extent and starts another. */
+enum err log_roll(struct extents *all) MUST_USE;
+/* Seals the newest, if it holds anything, for a clean stop. */
+enum err log_seal(struct extents *all) MUST_USE;
+bool log_is_fresh(const struct extents *all);    /* nothing is in the newest extent, or there is none that takes more */
+
+#endif

@@ -1,0 +1,60 @@
+/* extent_inside.h - what extent.c and log.c share. SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_EXTENT_INSIDE_H
+#define STORE_EXTENT_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "store/extent.h"
+
+#define CHAINS 4096u
+#define TIMES_A_CHUNK 4096u
+#define TIME_CHUNKS 128u
+#define GATHER_MAX 128u               /* records in one append */
+
+struct extent {
+    struct extent *next;              /* in its chain, under the lock */
+    struct extents *all;
+    uint32_t number;
+    int fd;                           /* set once, under the lock */
+    bool sealed;                      /* the committer's */
+    atomic_uint refs;
+    _Atomic uint64_t bytes;           /* of the file */
+    _Atomic(_Atomic uint32_t *) times[TIME_CHUNKS];
+};
+
+/* The newest extent, while it takes more, and what is gathered for its next append. */
+struct log {
+    struct extent *extent;            /* NULL: none takes more */
+    bool broken;                      /* a write failed: nothing more goes in */
+    uint64_t end;                     /* of what is written, on a page */
+    struct toc_entry *entries;        /* of all that is written, then of what is gathered */
+    uint32_t count, capacity;
+    uint32_t gathered;
+    uint64_t gathered_end;
+    struct iovec parts[4 * GATHER_MAX + 1];
+    int part_count;
+    uint8_t headers[GATHER_MAX][RECORD_HEADER_MAX];
+};
+
+struct extents {
+    pthread_mutex_t lock;
+    struct extent *chains[CHAINS];
+    int folder_fd;
+    uint32_t extent_bytes;
+    uint32_t highest;                 /* of all files there are; 0 with none */
+    _Atomic uint64_t bytes;
+    atomic_uint count;
+    struct log log;
+};
+
+struct extent *extent_find(struct extents *all, uint32_t number);    /* under the lock, or the committer */
+/* Takes the descriptor. */
+struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes);
+void extent_grew(struct extent *extent, uint64_t bytes);
+/* Writes a table of contents at `at`, which ends the file. */
+enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc_entry *entries,
+                          uint32_t count) MUST_USE;
+
+#endif

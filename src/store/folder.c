@@ -1,0 +1,326 @@
+/* folder.c - a cache folder as a whole: lock, format file, clean mark, opening and closing.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening, in this order, so that a crash anywhere leaves less trusted than was true, never more:
+ *   lock; format file (or a new one, in an empty folder); clean mark read and removed;
+ *   extents found by name and footer; index opened, or thrown away and built from the extents;
+ *   what unsealed extents hold and the index lacks is added, and they are sealed;
+ *   opening number + 1 into the index, then, with the generation, into the format file.
+ * An index whose number is neither the format file's nor one more is not this folder's latest.
+ *
+ * UNPROVED is relative: an entry is vouched for if its generation is the current one. An unclean start
+ * raises the generation, and a rebuild writes entries of the one before; so is everything unproved
+ * at once, without a walk. When the ten bits are used up, the index is built anew. */
+#include "store/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "store/publish.h"
+
+#define BATCH 10000u                  /* records in one transaction of a rebuild */
+#define PATH_MAX_HERE 4096
+
+struct path {
+    char text[PATH_MAX_HERE];
+};
+
+static struct path path_in(const char *folder, const char *name)
+{
+    struct path path;
+    int len = snprintf(path.text, sizeof(path.text), "%s/%s", folder, name);
+    if (len >= (int)sizeof(path.text))
+        path.text[0] = '\0';    /* opens nothing */
+    return path;
+}
+
+/* ---- the format file ---- */
+
+enum err folder_peek(const char *folder, struct format *ret, const char **ret_why)
+{
+    *ret_why = "its file 'format' can't be read";
+    int fd = open(path_in(folder, "format").text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
+    char bytes[FORMAT_BYTES + 1];
+    ssize_t len = pread(fd, bytes, sizeof(bytes), 0);
+    close(fd);
+    return len < 0 ? ERR_IO : format_decode((slice){ bytes, (size_t)len }, ret, ret_why);
+}
+
+static enum err sync_folder(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return ERR_IO;
+    int rc = fsync(fd);
+    close(fd);
+    return rc == 0 ? OK : ERR_IO;
+}
+
+/* A small file, whole or not at all. */
+static enum err write_file(const char *folder, const char *name, const void *bytes, size_t len)
+{
+    struct path fresh = path_in(folder, "fresh");
+    int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno == ENOSPC ? ERR_FULL : ERR_IO;
+    bool good = write(fd, bytes, len) == (ssize_t)len && fsync(fd) == 0;
+    good = close(fd) == 0 && good;
+    if (!good || rename(fresh.text, path_in(folder, name).text) != 0) {
+        unlink(fresh.text);
+        return ERR_IO;
+    }
+    return sync_folder(folder);
+}
+
+static enum err write_format(const struct folder *folder, const struct format *format)
+{
+    uint8_t bytes[FORMAT_BYTES];
+    format_encode(format, bytes);
+    return write_file(folder->path, "format", bytes, sizeof(bytes));
+}
+
+/* Nothing but what we put there ourselves before there is a format file. */
+static bool is_empty(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    bool empty = dir != NULL;
+    struct dirent *item;
+    while (empty && (item = readdir(dir))) {
+        static const char *const ours[] = { ".", "..", "lock", "fresh", "lost+found" };
+        size_t i = 0;
+        while (i < countof(ours) && strcmp(item->d_name, ours[i]) != 0)
+            i++;
+        empty = i < countof(ours);
+    }
+    if (dir)
+        closedir(dir);
+    return empty;
+}
+
+static uint64_t size_that_fits(const char *folder)
+{
+    struct statvfs fs;
+    if (statvfs(folder, &fs) != 0)
+        return 0;
+    return (uint64_t)fs.f_bavail * fs.f_frsize / 10 * 8;
+}
+
+/* A 64th of the size, between 4 and 64 MiB, but at least two fit, and one takes any record. */
+static uint32_t extent_that_fits(uint64_t size_bytes, uint32_t wish)
+{
+    uint64_t bytes = wish ? wish : MIN(MAX(size_bytes / 64, 4 * MIB), 64 * MIB);
+    bytes = MIN(MIN(bytes, size_bytes / 2), 64 * MIB);
+    return (uint32_t)round_up(MAX(bytes, 2 * MIB), PAGE_BYTES);
+}
+
+static enum err learn_format(struct folder *folder, const struct folder_wish *wish,
+                             const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
+{
+    struct format *format = &folder->format;
+    enum err e = folder_peek(folder->path, format, ret_why);
+    bool is_new = e == ERR_NOT_FOUND;
+    if (is_new) {
+        *ret_why = "it holds files that are not Penstock's; name an empty folder";
+        if (!is_empty(folder->path))
+            return ERR_FORMAT;
+        *format = (struct format){ .generation = 1, .size_bytes = size_that_fits(folder->path) };
+        memcpy(format->secret, fresh, sizeof(format->secret));
+    } else if (e) {
+        return e;
+    } else if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
+        *ret_why = "it is another folder than at the start; start again to use it";
+        return ERR_BUSY;
+    }
+    if (wish->size_bytes)
+        format->size_bytes = wish->size_bytes;
+    format->size_bytes = MAX(format->size_bytes, 4 * MIB);
+    format->extent_bytes = extent_that_fits(format->size_bytes, wish->extent_bytes);
+    *ret_why = "its file 'format' can't be written";
+    return is_new ? write_format(folder, format) : OK;
+}
+
+static enum err take_lock(struct folder *folder, const char **ret_why)
+{
+    *ret_why = "it can't be made or written to";
+    if (mkdir(folder->path, 0700) != 0 && errno != EEXIST)
+        return errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
+    struct stat st;
+    if (stat(folder->path, &st) != 0)
+        return ERR_IO;
+    if (!S_ISDIR(st.st_mode)) {
+        *ret_why = "it is not a folder";
+        return ERR_FORMAT;
+    }
+    folder->lock_fd = open(path_in(folder->path, "lock").text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (folder->lock_fd < 0)
+        return ERR_IO;
+    if (flock(folder->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return OK;
+    *ret_why = errno == EWOULDBLOCK ? "another process holds it" : "it can't be locked";
+    return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
+}
+
+/* ---- building the index ---- */
+
+struct build {
+    struct index *index;
+    uint32_t generation;
+    bool only_missing;
+    uint32_t in_batch;
+};
+
+static enum err build_one(void *arg, const struct record *record, uint32_t offset)
+{
+    struct build *build = arg;
+    enum err e = build->only_missing
+                     ? publish_found(build->index, record, offset, build->generation)
+                     : publish_record(build->index, record, offset, build->generation);
+    if (e || ++build->in_batch < BATCH)
+        return e;
+    build->in_batch = 0;
+    e = index_commit(build->index);
+    return e ? e : index_begin(build->index);
+}
+
+/* Everything: records in the order they came, so that the later one wins. Unsealed only: what is missing. */
+static enum err build_from_extents(struct folder *folder, bool everything)
+{
+    struct arena keep = { 0 };
+    struct build build = { .index = folder->index, .only_missing = !everything };
+    build.generation = (folder->format.generation + GENERATIONS - 1) % GENERATIONS;
+    uint32_t *numbers;
+    size_t count = extents_numbers(folder->extents, &keep, &numbers);
+    enum err e = index_begin(folder->index);
+    for (size_t i = 0; !e && i < count; i++)
+        if (everything || !extent_is_sealed(folder->extents, numbers[i])) {
+            e = extent_each_record(folder->extents, numbers[i], build_one, &build);
+            e = e == ERR_NOT_FOUND ? OK : e;
+        }
+    if (!e)
+        e = index_commit(folder->index);
+    index_abort(folder->index);
+    for (size_t i = 0; !e && i < count; i++)
+        if (!extent_is_sealed(folder->extents, numbers[i])) {
+            enum err ignored = extent_seal_old(folder->extents, numbers[i]);    /* scanned again, then */
+            (void)ignored;
+        }
+    arena_free(&keep);
+    return e;
+}
+
+static enum err throw_index_away(const struct folder *folder)
+{
+    struct path path = path_in(folder->path, "index");
+    unlink(path_in(path.text, "data.mdb").text);
+    unlink(path_in(path.text, "lock.mdb").text);
+    return rmdir(path.text) == 0 || errno == ENOENT ? OK : ERR_IO;
+}
+
+/* Opened; new, or of another opening: *ret_lost. */
+static enum err open_index(struct folder *folder, bool *ret_lost)
+{
+    uint64_t opening = 0, mine = folder->format.opening;
+    enum err e = index_open(folder->index, path_in(folder->path, "index").text,
+                            folder->format.size_bytes / 4 + 64 * MIB);
+    if (!e)
+        e = index_begin(folder->index);
+    if (!e)
+        e = index_opening(folder->index, &opening);
+    index_abort(folder->index);
+    *ret_lost = mine > 0 && opening != mine && opening != mine + 1;
+    return e;
+}
+
+static enum err find_index(struct folder *folder, bool anew)
+{
+    bool lost = false;
+    if (anew || index_is_bad(folder->index))
+        (void)!throw_index_away(folder);
+    enum err e = open_index(folder, &lost);
+    if (e ? index_is_bad(folder->index) : lost) {
+        index_close(folder->index);
+        e = throw_index_away(folder);
+        if (!e)
+            e = open_index(folder, &lost);
+    }
+    if (!e)
+        e = build_from_extents(folder, lost || anew);
+    if (e && !anew && index_is_bad(folder->index)) {
+        index_close(folder->index);
+        return find_index(folder, true);
+    }
+    return e;
+}
+
+static enum err set_opening(struct folder *folder)
+{
+    folder->format.opening++;
+    enum err e = index_begin(folder->index);
+    if (!e)
+        e = index_set_opening(folder->index, folder->format.opening);
+    if (!e)
+        e = index_commit(folder->index);
+    index_abort(folder->index);
+    return e ? e : write_format(folder, &folder->format);
+}
+
+/* ---- the whole ---- */
+
+enum err folder_open(struct folder *folder, const struct folder_wish *wish,
+                     const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
+{
+    enum err e = take_lock(folder, ret_why);
+    if (!e)
+        e = learn_format(folder, wish, fresh, ret_why);
+    if (e) {
+        folder_close(folder, false);
+        return e;
+    }
+    bool clean = unlink(path_in(folder->path, "clean").text) == 0 && !wish->unproved;
+    bool used_up = false;
+    if (!clean) {
+        used_up = folder->format.generation + 1 == GENERATIONS;
+        folder->format.generation = used_up ? 1 : folder->format.generation + 1;
+    }
+    *ret_why = "its extents can't be read";
+    e = extents_open(folder->extents, folder->path, folder->format.extent_bytes);
+    if (!e) {
+        *ret_why = "its index can't be opened";
+        e = find_index(folder, used_up);
+    }
+    if (!e)
+        e = set_opening(folder);
+    if (e)
+        folder_close(folder, false);
+    else
+        *ret_why = "";
+    return e;
+}
+
+void folder_close(struct folder *folder, bool clean)
+{
+    if (clean) {
+        enum err ignored = log_seal(folder->extents);    /* scanned at the next opening, then */
+        (void)ignored;
+        clean = !index_is_bad(folder->index);
+    }
+    index_close(folder->index);
+    extents_close(folder->extents);
+    if (clean) {
+        enum err ignored = write_file(folder->path, "clean", "", 0);    /* without: an unclean stop */
+        (void)ignored;
+    }
+    if (folder->lock_fd >= 0)
+        close(folder->lock_fd);
+    folder->lock_fd = -1;
+}

@@ -1,0 +1,34 @@
+/* folder.h - a cache folder as a whole: lock, format file, clean mark, opening and closing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_FOLDER_H
+#define STORE_FOLDER_H
+
+#include "base/arena.h"
+#include "store/extent.h"
+#include "store/index.h"
+
+struct folder {
+    char *path;
+    int lock_fd;                      /* -1: not ours now */
+    struct format format;             /* as it stands on disk while the folder is ours */
+    struct extents *extents;
+    struct index *index;
+};
+
+/* What was asked for by settings; 0 takes what the format file says, or else what fits the disk. */
+struct folder_wish {
+    uint64_t size_bytes;
+    uint32_t extent_bytes;
+    bool unproved;                    /* a write went by while the folder was not ours */
+};
+
+/* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet). *ret_why: static text. */
+enum err folder_peek(const char *path, struct format *ret, const char **ret_why) MUST_USE;
+/* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. `fresh` is the
+ * secret of a folder that is made now. ERR_BUSY, ERR_FORMAT, ERR_IO, ERR_FULL, each with *ret_why. */
+enum err folder_open(struct folder *folder, const struct folder_wish *wish,
+                     const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
+/* `clean`: seals, and leaves the clean mark. An index that is bad is thrown away at the next opening. */
+void folder_close(struct folder *folder, bool clean);
+
+#endif

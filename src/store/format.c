@@ -1,0 +1,425 @@
+/* format.c - what lies on disk: encoded, decoded, checked. SPDX-License-Identifier: Apache-2.0
+ *
+ * Structs as they lie on disk are packed and copied whole; their sizes are asserted. Decoding trusts
+ * nothing: first the checksum, then every field against what it may be, so that no caller computes
+ * with a length that came from a broken disk. Pure; any thread. */
+#include "store/format.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/guard.h"
+
+#define RECORD_MAGIC 0x52545350u      /* "PSTR" */
+#define TOC_MAGIC 0x54545350u         /* "PSTT" */
+#define ENTRY_LEN_BITS 21
+#define ENTRY_LEN_MASK ((1u << ENTRY_LEN_BITS) - 1)
+#define ENTRY_WHOLE (1u << ENTRY_LEN_BITS)
+#define ENTRY_GENERATION_SHIFT (ENTRY_LEN_BITS + 1)
+
+#define ON_DISK struct __attribute__((packed))
+
+ON_DISK disk_entry {
+    uint32_t extent, offset, ordinal, len_flags;
+    uint64_t etag_hash, mark;
+    uint32_t crc;                     /* of the key, then of all before */
+};
+ON_DISK disk_record {
+    uint32_t magic;
+    uint8_t kind, blocks;
+    uint16_t zero;
+    uint8_t id[12];
+    uint32_t first_unit, data_len, head_len;
+    uint64_t etag_hash, mark;
+    uint32_t extent, ordinal, head_crc;
+    uint32_t crc;                     /* of all before, then of the data CRCs behind */
+};
+ON_DISK disk_head {
+    uint64_t size;
+    int64_t modified_s;
+    uint32_t full, name_len, etag_len, fields_len;
+};
+ON_DISK disk_toc_entry {
+    uint8_t id[12];
+    uint32_t first_unit, offset, data_len, head_len;
+    uint8_t kind, zero[3];
+};
+ON_DISK disk_toc_footer {
+    uint32_t magic, version, extent, count, offset, entries_crc;
+    uint8_t zero[36];
+    uint32_t crc;
+};
+ON_DISK disk_format {
+    char magic[8];
+    uint32_t version, generation;
+    uint8_t secret[STORE_SECRET_BYTES];
+    uint64_t size_bytes, opening;
+    uint32_t extent_bytes, zero[2], crc;
+};
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little endian");
+static_assert(sizeof(struct disk_entry) == ENTRY_BYTES, "on disk");
+static_assert(sizeof(struct disk_record) == 64, "on disk");
+static_assert(sizeof(struct disk_head) == 32, "on disk");
+static_assert(sizeof(struct disk_toc_entry) == TOC_ENTRY_BYTES, "on disk");
+static_assert(sizeof(struct disk_toc_footer) == TOC_FOOTER_BYTES, "on disk");
+static_assert(sizeof(struct disk_format) == FORMAT_BYTES, "on disk");
+static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "a WHOLE entry's length must fit");
+static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10, "what is left is the generation");
+static_assert(sizeof(struct object_id) == 12, "on disk");
+
+/* ---- an entry ---- */
+
+void entry_key(const struct object_id *id, uint32_t unit, uint8_t ret[ENTRY_KEY_BYTES])
+{
+    memcpy(ret, id->bytes, sizeof(id->bytes));
+    uint32_t big = __builtin_bswap32(unit);
+    memcpy(ret + 12, &big, 4);
+}
+
+uint32_t entry_key_unit(const uint8_t key[ENTRY_KEY_BYTES])
+{
+    uint32_t big;
+    memcpy(&big, key + 12, 4);
+    return __builtin_bswap32(big);
+}
+
+static uint32_t entry_crc(const uint8_t key[ENTRY_KEY_BYTES], const struct disk_entry *disk)
+{
+    return crc32c(crc32c(0, key, ENTRY_KEY_BYTES), disk, offsetof(struct disk_entry, crc));
+}
+
+void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES], uint8_t ret[ENTRY_BYTES])
+{
+    check(entry->len <= ENTRY_LEN_MASK && entry->generation < GENERATIONS);
+    struct disk_entry disk = {
+        .extent = entry->extent,
+        .offset = entry->offset,
+        .ordinal = entry->ordinal,
+        .len_flags = entry->len | (entry->whole ? ENTRY_WHOLE : 0) |
+                     entry->generation << ENTRY_GENERATION_SHIFT,
+        .etag_hash = entry->etag_hash,
+        .mark = entry->mark,
+    };
+    disk.crc = entry_crc(key, &disk);
+    memcpy(ret, &disk, sizeof(disk));
+}
+
+enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct entry *ret)
+{
+    struct disk_entry disk;
+    if (value.len != sizeof(disk))
+        return ERR_GONE;
+    memcpy(&disk, value.ptr, sizeof(disk));
+    if (guard_on(GUARD_CRC) && disk.crc != entry_crc(key, &disk))
+        return ERR_GONE;
+    *ret = (struct entry){
+        .extent = disk.extent,
+        .offset = disk.offset,
+        .ordinal = disk.ordinal,
+        .len = disk.len_flags & ENTRY_LEN_MASK,
+        .whole = disk.len_flags & ENTRY_WHOLE,
+        .generation = disk.len_flags >> ENTRY_GENERATION_SHIFT,
+        .etag_hash = disk.etag_hash,
+        .mark = disk.mark,
+    };
+    return OK;
+}
+
+/* ---- a record ---- */
+
+static uint32_t blocks_of(uint32_t data_len)
+{
+    return (data_len + BLOCK_BYTES - 1) / BLOCK_BYTES;
+}
+
+uint32_t record_blocks(const struct record *record)
+{
+    return blocks_of(record->data_len);
+}
+
+uint32_t record_units(const struct record *record)
+{
+    return record->kind == KIND_UNITS ? (record->data_len + UNIT_BYTES - 1) / UNIT_BYTES : 1;
+}
+
+uint32_t record_header_bytes(uint32_t data_len)
+{
+    return (uint32_t)sizeof(struct disk_record) + 4 * blocks_of(data_len);
+}
+
+uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t head_len)
+{
+    uint64_t at = offset + record_header_bytes(data_len) + head_len;
+    return data_len >= UNIT_BYTES ? round_up(at, PAGE_BYTES) : at;
+}
+
+uint64_t record_end(uint64_t offset, const struct record *record)
+{
+    return record_data_at(offset, record->data_len, record->head_len) + record->data_len;
+}
+
+static uint32_t record_crc(const struct disk_record *disk, const uint32_t *crcs)
+{
+    uint32_t crc = crc32c(0, disk, offsetof(struct disk_record, crc));
+    return crc32c(crc, crcs, 4u * disk->blocks);
+}
+
+void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX])
+{
+    struct disk_record disk = {
+        .magic = RECORD_MAGIC,
+        .kind = (uint8_t)record->kind,
+        .blocks = (uint8_t)record_blocks(record),
+        .first_unit = record->first_unit,
+        .data_len = record->data_len,
+        .head_len = record->head_len,
+        .etag_hash = record->etag_hash,
+        .mark = record->mark,
+        .extent = record->extent,
+        .ordinal = record->ordinal,
+        .head_crc = record->head_crc,
+    };
+    check(record->data_len <= RECORD_BYTES_MAX && record->head_len <= HEAD_BLOCK_MAX);
+    memcpy(disk.id, record->id.bytes, sizeof(disk.id));
+    disk.crc = record_crc(&disk, record->crc);
+    memcpy(ret, &disk, sizeof(disk));
+    memcpy(ret + sizeof(disk), record->crc, 4u * disk.blocks);
+}
+
+/* May a record of this kind have these lengths and this place? */
+static bool record_makes_sense(uint32_t kind, uint32_t first_unit, uint32_t data_len, uint32_t head_len)
+{
+    if (data_len > RECORD_BYTES_MAX || head_len > HEAD_BLOCK_MAX)
+        return false;
+    switch (kind) {
+    case KIND_UNITS:
+        return data_len && !head_len && first_unit < HEAD_UNIT - RECORD_UNITS;
+    case KIND_WHOLE:
+        return head_len && first_unit == 0;
+    case KIND_HEAD:
+        return head_len && !data_len && first_unit == HEAD_UNIT;
+    default:
+        return false;
+    }
+}
+
+enum err record_decode(slice bytes, struct record *ret)
+{
+    struct disk_record disk;
+    if (bytes.len < sizeof(disk))
+        return ERR_GONE;
+    memcpy(&disk, bytes.ptr, sizeof(disk));
+    if (disk.magic != RECORD_MAGIC || disk.blocks > RECORD_BLOCKS ||
+        bytes.len < sizeof(disk) + 4u * disk.blocks)
+        return ERR_GONE;
+    uint32_t crcs[RECORD_BLOCKS] = { 0 };
+    memcpy(crcs, bytes.ptr + sizeof(disk), 4u * disk.blocks);
+    if (guard_on(GUARD_CRC) && disk.crc != record_crc(&disk, crcs))
+        return ERR_GONE;
+    if (!record_makes_sense(disk.kind, disk.first_unit, disk.data_len, disk.head_len) ||
+        blocks_of(disk.data_len) != disk.blocks)
+        return ERR_GONE;
+    *ret = (struct record){
+        .kind = (enum record_kind)disk.kind,
+        .first_unit = disk.first_unit,
+        .data_len = disk.data_len,
+        .head_len = disk.head_len,
+        .etag_hash = disk.etag_hash,
+        .mark = disk.mark,
+        .extent = disk.extent,
+        .ordinal = disk.ordinal,
+        .head_crc = disk.head_crc,
+    };
+    memcpy(ret->id.bytes, disk.id, sizeof(disk.id));
+    memcpy(ret->crc, crcs, sizeof(crcs));
+    return OK;
+}
+
+void record_entry(const struct record *record, uint64_t offset, uint32_t index, uint32_t generation,
+                  uint32_t *ret_unit, struct entry *ret)
+{
+    *ret = (struct entry){
+        .extent = record->extent,
+        .offset = (uint32_t)offset,
+        .ordinal = record->ordinal,
+        .generation = generation,
+        .etag_hash = record->etag_hash,
+    };
+    if (record->kind != KIND_UNITS) {
+        *ret_unit = record->first_unit;
+        ret->whole = record->kind == KIND_WHOLE;
+        ret->len = ret->whole ? record->data_len : record->head_len;
+        ret->mark = record->mark;
+        return;
+    }
+    check(index < record_units(record));
+    uint32_t start = index * UNIT_BYTES;
+    *ret_unit = record->first_unit + index;
+    ret->offset = (uint32_t)record_data_at(offset, record->data_len, record->head_len) + start;
+    ret->len = MIN(UNIT_BYTES, record->data_len - start);
+    ret->mark = record->crc[2 * index];
+    if (ret->len > BLOCK_BYTES)
+        ret->mark |= (uint64_t)record->crc[2 * index + 1] << 32;
+}
+
+uint32_t block_crc(const struct object_id *id, uint64_t etag_hash, uint32_t unit, const void *bytes,
+                   size_t len)
+{
+    return crc32c(crc_seed(id, etag_hash, unit), bytes, len);
+}
+
+/* ---- a head block ---- */
+
+size_t head_block_bytes(const struct head *head)
+{
+    return sizeof(struct disk_head) + head->name.len + head->etag.len + head->fields.len;
+}
+
+static uint8_t *put(uint8_t *to, slice s)
+{
+    if (s.len)
+        memcpy(to, s.ptr, s.len);
+    return to + s.len;
+}
+
+void head_block_encode(const struct head *head, uint8_t *ret)
+{
+    struct disk_head disk = {
+        .size = head->size,
+        .modified_s = head->modified_s,
+        .full = head->full,
+        .name_len = (uint32_t)head->name.len,
+        .etag_len = (uint32_t)head->etag.len,
+        .fields_len = (uint32_t)head->fields.len,
+    };
+    memcpy(ret, &disk, sizeof(disk));
+    uint8_t *to = put(ret + sizeof(disk), head->name);
+    to = put(to, head->etag);
+    put(to, head->fields);
+}
+
+/* endpoint NUL bucket NUL key NUL version. The key may hold a NUL, the others can't. */
+static bool name_split(slice all, struct object_name *ret)
+{
+    ret->endpoint = slice_cut(&all, '\0');
+    if (!all.ptr)
+        return false;
+    ret->bucket = slice_cut(&all, '\0');
+    const char *last = all.ptr ? memrchr(all.ptr, '\0', all.len) : NULL;
+    if (!last)
+        return false;
+    size_t key_len = (size_t)(last - all.ptr);
+    ret->key = slice_sub(all, 0, key_len);
+    ret->version = slice_from(all, key_len + 1);
+    return true;
+}
+
+struct head *head_block_decode(const struct object_id *id, slice bytes)
+{
+    struct disk_head disk;
+    if (bytes.len < sizeof(disk))
+        return NULL;
+    memcpy(&disk, bytes.ptr, sizeof(disk));
+    slice rest = slice_from(bytes, sizeof(disk));
+    uint64_t total = (uint64_t)disk.name_len + disk.etag_len + disk.fields_len;
+    struct object_name name;
+    if (total != rest.len || disk.full > 1 || !name_split(slice_sub(rest, 0, disk.name_len), &name))
+        return NULL;
+    return head_new(id, &name, slice_sub(rest, disk.name_len, disk.etag_len),
+                    slice_from(rest, (size_t)disk.name_len + disk.etag_len), disk.size,
+                    disk.modified_s, disk.full);
+}
+
+/* ---- a table of contents ---- */
+
+void toc_entry_encode(const struct toc_entry *entry, uint8_t ret[TOC_ENTRY_BYTES])
+{
+    struct disk_toc_entry disk = {
+        .first_unit = entry->first_unit,
+        .offset = entry->offset,
+        .data_len = entry->data_len,
+        .head_len = entry->head_len,
+        .kind = (uint8_t)entry->kind,
+    };
+    memcpy(disk.id, entry->id.bytes, sizeof(disk.id));
+    memcpy(ret, &disk, sizeof(disk));
+}
+
+enum err toc_entry_decode(const uint8_t bytes[TOC_ENTRY_BYTES], struct toc_entry *ret)
+{
+    struct disk_toc_entry disk;
+    memcpy(&disk, bytes, sizeof(disk));
+    if (!record_makes_sense(disk.kind, disk.first_unit, disk.data_len, disk.head_len))
+        return ERR_GONE;
+    *ret = (struct toc_entry){ .first_unit = disk.first_unit, .offset = disk.offset,
+                               .data_len = disk.data_len, .head_len = disk.head_len,
+                               .kind = (enum record_kind)disk.kind };
+    memcpy(ret->id.bytes, disk.id, sizeof(disk.id));
+    return OK;
+}
+
+uint64_t toc_bytes(uint64_t count)
+{
+    return round_up(count * TOC_ENTRY_BYTES + TOC_FOOTER_BYTES, PAGE_BYTES);
+}
+
+void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES])
+{
+    struct disk_toc_footer disk = { .magic = TOC_MAGIC, .version = FORMAT_VERSION,
+                                    .extent = footer->extent, .count = footer->count,
+                                    .offset = footer->offset, .entries_crc = footer->crc };
+    disk.crc = crc32c(0, &disk, offsetof(struct disk_toc_footer, crc));
+    memcpy(ret, &disk, sizeof(disk));
+}
+
+enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret)
+{
+    struct disk_toc_footer disk;
+    memcpy(&disk, bytes, sizeof(disk));
+    if (disk.magic != TOC_MAGIC || disk.version != FORMAT_VERSION ||
+        disk.crc != crc32c(0, &disk, offsetof(struct disk_toc_footer, crc)))
+        return ERR_GONE;
+    *ret = (struct toc_footer){ .extent = disk.extent, .count = disk.count, .offset = disk.offset,
+                                .crc = disk.entries_crc };
+    return OK;
+}
+
+/* ---- the format file ---- */
+
+static const char format_magic[8] = "PENSTOCK";
+
+void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES])
+{
+    struct disk_format disk = { .version = FORMAT_VERSION, .generation = format->generation,
+                                .size_bytes = format->size_bytes, .opening = format->opening,
+                                .extent_bytes = format->extent_bytes };
+    memcpy(disk.magic, format_magic, sizeof(format_magic));
+    memcpy(disk.secret, format->secret, sizeof(disk.secret));
+    disk.crc = crc32c(0, &disk, offsetof(struct disk_format, crc));
+    memcpy(ret, &disk, sizeof(disk));
+}
+
+enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
+{
+    struct disk_format disk;
+    *ret_why = "its file 'format' was not written by Penstock";
+    if (bytes.len < offsetof(struct disk_format, generation) ||
+        memcmp(bytes.ptr, format_magic, sizeof(format_magic)) != 0)
+        return ERR_FORMAT;
+    memset(&disk, 0, sizeof(disk));
+    memcpy(&disk, bytes.ptr, MIN(bytes.len, sizeof(disk)));
+    *ret_why = "it was written by a newer Penstock, whose format this one does not know";
+    if (disk.version > FORMAT_VERSION)
+        return ERR_FORMAT;
+    *ret_why = "its file 'format' is damaged; empty the folder to start anew";
+    if (bytes.len != sizeof(disk) || disk.version != FORMAT_VERSION ||
+        disk.generation >= GENERATIONS ||
+        disk.crc != crc32c(0, &disk, offsetof(struct disk_format, crc)))
+        return ERR_FORMAT;
+    *ret = (struct format){ .size_bytes = disk.size_bytes, .extent_bytes = disk.extent_bytes,
+                            .generation = disk.generation, .opening = disk.opening };
+    memcpy(ret->secret, disk.secret, sizeof(ret->secret));
+    *ret_why = "";
+    return OK;
+}

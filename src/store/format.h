@@ -1,0 +1,129 @@
+/* format.h - what lies on disk, format version 1: encoded, decoded, checked. SPDX-License-Identifier: Apache-2.0
+ *
+ * All numbers little endian; in the index's key the unit is big endian, so that neighbours are adjacent.
+ *
+ *   FOLDER/format          64-byte struct disk_format (secret, size, generation, opening), replaced whole
+ *   FOLDER/lock, clean     held while open; there only after a clean stop
+ *   FOLDER/index/          LMDB: 16-byte key (id, unit) -> 36-byte struct disk_entry
+ *   FOLDER/extents/%08x    appends, each on 4 KiB, of records, each on 64 bytes; sealed by a table of
+ *                          contents that starts on 4 KiB and ends, with its footer, the file
+ *   record                 64-byte struct disk_record, a CRC for each 64 KiB of data, head block, data.
+ *                          Data with a full unit starts on 4 KiB, other data right behind the head.
+ *
+ * A data CRC is seeded with crc_seed(id, etag_hash, unit): a block of another object, version or place fails.
+ * Everything here is pure and takes any bytes: what it cannot prove right is ERR_GONE, a miss (H2). */
+#ifndef STORE_FORMAT_H
+#define STORE_FORMAT_H
+
+#include "store/hash.h"
+#include "store/head.h"
+#include "store/store.h"
+
+#define FORMAT_VERSION 1u
+#define BLOCK_BYTES 65536u            /* what a data CRC covers */
+#define PAGE_BYTES 4096u
+#define RECORD_ALIGN 64u
+#define RECORD_BLOCKS (RECORD_BYTES_MAX / BLOCK_BYTES)
+#define RECORD_HEADER_MAX (64u + 4u * RECORD_BLOCKS)
+#define HEAD_UNIT UINT32_MAX          /* the unit number of a head that lies by itself */
+#define HEAD_BLOCK_MAX 65536u
+#define GENERATIONS 1024u             /* proof generations: 10 bits of an entry */
+
+static inline uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+/* ---- an entry of the index ---- */
+
+#define ENTRY_KEY_BYTES 16u
+#define ENTRY_BYTES 36u
+
+struct entry {
+    uint32_t extent;
+    uint32_t offset;                  /* a unit: of its data; WHOLE and heads: of the record */
+    uint32_t ordinal;                 /* of the record in its extent */
+    uint32_t len;                     /* of the data; of the head block for a head by itself */
+    bool whole;
+    uint32_t generation;              /* in which it was last vouched for */
+    uint64_t etag_hash;
+    uint64_t mark;                    /* heads: head_mark(); units: CRCs of the two halves, first one low */
+};
+
+void entry_key(const struct object_id *id, uint32_t unit, uint8_t ret[ENTRY_KEY_BYTES]);
+uint32_t entry_key_unit(const uint8_t key[ENTRY_KEY_BYTES]);
+void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES], uint8_t ret[ENTRY_BYTES]);
+enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct entry *ret) MUST_USE;
+
+/* ---- a record ---- */
+
+enum record_kind { KIND_UNITS = 1, KIND_WHOLE = 2, KIND_HEAD = 3 };
+
+struct record {
+    enum record_kind kind;
+    struct object_id id;
+    uint32_t first_unit;              /* HEAD_UNIT for a head by itself */
+    uint32_t data_len, head_len;
+    uint64_t etag_hash;
+    uint64_t mark;                    /* of the head; 0 for units */
+    uint32_t extent, ordinal;
+    uint32_t head_crc;
+    uint32_t crc[RECORD_BLOCKS];
+};
+
+uint32_t record_blocks(const struct record *record);
+uint32_t record_units(const struct record *record);             /* entries in the index; 1 for a head */
+uint32_t record_header_bytes(uint32_t data_len);
+/* Where the data of a record at `offset` of its extent begins, and where the record ends. */
+uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t head_len);
+uint64_t record_end(uint64_t offset, const struct record *record);
+void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX]);
+enum err record_decode(slice bytes, struct record *ret) MUST_USE;
+/* The entry that unit `index` (counted from 0) of a record at `offset` gets. */
+void record_entry(const struct record *record, uint64_t offset, uint32_t index, uint32_t generation,
+                  uint32_t *ret_unit, struct entry *ret);
+/* CRCs of data and of a head block, seeded with whose they are. */
+uint32_t block_crc(const struct object_id *id, uint64_t etag_hash, uint32_t unit, const void *bytes,
+                   size_t len);
+
+/* ---- a head block ---- */
+
+size_t head_block_bytes(const struct head *head);
+void head_block_encode(const struct head *head, uint8_t *ret);
+/* NULL if the bytes are no head. */
+struct head *head_block_decode(const struct object_id *id, slice bytes) MUST_USE;
+
+/* ---- a table of contents ---- */
+
+#define TOC_ENTRY_BYTES 32u
+#define TOC_FOOTER_BYTES 64u
+
+struct toc_entry {
+    struct object_id id;
+    uint32_t first_unit, offset, data_len, head_len;
+    enum record_kind kind;
+};
+struct toc_footer {
+    uint32_t extent, count, offset, crc;    /* of the entries */
+};
+
+void toc_entry_encode(const struct toc_entry *entry, uint8_t ret[TOC_ENTRY_BYTES]);
+enum err toc_entry_decode(const uint8_t bytes[TOC_ENTRY_BYTES], struct toc_entry *ret) MUST_USE;
+void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES]);
+enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret) MUST_USE;
+uint64_t toc_bytes(uint64_t count);   /* from the page it starts on to the end of the file */
+
+/* ---- the format file ---- */
+
+#define FORMAT_BYTES 64u
+
+struct format {
+    uint8_t secret[STORE_SECRET_BYTES];
+    uint64_t size_bytes;
+    uint32_t extent_bytes;
+    uint32_t generation;              /* the current one: entries of another are unproved */
+    uint64_t opening;                 /* counts up; the index says the same, or it is not this folder's latest */
+};
+
+void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES]);
+/* ERR_FORMAT; *ret_why says whether it is foreign, newer or damaged. */
+enum err format_decode(slice bytes, struct format *ret, const char **ret_why) MUST_USE;
+
+#endif

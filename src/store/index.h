@@ -1,0 +1,54 @@
+/* index.h - where everything lies: (object, unit) -> entry. SPDX-License-Identifier: Apache-2.0
+ *
+ * LMDB behind a face that knows nothing of it. A struct index lives as long as the store; what it has
+ * open comes and goes. Reading: any thread; every answer is copied out and its transaction ended before
+ * the call returns (H3). Opening, closing, writing: the committer's. ERR_IO: not open, or it failed; see
+ * index_is_bad. */
+#ifndef STORE_INDEX_H
+#define STORE_INDEX_H
+
+#include "store/format.h"
+
+struct index;
+struct index *index_new(void) MUST_USE;
+void index_free(struct index **index);
+
+/* `path` is a folder, made if it is not there. */
+enum err index_open(struct index *index, const char *path, uint64_t map_bytes) MUST_USE;
+/* Waits for readers on other threads. */
+void index_close(struct index *index);
+/* What it holds can't be trusted: a fault in its map, a broken page, an entry that failed its checksum.
+ * Set it aside and build another. */
+bool index_is_bad(const struct index *index);
+
+enum err index_get(struct index *index, const struct object_id *id, uint32_t unit,
+                   struct entry *ret) MUST_USE;
+/* The head: WHOLE (unit 0), else by itself (HEAD_UNIT). */
+enum err index_get_head(struct index *index, const struct object_id *id, uint32_t *ret_unit,
+                        struct entry *ret) MUST_USE;
+/* Entries of consecutive units from `first` on, at most `count`; a WHOLE entry, which stands for all of
+ * its object, comes alone. How many were found. */
+uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first, uint32_t count,
+                       struct entry *ret);
+
+uint64_t index_entries(struct index *index);
+uint64_t index_bytes(struct index *index);
+void index_check_readers(struct index *index);    /* frees what killed readers left: at open, and each minute */
+
+/* One write transaction at a time. After any error but ERR_NOT_FOUND: index_abort. */
+enum err index_begin(struct index *index) MUST_USE;
+enum err index_find(struct index *index, const struct object_id *id, uint32_t unit,
+                    struct entry *ret) MUST_USE;
+/* The first entry of the object at or after `unit`. */
+enum err index_find_next(struct index *index, const struct object_id *id, uint32_t unit,
+                         uint32_t *ret_unit, struct entry *ret) MUST_USE;
+enum err index_put(struct index *index, const struct object_id *id, uint32_t unit,
+                   const struct entry *entry) MUST_USE;
+enum err index_delete(struct index *index, const struct object_id *id, uint32_t unit) MUST_USE;
+/* Which opening of the folder this index belongs to; 0 for a new one. */
+enum err index_opening(struct index *index, uint64_t *ret) MUST_USE;
+enum err index_set_opening(struct index *index, uint64_t opening) MUST_USE;
+enum err index_commit(struct index *index) MUST_USE;    /* ERR_LIMIT: its map is full; ERR_FULL: the disk is */
+void index_abort(struct index *index);
+
+#endif

@@ -1,0 +1,85 @@
+/* inside.h - what store.c, read.c and commit.c share: the store itself. SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_INSIDE_H
+#define STORE_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "store/folder.h"
+
+#define CHANGE_COUNTERS 1024u
+#define COMING_COUNTERS 4096u
+#define TWEAKS_MAX 65536u             /* H8: small changes waiting; more are dropped, and asked for again */
+#define COMMIT_MS_MAX 5000u           /* H3: no commit for so long is out of service */
+#define BUFFERS_MAX 4096u             /* H8: read buffers of all threads together */
+
+/* A change of the index that carries no bytes. */
+enum tweak_kind { TWEAK_FORGET, TWEAK_PROVE };
+struct tweak {
+    struct list link;
+    enum tweak_kind kind;
+    struct object_id id;
+    uint32_t unit, extent, ordinal;
+    uint32_t generation;              /* as it was when this was asked for */
+};
+
+struct store {
+    struct store_options options;
+    struct folder folder;             /* the committer's */
+    struct heads *heads;
+    struct index *index;
+    struct extents *extents;
+    uint8_t secret[STORE_SECRET_BYTES];    /* never changes */
+
+    atomic_bool open;
+    _Atomic(const char *) why;        /* not open; static text */
+    _Atomic uint64_t busy_since_ms;   /* the committer is at a batch; 0: it is not */
+    atomic_uint generation;
+    _Atomic uint64_t size_bytes, reserve_bytes;
+    atomic_bool unproved;             /* a removal went by while the folder was not there */
+    atomic_uint buffers;
+    /* Raised by each commit that changes a head of the objects behind it: who puts a head that was read
+     * from the disk into RAM looks before and after. */
+    atomic_uint changes[CHANGE_COUNTERS];
+    /* Heads handed in and not committed yet. */
+    atomic_uint coming[COMING_COUNTERS];
+
+    pthread_mutex_t lock;             /* guards what follows */
+    pthread_cond_t more;
+    struct list appends, removals, tweaks;
+    size_t queued_bytes, queued_entries, tweak_count;
+    uint64_t oldest_ms;               /* when the first append of the queue came */
+    bool stopping;
+    pthread_t committer;
+};
+
+static inline atomic_uint *change_counter(struct store *store, const struct object_id *id)
+{
+    return &store->changes[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % CHANGE_COUNTERS];
+}
+
+static inline atomic_uint *coming_counter(struct store *store, const struct object_id *id)
+{
+    return &store->coming[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % COMING_COUNTERS];
+}
+
+static inline bool store_is_serving(struct store *store)
+{
+    if (!atomic_load_explicit(&store->open, memory_order_acquire))
+        return false;
+    uint64_t since = atomic_load_explicit(&store->busy_since_ms, memory_order_relaxed);
+    return since == 0 || mono_ms() < since + COMMIT_MS_MAX;
+}
+
+/* Queues a change for the committer; dropped if too many wait. Any thread. */
+void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id, uint32_t unit,
+                 const struct entry *entry);
+
+/* ---- commit.c ---- */
+
+/* One attempt to take the folder into service. */
+enum err commit_open_folder(struct store *store, const char **ret_why) MUST_USE;
+void *commit_run(void *store);        /* the committer's thread */
+
+#endif

@@ -1,0 +1,136 @@
+/* publish.c - what a record, a removal or a recycled extent does to the index. SPDX-License-Identifier: Apache-2.0
+ *
+ * The rules of DESIGN section 14: the later commit of a unit wins; WHOLE replaces the units it holds and
+ * a head by itself; anything else of the object replaces WHOLE. Units may outlive their head: they count
+ * only while their ETag hash equals that of the head there is. Threads: the committer's. */
+#include "store/publish.h"
+
+/* Not there is as good as deleted. */
+static enum err drop(struct index *index, const struct object_id *id, uint32_t unit)
+{
+    enum err e = index_delete(index, id, unit);
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
+static enum err put_units(struct index *index, const struct record *record, uint32_t offset,
+                          uint32_t generation)
+{
+    for (uint32_t i = 0; i < record_units(record); i++) {
+        struct entry entry;
+        uint32_t unit;
+        record_entry(record, offset, i, generation, &unit, &entry);
+        enum err e = index_put(index, &record->id, unit, &entry);
+        if (e)
+            return e;
+    }
+    return OK;
+}
+
+/* Units 1 to 7 and the head by itself: most often there are none, and one look says so. */
+static enum err drop_behind_whole(struct index *index, const struct object_id *id)
+{
+    struct entry entry;
+    uint32_t from = 1, unit;
+    for (;;) {
+        enum err e = index_find_next(index, id, from, &unit, &entry);
+        if (e == ERR_NOT_FOUND)
+            return OK;
+        if (!e && (unit < RECORD_UNITS || unit == HEAD_UNIT))
+            e = drop(index, id, unit);
+        if (e || unit == HEAD_UNIT)
+            return e;
+        from = unit < RECORD_UNITS ? unit + 1 : HEAD_UNIT;
+    }
+}
+
+static enum err drop_whole(struct index *index, const struct object_id *id)
+{
+    struct entry entry;
+    enum err e = index_find(index, id, 0, &entry);
+    if (!e && entry.whole)
+        e = drop(index, id, 0);
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
+enum err publish_record(struct index *index, const struct record *record, uint32_t offset,
+                        uint32_t generation)
+{
+    enum err e = record->kind == KIND_WHOLE ? drop_behind_whole(index, &record->id)
+                                            : drop_whole(index, &record->id);
+    return e ? e : put_units(index, record, offset, generation);
+}
+
+static enum err has_head(struct index *index, const struct object_id *id, bool *ret_whole, bool *ret_any)
+{
+    struct entry entry;
+    enum err e = index_find(index, id, 0, &entry);
+    *ret_whole = !e && entry.whole;
+    if (!e || e == ERR_NOT_FOUND)
+        e = index_find(index, id, HEAD_UNIT, &entry);
+    *ret_any = *ret_whole || !e;
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
+enum err publish_found(struct index *index, const struct record *record, uint32_t offset,
+                       uint32_t generation)
+{
+    bool whole, any;
+    enum err e = has_head(index, &record->id, &whole, &any);
+    if (e || whole || (any && record->kind != KIND_UNITS))
+        return e;
+    if (record->kind == KIND_WHOLE)
+        return publish_record(index, record, offset, generation);
+    for (uint32_t i = 0; !e && i < record_units(record); i++) {
+        struct entry entry, there;
+        uint32_t unit;
+        record_entry(record, offset, i, generation, &unit, &entry);
+        e = index_find(index, &record->id, unit, &there);
+        if (e == ERR_NOT_FOUND)
+            e = index_put(index, &record->id, unit, &entry);
+    }
+    return e;
+}
+
+enum err publish_removal(struct index *index, const struct object_id *id)
+{
+    enum err e = drop_whole(index, id);
+    return e ? e : drop(index, id, HEAD_UNIT);
+}
+
+static enum err find_named(struct index *index, const struct object_id *id, uint32_t unit,
+                           uint32_t extent, uint32_t ordinal, struct entry *ret)
+{
+    enum err e = index_find(index, id, unit, ret);
+    return !e && (ret->extent != extent || ret->ordinal != ordinal) ? ERR_NOT_FOUND : e;
+}
+
+enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit, uint32_t extent,
+                        uint32_t ordinal)
+{
+    struct entry entry;
+    enum err e = find_named(index, id, unit, extent, ordinal, &entry);
+    if (!e)
+        e = index_delete(index, id, unit);
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
+enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit, uint32_t extent,
+                       uint32_t ordinal, uint32_t generation)
+{
+    struct entry entry;
+    enum err e = find_named(index, id, unit, extent, ordinal, &entry);
+    if (e)
+        return e == ERR_NOT_FOUND ? OK : e;
+    entry.generation = generation;
+    return index_put(index, id, unit, &entry);
+}
+
+enum err publish_recycled(struct index *index, const struct toc_entry *entry, uint32_t extent,
+                          uint32_t ordinal)
+{
+    struct record record = { .kind = entry->kind, .data_len = entry->data_len };
+    enum err e = OK;
+    for (uint32_t i = 0; !e && i < record_units(&record); i++)
+        e = publish_forget(index, &entry->id, entry->first_unit + i, extent, ordinal);
+    return e;
+}

@@ -1,0 +1,264 @@
+/* store.c - the face of the room: opening, handing in, asking the index. SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading bytes is in read.c, writing in commit.c. The store's secret never changes while it lives: it is
+ * that of the folder if its format file can be read at the start, even while another process holds the
+ * folder, else a new one, which a folder made later gets. So an id, once told, stays right. */
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/metric.h"
+#include "store/inside.h"
+#include "store/policy.h"
+
+#define QUEUE_BYTES_DEFAULT (64 * MIB)
+#define HEADS_BYTES_DEFAULT (16 * MIB)
+#define RUN 64u
+
+/* ---- life ---- */
+
+static struct store *store_new(const struct store_options *options)
+{
+    struct store *store = must_alloc(sizeof(*store));
+    store->options = *options;
+    if (!store->options.queue_bytes_max)
+        store->options.queue_bytes_max = QUEUE_BYTES_DEFAULT;
+    store->folder.path = must_strndup(options->folder, strlen(options->folder));
+    store->options.folder = store->folder.path;
+    store->folder.lock_fd = -1;
+    store->folder.index = store->index = index_new();
+    store->folder.extents = store->extents = extents_new();
+    store->heads = heads_new(options->heads_bytes ? options->heads_bytes : HEADS_BYTES_DEFAULT);
+    atomic_store(&store->why, "being opened");
+    list_init(&store->appends);
+    list_init(&store->removals);
+    list_init(&store->tweaks);
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&store->more, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return store;
+}
+
+static void store_end(struct store *store)
+{
+    index_free(&store->index);
+    extents_free(&store->extents);
+    heads_free(&store->heads);
+    pthread_cond_destroy(&store->more);
+    pthread_mutex_destroy(&store->lock);
+    free(store->folder.path);
+    free(store);
+}
+
+enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
+                    slice *ret_why)
+{
+    struct store *store = store_new(options);
+    struct format format;
+    const char *why = "";
+    enum err e = folder_peek(store->folder.path, &format, &why);
+    if (!e)
+        memcpy(store->secret, format.secret, sizeof(store->secret));
+    else
+        secret_make(store->secret);
+    if (e != ERR_FORMAT)
+        e = commit_open_folder(store, &why);
+    *ret_why = (slice){ "", 0 };
+    if (*why)
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path, why);
+    if (e == ERR_FORMAT) {
+        store_end(store);
+        return e;
+    }
+    check(pthread_create(&store->committer, NULL, commit_run, store) == 0);
+    *ret = store;
+    return OK;
+}
+
+void store_close(struct store **store)
+{
+    struct store *mine = *store;
+    *store = NULL;
+    if (!mine)
+        return;
+    pthread_mutex_lock(&mine->lock);
+    mine->stopping = true;
+    pthread_cond_signal(&mine->more);
+    pthread_mutex_unlock(&mine->lock);
+    pthread_join(mine->committer, NULL);
+    if (atomic_exchange(&mine->open, false))
+        folder_close(&mine->folder, true);
+    store_end(mine);
+}
+
+void store_status(struct store *store, struct store_status *ret)
+{
+    struct statvfs fs;
+    bool serving = store_is_serving(store);
+    bool stuck = !serving && atomic_load(&store->open);
+    *ret = (struct store_status){
+        .serving = serving,
+        .why = stuck ? "a commit takes too long" : atomic_load(&store->why),
+        .size_bytes = atomic_load(&store->size_bytes),
+        .used_bytes = extents_bytes(store->extents),
+        .reserve_bytes = atomic_load(&store->reserve_bytes),
+        .entries = index_entries(store->index),
+        .index_bytes = index_bytes(store->index),
+        .heads_bytes = heads_bytes(store->heads),
+        .extents = extents_count(store->extents),
+    };
+    if (statvfs(store->options.folder, &fs) == 0)
+        ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+void store_object_id(const struct store *store, const struct object_name *name, struct object_id *ret)
+{
+    object_id_of(store->secret, name, ret);
+}
+
+/* ---- handing in ---- */
+
+bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes)
+{
+    return store_is_serving(store) && policy_admit(id, bytes, ROOM_ANY) != ADMIT_NO;
+}
+
+static void check_append(const struct store_append *append)
+{
+    const struct head *head = append->head;
+    uint64_t start = (uint64_t)append->first_unit * UNIT_BYTES, end = start + append->bytes.len;
+    check(append->bytes.len || append->with_head);
+    check(append->bytes.len <= RECORD_BYTES_MAX && end <= MAX(head->size, start));
+    check(append->bytes.len % UNIT_BYTES == 0 || end == head->size);
+}
+
+enum err store_append(struct store *store, struct store_append *append)
+{
+    check_append(append);
+    size_t bytes = append->bytes.len;
+    if (append->with_head && head_block_bytes(append->head) > HEAD_BLOCK_MAX)
+        return ERR_LIMIT;
+    if (!store_is_serving(store))
+        return ERR_IO;
+    enum err e = OK;
+    pthread_mutex_lock(&store->lock);
+    if (store->stopping)
+        e = ERR_STOPPING;
+    else if (store->queued_bytes + bytes > store->options.queue_bytes_max)
+        e = ERR_LIMIT;
+    if (!e) {
+        if (list_empty(&store->appends) && list_empty(&store->tweaks)) {
+            store->oldest_ms = mono_ms();
+            pthread_cond_signal(&store->more);
+        }
+        list_add(&store->appends, &append->link);
+        store->queued_bytes += bytes;
+        store->queued_entries += 1 + bytes / UNIT_BYTES;
+        if (store->queued_entries >= 100 || store->queued_bytes >= 16 * MIB)
+            pthread_cond_signal(&store->more);
+        if (append->with_head)
+            atomic_fetch_add(coming_counter(store, &append->head->id), 1);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (e == ERR_LIMIT)
+        metric_add(M_STORE_QUEUE_FULL, 1);
+    return e;
+}
+
+void store_remove(struct store *store, struct store_removal *removal)
+{
+    for (size_t i = 0; i < removal->count; i++)
+        heads_drop(store->heads, &removal->ids[i]);
+    pthread_mutex_lock(&store->lock);
+    list_add(&store->removals, &removal->link);
+    pthread_cond_signal(&store->more);
+    pthread_mutex_unlock(&store->lock);
+}
+
+void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id, uint32_t unit,
+                 const struct entry *entry)
+{
+    struct tweak *tweak = must_alloc(sizeof(*tweak));
+    *tweak = (struct tweak){ .kind = kind, .id = *id, .unit = unit, .extent = entry->extent,
+                             .ordinal = entry->ordinal, .generation = atomic_load(&store->generation) };
+    pthread_mutex_lock(&store->lock);
+    bool room = store->tweak_count < TWEAKS_MAX && !store->stopping;
+    if (room) {
+        if (list_empty(&store->appends) && list_empty(&store->tweaks)) {
+            store->oldest_ms = mono_ms();
+            pthread_cond_signal(&store->more);
+        }
+        store->tweak_count++;
+        list_add(&store->tweaks, &tweak->link);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (!room)
+        free(tweak);
+}
+
+/* ---- asking the index ---- */
+
+bool store_knows(struct store *store, const struct object_id *id)
+{
+    struct head *head = heads_get(store->heads, id);
+    bool known = head || atomic_load(coming_counter(store, id)) > 0 || !store_is_serving(store);
+    head_unref(&head);
+    struct entry entry;
+    uint32_t unit;
+    return known || index_get_head(store->index, id, &unit, &entry) != ERR_NOT_FOUND;
+}
+
+static uint32_t len_of_unit(const struct head *head, uint32_t unit)
+{
+    uint64_t start = (uint64_t)unit * UNIT_BYTES;
+    return start < head->size ? (uint32_t)MIN(UNIT_BYTES, head->size - start) : 0;
+}
+
+uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first, uint32_t count)
+{
+    struct entry entries[RUN];
+    uint32_t units = (uint32_t)((head->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
+    if (!store_is_serving(store) || first >= units)
+        return 0;
+    count = MIN(count, units - first);
+    while (found < count) {
+        uint32_t got = index_get_run(store->index, &head->id, first + found, MIN(RUN, count - found), entries);
+        if (got && entries[0].whole)
+            return entries[0].etag_hash == head->etag_hash && entries[0].len == head->size ? count : found;
+        for (uint32_t i = 0; i < got; i++, found++)
+            if (entries[i].etag_hash != head->etag_hash ||
+                entries[i].len != len_of_unit(head, first + found))
+                return found;
+        if (got < RUN)
+            break;
+    }
+    return found;
+}
+
+enum store_renewal store_renew(struct store *store, const struct object_id *id, uint64_t etag_hash,
+                               uint64_t size, int64_t modified_s, int64_t when_s)
+{
+    struct entry entry;
+    uint32_t unit;
+    if (!store_is_serving(store) || index_get_head(store->index, id, &unit, &entry) != OK)
+        return STORE_ABSENT;
+    if (entry.etag_hash != etag_hash || entry.mark != head_mark(size, modified_s))
+        return STORE_CHANGED;
+    struct extent *extent = extent_hold(store->extents, entry.extent);
+    if (!extent)
+        return STORE_ABSENT;
+    extent_time_set(extent, entry.ordinal, when_s);
+    extent_release(&extent);
+    struct head *head = heads_get(store->heads, id);
+    if (head && head->etag_hash == etag_hash)
+        atomic_store(&head->validated_s, when_s);
+    head_unref(&head);
+    if (entry.generation != atomic_load(&store->generation))
+        store_tweak(store, TWEAK_PROVE, id, unit, &entry);
+    return STORE_RENEWED;
+}

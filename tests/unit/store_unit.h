@@ -1,0 +1,386 @@
+/* store_unit.h - a store in a folder of its own, for tests: put, get, cool, spoil. SPDX-License-Identifier: Apache-2.0
+ * Calls here wait for the answer, so a test reads like a play. */
+#ifndef STORE_UNIT_H
+#define STORE_UNIT_H
+
+#include "unit.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "store/hash.h"
+#include "store/store.h"
+
+static enum disk_engine unit_engine = DISK_THREADS;
+
+/* ---- folders ---- */
+
+static char unit_folder[64];
+
+static void remove_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    for (struct dirent *item; dir && (item = readdir(dir));) {
+        char inner[512];
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
+            continue;
+        snprintf(inner, sizeof(inner), "%s/%s", path, item->d_name);
+        struct stat st;
+        if (lstat(inner, &st) == 0 && S_ISDIR(st.st_mode))
+            remove_tree(inner);
+        else
+            unlink(inner);
+    }
+    if (dir)
+        closedir(dir);
+    rmdir(path);
+}
+
+static int folder_setup(void **state)
+{
+    (void)state;
+    snprintf(unit_folder, sizeof(unit_folder), "store-unit-XXXXXX");
+    return mkdtemp(unit_folder) ? 0 : -1;
+}
+
+static int folder_teardown(void **state)
+{
+    (void)state;
+    remove_tree(unit_folder);
+    return 0;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[4][300];
+    static unsigned turn;
+    char *to = path[turn++ % 4];
+    snprintf(to, sizeof(path[0]), "%s/%s", unit_folder, name);
+    return to;
+}
+
+/* ---- one store, one reader ---- */
+
+struct unit_store {
+    struct store *store;
+    struct mailbox *box;
+    struct store_io *io;
+    struct arena keep;
+    slice why;
+};
+
+static struct store_options options_of(uint64_t size_bytes, uint32_t extent_bytes)
+{
+    return (struct store_options){ .folder = unit_folder, .size_bytes = size_bytes, .reserve_bytes = 1,
+                                   .extent_bytes = extent_bytes, .heads_bytes = 4 * MIB,
+                                   .queue_bytes_max = 64 * MIB, .engine = unit_engine };
+}
+
+static enum err unit_try(struct unit_store *unit, struct store_options options)
+{
+    *unit = (struct unit_store){ 0 };
+    enum err e = store_open(&options, &unit->keep, &unit->store, &unit->why);
+    if (e)
+        return e;
+    unit->box = mailbox_new();
+    unit->io = store_io_new(unit->store, unit->box);
+    return OK;
+}
+
+__attribute__((unused)) static struct unit_store unit_open_sized(uint64_t size_bytes, uint32_t extent_bytes)
+{
+    struct unit_store unit;
+    ok(unit_try(&unit, options_of(size_bytes, extent_bytes)) == OK);
+    same(unit.why, S(""));
+    return unit;
+}
+
+__attribute__((unused)) static struct unit_store unit_open(void)
+{
+    return unit_open_sized(64 * MIB, 4 * MIB);
+}
+
+static void unit_close(struct unit_store *unit)
+{
+    store_io_free(&unit->io);
+    store_close(&unit->store);
+    mailbox_free(&unit->box);
+    arena_free(&unit->keep);
+}
+
+static void unit_turn(struct unit_store *unit)
+{
+    struct pollfd waiting = { .fd = mailbox_fd(unit->box), .events = POLLIN };
+    poll(&waiting, 1, 1000);
+    mailbox_deliver(unit->box);
+    store_io_reap(unit->io);
+}
+
+/* ---- objects ---- */
+
+/* Byte `at` of the object `key` in version `etag`: no two are alike. */
+static void object_fill(const char *key, const char *etag, uint64_t at, uint8_t *to, size_t len)
+{
+    uint64_t seed = head_etag_hash(slice_of(key)) ^ head_etag_hash(slice_of(etag)) << 1;
+    for (size_t i = 0; i < len; i++) {
+        uint64_t x = (seed + (at + i) / 8) * 0x9E3779B97F4A7C15u;
+        x ^= x >> 29;
+        to[i] = (uint8_t)(x >> ((at + i) % 8 * 8));
+    }
+}
+
+static struct object_name name_of(const char *key)
+{
+    return (struct object_name){ S("http://origin"), S("bucket"), slice_of(key), S("") };
+}
+
+static struct head *make_head(struct unit_store *unit, const char *key, const char *etag, uint64_t size)
+{
+    struct object_name name = name_of(key);
+    struct object_id id;
+    store_object_id(unit->store, &name, &id);
+    struct head *head = head_new(&id, &name, slice_of(etag), S("content-type: text/plain\r\n"), size,
+                                 1700000000, true);
+    atomic_store(&head->validated_s, 1750000000);
+    return head;
+}
+
+struct unit_append {
+    struct store_append append;
+    sem_t ended;
+    enum err err;
+    bool refuse;
+};
+
+__attribute__((unused)) static bool may_publish(const struct store_append *append)
+{
+    return !((const struct unit_append *)(const void *)append)->refuse;
+}
+
+static void append_done(struct store_append *append, enum err err)
+{
+    struct unit_append *mine = (struct unit_append *)(void *)append;
+    mine->err = err;
+    sem_post(&mine->ended);
+}
+
+__attribute__((unused)) static void append_begin(struct unit_store *unit, struct unit_append *append,
+                                                 struct head *head, uint32_t first_unit, slice bytes,
+                                                 bool with_head)
+{
+    append->append = (struct store_append){ .head = head, .first_unit = first_unit, .bytes = bytes,
+                                            .with_head = with_head, .may_publish = may_publish,
+                                            .done = append_done };
+    sem_init(&append->ended, 0, 0);
+    append->err = store_append(unit->store, &append->append);
+    if (append->err)
+        sem_post(&append->ended);
+}
+
+static enum err append_wait(struct unit_append *append)
+{
+    while (sem_wait(&append->ended) != 0)
+        ;
+    sem_destroy(&append->ended);
+    return append->err;
+}
+
+/* The whole object, in records of at most 8 units; the head with the first. */
+__attribute__((unused)) static enum err put_object(struct unit_store *unit, const char *key,
+                                                   const char *etag, uint64_t size)
+{
+    struct head *head = make_head(unit, key, etag, size);
+    uint8_t *bytes = must_alloc(size + 1);
+    object_fill(key, etag, 0, bytes, size);
+    size_t count = (size_t)(size / RECORD_BYTES_MAX + 1);
+    struct unit_append *appends = must_alloc(count * sizeof(*appends));
+    size_t used = 0;
+    enum err e = OK;
+    for (uint64_t at = 0; at < size || used == 0; at += RECORD_BYTES_MAX) {
+        slice part = slice_sub((slice){ (char *)bytes, size }, at, RECORD_BYTES_MAX);
+        append_begin(unit, &appends[used++], head, (uint32_t)(at / UNIT_BYTES), part, at == 0);
+    }
+    for (size_t i = 0; i < used; i++) {
+        enum err one = append_wait(&appends[i]);
+        e = e ? e : one;
+    }
+    free(appends);
+    free(bytes);
+    head_unref(&head);
+    return e;
+}
+
+/* ---- finding and reading ---- */
+
+struct unit_answer {
+    bool came;
+    enum err err;
+    struct head *head;
+    struct piece piece;
+};
+
+static void head_came(void *arg, enum err err, struct head *head)
+{
+    struct unit_answer *answer = arg;
+    answer->came = true;
+    answer->err = err;
+    answer->head = head;
+}
+
+static void piece_came(void *arg, enum err err, struct piece piece)
+{
+    struct unit_answer *answer = arg;
+    answer->came = true;
+    answer->err = err;
+    answer->piece = piece;
+}
+
+/* A reference or NULL. */
+static struct head *get_head(struct unit_store *unit, const char *key)
+{
+    struct object_name name = name_of(key);
+    struct object_id id;
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    store_object_id(unit->store, &name, &id);
+    enum err e = store_head(unit->io, &id, &name, head_came, &answer, &answer.head, &op);
+    while (e == ERR_WAIT && !answer.came)
+        unit_turn(unit);
+    if (e == ERR_WAIT)
+        e = answer.err;
+    ok(e == OK || e == ERR_NOT_FOUND);
+    return e ? NULL : answer.head;
+}
+
+/* One piece; its length, 0 if it is not here. Fails the test if a byte is wrong. */
+static size_t read_piece(struct unit_store *unit, const struct head *head, const char *key, uint64_t offset,
+                         uint64_t end)
+{
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    enum err e = store_read(unit->io, head, offset, end, piece_came, &answer, &answer.piece, &op);
+    while (e == ERR_WAIT && !answer.came)
+        unit_turn(unit);
+    if (e == ERR_WAIT)
+        e = answer.err;
+    ok(e == OK || e == ERR_NOT_FOUND || e == ERR_GONE);
+    if (e)
+        return 0;
+    size_t len = answer.piece.bytes.len;
+    ok(len > 0 && len <= end - offset && len <= PIECE_BYTES_MAX);
+    uint8_t *want = must_alloc(len);
+    char etag[64];
+    snprintf(etag, sizeof(etag), "%.*s", SLICE_ARG(head->etag));
+    object_fill(key, etag, offset, want, len);
+    bool right = memcmp(want, answer.piece.bytes.ptr, len) == 0;
+    free(want);
+    piece_release(&answer.piece);
+    ok(right);
+    return len;
+}
+
+/* How many of the range's bytes are here, from its start on. */
+__attribute__((unused)) static uint64_t read_range(struct unit_store *unit, const char *key,
+                                                   uint64_t offset, uint64_t end)
+{
+    struct head *head = get_head(unit, key);
+    uint64_t at = offset;
+    for (size_t got = 1; head && got && at < end; at += got)
+        got = read_piece(unit, head, key, at, end);
+    head_unref(&head);
+    return at - offset;
+}
+
+/* Is the object here, whole, in this version? */
+__attribute__((unused)) static bool has_object(struct unit_store *unit, const char *key, const char *etag,
+                                               uint64_t size)
+{
+    struct head *head = get_head(unit, key);
+    bool right = head && slice_eq(head->etag, slice_of(etag)) && head->size == size;
+    head_unref(&head);
+    return right && read_range(unit, key, 0, size) == size;
+}
+
+struct unit_removal {
+    struct store_removal removal;
+    sem_t ended;
+    enum err err;
+};
+
+static void removal_done(struct store_removal *removal, enum err err)
+{
+    struct unit_removal *mine = (struct unit_removal *)(void *)removal;
+    mine->err = err;
+    sem_post(&mine->ended);
+}
+
+__attribute__((unused)) static enum err remove_object(struct unit_store *unit, const char *key)
+{
+    struct object_name name = name_of(key);
+    struct object_id id;
+    store_object_id(unit->store, &name, &id);
+    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
+    sem_init(&mine.ended, 0, 0);
+    store_remove(unit->store, &mine.removal);
+    while (sem_wait(&mine.ended) != 0)
+        ;
+    sem_destroy(&mine.ended);
+    return mine.err;
+}
+
+/* ---- the disk's side ---- */
+
+/* Calls `with` for each extent's path; how many there are. */
+__attribute__((unused)) static size_t each_extent(void (*with)(const char *path))
+{
+    DIR *dir = opendir(in_folder("extents"));
+    size_t count = 0;
+    for (struct dirent *item; dir && (item = readdir(dir));) {
+        char path[600];
+        if (strlen(item->d_name) != 8)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", in_folder("extents"), item->d_name);
+        count++;
+        if (with)
+            with(path);
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static void cool_one(const char *path)
+{
+    int fd = open(path, O_RDONLY);
+    ok(fd >= 0 && fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    close(fd);
+}
+
+/* Out of the page cache: what follows is read from the disk. */
+__attribute__((unused)) static void cool(void)
+{
+    each_extent(cool_one);
+}
+
+#define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
+/* Under both engines, where the kernel allows both. */
+#define RUN_STORE(...)                                                                         \
+    int main(void)                                                                             \
+    {                                                                                          \
+        const struct CMUnitTest tests[] = { __VA_ARGS__ };                                     \
+        const char *why;                                                                       \
+        int failed = cmocka_run_group_tests_name("threads", tests, NULL, NULL);                \
+        if (disk_choose(S("uring"), &unit_engine, &why) == OK)                                 \
+            failed += cmocka_run_group_tests_name("uring", tests, NULL, NULL);                 \
+        return failed;                                                                         \
+    }
+
+#endif

@@ -1,0 +1,211 @@
+/* test_store_objects.c - what is handed in is found and read back. SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+TEST(a_small_object_is_read_back)
+{
+    struct unit_store unit = unit_open();
+    ok(!get_head(&unit, "a"));
+    ok(put_object(&unit, "a", "\"1\"", 100) == OK);
+    ok(has_object(&unit, "a", "\"1\"", 100));
+    unit_close(&unit);
+}
+
+TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart)
+{
+    static const uint64_t sizes[] = { 0, 1, 100, 4095, 65535, 65536, 65537, 131071, 131072, 131073, 200000,
+                                      262144, 300000, 1048575, 1048576, 1048577, 1200000, 3 * MIB + 5 };
+    struct unit_store unit = unit_open();
+    char key[32];
+    for (size_t i = 0; i < countof(sizes); i++) {
+        snprintf(key, sizeof(key), "o%zu", i);
+        ok(put_object(&unit, key, "\"v\"", sizes[i]) == OK);
+    }
+    for (int round = 0; round < 4; round++) {
+        for (size_t i = 0; i < countof(sizes); i++) {
+            snprintf(key, sizeof(key), "o%zu", i);
+            ok(has_object(&unit, key, "\"v\"", sizes[i]));
+            struct head *head = get_head(&unit, key);
+            ok(!atomic_load(&head->unproved));
+            ok(atomic_load(&head->validated_s) == (round < 2 ? 1750000000 : 0));
+            ok(store_has_units(unit.store, head, 0, 1000) == (sizes[i] + UNIT_BYTES - 1) / UNIT_BYTES);
+            head_unref(&head);
+        }
+        if (round == 1) {
+            unit_close(&unit);
+            unit = unit_open();
+        }
+        cool();
+    }
+    unit_close(&unit);
+}
+
+TEST(any_range_is_read_back)
+{
+    struct unit_store unit = unit_open();
+    static const uint64_t sizes[] = { 900000, 5 * MIB + 77 };
+    ok(put_object(&unit, "0", "\"v\"", sizes[0]) == OK);
+    ok(put_object(&unit, "1", "\"v\"", sizes[1]) == OK);
+    srand(7);
+    for (int i = 0; i < 400; i++) {
+        if (i % 50 == 0)
+            cool();
+        uint64_t size = sizes[i % 2];
+        uint64_t from = (uint64_t)rand() % size, end = from + 1 + (uint64_t)rand() % (size - from);
+        ok(read_range(&unit, i % 2 ? "1" : "0", from, end) == end - from);
+    }
+    unit_close(&unit);
+}
+
+TEST(a_new_version_replaces_the_old_one)
+{
+    static const uint64_t sizes[] = { 5000, 2 * MIB, 300, 140000, 5 * MIB, 0, 1 };
+    struct unit_store unit = unit_open();
+    char etag[32] = "";
+    for (size_t i = 0; i < countof(sizes); i++) {
+        struct head *old = get_head(&unit, "k");
+        snprintf(etag, sizeof(etag), "\"%zu\"", i);
+        ok(put_object(&unit, "k", etag, sizes[i]) == OK);
+        ok(has_object(&unit, "k", etag, sizes[i]));
+        if (old && old->size && sizes[i])
+            ok(read_piece(&unit, old, "k", 0, 1) == 0);
+        head_unref(&old);
+    }
+    unit_close(&unit);
+    unit = unit_open();
+    ok(has_object(&unit, "k", etag, 1));
+    unit_close(&unit);
+}
+
+TEST(units_count_only_for_the_head_they_were_stored_for)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"1\"", 3 * MIB) == OK);
+    struct head *other = make_head(&unit, "k", "\"2\"", 3 * MIB);
+    ok(store_has_units(unit.store, other, 0, 24) == 0);
+    ok(read_piece(&unit, other, "k", 0, 100) == 0);
+    struct head *longer = make_head(&unit, "k", "\"1\"", 3 * MIB + 1);    /* its last unit is not here */
+    ok(store_has_units(unit.store, longer, 0, 25) == 24);
+    head_unref(&longer);
+    head_unref(&other);
+    unit_close(&unit);
+}
+
+TEST(a_removed_object_is_gone_also_after_a_restart)
+{
+    struct unit_store unit = unit_open();
+    struct object_id id;
+    ok(put_object(&unit, "small", "\"1\"", 1000) == OK && put_object(&unit, "big", "\"1\"", 2 * MIB) == OK);
+    ok(remove_object(&unit, "small") == OK && remove_object(&unit, "big") == OK);
+    for (int round = 0; round < 2; round++) {
+        ok(!get_head(&unit, "small") && !get_head(&unit, "big"));
+        struct object_name name = name_of("small");
+        store_object_id(unit.store, &name, &id);
+        ok(!store_knows(unit.store, &id));
+        unit_close(&unit);
+        unit = unit_open();
+    }
+    unit_close(&unit);
+}
+
+TEST(what_may_not_be_published_is_not_there)
+{
+    struct unit_store unit = unit_open();
+    struct head *head = make_head(&unit, "k", "\"1\"", 10);
+    struct unit_append append = { .refuse = true };
+    append_begin(&unit, &append, head, 0, S("0123456789"), true);
+    ok(append_wait(&append) == ERR_CHANGED);
+    ok(!get_head(&unit, "k"));
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+TEST(another_object_with_the_same_id_is_a_miss)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"1\"", 10) == OK);
+    struct object_name right = name_of("k"), wrong = name_of("other");
+    struct object_id id;
+    store_object_id(unit.store, &right, &id);
+    for (int round = 0; round < 2; round++) {
+        struct unit_answer answer = { 0 };
+        struct store_op *op = NULL;
+        enum err e = store_head(unit.io, &id, &wrong, head_came, &answer, &answer.head, &op);
+        while (e == ERR_WAIT && !answer.came)
+            unit_turn(&unit);
+        ok((e == ERR_WAIT ? answer.err : e) == ERR_NOT_FOUND);
+        unit_close(&unit);
+        unit = unit_open();    /* now it comes from the disk, and not from RAM */
+        cool();
+    }
+    unit_close(&unit);
+}
+
+TEST(a_dropped_read_calls_nobody)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"1\"", 3 * MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    struct unit_answer answer = { 0 };
+    for (int i = 0; i < 20; i++) {
+        struct store_op *op = NULL;
+        cool();
+        if (store_read(unit.io, head, 0, MIB, piece_came, &answer, &answer.piece, &op) == ERR_WAIT)
+            store_op_drop(&op);
+        else
+            piece_release(&answer.piece);
+        if (i % 2)
+            unit_turn(&unit);
+    }
+    head_unref(&head);
+    unit_close(&unit);
+    ok(!answer.came);
+}
+
+TEST(a_renewal_is_for_the_version_that_is_here)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"1\"", 10) == OK);
+    struct head *head = get_head(&unit, "k");
+    const struct object_id *id = &head->id;
+    ok(store_renew(unit.store, id, head->etag_hash, 10, 1700000000, 1760000000) == STORE_RENEWED);
+    ok(atomic_load(&head->validated_s) == 1760000000);
+    ok(store_renew(unit.store, id, head->etag_hash, 11, 1700000000, 1770000000) == STORE_CHANGED);
+    ok(store_renew(unit.store, id, head->etag_hash, 10, 1700000001, 1770000000) == STORE_CHANGED);
+    ok(store_renew(unit.store, id, 5, 10, 1700000000, 1770000000) == STORE_CHANGED);
+    ok(atomic_load(&head->validated_s) == 1760000000);
+    struct object_id other = *id;
+    other.bytes[0] ^= 1;
+    ok(store_renew(unit.store, &other, head->etag_hash, 10, 1700000000, 1770000000) == STORE_ABSENT);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+TEST(a_full_queue_refuses_and_counts)
+{
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    options.queue_bytes_max = 2 * MIB;
+    struct unit_store unit;
+    ok(unit_try(&unit, options) == OK);
+    uint64_t before = metric_read(M_STORE_QUEUE_FULL);
+    struct head *head = make_head(&unit, "k", "\"1\"", 3 * MIB);
+    uint8_t *bytes = must_alloc(3 * MIB);
+    struct unit_append appends[3] = { 0 };
+    for (uint32_t i = 0; i < 3; i++)
+        append_begin(&unit, &appends[i], head, i * 8, (slice){ (char *)bytes + i * MIB, MIB }, i == 0);
+    ok(append_wait(&appends[0]) == OK && append_wait(&appends[1]) == OK);
+    ok(append_wait(&appends[2]) == ERR_LIMIT);
+    ok(metric_read(M_STORE_QUEUE_FULL) == before + 1);
+    free(bytes);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_small_object_is_read_back),
+          STORE_TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart),
+          STORE_TEST(any_range_is_read_back), STORE_TEST(a_new_version_replaces_the_old_one),
+          STORE_TEST(units_count_only_for_the_head_they_were_stored_for),
+          STORE_TEST(a_removed_object_is_gone_also_after_a_restart),
+          STORE_TEST(what_may_not_be_published_is_not_there),
+          STORE_TEST(another_object_with_the_same_id_is_a_miss), STORE_TEST(a_dropped_read_calls_nobody),
+          STORE_TEST(a_renewal_is_for_the_version_that_is_here),
+          STORE_TEST(a_full_queue_refuses_and_counts))
