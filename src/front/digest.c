@@ -18,8 +18,7 @@ struct digests {
 struct digest {
     struct mail mail;
     struct mailbox *back;
-    pthread_mutex_t *lock;
-    const slice *bytes;
+    slice bytes;
     uint8_t sha256[32];
     void (*done)(void *arg, const uint8_t sha256[32]);
     void *arg;
@@ -63,9 +62,7 @@ void digests_free(struct digests **digests)
 static void hash(struct digest *digest)
 {
     struct sha256 *sha256 = sha256_new();
-    pthread_mutex_lock(digest->lock);
-    sha256_add(sha256, *digest->bytes);
-    pthread_mutex_unlock(digest->lock);
+    sha256_add(sha256, digest->bytes);
     sha256_end(&sha256, digest->sha256);
 }
 
@@ -88,14 +85,14 @@ static void work(struct mail *mail)    /* on the digests' thread */
     }
 }
 
-void digest_start(struct digests *digests, struct mailbox *box, pthread_mutex_t *lock,
-                  const slice *bytes, void (*done)(void *arg, const uint8_t sha256[32]),
+void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
+                  void (*done)(void *arg, const uint8_t sha256[32]),
                   void *arg)
 {
     struct digest *digest = must_alloc(sizeof(*digest));
-    *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box), .lock = lock,
-                               .bytes = bytes, .done = done, .arg = arg };
-    if (bytes->len > INLINE_BYTES) {
+    *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box), .bytes = bytes,
+                               .done = done, .arg = arg };
+    if (bytes.len > INLINE_BYTES) {
         mailbox_post(digests->box, &digest->mail);
         return;
     }

@@ -139,14 +139,16 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, const st
                  struct http_answer *ret)
 {
     struct front *front = arg;
-    struct sigv4_claim claim;
+    struct sigv4_claim *claim = arena_alloc(keep, sizeof(*claim));
     if (judge_health(front, keep, head, ret))
         return false;
-    enum err err = judge_signature(front, http_loop_local(http), keep, head, &claim);
+    enum err err = judge_signature(front, http_loop_local(http), keep, head, claim);
     if (!err)
-        err = judge_body(head, &claim);
-    if (!err)
+        err = judge_body(head, claim);
+    if (!err) {
+        ret->judged = claim;
         return true;
+    }
     metric_add(M_FRONT_REFUSED, 1);
     answer_error(keep, err, S(""), head->path, request_id_new(front, keep), ret);
     if (slice_eq(head->method, S("HEAD")))

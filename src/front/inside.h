@@ -2,8 +2,6 @@
 #ifndef FRONT_INSIDE_H
 #define FRONT_INSIDE_H
 
-#include <pthread.h>
-
 #include "cache/get.h"
 #include "cache/write.h"
 #include "front/front.h"
@@ -71,9 +69,9 @@ void pass_write(struct call *call);     /* whatever has a body or changes someth
 struct digests;
 struct digests *digests_new(void) MUST_USE;
 void digests_free(struct digests **digests);
-/* Hashes *bytes, read under the lock, which keeps them where they are meanwhile; done is called on the loop of
- * `box`, or at once if they are few. */
-void digest_start(struct digests *digests, struct mailbox *box, pthread_mutex_t *lock,
-                  const slice *bytes, void (*done)(void *arg, const uint8_t sha256[32]), void *arg);
+/* Hashes bytes, which must stay; done is called on the loop of `box` (never, if that has gone), or at once if they
+ * are few. */
+void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
+                  void (*done)(void *arg, const uint8_t sha256[32]), void *arg);
 
 #endif

@@ -228,6 +228,8 @@ void object_read(struct call *call)
         .revalidate = call->s3.no_cache,
         .want_checksums = call->s3.checksum_mode,
     };
+    call->gone = stop;
+    call->gone_arg = object;
     object->get = get_start(call->loop->cache, &ask, changed, object);
     step(object);
 }

@@ -3,9 +3,8 @@
  *   read:   origin call ─ answer relayed
  *   write:  body's digest ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
  *
- * A pass is shared by the loop and the origin's thread. The body belongs to the HTTP request: when that is
- * gone its body is gone too, and the call is given up. */
-#include <pthread.h>
+ * A pass is shared by the loop and the origin's thread. It holds the body, so that a write which is on its way
+ * ends as it would have, also when the client has gone: only then does H7 know its outcome. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ struct pass {
     size_t key_count;
     uint8_t claimed[32];          /* the digest the client signed */
 
-    pthread_mutex_t lock;         /* of body, which other threads read; empty once the request is gone */
+    struct http_body *hold;       /* keeps the body where it is */
     slice body;
     struct origin_body source;
     struct origin_call origin;
@@ -46,7 +45,7 @@ static void pass_unref(struct pass *pass)
 {
     if (atomic_fetch_sub(&pass->refs, 1) > 1)
         return;
-    pthread_mutex_destroy(&pass->lock);
+    http_body_release(&pass->hold);
     ticket_unref(&pass->origin_ticket);
     arena_free(&pass->arena);
     free(pass);
@@ -101,11 +100,9 @@ static const struct origin_events events = { on_head, on_body, on_done };
 static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     struct pass *pass = arg;
-    pthread_mutex_lock(&pass->lock);
     slice part = slice_sub(pass->body, offset, bytes);
     if (part.len)
         memcpy(ret, part.ptr, part.len);
-    pthread_mutex_unlock(&pass->lock);
     return part.len;
 }
 
@@ -227,16 +224,10 @@ static void changed(void *arg)
     }
 }
 
-/* The HTTP request ended under us (we are going down): its body goes with it. */
+/* The client has gone. */
 static void gone(void *arg)
 {
-    struct pass *pass = arg;
-    pass->call = NULL;
-    pthread_mutex_lock(&pass->lock);
-    pass->body = S("");
-    pthread_mutex_unlock(&pass->lock);
-    if (pass->running)
-        origin_cancel(&pass->origin);
+    ((struct pass *)arg)->call = NULL;
 }
 
 static struct pass *pass_new(struct call *call, const struct place *place)
@@ -244,11 +235,11 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     struct pass *pass = must_alloc(sizeof(*pass));
     const struct http_head *head = http_request_head(call->http);
     atomic_init(&pass->refs, 1);
-    pthread_mutex_init(&pass->lock, NULL);
     pass->call = call;
     pass->place = place;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), changed, pass);
     pass->reply = text_in(&pass->arena);
+    pass->hold = http_body_hold(call->http);
     pass->body = http_request_body(call->http);
     pass->origin = (struct origin_call){
         .events = &events,
@@ -329,9 +320,8 @@ static void hashed(void *arg, const uint8_t sha256[32])
 void pass_write(struct call *call)
 {
     const struct place *place = place_of(call);
-    struct sigv4_claim claim;
-    enum err err = place ? sigv4_claim_read(call->keep, http_request_head(call->http), &claim)
-                         : ERR_NO_SUCH_BUCKET;
+    const struct sigv4_claim *claim = http_request_judged(call->http);
+    enum err err = place ? OK : ERR_NO_SUCH_BUCKET;
     if (!err && origin_is_read_only(place->origin))
         err = ERR_READ_ONLY;
     if (err) {
@@ -341,12 +331,12 @@ void pass_write(struct call *call)
     struct pass *pass = pass_new(call, place);
     pass->source = (struct origin_body){ .length = pass->body.len, .read = read_body, .arg = pass };
     pass->origin.body = &pass->source;
-    if (claim.payload != PAYLOAD_HEX) {
+    if (claim->payload != PAYLOAD_HEX) {
         begin(pass);
         return;
     }
-    memcpy(pass->claimed, claim.payload_sha256, sizeof(pass->claimed));
-    pass->source.sha256_hex = arena_copy(&pass->arena, claim.payload_hash);
-    digest_start(call->front->digests, http_loop_mailbox(http_request_loop(call->http)), &pass->lock,
-                 &pass->body, hashed, pass);
+    memcpy(pass->claimed, claim->payload_sha256, sizeof(pass->claimed));
+    pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
+    digest_start(call->front->digests, http_loop_mailbox(http_request_loop(call->http)), pass->body,
+                 hashed, pass);
 }
