@@ -191,8 +191,8 @@ static int read_range(const char *text, int64_t size, struct span *ret)
         first = suffix > size ? 0 : size - suffix;
         if (suffix <= 0)
             return -1;
-    } else if (sscanf(text, "%lld-%lld", &first, &last) < 1) {
-        return 0;
+    } else if (strchr(text, ',') || sscanf(text, "%lld-%lld", &first, &last) < 1 || last < first) {
+        return first < size ? 0 : -1;    /* nonsense and several ranges are no range, as S3 has it */
     }
     *ret = (struct span){ first, last >= size ? size - 1 : last };
     return first < size && ret->first <= ret->last ? 1 : -1;
@@ -305,8 +305,8 @@ static void send_body(struct conn *conn, const struct view *view, uint64_t first
         if (!send_all(conn, conn->slice, take, &conn->sent))
             return;
         if (told->bandwidth > 0) {
-            double due = start + (double)conn->sent / (double)told->bandwidth;
-            if (!linger(conn, (int64_t)((due - now_s()) * 1000)) ) {
+            double ahead_s = start + (double)conn->sent / (double)told->bandwidth - now_s();
+            if (ahead_s > 0 && !linger(conn, (int64_t)(ahead_s * 1000))) {
                 conn->close = conn->aborted = true;
                 return;
             }
