@@ -237,7 +237,9 @@ static void picture_write(struct moment *m, const char *picture, int64_t weekday
 {
     char *at = ret;
     for (const char *p = picture; *p;) {
-        int count = (int)strspn(p, (char[]){ *p, '\0' });
+        int count = 1;
+        while (p[count] == *p)
+            count++;
         if (*p == 'N')
             memcpy(at, months + 3 * (m->month - 1), 3), at += 3;
         else if (*p == 'W')

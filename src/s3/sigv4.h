@@ -31,12 +31,15 @@ struct sigv4_claim {
 };
 
 /* Reads the claim. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2, ERR_BAD_AUTH_HEADER,
- * ERR_BAD_AUTH_QUERY. Slices point into the head or into keep. */
+ * ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (both ways to sign at once, or a payload hash that is none),
+ * ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED (no valid date).
+ * Slices point into the head or into keep. */
 enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
                           struct sigv4_claim *ret) MUST_USE;
 
 /* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE,
- * ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes).
+ * ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes), ERR_BAD_URI
+ * (more than 100 parameters). `claim` must come from sigv4_claim_read of the same head.
  * Host, and every x-amz-* header present, must be among the signed headers. */
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;

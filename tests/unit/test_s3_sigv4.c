@@ -194,7 +194,7 @@ TEST(a_malformed_authorization_is_named_so)
         "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" SCOPE ", SignedHeaders=" SIGNED "\r\n",
         "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" SCOPE ", Signature=" SIGNATURE "\r\n",
         AUTH(SCOPE, SIGNED, SIGNATURE ", Foo=bar"), AUTH(SCOPE, SIGNED, SIGNATURE ", Signature=" SIGNATURE),
-        AUTH(SCOPE, SIGNED, "4a57"), AUTH(SCOPE, SIGNED, "zz57a9b66302b918923f101b20f6be667a12693f84a1e13a9a8b877028bef358"),
+        AUTH(SCOPE, SIGNED, "4a57"),
         AUTH(SCOPE, "", SIGNATURE), AUTH(SCOPE, "x-amz-date;host", SIGNATURE), AUTH(SCOPE, "host;host", SIGNATURE),
         AUTH(SCOPE, "Host", SIGNATURE), AUTH(SCOPE, "host;", SIGNATURE), AUTH(SCOPE, "a b", SIGNATURE),
         AUTH(SCOPE, "a:b", SIGNATURE),
