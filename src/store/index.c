@@ -390,6 +390,40 @@ uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t
     return reading(index, do_get_run, &ask) == OK ? ask.found : 0;
 }
 
+static int cursor_from(MDB_cursor *cursor, struct ask *ask)
+{
+    uint8_t wanted[ENTRY_KEY_BYTES];
+    entry_key(ask->id, ask->unit, wanted);
+    MDB_val key = { sizeof(wanted), wanted }, value;
+    int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    if (rc)
+        return rc;
+    if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
+        return MDB_NOTFOUND;
+    ask->found_unit = entry_key_unit(key.mv_data);
+    return decode(&key, &value, ask->entries);
+}
+
+static int do_get_next(struct ask *ask)
+{
+    int rc = slot_begin(ask);
+    if (!rc) {
+        rc = cursor_from(ask->slot->cursor, ask);
+        mdb_txn_reset(ask->slot->txn);
+    }
+    return rc;
+}
+
+enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t *ret_unit, struct entry *ret)
+{
+    struct ask ask = { .id = id, .unit = unit, .entries = ret };
+    enum err e = reading(index, do_get_next, &ask);
+    if (!e)
+        *ret_unit = ask.found_unit;
+    return e;
+}
+
 static int do_stat(struct ask *ask)
 {
     MDB_stat stat;
@@ -481,20 +515,11 @@ enum err index_find(struct index *index, const struct object_id *id, uint32_t un
 
 static int do_find_next(struct ask *ask)
 {
-    uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(ask->id, ask->unit, wanted);
-    MDB_val key = { sizeof(wanted), wanted }, value;
     MDB_cursor *cursor;
     int rc = mdb_cursor_open(ask->index->writing, ask->index->dbi, &cursor);
     if (rc)
         return rc;
-    rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    if (!rc && (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, ask->id->bytes, 12) != 0))
-        rc = MDB_NOTFOUND;
-    if (!rc) {
-        ask->found_unit = entry_key_unit(key.mv_data);
-        rc = decode(&key, &value, ask->entries);
-    }
+    rc = cursor_from(cursor, ask);
     mdb_cursor_close(cursor);
     return rc;
 }

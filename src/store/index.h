@@ -31,6 +31,10 @@ enum err index_get_head(struct index *index, const struct object_id *id, uint32_
 uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first, uint32_t count,
                        struct entry *ret);
 
+/* The first entry of this object from unit `unit` on. */
+enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t *ret_unit, struct entry *ret) MUST_USE;
+
 uint64_t index_entries(struct index *index);
 uint64_t index_bytes(struct index *index);
 void index_check_readers(struct index *index);    /* frees what killed readers left: at open, and each minute */

@@ -240,6 +240,19 @@ uint32_t store_has_units(struct store *store, const struct head *head, uint32_t 
     return found;
 }
 
+uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first, uint32_t count)
+{
+    struct entry entry;
+    uint32_t unit, end = first + count;
+    while (first < end && store_is_serving(store) &&
+           index_get_next(store->index, &head->id, first, &unit, &entry) == OK && unit < end) {
+        if (entry.etag_hash == head->etag_hash && !entry.whole && entry.len == len_of_unit(head, unit))
+            return unit;
+        first = unit + 1;    /* of another version: rare, and gone with the next commit there */
+    }
+    return end;
+}
+
 enum store_renewal store_renew(struct store *store, const struct object_id *id, uint64_t etag_hash,
                                uint64_t size, int64_t modified_s, int64_t when_s)
 {

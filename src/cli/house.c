@@ -1,0 +1,290 @@
+/* house.c - the rooms of the service, set up lowest floor first. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each step takes what it needs from the settings and the steps before it, and says in serve->why what went
+ * wrong: what, why, what to do. */
+#include <config.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "admin/admin.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/serve.h"
+#include "origin/credentials.h"
+
+/* Big buffers go back to the system when they are freed, and files may be as many as the host allows. */
+static enum err memory_up(struct serve *serve)
+{
+    struct rlimit files;
+    mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+    mallopt(M_ARENA_MAX, 4);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    (void)serve;
+    return OK;
+}
+
+/* ---- the cache folder ---- */
+
+static enum err engine_up(struct serve *serve)
+{
+    const char *why = "";
+    enum err err = disk_choose(slice_of(serve->config->io), &serve->engine, &why);
+    if (err)
+        serve->why = arena_printf(&serve->keep, "io=uring can't be had: %s; use io=auto or io=threads", why);
+    else
+        log_info("io_engine", "engine=%s why=\"%s\"", serve->engine == DISK_URING ? "uring" : "threads", why);
+    return err;
+}
+
+static enum err store_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    struct store_options options = {
+        .folder = config->cache_dir,
+        .size_bytes = config->cache_size_bytes,
+        .reserve_bytes = config->cache_reserve_bytes,
+        .extent_bytes = (uint32_t)config->extent_size_bytes,
+        .heads_bytes = config->memory_heads_bytes,
+        .queue_bytes_max = config->memory_queue_bytes,
+        .engine = serve->engine,
+    };
+    struct store_status status;
+    enum err err = store_open(&options, &serve->keep, &serve->store, &serve->why);
+    if (err)
+        return err;
+    store_status(serve->store, &status);
+    if (serve->why.len)
+        log_warn("cache_folder", "serving=%d why=\"%.*s\"", status.serving, SLICE_ARG(serve->why));
+    log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64 " free=%" PRIu64
+             " entries=%" PRIu64, config->cache_dir, status.serving, status.size_bytes, status.used_bytes,
+             status.free_bytes, status.entries);
+    serve->why = S("");
+    return OK;
+}
+
+static void store_down(struct serve *serve)
+{
+    store_close(&serve->store);
+}
+
+static enum err cache_up(struct serve *serve)
+{
+    struct cache_options options = {
+        .store = serve->store,
+        .slots_bytes = serve->config->memory_slots_bytes,
+        .fetches_max = 4096,
+    };
+    serve->cache = cache_new(&options);
+    return OK;
+}
+
+static void cache_down(struct serve *serve)
+{
+    cache_free(&serve->cache);
+}
+
+/* ---- origins and places ---- */
+
+static enum err origin_up(struct serve *serve, const struct config_origin *from, struct origin **ret)
+{
+    struct origin_options options = {
+        .name = from->name, .url = from->url, .region = from->region, .style = from->style,
+        .access_key = from->access_key, .secret_key = from->secret_key,
+        .session_token = from->session_token, .profile = from->profile,
+        .connections_max = (unsigned)from->connections,
+        .connect_ms = (unsigned)from->connect_time_ms, .progress_ms = (unsigned)from->progress_time_ms,
+        .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
+    };
+    enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
+    if (!err)
+        log_info("origin", "name=%s url=%s", from->name, from->url);
+    return err;
+}
+
+static enum err origins_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    serve->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
+    serve->origin_of = arena_alloc(&serve->keep, (config->origin_count + 1) * sizeof(*serve->origin_of));
+    for (size_t i = 0; i < config->origin_count; i++) {
+        enum err err = origin_up(serve, &config->origins[i], &serve->origin_of[i]);
+        if (err) {
+            origins_free(&serve->origins);
+            return err;
+        }
+    }
+    return OK;
+}
+
+static void origins_down(struct serve *serve)
+{
+    origins_free(&serve->origins);
+}
+
+static struct place make_place(struct serve *serve, const struct config_origin *from, const char *freshness,
+                               uint64_t ttl_ms, uint64_t grace_ms, const char *revalidate)
+{
+    return (struct place){
+        .origin = serve->origin_of[from - serve->config->origins],
+        .freshness = strcmp(freshness, "immutable") == 0 ? FRESH_IMMUTABLE
+                     : strcmp(freshness, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL,
+        .ttl_s = (int64_t)(ttl_ms / 1000),
+        .grace_s = (int64_t)(grace_ms / 1000),
+        .by_listing = strcmp(revalidate, "list") == 0,
+    };
+}
+
+static enum err places_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    serve->places = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->places));
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *bucket = &config->buckets[i];
+        serve->places[serve->place_count++] = (struct front_place){
+            .bucket = bucket->bucket,
+            .prefix = bucket->prefix,
+            .place = make_place(serve, bucket->from, bucket->freshness, bucket->ttl_ms,
+                                bucket->grace_ms, bucket->revalidate),
+        };
+    }
+    if (config->origin_default) {
+        serve->service = make_place(serve, config->origin_default, config->freshness, config->ttl_ms,
+                                    config->grace_ms, config->revalidate);
+        serve->places[serve->place_count++].place = serve->service;
+    }
+    return OK;
+}
+
+/* ---- who may ask ---- */
+
+static const char *environment(const char *name)
+{
+    return getenv(name);
+}
+
+/* With nothing configured, the AWS credentials of the environment or profile serve both sides (DESIGN 10). */
+static enum err aws_key(struct serve *serve, struct front_key *ret)
+{
+    struct credentials_ask ask = {
+        .profile = slice_of(serve->config->aws_profile), .env = environment
+    };
+    struct credentials found;
+    enum err err = credentials_find(&serve->keep, &ask, &found, &serve->why);
+    if (err) {
+        serve->why = arena_printf(&serve->keep, "clients have no key to sign with: set access_key and "
+                                  "secret_key, or AWS credentials (%.*s)", SLICE_ARG(serve->why));
+        return err;
+    }
+    *ret = (struct front_key){ found.access_key, found.secret_key, found.session_token };
+    return OK;
+}
+
+static enum err keys_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    serve->keys = arena_alloc(&serve->keep, (config->key_count + 1) * sizeof(*serve->keys));
+    for (size_t i = 0; i < config->key_count; i++)
+        serve->keys[serve->key_count++] = (struct front_key){
+            slice_of(config->keys[i].access_key), slice_of(config->keys[i].secret_key), S("")
+        };
+    if (serve->key_count)
+        return OK;
+    return aws_key(serve, &serve->keys[serve->key_count++]);
+}
+
+static enum err front_up(struct serve *serve)
+{
+    struct front_options options = {
+        .cache = serve->cache,
+        .keys = serve->keys,
+        .key_count = serve->key_count,
+        .places = serve->places,
+        .place_count = serve->place_count,
+        .service = serve->config->origin_default ? &serve->service : NULL,
+        .access_log = serve->config->access_log,
+        .version = PACKAGE_VERSION,
+    };
+    serve->front = front_new(&options);
+    return OK;
+}
+
+static void front_down(struct serve *serve)
+{
+    front_free(&serve->front);
+}
+
+/* ---- listeners ---- */
+
+/* min(cores of our cgroup, 8) */
+static unsigned loops_of(const struct config *config)
+{
+    if (config->loops)
+        return (unsigned)config->loops;
+    cpu_set_t set;
+    long quota, period;
+    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (file) {
+        if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
+            cores = MIN(cores, (int)((quota + period - 1) / period));
+        fclose(file);
+    }
+    return (unsigned)MAX(1, MIN(cores, 8));
+}
+
+static enum err http_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    struct http_app *apps = arena_alloc(&serve->keep, 2 * sizeof(*apps));
+    size_t count = 0;
+    apps[count++] = (struct http_app){
+        .name = "s3", .listen = config->listen, .arg = serve->front,
+        .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
+    };
+    struct http_options options = {
+        .apps = apps, .app_count = count, .loops = loops_of(config),
+        .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
+        .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
+        .body_bytes_max = config->body_max_bytes, .body_memory_bytes = config->body_memory_bytes,
+        .spill_folder = config->cache_dir, .connections_max = (unsigned)config->connections_max,
+        .loop_begin = front_loop_begin, .loop_end = front_loop_end, .loop_turn = front_loop_turn,
+        .arg = serve->front,
+    };
+    return http_start(&options, &serve->keep, &serve->http, &serve->why);
+}
+
+void house_drain(struct serve *serve)
+{
+    uint64_t until_ms = mono_ms() + serve->config->drain_time_ms;
+    front_drain(serve->front);
+    http_drain(serve->http);
+    while (http_open_requests(serve->http) > 0 && mono_ms() < until_ms)
+        poll(NULL, 0, 10);
+    log_info("drained", "left=%zu", http_open_requests(serve->http));
+}
+
+static void http_down(struct serve *serve)
+{
+    house_drain(serve);
+    cache_stop(serve->cache);
+    http_stop(&serve->http);
+}
+
+const struct step house_steps[] = {
+    { "memory", memory_up, NULL },       { "io", engine_up, NULL },
+    { "store", store_up, store_down },   { "cache", cache_up, cache_down },
+    { "origins", origins_up, origins_down }, { "places", places_up, NULL },
+    { "keys", keys_up, NULL },           { "front", front_up, front_down },
+    { "http", http_up, http_down },
+};
+const size_t house_step_count = countof(house_steps);

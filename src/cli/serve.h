@@ -1,0 +1,40 @@
+/* serve.h - the service as its steps see it. SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_SERVE_H
+#define CLI_SERVE_H
+
+#include "cli/cli.h"
+#include "front/front.h"
+
+struct serve {
+    struct cli *cli;
+    struct config *config;
+    struct arena keep;
+    slice why;              /* of a step that failed: a sentence for people */
+    uint64_t began_ms;
+
+    enum disk_engine engine;
+    struct store *store;
+    struct cache *cache;
+    struct origins *origins;
+    struct origin **origin_of;     /* beside config->origins */
+    struct front_place *places;
+    size_t place_count;
+    struct place service;          /* who answers ListBuckets */
+    struct front_key *keys;
+    size_t key_count;
+    struct front *front;
+    struct http *http;
+};
+
+struct step {
+    const char *name;
+    enum err (*up)(struct serve *serve);
+    void (*down)(struct serve *serve);    /* NULL: nothing to undo */
+};
+
+/* ---- house.c: the rooms, lowest floor first ---- */
+extern const struct step house_steps[];
+extern const size_t house_step_count;
+void house_drain(struct serve *serve);    /* answers what is under way, takes nothing new, for at most drain_time */
+
+#endif

@@ -1,0 +1,280 @@
+/* fake_origin.h - an origin for tests of the cache, linked in place of the real one. SPDX-License-Identifier: Apache-2.0
+ *
+ * One thread delivers all calls, a chunk at a time, in a seeded order. Objects: bytes are a function of
+ * version and offset. What goes wrong is set in `fake`. */
+#ifndef FAKE_ORIGIN_H
+#define FAKE_ORIGIN_H
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "cache/inside.h"
+#include "unit.h"
+
+struct origin {
+    int unused;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    struct list calls;
+    bool stopping;
+
+    atomic_ullong size;
+    atomic_uint version;
+    atomic_uint cut_every;        /* a transfer breaks off after so many bytes, 0: never */
+    atomic_bool held;             /* no answer comes while set */
+    atomic_bool down;
+    atomic_bool ignore_if_match;
+
+    atomic_uint gets, heads, lists;
+    atomic_ullong bytes;
+} fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
+
+struct fake_call {
+    struct list link;
+    struct origin_call *call;
+    bool headed, paused, resumed, canceled;
+    unsigned version;
+    uint64_t next, end, sent;
+};
+
+static uint8_t fake_byte(unsigned version, uint64_t offset)
+{
+    uint64_t mix = (offset / 8 + 1) * 0x9e3779b97f4a7c15u + version * 0xd1b54a32d192ed03u;
+    return (uint8_t)(mix >> (8 * (offset % 8)));
+}
+
+static slice fake_field(const struct origin_call *call, slice name)
+{
+    for (size_t i = 0; i < call->field_count; i++)
+        if (slice_eq(call->fields[i].name, name))
+            return call->fields[i].value;
+    return (slice){ 0 };
+}
+
+static void fake_range(struct fake_call *mine)
+{
+    slice range = fake_field(mine->call, S("range"));
+    uint64_t size = atomic_load(&fake.size), last;
+    mine->next = 0;
+    mine->end = size;
+    if (!range.ptr)
+        return;
+    slice rest = slice_from(range, 6), first = slice_cut(&rest, '-');
+    if (!first.len) {
+        ok(slice_u64(rest, &last));
+        mine->next = size - MIN(size, last);
+        return;
+    }
+    ok(slice_u64(first, &mine->next));
+    if (slice_u64(rest, &last))
+        mine->end = MIN(size, last + 1);
+}
+
+static void fake_head(struct fake_call *mine)
+{
+    char etag[32], length[32], range[96];
+    struct origin_call *call = mine->call;
+    mine->version = atomic_load(&fake.version);
+    fake_range(mine);
+    snprintf(etag, sizeof(etag), "\"v%u\"", mine->version);
+    bool partial = fake_field(call, S("range")).ptr != NULL;
+    slice if_match = fake_field(call, S("if-match"));
+    bool refused = if_match.ptr && !slice_eq(if_match, slice_of(etag)) &&
+                   !atomic_load(&fake.ignore_if_match);
+    if (refused)
+        mine->next = mine->end = 0;
+    snprintf(length, sizeof(length), "%" PRIu64, mine->end - mine->next);
+    snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%llu", mine->next, mine->end - 1,
+             (unsigned long long)atomic_load(&fake.size));
+    struct http_field fields[] = {
+        { S("etag"), slice_of(etag) },
+        { S("last-modified"), S("Sun, 06 Nov 1994 08:49:37 GMT") },
+        { S("content-length"), slice_of(length) },
+        { S("content-range"), slice_of(range) },
+    };
+    struct origin_reply reply = {
+        .status = refused ? 412 : partial ? 206 : 200,
+        .has_length = true,
+        .length = mine->end - mine->next,
+        .fields = fields,
+        .field_count = partial && !refused ? 4 : 3,
+    };
+    call->events->head(call, &reply);
+    if (call->op == S3_HEAD_OBJECT)
+        mine->next = mine->end;
+}
+
+/* One step of one call; true when it is over, with *ret_err. */
+static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err)
+{
+    static char chunk[65536];
+    *ret_err = OK;
+    if (mine->canceled) {
+        *ret_err = ERR_CANCELED;
+        return true;
+    }
+    if (!mine->headed) {
+        if (atomic_load(&fake.down)) {
+            *ret_err = ERR_ORIGIN_CONNECT;
+            return true;
+        }
+        mine->headed = true;
+        fake_head(mine);
+        return false;
+    }
+    unsigned cut = atomic_load(&fake.cut_every);
+    if (cut && mine->sent >= cut && mine->next < mine->end) {
+        *ret_err = ERR_ORIGIN_CUT;
+        return true;
+    }
+    size_t bytes = MIN(mine->end - mine->next, 1 + chance % sizeof(chunk));
+    if (!bytes)
+        return true;
+    for (size_t i = 0; i < bytes; i++)
+        chunk[i] = (char)fake_byte(mine->version, mine->next + i);
+    atomic_fetch_add(&fake.bytes, bytes);
+    if (mine->call->events->body(mine->call, (slice){ chunk, bytes }) == ORIGIN_PAUSE) {
+        atomic_fetch_sub(&fake.bytes, bytes);
+        mine->paused = true;
+        return false;
+    }
+    mine->next += bytes;
+    mine->sent += bytes;
+    return false;
+}
+
+/* The first call that can move; it goes to the end of the list. */
+static struct fake_call *fake_pick(void)
+{
+    list_each(struct fake_call, mine, &fake.calls, link) {
+        if (mine->paused && (mine->resumed || mine->canceled))
+            mine->paused = mine->resumed = false;
+        if ((!mine->paused && !atomic_load(&fake.held)) || mine->canceled) {
+            list_del(&mine->link);
+            list_add(&fake.calls, &mine->link);
+            mine->resumed = false;
+            return mine;
+        }
+    }
+    return NULL;
+}
+
+static void *fake_run(void *arg)
+{
+    unsigned chance = 12345;
+    pthread_mutex_lock(&fake.lock);
+    while (!fake.stopping || !list_empty(&fake.calls)) {
+        struct fake_call *mine = fake_pick();
+        if (!mine) {
+            struct timespec until;
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_nsec += 2000000;
+            until.tv_sec += until.tv_nsec / 1000000000;
+            until.tv_nsec %= 1000000000;
+            pthread_cond_timedwait(&fake.wake, &fake.lock, &until);
+            continue;
+        }
+        bool canceled = mine->canceled;
+        pthread_mutex_unlock(&fake.lock);
+        chance = chance * 1103515245u + 12345u;
+        enum err err;
+        (void)canceled;
+        bool over = fake_step(mine, chance >> 8, &err);
+        pthread_mutex_lock(&fake.lock);
+        if (!over)
+            continue;
+        struct origin_call *call = mine->call;
+        list_del(&mine->link);
+        call->priv = NULL;
+        free(mine);
+        pthread_mutex_unlock(&fake.lock);
+        call->events->done(call, err);
+        pthread_mutex_lock(&fake.lock);
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return arg;
+}
+
+void origin_start(struct origin *origin, struct origin_call *call)
+{
+    (void)origin;
+    struct fake_call *mine = calloc(1, sizeof(*mine));
+    mine->call = call;
+    atomic_fetch_add(call->op == S3_HEAD_OBJECT ? &fake.heads
+                     : call->op == S3_GET_OBJECT ? &fake.gets : &fake.lists, 1);
+    pthread_mutex_lock(&fake.lock);
+    call->priv = mine;
+    list_init(&mine->link);
+    list_add(&fake.calls, &mine->link);
+    pthread_cond_signal(&fake.wake);
+    pthread_mutex_unlock(&fake.lock);
+}
+
+static void fake_tell(struct origin_call *call, bool cancel)
+{
+    pthread_mutex_lock(&fake.lock);
+    struct fake_call *mine = call->priv;
+    if (mine && cancel)
+        mine->canceled = true;
+    else if (mine)
+        mine->resumed = true;
+    pthread_cond_signal(&fake.wake);
+    pthread_mutex_unlock(&fake.lock);
+}
+
+void origin_resume(struct origin_call *call)
+{
+    fake_tell(call, false);
+}
+
+void origin_cancel(struct origin_call *call)
+{
+    fake_tell(call, true);
+}
+
+slice origin_identity(const struct origin *origin)
+{
+    (void)origin;
+    return S("http://fake");
+}
+
+slice origin_reply_get(const struct origin_reply *reply, slice name)
+{
+    for (size_t i = 0; i < reply->field_count; i++)
+        if (slice_eq(reply->fields[i].name, name))
+            return reply->fields[i].value;
+    return (slice){ 0 };
+}
+
+static void fake_begin(uint64_t size)
+{
+    list_init(&fake.calls);
+    fake.stopping = false;
+    atomic_store(&fake.size, size);
+    atomic_store(&fake.version, 1);
+    atomic_store(&fake.cut_every, 0);
+    atomic_store(&fake.held, false);
+    atomic_store(&fake.down, false);
+    atomic_store(&fake.ignore_if_match, false);
+    atomic_store(&fake.gets, 0);
+    atomic_store(&fake.heads, 0);
+    atomic_store(&fake.bytes, 0);
+    ok(pthread_create(&fake.thread, NULL, fake_run, NULL) == 0);
+}
+
+static void fake_end(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.stopping = true;
+    pthread_cond_signal(&fake.wake);
+    pthread_mutex_unlock(&fake.lock);
+    pthread_join(fake.thread, NULL);
+}
+
+#endif

@@ -1,0 +1,442 @@
+/* test_cache.c - gets against a real store and an origin that misbehaves on purpose. SPDX-License-Identifier: Apache-2.0 */
+#include "fake_origin.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cache/get.h"
+#include "cache/write.h"
+
+static struct {
+    char folder[64];
+    struct arena keep;
+    struct store *store;
+    struct cache *cache;
+    struct origin origin;
+    struct place place;
+    const char *engine;
+} house;
+
+static void open_house(uint64_t size)
+{
+    slice why;
+    const char *engine_why;
+    struct store_options options = {
+        .folder = house.folder, .size_bytes = 64 * MIB, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
+        .heads_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB,
+    };
+    const char *engine = getenv("PENSTOCK_IO");
+    ok(disk_choose(slice_of(engine ? engine : "auto"), &options.engine, &engine_why) == OK);
+    ok(store_open(&options, &house.keep, &house.store, &why) == OK);
+    house.cache = cache_new(&(struct cache_options){
+        .store = house.store, .slots_bytes = 16 * MIB, .fetches_max = 1000 });
+    house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_IMMUTABLE };
+    fake_begin(size);
+}
+
+static void close_house(void)
+{
+    fake_end();
+    cache_free(&house.cache);
+    store_close(&house.store);
+    arena_free(&house.keep);
+}
+
+static void new_house(uint64_t size)
+{
+    snprintf(house.folder, sizeof(house.folder), "/tmp/penstock-test-XXXXXX");
+    ok(mkdtemp(house.folder) != NULL);
+    open_house(size);
+}
+
+static void drop_house(void)
+{
+    char command[128];
+    close_house();
+    snprintf(command, sizeof(command), "rm -rf %s", house.folder);
+    ok(system(command) == 0);
+}
+
+/* ---- a client ---- */
+
+struct client {
+    struct mailbox *box;
+    struct cache_loop *loop;
+    struct get *get;
+    const struct get_answer *answer;
+    enum err err;
+    uint64_t got;
+    unsigned version;
+};
+
+static void client_begin(struct client *client)
+{
+    *client = (struct client){ .box = mailbox_new() };
+    client->loop = cache_loop_new(house.cache, client->box);
+}
+
+static void client_end(struct client *client)
+{
+    get_end(&client->get);
+    cache_loop_free(&client->loop);
+    mailbox_free(&client->box);
+}
+
+static void noted(void *arg)
+{
+    (void)arg;
+}
+
+static void turn(struct client *client)
+{
+    mailbox_wait(client->box, 20);
+    cache_loop_turn(client->loop);
+}
+
+static void ask(struct client *client, uint64_t first, uint64_t end)
+{
+    struct get_ask want = {
+        .place = &house.place,
+        .bucket = S("bucket"),
+        .key = S("key"),
+        .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
+    };
+    if (end)
+        want.range = (struct s3_range){ .kind = RANGE_SPAN, .first = first, .last = end - 1 };
+    get_end(&client->get);
+    client->got = 0;
+    client->get = get_start(client->loop, &want, noted, client);
+}
+
+static enum err decided(struct client *client)
+{
+    uint64_t until = mono_ms() + 20000;
+    enum err err;
+    while ((err = get_decide(client->get, &client->answer)) == ERR_WAIT) {
+        check(mono_ms() < until);
+        turn(client);
+    }
+    return client->answer->err;
+}
+
+/* Reads up to `most` bytes, each compared; true if all of the answer came. */
+static bool read_some(struct client *client, uint64_t most)
+{
+    uint64_t until = mono_ms() + 20000, length = client->answer->end - client->answer->first;
+    unsigned version = client->version ? client->version : 1;
+    while (client->got < MIN(most, length)) {
+        slice bytes;
+        enum err err = get_next(client->get, &bytes);
+        check(mono_ms() < until);
+        if (err == ERR_WAIT) {
+            turn(client);
+            continue;
+        }
+        client->err = err;
+        if (err)
+            return false;
+        for (size_t i = 0; i < bytes.len; i++)
+            check((uint8_t)bytes.ptr[i] ==
+                  fake_byte(version, client->answer->first + client->got + i));
+        client->got += bytes.len;
+    }
+    return client->got == length;
+}
+
+static bool reads(struct client *client, uint64_t first, uint64_t end)
+{
+    ask(client, first, end);
+    return decided(client) == OK && read_some(client, UINT64_MAX);
+}
+
+static void settle(struct client *client)    /* what is on its way to the store has arrived */
+{
+    get_end(&client->get);    /* it may hold the last flight */
+    while (slots_used(cache_flights(house.cache)) > 0)
+        turn(client);
+}
+
+/* ---- the tests ---- */
+
+TEST(a_second_read_asks_the_origin_for_nothing)
+{
+    new_house(3 * MIB + 77);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    ok(client.answer->source == GET_MISS && atomic_load(&fake.gets) == 1);
+    settle(&client);
+    ok(reads(&client, 0, 0));
+    ok(client.answer->source == GET_HIT && atomic_load(&fake.gets) == 1);
+    ok(atomic_load(&fake.bytes) == 3 * MIB + 77);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_range_costs_its_units_and_no_more)
+{
+    new_house(64 * MIB);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 5 * MIB + 1000, 5 * MIB + 1000 + 131072));
+    ok(client.answer->partial && atomic_load(&fake.bytes) == 262144);
+    settle(&client);
+    ok(reads(&client, 5 * MIB, 5 * MIB + 262144));
+    ok(client.answer->source == GET_HIT && atomic_load(&fake.gets) == 1);
+    ok(reads(&client, 4 * MIB, 6 * MIB));    /* the units in the middle are not fetched again */
+    ok(client.answer->source != GET_HIT);
+    ok(atomic_load(&fake.bytes) == 2 * MIB);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_small_object_and_an_empty_one_are_kept_whole)
+{
+    new_house(5000);
+    struct client client;
+    client_begin(&client);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&fake.size, i ? 0 : 5000);
+        atomic_store(&fake.gets, 0);
+        house.place.freshness = FRESH_IMMUTABLE;
+        ask(&client, 0, 0);
+        ok(decided(&client) == OK && (i == 1 || read_some(&client, UINT64_MAX)));
+        settle(&client);
+        for (int wait = 0; i == 1 && wait < 20; wait++)
+            turn(&client);
+        ask(&client, 0, 0);
+        ok(decided(&client) == OK && client.answer->source == GET_HIT);
+        ok(atomic_load(&fake.gets) == 1);
+        client_end(&client);
+        drop_house();
+        if (i == 0) {
+            new_house(0);
+            client_begin(&client);
+        }
+    }
+}
+
+TEST(a_body_that_is_cut_goes_on_behind_the_last_byte)
+{
+    new_house(5 * MIB);
+    struct client client;
+    client_begin(&client);
+    atomic_store(&fake.cut_every, 700000);
+    ok(reads(&client, 0, 0));
+    ok(atomic_load(&fake.gets) > 5 && atomic_load(&fake.bytes) == 5 * MIB);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_version_that_changes_midway_is_never_mixed)
+{
+    new_house(8 * MIB);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 2 * MIB));
+    settle(&client);
+    atomic_store(&fake.version, 2);
+    ask(&client, 1 * MIB, 4 * MIB);    /* warm at its start, cold behind */
+    ok(decided(&client) == OK);
+    ok(!read_some(&client, UINT64_MAX) && client.err == ERR_CHANGED);
+    client.version = 2;
+    ask(&client, 3 * MIB, 4 * MIB);    /* cold at its start: begins again with the new version */
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    client_end(&client);
+    drop_house();
+}
+
+TEST(an_origin_that_ignores_if_match_is_not_believed)
+{
+    new_house(8 * MIB);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 2 * MIB));
+    settle(&client);
+    atomic_store(&fake.version, 2);
+    atomic_store(&fake.ignore_if_match, true);
+    ask(&client, 1 * MIB, 4 * MIB);
+    ok(decided(&client) == OK);
+    ok(!read_some(&client, UINT64_MAX) && client.err == ERR_CHANGED);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_write_takes_what_was_kept_and_what_was_on_its_way)
+{
+    new_house(2 * MIB);
+    struct client client, other;
+    client_begin(&client);
+    client_begin(&other);
+    ok(reads(&client, 0, 0));
+    settle(&client);
+    slice key = S("key");
+    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    while (!write_may_go(write))
+        turn(&client);
+    ask(&other, 0, 0);    /* a fill that begins while the write is under way sees the old version */
+    ok(decided(&other) == OK);
+    atomic_store(&fake.version, 2);
+    write_end(&write);
+    client.version = 2;
+    ok(reads(&client, 0, 0));
+    ok(read_some(&other, UINT64_MAX));    /* it was asked before the write was answered */
+    get_end(&other.get);
+    settle(&client);
+    ok(reads(&client, 0, 0));
+    ok(client.answer->source == GET_HIT);
+    client_end(&client);
+    client_end(&other);
+    drop_house();
+}
+
+TEST(an_origin_that_is_down_is_a_clear_refusal)
+{
+    new_house(2 * MIB);
+    struct client client;
+    client_begin(&client);
+    atomic_store(&fake.down, true);
+    ask(&client, 0, 0);
+    ok(decided(&client) == ERR_ORIGIN_CONNECT);
+    atomic_store(&fake.down, false);
+    ok(reads(&client, 0, 0));
+    client_end(&client);
+    drop_house();
+}
+
+TEST(what_was_read_is_there_after_a_restart)
+{
+    new_house(3 * MIB);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    settle(&client);
+    client_end(&client);
+    close_house();
+    open_house(3 * MIB);
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    ok(client.answer->source == GET_HIT && atomic_load(&fake.gets) == 0);
+    client_end(&client);
+    drop_house();
+}
+
+/* ---- many at once ---- */
+
+struct crowd {
+    pthread_t thread;
+    unsigned number;
+    uint64_t patience;    /* leaves after so many bytes */
+};
+
+static void *crowd_reads(void *arg)
+{
+    struct crowd *mine = arg;
+    struct client client;
+    client_begin(&client);
+    ask(&client, 0, 0);
+    check(decided(&client) == OK);
+    read_some(&client, mine->patience);
+    check(client.err == OK);
+    client_end(&client);
+    return NULL;
+}
+
+static void crowd_run(struct crowd *crowd, size_t count, uint64_t patience_of_first)
+{
+    atomic_store(&fake.held, true);
+    for (size_t i = 0; i < count; i++) {
+        crowd[i] = (struct crowd){ .number = (unsigned)i,
+                                   .patience = i == 0 ? patience_of_first : UINT64_MAX };
+        ok(pthread_create(&crowd[i].thread, NULL, crowd_reads, &crowd[i]) == 0);
+    }
+    usleep(50000);
+    atomic_store(&fake.held, false);
+    for (size_t i = 0; i < count; i++)
+        pthread_join(crowd[i].thread, NULL);
+}
+
+TEST(a_crowd_on_one_cold_object_fetches_no_byte_twice)
+{
+    struct crowd crowd[16];
+    new_house(12 * MIB + 5);
+    crowd_run(crowd, countof(crowd), UINT64_MAX);
+    ok(atomic_load(&fake.gets) == 1);
+    ok(atomic_load(&fake.bytes) == 12 * MIB + 5);
+    drop_house();
+}
+
+TEST(a_leader_that_leaves_changes_nothing_for_the_others)
+{
+    struct crowd crowd[8];
+    new_house(12 * MIB);
+    crowd_run(crowd, countof(crowd), 100000);
+    ok(atomic_load(&fake.gets) == 1 && atomic_load(&fake.bytes) == 12 * MIB);
+    drop_house();
+}
+
+TEST(the_last_to_leave_lets_the_record_under_way_end)
+{
+    new_house(12 * MIB);
+    struct client client;
+    client_begin(&client);
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK);
+    read_some(&client, 10000);
+    get_end(&client.get);
+    settle(&client);
+    uint64_t cost = atomic_load(&fake.bytes);
+    ok(cost >= 1 * MIB && cost < 12 * MIB);
+    ok(reads(&client, 0, 1 * MIB));
+    ok(client.answer->source == GET_HIT);
+    client_end(&client);
+    drop_house();
+}
+
+static void *ranges(void *arg)
+{
+    struct crowd *mine = arg;
+    struct client client;
+    unsigned seed = mine->number * 7919 + 1;
+    client_begin(&client);
+    for (int i = 0; i < 40; i++) {
+        uint64_t first = (uint64_t)rand_r(&seed) % (20 * MIB);
+        uint64_t end = first + 1 + (uint64_t)rand_r(&seed) % (3 * MIB);
+        ask(&client, first, end);
+        check(decided(&client) == OK);
+        if (rand_r(&seed) % 4)
+            check(read_some(&client, UINT64_MAX));
+        else
+            read_some(&client, (uint64_t)rand_r(&seed) % MIB);
+    }
+    client_end(&client);
+    return NULL;
+}
+
+TEST(random_ranges_by_many_are_right_while_the_origin_cuts)
+{
+    struct crowd crowd[6];
+    new_house(20 * MIB + 12345);
+    atomic_store(&fake.cut_every, 2500000);
+    for (unsigned i = 0; i < countof(crowd); i++) {
+        crowd[i].number = i;
+        ok(pthread_create(&crowd[i].thread, NULL, ranges, &crowd[i]) == 0);
+    }
+    for (unsigned i = 0; i < countof(crowd); i++)
+        pthread_join(crowd[i].thread, NULL);
+    drop_house();
+}
+
+RUN(cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
+    cmocka_unit_test(a_range_costs_its_units_and_no_more),
+    cmocka_unit_test(a_small_object_and_an_empty_one_are_kept_whole),
+    cmocka_unit_test(a_body_that_is_cut_goes_on_behind_the_last_byte),
+    cmocka_unit_test(a_version_that_changes_midway_is_never_mixed),
+    cmocka_unit_test(an_origin_that_ignores_if_match_is_not_believed),
+    cmocka_unit_test(a_write_takes_what_was_kept_and_what_was_on_its_way),
+    cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
+    cmocka_unit_test(what_was_read_is_there_after_a_restart),
+    cmocka_unit_test(a_crowd_on_one_cold_object_fetches_no_byte_twice),
+    cmocka_unit_test(a_leader_that_leaves_changes_nothing_for_the_others),
+    cmocka_unit_test(the_last_to_leave_lets_the_record_under_way_end),
+    cmocka_unit_test(random_ranges_by_many_are_right_while_the_origin_cuts))
