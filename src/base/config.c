@@ -14,20 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/config_inside.h"
 #include "base/json_place.h"
 
 #define FILE_BYTES_MAX (1 * MIB)
 #define SECRET_BYTES_MAX 8192u
-
-/* One object of the file while it is read, and the way to it. */
-struct group {
-    enum setting_scope scope;
-    void *values;
-    struct setting_where *where;
-    const char *path;           /* "", "origins.west.", "keys[0]." */
-    struct json_step steps[3];
-    size_t depth;
-};
 
 struct loading {
     struct config *config;
@@ -87,13 +78,13 @@ slice config_where(const struct setting_where *where, struct arena *keep)
 
 /* ---- one value ---- */
 
-static const char *key_of(struct config *config, const struct group *group, const char *name)
+static const char *key_of(struct config *config, const struct config_group *group, const char *name)
 {
     return arena_printf(&config->arena, "%s%s", group->path, name).ptr;
 }
 
-static void assign(struct config *config, const struct group *group, const struct setting *setting,
-                   slice text, const struct setting_where *where)
+void config_assign(struct config *config, const struct config_group *group,
+                   const struct setting *setting, slice text, const struct setting_where *where)
 {
     const char *why;
     if (!setting_read(setting, text, &config->arena, group->values, &why))
@@ -124,7 +115,7 @@ static bool read_file(const char *path, size_t max, struct arena *keep, slice *r
 }
 
 /* A mounted secret: the value is the file's text without the newline at its end. */
-static void assign_file(struct config *config, const struct group *group,
+static void assign_file(struct config *config, const struct config_group *group,
                         const struct setting *setting, slice path, const struct setting_where *where)
 {
     slice secret;
@@ -138,16 +129,16 @@ static void assign_file(struct config *config, const struct group *group,
     }
     while (secret.len && (secret.ptr[secret.len - 1] == '\n' || secret.ptr[secret.len - 1] == '\r'))
         secret.len--;
-    assign(config, group, setting, secret, where);
+    config_assign(config, group, setting, secret, where);
 }
 
 /* Gives a name its value, be it a setting or a secret's file. False: no such name. */
-static bool assign_named(struct config *config, const struct group *group, slice name, slice value,
-                         const struct setting_where *where)
+bool config_assign_named(struct config *config, const struct config_group *group, slice name,
+                         slice value, const struct setting_where *where)
 {
     const struct setting *setting = setting_find(group->scope, name);
     if (setting) {
-        assign(config, group, setting, value, where);
+        config_assign(config, group, setting, value, where);
         return true;
     }
     setting = setting_find_file(group->scope, name);
@@ -156,14 +147,14 @@ static bool assign_named(struct config *config, const struct group *group, slice
     return setting != NULL;
 }
 
-static const char *nearest_name(enum setting_scope scope, slice name)
+const char *config_nearest(enum setting_scope scope, slice name)
 {
     const struct setting *nearest = setting_nearest(scope, name);
     return nearest ? nearest->name : NULL;
 }
 
 /* Defaults that don't inherit; the others wait for inherit(). */
-static void assign_defaults(struct config *config, const struct group *group)
+static void assign_defaults(struct config *config, const struct config_group *group)
 {
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
@@ -194,14 +185,14 @@ static struct setting_where *where_new(struct config *config)
     return arena_alloc(&config->arena, setting_count * sizeof(struct setting_where));
 }
 
-static struct group global_group(struct config *config)
+struct config_group config_group_global(struct config *config)
 {
-    return (struct group){ SCOPE_GLOBAL, config, config->where, "", { { { 0 }, 0 } }, 0 };
+    return (struct config_group){ SCOPE_GLOBAL, config, config->where, "", { { { 0 }, 0 } }, 0 };
 }
 
 /* ---- the file ---- */
 
-static struct setting_where file_where(const struct loading *load, const struct group *group,
+static struct setting_where file_where(const struct loading *load, const struct config_group *group,
                                        const char *name, bool of_value)
 {
     struct json_step steps[4];
@@ -242,17 +233,17 @@ static bool is_group_name(slice name)
     return slice_eq(name, S("origins")) || slice_eq(name, S("buckets")) || slice_eq(name, S("keys"));
 }
 
-static const char *nearest_of_group(const struct group *group, const char *name)
+static const char *nearest_of_group(const struct config_group *group, const char *name)
 {
     static const char *const groups[] = { "origins", "buckets", "keys" };
-    const char *nearest = nearest_name(group->scope, slice_of(name));
+    const char *nearest = config_nearest(group->scope, slice_of(name));
     for (size_t i = 0; group->scope == SCOPE_GLOBAL && i < countof(groups); i++)
         if (name_distance(slice_of(groups[i]), slice_of(name)) <= 1)
             nearest = groups[i];
     return nearest;
 }
 
-static void read_member(struct loading *load, const struct group *group, const char *name,
+static void read_member(struct loading *load, const struct config_group *group, const char *name,
                         json_t *value)
 {
     struct config *config = load->config;
@@ -273,12 +264,12 @@ static void read_member(struct loading *load, const struct group *group, const c
     if (!scalar_text(setting ? setting : secret, value, &config->arena, &text, &why))
         config_mistake_add(config, &at_value, key, NULL, "%s", why);
     else if (setting)
-        assign(config, group, setting, text, &at_value);
+        config_assign(config, group, setting, text, &at_value);
     else
         assign_file(config, group, secret, text, &at_value);
 }
 
-static void read_object(struct loading *load, const struct group *group, json_t *object)
+static void read_object(struct loading *load, const struct config_group *group, json_t *object)
 {
     const char *name;
     json_t *value;
@@ -293,7 +284,7 @@ static void read_group(struct loading *load, enum setting_scope scope, const cha
                        struct setting_where **ret_where, const char **ret_name)
 {
     struct config *config = load->config;
-    struct group group = { .scope = scope, .values = values, .where = where_new(config), .depth = 2 };
+    struct config_group group = { .scope = scope, .values = values, .where = where_new(config), .depth = 2 };
     group.steps[0].name = slice_of(list);
     group.steps[1] = (struct json_step){ slice_of(name), index };
     *ret_where = group.where;
@@ -320,7 +311,7 @@ static json_t *group_list(struct loading *load, json_t *root, const char *name, 
     json_t *list = json_object_get(root, name);
     if (!list || (array ? json_is_array(list) : json_is_object(list)))
         return list;
-    struct group global = global_group(load->config);
+    struct config_group global = config_group_global(load->config);
     struct setting_where at = file_where(load, &global, name, true);
     config_mistake_add(load->config, &at, name, NULL, array ? "must be an array: [ ... ]"
                                                             : "must be an object: { ... }");
@@ -397,93 +388,11 @@ static void read_settings_file(struct config *config, const char *path, bool mus
         }
     }
     if (root) {
-        struct group global = global_group(config);
+        struct config_group global = config_group_global(config);
         read_object(&load, &global, root);
     }
     read_groups(&load, root);
     json_decref(root);
-}
-
-/* ---- environment and flags ---- */
-
-/* An orchestrator may set PENSTOCK_SERVICE_HOST and the like for a service of our name: a name that is
- * near no setting is not meant for us. An empty value is none. */
-static void read_env(struct config *config, const char *const *env)
-{
-    struct group global = global_group(config);
-    for (; env && *env; env++) {
-        slice value = slice_of(*env), name = slice_cut(&value, '=');
-        if (value.len && (slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE"))))
-            config->aws_in_env = true;
-        if (!slice_starts(name, S("PENSTOCK_")) || value.len == 0)
-            continue;
-        struct setting_where where = { FROM_ENV, arena_copy(&config->arena, name).ptr, 0, 0 };
-        char key[64];
-        size_t len = MIN(name.len - 9, sizeof(key));
-        for (size_t i = 0; i < len; i++)
-            key[i] = (char)(name.ptr[9 + i] | (name.ptr[9 + i] >= 'A' && name.ptr[9 + i] <= 'Z' ? 32 : 0));
-        slice lower = { key, len };
-        if (assign_named(config, &global, lower, value, &where))
-            continue;
-        const char *nearest = nearest_name(SCOPE_GLOBAL, lower);
-        if (nearest)
-            config_mistake_add(config, &where, "", nearest, "no such setting");
-    }
-}
-
-/* --name VALUE, --name=VALUE; for what is true or false also --name and --no-name. */
-static void read_flags(struct config *config, size_t argc, const char *const *argv)
-{
-    struct group global = global_group(config);
-    for (size_t i = 0; i < argc; i++) {
-        slice value = slice_of(argv[i]), name = slice_cut(&value, '=');
-        struct setting_where where = { FROM_FLAG, arena_copy(&config->arena, name).ptr, 0, 0 };
-        if (!slice_starts(name, S("--"))) {
-            config_mistake_add(config, &where, "", NULL, "not a flag: settings are --name VALUE");
-            continue;
-        }
-        name = slice_from(name, 2);
-        const struct setting *setting = setting_find(SCOPE_GLOBAL, name);
-        const struct setting *no = !setting && slice_starts(name, S("no-"))
-                                       ? setting_find(SCOPE_GLOBAL, slice_from(name, 3)) : NULL;
-        if (no && no->type == TYPE_BOOL && !value.ptr) {
-            assign(config, &global, no, S("false"), &where);
-            continue;
-        }
-        if (!setting && !setting_find_file(SCOPE_GLOBAL, name)) {
-            config_mistake_add(config, &where, "", nearest_name(SCOPE_GLOBAL, name), "no such setting");
-            if (!value.ptr && i + 1 < argc && argv[i + 1][0] != '-')
-                i++;    /* most likely its value */
-            continue;
-        }
-        if (!value.ptr && setting && setting->type == TYPE_BOOL)
-            value = S("true");
-        else if (!value.ptr && i + 1 < argc)
-            value = slice_of(argv[++i]);
-        if (!value.ptr)
-            config_mistake_add(config, &where, "", NULL, "needs a value");
-        else if (!assign_named(config, &global, name, value, &where))
-            check(false && "found above");
-    }
-}
-
-/* Which file: the last --config, else the variable, else the caller's, else the row's default. */
-static const char *file_path(const struct config_sources *from, bool *ret_named)
-{
-    const char *path = NULL;
-    for (size_t i = 0; i < from->argc; i++) {
-        if (strncmp(from->argv[i], "--config=", 9) == 0)
-            path = from->argv[i] + 9;
-        else if (strcmp(from->argv[i], "--config") == 0 && i + 1 < from->argc)
-            path = from->argv[i + 1];
-    }
-    for (const char *const *env = from->env; !path && env && *env; env++)
-        if (strncmp(*env, "PENSTOCK_CONFIG=", 16) == 0 && (*env)[16])
-            path = *env + 16;
-    if (!path)
-        path = from->path;
-    *ret_named = path != NULL;
-    return path ? path : settings[setting_at(SCOPE_GLOBAL, S("config"))].standard;
 }
 
 /* ---- the whole ---- */
@@ -540,13 +449,13 @@ struct config *config_load(const struct config_sources *from)
     struct config *config = must_alloc(sizeof(*config));
     config->mistakes_end = &config->mistakes;
     config->where = where_new(config);
-    struct group global = global_group(config);
+    struct config_group global = config_group_global(config);
     assign_defaults(config, &global);
     bool named;
-    const char *path = file_path(from, &named);
+    const char *path = config_file_path(from, &named);
     read_settings_file(config, path, named);
-    read_env(config, from->env);
-    read_flags(config, from->argc, from->argv);
+    config_read_env(config, from->env);
+    config_read_flags(config, from->argc, from->argv);
     complete_groups(config);
     config_rules(config);
     return config;

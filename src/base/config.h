@@ -83,9 +83,4 @@ slice config_mistake_line(const struct config_mistake *mistake, struct arena *ke
 /* The row of an id, for where[]: config->where[setting_at(SCOPE_GLOBAL, S("ttl"))]. */
 size_t setting_at(enum setting_scope scope, slice name);
 
-/* ---- between config.c and config_rules.c ---- */
-void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
-                        const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
-void config_rules(struct config *config);    /* what no single value can tell: adds mistakes */
-
 #endif

@@ -1,7 +1,7 @@
 /* config_rules.c - what no single value of the settings can tell. SPDX-License-Identifier: Apache-2.0
  *
  * One function a rule, all in one table; each adds a mistake at the value that should change. */
-#include "base/config.h"
+#include "base/config_inside.h"
 
 #include <string.h>
 

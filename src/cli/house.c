@@ -6,15 +6,14 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "admin/admin.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/log.h"
 #include "cli/serve.h"
 #include "origin/credentials.h"
@@ -225,23 +224,6 @@ static void front_down(struct serve *serve)
 
 /* ---- listeners ---- */
 
-/* min(cores of our cgroup, 8) */
-static unsigned loops_of(const struct config *config)
-{
-    if (config->loops)
-        return (unsigned)config->loops;
-    cpu_set_t set;
-    long quota, period;
-    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (file) {
-        if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
-            cores = MIN(cores, (int)((quota + period - 1) / period));
-        fclose(file);
-    }
-    return (unsigned)MAX(1, MIN(cores, 8));
-}
-
 static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -252,7 +234,7 @@ static enum err http_up(struct serve *serve)
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
     struct http_options options = {
-        .apps = apps, .app_count = count, .loops = loops_of(config),
+        .apps = apps, .app_count = count, .loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u),
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
         .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
         .body_bytes_max = config->body_max_bytes, .body_memory_bytes = config->body_memory_bytes,

@@ -15,19 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/cli.h"
-
-struct serve {
-    struct cli *cli;
-    struct config *config;
-    slice why;              /* of a step that failed: a sentence for people */
-};
-
-struct step {
-    const char *name;
-    enum err (*up)(struct serve *serve);
-    void (*down)(struct serve *serve);    /* NULL: nothing to undo */
-};
+#include "cli/serve.h"
 
 /* ---- signals: set flags, wake the main thread ---- */
 
@@ -98,30 +86,41 @@ static void log_down(struct serve *serve)
 
 /* ---- the table ---- */
 
-static const struct step steps[] = {
+static const struct step own_steps[] = {
     { "signals", signals_up, NULL },
     { "log", log_up, log_down },
 };
 
+/* Our own, then the rooms of the house. */
+static const struct step *step_at(size_t i)
+{
+    return i < countof(own_steps) ? &own_steps[i] : &house_steps[i - countof(own_steps)];
+}
+
+static size_t step_count(void)
+{
+    return countof(own_steps) + house_step_count;
+}
+
 /* How many steps stand: all of them, or those before the one that failed. */
 static size_t steps_up(struct serve *serve)
 {
-    for (size_t i = 0; i < countof(steps); i++) {
-        enum err e = steps[i].up(serve);
+    for (size_t i = 0; i < step_count(); i++) {
+        enum err e = step_at(i)->up(serve);
         if (e) {
-            log_error("start_failed", "step=%s error=%s why=\"%.*s\"", steps[i].name, err_name(e),
+            log_error("start_failed", "step=%s error=%s why=\"%.*s\"", step_at(i)->name, err_name(e),
                       SLICE_ARG(serve->why));
             return i;
         }
     }
-    return countof(steps);
+    return step_count();
 }
 
 static void steps_down(struct serve *serve, size_t standing)
 {
     while (standing-- > 0)
-        if (steps[standing].down)
-            steps[standing].down(serve);
+        if (step_at(standing)->down)
+            step_at(standing)->down(serve);
 }
 
 /* ---- the life of the service ---- */
@@ -160,10 +159,11 @@ int run_serve(struct cli *cli)
         return EXIT_USAGE;
     }
     size_t standing = steps_up(&serve);
-    bool all = standing == countof(steps);
+    bool all = standing == step_count();
     if (all)
         live(&serve);
     steps_down(&serve, standing);
+    arena_free(&serve.keep);
     config_free(&serve.config);
     return all ? EXIT_GOOD : EXIT_FAILED;
 }

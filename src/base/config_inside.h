@@ -1,0 +1,37 @@
+/* config_inside.h - what config*.c share. SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_CONFIG_INSIDE_H
+#define BASE_CONFIG_INSIDE_H
+
+#include "base/config.h"
+#include "base/json_place.h"
+
+/* One object of the file while it is read, and the way to it. */
+struct config_group {
+    enum setting_scope scope;
+    void *values;
+    struct setting_where *where;
+    const char *path;           /* "", "origins.west.", "keys[0]." */
+    struct json_step steps[3];
+    size_t depth;
+};
+
+/* ---- config.c ---- */
+void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
+                        const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
+struct config_group config_group_global(struct config *config);
+void config_assign(struct config *config, const struct config_group *group,
+                   const struct setting *setting, slice text, const struct setting_where *where);
+/* Gives a name its value, be it a setting or a secret's file. False: no such name. */
+bool config_assign_named(struct config *config, const struct config_group *group, slice name,
+                         slice value, const struct setting_where *where) MUST_USE;
+const char *config_nearest(enum setting_scope scope, slice name);    /* or NULL */
+
+/* ---- config_args.c ---- */
+void config_read_env(struct config *config, const char *const *env);
+void config_read_flags(struct config *config, size_t argc, const char *const *argv);
+const char *config_file_path(const struct config_sources *from, bool *ret_named);
+
+/* ---- config_rules.c ---- */
+void config_rules(struct config *config);    /* what no single value can tell: adds mistakes */
+
+#endif

@@ -1,0 +1,111 @@
+"""The command line: every mistake at once, every value with its origin, and texts made from one table."""
+from harness import *
+
+
+def call(*args, env=None, timeout=10):
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
+    done = subprocess.run([PENSTOCK, *args], env={**clean, **(env or {})}, capture_output=True, text=True,
+                          timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
+
+
+def as_kept(text, values):
+    """What a binary with another prefix says, with the paths that the kept texts have."""
+    return text.replace(values["config"], "/etc/penstock/penstock.json").replace(
+        values["cache_dir"], "/var/cache/penstock")
+
+
+def one_answer(answer):
+    """A server that gives one connection this answer; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = listener.accept()
+        connection.recv(65536)
+        if answer is None:
+            time.sleep(4)
+        else:
+            connection.sendall(answer)
+        connection.close()
+        listener.close()
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+def http(status, body):
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+with Story("b00 the command line says what is wrong and what is in force") as story:
+    if PENSTOCK is None:
+        raise Skip("penstock is not built: run make")
+    os.makedirs(story.path("tree"))
+    good, bad = story.path("good.json"), story.path("bad.json")
+    with open(good, "w") as f:
+        f.write('{"origin": "dir:%s",\n "ttl": "5s",\n "access_key": "A", "secret_key": "topsecret"}\n' % story.path("tree"))
+    with open(bad, "w") as f:
+        f.write('{"ttl": 5,\n "lisen": "x",\n\n "loops": 1000}\n')
+
+    story.same("version", call("version")[:1] + (call("--version")[1].split()[0],), (0, "penstock"))
+    status, out, _ = call("help")
+    story.fact("help fits one screen", status == 0 and len(out.splitlines()) <= 24, out)
+    story.fact("and 100 columns", max(map(len, out.splitlines())) <= 100, out)
+    story.same("no command is a wrong usage", call()[0], 2)
+    status, _, err = call("srve")
+    story.fact("a wrong command names the nearest", status == 2 and '"serve"' in err, err)
+    status, out, _ = call("help", "settings")
+    story.fact("help settings has every row", status == 0 and out.count("\n") > 60, out)
+
+    story.same("check of what is right", call("check", good)[:2], (0, "settings: fine\n"))
+    status, out, _ = call("check", bad, "--io", "aio", env={"PENSTOCK_GRACE": "7"})
+    story.same("check exits 2", status, 2)
+    for line in (f"{bad}:1:9: ttl: needs a unit", f'{bad}:2:2: lisen: no such setting (did you mean "listen"?)',
+                 f"{bad}:4:11: loops: must be between 1 and 256", "environment: PENSTOCK_GRACE: needs a unit",
+                 "command line: --io: must be one of auto|uring|threads", "no origin at all"):
+        story.fact("check says " + line.rsplit("/", 1)[-1], line in out, out)
+    status, _, err = call("serve", "--config", bad)
+    story.fact("serve refuses the same", status == 2 and "lisen" in err, err)
+
+    status, out, _ = call("config", "--config", good, "--grace=9s", env={"PENSTOCK_LOOPS": "3"})
+    story.same("config", status, 0)
+    rows = {line.split()[0]: line.split(None, 3) for line in out.splitlines()}
+    story.same("a value of the file", rows["ttl"][1:], ["5s", "duration", f"{good}:2"])
+    story.same("a value of a flag", rows["grace"][1:], ["9s", "duration", "flag --grace"])
+    story.same("a value of a variable", rows["loops"][1:], ["3", "count", "env PENSTOCK_LOOPS"])
+    story.same("a default", rows["listen"][1:], ["127.0.0.1:9000", "address", "default"])
+    story.fact("secrets are masked", rows["secret_key"][1] == "********" and "topsecret" not in out, out)
+
+    values = {line.split()[0]: line.split()[1] for line in call("config")[1].splitlines()}
+    example = call("config", "--example")[1]
+    with open(story.path("example.json"), "w") as f:
+        f.write(example)
+    story.same("the example is right", call("check", story.path("example.json"))[:2], (0, "settings: fine\n"))
+    names = {line.split()[0] for line in out.splitlines() if "." not in line.split()[0]} - {"config"}
+    story.same("and has every setting", names - set(json.loads(example)), set())
+    with open(os.path.join(ROOT, "conf/penstock.json.example")) as f:
+        story.fact("conf/ has it (else: scripts/generate)", f.read() == as_kept(example, values))
+    with open(os.path.join(ROOT, "man/penstock.1")) as f:
+        rows_kept = f.read().split("settings begin\n")[1].split('.\\" settings end')[0]
+    story.fact("man/ has its rows (else: scripts/generate)", rows_kept == as_kept(call("config", "--man")[1], values))
+    if shutil.which("mandoc"):
+        lint = subprocess.run(["mandoc", "-T", "lint", os.path.join(ROOT, "man/penstock.1")], capture_output=True, text=True)
+        story.same("mandoc has nothing to say", (lint.returncode, lint.stdout), (0, ""))
+    with open(story.path("completion"), "w") as f:
+        f.write(call("config", "--completion", "bash")[1])
+    script = f'. {story.path("completion")}; COMP_WORDS=(penstock serve --io ""); COMP_CWORD=3; _penstock; echo "${{COMPREPLY[@]}}"'
+    story.same("bash completes", subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout, "auto uring threads\n")
+
+    nobody = f"127.0.0.1:{free_port()}"
+    story.same("health of nobody", call("health", "--listen", nobody)[0], 1)
+    story.same("stat of nobody", call("stat", "--admin-listen", nobody)[0], 1)
+    story.same("health of one that is ready", call("health", "--listen", f"127.0.0.1:{one_answer(http(200, 'ok'))}")[0], 0)
+    story.same("by URL", call("health", "--url", f"http://127.0.0.1:{one_answer(http(200, 'ok'))}/x")[0], 0)
+    story.same("health of one that is not", call("health", "--listen", f"127.0.0.1:{one_answer(http(503, ''))}")[0], 1)
+    began = time.monotonic()
+    story.same("health of one that hangs", call("health", "--listen", f"127.0.0.1:{one_answer(None)}")[0], 1)
+    story.fact("ends within its 2 s", 1.5 < time.monotonic() - began < 3)
+    page = '{"store": {"used_bytes": 3221225472, "serving": true}, "open": 3}'
+    status, out, _ = call("stat", "--admin-listen", f"127.0.0.1:{one_answer(http(200, page))}")
+    story.same("stat is for people", [line.split(None, 1) for line in out.splitlines()],
+               [["store.used_bytes", "3.0 GiB"], ["store.serving", "yes"], ["open", "3"]])
+    story.same("or raw", call("stat", "--json", "--admin-listen", f"127.0.0.1:{one_answer(http(200, page))}")[1], page)
