@@ -31,9 +31,9 @@
 struct carrier {
     struct carriers *all;
     pthread_t thread;
-    struct mailbox *box;
+    struct errands errands;
     CURLM *multi;
-    struct list errands, timers, exchanges;
+    struct list exchanges;
     uint64_t tick_ms;               /* when exchanges were last looked at */
     CURL *pool[POOL_MAX];
     size_t pool_count;
@@ -42,8 +42,6 @@ struct carrier {
 struct carriers {
     unsigned count;
     atomic_uint next;
-    atomic_bool stopping;
-    atomic_uint live;               /* errands that entered and did not leave */
     CURLSH *share;
     pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
     struct carrier carriers[CARRIERS_MAX];
@@ -69,52 +67,6 @@ struct exchange {
     size_t field_count;
     char error[CURL_ERROR_SIZE];
 };
-
-/* ---- errands ---- */
-
-static void arrive(void *arg)
-{
-    struct errand *errand = arg;
-    if (list_empty(&errand->link))
-        list_add(&errand->carrier->errands, &errand->link);
-    errand->woken(errand);
-}
-
-void errand_enter(struct carriers *all, struct errand *errand)
-{
-    errand->carrier = &all->carriers[atomic_fetch_add(&all->next, 1) % all->count];
-    list_init(&errand->link);
-    list_init(&errand->timer);
-    atomic_fetch_add(&all->live, 1);
-    errand->ticket = ticket_new(errand->carrier->box, arrive, errand);
-    ticket_wake(errand->ticket);
-}
-
-void errand_wake(struct errand *errand)
-{
-    ticket_wake(errand->ticket);
-}
-
-void errand_due(struct errand *errand, uint64_t at_ms)
-{
-    list_del(&errand->timer);
-    errand->due_ms = at_ms;
-    if (at_ms)
-        list_add(&errand->carrier->timers, &errand->timer);
-}
-
-bool errand_stopping(const struct errand *errand)
-{
-    return atomic_load_explicit(&errand->carrier->all->stopping, memory_order_relaxed);
-}
-
-void errand_leave(struct errand *errand)
-{
-    list_del(&errand->timer);
-    list_del(&errand->link);
-    ticket_end(&errand->ticket);
-    atomic_fetch_sub(&errand->carrier->all->live, 1);
-}
 
 /* ---- what libcurl tells us ---- */
 
@@ -342,9 +294,10 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
     set(easy, CURLOPT_CUSTOMREQUEST, ask->method);
 }
 
-struct exchange *exchange_start(struct carrier *carrier, const struct exchange_ask *ask,
+struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
                                 const struct exchange_events *events, void *arg)
 {
+    struct carrier *carrier = container_of(errand->of, struct carrier, errands);
     struct exchange *exchange = must_alloc(sizeof(*exchange));
     exchange->carrier = carrier;
     exchange->events = events;
@@ -476,51 +429,22 @@ static void end_the_stuck(struct carrier *carrier, uint64_t now_ms)
     }
 }
 
-/* Wakes who is due; returns how long until the next one is. */
-static int run_timers(struct carrier *carrier, uint64_t now_ms)
-{
-    uint64_t next = 1000;
-    struct list due;
-    list_init(&due);
-    list_each_safe(struct errand, errand, &carrier->timers, timer) {
-        if (errand->due_ms <= now_ms) {
-            list_del(&errand->timer);
-            list_add(&due, &errand->timer);
-        } else {
-            next = MIN(next, errand->due_ms - now_ms);
-        }
-    }
-    while (!list_empty(&due)) {
-        struct errand *errand = list_of(due.next, struct errand, timer);
-        list_del(&errand->timer);
-        errand->woken(errand);
-        next = 0;    /* it may have set a new time */
-    }
-    return (int)next;
-}
-
 static void *carry(void *arg)
 {
     struct carrier *carrier = arg;
-    struct curl_waitfd mail = { .fd = mailbox_fd(carrier->box), .events = CURL_WAIT_POLLIN };
+    struct curl_waitfd mail = { .fd = mailbox_fd(carrier->errands.box), .events = CURL_WAIT_POLLIN };
     int running;
-    for (bool told = false;;) {
-        bool stopping = atomic_load(&carrier->all->stopping);
-        if (stopping && atomic_load(&carrier->all->live) == 0)
-            break;
-        if (stopping && !told)
-            list_each_safe(struct errand, errand, &carrier->errands, link)
-                errand->woken(errand);
-        told = stopping;
-        mailbox_deliver(carrier->box);
+    while (!errands_over(&carrier->errands)) {
         uint64_t now_ms = mono_ms();
-        int wait_ms = run_timers(carrier, now_ms);
+        errands_run(&carrier->errands, now_ms);
         end_the_stuck(carrier, now_ms);
         check(curl_multi_perform(carrier->multi, &running) == CURLM_OK);
         end_the_finished(carrier);
-        if (!list_empty(&carrier->exchanges) || stopping)
+        int wait_ms = errands_wait_ms(&carrier->errands, mono_ms());
+        if (!list_empty(&carrier->exchanges))
             wait_ms = MIN(wait_ms, TICK_MS);
-        check(curl_multi_poll(carrier->multi, &mail, 1, wait_ms, NULL) == CURLM_OK);
+        if (!errands_over(&carrier->errands))
+            check(curl_multi_poll(carrier->multi, &mail, 1, wait_ms, NULL) == CURLM_OK);
     }
     return NULL;
 }
@@ -538,10 +462,6 @@ static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
 static void global_init(void)
 {
     check(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
-}
-
-static void deliver_nothing(struct mail *mail)
-{
 }
 
 static CURLSH *share_new(struct carriers *all)
@@ -568,17 +488,20 @@ struct carriers *carriers_new(unsigned threads)
     for (unsigned i = 0; i < all->count; i++) {
         struct carrier *carrier = &all->carriers[i];
         carrier->all = all;
-        carrier->box = mailbox_new();
+        errands_init(&carrier->errands);
         carrier->multi = curl_multi_init();
         check(carrier->multi != NULL);
         curl_multi_setopt(carrier->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS_MAX);
         curl_multi_setopt(carrier->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-        list_init(&carrier->errands);
-        list_init(&carrier->timers);
         list_init(&carrier->exchanges);
         check(pthread_create(&carrier->thread, NULL, carry, carrier) == 0);
     }
     return all;
+}
+
+struct errands *carriers_next(struct carriers *all)
+{
+    return &all->carriers[atomic_fetch_add(&all->next, 1) % all->count].errands;
 }
 
 void carriers_free(struct carriers **all)
@@ -587,11 +510,9 @@ void carriers_free(struct carriers **all)
     *all = NULL;
     if (!mine)
         return;
-    struct mail wake[CARRIERS_MAX];
-    atomic_store(&mine->stopping, true);
     for (unsigned i = 0; i < mine->count; i++) {
-        wake[i].deliver = deliver_nothing;
-        mailbox_post(mine->carriers[i].box, &wake[i]);
+        errands_stop(&mine->carriers[i].errands);
+        check(curl_multi_wakeup(mine->carriers[i].multi) == CURLM_OK);
     }
     for (unsigned i = 0; i < mine->count; i++)
         pthread_join(mine->carriers[i].thread, NULL);
@@ -600,7 +521,7 @@ void carriers_free(struct carriers **all)
         while (carrier->pool_count)
             curl_easy_cleanup(carrier->pool[--carrier->pool_count]);
         curl_multi_cleanup(carrier->multi);
-        mailbox_free(&carrier->box);
+        errands_end(&carrier->errands);
     }
     curl_share_cleanup(mine->share);
     for (size_t i = 0; i < countof(mine->share_locks); i++)

@@ -1,32 +1,19 @@
 /* curl.h - HTTP exchanges with origins, and the threads that carry them. SPDX-License-Identifier: Apache-2.0
  *
- * A carrier is a thread with an event loop. An errand is work that lives on one carrier from enter
- * to leave and is told there, by woken(), that something happened. An exchange is one HTTP request
- * and its answer, carried for an errand. This knows nothing of S3. */
+ * A carrier is a thread with an event loop, which does errands (errand.h). An exchange is one HTTP
+ * request and its answer, carried for an errand on the errand's thread. This knows nothing of S3. */
 #ifndef ORIGIN_CURL_H
 #define ORIGIN_CURL_H
 
-#include "base/mailbox.h"
+#include "origin/errand.h"
 #include "origin/origin.h"
 
 struct carriers;
-struct carrier;
 struct carriers *carriers_new(unsigned threads) MUST_USE;
-/* Wakes every errand, with errand_stopping() true from now on; waits until all have left. */
+/* The carriers take turns: who enters here does its errand on the next one's thread. */
+struct errands *carriers_next(struct carriers *all) MUST_USE;
+/* Tells every errand to stop; waits until all have left. */
 void carriers_free(struct carriers **all);
-
-struct errand {
-    void (*woken)(struct errand *errand);   /* on the carrier: was woken, is due, or must stop */
-    struct carrier *carrier;
-    struct ticket *ticket;
-    struct list link, timer;
-    uint64_t due_ms;                        /* monotonic; 0: no timer */
-};
-void errand_enter(struct carriers *all, struct errand *errand);    /* any thread; woken() follows */
-void errand_wake(struct errand *errand);                           /* any thread, until it leaves */
-void errand_due(struct errand *errand, uint64_t at_ms);            /* the rest: its carrier only */
-bool errand_stopping(const struct errand *errand) MUST_USE;
-void errand_leave(struct errand *errand);
 
 struct exchange_ask {
     const char *method;             /* GET, HEAD, PUT, POST, DELETE */
@@ -66,7 +53,7 @@ struct exchange_events {
 };
 
 struct exchange;
-struct exchange *exchange_start(struct carrier *carrier, const struct exchange_ask *ask,
+struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
                                 const struct exchange_events *events, void *arg) MUST_USE;
 void exchange_resume(struct exchange *exchange);
 void exchange_drop(struct exchange **exchange);     /* no callback comes any more */

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "origin/curl.h"
+#include "origin/errand.h"
 
 struct gate {                       /* any thread */
     pthread_mutex_t lock;

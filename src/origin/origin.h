@@ -21,7 +21,7 @@ struct origin_call;
 struct origin_reply {
     int status;
     bool has_length;
-    uint64_t length;                    /* of this body */
+    uint64_t length;                    /* of this body; HEAD: of the body a GET would have */
     const struct http_field *fields;    /* all of them, names in lower case */
     size_t field_count;
     uint64_t first_byte_ns;             /* from the last try's start to its head */

@@ -53,6 +53,7 @@ struct s3 {
     struct retry_budget budget;
     struct list regions;
     size_t region_count;
+    uint64_t logged_ms, unlogged;   /* when a failure was last logged, and how many were not since */
 };
 
 struct s3_call {
@@ -252,7 +253,7 @@ static void send_try(struct s3_call *call)
     call->where = SENDING;
     call->again = false;
     call->again_ms = call->swallowed = call->retry_after = 0;
-    call->exchange = exchange_start(call->errand.carrier, &ask, &events, call);
+    call->exchange = exchange_start(&call->errand, &ask, &events, call);
 }
 
 /* ---- the course of a call ---- */
@@ -392,6 +393,8 @@ static slice head_get(const struct exchange_head *head, slice name)
 static bool tells_region(struct s3_call *call, const struct exchange_head *head)
 {
     slice region = head_get(head, S("x-amz-bucket-region"));
+    if (!region.len)
+        region = head_get(head, S("x-amz-region"));    /* AuthorizationHeaderMalformed */
     if (head->status != 301 && head->status != 307 && head->status != 400)
         return false;
     if (call->region_learnt || !is_region(region) || slice_eq(region, slice_of(call->region)))
@@ -437,12 +440,29 @@ static enum exchange_take on_body(void *arg, slice bytes)
     return take == ORIGIN_PAUSE ? EXCHANGE_PAUSE : EXCHANGE_TAKEN;
 }
 
+/* At most one line a second: an origin that is down fails every call. */
+static bool may_log(struct s3 *s3, uint64_t *ret_unlogged)
+{
+    uint64_t now_ms = mono_ms();
+    pthread_mutex_lock(&s3->lock);
+    bool may = now_ms >= s3->logged_ms + 1000 || s3->logged_ms == 0;
+    *ret_unlogged = s3->unlogged;
+    s3->unlogged = may ? 0 : s3->unlogged + 1;
+    s3->logged_ms = may ? now_ms : s3->logged_ms;
+    pthread_mutex_unlock(&s3->lock);
+    return may;
+}
+
 static void log_failure(const struct s3_call *call, const struct exchange_end *end)
 {
     struct arena keep = { 0 };
+    uint64_t unlogged;
+    if (!may_log(call->s3, &unlogged))
+        return;
     slice why = log_word(&keep, slice_of(end->why));
-    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u why=%.*s", call->s3->origin.name,
-             s3_op_name(call->hook.call->op), err_name(end->err), call->tries, SLICE_ARG(why));
+    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu why=%.*s",
+             call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err), call->tries,
+             (unsigned long long)unlogged, SLICE_ARG(why));
     arena_free(&keep);
 }
 
@@ -475,7 +495,7 @@ static void s3_start(struct origin *origin, struct origin_call *asked)
     call->pass.errand = &call->errand;
     call->deadline_ms = s3->total_ms ? mono_ms() + s3->total_ms : 0;
     hook_on(&call->hook, origin, asked);
-    errand_enter(s3->carriers, &call->errand);
+    errand_enter(carriers_next(s3->carriers), &call->errand);
 }
 
 static void s3_resume(struct origin_hook *hook)

@@ -1,0 +1,110 @@
+/* errand.c - work that lives on one thread and is woken there. SPDX-License-Identifier: Apache-2.0
+ *
+ * Wakes travel by tickets (mailbox.h), so any number of them between two rounds is one. Timers are a plain
+ * list that is looked through each round: only calls that back off or have a deadline are in it. */
+#include "origin/errand.h"
+
+#define WAIT_MS_MAX 1000
+
+static void arrive(void *arg)
+{
+    struct errand *errand = arg;
+    if (list_empty(&errand->link))
+        list_add(&errand->of->all, &errand->link);
+    errand->woken(errand);
+}
+
+void errand_enter(struct errands *of, struct errand *errand)
+{
+    errand->of = of;
+    list_init(&errand->link);
+    list_init(&errand->timer);
+    atomic_fetch_add(&of->live, 1);
+    errand->ticket = ticket_new(of->box, arrive, errand);
+    ticket_wake(errand->ticket);
+}
+
+void errand_wake(struct errand *errand)
+{
+    ticket_wake(errand->ticket);
+}
+
+void errand_due(struct errand *errand, uint64_t at_ms)
+{
+    list_del(&errand->timer);
+    errand->due_ms = at_ms;
+    if (at_ms)
+        list_add(&errand->of->timers, &errand->timer);
+}
+
+bool errand_stopping(const struct errand *errand)
+{
+    return atomic_load_explicit(&errand->of->stopping, memory_order_relaxed);
+}
+
+void errand_leave(struct errand *errand)
+{
+    list_del(&errand->timer);
+    list_del(&errand->link);
+    ticket_end(&errand->ticket);
+    atomic_fetch_sub(&errand->of->live, 1);
+}
+
+void errands_init(struct errands *of)
+{
+    *of = (struct errands){ .box = mailbox_new() };
+    list_init(&of->all);
+    list_init(&of->timers);
+}
+
+void errands_end(struct errands *of)
+{
+    check(atomic_load(&of->live) == 0);
+    mailbox_free(&of->box);
+}
+
+void errands_stop(struct errands *of)
+{
+    atomic_store(&of->stopping, true);
+}
+
+bool errands_over(const struct errands *of)
+{
+    return atomic_load(&of->stopping) && atomic_load(&of->live) == 0;
+}
+
+/* woken() may end the errand, and no other: those are only ever woken. */
+static void wake_the_due(struct errands *of, uint64_t now_ms)
+{
+    struct list due;
+    list_init(&due);
+    list_each_safe(struct errand, errand, &of->timers, timer)
+        if (errand->due_ms <= now_ms) {
+            list_del(&errand->timer);
+            list_add(&due, &errand->timer);
+        }
+    while (!list_empty(&due)) {
+        struct errand *errand = list_of(due.next, struct errand, timer);
+        list_del(&errand->timer);
+        errand->woken(errand);
+    }
+}
+
+void errands_run(struct errands *of, uint64_t now_ms)
+{
+    if (atomic_load(&of->stopping) && !of->told) {
+        of->told = true;
+        list_each_safe(struct errand, errand, &of->all, link)
+            errand->woken(errand);
+    }
+    mailbox_deliver(of->box);
+    wake_the_due(of, now_ms);
+}
+
+int errands_wait_ms(const struct errands *of, uint64_t now_ms)
+{
+    uint64_t until = now_ms + WAIT_MS_MAX;
+    list_each(struct errand, errand, &of->timers, timer)
+        until = MIN(until, errand->due_ms);
+    return until > now_ms ? (int)(until - now_ms) : 0;
+}
