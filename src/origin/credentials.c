@@ -114,7 +114,8 @@ static void find_region(const struct credentials_ask *ask, const struct files *f
         ret->region = in_files(files, S("region"));
 }
 
-static enum err settle(struct arena *keep, struct credentials *ret, const char *where, slice *ret_why)
+static enum err settle(struct arena *keep, struct credentials *ret, const char *where,
+                       slice *ret_why)
 {
     if (!ret->access_key.len || !ret->secret_key.len) {
         *ret_why = arena_printf(keep, "%s name %s without the other", where,

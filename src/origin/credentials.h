@@ -12,11 +12,11 @@ struct credentials {
 };
 
 struct credentials_ask {
-    slice access_key, secret_key, session_token, region, profile;    /* of the settings; empty: not set */
+    slice access_key, secret_key, session_token, region, profile;    /* settings; empty: not set */
     const char *(*env)(const char *name);    /* getenv, or a test's */
 };
 
-/* ERR_NOT_FOUND (nowhere any), ERR_BAD_ARGUMENT (half a pair) or ERR_IO, with a sentence for people. */
+/* ERR_NOT_FOUND (nowhere any), ERR_BAD_ARGUMENT (half a pair) or ERR_IO, with a sentence. */
 enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
                           struct credentials *ret, slice *ret_why) MUST_USE;
 

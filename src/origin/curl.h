@@ -49,7 +49,8 @@ enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 struct exchange_events {
     enum exchange_take (*head)(void *arg, const struct exchange_head *head);    /* PAUSE is no answer */
     enum exchange_take (*body)(void *arg, slice bytes);
-    void (*end)(void *arg, const struct exchange_end *end);    /* the exchange is no more; may start another */
+    /* The exchange is no more; here another may be started. */
+    void (*end)(void *arg, const struct exchange_end *end);
 };
 
 struct exchange;

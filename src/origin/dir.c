@@ -2,7 +2,7 @@
  *
  * "dir:/path": its sub-directories are buckets, the files beneath them are objects, their relative
  * paths are keys. Read-only. What a client names is resolved by openat2 beneath the bucket: "..",
- * absolute symbolic links and links that lead out of the bucket find nothing. A key that can't be a file
+ * absolute symbolic links and links that lead out of the bucket find nothing. A key that is no file
  * name here ("a//b", "./x", "x/", a component of more than 255 bytes) is a 404 that says so.
  * Links to files are followed, also in listings; listings do not walk into linked directories.
  *

@@ -1,8 +1,8 @@
 /* retry.c - whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
  * What is safe to repeat: everything that never reached the origin, everything it refused unread
- * (429, 503), and the rest only if twice is the same as once. A failure on a connection that had served before
- * is most likely the origin's idle timeout and says nothing about it: once a call, that is free. */
+ * (429, 503), and the rest only if twice is the same as once. A failure on a connection that had
+ * served before is most likely the origin's idle timeout: once a call, its repetition is free. */
 #include "origin/retry.h"
 
 #include "s3/encode.h"

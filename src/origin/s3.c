@@ -26,18 +26,12 @@
 #include "origin/credentials.h"
 #include "origin/endpoint.h"
 #include "origin/gate.h"
+#include "origin/region.h"
 #include "origin/retry.h"
 
-#define REGIONS_MAX 1024
-#define REGION_BYTES_MAX 64
 #define SWALLOW_BYTES_MAX (64 * 1024)
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define EXTRA_FIELDS 5      /* Host, and what the signer adds */
-
-struct learnt {             /* which region a bucket is in */
-    struct list link;
-    char bucket[64], region[REGION_BYTES_MAX];
-};
 
 struct s3 {
     struct origin origin;
@@ -48,11 +42,10 @@ struct s3 {
     slice region;
     unsigned connect_ms, progress_ms, total_ms, tries_max;
     struct gate gate;
+    struct regions regions;
     pthread_mutex_t lock;           /* for what follows */
     struct sigv4 *sigv4;
     struct retry_budget budget;
-    struct list regions;
-    size_t region_count;
     uint64_t logged_ms, unlogged;   /* when a failure was last logged, and how many were not since */
 };
 
@@ -71,65 +64,6 @@ struct s3_call {
     bool again;                     /* what comes is swallowed: the call will be repeated */
     uint64_t again_ms, deadline_ms, swallowed, retry_after;
 };
-
-/* ---- regions ---- */
-
-static struct learnt *find_region(struct s3 *s3, slice bucket)
-{
-    list_each(struct learnt, learnt, &s3->regions, link)
-        if (slice_eq(slice_of(learnt->bucket), bucket))
-            return learnt;
-    return NULL;
-}
-
-static void copy_region(char *to, slice region)
-{
-    size_t len = MIN(region.len, (size_t)REGION_BYTES_MAX - 1);
-    if (len)
-        memcpy(to, region.ptr, len);
-    to[len] = '\0';
-}
-
-/* True if it was learnt for this bucket, not just set. */
-static bool region_of(struct s3 *s3, slice bucket, char *ret)
-{
-    pthread_mutex_lock(&s3->lock);
-    struct learnt *learnt = find_region(s3, bucket);
-    copy_region(ret, learnt ? slice_of(learnt->region) : s3->region);
-    pthread_mutex_unlock(&s3->lock);
-    return learnt != NULL;
-}
-
-static bool is_region(slice region)
-{
-    for (size_t i = 0; i < region.len; i++) {
-        char c = region.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
-            return false;    /* it becomes part of a host name */
-    }
-    return region.len > 0 && region.len < REGION_BYTES_MAX;
-}
-
-static void learn_region(struct s3 *s3, slice bucket, slice region)
-{
-    if (bucket.len >= sizeof(((struct learnt *)NULL)->bucket))
-        return;
-    pthread_mutex_lock(&s3->lock);
-    struct learnt *learnt = find_region(s3, bucket);
-    if (!learnt && s3->region_count == REGIONS_MAX) {
-        learnt = list_of(s3->regions.next, struct learnt, link);    /* the oldest gives way */
-        list_del(&learnt->link);
-        list_add(&s3->regions, &learnt->link);
-    } else if (!learnt) {
-        learnt = must_alloc(sizeof(*learnt));
-        list_add(&s3->regions, &learnt->link);
-        s3->region_count++;
-    }
-    memcpy(learnt->bucket, bucket.ptr, bucket.len);
-    learnt->bucket[bucket.len] = '\0';
-    copy_region(learnt->region, region);
-    pthread_mutex_unlock(&s3->lock);
-}
 
 /* ---- the request ---- */
 
@@ -181,8 +115,8 @@ static bool fields_are_sendable(const struct origin_call *asked)
     return true;
 }
 
-static size_t add_signature(struct s3_call *call, const struct place *place, struct http_field *fields,
-                            size_t count)
+static size_t add_signature(struct s3_call *call, const struct place *place,
+                            struct http_field *fields, size_t count)
 {
     struct s3 *s3 = call->s3;
     const struct origin_call *asked = call->hook.call;
@@ -232,7 +166,7 @@ static void send_try(struct s3_call *call)
     struct place place;
     struct http_field *fields;
     arena_free(&call->keep);
-    bool learnt = region_of(s3, asked->bucket, call->region);
+    bool learnt = region_get(&s3->regions, asked->bucket, s3->region, call->region);
     endpoint_place(&call->keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
                    learnt ? slice_of(call->region) : S(""), &place);
     size_t count = make_fields(call, &place, &fields);
@@ -353,7 +287,8 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
         .err = err, .status = status,
         .connected = end ? end->connected : true, .reused = end && end->reused,
         .no_retry = asked->no_retry || call->hook.headed, .idempotent = is_idempotent(asked->op),
-        .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max, .free_tries = call->free_tries,
+        .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
+        .free_tries = call->free_tries,
     };
     enum retry retry = retry_judge(&what);
     if (retry == RETRY_FREE)
@@ -397,9 +332,9 @@ static bool tells_region(struct s3_call *call, const struct exchange_head *head)
         region = head_get(head, S("x-amz-region"));    /* AuthorizationHeaderMalformed */
     if (head->status != 301 && head->status != 307 && head->status != 400)
         return false;
-    if (call->region_learnt || !is_region(region) || slice_eq(region, slice_of(call->region)))
+    if (call->region_learnt || !region_valid(region) || slice_eq(region, slice_of(call->region)))
         return false;
-    learn_region(call->s3, call->hook.call->bucket, region);
+    region_learn(&call->s3->regions, call->hook.call->bucket, region);
     return call->region_learnt = true;
 }
 
@@ -515,11 +450,7 @@ static void s3_cancel(struct origin_hook *hook)
 static void s3_free(struct origin *origin)
 {
     struct s3 *s3 = container_of(origin, struct s3, origin);
-    while (!list_empty(&s3->regions)) {
-        struct learnt *learnt = list_of(s3->regions.next, struct learnt, link);
-        list_del(&learnt->link);
-        free(learnt);
-    }
+    regions_end(&s3->regions);
     gate_end(&s3->gate);
     pthread_mutex_destroy(&s3->lock);
     sigv4_free(&s3->sigv4);
@@ -550,7 +481,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     enum err e = endpoint_read(&s3->keep, url, slice_of(options->style), &s3->endpoint, ret_why);
     if (!e)
         e = credentials_find(&s3->keep, &ask, &found, ret_why);
-    if (!e && found.region.len && !is_region(found.region)) {
+    if (!e && found.region.len && !region_valid(found.region)) {
         *ret_why = S("a region is lower-case letters, digits and '-'");
         e = ERR_BAD_ARGUMENT;
     }
@@ -572,7 +503,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     pthread_mutex_init(&s3->lock, NULL);
     s3->sigv4 = sigv4_new();
     retry_budget_init(&s3->budget);
-    list_init(&s3->regions);
+    regions_init(&s3->regions);
     slice identity = endpoint_identity(&s3->keep, &s3->endpoint);
     s3->origin.kind = &s3_kind;
     s3->origin.identity = must_strndup(identity.ptr, identity.len);

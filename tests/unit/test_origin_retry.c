@@ -1,7 +1,10 @@
 /* test_origin_retry.c - when a try is repeated, and where an endpoint lives. SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <stdio.h>
+
 #include "origin/endpoint.h"
+#include "origin/region.h"
 #include "origin/retry.h"
 
 TEST(what_may_be_repeated_is_a_table)
@@ -138,7 +141,27 @@ TEST(a_bucket_stands_in_the_host_where_it_can)
     arena_free(&keep);
 }
 
-RUN(cmocka_unit_test(what_may_be_repeated_is_a_table),
+TEST(regions_are_remembered_up_to_a_limit)
+{
+    struct regions regions;
+    char region[REGION_BYTES_MAX], bucket[32];
+    regions_init(&regions);
+    ok(!region_get(&regions, S("first"), S("us-east-1"), region) && !strcmp(region, "us-east-1"));
+    region_learn(&regions, S("first"), S("eu-west-1"));
+    region_learn(&regions, S("first"), S("eu-west-2"));
+    ok(region_get(&regions, S("first"), S("us-east-1"), region) && !strcmp(region, "eu-west-2"));
+    for (int i = 0; i < 1024; i++) {
+        snprintf(bucket, sizeof(bucket), "bucket-%d", i);
+        region_learn(&regions, slice_of(bucket), S("ap-south-1"));
+    }
+    ok(regions.count == 1024);
+    ok(!region_get(&regions, S("first"), S("us-east-1"), region));
+    ok(region_get(&regions, S("bucket-0"), S(""), region) && !strcmp(region, "ap-south-1"));
+    ok(region_valid(S("eu-west-1")) && !region_valid(S("")) && !region_valid(S("evil.example/")));
+    regions_end(&regions);
+}
+
+RUN(cmocka_unit_test(regions_are_remembered_up_to_a_limit), cmocka_unit_test(what_may_be_repeated_is_a_table),
     cmocka_unit_test(a_budget_is_a_tenth_and_a_few),
     cmocka_unit_test(delays_double_and_are_spread),
     cmocka_unit_test(an_endpoint_has_one_name),

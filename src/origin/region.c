@@ -1,0 +1,93 @@
+/* region.c - which region a bucket turned out to be in. SPDX-License-Identifier: Apache-2.0
+ *
+ * A short list: few buckets lie elsewhere than the settings say. When it is full the oldest gives
+ * way, and would be learnt again. */
+#include "origin/region.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define REGIONS_MAX 1024
+
+struct learnt {
+    struct list link;
+    char bucket[64], region[REGION_BYTES_MAX];
+};
+
+void regions_init(struct regions *regions)
+{
+    pthread_mutex_init(&regions->lock, NULL);
+    list_init(&regions->list);
+    regions->count = 0;
+}
+
+void regions_end(struct regions *regions)
+{
+    list_each_safe(struct learnt, learnt, &regions->list, link)
+        free(learnt);
+    pthread_mutex_destroy(&regions->lock);
+}
+
+bool region_valid(slice region)
+{
+    for (size_t i = 0; i < region.len; i++) {
+        char c = region.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
+            return false;
+    }
+    return region.len > 0 && region.len < REGION_BYTES_MAX;
+}
+
+static void copy(char *to, size_t bytes, slice from)
+{
+    size_t len = MIN(from.len, bytes - 1);
+    if (len)
+        memcpy(to, from.ptr, len);
+    to[len] = '\0';
+}
+
+static struct learnt *find(struct regions *regions, slice bucket)
+{
+    list_each(struct learnt, learnt, &regions->list, link)
+        if (slice_eq(slice_of(learnt->bucket), bucket))
+            return learnt;
+    return NULL;
+}
+
+/* The place to write a bucket's region into. */
+static struct learnt *place(struct regions *regions, slice bucket)
+{
+    struct learnt *learnt = find(regions, bucket);
+    if (learnt)
+        return learnt;
+    if (regions->count < REGIONS_MAX) {
+        learnt = must_alloc(sizeof(*learnt));
+        list_init(&learnt->link);
+        regions->count++;
+    } else {
+        learnt = list_of(regions->list.next, struct learnt, link);
+    }
+    list_del(&learnt->link);
+    list_add(&regions->list, &learnt->link);
+    return learnt;
+}
+
+void region_learn(struct regions *regions, slice bucket, slice region)
+{
+    if (bucket.len == 0 || bucket.len >= sizeof(((struct learnt *)NULL)->bucket))
+        return;
+    pthread_mutex_lock(&regions->lock);
+    struct learnt *learnt = place(regions, bucket);
+    copy(learnt->bucket, sizeof(learnt->bucket), bucket);
+    copy(learnt->region, sizeof(learnt->region), region);
+    pthread_mutex_unlock(&regions->lock);
+}
+
+bool region_get(struct regions *regions, slice bucket, slice otherwise, char ret[REGION_BYTES_MAX])
+{
+    pthread_mutex_lock(&regions->lock);
+    struct learnt *learnt = find(regions, bucket);
+    copy(ret, REGION_BYTES_MAX, learnt ? slice_of(learnt->region) : otherwise);
+    pthread_mutex_unlock(&regions->lock);
+    return learnt != NULL;
+}

@@ -1,0 +1,25 @@
+/* region.h - which region a bucket turned out to be in. SPDX-License-Identifier: Apache-2.0  Any thread. */
+#ifndef ORIGIN_REGION_H
+#define ORIGIN_REGION_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/slice.h"
+
+#define REGION_BYTES_MAX 64
+
+struct regions {                    /* of one origin */
+    pthread_mutex_t lock;
+    struct list list;               /* the oldest first */
+    size_t count;
+};
+
+void regions_init(struct regions *regions);
+void regions_end(struct regions *regions);
+bool region_valid(slice region) MUST_USE;    /* it becomes part of a host name */
+void region_learn(struct regions *regions, slice bucket, slice region);
+/* False if none was learnt for this bucket: ret is then `otherwise`. */
+bool region_get(struct regions *regions, slice bucket, slice otherwise, char ret[REGION_BYTES_MAX]);
+
+#endif
