@@ -306,10 +306,25 @@ static enum err cut_to_range(struct draft *draft, bool use_range)
     return OK;
 }
 
+/* The value of a query parameter as sent; ptr NULL if it is absent. */
+static slice param(slice query, slice name)
+{
+    while (query.len) {
+        slice value = slice_cut(&query, '&'), key = slice_cut(&value, '=');
+        if (slice_eq(key, name))
+            return value.ptr ? value : S("");
+    }
+    return (slice){ NULL, 0 };
+}
+
 static enum err answer_object(struct draft *draft)
 {
     struct dir_call *call = draft->call;
-    slice why = S("");
+    slice version = param(call->hook.call->query, S("versionId")), why = S("");
+    if (version.ptr && !slice_eq(version, S("null")))
+        return answer_error(draft, ERR_NO_SUCH_KEY, S("This origin keeps no versions"));
+    if (param(call->hook.call->query, S("partNumber")).ptr)
+        return ERR_NOT_IMPLEMENTED;
     enum err e = open_file(call, &why);
     if (e)
         return answer_error(draft, e, why);

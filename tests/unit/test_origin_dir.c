@@ -256,6 +256,20 @@ TEST(nothing_outside_the_bucket_can_be_read)
     watch_free(&watched);
 }
 
+TEST(there_are_no_versions_and_no_parts)
+{
+    struct watched *watched = ask(S3_GET_OBJECT, S("small.txt"), S("versionId=null"));
+    ok(watched->err == OK && watched->status == 200 && watched->body.len == 10);
+    watch_free(&watched);
+    watched = ask(S3_GET_OBJECT, S("small.txt"), S("x-id=GetObject&versionId=abc"));
+    ok(watched->err == OK && watched->status == 404);
+    ok(has(text_slice(&watched->body), "keeps no versions"));
+    watch_free(&watched);
+    watched = ask(S3_HEAD_OBJECT, S("small.txt"), S("partNumber=1"));
+    ok(watched->err == ERR_NOT_IMPLEMENTED && watched->heads == 0);
+    watch_free(&watched);
+}
+
 static void change_file(struct watched *watched)
 {
     if (watched->bodies != 2)
@@ -571,6 +585,7 @@ int main(void)
         cmocka_unit_test(a_file_that_was_just_written_is_not_for_caches),
         cmocka_unit_test(a_key_that_is_no_file_name_is_not_found),
         cmocka_unit_test(nothing_outside_the_bucket_can_be_read),
+        cmocka_unit_test(there_are_no_versions_and_no_parts),
         cmocka_unit_test(a_file_that_changes_while_it_is_read_ends_the_call),
         cmocka_unit_test(pauses_lose_and_repeat_nothing),
         cmocka_unit_test(a_cancel_at_any_step_ends_the_call_once),
