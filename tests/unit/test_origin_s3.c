@@ -715,6 +715,48 @@ TEST(a_cancel_in_any_phase_ends_the_call_once)
     origins_free(&all);
 }
 
+/* Starts, pauses, resumes and cancels at random moments; every call must end once, and rightly. */
+static void *meddle(void *arg)
+{
+    unsigned seed = (unsigned)(intptr_t)arg;
+    for (int i = 0; i < 60; i++) {
+        struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+        watched->pause_at = rand_r(&seed) % 2 ? -1 : 1 + rand_r(&seed) % 40;
+        watched->resume_inside = rand_r(&seed) % 4 == 0;
+        watched->cancel_at = rand_r(&seed) % 3 ? 0 : 1 + rand_r(&seed) % 40;
+        origin_start(origin, &watched->call);
+        bool cancel = rand_r(&seed) % 2;
+        int cancel_after = rand_r(&seed) % 40;
+        for (int k = 0;; k++) {
+            pthread_mutex_lock(&watched->lock);
+            bool over = watched->dones;
+            pthread_mutex_unlock(&watched->lock);
+            if (over)
+                break;
+            check(k < 200000 && "it never ended");
+            origin_resume(&watched->call);
+            if (cancel && k == cancel_after)
+                origin_cancel(&watched->call);
+            usleep(50);
+        }
+        check(watched->err == ERR_CANCELED || (watched->err == OK && is_large(text_slice(&watched->body))));
+        check(watched->err == OK || cancel || watched->cancel_at);
+        watch_free(&watched);
+    }
+    return NULL;
+}
+
+TEST(calls_survive_meddling_from_all_sides)
+{
+    pthread_t threads[4];
+    begin(large, WITH(.connections_max = 3));
+    for (size_t i = 0; i < countof(threads); i++)
+        ok(pthread_create(&threads[i], NULL, meddle, (void *)(intptr_t)(i + 1)) == 0);
+    for (size_t i = 0; i < countof(threads); i++)
+        pthread_join(threads[i], NULL);
+    origins_free(&all);
+}
+
 TEST(many_calls_share_a_few_connections)
 {
     begin(large, WITH(.connections_max = 8));
@@ -775,6 +817,7 @@ int main(void)
         cmocka_unit_test(pauses_lose_and_repeat_nothing),
         cmocka_unit_test(a_paused_call_is_not_late),
         cmocka_unit_test(a_cancel_in_any_phase_ends_the_call_once),
+        cmocka_unit_test(calls_survive_meddling_from_all_sides),
         cmocka_unit_test(many_calls_share_a_few_connections),
         cmocka_unit_test(stopping_ends_calls_in_every_phase),
     };
