@@ -1,0 +1,134 @@
+"""hit.py - what a cached read costs, beside nginx sendfile (B3). SPDX-License-Identifier: Apache-2.0
+
+Every object is read once, in random order, each request with a signature of its own, so nothing can
+be remembered instead of found. Server and loader have a processor each. CPU is that of the server's
+threads, divided by the requests. A round is nginx, the subject, nginx again and nginx with its
+open_file_cache; a ratio is the subject against the mean of the two, the control one against the other.
+"""
+
+import os
+
+from stage import Failed, GIB, MIB, SIGN, Stage, cpu_us, facts, note, syscalls, tool
+
+KIB = 1024
+
+
+class Kind:
+    def __init__(self, name, size, objects, ranges=0, range_bytes=0):
+        self.name, self.size, self.objects = name, size, objects
+        self.ranges, self.range_bytes = ranges, range_bytes
+        self.folder = f"bench/hit-{name}"
+        self.path = f"/{self.folder}/size-{size}-%05u"
+        self.bytes = size * objects
+
+    def whole(self):
+        return {"path": self.path, "objects": self.objects, "bytes": self.size}
+
+    def asked(self):
+        if not self.ranges:
+            return self.whole()
+        return {**self.whole(), "ranges": self.ranges, "range_bytes": self.range_bytes}
+
+    def make_files(self, root):
+        os.makedirs(os.path.join(root, self.folder))
+        block = os.urandom(min(self.size, MIB))
+        for i in range(self.objects):
+            with open(root + self.path % i, "wb") as f:
+                for _ in range(self.size // len(block)):
+                    f.write(block)
+
+
+FULL = (Kind("4k", 4 * KIB, 20000), Kind("128k", 128 * KIB, 20000),
+        Kind("1m", GIB, 4, ranges=20000, range_bytes=MIB))
+QUICK = (Kind("4k", 4 * KIB, 4000), Kind("128k", 128 * KIB, 1500),
+         Kind("1m", 128 * MIB, 2, ranges=600, range_bytes=MIB))
+
+
+def load(port, asked, seed, signed, conns=16, **more):
+    flags = SIGN if signed else []
+    return facts(tool("loader", *flags, cpu=1, port=port, conns=conns, shuffle=seed, **asked, **more))
+
+
+def measured(server, port, *how, **more):
+    """One run: the loader's facts, and cpu in µs a request."""
+    before = cpu_us(server.pids())
+    run = load(port, *how, **more)
+    run["cpu"] = (cpu_us(server.pids()) - before) / run["requests"]
+    return run
+
+
+def warm(kind, static, subject, origin):
+    """Reads everything through both until the origin is no longer asked."""
+    for _ in range(5):
+        before = origin.totals()["bytes"]
+        load(subject.port, kind.whole(), 0, True, conns=4 if kind.ranges else 16)
+        if origin.totals()["bytes"] == before:
+            break
+    else:
+        note(f"hit {kind.name}: the origin is still asked after 5 passes")
+    load(static.port, kind.whole(), 0, True)
+    for port in (subject.port, static.cached_port):    # as it will be asked
+        load(port, kind.asked(), 1, True)
+
+
+def rounds(kind, static, subject, pairs, **more):
+    """Lists of runs by who: 'nginx' and 'again' stand around 'subject' in time."""
+    turns = [("nginx", static, static.port), ("subject", subject, subject.port),
+             ("again", static, static.port), ("ofc", static, static.cached_port)]
+    runs = {name: [] for name, _, _ in turns}
+    for pair in range(pairs):
+        for name, server, port in turns if not kind.ranges else turns[:3]:
+            runs[name].append(measured(server, port, kind.asked(), pair + 2, True, **more))
+    return runs
+
+
+def figures_of(figures, case, runs, metric, unit, controls):
+    def values(name):
+        return [run[metric] for run in runs[name]]
+    plain = [(a + b) / 2 for a, b in zip(values("nginx"), values("again"))]
+    figures.put("hit", case, metric, unit, values("subject"), "nginx-sendfile", plain)
+    if not controls:
+        return
+    if runs["ofc"]:
+        figures.put("hit", f"{case}-ofc", metric, unit, values("subject"), "nginx-ofc", values("ofc"))
+    figures.put("hit", f"{case}-control", metric, unit, values("again"), "nginx-sendfile", values("nginx"))
+
+
+def count_calls(figures, stage, kind, static, subject):
+    requests = min(500 if kind.ranges else 2000, kind.ranges or kind.objects)
+    counted = {}
+    for name, server in (("nginx", static), ("subject", subject)):
+        calls = syscalls(stage.folder, server.pids(),
+                         lambda at=server.port: load(at, kind.asked(), 1, True, conns=4, requests=requests))
+        if calls is None:
+            return
+        counted[name] = [calls / requests]
+    figures.put("hit", kind.name, "syscalls", "calls/request", counted["subject"], "nginx-sendfile",
+                counted["nginx"])
+
+
+def measure(figures, stage, kind, origin, static, root, pairs):
+    kind.make_files(root)
+    subject = stage.subject(origin, kind.bytes * 2 + 512 * MIB, cpu=0, loops=1)
+    warm(kind, static, subject, origin)
+    before = origin.totals()["bytes"]
+    runs = rounds(kind, static, subject, pairs)
+    figures_of(figures, kind.name, runs, "cpu", "us/request", True)
+    figures_of(figures, kind.name, runs, "p99_us", "us", False)
+    count_calls(figures, stage, kind, static, subject)
+    if not kind.ranges and not stage.quick:
+        alone = rounds(kind, static, subject, pairs, conns=1, requests=min(2000, kind.objects))
+        figures_of(figures, f"{kind.name}-1conn", alone, "cpu", "us/request", False)
+        figures_of(figures, f"{kind.name}-1conn", alone, "p50_us", "us", False)
+    if origin.totals()["bytes"] != before:
+        raise Failed(f"{kind.name}: the origin was asked while hits were measured")
+    subject.stop()
+
+
+def run(figures, quick, subject):
+    for kind in QUICK if quick else FULL:
+        with Stage(quick, subject) as stage:
+            root = stage.path("root")
+            os.makedirs(root)
+            origin, static = stage.origin(), stage.static(root)
+            measure(figures, stage, kind, origin, static, root, 3 if quick else 5)
