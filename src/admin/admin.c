@@ -1,0 +1,196 @@
+/* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
+ *
+ * A page is a row: path, kind, function. The judge lets in only GET and HEAD without a body, and only under
+ * a Host that is an address, localhost or the configured name: a web page that points a name of its own
+ * at this address (DNS rebinding) gets nothing to read.
+ * Threads: pages are made on any loop; the struct does not change. */
+#include "admin/admin.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "admin/page.h"
+
+struct admin {
+    struct admin_options options;
+    uint64_t began_ms;
+    int64_t began_s;
+};
+
+static slice metrics(const struct admin *admin, struct arena *keep, int *status)
+{
+    struct text text = text_in(keep);
+    metrics_expose(&text);
+    return text_slice(&text);
+}
+
+static slice overview(const struct admin *admin, struct arena *keep, int *status)
+{
+    struct admin_page *page = page_new(keep);
+    admin_text(page, "name", S("penstock"));
+    admin_text(page, "version", slice_of(admin->options.version));
+    admin_number(page, "pid", (uint64_t)getpid());
+    admin_number(page, "began_unix_s", (uint64_t)admin->began_s);
+    admin_number(page, "uptime_s", (mono_ms() - admin->began_ms) / 1000);
+    if (admin->options.ready)
+        admin_flag(page, "ready", admin->options.ready(admin->options.arg));
+    if (admin->options.tell)
+        admin->options.tell(admin->options.arg, page);
+    return page_print(&page, keep);
+}
+
+static slice live(const struct admin *admin, struct arena *keep, int *status)
+{
+    return S("live\n");
+}
+
+static slice ready(const struct admin *admin, struct arena *keep, int *status)
+{
+    if (!admin->options.ready || admin->options.ready(admin->options.arg))
+        return S("ready\n");
+    *status = 503;
+    return S("not ready\n");
+}
+
+static const struct {
+    slice path;
+    const char *kind;
+    slice (*make)(const struct admin *admin, struct arena *keep, int *status);
+} PAGES[] = {
+    { { "/metrics", 8 }, "text/plain; version=0.0.4; charset=utf-8", metrics },
+    { { "/status", 7 }, "application/json", overview },
+    { { "/_/health/live", 14 }, "text/plain; charset=utf-8", live },
+    { { "/_/health/ready", 15 }, "text/plain; charset=utf-8", ready },
+};
+
+static void answer(struct arena *keep, int status, const char *kind, slice body,
+                   struct http_answer *ret)
+{
+    struct http_field *fields = arena_alloc(keep, 3 * sizeof(*fields));
+    fields[0] = (struct http_field){ S("Content-Type"), slice_of(kind) };
+    fields[1] = (struct http_field){ S("Cache-Control"), S("no-store") };
+    fields[2] = (struct http_field){ S("X-Content-Type-Options"), S("nosniff") };
+    ret->status = status;
+    ret->fields = fields;
+    ret->field_count = 3;
+    ret->body = body;
+}
+
+static void say(struct arena *keep, int status, slice sentence, struct http_answer *ret)
+{
+    answer(keep, status, "text/plain; charset=utf-8", sentence, ret);
+}
+
+/* ---- who may ask ---- */
+
+/* The host without its port; brackets stay. */
+static slice without_port(slice host)
+{
+    if (slice_starts(host, S("["))) {
+        slice rest = host;
+        slice inside = slice_cut(&rest, ']');
+        return rest.ptr ? slice_sub(host, 0, inside.len + 1) : host;
+    }
+    return slice_cut(&host, ':');
+}
+
+static bool is_address(slice host)
+{
+    char text[INET6_ADDRSTRLEN];
+    uint8_t ignored[sizeof(struct in6_addr)];
+    bool six = slice_starts(host, S("[")) && slice_ends(host, S("]"));
+    if (six)
+        host = slice_sub(host, 1, host.len - 2);
+    if (host.len >= sizeof(text))
+        return false;
+    memcpy(text, host.ptr, host.len);
+    text[host.len] = '\0';
+    return inet_pton(six ? AF_INET6 : AF_INET, text, ignored) == 1;
+}
+
+static bool host_is_ours(const struct admin *admin, slice host)
+{
+    host = without_port(host);
+    if (!host.len)
+        return false;
+    return is_address(host) || slice_eq_nocase(host, S("localhost")) ||
+           slice_eq_nocase(host, slice_of(admin->options.host_name));
+}
+
+static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
+                  const struct http_head *head, struct http_answer *ret)
+{
+    const struct admin *admin = arg;
+    if (!host_is_ours(admin, head->host))
+        say(keep, 421, S("this Host is not served here: use the address, localhost, or the "
+                         "configured name\n"), ret);
+    else if (!slice_eq(head->method, S("GET")) && !slice_eq(head->method, S("HEAD")))
+        say(keep, 405, S("only GET and HEAD\n"), ret);
+    else if (head->chunked || head->length)
+        say(keep, 413, S("no request bodies here\n"), ret);
+    else
+        return true;
+    return false;
+}
+
+static void refuse(void *arg, struct arena *keep, enum err err, const char *why,
+                   struct http_answer *ret)
+{
+    int status = err == ERR_TIMEOUT ? 408 : err == ERR_TOO_LARGE ? 413 : 400;
+    say(keep, status, arena_printf(keep, "%s\n", why), ret);
+}
+
+static void respond(const struct admin *admin, slice path, struct arena *keep,
+                    struct http_answer *ret)
+{
+    for (size_t i = 0; i < countof(PAGES); i++) {
+        if (!slice_eq(path, PAGES[i].path))
+            continue;
+        int status = 200;
+        slice body = PAGES[i].make(admin, keep, &status);
+        answer(keep, status, PAGES[i].kind, body, ret);
+        return;
+    }
+    say(keep, 404, S("here are /metrics, /status, /_/health/live and /_/health/ready\n"), ret);
+}
+
+static void handle(void *arg, struct http_request *request)
+{
+    struct http_answer ret = { 0 };
+    respond(arg, http_request_head(request)->path, http_request_arena(request), &ret);
+    http_reply(request, &ret);
+}
+
+/* ---- the whole ---- */
+
+struct admin *admin_new(const struct admin_options *options)
+{
+    struct admin *admin = must_alloc(sizeof(*admin));
+    admin->options = *options;
+    admin->began_ms = mono_ms();
+    admin->began_s = wall_s();
+    return admin;
+}
+
+void admin_free(struct admin **admin)
+{
+    free(*admin);
+    *admin = NULL;
+}
+
+struct http_app admin_app(struct admin *admin, const char *listen)
+{
+    return (struct http_app){
+        .name = "admin",
+        .listen = listen,
+        .connections_max = ADMIN_CONNECTIONS_MAX,
+        .arg = admin,
+        .judge = judge,
+        .refuse = refuse,
+        .handle = handle,
+    };
+}

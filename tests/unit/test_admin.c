@@ -1,0 +1,131 @@
+/* test_admin.c - the admin pages and who may read them. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "admin/admin.c"
+#include "admin/page.c"
+
+static bool is_ready;
+
+static bool ready_now(void *arg)
+{
+    return is_ready;
+}
+
+static void tell_some(void *arg, struct admin_page *page)
+{
+    admin_item(page, "origins");
+    admin_text(page, "origins.name", S("default"));
+    admin_number(page, "origins.calls", 3);
+    admin_item(page, "origins");
+    admin_text(page, "origins.name", S("second \"quoted\"\n"));
+    struct store_status status = { .serving = true, .why = "", .used_bytes = 1234, .extents = 7 };
+    admin_store(page, "cache.folder", &status);
+    admin_number(page, "huge", UINT64_MAX);
+    admin_text(page, "bad", (slice){ "\xff\xfe", 2 });
+}
+
+static struct admin *house(void)
+{
+    struct admin_options options = { .version = "1.2", .host_name = "node7.example",
+                                     .tell = tell_some, .ready = ready_now };
+    return admin_new(&options);
+}
+
+static int asks(struct admin *admin, const char *text)
+{
+    struct arena keep = { 0 };
+    struct http_head head;
+    struct http_answer ret = { 0 };
+    const char *why = NULL;
+    assert_int_equal(http_head_scan(slice_of(text), &head, &why), OK);
+    if (judge(admin, NULL, &keep, &head, &ret))
+        respond(admin, head.path, &keep, &ret);
+    int status = ret.status;
+    arena_free(&keep);
+    return status;
+}
+
+#define ASK(method, path, host, more) method " " path " HTTP/1.1\r\nHost: " host "\r\n" more "\r\n"
+
+TEST(pages_are_read_with_get_and_head_only)
+{
+    struct admin *admin = house();
+    is_ready = true;
+    assert_int_equal(asks(admin, ASK("GET", "/metrics", "127.0.0.1:9001", "")), 200);
+    assert_int_equal(asks(admin, ASK("HEAD", "/status?x=y", "127.0.0.1:9001", "")), 200);
+    assert_int_equal(asks(admin, ASK("GET", "/_/health/live", "127.0.0.1", "")), 200);
+    assert_int_equal(asks(admin, ASK("GET", "/bucket/key", "127.0.0.1", "")), 404);
+    assert_int_equal(asks(admin, ASK("GET", "/metrics/", "127.0.0.1", "")), 404);
+    assert_int_equal(asks(admin, ASK("PUT", "/metrics", "127.0.0.1", "Content-Length: 0\r\n")), 405);
+    assert_int_equal(asks(admin, ASK("GET", "/metrics", "127.0.0.1", "Content-Length: 1\r\n")), 413);
+    assert_int_equal(
+        asks(admin, ASK("GET", "/metrics", "127.0.0.1", "Transfer-Encoding: chunked\r\n")), 413);
+    admin_free(&admin);
+    ok(admin == NULL);
+}
+
+TEST(readiness_is_asked_each_time)
+{
+    struct admin *admin = house();
+    is_ready = false;
+    assert_int_equal(asks(admin, ASK("GET", "/_/health/ready", "127.0.0.1", "")), 503);
+    is_ready = true;
+    assert_int_equal(asks(admin, ASK("GET", "/_/health/ready", "127.0.0.1", "")), 200);
+    admin_free(&admin);
+}
+
+TEST(a_name_that_is_not_ours_reads_nothing)
+{
+    struct admin *admin = house();
+    static const char *const good[] = {
+        ASK("GET", "/status", "localhost", ""),          ASK("GET", "/status", "LocalHost:9001", ""),
+        ASK("GET", "/status", "[::1]:9001", ""),         ASK("GET", "/status", "[fe80::1]", ""),
+        ASK("GET", "/status", "10.1.2.3:80", ""),        ASK("GET", "/status", "node7.example:1", ""),
+    };
+    static const char *const bad[] = {
+        ASK("GET", "/status", "evil.example", ""),       ASK("GET", "/status", "127.0.0.1.evil.example", ""),
+        ASK("GET", "/status", "localhost.evil", ""),     ASK("GET", "/status", "10.1.2", ""),
+        ASK("GET", "/status", "0x7f.1", ""),             ASK("GET", "/status", "xnode7.example", ""),
+    };
+    for (size_t i = 0; i < countof(good); i++)
+        assert_int_equal(asks(admin, good[i]), 200);
+    for (size_t i = 0; i < countof(bad); i++)
+        assert_int_equal(asks(admin, bad[i]), 421);
+    admin_free(&admin);
+
+    struct admin_options bare = { .version = "1" };
+    admin = admin_new(&bare);
+    assert_int_equal(asks(admin, bad[0]), 421);
+    assert_int_equal(asks(admin, good[0]), 200);
+    admin_free(&admin);
+}
+
+TEST(status_is_the_json_that_was_told)
+{
+    struct admin *admin = house();
+    struct arena keep = { 0 };
+    struct http_answer ret = { 0 };
+    respond(admin, S("/status"), &keep, &ret);
+    json_t *root = json_loadb(ret.body.ptr, ret.body.len, 0, NULL);
+    ok(root != NULL);
+    assert_string_equal(json_string_value(json_object_get(root, "version")), "1.2");
+    ok(json_integer_value(json_object_get(root, "pid")) == getpid());
+    ok(json_integer_value(json_object_get(root, "huge")) == INT64_MAX);
+    json_t *origins = json_object_get(root, "origins");
+    assert_int_equal(json_array_size(origins), 2);
+    ok(json_integer_value(json_object_get(json_array_get(origins, 0), "calls")) == 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(origins, 1), "name")),
+                        "second \"quoted\"\n");
+    json_t *folder = json_object_get(json_object_get(root, "cache"), "folder");
+    ok(json_is_true(json_object_get(folder, "serving")));
+    ok(json_integer_value(json_object_get(folder, "used_bytes")) == 1234);
+    ok(json_integer_value(json_object_get(folder, "extents")) == 7);
+    json_decref(root);
+    arena_free(&keep);
+    admin_free(&admin);
+}
+
+RUN(cmocka_unit_test(pages_are_read_with_get_and_head_only),
+    cmocka_unit_test(readiness_is_asked_each_time),
+    cmocka_unit_test(a_name_that_is_not_ours_reads_nothing),
+    cmocka_unit_test(status_is_the_json_that_was_told))
