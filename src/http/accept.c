@@ -142,6 +142,13 @@ void listener_open(struct listener *listener, int fd)
     h2o_socket_read_start(listener->sock, on_newcomers);
 }
 
+void listener_drain(struct listener *listener)
+{
+    if (listener->sock && !atomic_load(&listener->paused) && !listener->retry)
+        on_newcomers(listener->sock, NULL);
+    listener_close(listener);
+}
+
 void listener_close(struct listener *listener)
 {
     http_timer_stop(&listener->retry);

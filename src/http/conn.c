@@ -3,7 +3,7 @@
  * Holds together what inside.h promises: reads are ours and bounded, the library gets one whole judged
  * request at a time, and a connection ends through the library's own read callback, which frees what it
  * has. A socket's on_close is the one place where a connection is taken apart, whoever closed it; the
- * library closes too (a body that takes too long, a write that fails).
+ * library closes too (a broken chunk, a write that fails).
  * Whoever calls something that may close the connection holds it meanwhile (conn_hold). */
 #include "http/inside.h"
 
@@ -92,12 +92,14 @@ static void print_peer(struct conn *conn, const struct sockaddr_storage *peer)
 
 /* ---- reading ---- */
 
-/* Bytes read; 0 when there are none now; -1 when there will be none any more. */
+#define NO_ROOM (-2)
+
+/* Bytes read; 0 when there are none now; -1 when there will be none any more; or NO_ROOM. */
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
     h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, MIN(room_bytes, bytes_max));
     if (!room.base)
-        return -1;    /* the spill folder is full: the library has said so on stderr */
+        return NO_ROOM;    /* the spill folder is full or gone: the library says so on stderr */
     ssize_t got;
     do
         got = read(h2o_socket_get_fd(conn->sock), room.base, MIN(room.len, bytes_max));
@@ -122,6 +124,23 @@ static void read_head(struct conn *conn)
         gate_look(conn);
 }
 
+/* What a body is refused for while it comes in, in the app's words instead of the library's. */
+static bool body_is_refused(struct conn *conn, ssize_t got)
+{
+    const struct http_head *head = &conn->request->head;
+    uint64_t max = conn->loop->http->options.body_bytes_max;
+    if (got == NO_ROOM) {
+        metric_add(M_HTTP_REFUSED_SPILL, 1);
+        gate_refuse(conn, ERR_LIMIT, "there is no room for the request body just now");
+        return true;
+    }
+    if (!head->chunked || conn->sock->input->size - head->bytes < max)
+        return false;
+    metric_add(M_HTTP_REFUSED_BODY, 1);
+    gate_refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
+    return true;
+}
+
 /* The library is told when there is something new. It never gets bytes behind a body whose length is
  * known; a chunked one is the last of its connection. */
 static void read_body(struct conn *conn)
@@ -134,10 +153,12 @@ static void read_body(struct conn *conn)
         if (!head->chunked)
             left = MIN(left, head->bytes + head->length - have);
         ssize_t got = read_some(conn, BODY_READ_BYTES, left);
-        if (got < 0)
-            conn_close(conn, false);
-        if (got <= 0)
+        if (got == 0 || body_is_refused(conn, got))
             break;
+        if (got < 0) {
+            conn_close(conn, false);
+            break;
+        }
         turn -= (size_t)got;
         atomic_load(&library_read)(conn->sock, NULL);
         if ((size_t)got < BODY_READ_BYTES / 2)
@@ -148,10 +169,15 @@ static void read_body(struct conn *conn)
     conn_release(conn);
 }
 
-/* A client that closes its side while it waits is taken as gone. Bytes of a next request have to wait. */
+/* A client that closes its side while it waits is taken as gone; one that does so while something is being
+ * sent may just have got all it wanted: the write will tell. Bytes of a next request have to wait. */
 static void look_for_leaving(struct conn *conn)
 {
     char byte;
+    if (conn->request->sending) {
+        h2o_socket_read_stop(conn->sock);
+        return;
+    }
     ssize_t got = recv(h2o_socket_get_fd(conn->sock), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got > 0)
         h2o_socket_read_stop(conn->sock);
@@ -252,7 +278,9 @@ void conn_feed(struct conn *conn)
     if (!conn->known)
         introduce(conn);
     atomic_load(&library_read)(conn->sock, NULL);
-    if (conn->sock && conn->phase == PHASE_REQUEST)
+    if (conn->sock && conn->phase == PHASE_BODY)
+        timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
+    else if (conn->sock && conn->phase == PHASE_REQUEST)
         conn_watch(conn);
     conn_release(conn);
 }
@@ -306,6 +334,10 @@ void conn_timed_out(struct timed *timed, enum row row)
     switch (row) {
     case ROW_HEAD:
         gate_slow(conn);
+        break;
+    case ROW_BODY:
+        metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
+        gate_refuse(conn, ERR_TIMEOUT, "the request body took too long");
         break;
     case ROW_SEND:
         look_for_stall(conn);

@@ -60,7 +60,7 @@ static void tell(struct conn *conn, const struct http_answer *answer)
     h2o_socket_write(conn->sock, &buf, 1, on_told);
 }
 
-static void refuse(struct conn *conn, enum err err, const char *why)
+void gate_refuse(struct conn *conn, enum err err, const char *why)
 {
     const struct http_app *app = &conn->listener->bound->app;
     struct http_answer answer = { .status = 400, .close = true };
@@ -84,7 +84,7 @@ void gate_slow(struct conn *conn)
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW, 1);
-    refuse(conn, ERR_TIMEOUT, "the request head took too long");
+    gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
 }
 
 /* The library would answer "100 Continue" only after we have handed the head over, and would then read
@@ -112,7 +112,7 @@ static void judge(struct conn *conn, const struct http_head *scanned)
     struct http_request *request = conn->request = request_new(conn, scanned);
     if (scanned->has_length && scanned->length > conn->loop->http->options.body_bytes_max) {
         metric_add(M_HTTP_REFUSED_BODY, 1);
-        refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
+        gate_refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
         return;
     }
     struct http_answer answer = { .status = 500, .close = true };
@@ -147,6 +147,6 @@ void gate_look(struct conn *conn)
         judge(conn, head);
     } else if (err != ERR_MORE) {
         metric_add(M_HTTP_REFUSED_HEAD, 1);
-        refuse(conn, err, why ? why : err_text(err));
+        gate_refuse(conn, err, why ? why : err_text(err));
     }
 }

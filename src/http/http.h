@@ -35,8 +35,9 @@ struct http_app {
      * Called once for every request, by the gate, with the request's own arena. */
     bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep, const struct http_head *head,
                   struct http_answer *ret);
-    /* A head that could not even be read (400, 408 slow head, 503 too many connections): what to say.
-     * err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT, ERR_LIMIT, ERR_TOO_LARGE (body over the limit). */
+    /* A request that does not come as far as the judge or, with its body, as far as handle(): what to say.
+     * err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (body over the limit),
+     * ERR_LIMIT (no room to spill the body to). At the connection cap nobody is refused: newcomers wait. */
     void (*refuse)(void *arg, struct arena *keep, enum err err, const char *why,
                    struct http_answer *ret);
     /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later on
@@ -70,8 +71,8 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
 void http_drain(struct http *http);     /* stop accepting, close idle connections, answer with Connection: close */
 size_t http_open_requests(struct http *http);
 size_t http_connections(struct http *http);
-/* Cuts what is left, joins the loops, frees everything, mailboxes too: whoever posts to a loop must have
- * been told to stop by then (loop_end is the place). */
+/* Cuts what is left, joins the loops, frees everything. A loop's mailbox is closed then: whoever may still
+ * post holds a reference to it. */
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);

@@ -27,7 +27,7 @@
 
 /* ---- timers: rows of one length each, in order of age; a heap for any length ---- */
 
-enum row { ROW_HEAD, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
+enum row { ROW_HEAD, ROW_BODY, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
 
 struct timed {
     struct list link;
@@ -143,6 +143,7 @@ bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the
 
 /* accept.c */
 void listener_open(struct listener *listener, int fd);
+void listener_drain(struct listener *listener);    /* lets in who already waits, then closes */
 void listener_close(struct listener *listener);
 void listener_idle(struct listener *listener);    /* one of its connections could make room */
 void bound_left(struct bound *bound);      /* a connection has ended: any loop */
@@ -150,6 +151,8 @@ void bound_left(struct bound *bound);      /* a connection has ended: any loop *
 /* gate.c */
 void gate_look(struct conn *conn);         /* new bytes of a head are in sock->input */
 void gate_slow(struct conn *conn);         /* the head took too long */
+/* Answers and closes; until the request has been handled. */
+void gate_refuse(struct conn *conn, enum err err, const char *why);
 void gate_drain(struct conn *conn);        /* bytes after a refusal */
 
 /* ---- a request ---- */

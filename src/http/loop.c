@@ -43,7 +43,8 @@ static void on_drain(struct mail *mail)
 {
     struct http_loop *loop = container_of(mail, struct http_loop, drain);
     struct list *idle = &loop->timers.rows[ROW_IDLE];
-    close_listeners(loop);
+    for (size_t app = 0; app < loop->http->options.app_count; app++)
+        listener_drain(&loop->listeners[app]);
     loop->context.shutdown_requested = 1;
     while (!list_empty(idle))
         conn_close(list_of(list_of(idle->next, struct timed, link), struct conn, timed), false);
@@ -108,6 +109,7 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     const struct http_options *options = &http->options;
     unsigned row_ms[ROW_COUNT] = {
         [ROW_HEAD] = options->head_ms,
+        [ROW_BODY] = options->request_ms,
         [ROW_IDLE] = options->idle_ms,
         [ROW_SEND] = MAX(options->send_ms / 2, 1u),
         [ROW_LINGER] = 2000,

@@ -68,6 +68,7 @@ int request_handle(h2o_handler_t *self, h2o_req_t *library)
     struct http *http = conn->loop->http;
     check(request && !request->library && conn->phase == PHASE_BODY);
     conn->phase = PHASE_REQUEST;
+    timed_stop(&conn->timed);
     request->library = library;
     /* What comes behind a chunked body was found by a lenient parser: nothing is read from there. */
     if (request->head.chunked || request->head.close || atomic_load(&http->draining))

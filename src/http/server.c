@@ -116,7 +116,8 @@ static void set_library_up(struct http *http)
     h2o_config_init(&http->config);
     http->config.server_name = h2o_iovec_init(H2O_STRLIT("penstock"));
     http->config.max_request_entity_size = options->body_bytes_max;
-    http->config.http1.req_timeout = options->request_ms;
+    /* One timer from the last answer to the end of the next body: ours are finer and come first. */
+    http->config.http1.req_timeout = (uint64_t)options->request_ms + options->idle_ms + 60000;
     http->config.http1.upgrade_to_http2 = 0;
     h2o_hostconf_t *host = h2o_config_register_host(
         &http->config, h2o_iovec_init(H2O_STRLIT("default")), 65535);

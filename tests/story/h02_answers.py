@@ -45,6 +45,14 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
 
     before = probe.stats()
     story.same("later, by a timer", probe.ask(get("/later?ms=100")).body, b"later\n")
+    hasty = [probe.wire() for _ in range(200)]
+    due = time.monotonic() + 0.1    # answered in one turn of a loop, so that the first can leave before its end
+    for client in hasty:
+        client.send(get(f"/later?ms={int((due - time.monotonic()) * 1000)}"))
+    for client in hasty:
+        client.read()
+        client.close()
+    story.same("a client that leaves with its answer has a whole one", probe.stats()["incomplete"], before["incomplete"])
     leaver = probe.wire()
     leaver.send(get("/never"))
     time.sleep(0.1)

@@ -2,7 +2,7 @@
 from probe import *
 
 with Story("h03 slow heads, idle connections, the cap, and the way down") as story:
-    probe = Probe(story, head_ms=600, idle_ms=1500, connections_max=300)
+    probe = Probe(story, head_ms=600, idle_ms=1500, request_ms=2500, connections_max=300, body_bytes_max=4000000)
     slow = probe.wire()
     began = time.monotonic()
     for byte in b"GET /a HTTP/1.1\r\nHost":
@@ -25,6 +25,22 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     time.sleep(0.9)    # longer than head_ms
     idle.send(get("/b"))
     story.same("but not before", idle.read().body, b"/b\n")
+
+    slow = probe.wire()
+    slow.send(get("/echo", "Content-Length: 100", method="PUT") + b"half")
+    began = time.monotonic()
+    reply = slow.read()
+    took = time.monotonic() - began
+    story.fact("a slow body is refused at request_ms", reply.body[:11] == b"ERR_TIMEOUT" and 2.3 < took < 3.2, (reply, took))
+    chunk = b"10000\r\n" + bytes(65536) + b"\r\n"
+    chunked = get("/echo", "Transfer-Encoding: chunked", method="PUT")
+    story.same("a chunked body over the limit is refused in the app's words", probe.ask(chunked + chunk * 64 + b"0\r\n\r\n").body[:13], b"ERR_TOO_LARGE")
+    story.same("one below it is not", probe.ask(chunked + chunk * 50 + b"0\r\n\r\n").body.split()[0], b"3276800")
+    os.rename(probe.spill, probe.spill + "-away")
+    reply = probe.ask(put("/echo", bytes(4000000)))
+    story.same("without a spill folder a big body is refused", (reply.status, reply.body[:9]), (503, b"ERR_LIMIT"))
+    story.same("and a small one taken", probe.ask(put("/echo", bytes(100000))).body.split()[0], b"100000")
+    os.rename(probe.spill + "-away", probe.spill)
 
     for path in ("/hold", "/echo"):
         stuck = probe.wire()

@@ -6,8 +6,8 @@
 
 #include "http/timer.c"
 
-static const unsigned row_ms[ROW_COUNT] = { [ROW_HEAD] = 20, [ROW_IDLE] = 5, [ROW_SEND] = 1000,
-                                            [ROW_LINGER] = 1000 };
+static const unsigned row_ms[ROW_COUNT] = { [ROW_HEAD] = 20, [ROW_BODY] = 1000, [ROW_IDLE] = 5,
+                                            [ROW_SEND] = 1000, [ROW_LINGER] = 1000 };
 static struct timed *timed_out[8];
 static size_t timed_out_count;
 
