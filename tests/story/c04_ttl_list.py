@@ -28,7 +28,8 @@ with Story("c04 300 expired objects cost one listing page") as story:
     changed = [k for k in keys if client.get(k).body[:32] != expect(k, 1, 0, 32)]
     story.same("two changed at the origin: both are found", changed, ["bucket/set/0123", "bucket/set/0200"])
     counts = origin.counts()
-    story.fact("... for those two requests more", counts["list"] <= 2 and counts["get"] <= 2 and counts["head"] <= 2, counts)
+    asked = {m: counts[m] for m in ("list", "head", "get")}
+    story.fact("... for a page more and two requests each at most", counts["list"] <= 3 and counts["get"] <= 2 and counts["head"] <= 2, asked)
     story.bytes("the new version is whole", client.get("bucket/set/0123"), "bucket/set/0123", 0, len(client.get("bucket/set/0123").body), version=2)
     origin.tell("match=bucket/ LIST", "status=403")
     time.sleep(4)
@@ -36,7 +37,8 @@ with Story("c04 300 expired objects cost one listing page") as story:
     keys = keys[:20]
     story.same("a listing that is refused: HEADs do it", [k for k in keys if client.get(k).status != 200], [])
     counts = origin.counts()
-    story.fact("... and the refusal is remembered", counts["get"] == 0 and counts["head"] >= 19 and counts["list"] <= 2, counts)
+    story.fact("... and the refusal is remembered", counts["get"] == 0 and counts["head"] >= 19 and counts["list"] <= 2,
+               {m: counts[m] for m in ("list", "head", "get")})
     origin.calm()
     time.sleep(2.2)
     origin.tell("first_byte_ms=700")

@@ -17,9 +17,21 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
         for turn in ("first", "second"):
             story.bytes(f"{text}: {turn} read is right", server.get(key), key, 0, SIZE)
 
-    server = story.penstock(origin=origin.url, cache_dir=story.path("not/yet/there"))
+    def clear(text, server, *words):
+        """It gives up with a line that says why, or serves without the folder and says so."""
+        def settled():
+            return not server.alive() or plain(server.port, "GET", "/_/health/ready", timeout=2).status == 200
+        wait_for(f"{text}: it gives up or serves", settled, 15)
+        if not server.alive():
+            start_fails(text, server, *words)
+            return
+        serves(text + ": it serves without", server)
+        story.fact(f"{text}: it says so", all(re.search(w, server.log(), re.I) for w in words), server.log()[-600:])
+        story.same(f"{text}: and ends cleanly", server.stop(), 0)
+
+    server = story.penstock(origin=origin.url, cache_dir=story.path("missing"))
     serves("missing folders are made", server)
-    story.same("... for their owner only", os.stat(story.path("not/yet/there")).st_mode & 0o777, 0o700)
+    story.same("... for their owner only", os.stat(story.path("missing")).st_mode & 0o777, 0o700)
 
     second = story.penstock(origin=origin.url, cache_dir=server.cache_dir)
     serves("held by another process: it serves without", second)
@@ -37,7 +49,7 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
         newer = re.sub(rb"\d+", lambda m: b"9" * len(m.group()), format_text, count=1)
         with open(version[0], "wb") as f:
             f.write(newer)
-        start_fails("a newer format", Penstock(story, server.settings, wait=False), "format")
+        clear("a newer format", Penstock(story, server.settings, wait=False), "format")
         with open(version[0], "wb") as f:
             f.write(format_text)
         server = Penstock(story, server.settings)
@@ -50,11 +62,11 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
     with open(story.path("foreign/thesis.tex"), "w") as f:
         f.write("years of work")
     foreign = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("foreign"))
-    start_fails("a folder with somebody's files", foreign, "foreign")
+    clear("a folder with somebody's files", foreign, story.path("foreign"))
     story.same("... which are still there", os.listdir(story.path("foreign")), ["thesis.tex"])
     with open(story.path("file"), "w") as f:
         f.write("x")
-    start_fails("a file instead of a folder", story.penstock(wait=False, origin=origin.url, cache_dir=story.path("file")), story.path("file"))
+    clear("a file instead of a folder", story.penstock(wait=False, origin=origin.url, cache_dir=story.path("file")), story.path("file"))
 
     if os.geteuid() == 0 and shutil.which("mount"):
         os.makedirs(story.path("small"))

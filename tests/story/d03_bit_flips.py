@@ -50,7 +50,10 @@ with Story(f"d03 {FLIPS} bit flips in extents") as story:
     story.same("0 wrong answers", wrong, 0)
     story.same("each flip in a block that was read is counted", found, min(FLIPS, len(places)))
     counts = origin.counts()
-    story.fact("each was fetched again", counts["get"] >= found * 0.9, counts["get"])
+    story.fact("and fetched again", counts["get"] >= min(FLIPS, len(places)) * 0.8, counts["get"])
+    # A small object is one record: what else was in it comes again when it is asked for.
+    story.same("a whole pass is right", [k for k in keys if server.get(k).body != expect(k, 1, 0, SIZE)], [])
+    origin.quiet()
     time.sleep(0.5)
     origin.reset()
     story.same("afterwards everything is warm again", [k for k in keys if server.get(k).body != expect(k, 1, 0, SIZE)], [])
