@@ -3,7 +3,8 @@
 The origin's first byte comes after 1 s. gets_per_run: how many origin GETs asked for the same run of
 units (1 MiB), the worst one; 1 means no byte was asked for twice. ttfb_ms: the slowest client's first
 byte, from its own request, against a client that asks the origin itself. lag_ms: the same, from the
-later of its own request and the first client's first byte.
+later of its own request and the first client's first byte. Sums of the bytes are compared in a run of
+their own, so that the clients' work is not measured.
 """
 
 from harness import twice
@@ -20,8 +21,9 @@ class Client:
         self.status, self.bytes, self.sum = int(words[5]), int(words[6]), words[7]
 
 
-def clients(port, path, count, stagger_ms, signed):
-    text = tool("coalesce", *(SIGN if signed else []), port=port, path=path, clients=count, stagger_ms=stagger_ms)
+def clients(port, path, count, stagger_ms, signed, summed=0):
+    text = tool("coalesce", *(SIGN if signed else []), port=port, path=path, clients=count,
+                stagger_ms=stagger_ms, sum=summed)
     return [Client(line) for line in text.splitlines()]
 
 
@@ -34,11 +36,11 @@ def asked_for(spans):
     return max(runs)
 
 
-def one(origin, subject, key, count, stagger_ms):
+def one(origin, subject, key, count, stagger_ms, summed=0):
     """One cold object: worst figures over the clients."""
-    direct = clients(origin.port, f"/{key}", 1, 0, False)[0]
+    direct = clients(origin.port, f"/{key}", 1, 0, False, summed)[0]
     origin.reset()
-    got = clients(subject.port, f"/{key}", count, stagger_ms, True)
+    got = clients(subject.port, f"/{key}", count, stagger_ms, True, summed)
     wrong = [c for c in got if (c.bytes, c.sum) != (OBJECT_BYTES, direct.sum)]
     if wrong:
         raise Failed(f"{len(wrong)} of {count} clients got other bytes than the origin's")
@@ -51,6 +53,7 @@ def one(origin, subject, key, count, stagger_ms):
 
 
 def case(figures, name, origin, subject, pairs, count, stagger_ms):
+    one(origin, subject, f"bench/size-{OBJECT_BYTES}-{name}-sums", count, stagger_ms, summed=1)
     runs = [one(origin, subject, f"bench/size-{OBJECT_BYTES}-{name}-{pair}", count, stagger_ms)
             for pair in range(pairs)]
 
