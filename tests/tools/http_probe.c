@@ -20,6 +20,7 @@
 
 #define POOL_BYTES (8 * MIB)
 
+static char judged_mark[] = "what the judge leaves for the handler";
 static char *pool;    /* bytes of the pattern, with room to start anywhere in it */
 static struct http *http;
 static atomic_uint complete, incomplete, stops, judged, handled, held_sum, loop_turns;
@@ -215,7 +216,7 @@ static void handle(void *arg, struct http_request *request)
     const struct http_head *head = http_request_head(request);
     struct arena *keep = http_request_arena(request);
     struct job *job = arena_alloc(keep, sizeof(*job));
-    check(http_request_judged(request) == (void *)"judged");
+    check(http_request_judged(request) == judged_mark);
     check(http_request_peer(request).len > 0);
     atomic_fetch_add(&handled, 1);
     job->request = request;
@@ -253,7 +254,7 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
                   const struct http_head *head, struct http_answer *ret)
 {
     atomic_fetch_add(&judged, 1);
-    ret->judged = (void *)"judged";
+    ret->judged = judged_mark;
     if (!http_head_get(head, S("x-deny")).ptr)
         return true;
     ret->status = 403;
