@@ -147,6 +147,20 @@ struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t off
     return NULL;
 }
 
+uint64_t fetch_next_claim(struct moving *moving, uint64_t etag_hash, uint64_t from)
+{
+    uint64_t nearest = NO_END;
+    list_each(struct fetch, fetch, &moving->fetches, link) {
+        bool other = fetch->head && etag_hash && fetch->head->etag_hash != etag_hash;
+        if (fetch->over || fetch->canceled || other || (fetch->asked.suffix && !fetch->answered))
+            continue;
+        uint64_t begin = fetch->answered ? fetch->next / UNIT_BYTES * UNIT_BYTES : fetch->asked.first;
+        if (begin > from)
+            nearest = MIN(nearest, begin);
+    }
+    return nearest;
+}
+
 struct fetch *fetch_join_this(struct fetch *fetch)
 {
     check(fetch->magic == FETCH_MAGIC);
@@ -366,7 +380,7 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
     return fetch->kind == FETCH_GET && fetch->answered && !fetch->err && fetch->readers &&
            fetch->head->etag.len && fetch->tries < RESTARTS_MAX &&
            !cache_is_stopping(fetch->moving->cache) &&
-           (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_TIMEOUT);
+           (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
 
 /* The origin says there is no such object: what is here of it goes. */

@@ -69,6 +69,9 @@ struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct he
 /* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that has not
  * been answered yet). Joined as a reader; NULL if none. Under the lock. */
 struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t offset) MUST_USE;
+/* Where the next fetch after `from` begins that may bring this version: a span ends there, so that no byte is
+ * asked for twice. NO_END: none. Under the lock. */
+uint64_t fetch_next_claim(struct moving *moving, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
 /* A reader got so far (paces unstored streams). Under the lock. */
 void fetch_progress(struct fetch *fetch, uint64_t offset);

@@ -327,8 +327,11 @@ static enum err unknown(struct get *get)
     }
     get->fetch = span.suffix ? same_suffix(get->moving, span.suffix)
                              : fetch_join(get->moving, 0, span.first);
-    if (!get->fetch)
+    if (!get->fetch) {
+        if (!span.suffix && !span.plain)
+            span.end = MIN(span.end, fetch_next_claim(get->moving, 0, span.first));
         get->fetch = fetch_start(get->moving, FETCH_GET, NULL, &span);
+    }
     flights_unlock(get->flights, &get->id);
     return get->fetch ? go(get, GET_ANSWER) : fail(get, ERR_SLOW_DOWN);
 }

@@ -103,6 +103,7 @@ static struct fetch_span missing_run(struct get *get)    /* under the lock */
     list_each(struct flight, flight, &get->moving->flying, link)
         if (flight->head->etag_hash == get->head->etag_hash && flight->start > span.first)
             span.end = MIN(span.end, flight->start);
+    span.end = MIN(span.end, fetch_next_claim(get->moving, get->head->etag_hash, span.first));
     return span;
 }
 

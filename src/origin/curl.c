@@ -421,7 +421,7 @@ static void end_the_stuck(struct carrier *carrier, uint64_t now_ms)
         again = false;
         list_each_safe(struct exchange, exchange, &carrier->exchanges, link)
             if (is_stuck(exchange, now_ms)) {
-                exchange->why = ERR_TIMEOUT;
+                exchange->why = ERR_ORIGIN_TIMEOUT;
                 end(exchange, CURLE_OPERATION_TIMEDOUT);
                 again = true;
                 break;

@@ -35,7 +35,7 @@ struct origin_events {
     /* The status line and headers. Comes once, before any body. Error statuses come here too. */
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
-    /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_TIMEOUT,
+    /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_TIMEOUT,
      * ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED, ERR_STOPPING, or for kinds that
      * can tell without a status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);

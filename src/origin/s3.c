@@ -198,7 +198,7 @@ static enum err must_stop(const struct s3_call *call)
         return ERR_CANCELED;
     if (errand_stopping(&call->errand))
         return ERR_STOPPING;
-    return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_TIMEOUT : OK;
+    return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
 }
 
 static void finish(struct s3_call *call, enum err err)

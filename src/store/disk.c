@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -411,6 +412,8 @@ static int probe_read(struct io_uring *ring, int event, int file)
     int res = answer->res;
     io_uring_cqe_seen(ring, answer);
     uint64_t signals;
+    struct pollfd told = { .fd = event, .events = POLLIN };
+    poll(&told, 1, 2000);    /* the answer may be seen before it is signalled */
     if (res == 1 && byte == 'p' && read(event, &signals, sizeof(signals)) == sizeof(signals))
         return 0;
     return res < 0 ? res : -EIO;

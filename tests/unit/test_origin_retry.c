@@ -32,7 +32,9 @@ TEST(what_may_be_repeated_is_a_table)
         { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .reused = true, .tries = 1, .tries_max = 1 }, RETRY_FREE },
         { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .reused = true, .free_tries = 1, .tries = 1, .tries_max = 1 }, RETRY_NO },
         { { .err = ERR_ORIGIN_CUT, .connected = true, .reused = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
-        { { .err = ERR_TIMEOUT, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_PAID },
+        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true, .tries = 2, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
         { { .err = ERR_ORIGIN_REPLY, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
     };
     for (size_t i = 0; i < countof(rows); i++)

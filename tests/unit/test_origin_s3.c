@@ -462,13 +462,13 @@ static bool drips(struct request *request)
 TEST(a_silent_origin_is_given_up_and_a_slow_one_is_not)
 {
     begin(stalls, WITH(.progress_ms = 300));
-    one(ERR_TIMEOUT, 200, 1);
+    one(ERR_ORIGIN_TIMEOUT, 200, 1);
     begin(drips, WITH(.progress_ms = 400));
     one(OK, 200, 1);
     begin(drips, WITH(.progress_ms = 400, .total_ms = 500));
-    one(ERR_TIMEOUT, 200, 1);
+    one(ERR_ORIGIN_TIMEOUT, 200, 1);
     begin(silent, WITH(.total_ms = 300));
-    one(ERR_TIMEOUT, 0, 0);
+    one(ERR_ORIGIN_TIMEOUT, 0, 0);
 }
 
 TEST(nobody_there_is_told_after_the_last_try)
