@@ -224,6 +224,44 @@ static void front_down(struct serve *serve)
 
 /* ---- listeners ---- */
 
+static void tell_status(void *arg, struct admin_page *page)
+{
+    struct serve *serve = arg;
+    struct store_status status;
+    store_status(serve->store, &status);
+    admin_text(page, "listen", slice_of(serve->config->listen));
+    admin_number(page, "connections", http_connections(serve->http));
+    admin_number(page, "open_requests", http_open_requests(serve->http));
+    admin_text(page, "cache.folder", slice_of(serve->config->cache_dir));
+    admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
+    admin_store(page, "cache", &status);
+    for (size_t i = 0; i < serve->config->origin_count; i++) {
+        admin_item(page, "origins");
+        admin_text(page, "origins.name", slice_of(serve->config->origins[i].name));
+        admin_text(page, "origins.url", origin_identity(serve->origin_of[i]));
+    }
+}
+
+static bool is_ready(void *arg)
+{
+    return !atomic_load(&((struct serve *)arg)->draining);
+}
+
+static enum err admin_up(struct serve *serve)
+{
+    struct admin_options options = {
+        .version = PACKAGE_VERSION, .tell = tell_status, .ready = is_ready, .arg = serve,
+    };
+    if (strcmp(serve->config->admin_listen, "off") != 0)
+        serve->admin = admin_new(&options);
+    return OK;
+}
+
+static void admin_down(struct serve *serve)
+{
+    admin_free(&serve->admin);
+}
+
 static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -233,6 +271,8 @@ static enum err http_up(struct serve *serve)
         .name = "s3", .listen = config->listen, .arg = serve->front,
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
+    if (serve->admin)
+        apps[count++] = admin_app(serve->admin, config->admin_listen);
     struct http_options options = {
         .apps = apps, .app_count = count, .loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u),
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
@@ -248,6 +288,7 @@ static enum err http_up(struct serve *serve)
 void house_drain(struct serve *serve)
 {
     uint64_t until_ms = mono_ms() + serve->config->drain_time_ms;
+    atomic_store(&serve->draining, true);
     front_drain(serve->front);
     http_drain(serve->http);
     while (http_open_requests(serve->http) > 0 && mono_ms() < until_ms)
@@ -267,6 +308,6 @@ const struct step house_steps[] = {
     { "store", store_up, store_down },   { "cache", cache_up, cache_down },
     { "origins", origins_up, origins_down }, { "places", places_up, NULL },
     { "keys", keys_up, NULL },           { "front", front_up, front_down },
-    { "http", http_up, http_down },
+    { "admin", admin_up, admin_down },   { "http", http_up, http_down },
 };
 const size_t house_step_count = countof(house_steps);

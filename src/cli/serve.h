@@ -2,6 +2,7 @@
 #ifndef CLI_SERVE_H
 #define CLI_SERVE_H
 
+#include "admin/admin.h"
 #include "cli/cli.h"
 #include "front/front.h"
 
@@ -23,6 +24,8 @@ struct serve {
     struct front_key *keys;
     size_t key_count;
     struct front *front;
+    struct admin *admin;           /* NULL: admin_listen is off */
+    atomic_bool draining;
     struct http *http;
 };
 
