@@ -8,6 +8,7 @@ subject and its baseline's runs just before and after it, so that what drifts ca
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import statistics
@@ -43,7 +44,7 @@ def find_tool(name):
     return found
 
 
-def tool(name, *flags, cpu=None, seconds=120, **options):
+def tool(name, *flags, cpu=None, seconds=240, **options):
     """Runs one of ours; its output. Flags: port=9000 becomes --port 9000."""
     argv = [find_tool(name), *flags]
     for key, value in options.items():
@@ -119,7 +120,19 @@ def syscalls(folder, pids, run):
 
 # ---- servers ----
 
-NGINX = """{user} daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;
+
+def files_max():
+    """How many files a server may have open: as many as root may grant, or as we were granted."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, max(hard, 65536)))
+    except (OSError, ValueError):
+        pass
+    return max(8192, min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+NGINX = """{user} worker_rlimit_nofile {files}; daemon off; worker_processes 1;
+pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;
 events {{ worker_connections 2048; }}
 http {{ access_log off; sendfile on; keepalive_requests 100000000; keepalive_timeout 600s;
     client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
@@ -128,7 +141,7 @@ http {{ access_log off; sendfile on; keepalive_requests 100000000; keepalive_tim
 """
 STATIC = """    server {{ listen 127.0.0.1:{port}; root {root}; }}
     server {{ listen 127.0.0.1:{cached_port}; root {root};
-        open_file_cache max=100000 inactive=600s; open_file_cache_valid 600s; }}
+        open_file_cache max={open_max} inactive=600s; open_file_cache_valid 600s; }}
 """
 PROXY = """    proxy_cache_path {folder}/cache keys_zone=all:64m max_size={size} inactive=1d;
     server {{ listen 127.0.0.1:{port};
@@ -147,7 +160,8 @@ class Nginx(harness.Process):
         folder = tempfile.mkdtemp(prefix="nginx-", dir=stage.folder)
         config = os.path.join(folder, "nginx.conf")
         with open(config, "w") as f:
-            f.write(NGINX.format(folder=folder, user="user root;" if os.geteuid() == 0 else "", body=body.replace("{folder}", folder)))
+            f.write(NGINX.format(folder=folder, user="user root;" if os.geteuid() == 0 else "",
+                                 files=files_max(), body=body.replace("{folder}", folder)))
         super().__init__(stage, "nginx", ["nginx", "-p", folder, "-c", config])
         self.port = port
         wait_for("nginx answers", lambda: plain(port, "GET", "/_/health/ready", timeout=2).status)
@@ -187,7 +201,8 @@ class Stage:
     def static(self, root):
         """nginx with sendfile; .cached_port has the open_file_cache."""
         port, cached_port = free_port(), free_port()
-        body = STATIC.format(port=port, cached_port=cached_port, root=root)
+        body = STATIC.format(port=port, cached_port=cached_port, root=root,
+                             open_max=files_max() - 4096)
         server = pinned(0, lambda: Nginx(self, body, port))
         server.cached_port = cached_port
         return server
