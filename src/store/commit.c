@@ -507,7 +507,6 @@ static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms
         *retried_ms = mono_ms();
     } else if (index_is_bad(store->index)) {    /* a reader found out */
         go_out(store, "its index failed");
-        *retried_ms = now;
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(store->index);
         *checked_ms = now;
@@ -530,10 +529,8 @@ void *commit_run(void *arg)
             else
                 refuse_batch(&batch);
             atomic_store(&store->busy_since_ms, 0);
-            if (was_open && atomic_load(&store->open))
+            if (atomic_load(&store->open))
                 set_metrics(store);
-            else if (was_open)
-                retried_ms = mono_ms();
         }
         arena_free(&batch.keep);
         tend(store, &retried_ms, &checked_ms);

@@ -67,13 +67,27 @@ static void faulted(int signal, siginfo_t *info, void *context)
         sigaction(signal, before, NULL);    /* comes again at once, and ends the process */
 }
 
-static void install(void)
+static void install_for(int signal, struct sigaction *before)
 {
     struct sigaction action = { .sa_flags = SA_SIGINFO | SA_NODEFER };
     action.sa_sigaction = faulted;
     sigemptyset(&action.sa_mask);
-    check(sigaction(SIGBUS, &action, &before_bus) == 0);
-    check(sigaction(SIGSEGV, &action, &before_segv) == 0);
+    struct sigaction now;
+    check(sigaction(signal, NULL, &now) == 0);
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == faulted)
+        return;
+    *before = now;
+    check(sigaction(signal, &action, NULL) == 0);
+}
+
+/* At each opening: somebody may have put another handler in our place. */
+static void install(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    install_for(SIGBUS, &before_bus);
+    install_for(SIGSEGV, &before_segv);
+    pthread_mutex_unlock(&lock);
 }
 
 static void assertion_failed(MDB_env *env, const char *text)
@@ -143,8 +157,6 @@ static enum err answer(struct index *index, int rc)
 
 struct index *index_new(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install);
     struct index *index = aligned_alloc(64, round_up(sizeof(*index), 64));
     check(index != NULL);
     memset(index, 0, sizeof(*index));
@@ -183,6 +195,7 @@ static int do_open(struct ask *ask)
 enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
 {
     check(atomic_load(&index->env) == NULL);
+    install();
     atomic_store(&index->bad, false);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return errno == ENOSPC ? ERR_FULL : ERR_IO;

@@ -193,29 +193,45 @@ static enum err append_wait(struct unit_append *append)
     return append->err;
 }
 
+/* An object on its way in. */
+struct unit_put {
+    struct head *head;
+    uint8_t *bytes;
+    struct unit_append *appends;
+    size_t count;
+};
+
 /* The whole object, in records of at most 8 units; the head with the first. */
+static struct unit_put put_begin(struct unit_store *unit, const char *key, const char *etag, uint64_t size)
+{
+    struct unit_put put = { .head = make_head(unit, key, etag, size), .bytes = must_alloc(size + 1) };
+    object_fill(key, etag, 0, put.bytes, size);
+    put.appends = must_alloc((size_t)(size / RECORD_BYTES_MAX + 1) * sizeof(*put.appends));
+    for (uint64_t at = 0; at < size || put.count == 0; at += RECORD_BYTES_MAX) {
+        slice part = slice_sub((slice){ (char *)put.bytes, size }, at, RECORD_BYTES_MAX);
+        append_begin(unit, &put.appends[put.count++], put.head, (uint32_t)(at / UNIT_BYTES), part, at == 0);
+    }
+    return put;
+}
+
+static enum err put_wait(struct unit_put *put)
+{
+    enum err e = OK;
+    for (size_t i = 0; i < put->count; i++) {
+        enum err one = append_wait(&put->appends[i]);
+        e = e ? e : one;
+    }
+    free(put->appends);
+    free(put->bytes);
+    head_unref(&put->head);
+    return e;
+}
+
 __attribute__((unused)) static enum err put_object(struct unit_store *unit, const char *key,
                                                    const char *etag, uint64_t size)
 {
-    struct head *head = make_head(unit, key, etag, size);
-    uint8_t *bytes = must_alloc(size + 1);
-    object_fill(key, etag, 0, bytes, size);
-    size_t count = (size_t)(size / RECORD_BYTES_MAX + 1);
-    struct unit_append *appends = must_alloc(count * sizeof(*appends));
-    size_t used = 0;
-    enum err e = OK;
-    for (uint64_t at = 0; at < size || used == 0; at += RECORD_BYTES_MAX) {
-        slice part = slice_sub((slice){ (char *)bytes, size }, at, RECORD_BYTES_MAX);
-        append_begin(unit, &appends[used++], head, (uint32_t)(at / UNIT_BYTES), part, at == 0);
-    }
-    for (size_t i = 0; i < used; i++) {
-        enum err one = append_wait(&appends[i]);
-        e = e ? e : one;
-    }
-    free(appends);
-    free(bytes);
-    head_unref(&head);
-    return e;
+    struct unit_put put = put_begin(unit, key, etag, size);
+    return put_wait(&put);
 }
 
 /* ---- finding and reading ---- */
@@ -373,10 +389,11 @@ __attribute__((unused)) static void cool(void)
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
 /* Under both engines, where the kernel allows both. */
 #define RUN_STORE(...)                                                                         \
-    int main(void)                                                                             \
+    int main(int argc, char **argv)                                                            \
     {                                                                                          \
         const struct CMUnitTest tests[] = { __VA_ARGS__ };                                     \
-        const char *why;                                                                       \
+        const char *why;    /* an argument names one test */                                    \
+        cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);                                     \
         int failed = cmocka_run_group_tests_name("threads", tests, NULL, NULL);                \
         if (disk_choose(S("uring"), &unit_engine, &why) == OK)                                 \
             failed += cmocka_run_group_tests_name("uring", tests, NULL, NULL);                 \
