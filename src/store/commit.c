@@ -10,6 +10,7 @@
  * What fails otherwise takes the folder out of service: it is closed as after a crash, so that the next
  * opening, tried every 5 s, raises the generation, and nothing that a lost removal should have removed
  * is believed. Until then appends and removals are answered with ERR_IO at once.
+ * A second thread, the watch, answers removals when a commit hangs (H3).
  * Recycling: index entries first, then the file; a few thousand entries a transaction. */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #define BATCH_MS 100u
 #define BATCH_BYTES (16 * MIB)
 #define RETRY_MS 5000u
+#define WATCH_MS 500u
 #define READER_CHECK_MS 60000u
 #define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
 #define RESERVE_MAX (8 * GIB)
@@ -38,9 +40,12 @@ struct job {
 struct batch {
     struct store *store;
     struct arena keep;
-    struct list appends, removals, tweaks;
+    struct list appends, tweaks;
     struct job *jobs;
     uint32_t job_count;
+    struct object_id *removed;        /* copies: the watch may have answered for their owner */
+    size_t removed_count;
+    bool has_removals;
 };
 
 /* ---- records out of what was handed in ---- */
@@ -265,9 +270,8 @@ static enum err publish_all(struct batch *batch)
             e = publish_job(batch, &batch->jobs[i]);
     list_each(struct tweak, tweak, &batch->tweaks, link)
         e = e ? e : publish_tweak(batch->store, tweak);
-    list_each(struct store_removal, removal, &batch->removals, link)
-        for (size_t i = 0; !e && i < removal->count; i++)
-            e = publish_removal(index, &removal->ids[i]);
+    for (size_t i = 0; !e && i < batch->removed_count; i++)
+        e = publish_removal(index, &batch->removed[i]);
     if (!e)
         e = index_commit(index);
     index_abort(index);
@@ -324,11 +328,20 @@ static void settle(struct batch *batch)
         settle_job(store, &batch->jobs[i]);
     list_each(struct tweak, tweak, &batch->tweaks, link)
         settle_tweak(store, tweak);
-    list_each(struct store_removal, removal, &batch->removals, link)
-        for (size_t i = 0; i < removal->count; i++) {
-            changed(store, &removal->ids[i]);
-            heads_drop(store->heads, &removal->ids[i]);
-        }
+    for (size_t i = 0; i < batch->removed_count; i++) {
+        changed(store, &batch->removed[i]);
+        heads_drop(store->heads, &batch->removed[i]);
+    }
+}
+
+static void move_all(struct list *from, struct list *to)
+{
+    list_init(to);
+    while (!list_empty(from)) {
+        struct list *link = from->next;
+        list_del(link);
+        list_add(to, link);
+    }
 }
 
 static void answer_append(struct store *store, struct store_append *append, enum err e)
@@ -339,16 +352,25 @@ static void answer_append(struct store *store, struct store_append *append, enum
     append->done(append, e);    /* gone, perhaps */
 }
 
+static void answer_removals(struct list *removals, enum err e)
+{
+    list_each_safe(struct store_removal, removal, removals, link) {
+        list_del(&removal->link);
+        removal->done(removal, e);
+    }
+}
+
 /* Every one of the batch hears how it went; e: of those that were fine so far. */
 static void answer_all(struct batch *batch, enum err e)
 {
     for (uint32_t i = 0; i < batch->job_count; i++)
         answer_append(batch->store, batch->jobs[i].append,
                       batch->jobs[i].err ? batch->jobs[i].err : e);
-    list_each_safe(struct store_removal, removal, &batch->removals, link) {
-        list_del(&removal->link);
-        removal->done(removal, e ? ERR_IO : OK);
-    }
+    struct list removals;
+    pthread_mutex_lock(&batch->store->lock);
+    move_all(&batch->store->committing, &removals);
+    pthread_mutex_unlock(&batch->store->lock);
+    answer_removals(&removals, e ? ERR_IO : OK);
     list_each_safe(struct tweak, tweak, &batch->tweaks, link) {
         list_del(&tweak->link);
         free(tweak);
@@ -409,31 +431,34 @@ static void run_batch(struct batch *batch)
     enum err e = commit_batch(batch);
     if (!e)
         settle(batch);
-    bool removal_lost = e && !list_empty(&batch->removals);
+    bool removal_lost = e && batch->has_removals;
     bool out = (written && written != ERR_FULL) || (e && (e != ERR_FULL || removal_lost)) ||
                index_is_bad(store->index);
     if (out)
         go_out(store, written && written != ERR_FULL ? "writing to it failed" : "its index failed");
+    else if (atomic_load(&store->unproved))    /* the watch gave up on a removal */
+        go_out(store, "a commit took too long");
     answer_all(batch, e);
 }
 
 static void refuse_batch(struct batch *batch)
 {
-    if (!list_empty(&batch->removals))
+    if (batch->has_removals)
         atomic_store(&batch->store->unproved, true);
     for (uint32_t i = 0; i < batch->job_count; i++)
         batch->jobs[i].err = ERR_IO;
     answer_all(batch, ERR_IO);
 }
 
-static void move_all(struct list *from, struct list *to)
+static void copy_removals(struct store *store, struct batch *batch)
 {
-    list_init(to);
-    while (!list_empty(from)) {
-        struct list *link = from->next;
-        list_del(link);
-        list_add(to, link);
-    }
+    size_t count = 0;
+    list_each(struct store_removal, removal, &store->removals, link)
+        count += removal->count;
+    batch->removed = arena_alloc(&batch->keep, (count + 1) * sizeof(*batch->removed));
+    list_each(struct store_removal, removal, &store->removals, link)
+        for (size_t i = 0; i < removal->count; i++)
+            batch->removed[batch->removed_count++] = removal->ids[i];
 }
 
 /* Under the lock. Appends beyond the batch's size stay for the next one. */
@@ -452,7 +477,9 @@ static void take_batch(struct store *store, struct batch *batch)
     store->queued_bytes -= bytes;
     store->queued_entries -= entries;
     store->oldest_ms = mono_ms();
-    move_all(&store->removals, &batch->removals);
+    batch->has_removals = !list_empty(&store->removals);
+    copy_removals(store, batch);
+    move_all(&store->removals, &store->committing);
     move_all(&store->tweaks, &batch->tweaks);
     store->tweak_count = 0;
     batch->jobs = arena_alloc(&batch->keep, (count + 1) * sizeof(*batch->jobs));
@@ -472,6 +499,11 @@ static uint64_t wait_ms(const struct store *store)
     return age < BATCH_MS ? BATCH_MS - age : 0;
 }
 
+static bool is_empty(const struct batch *batch)
+{
+    return list_empty(&batch->appends) && list_empty(&batch->tweaks) && !batch->has_removals;
+}
+
 /* Sleeps until a batch is closed or a second has passed. False: stopping, and nothing is left. */
 static bool next_batch(struct store *store, struct batch *batch)
 {
@@ -484,15 +516,9 @@ static bool next_batch(struct store *store, struct batch *batch)
         pthread_cond_timedwait(&store->more, &store->lock, &ts);
     }
     take_batch(store, batch);
-    bool left = !list_empty(&batch->appends) || !list_empty(&batch->removals) ||
-                !list_empty(&batch->tweaks) || !store->stopping;
+    bool left = !is_empty(batch) || !store->stopping;
     pthread_mutex_unlock(&store->lock);
     return left;
-}
-
-static bool is_empty(const struct batch *batch)
-{
-    return list_empty(&batch->appends) && list_empty(&batch->removals) && list_empty(&batch->tweaks);
 }
 
 static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms)
@@ -507,6 +533,8 @@ static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms
         *retried_ms = mono_ms();
     } else if (index_is_bad(store->index)) {    /* a reader found out */
         go_out(store, "its index failed");
+    } else if (atomic_load(&store->unproved)) {
+        go_out(store, "a commit took too long");
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(store->index);
         *checked_ms = now;
@@ -536,5 +564,37 @@ void *commit_run(void *arg)
         tend(store, &retried_ms, &checked_ms);
     }
     arena_free(&batch.keep);
+    return NULL;
+}
+
+/* A disk that hangs holds the committer inside a call. Removals are not to wait for it: they are told that
+ * the folder is out, which is true from now on, and it comes back only unproved. */
+static void give_up_on_removals(struct store *store)
+{
+    struct list waiting, committing;
+    pthread_mutex_lock(&store->lock);
+    move_all(&store->removals, &waiting);
+    move_all(&store->committing, &committing);
+    if (!list_empty(&waiting) || !list_empty(&committing))
+        atomic_store(&store->unproved, true);
+    pthread_mutex_unlock(&store->lock);
+    answer_removals(&committing, ERR_IO);
+    answer_removals(&waiting, ERR_IO);
+}
+
+void *commit_watch(void *arg)
+{
+    struct store *store = arg;
+    pthread_mutex_lock(&store->lock);
+    while (!store->stopping) {
+        uint64_t at = clock_ns(CLOCK_MONOTONIC) + WATCH_MS * 1000000u;
+        struct timespec ts = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
+        pthread_cond_timedwait(&store->stop, &store->lock, &ts);
+        pthread_mutex_unlock(&store->lock);
+        if (atomic_load(&store->open) && !store_is_serving(store))
+            give_up_on_removals(store);
+        pthread_mutex_lock(&store->lock);
+    }
+    pthread_mutex_unlock(&store->lock);
     return NULL;
 }

@@ -48,10 +48,12 @@ struct store {
     pthread_mutex_t lock;             /* guards what follows */
     pthread_cond_t more;
     struct list appends, removals, tweaks;
+    struct list committing;           /* removals of the batch under way, while nobody has answered them */
     size_t queued_bytes, queued_entries, tweak_count;
     uint64_t oldest_ms;               /* when the first append of the queue came */
     bool stopping;
-    pthread_t committer;
+    pthread_cond_t stop;              /* wakes the watch */
+    pthread_t committer, watch;
 };
 
 static inline atomic_uint *change_counter(struct store *store, const struct object_id *id)
@@ -66,7 +68,8 @@ static inline atomic_uint *coming_counter(struct store *store, const struct obje
 
 static inline bool store_is_serving(struct store *store)
 {
-    if (!atomic_load_explicit(&store->open, memory_order_acquire))
+    if (!atomic_load_explicit(&store->open, memory_order_acquire) ||
+        atomic_load_explicit(&store->unproved, memory_order_relaxed))
         return false;
     uint64_t since = atomic_load_explicit(&store->busy_since_ms, memory_order_relaxed);
     return since == 0 || mono_ms() < since + COMMIT_MS_MAX;
@@ -81,5 +84,6 @@ void store_tweak(struct store *store, enum tweak_kind kind, const struct object_
 /* One attempt to take the folder into service. */
 enum err commit_open_folder(struct store *store, const char **ret_why) MUST_USE;
 void *commit_run(void *store);        /* the committer's thread */
+void *commit_watch(void *store);      /* answers for it when it is stuck */
 
 #endif

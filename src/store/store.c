@@ -34,12 +34,14 @@ static struct store *store_new(const struct store_options *options)
     atomic_store(&store->why, "being opened");
     list_init(&store->appends);
     list_init(&store->removals);
+    list_init(&store->committing);
     list_init(&store->tweaks);
     pthread_mutex_init(&store->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&store->more, &monotonic);
+    pthread_cond_init(&store->stop, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return store;
 }
@@ -50,6 +52,7 @@ static void store_end(struct store *store)
     extents_free(&store->extents);
     heads_free(&store->heads);
     pthread_cond_destroy(&store->more);
+    pthread_cond_destroy(&store->stop);
     pthread_mutex_destroy(&store->lock);
     free(store->folder.path);
     free(store);
@@ -76,6 +79,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         return e;
     }
     check(pthread_create(&store->committer, NULL, commit_run, store) == 0);
+    check(pthread_create(&store->watch, NULL, commit_watch, store) == 0);
     *ret = store;
     return OK;
 }
@@ -89,8 +93,10 @@ void store_close(struct store **store)
     pthread_mutex_lock(&mine->lock);
     mine->stopping = true;
     pthread_cond_signal(&mine->more);
+    pthread_cond_signal(&mine->stop);
     pthread_mutex_unlock(&mine->lock);
     pthread_join(mine->committer, NULL);
+    pthread_join(mine->watch, NULL);
     if (atomic_exchange(&mine->open, false))
         folder_close(&mine->folder, true);
     store_end(mine);

@@ -5,7 +5,7 @@
  * nothing here fails a request: a folder that is full, broken, held by another or being opened is "not
  * there", and what can't be proved right is a miss (H2).
  * Threads: finding and reading from any thread (each with its own store_io); appends and removals
- * may be handed in by any thread and end on the committer's. */
+ * may be handed in by any thread and end on a thread of the store's. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -116,7 +116,7 @@ enum err store_append(struct store *store, struct store_append *append) MUST_USE
 struct store_removal {
     const struct object_id *ids;
     size_t count;
-    void (*done)(struct store_removal *removal, enum err err);    /* committer's thread */
+    void (*done)(struct store_removal *removal, enum err err);    /* on a thread of the store's */
     struct list link;                 /* the store's */
 };
 void store_remove(struct store *store, struct store_removal *removal);

@@ -158,11 +158,15 @@ struct unit_append {
     sem_t ended;
     enum err err;
     bool refuse;
+    sem_t *hang;                      /* the committer is held up until this is posted */
 };
 
 __attribute__((unused)) static bool may_publish(const struct store_append *append)
 {
-    return !((const struct unit_append *)(const void *)append)->refuse;
+    const struct unit_append *mine = (const struct unit_append *)(const void *)append;
+    while (mine->hang && sem_wait(mine->hang) != 0)
+        ;
+    return !mine->refuse;
 }
 
 static void append_done(struct store_append *append, enum err err)
@@ -180,9 +184,11 @@ __attribute__((unused)) static void append_begin(struct unit_store *unit, struct
                                             .with_head = with_head, .may_publish = may_publish,
                                             .done = append_done };
     sem_init(&append->ended, 0, 0);
-    append->err = store_append(unit->store, &append->append);
-    if (append->err)
+    enum err e = store_append(unit->store, &append->append);
+    if (e) {    /* else it is done()'s to say */
+        append->err = e;
         sem_post(&append->ended);
+    }
 }
 
 static enum err append_wait(struct unit_append *append)

@@ -200,7 +200,44 @@ TEST(a_full_queue_refuses_and_counts)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_small_object_is_read_back),
+static bool serves(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.serving;
+}
+
+TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"1\"", 10) == OK && put_object(&unit, "k2", "\"1\"", 10) == OK);
+    struct head *head = make_head(&unit, "stuck", "\"1\"", 4);
+    sem_t stuck_until;
+    struct unit_append append = { .hang = &stuck_until };
+    sem_init(&stuck_until, 0, 0);
+    append_begin(&unit, &append, head, 0, S("wxyz"), true);
+    usleep(300000);
+    uint64_t start = mono_ms();
+    ok(serves(&unit) && has_object(&unit, "k", "\"1\"", 10));
+    ok(remove_object(&unit, "k") == ERR_IO);
+    ok(mono_ms() - start < 7000 && !serves(&unit));
+    ok(!get_head(&unit, "k") && put_object(&unit, "k3", "\"1\"", 10) == ERR_IO);
+    sem_post(&stuck_until);
+    ok(append_wait(&append) == OK);
+    for (int i = 0; i < 1000 && !serves(&unit); i++)
+        usleep(10000);
+    struct head *other = get_head(&unit, "k2");
+    ok(other && atomic_load(&other->unproved));
+    head_unref(&other);
+    other = get_head(&unit, "k");    /* the removal was lost */
+    ok(!other || atomic_load(&other->unproved));
+    head_unref(&other);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved),
+          STORE_TEST(a_small_object_is_read_back),
           STORE_TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart),
           STORE_TEST(any_range_is_read_back), STORE_TEST(a_new_version_replaces_the_old_one),
           STORE_TEST(units_count_only_for_the_head_they_were_stored_for),
