@@ -53,7 +53,8 @@ def one(origin, subject, key, count, stagger_ms, summed=0):
 
 
 def case(figures, name, origin, subject, pairs, count, stagger_ms):
-    one(origin, subject, f"bench/size-{OBJECT_BYTES}-{name}-sums", count, stagger_ms, summed=1)
+    if not stagger_ms:
+        one(origin, subject, f"bench/size-{OBJECT_BYTES}-{name}-sums", count, 0, summed=1)
     runs = [one(origin, subject, f"bench/size-{OBJECT_BYTES}-{name}-{pair}", count, stagger_ms)
             for pair in range(pairs)]
 
