@@ -263,7 +263,9 @@ static enum step next_step(struct fetch *fetch)
         fetch->pacing = true;
         return STEP_PAUSE;
     }
-    if (fetch->began && already_here(fetch)) {    /* that the first is missing, whoever began it knew */
+    /* That the first is missing, whoever began it knew. A stream that is not stored relies on nothing that
+     * the next write may take away. */
+    if (fetch->began && fetch->admitted && already_here(fetch)) {
         fetch->end = fetch->next;
         return STEP_ENOUGH;
     }

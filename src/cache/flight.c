@@ -47,7 +47,9 @@ void flights_free(struct flights **flights)
         return;
     check((*flights)->slots_used == 0);
     for (size_t i = 0; i < SHARDS; i++) {
+        pthread_mutex_lock(&(*flights)->shards[i].lock);    /* whoever let go of the last is out */
         check(atomic_load(&(*flights)->shards[i].hooked) == 0);
+        pthread_mutex_unlock(&(*flights)->shards[i].lock);
         pthread_mutex_destroy(&(*flights)->shards[i].lock);
     }
     pthread_mutex_destroy(&(*flights)->slots_lock);

@@ -179,12 +179,14 @@ TEST(a_range_costs_its_units_and_no_more)
     struct client client;
     client_begin(&client);
     ok(reads(&client, 5 * MIB + 1000, 5 * MIB + 1000 + 131072));
-    ok(client.answer->partial && atomic_load(&fake.bytes) == 262144);
+    ok(client.answer->partial);
     settle(&client);
+    ok(atomic_load(&fake.bytes) == 262144);
     ok(reads(&client, 5 * MIB, 5 * MIB + 262144));
     ok(client.answer->source == GET_HIT && atomic_load(&fake.gets) == 1);
     ok(reads(&client, 4 * MIB, 6 * MIB));    /* the units in the middle are not fetched again */
     ok(client.answer->source != GET_HIT);
+    settle(&client);
     ok(atomic_load(&fake.bytes) == 2 * MIB);
     client_end(&client);
     drop_house();
