@@ -39,9 +39,19 @@ struct index {
     _Atomic(MDB_env *) env;           /* NULL: closed; readers look only after taking a slot */
     MDB_dbi dbi;
     atomic_bool bad;
+    atomic_bool faulted;              /* bad, and LMDB was left in the middle of something */
     MDB_txn *writing;
     struct slot slots[SLOTS];
 };
+
+/* What was left when a fault jumped out of LMDB: mapped, and never touched again. */
+struct wreck {
+    struct wreck *next;
+    MDB_env *env;
+    MDB_txn *writing, *txns[SLOTS];
+    MDB_cursor *cursors[SLOTS];
+};
+static _Atomic(struct wreck *) wrecks;
 
 static const char meta_name[] = "opening";    /* shorter than any entry's key */
 
@@ -117,6 +127,7 @@ static __attribute__((noinline)) int trapped(lmdb_call *call, struct ask *ask)
     struct trap trap;
     if (sigsetjmp(trap.back, 0)) {
         armed = NULL;
+        atomic_store(&ask->index->faulted, true);
         return MDB_CORRUPTED;
     }
     armed = &trap;
@@ -192,11 +203,36 @@ static int do_open(struct ask *ask)
     return mdb_txn_commit(txn);
 }
 
+static struct wreck *wreck_new(void)
+{
+    return must_alloc(sizeof(struct wreck));
+}
+
+/* Closes it with all its readers' transactions, or leaves it as the wreck it is. */
+static void env_end(struct index *index, MDB_env *env, struct wreck *wreck)
+{
+    if (atomic_load(&index->faulted)) {
+        wreck->env = env;
+        wreck->next = atomic_load(&wrecks);
+        while (!atomic_compare_exchange_weak(&wrecks, &wreck->next, wreck))
+            ;
+        return;
+    }
+    for (size_t i = 0; i < SLOTS; i++)
+        if (wreck->txns[i]) {
+            mdb_cursor_close(wreck->cursors[i]);
+            mdb_txn_abort(wreck->txns[i]);
+        }
+    mdb_env_close(env);
+    free(wreck);
+}
+
 enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
 {
     check(atomic_load(&index->env) == NULL);
     install();
     atomic_store(&index->bad, false);
+    atomic_store(&index->faulted, false);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return errno == ENOSPC ? ERR_FULL : ERR_IO;
     MDB_env *env;
@@ -209,8 +245,8 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
     enum err e = answer(index, trapped(do_open, &ask));
     if (!e)
         atomic_store(&index->env, env);
-    else if (!index_is_bad(index))
-        mdb_env_close(env);
+    else
+        env_end(index, env, wreck_new());
     return e;
 }
 
@@ -219,21 +255,20 @@ void index_close(struct index *index)
     MDB_env *env = atomic_exchange(&index->env, NULL);
     if (!env)
         return;
+    struct wreck *wreck = wreck_new();
+    wreck->writing = index->writing;
     index_abort(index);
     for (size_t i = 0; i < SLOTS; i++) {
         struct slot *slot = &index->slots[i];
         while (atomic_exchange(&slot->busy, true))
             sched_yield();    /* a reader copies out an entry */
-        if (slot->txn && !index_is_bad(index)) {
-            mdb_cursor_close(slot->cursor);
-            mdb_txn_abort(slot->txn);
-        }
+        wreck->txns[i] = slot->txn;
+        wreck->cursors[i] = slot->cursor;
         slot->txn = NULL;
         slot->cursor = NULL;
         atomic_store(&slot->busy, false);
     }
-    if (!index_is_bad(index))
-        mdb_env_close(env);
+    env_end(index, env, wreck);
 }
 
 bool index_is_bad(const struct index *index)
@@ -638,8 +673,8 @@ static int do_abort(struct ask *ask)
 
 void index_abort(struct index *index)
 {
-    struct ask ask = { 0 };
-    enum err ignored = writing(index, do_abort, &ask);
-    (void)ignored;
+    struct ask ask = { .index = index };
+    if (index->writing && !atomic_load(&index->faulted))
+        (void)trapped(do_abort, &ask);
     index->writing = NULL;
 }
