@@ -287,10 +287,12 @@ static void keep(struct fetch *fetch, struct flight *flight)
     fetch->kept[REFUSED_KEPT - 1] = flight_ref(flight);
 }
 
-static bool is_whole_object(const struct flight *flight)
+/* A small object that is here was one record, head in front. Where units of it are fetched because that record
+ * went bad, its head went with it: such units bring one along. */
+static bool comes_with_head(const struct fetch *fetch, const struct flight *flight)
 {
-    return flight->start == 0 && flight->length == flight->head->size &&
-           flight->length <= WHOLE_BYTES_MAX;
+    return flight->head->size <= WHOLE_BYTES_MAX &&
+           (fetch->known_head || (flight->start == 0 && flight->length == flight->head->size));
 }
 
 /* The current flight is full: it goes to the store, or is kept a while for slower readers. */
@@ -298,7 +300,7 @@ static void land(struct fetch *fetch)
 {
     struct flight *flight = fetch->current;
     fetch->current = NULL;
-    if (!flight_land(flight, fetch->admitted, is_whole_object(flight)))
+    if (!flight_land(flight, fetch->admitted, comes_with_head(fetch, flight)))
         keep(fetch, flight);
     flight_unref(&flight);
     if (!fetch->readers)

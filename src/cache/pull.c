@@ -62,6 +62,15 @@ static bool board(struct get *get)    /* under the lock */
     return get->flight != NULL;
 }
 
+/* A small object whose head was not here, or was bad, is on its way in with all its bytes: what the store has
+ * of it is not looked at, or the fetch would end without a reader, and the head not be stored. */
+static bool comes_whole(const struct get *get)    /* under the lock */
+{
+    const struct fetch *fetch = get->fetch;
+    return fetch && fetch->answered && !fetch->known_head && !fetch->over && !fetch->canceled &&
+           fetch->head->size <= WHOLE_BYTES_MAX && get->pos >= fetch->next && get->pos < fetch->end;
+}
+
 static void piece_came(void *arg, enum err err, struct piece piece)
 {
     struct get *get = arg;
@@ -157,6 +166,7 @@ enum err get_pull(struct get *get)
         piece_release(&get->piece);
     for (;;) {
         enum err err;
+        bool coming = false;
         if (get->flight) {
             err = from_flight(get);
             if (err == OK || err == ERR_WAIT)
@@ -166,11 +176,12 @@ enum err get_pull(struct get *get)
         if (!get->piece_came && (get->moving || !flights_idle(get->flights, &get->id))) {
             flights_lock(get->flights, &get->id);
             bool boarded = board(get);
+            coming = comes_whole(get);
             flights_unlock(get->flights, &get->id);
             if (boarded)
                 continue;
         }
-        err = from_store(get);
+        err = coming ? ERR_NOT_FOUND : from_store(get);
         if (err == OK || err == ERR_WAIT)
             return err;
         err = from_origin(get);

@@ -1,60 +1,122 @@
-"""Bits that flip on the disk are found, fetched again and counted. Argument: flips (60)."""
+"""Bits that flip on the disk are found, fetched again and counted. Argument: flips (60).
+
+Each flip is in a record of its own (or a unit of its own of the big object), so that none hides
+behind another: whoever finds one forgets the whole record it was in."""
 from harness import *
 
 FLIPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-COUNT, SIZE = 100, 300_000
+COUNT = max(100, FLIPS * 6 // 10)                       # objects that are one record each
+BIG = max(32, FLIPS // 16) * MIB                        # 8 units a MiB: twice as many as can be chosen
 BAD = "penstock_store_bad_blocks_total"
 
-with Story(f"d03 {FLIPS} bit flips in extents") as story:
-    origin = story.origin(f"objects=bucket/set/%03d {COUNT} {SIZE}", f"object=bucket/big {32 * MIB}")
-    server = story.penstock(origin=origin.url)
-    keys = [f"bucket/set/{i:03d}" for i in range(COUNT)]
-    story.same("cold", [k for k in keys if server.get(k).body != expect(k, 1, 0, SIZE)], [])
-    story.bytes("the big one", server.get("bucket/big"), "bucket/big", 0, 32 * MIB)
-    origin.quiet()
-    time.sleep(0.5)
-    origin.reset()
-    story.same("warm", [k for k in keys if server.get(k).body != expect(k, 1, 0, SIZE)], [])
-    story.same("... without the origin", origin.counts()["requests"], 0)
 
-    pages = {}    # digest of (key, block) -> where its first page lies; one reading of the extents finds all
+def size_of(number):
+    return (300_000, 40_000, 131_072, 700)[number % 4]
+
+
+def flip(rng, path, first, length):
+    """One bit of these bytes of the file; returns where."""
+    at = first + rng.randrange(length)
+    with open(path, "r+b") as f:
+        f.seek(at)
+        old = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([old ^ 1 << rng.randrange(8)]))
+    return at
+
+
+def find_blocks(server, objects):
+    """{(key, block): (path, offset)}, by one reading of the extents."""
+    wanted = {sha256(key.encode() + b"\0%d\0%d" % (1, block)).digest(): (key, block)
+              for key, size in objects.items() for block in range((size + 65535) // 65536)}
+    places = {}
     for path in server.extents():
         with open(path, "rb") as f:
             data = f.read()
-        for offset in range(0, len(data) - 31, 64):
-            pages.setdefault(data[offset:offset + 32], (path, offset))
-    places = []
-    for key, size in [(k, SIZE) for k in keys] + [("bucket/big", 32 * MIB)]:
-        for block in range((size + 65535) // 65536):
-            at = pages.get(sha256(key.encode() + b"\0%d\0%d" % (1, block)).digest())
-            if at:
-                places.append((key, size, block, *at))
-    story.fact("every block of every object is found in the extents", len(places) == COUNT * 5 + 512, len(places))
-    found = wrong = 0
-    for key, size, block, path, offset in story.random.sample(places, min(FLIPS, len(places))):
-        length = min(65536, size - block * 65536)
-        inside = story.random.randrange(length)
-        bit = 1 << story.random.randrange(8)
-        before = server.metric(BAD)
-        with open(path, "r+b") as f:
-            f.seek(offset + inside)
-            old = f.read(1)[0]
-            f.seek(offset + inside)
-            f.write(bytes([old ^ bit]))
-        reply = server.get(key, block * 65536, block * 65536 + length - 1)
-        detail = reply.error or same_bytes(reply.body, expect(key, 1, block * 65536, length), key)
-        if detail:
-            wrong += 1
-            story.fact(f"{key} block {block}, byte {inside}", False, detail)
-        found += server.metric(BAD) > before
-    story.same("0 wrong answers", wrong, 0)
-    story.same("each flip in a block that was read is counted", found, min(FLIPS, len(places)))
-    counts = origin.counts()
-    story.fact("and fetched again", counts["get"] >= min(FLIPS, len(places)) * 0.8, counts["get"])
-    # A small object is one record: what else was in it comes again when it is asked for.
-    story.same("a whole pass is right", [k for k in keys if server.get(k).body != expect(k, 1, 0, SIZE)], [])
-    origin.quiet()
-    time.sleep(0.5)
+        for offset in range(0, len(data) - 31, 4):    # data starts right behind a head of any length
+            if (whose := wanted.get(data[offset:offset + 32])) and whose not in places:
+                places[whose] = (path, offset)
+    return places
+
+
+def record_of(path, data_at, size):
+    """Where the WHOLE record begins whose data is there, and how many bytes header and head have."""
+    with open(path, "rb") as f:
+        f.seek(max(0, data_at - 8192))
+        before = f.read(min(8192, data_at))
+    at = before.rfind(b"PSTR\x02")
+    blocks, data_len, head_len = before[at + 5], *struct.unpack_from("<II", before, at + 24)
+    check(at >= 0 and data_len == size, f"no WHOLE record of {size} bytes before {path}:{data_at}")
+    return data_at - len(before) + at, 64 + 4 * blocks + head_len
+
+
+with Story(f"d03 {FLIPS} bit flips in extents", seconds=120 + FLIPS // 5) as story:
+    origin = story.origin(*[f"object=bucket/set/{i:04d} {size_of(i)}" for i in range(COUNT)], f"object=bucket/big {BIG}")
+    server = story.penstock(origin=origin.url)
+    keys = {f"bucket/set/{i:04d}": size_of(i) for i in range(COUNT)}
+    objects = {**keys, "bucket/big": BIG}
+
+    def wrong_ones():
+        return [k for k, n in objects.items() if (r := server.get(k)).error or r.body != expect(k, 1, 0, n)]
+
+    def settled():
+        """What was found bad is forgotten, and what came instead committed."""
+        origin.quiet()
+        time.sleep(0.6)
+
+    def warm(text):
+        origin.reset()
+        bad = server.metric(BAD)
+        story.same(f"{text}: everything is right", wrong_ones(), [])
+        story.same("... without the origin", origin.counts()["requests"], 0)
+        story.same("... and nothing more is bad", server.metric(BAD), bad)
+
+    story.same("cold", wrong_ones(), [])
+    settled()
+    warm("warm")
+
+    places = find_blocks(server, objects)
+    count = sum((n + 65535) // 65536 for n in objects.values())
+    story.fact("every block of every object is found in the extents", len(places) == count, f"{len(places)} of {count}")
+    units = {}    # what is found bad together -> its blocks
+    for (key, block), place in places.items():
+        units.setdefault((key, block // 2 if key == "bucket/big" else 0), []).append((block, *place))
+    chosen = story.random.sample(sorted(units), FLIPS)
+    story.note(f"{sum(k == 'bucket/big' for k, _ in chosen)} flips in units of the big object, the others in small ones")
     origin.reset()
-    story.same("afterwards everything is warm again", [k for k in keys if server.get(k).body != expect(k, 1, 0, SIZE)], [])
-    story.same("... without the origin", origin.counts()["requests"], 0)
+    uncounted, wrong = [], []
+    for key, unit in chosen:
+        block, path, offset = story.random.choice(units[key, unit])
+        length = min(65536, objects[key] - block * 65536)
+        before = server.metric(BAD)
+        at = flip(story.random, path, offset, length)
+        reply = server.get(key, block * 65536, block * 65536 + length - 1)
+        if reply.error or reply.body != expect(key, 1, block * 65536, length):
+            wrong.append((key, block, at - offset, repr(reply)))
+        if server.metric(BAD) <= before:    # more than once if it is read again before it is forgotten
+            uncounted.append((key, block, at - offset, server.metric(BAD) - before))
+    story.same("0 wrong answers", wrong[:3], [])
+    story.same("each flip was found and counted", uncounted[:3], [])
+    story.same("... and its unit was fetched again", origin.counts()["get"], FLIPS)
+    settled()
+    # A small object is one record: what else was in it comes again when it is asked for.
+    story.same("a whole pass is right", wrong_ones(), [])
+    settled()
+    warm("afterwards")
+
+    # Headers and heads of small records are read when the head is not in RAM.
+    status = server.stop()
+    story.same("it stops cleanly", status, 0)
+    whole = [k for k in keys if k not in {key for key, _ in chosen}]
+    chosen = story.random.sample(whole, min(len(whole), max(20, FLIPS // 10)))
+    for key in chosen:
+        path, offset = places[key, 0]
+        start, length = record_of(path, offset, objects[key])
+        flip(story.random, path, start, length)
+    server = server.again()
+    origin.reset()
+    story.same("heads with a flipped bit: a whole pass is right", wrong_ones(), [])
+    story.fact("... each was found and counted", server.metric(BAD) >= len(chosen), server.metric(BAD))
+    story.same("... and fetched again", sorted(k for k in keys if origin.counts(k)["get"]), sorted(chosen))
+    settled()
+    warm("afterwards")
