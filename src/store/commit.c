@@ -4,7 +4,7 @@
  *                                  └─ no room: recycle ─┘
  *
  * A batch closes at 100 entries, 100 ms after its first record came, at 16 MiB, or at once when a removal
- * comes (H3). Bytes are written before the transaction begins (H2); whether a record may still be
+ * comes (H3); what came while the last one was written goes along, up to 1,000 entries or 64 MiB. Bytes are written before the transaction begins (H2); whether a record may still be
  * published is asked inside it (H7). Full disk or full map: recycle an extent, once, and try again.
  *
  * What fails otherwise takes the folder out of service: it is closed as after a crash, so that the next
@@ -20,10 +20,13 @@
 #include "store/inside.h"
 #include "store/policy.h"
 #include "store/publish.h"
+#include "store/rewrite.h"
 
 #define BATCH_ENTRIES 100u
 #define BATCH_MS 100u
 #define BATCH_BYTES (16 * MIB)
+#define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits when it matters */
+#define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
 #define WATCH_MS 500u
 #define READER_CHECK_MS 60000u
@@ -87,20 +90,26 @@ static void add_bytes(struct log_item *item, slice bytes)
     fill_crcs(&item->record, bytes);
 }
 
-static bool is_whole(const struct store_append *append)
+/* All bytes of a small object, handed in with its head or lying here already. */
+static bool is_whole(struct store *store, const struct store_append *append, struct arena *keep, slice *ret)
 {
-    return append->with_head && append->first_unit == 0 && append->bytes.len == append->head->size &&
-           append->head->size <= WHOLE_BYTES_MAX;
+    *ret = append->bytes;
+    if (!append->with_head || append->first_unit != 0)
+        return false;
+    if (!append->bytes.len && append->head->size)
+        return rewrite_bytes(store, append->head, keep, ret);
+    return append->bytes.len == append->head->size && append->head->size <= WHOLE_BYTES_MAX;
 }
 
-static void make_job(struct job *job, struct store_append *append, struct arena *keep)
+static void make_job(struct store *store, struct job *job, struct store_append *append, struct arena *keep)
 {
+    slice bytes;
     job->append = append;
     job->err = OK;
-    if (is_whole(append)) {
+    if (is_whole(store, append, keep, &bytes)) {
         struct log_item *item = add_item(job, KIND_WHOLE, 0);
         fill_head(item, append->head, keep);
-        add_bytes(item, append->bytes);
+        add_bytes(item, bytes);
         return;
     }
     if (append->with_head)
@@ -466,7 +475,7 @@ static void take_batch(struct store *store, struct batch *batch)
 {
     size_t entries = 0, bytes = 0, count = 0;
     list_init(&batch->appends);
-    while (!list_empty(&store->appends) && entries < BATCH_ENTRIES && bytes < BATCH_BYTES) {
+    while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES && bytes < TAKEN_BYTES) {
         struct store_append *append = list_of(store->appends.next, struct store_append, link);
         list_del(&append->link);
         list_add(&batch->appends, &append->link);
@@ -549,7 +558,7 @@ void *commit_run(void *arg)
     while (next_batch(store, &batch)) {
         bool was_open = atomic_load(&store->open);
         list_each(struct store_append, append, &batch.appends, link)
-            make_job(&batch.jobs[batch.job_count++], append, &batch.keep);
+            make_job(store, &batch.jobs[batch.job_count++], append, &batch.keep);
         if (!is_empty(&batch)) {
             still_alive(store);
             if (was_open)

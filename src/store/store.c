@@ -129,9 +129,24 @@ void store_object_id(const struct store *store, const struct object_name *name, 
 
 /* ---- handing in ---- */
 
+/* The last quarter of the queue is for what was admitted before: a disk that can't keep up makes us a slower
+ * cache, not a slower proxy. */
+static bool has_room(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    bool room = store->queued_bytes < store->options.queue_bytes_max / 4 * 3;
+    pthread_mutex_unlock(&store->lock);
+    return room;
+}
+
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes)
 {
-    return store_is_serving(store) && policy_admit(id, bytes, ROOM_ANY) != ADMIT_NO;
+    if (!store_is_serving(store) || policy_admit(id, bytes, ROOM_ANY) == ADMIT_NO)
+        return false;
+    bool room = has_room(store);
+    if (!room)
+        metric_add(M_STORE_QUEUE_FULL, 1);
+    return room;
 }
 
 static void check_append(const struct store_append *append)

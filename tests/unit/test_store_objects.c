@@ -236,7 +236,31 @@ TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved),
+TEST(a_head_that_learnt_more_takes_its_object_along)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"1\"", 300000) == OK);
+    struct object_name name = name_of("k");
+    struct head *old = get_head(&unit, "k");
+    struct unit_append append = { 0 };
+    struct head *more = head_new(&old->id, &name, S("\"1\""), S("x-amz-checksum-crc32: AAAAAA==\r\n"), 300000,
+                                 1700000000, true);
+    append_begin(&unit, &append, more, 0, S(""), true);
+    ok(append_wait(&append) == OK);
+    ok(has_object(&unit, "k", "\"1\"", 300000));
+    head_unref(&old);
+    head_unref(&more);
+    unit_close(&unit);
+    unit = unit_open();
+    ok(has_object(&unit, "k", "\"1\"", 300000));
+    old = get_head(&unit, "k");
+    same(head_field(old, S("x-amz-checksum-crc32")), S("AAAAAA=="));
+    head_unref(&old);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_head_that_learnt_more_takes_its_object_along),
+          STORE_TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved),
           STORE_TEST(a_small_object_is_read_back),
           STORE_TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart),
           STORE_TEST(any_range_is_read_back), STORE_TEST(a_new_version_replaces_the_old_one),

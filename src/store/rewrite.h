@@ -1,0 +1,10 @@
+/* rewrite.h - the bytes of a small object whose head has learnt more. SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_REWRITE_H
+#define STORE_REWRITE_H
+
+#include "store/inside.h"
+
+/* The stored bytes of this very version, if it is a WHOLE record here; verified, in keep. Committer only. */
+bool rewrite_bytes(struct store *store, const struct head *head, struct arena *keep, slice *ret) MUST_USE;
+
+#endif
