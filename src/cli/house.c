@@ -81,7 +81,7 @@ static enum err cache_up(struct serve *serve)
     struct cache_options options = {
         .store = serve->store,
         .slots_bytes = serve->config->memory_slots_bytes,
-        .fetches_max = 4096,
+        .fetches_max = (unsigned)serve->config->fetches_max,
     };
     serve->cache = cache_new(&options);
     return OK;

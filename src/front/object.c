@@ -88,8 +88,9 @@ static void add_cache_fields(struct fields *fields, struct object *object,
     if (answer->source != GET_MISS)
         fields_add(fields, S("age"), arena_printf(call->keep, "%" PRId64, age_s));
     fields_add(fields, S("server-timing"),
-               arena_printf(call->keep, "decide;dur=%.3f, first;dur=%.3f",
-                            (double)cost->decided_ns / 1e6, (double)cost->first_ns / 1e6));
+               arena_printf(call->keep, "decide;dur=%u.%03u, first;dur=%u.%03u",
+                            (unsigned)(cost->decided_ns / 1000000), (unsigned)(cost->decided_ns / 1000 % 1000),
+                            (unsigned)(cost->first_ns / 1000000), (unsigned)(cost->first_ns / 1000 % 1000)));
 }
 
 static void compose(struct object *object, const struct get_answer *answer, struct fields *fields)
