@@ -169,6 +169,18 @@ void front_refuse(void *arg, struct arena *keep, enum err err, const char *why, 
 
 /* ---- the route ---- */
 
+/* What a client asked for that is not done here: SDKs send more than their users know of. */
+static slice name_unknown(struct call *call)
+{
+    slice unknown = slice_sub(call->s3.unknown, 0, 100);
+    if (!unknown.len)
+        return S("");
+    if (call->front->options.access_log)
+        log_info("not_implemented", "id=%.*s what=%.*s", SLICE_ARG(call->id),
+                 SLICE_ARG(log_word(call->keep, unknown)));
+    return arena_printf(call->keep, "Penstock does not implement %.*s.", SLICE_ARG(unknown));
+}
+
 static const struct {
     void (*run)(struct call *call);
     enum metric counter;
@@ -239,7 +251,7 @@ void front_handle(void *arg, struct http_request *request)
     if (err) {
         call->s3.op = S3_OP_COUNT;
         metric_add(M_REQ_OTHER, 1);
-        reply_error(call, err, S(""));
+        reply_error(call, err, name_unknown(call));
         return;
     }
     metric_add(routes[call->s3.op].counter, 1);

@@ -58,7 +58,7 @@ _Static_assert(countof(facts) == S3_OP_COUNT, "every operation has a name");
  * common first. Any other x-amz- header is refused: copy-source, SSE-C, bypass, object locks ... */
 static const char harmless_headers[] =
     "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-* x-amz-sdk-* "
-    "x-amz-meta-* x-amz-trailer x-amz-te x-amz-user-agent x-amz-acl x-amz-grant-* "
+    "x-amz-meta-* x-amz-trailer x-amz-te x-amz-user-agent x-amz-api-version x-amz-acl x-amz-grant-* "
     "x-amz-storage-class x-amz-tagging x-amz-request-payer x-amz-expected-bucket-owner "
     "x-amz-decoded-content-length x-amz-website-redirect-location x-amz-mp-object-size "
     "x-amz-server-side-encryption x-amz-server-side-encryption-aws-kms-key-id "
@@ -201,11 +201,13 @@ static bool param_known(enum s3_op op, slice name)
            in_words(harmless_params, lower_in(buffer, sizeof(buffer), name));
 }
 
-static enum err judge_params(const struct s3_request *request)
+static enum err judge_params(struct s3_request *request)
 {
     for (size_t i = 0; i < request->param_count; i++)
-        if (!param_known(request->op, request->params[i].name))
+        if (!param_known(request->op, request->params[i].name)) {
+            request->unknown = request->params[i].name;
             return ERR_NOT_IMPLEMENTED;
+        }
     if (request->op == S3_UPLOAD_PART && !s3_param_get(request, S("partNumber")))
         return ERR_NOT_IMPLEMENTED;
     if (request->op == S3_LIST_OBJECTS_V2 &&
@@ -214,15 +216,17 @@ static enum err judge_params(const struct s3_request *request)
     return OK;
 }
 
-static enum err judge_headers(const struct http_head *head)
+static enum err judge_headers(const struct http_head *head, struct s3_request *ret)
 {
     for (size_t i = 0; i < head->field_count; i++) {
         char buffer[64];
         slice name = head->fields[i].name;
         if (!slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")))
             continue;
-        if (!in_words(harmless_headers, lower_in(buffer, sizeof(buffer), name)))
+        if (!in_words(harmless_headers, lower_in(buffer, sizeof(buffer), name))) {
+            ret->unknown = name;
             return ERR_NOT_IMPLEMENTED;
+        }
     }
     return OK;
 }
@@ -324,7 +328,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, struc
     if (!e)
         e = judge_params(ret);
     if (!e)
-        e = judge_headers(head);
+        e = judge_headers(head, ret);
     if (!e)
         read_headers(keep, head, ret);
     return e;

@@ -46,6 +46,7 @@ struct s3_request {
     struct s3_conditions conditions;
     bool no_cache, no_store;  /* Cache-Control of the request */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
+    slice unknown;            /* ERR_NOT_IMPLEMENTED: the parameter or header that is not known, if it was one */
 };
 
 /* OK, or what is wrong with it: ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_NOT_IMPLEMENTED

@@ -34,6 +34,7 @@ with Story("s02 refusals are S3's own") as story:
     reply = server.head("bucket/none")
     story.same("HEAD of a missing key: 404 without a body", (reply.status, reply.body), (404, b""))
     refused("an operation nobody knows", server.ask("GET", "bucket/a", query=[("torrent", "")]), 501, "NotImplemented")
+    story.fact("... and names what it is", b"torrent" in server.ask("GET", "bucket/a", query=[("torrent", "")]).body)
     refused("a bucket's policy", server.ask("GET", "bucket", query=[("policy", "")]), 501, "NotImplemented")
     reply = server.ask("PATCH", "bucket/a")
     story.fact("an unknown method is refused", reply.status in (400, 405, 501), reply)

@@ -83,6 +83,16 @@ TEST(what_is_not_known_is_refused_and_never_half_done)
     ok(read_line("GET /bkt/k?X-Amz-Copy-Source=a", &request) == ERR_NOT_IMPLEMENTED);
 }
 
+TEST(what_is_not_known_is_named)
+{
+    struct s3_request request;
+    ok(read_line("GET /bkt/k?x-id=GetObject&%74orrent", &request) == ERR_NOT_IMPLEMENTED);
+    same(request.unknown, S("torrent"));
+    ok(read_with("PUT /bkt/k", "X-Amz-Mfa: 1 2\r\n", &request) == ERR_NOT_IMPLEMENTED);
+    same(request.unknown, S("X-Amz-Mfa"));
+    ok(read_line("PUT /bkt", &request) == ERR_NOT_IMPLEMENTED && request.unknown.len == 0);
+}
+
 TEST(methods_that_s3_has_not_got_there_are_not_allowed)
 {
     static const char *const lines[] = { "PATCH /bkt/k", "TRACE /bkt/k", "CONNECT /bkt", "get /bkt/k",
@@ -108,7 +118,8 @@ TEST(headers_that_change_the_meaning_are_refused)
         "x-amz-content-sha256: x", "x-amz-security-token: x", "x-amz-trailer: x",
         "x-amz-server-side-encryption: AES256", "x-amz-tagging: a=b", "x-amz-user-agent: x",
         "x-amz-request-payer: requester", "x-amz-expected-bucket-owner: 1",
-        "x-amz-checksum-mode: ENABLED", "x-amz-te: append-md5", "x-amzn-trace-id: 1", "X-Other: 1",
+        "x-amz-checksum-mode: ENABLED", "x-amz-te: append-md5",
+        "x-amz-api-version: 2006-03-01", "x-amzn-trace-id: 1", "X-Other: 1",
         "x-amz-meta-a-name-that-is-longer-than-any-buffer-that-would-hold-a-header-we-know: 1",
     };
     struct s3_request request;
@@ -338,6 +349,7 @@ TEST(wishes_about_caches_and_checksums_are_read)
 
 #define UNIT(test) cmocka_unit_test_teardown(test, forget)
 RUN(UNIT(every_operation_is_known_by_its_line), UNIT(what_is_not_known_is_refused_and_never_half_done),
+    UNIT(what_is_not_known_is_named),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(headers_that_change_the_meaning_are_refused),
     UNIT(a_key_is_decoded_once_and_normalised_never),
