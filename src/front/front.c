@@ -128,10 +128,13 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
 }
 
 /* What of a body can be refused before it is taken in. */
-static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim)
+static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim, slice *ret_detail)
 {
-    if (claim->payload == PAYLOAD_STREAMING)
+    if (claim->payload == PAYLOAD_STREAMING) {
+        *ret_detail = S("Penstock does not implement bodies that come in signed chunks "
+                        "(x-amz-content-sha256: STREAMING-...).");
         return ERR_NOT_IMPLEMENTED;
+    }
     return head->chunked ? ERR_NO_LENGTH : OK;
 }
 
@@ -142,15 +145,16 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, const st
     struct sigv4_claim *claim = arena_alloc(keep, sizeof(*claim));
     if (judge_health(front, keep, head, ret))
         return false;
+    slice detail = S("");
     enum err err = judge_signature(front, http_loop_local(http), keep, head, claim);
     if (!err)
-        err = judge_body(head, claim);
+        err = judge_body(head, claim, &detail);
     if (!err) {
         ret->judged = claim;
         return true;
     }
     metric_add(M_FRONT_REFUSED, 1);
-    answer_error(keep, err, S(""), head->path, request_id_new(front, keep), ret);
+    answer_error(keep, err, detail, head->path, request_id_new(front, keep), ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
@@ -170,11 +174,11 @@ void front_refuse(void *arg, struct arena *keep, enum err err, const char *why, 
 /* ---- the route ---- */
 
 /* What a client asked for that is not done here: SDKs send more than their users know of. */
-static slice name_unknown(struct call *call)
+static slice name_unknown(struct call *call, enum err err)
 {
     slice unknown = slice_sub(call->s3.unknown, 0, 100);
     if (!unknown.len)
-        return S("");
+        return err == ERR_NOT_IMPLEMENTED ? S("Penstock does not implement this operation.") : S("");
     if (call->front->options.access_log)
         log_info("not_implemented", "id=%.*s what=%.*s", SLICE_ARG(call->id),
                  SLICE_ARG(log_word(call->keep, unknown)));
@@ -251,7 +255,7 @@ void front_handle(void *arg, struct http_request *request)
     if (err) {
         call->s3.op = S3_OP_COUNT;
         metric_add(M_REQ_OTHER, 1);
-        reply_error(call, err, name_unknown(call));
+        reply_error(call, err, name_unknown(call, err));
         return;
     }
     metric_add(routes[call->s3.op].counter, 1);
