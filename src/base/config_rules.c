@@ -108,9 +108,19 @@ static void origin_keys_are_whole(struct config *config)
 
 /* ---- origins and buckets ---- */
 
+/* One mistake, one line: a URL that is wrong was said already. */
+static bool is_said(const struct config *config, const struct setting_where *where, const char *key)
+{
+    const char *name = where->from == FROM_ENV || where->from == FROM_FLAG ? where->name : key;
+    for (const struct config_mistake *m = config->mistakes; m; m = m->next)
+        if (m->line == where->line && m->column == where->column && strcmp(m->key, name) == 0)
+            return true;
+    return false;
+}
+
 static void there_is_an_origin(struct config *config)
 {
-    if (!config->origin_count)
+    if (!config->origin_count && !is_said(config, at(config, "origin"), "origin"))
         config_mistake_add(config, at(config, "origin"), "origin", NULL,
                            "no origin at all: set origin to http://HOST, https://HOST or dir:/FOLDER");
 }

@@ -129,15 +129,30 @@ static struct answer ask(struct arena *keep, slice address, slice path)
     return answer;
 }
 
+/* Mistakes elsewhere don't make the service unhealthy; a flag that is none would be passed over in silence. */
+static bool flags_are_good(struct cli *cli, const struct config *config)
+{
+    bool good = true;
+    for (const struct config_mistake *m = config->mistakes; m; m = m->next) {
+        if (strcmp(m->file, "command line") != 0)
+            continue;
+        fprintf(stderr, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
+        good = false;
+    }
+    return good;
+}
+
 /* ---- health ---- */
 
 int run_health(struct cli *cli)
 {
     const char *url = cli_option(cli, "--url");
-    struct config *config = cli_load(cli);    /* mistakes elsewhere don't make the service unhealthy */
+    struct config *config = cli_load(cli);
     slice address = slice_of(config->listen), path = S("/_/health/ready");
-    if (url && strncmp(url, "http://", 7) != 0) {
+    bool http = !url || strncmp(url, "http://", 7) == 0;
+    if (!http)
         fprintf(stderr, "penstock: --url must begin with http://\n");
+    if (!flags_are_good(cli, config) || !http) {
         config_free(&config);
         return EXIT_USAGE;
     }
@@ -221,7 +236,10 @@ int run_stat(struct cli *cli)
     bool raw = cli_flag(cli, "--json");
     struct config *config = cli_load(cli);
     slice address = arena_copy(&cli->arena, slice_of(config->admin_listen));
+    bool good = flags_are_good(cli, config);
     config_free(&config);
+    if (!good)
+        return EXIT_USAGE;
     if (slice_eq(address, S("off"))) {
         fprintf(stderr, "penstock: there is nobody to ask: admin_listen is off\n");
         return EXIT_FAILED;
@@ -231,7 +249,8 @@ int run_stat(struct cli *cli)
         if (answer.status)
             fprintf(stderr, "penstock: %.*s answered %d\n", SLICE_ARG(address), answer.status);
         else
-            fprintf(stderr, "penstock: %.*s: %s\n", SLICE_ARG(address), answer.why);
+            fprintf(stderr, "penstock: can't ask %.*s: %s. Is the service running, and is this its "
+                    "admin_listen?\n", SLICE_ARG(address), answer.why);
         return EXIT_FAILED;
     }
     if (!raw)

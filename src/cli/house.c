@@ -63,10 +63,12 @@ static enum err store_up(struct serve *serve)
         return err;
     store_status(serve->store, &status);
     if (serve->why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s\"", status.serving, SLICE_ARG(serve->why));
-    log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64 " free=%" PRIu64
-             " entries=%" PRIu64, config->cache_dir, status.serving, status.size_bytes, status.used_bytes,
-             status.free_bytes, status.entries);
+        log_warn("cache_folder", "serving=%d why=\"%.*s; serving without it until it can be used, tried every "
+                 "5 s\"", status.serving, SLICE_ARG(serve->why));
+    else
+        log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64 " free=%" PRIu64
+                 " entries=%" PRIu64, config->cache_dir, status.serving, status.size_bytes,
+                 status.used_bytes, status.free_bytes, status.entries);
     serve->why = S("");
     return OK;
 }
@@ -105,7 +107,10 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
         .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
     };
     enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
-    if (!err)
+    if (err)
+        serve->why = arena_printf(&serve->keep, "origin %s can't be used: %.*s", from->name,
+                                  SLICE_ARG(serve->why));
+    else
         log_info("origin", "name=%s url=%s", from->name, from->url);
     return err;
 }
@@ -180,8 +185,8 @@ static enum err aws_key(struct serve *serve, struct front_key *ret)
     struct credentials found;
     enum err err = credentials_find(&serve->keep, &ask, &found, &serve->why);
     if (err) {
-        serve->why = arena_printf(&serve->keep, "clients have no key to sign with: set access_key and "
-                                  "secret_key, or AWS credentials (%.*s)", SLICE_ARG(serve->why));
+        serve->why = arena_printf(&serve->keep, "clients have no key to sign with (access_key, secret_key): %.*s",
+                                  SLICE_ARG(serve->why));
         return err;
     }
     *ret = (struct front_key){ found.access_key, found.secret_key, found.session_token };

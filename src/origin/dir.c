@@ -469,7 +469,7 @@ enum err dir_add(struct dir_pool *pool, const struct origin_options *options, st
     int root = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     int probe = root >= 0 ? dir_open(root, ".", O_RDONLY | O_DIRECTORY, true) : -1;
     if (probe < 0) {
-        *ret_why = arena_printf(keep, "%s: %s", path,
+        *ret_why = arena_printf(keep, "%s: %s; the folders of that folder are the buckets", path,
                                 errno == ENOSYS ? "this kernel has no openat2 (Linux 5.6 or later)"
                                                 : strerror(errno));
         if (root >= 0)

@@ -149,10 +149,22 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     return is_new ? write_format(folder, format) : OK;
 }
 
+/* With what is missing above it; only the folder itself is for its owner alone. */
+static bool make_folder(const char *folder)
+{
+    struct path above = path_in(folder, "");
+    for (char *at = strchr(above.text + 1, '/'); at && at[1]; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        mkdir(above.text, 0755);    /* if that fails, so does the last */
+        *at = '/';
+    }
+    return mkdir(folder, 0700) == 0 || errno == EEXIST;
+}
+
 static enum err take_lock(struct folder *folder, const char **ret_why)
 {
     *ret_why = "it can't be made or written to";
-    if (mkdir(folder->path, 0700) != 0 && errno != EEXIST)
+    if (!make_folder(folder->path))
         return errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
     struct stat st;
     if (stat(folder->path, &st) != 0)

@@ -98,6 +98,8 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     nobody = f"127.0.0.1:{free_port()}"
     story.same("health of nobody", call("health", "--listen", nobody)[0], 1)
     story.same("stat of nobody", call("stat", "--admin-listen", nobody)[0], 1)
+    status, _, err = call("health", "--lisn", nobody)
+    story.fact("health with a flag that is none", status == 2 and "listen" in err, err)
     story.same("health of one that is ready", call("health", "--listen", f"127.0.0.1:{one_answer(http(200, 'ok'))}")[0], 0)
     story.same("by URL", call("health", "--url", f"http://127.0.0.1:{one_answer(http(200, 'ok'))}/x")[0], 0)
     story.same("health of one that is not", call("health", "--listen", f"127.0.0.1:{one_answer(http(503, ''))}")[0], 1)

@@ -29,9 +29,9 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
         story.fact(f"{text}: it says so", all(re.search(w, server.log(), re.I) for w in words), server.log()[-600:])
         story.same(f"{text}: and ends cleanly", server.stop(), 0)
 
-    server = story.penstock(origin=origin.url, cache_dir=story.path("missing"))
+    server = story.penstock(origin=origin.url, cache_dir=story.path("missing/folders/cache"))
     serves("missing folders are made", server)
-    story.same("... for their owner only", os.stat(story.path("missing")).st_mode & 0o777, 0o700)
+    story.same("... the cache for its owner only", os.stat(story.path("missing/folders/cache")).st_mode & 0o777, 0o700)
 
     second = story.penstock(origin=origin.url, cache_dir=server.cache_dir)
     serves("held by another process: it serves without", second)

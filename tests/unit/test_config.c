@@ -369,6 +369,19 @@ TEST(all_mistakes_of_all_sources_come_at_once)
     arena_free(&arena);
 }
 
+TEST(a_url_that_is_wrong_is_one_mistake)
+{
+    struct config *config = load("{}", NULL, (const char *[]){ "--origin", "ftp://x", NULL });
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+    config = load("{\"origin\": \"ftp://x\"}", NULL, NULL);
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+    config = load("{\"origin\": \"\"}", NULL, NULL);
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+}
+
 TEST(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing)
 {
     const char *argv[] = { "--config", "/does/not/exist.json", "--origin=dir:/x" };
@@ -421,6 +434,7 @@ int main(void)
         cmocka_unit_test(a_quantity_is_shown_as_it_could_be_written),
         cmocka_unit_test(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key),
         cmocka_unit_test(all_mistakes_of_all_sources_come_at_once),
+        cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
         cmocka_unit_test(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing),
         cmocka_unit_test(strangers_are_let_in_only_where_there_are_keys),
         cmocka_unit_test(garbage_gives_a_place_and_nothing_worse),
