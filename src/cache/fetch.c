@@ -330,8 +330,9 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
         text_add(&fetch->error_body, room);
         return ORIGIN_TAKEN;
     }
-    bytes = slice_from(bytes, fetch->taken);
-    metric_add(M_CACHE_ORIGIN_BYTES, fetch->taken ? 0 : bytes.len);
+    size_t consumed = MIN(fetch->taken, bytes.len);    /* before the pause, perhaps in other pieces */
+    fetch->taken -= consumed;
+    bytes = slice_from(bytes, consumed);
     while (bytes.len) {
         size_t now = bytes.len;
         if (fetch->skip) {
@@ -341,8 +342,10 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
             lock(fetch);
             enum step step = next_step(fetch);
             unlock(fetch);
-            if (step == STEP_PAUSE)
+            if (step == STEP_PAUSE) {
+                fetch->taken = consumed;
                 return ORIGIN_PAUSE;
+            }
             if (step == STEP_ENOUGH) {
                 origin_cancel(call);
                 break;
@@ -350,10 +353,10 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
             now = MIN(now, fetch->current->length - atomic_load(&fetch->current->filled));
             take(fetch, slice_sub(bytes, 0, now));
         }
-        fetch->taken += now;
+        consumed += now;
         bytes = slice_from(bytes, now);
+        metric_add(M_CACHE_ORIGIN_BYTES, now);
     }
-    fetch->taken = 0;
     return ORIGIN_TAKEN;
 }
 

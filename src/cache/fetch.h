@@ -54,7 +54,7 @@ struct fetch {
     bool pacing;                  /* paused until its fastest reader comes nearer */
     int status;
     uint64_t skip;                /* bytes of this answer in front of `next` */
-    size_t taken;                 /* of a piece that comes again after a pause */
+    size_t taken;                 /* of the bytes that come again after a pause */
     unsigned tries;               /* restarts since the last byte */
     struct flight *current;
     struct flight *kept[REFUSED_KEPT];    /* of a stream that is not stored, for slower readers */

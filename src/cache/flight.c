@@ -221,6 +221,15 @@ size_t slots_used(struct flights *flights)
     return used;
 }
 
+bool slots_scarce(struct flights *flights)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    bool scarce = !list_empty(&flights->slots_queue) ||
+                  flights->slots_used > flights->slots_max / 4 * 3;
+    pthread_mutex_unlock(&flights->slots_lock);
+    return scarce;
+}
+
 /* ---- flights ---- */
 
 struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct head *head,

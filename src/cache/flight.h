@@ -104,5 +104,7 @@ void flight_fail(struct flight **flight);
 /* A fetch that waits for a slot; and one that goes. */
 void slots_forget(struct flights *flights, struct fetch *fetch);
 size_t slots_used(struct flights *flights);
+/* Little is left: who reads slowly must not hold on to a slot. */
+bool slots_scarce(struct flights *flights);
 
 #endif

@@ -494,6 +494,7 @@ void get_end(struct get **get)
     check(mine->magic == GET_MAGIC);
     piece_release(&mine->piece);
     get_let_go(mine);
+    free(mine->copy);
     ticket_end(&mine->ticket);
     head_unref(&mine->head);
     refusal_unref(&mine->refusal);

@@ -8,6 +8,8 @@
 
 #define GET_MAGIC 0x6765743031303131u
 
+#define COPY_BYTES 65536u         /* what a reader takes along when it must not hold on to a slot */
+
 enum get_phase {
     GET_LOOK,            /* what is known of this object? */
     GET_FRESH,           /* a head is there: may it answer? */
@@ -56,6 +58,7 @@ struct get {
     uint64_t pos, end;            /* still to be handed out */
     slice ready;                  /* pulled, not handed out yet */
     struct piece piece;           /* holds ready, if it came from the store */
+    char *copy;                   /* holds ready, if slots were scarce: COPY_BYTES */
     bool piece_cached;
     enum err piece_err;           /* how the store's read ended, once op is over */
     bool piece_came;

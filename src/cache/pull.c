@@ -7,6 +7,20 @@
 
 #include <string.h>
 
+/* A client that takes nothing holds what it was given until it is cut: a copy costs less than a slot that
+ * everybody waits for. */
+static void take_copy(struct get *get)
+{
+    if (!get->copy)
+        get->copy = must_alloc(COPY_BYTES);
+    get->ready.len = MIN(get->ready.len, (size_t)COPY_BYTES);
+    memcpy(get->copy, get->ready.ptr, get->ready.len);
+    get->ready.ptr = get->copy;
+    flights_lock(get->flights, &get->id);
+    flight_unref(&get->flight);
+    flights_unlock(get->flights, &get->id);
+}
+
 /* More of the flight it is in? */
 static enum err from_flight(struct get *get)
 {
@@ -17,6 +31,8 @@ static enum err from_flight(struct get *get)
         uint64_t bytes = MIN(filled - at, get->end - get->pos);
         get->ready = (slice){ flight->bytes + at, MIN(bytes, (uint64_t)PIECE_BYTES_MAX) };
         get->piece_cached = false;
+        if (slots_scarce(get->flights))
+            take_copy(get);
         return OK;
     }
     enum err err = ERR_NOT_FOUND;

@@ -93,12 +93,12 @@ static void turn(struct client *client)
     cache_loop_turn(client->loop);
 }
 
-static void ask(struct client *client, uint64_t first, uint64_t end)
+static void ask_for(struct client *client, const char *key, uint64_t first, uint64_t end)
 {
     struct get_ask want = {
         .place = &house.place,
         .bucket = S("bucket"),
-        .key = S("key"),
+        .key = slice_of(key),
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
     };
     if (end)
@@ -106,6 +106,11 @@ static void ask(struct client *client, uint64_t first, uint64_t end)
     get_end(&client->get);
     client->got = 0;
     client->get = get_start(client->loop, &want, noted, client);
+}
+
+static void ask(struct client *client, uint64_t first, uint64_t end)
+{
+    ask_for(client, "key", first, end);
 }
 
 static enum err decided(struct client *client)
@@ -429,7 +434,35 @@ TEST(random_ranges_by_many_are_right_while_the_origin_cuts)
     drop_house();
 }
 
-RUN(cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
+TEST(readers_who_stop_reading_hold_no_slot)
+{
+    enum { STALLED = 40 };
+    static struct client stalled[STALLED];
+    struct client client;
+    char keys[STALLED][8];
+    new_house(3 * MIB);    /* 16 slots of 1 MiB in all */
+    for (int i = 0; i < STALLED; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "s%d", i);
+        client_begin(&stalled[i]);
+        ask_for(&stalled[i], keys[i], 0, 0);
+        ok(decided(&stalled[i]) == OK);
+        read_some(&stalled[i], 1);    /* and takes no more */
+    }
+    client_begin(&client);
+    for (int i = 0; i < 3; i++) {
+        ask_for(&client, i ? "late" : "later", 0, 0);
+        ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    }
+    client_end(&client);
+    for (int i = 0; i < STALLED; i++) {
+        ok(read_some(&stalled[i], UINT64_MAX));
+        client_end(&stalled[i]);
+    }
+    drop_house();
+}
+
+RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
+    cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
     cmocka_unit_test(a_range_costs_its_units_and_no_more),
     cmocka_unit_test(a_small_object_and_an_empty_one_are_kept_whole),
     cmocka_unit_test(a_body_that_is_cut_goes_on_behind_the_last_byte),
