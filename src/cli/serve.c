@@ -133,6 +133,7 @@ static void reload(struct serve *serve)
         log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(line));
     } else {
         log_begin(fresh);
+        front_access_log(serve->front, fresh->access_log);
         log_info("reloaded", "%s", "");
     }
     config_free(&fresh);

@@ -17,6 +17,7 @@ struct front *front_new(const struct front_options *options)
     struct front *front = must_alloc(sizeof(*front));
     front->options = *options;
     front->digests = digests_new();
+    atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
         front->boot = mono_ns();
     return front;
@@ -29,6 +30,11 @@ void front_free(struct front **front)
     digests_free(&(*front)->digests);
     free(*front);
     *front = NULL;
+}
+
+void front_access_log(struct front *front, bool on)
+{
+    atomic_store(&front->access_log, on);
 }
 
 void front_drain(struct front *front)
@@ -158,7 +164,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, const st
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
-    if (front->options.access_log)
+    if (front->access_log)
         log_info("refused", "status=%d err=%s", ret->status, err_name(err));
     return false;
 }
@@ -179,7 +185,7 @@ static slice name_unknown(struct call *call, enum err err)
     slice unknown = slice_sub(call->s3.unknown, 0, 100);
     if (!unknown.len)
         return err == ERR_NOT_IMPLEMENTED ? S("Penstock does not implement this operation.") : S("");
-    if (call->front->options.access_log)
+    if (call->front->access_log)
         log_info("not_implemented", "id=%.*s what=%.*s", SLICE_ARG(call->id),
                  SLICE_ARG(log_word(call->keep, unknown)));
     return arena_printf(call->keep, "Penstock does not implement %.*s.", SLICE_ARG(unknown));
@@ -223,7 +229,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
     metric_time(M_FRONT_SECONDS, outcome->took_ns);
     if (!outcome->complete)
         metric_add(M_FRONT_INCOMPLETE, 1);
-    if (!call->front->options.access_log)
+    if (!call->front->access_log)
         return;
     log_info("request",
              "id=%.*s peer=%.*s op=%s status=%d err=%s cache=%s sent=%" PRIu64 " from_cache=%" PRIu64

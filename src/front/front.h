@@ -33,6 +33,7 @@ struct front_options {
 struct front;
 struct front *front_new(const struct front_options *options) MUST_USE;
 void front_free(struct front **front);
+void front_access_log(struct front *front, bool on);    /* any time, any thread */
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 
 /* The callbacks of its http_app, whose arg is the struct front ... */

@@ -13,7 +13,7 @@
 
 struct front {
     struct front_options options;
-    atomic_bool draining;
+    atomic_bool draining, access_log;
     atomic_uint_fast64_t request_number;
     uint64_t boot;                /* tells the request ids of two runs apart */
     struct digests *digests;

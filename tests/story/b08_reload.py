@@ -1,0 +1,27 @@
+"""SIGHUP takes over what is reloadable; a mistake in the file changes nothing."""
+from harness import *
+
+with Story("b08 SIGHUP reloads what can be reloaded") as story:
+    origin = story.origin("object=bucket/a 1000")
+    server = story.penstock(origin=origin.url)
+
+    def reload(event, **settings):
+        before = server.log().count(event)
+        with open(server.config_path, "w") as f:
+            json.dump({**server.settings, **settings}, f)
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(f"the log says {event}", lambda: server.log().count(event) > before)
+
+    def lines():
+        before = server.log().count("GetObject")
+        story.same("a read", server.get("bucket/a").status, 200)
+        time.sleep(0.2)
+        return server.log().count("GetObject") - before
+
+    story.same("a line for a request", lines(), 1)
+    reload("reloaded", access_log=False)
+    story.same("none when that is switched off", lines(), 0)
+    reload("reload_refused", access_log="perhaps")
+    story.same("a mistake changes nothing", lines(), 0)
+    reload("reloaded", access_log=True)
+    story.same("and a line again", lines(), 1)
