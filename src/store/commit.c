@@ -247,8 +247,25 @@ static enum err write_batch(struct batch *batch)
 
 /* ---- the index ---- */
 
+/* A long batch in a small folder may have recycled what it wrote first: an entry would name what is gone, for
+ * good. */
+static bool is_gone(struct store *store, const struct job *job)
+{
+    bool gone = false;
+    for (uint32_t i = 0; i < job->count; i++) {
+        struct extent *extent = extent_hold(store->extents, job->items[i].record.extent);
+        gone = gone || !extent;
+        extent_release(&extent);
+    }
+    return gone;
+}
+
 static enum err publish_job(struct batch *batch, struct job *job)
 {
+    if (is_gone(batch->store, job)) {
+        job->err = ERR_FULL;
+        return OK;
+    }
     if (job->append->may_publish && !job->append->may_publish(job->append)) {
         job->err = ERR_CHANGED;
         return OK;
@@ -475,7 +492,9 @@ static void take_batch(struct store *store, struct batch *batch)
 {
     size_t entries = 0, bytes = 0, count = 0;
     list_init(&batch->appends);
-    while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES && bytes < TAKEN_BYTES) {
+    /* never so many that the last would recycle the first */
+    size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&store->size_bytes) / 4);
+    while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES && (bytes == 0 || bytes < bytes_max)) {
         struct store_append *append = list_of(store->appends.next, struct store_append, link);
         list_del(&append->link);
         list_add(&batch->appends, &append->link);
