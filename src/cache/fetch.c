@@ -17,6 +17,8 @@
 #define FETCH_MAGIC 0x6665746368303131u
 #define RESTARTS_MAX 3
 #define ERROR_BODY_MAX 65536u
+#define WAKE_BYTES 131072u
+#define WAKE_NS 2000000u
 
 static const struct origin_events events;
 
@@ -307,6 +309,19 @@ static void land(struct fetch *fetch)
         fetch->end = fetch->next;
 }
 
+/* Bytes come in pieces of 16 KiB: waking a crowd for each costs more than it brings. Those who wait are woken
+ * for the first, then for each 128 KiB or as soon as 2 ms have passed. */
+static void tell_readers(struct flight *flight, uint64_t filled)
+{
+    uint64_t now_ns = mono_ns();
+    if (flight->woken_bytes && filled < flight->length && filled - flight->woken_bytes < WAKE_BYTES &&
+        now_ns - flight->woken_ns < WAKE_NS)
+        return;
+    flight->woken_bytes = filled;
+    flight->woken_ns = now_ns;
+    waiters_wake(&flight->waiters);
+}
+
 static void take(struct fetch *fetch, slice bytes)
 {
     struct flight *flight = fetch->current;
@@ -316,7 +331,7 @@ static void take(struct fetch *fetch, slice bytes)
     atomic_store(&flight->filled, filled + bytes.len);
     fetch->next += bytes.len;
     fetch->tries = 0;
-    waiters_wake(&flight->waiters);
+    tell_readers(flight, filled + bytes.len);
     if (filled + bytes.len == flight->length)
         land(fetch);
     unlock(fetch);

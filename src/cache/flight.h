@@ -58,6 +58,7 @@ struct flight {
     char *bytes;
     size_t slot_bytes;
     struct list waiters;
+    uint64_t woken_ns, woken_bytes;    /* when they were last woken, and how far it was then */
     unsigned refs;                /* under the lock */
     struct store_append append;
     struct epoch_note epoch;
