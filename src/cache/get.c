@@ -138,9 +138,9 @@ static enum err judge_freshness(struct get *get)
         return go(get, GET_PAGE);
     if (validated_s && age_s <= place->ttl_s)
         return go(get, GET_DECIDE);
-    if (validated_s && age_s <= place->ttl_s + place->grace_s) {
+    if (validated_s && age_s <= place->ttl_s + place->grace_s && !get->ask.behind) {
         get->answer.source = GET_STALE;
-        get_revalidate_behind(get);
+        behind_start(get);
         return go(get, GET_DECIDE);
     }
     return go(get, GET_PAGE);
@@ -200,24 +200,6 @@ static enum err relook(struct get *get)
     if (err == ERR_WAIT)
         return ERR_WAIT;
     return err ? go(get, GET_UNKNOWN) : judge_page(get);
-}
-
-void get_revalidate_behind(struct get *get)
-{
-    struct page *page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name, false,
-                                   NULL);
-    if (page) {
-        fresh_leave(&page, NULL);
-        return;
-    }
-    flights_lock(get->flights, &get->id);
-    struct moving *moving = moving_get(get->flights, &get->id, &get->name, get->ask.place);
-    if (!moving->probe) {
-        struct fetch *probe = fetch_start(moving, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
-        fetch_leave(&probe);
-    }
-    moving_unref(&moving);
-    flights_unlock(get->flights, &get->id);
 }
 
 /* A probe already under way will do, unless it was sent before a client asked for the newest. */

@@ -72,6 +72,7 @@ struct get {
 enum err get_pull(struct get *get) MUST_USE;
 void get_hook_in(struct get *get);             /* under the lock: moving is there */
 void get_let_go(struct get *get);              /* of everything it waits for or reads from */
-void get_revalidate_behind(struct get *get);   /* without waiting */
+/* Asks the origin about the head of this get, without anybody waiting for the answer; one at a time a head. */
+void behind_start(struct get *get);
 
 #endif

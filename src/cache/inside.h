@@ -13,6 +13,8 @@ bool cache_is_stopping(struct cache *cache);
 struct flights *cache_flights(struct cache *cache);
 struct fresh *cache_fresh(struct cache *cache);
 
+void behind_end_all(struct cache_loop *loop);    /* behind.c */
+
 /* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next, end, skip
  * and admitted. ERR_CHANGED: not the version asked for; ERR_ORIGIN_REPLY: makes no sense. Under the lock. */
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;

@@ -29,6 +29,7 @@ struct head {
     slice etag;                   /* as the origin wrote it, with quotes */
     slice fields;                 /* "name: value\r\n"..., lower-case names: headers worth echoing */
     _Atomic int64_t validated_s;  /* wall clock when the origin last vouched for it; 0: not known */
+    atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
     atomic_bool unproved;         /* must be revalidated once before it is served (DESIGN section 14) */
     atomic_uint refs;
 };

@@ -328,6 +328,34 @@ TEST(what_was_read_is_there_after_a_restart)
     drop_house();
 }
 
+TEST(a_stale_copy_is_served_while_one_question_is_asked)
+{
+    new_house(1 * MIB);
+    struct client client;
+    client_begin(&client);
+    house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60, .grace_s = 60 };
+    ok(reads(&client, 0, 0));
+    atomic_store(&((struct head *)(uintptr_t)client.answer->head)->validated_s, wall_s() - 100);
+    settle(&client);
+    atomic_store(&fake.version, 2);
+    atomic_store(&fake.held, true);
+    for (int i = 0; i < 20; i++) {
+        ok(reads(&client, 0, 0));
+        ok(client.answer->source == GET_STALE);
+    }
+    ok(atomic_load(&fake.heads) == 1);
+    atomic_store(&fake.held, false);
+    for (int i = 0; i < 50 && client.loop->behind_count; i++)
+        turn(&client);
+    ok(client.loop->behind_count == 0);
+    client.version = 2;
+    for (int i = 0; i < 20; i++)    /* its head is on its way to the store */
+        turn(&client);
+    ok(reads(&client, 0, 0) && client.answer->source == GET_MISS);
+    client_end(&client);
+    drop_house();
+}
+
 /* ---- many at once ---- */
 
 struct crowd {
@@ -471,6 +499,7 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_write_takes_what_was_kept_and_what_was_on_its_way),
     cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
     cmocka_unit_test(what_was_read_is_there_after_a_restart),
+    cmocka_unit_test(a_stale_copy_is_served_while_one_question_is_asked),
     cmocka_unit_test(a_crowd_on_one_cold_object_fetches_no_byte_twice),
     cmocka_unit_test(a_leader_that_leaves_changes_nothing_for_the_others),
     cmocka_unit_test(the_last_to_leave_lets_the_record_under_way_end),
