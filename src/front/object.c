@@ -167,10 +167,15 @@ static void start(struct object *object, const struct get_answer *answer)
     compose(object, answer, fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
-    if (object->left == 0)
-        over(object);
+    struct get *ending = NULL;    /* without a body there is no proceed; the answer lies in the get */
+    if (object->left == 0) {
+        ending = object->get;
+        object->get = NULL;
+        call->cost = *get_cost(ending);
+    }
     http_reply_start(call->http, answer->partial ? 206 : 200, fields->list, fields->count, length,
                      &source, object);
+    get_end(&ending);
 }
 
 /* As far as it goes now: the decision, the headers, one piece. */
