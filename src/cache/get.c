@@ -36,7 +36,9 @@ static enum err go(struct get *get, enum get_phase phase)
 
 static enum err refuse(struct get *get, const struct refusal *refusal)
 {
+    struct refusal *old = get->refusal;    /* perhaps the same */
     get->refusal = refusal_ref((struct refusal *)refusal);
+    refusal_unref(&old);
     get->answer.err = refusal->err;
     get->answer.refusal = get->refusal;
     return go(get, GET_READY);
