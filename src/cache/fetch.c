@@ -37,16 +37,24 @@ static bool good_status(const struct fetch *fetch)
     return fetch->status == 200 || fetch->status == 206;
 }
 
-static void drop_kept(struct fetch *fetch)
+void fetch_drop_kept(struct fetch *fetch)
 {
     for (size_t i = 0; i < REFUSED_KEPT; i++)
         flight_unref(&fetch->kept[i]);
 }
 
+/* What is kept for slow readers is theirs only as long as nobody waits for a slot. */
+static void spare_kept(struct fetch *fetch)
+{
+    if (!slots_spare(fetch->moving->flights, fetch))
+        fetch_drop_kept(fetch);
+}
+
 static void fetch_free(struct fetch *fetch)
 {
     check(fetch->magic == FETCH_MAGIC && fetch->over && !fetch->readers && !fetch->current);
-    drop_kept(fetch);
+    slots_forget(fetch->moving->flights, fetch);
+    fetch_drop_kept(fetch);
     head_unref(&fetch->head);
     refusal_unref(&fetch->refusal);
     arena_free(&fetch->arena);
@@ -248,7 +256,7 @@ static bool already_here(struct fetch *fetch)
                            (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
 }
 
-enum step { STEP_GO, STEP_PAUSE, STEP_ENOUGH };
+enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
 
 /* Under the lock: may the next byte be taken, and is there a flight for it? */
 static enum step next_step(struct fetch *fetch)
@@ -263,6 +271,7 @@ static enum step next_step(struct fetch *fetch)
     }
     if (!fetch->admitted && fetch->next > fetch->wanted + REFUSED_AHEAD_BYTES) {
         fetch->pacing = true;
+        spare_kept(fetch);
         return STEP_PAUSE;
     }
     /* That the first is missing, whoever began it knew. A stream that is not stored relies on nothing that
@@ -274,8 +283,8 @@ static enum step next_step(struct fetch *fetch)
     fetch->began = true;
     fetch->current = flight_new(fetch->moving, fetch, fetch->head, fetch->next, record_length(fetch));
     if (!fetch->current) {
-        drop_kept(fetch);    /* what others wait for must not wait for itself */
-        return STEP_PAUSE;
+        fetch_drop_kept(fetch);    /* what others wait for must not wait for itself */
+        return STEP_NO_SLOT;
     }
     waiters_wake(&fetch->waiters);
     return STEP_GO;
@@ -357,7 +366,9 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
             lock(fetch);
             enum step step = next_step(fetch);
             unlock(fetch);
-            if (step == STEP_PAUSE) {
+            if (step == STEP_NO_SLOT)
+                slots_press(fetch->moving->flights);
+            if (step == STEP_PAUSE || step == STEP_NO_SLOT) {
                 fetch->taken = consumed;
                 return ORIGIN_PAUSE;
             }
@@ -481,6 +492,8 @@ static void on_done(struct origin_call *call, enum err err)
     waiters_wake(&fetch->waiters);
     if (!fetch->readers)
         fetch_free(fetch);
+    else
+        spare_kept(fetch);
     flights_unlock(flights, &id);
 }
 

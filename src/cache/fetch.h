@@ -24,7 +24,8 @@ enum fetch_kind { FETCH_GET, FETCH_HEAD };
 struct fetch {
     uint64_t magic;
     struct list link;             /* moving->fetches */
-    struct list slot_link;        /* in the queue for a slot */
+    struct list slot_link;        /* in the queue for a slot, or among those that could spare some */
+    bool slot_invited;            /* its turn in that queue has come; the slots' own */
     enum fetch_kind kind;
     struct moving *moving;        /* a reference */
     struct fetch_span asked;
@@ -78,6 +79,7 @@ void fetch_progress(struct fetch *fetch, uint64_t offset);
 /* A reader goes, or needs it no more. Under the lock; may free. */
 void fetch_leave(struct fetch **fetch);
 void fetch_cancel(struct fetch *fetch);       /* under the lock; readers see it over soon */
+void fetch_drop_kept(struct fetch *fetch);    /* under the lock */
 void fetch_slot_free(struct fetch *fetch);    /* from the slots: there is room again */
 
 #endif

@@ -1,6 +1,7 @@
 /* flight.c - bytes on their way in: the table, flights and their slots. SPDX-License-Identifier: Apache-2.0 */
 #include "cache/flight.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct flights {
     pthread_mutex_t slots_lock;
     size_t slots_max, slots_used;
     struct list slots_queue;      /* fetches that wait for a slot, first come first */
+    struct list slots_spare;      /* fetches that only keep flights for slow readers */
 };
 
 struct flights *flights_new(struct cache *cache, size_t slots_bytes)
@@ -33,6 +35,7 @@ struct flights *flights_new(struct cache *cache, size_t slots_bytes)
     flights->slots_max = MAX(slots_bytes, (size_t)(2 * GROUP_BYTES));
     pthread_mutex_init(&flights->slots_lock, NULL);
     list_init(&flights->slots_queue);
+    list_init(&flights->slots_spare);
     for (size_t i = 0; i < SHARDS; i++) {
         pthread_mutex_init(&flights->shards[i].lock, NULL);
         for (size_t j = 0; j < BUCKETS; j++)
@@ -178,17 +181,33 @@ void waiters_wake(struct list *waiters)
 
 /* ---- slots ---- */
 
+/* The first in the queue is invited to try again. An invitation ends in a slot, which invites the next, or in
+ * slots_forget, which does too, or in the queue again, and then somebody has slots to give. */
+static void invite(struct flights *flights)    /* under slots_lock */
+{
+    if (list_empty(&flights->slots_queue) || flights->slots_used >= flights->slots_max)
+        return;
+    struct fetch *next = list_of(flights->slots_queue.next, struct fetch, slot_link);
+    list_del(&next->slot_link);
+    next->slot_invited = true;
+    fetch_slot_free(next);    /* only posts: the lock may be held */
+}
+
 static bool slot_take(struct flights *flights, size_t bytes, struct fetch *asker)
 {
     pthread_mutex_lock(&flights->slots_lock);
-    bool fits = flights->slots_used + bytes <= flights->slots_max;
-    if (fits)
-        flights->slots_used += bytes;
     list_del(&asker->slot_link);
-    if (!fits) {
-        list_add(&flights->slots_queue, &asker->slot_link);
+    bool in_turn = asker->slot_invited || list_empty(&flights->slots_queue);
+    bool fits = in_turn && flights->slots_used + bytes <= flights->slots_max;
+    if (fits) {
+        flights->slots_used += bytes;
+        invite(flights);
+    } else {    /* who was invited keeps its place: the first */
+        list_add(asker->slot_invited ? flights->slots_queue.next : &flights->slots_queue,
+                 &asker->slot_link);
         metric_add(M_CACHE_SLOT_WAITS, 1);
     }
+    asker->slot_invited = false;
     pthread_mutex_unlock(&flights->slots_lock);
     return fits;
 }
@@ -198,11 +217,7 @@ static void slot_give(struct flights *flights, size_t bytes)
     pthread_mutex_lock(&flights->slots_lock);
     check(flights->slots_used >= bytes);
     flights->slots_used -= bytes;
-    if (!list_empty(&flights->slots_queue)) {
-        struct fetch *next = list_of(flights->slots_queue.next, struct fetch, slot_link);
-        list_del(&next->slot_link);
-        fetch_slot_free(next);    /* only posts: the lock may be held */
-    }
+    invite(flights);
     pthread_mutex_unlock(&flights->slots_lock);
 }
 
@@ -210,6 +225,41 @@ void slots_forget(struct flights *flights, struct fetch *fetch)
 {
     pthread_mutex_lock(&flights->slots_lock);
     list_del(&fetch->slot_link);
+    fetch->slot_invited = false;
+    invite(flights);
+    pthread_mutex_unlock(&flights->slots_lock);
+}
+
+bool slots_spare(struct flights *flights, struct fetch *fetch)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    bool wanted = !list_empty(&flights->slots_queue);
+    list_del(&fetch->slot_link);
+    if (!wanted)
+        list_add(&flights->slots_spare, &fetch->slot_link);
+    pthread_mutex_unlock(&flights->slots_lock);
+    return !wanted;
+}
+
+/* A fetch in the list is not freed without the list's lock, nor once we have its shard's. */
+void slots_press(struct flights *flights)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    while (!list_empty(&flights->slots_spare)) {
+        struct fetch *fetch = list_of(flights->slots_spare.next, struct fetch, slot_link);
+        struct object_id id = fetch->moving->id;
+        bool mine = pthread_mutex_trylock(&shard_of(flights, &id)->lock) == 0;
+        if (mine)
+            list_del(&fetch->slot_link);
+        pthread_mutex_unlock(&flights->slots_lock);
+        if (mine) {
+            fetch_drop_kept(fetch);
+            flights_unlock(flights, &id);
+        } else {
+            sched_yield();    /* the locks are in the other order everywhere else */
+        }
+        pthread_mutex_lock(&flights->slots_lock);
+    }
     pthread_mutex_unlock(&flights->slots_lock);
 }
 

@@ -102,8 +102,13 @@ struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct he
  * not handed over, and stays joinable only as long as somebody holds it. */
 bool flight_land(struct flight *flight, bool store_it, bool with_head) MUST_USE;
 void flight_fail(struct flight **flight);
-/* A fetch that waits for a slot; and one that goes. */
+/* A fetch goes, or begins again: it waits for no slot any more. */
 void slots_forget(struct flights *flights, struct fetch *fetch);
+/* A fetch that is over, or waits for its readers, keeps flights for them: until others need a slot. false: they
+ * do already. */
+bool slots_spare(struct flights *flights, struct fetch *fetch) MUST_USE;
+/* Takes such flights away. With no lock held. */
+void slots_press(struct flights *flights);
 size_t slots_used(struct flights *flights);
 /* Little is left: who reads slowly must not hold on to a slot. */
 bool slots_scarce(struct flights *flights);

@@ -30,6 +30,7 @@ static struct {
     atomic_bool held;             /* no answer comes while set */
     atomic_bool down;
     atomic_bool ignore_if_match;
+    atomic_bool no_store;         /* what it says of every object */
 
     atomic_uint gets, heads, lists;
     atomic_ullong bytes;
@@ -38,7 +39,8 @@ static struct {
 struct fake_call {
     struct list link;
     struct origin_call *call;
-    bool headed, paused, resumed, canceled;
+    bool headed, paused, resumed;
+    atomic_bool canceled;
     unsigned version;
     uint64_t next, end, sent;
 };
@@ -93,6 +95,7 @@ static void fake_head(struct fake_call *mine)
     snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%llu", mine->next, mine->end - 1,
              (unsigned long long)atomic_load(&fake.size));
     struct http_field fields[] = {
+        { S("cache-control"), atomic_load(&fake.no_store) ? S("no-store") : S("private") },
         { S("etag"), slice_of(etag) },
         { S("last-modified"), S("Sun, 06 Nov 1994 08:49:37 GMT") },
         { S("content-length"), slice_of(length) },
@@ -103,7 +106,7 @@ static void fake_head(struct fake_call *mine)
         .has_length = true,
         .length = mine->end - mine->next,
         .fields = fields,
-        .field_count = partial && !refused ? 4 : 3,
+        .field_count = partial && !refused ? 5 : 4,
     };
     call->events->head(call, &reply);
     if (call->op == S3_HEAD_OBJECT)
@@ -262,6 +265,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.held, false);
     atomic_store(&fake.down, false);
     atomic_store(&fake.ignore_if_match, false);
+    atomic_store(&fake.no_store, false);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.heads, 0);
     atomic_store(&fake.bytes, 0);

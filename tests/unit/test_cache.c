@@ -462,13 +462,14 @@ TEST(random_ranges_by_many_are_right_while_the_origin_cuts)
     drop_house();
 }
 
-TEST(readers_who_stop_reading_hold_no_slot)
+static void stop_reading_and_look(uint64_t size, bool no_store)
 {
     enum { STALLED = 40 };
     static struct client stalled[STALLED];
     struct client client;
     char keys[STALLED][8];
-    new_house(3 * MIB);    /* 16 slots of 1 MiB in all */
+    new_house(size);    /* 16 slots of 1 MiB in all */
+    atomic_store(&fake.no_store, no_store);
     for (int i = 0; i < STALLED; i++) {
         snprintf(keys[i], sizeof(keys[i]), "s%d", i);
         client_begin(&stalled[i]);
@@ -489,7 +490,66 @@ TEST(readers_who_stop_reading_hold_no_slot)
     drop_house();
 }
 
+TEST(readers_who_stop_reading_hold_no_slot)
+{
+    stop_reading_and_look(3 * MIB, false);
+}
+
+TEST(nor_do_those_of_a_stream_that_is_not_stored)
+{
+    stop_reading_and_look(3 * MIB, true);     /* its fetch is over before they are */
+    stop_reading_and_look(12 * MIB, true);    /* ... and waits for them */
+}
+
+TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
+{
+    struct flights *flights = flights_new(NULL, 2 * MIB);
+    struct object_id id = { { 1 } };
+    struct object_name name = { S("http://fake"), S("bucket"), S("key"), S("") };
+    struct fetch has = { 0 }, leaves = { 0 }, waits = { 0 };
+    struct fetch *all[] = { &has, &leaves, &waits };
+    for (size_t i = 0; i < countof(all); i++)
+        list_init(&all[i]->slot_link);
+    struct head *head = head_new(&id, &name, S("\"e\""), S(""), 8 * MIB, 0, true);
+    flights_lock(flights, &id);
+    struct moving *moving = moving_get(flights, &id, &name, NULL);
+    struct flight *first = flight_new(moving, &has, head, 0, MIB);
+    struct flight *second = flight_new(moving, &has, head, MIB, MIB);
+    ok(first && second && !flight_new(moving, &leaves, head, 2 * MIB, MIB) &&
+       !flight_new(moving, &waits, head, 3 * MIB, MIB));
+    flight_unref(&first);
+    ok(list_empty(&leaves.slot_link) && !list_empty(&waits.slot_link));    /* its turn ... */
+    slots_forget(flights, &leaves);
+    ok(list_empty(&waits.slot_link));    /* ... is the next one's */
+    first = flight_new(moving, &waits, head, 3 * MIB, MIB);
+    ok(first);
+    flight_unref(&first);
+    flight_unref(&second);
+    moving_unref(&moving);
+    flights_unlock(flights, &id);
+    head_unref(&head);
+    flights_free(&flights);
+}
+
+TEST(a_refusal_at_the_first_byte_is_freed)
+{
+    new_house(3 * MIB);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 1));
+    settle(&client);
+    atomic_store(&fake.down, true);
+    ask(&client, 2 * MIB, 3 * MIB);
+    ok(decided(&client) != OK && client.answer->refusal);
+    ok(atomic_load(&client.answer->refusal->refs) == 2);    /* ours, and the fetch's */
+    client_end(&client);
+    drop_house();
+}
+
 RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
+    cmocka_unit_test(nor_do_those_of_a_stream_that_is_not_stored),
+    cmocka_unit_test(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next),
+    cmocka_unit_test(a_refusal_at_the_first_byte_is_freed),
     cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
     cmocka_unit_test(a_range_costs_its_units_and_no_more),
     cmocka_unit_test(a_small_object_and_an_empty_one_are_kept_whole),
