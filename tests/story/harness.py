@@ -579,7 +579,9 @@ class Versity(Process):
         self.folder = folder or story.path("versity")
         os.makedirs(self.folder, exist_ok=True)
         self.port = free_port()
-        super().__init__(story, "versitygw", [tool("versitygw"), "--access", ORIGIN_KEY, "--secret", ORIGIN_SECRET,
+        self.access_log = story.path("versity-access.log")
+        super().__init__(story, "versitygw", [tool("versitygw"), "--quiet", "--access", ORIGIN_KEY, "--secret", ORIGIN_SECRET,
+                                              "--access-log", self.access_log,
                                               "--port", f"127.0.0.1:{self.port}", "posix", self.folder])
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
