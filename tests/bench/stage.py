@@ -38,7 +38,8 @@ def note(text):
 
 def find_tool(name):
     """A bench program beside the newest build."""
-    found = find_binary("", f"tests/bench/{name}", f"build*/tests/bench/{name}")
+    built = os.environ.get("BENCH_TOOLS")    # the folder of another build
+    found = os.path.join(built, name) if built else find_binary("", f"tests/bench/{name}", f"build*/tests/bench/{name}")
     if not found:
         raise Failed(f"tests/bench/{name} is not built: run make")
     return found
