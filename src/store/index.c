@@ -122,11 +122,23 @@ struct ask {
 };
 typedef int lmdb_call(struct ask *ask);
 
+/* We left by a jump from inside the handler: what was blocked there may come again. The thread sanitizer blocks
+ * everything, whatever our mask says, and a fault that is blocked ends the process. */
+static void unblock(void)
+{
+    sigset_t faults;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGBUS);
+    sigaddset(&faults, SIGSEGV);
+    check(pthread_sigmask(SIG_UNBLOCK, &faults, NULL) == 0);
+}
+
 static __attribute__((noinline)) int trapped(lmdb_call *call, struct ask *ask)
 {
     struct trap trap;
     if (sigsetjmp(trap.back, 0)) {
         armed = NULL;
+        unblock();
         atomic_store(&ask->index->faulted, true);
         return MDB_CORRUPTED;
     }
