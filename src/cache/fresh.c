@@ -1,5 +1,8 @@
 /* fresh.c - expired keys, revalidated a listing page at a time. SPDX-License-Identifier: Apache-2.0
  *
+ * A page lists the folder of its key (up to the last '/'), or a folder around that: where a page came to its
+ * end with few lines, the folder above is noted as wide, and pages of keys below it list that. So
+ * many small folders cost what one large one costs, and who may list only a folder is asked for no more.
  * Pages under way are few: one list under one lock. A page's answer is read and the index renewed on the
  * origin's thread that brought it, outside the lock. */
 #include "cache/fresh.h"
@@ -16,6 +19,8 @@
 #define REFUSED_S 600
 #define REFUSED_MAX 256
 #define MISSING_MAX 3
+#define FEW_LINES 500             /* half of what a page could have brought */
+#define WIDE_MAX 64
 
 struct page {
     struct list link;             /* fresh->pages while it runs */
@@ -42,12 +47,18 @@ struct refused {
     int64_t until_s;
 };
 
+struct wide {
+    slice bucket, prefix;         /* owned; bucket.ptr NULL: none */
+};
+
 struct fresh {
     struct cache *cache;
     pthread_mutex_t lock;
     struct list pages;
     struct refused refused[REFUSED_MAX];
     unsigned refused_next;
+    struct wide wide[WIDE_MAX];
+    unsigned wide_next;
     unsigned missing;
 };
 
@@ -67,6 +78,13 @@ static void refused_clear(struct refused *refused)
     *refused = (struct refused){ 0 };
 }
 
+static void wide_clear(struct wide *wide)
+{
+    free((char *)wide->bucket.ptr);
+    free((char *)wide->prefix.ptr);
+    *wide = (struct wide){ 0 };
+}
+
 void fresh_free(struct fresh **fresh)
 {
     if (!*fresh)
@@ -74,6 +92,8 @@ void fresh_free(struct fresh **fresh)
     check(list_empty(&(*fresh)->pages));
     for (size_t i = 0; i < REFUSED_MAX; i++)
         refused_clear(&(*fresh)->refused[i]);
+    for (size_t i = 0; i < WIDE_MAX; i++)
+        wide_clear(&(*fresh)->wide[i]);
     pthread_mutex_destroy(&(*fresh)->lock);
     free(*fresh);
     *fresh = NULL;
@@ -189,6 +209,44 @@ void fresh_missing(struct fresh *fresh, const struct place *place, bool missing)
     pthread_mutex_unlock(&fresh->lock);
 }
 
+/* ---- how wide a page is ---- */
+
+static bool is_wide(const struct fresh *fresh, slice bucket, slice prefix)
+{
+    for (size_t i = 0; i < WIDE_MAX; i++)
+        if (fresh->wide[i].bucket.ptr && slice_eq(fresh->wide[i].bucket, bucket) &&
+            slice_eq(fresh->wide[i].prefix, prefix))
+            return true;
+    return false;
+}
+
+/* A page of this folder came to its end with few lines: the next one lists what is around it. */
+static void widen(struct fresh *fresh, slice bucket, slice prefix)
+{
+    if (!prefix.len)
+        return;
+    slice around = prefix_of(slice_sub(prefix, 0, prefix.len - 1));
+    if (is_wide(fresh, bucket, around))
+        return;
+    struct wide *wide = &fresh->wide[fresh->wide_next++ % WIDE_MAX];
+    wide_clear(wide);
+    wide->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
+    wide->prefix = (slice){ must_strndup(around.ptr, around.len), around.len };
+}
+
+/* The widest folder around the key that is noted and may be listed; else its own. */
+static slice widest_prefix(struct fresh *fresh, const struct place *place, const struct object_name *name)
+{
+    slice own = prefix_of(name->key);
+    for (size_t len = 0; len < own.len; len++) {
+        slice prefix = slice_sub(own, 0, len);
+        if ((len == 0 || own.ptr[len - 1] == '/') && is_wide(fresh, name->bucket, prefix) &&
+            !is_refused(fresh, place, name->bucket, prefix, wall_s()))
+            return prefix;
+    }
+    return own;
+}
+
 /* ---- one page ---- */
 
 static void page_unref(struct page *page)    /* under the lock */
@@ -249,6 +307,8 @@ static void on_done(struct origin_call *call, enum err err)
         page->last = listing.objects[listing.object_count - 1].key;
     if (!good && err == OK)
         refuse(fresh, page->place, page->name.bucket, page->prefix, false);
+    else if (good && !listing.truncated && listing.object_count < FEW_LINES)
+        widen(fresh, page->name.bucket, page->prefix);
     list_del(&page->link);
     waiters_wake(&page->waiters);
     page_unref(page);
@@ -259,7 +319,7 @@ static void on_done(struct origin_call *call, enum err err)
 static const struct origin_events events = { on_head, on_body, on_done };
 
 static struct page *page_start(struct fresh *fresh, const struct place *place,
-                               const struct object_name *name, slice start_after)
+                               const struct object_name *name, slice prefix, slice start_after)
 {
     struct page *page = must_alloc(sizeof(*page));
     page->fresh = fresh;
@@ -270,7 +330,7 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
         .bucket = arena_copy(&page->arena, name->bucket),
         .key = arena_copy(&page->arena, name->key),
     };
-    page->prefix = prefix_of(page->name.key);
+    page->prefix = slice_sub(page->name.key, 0, prefix.len);
     page->start_after = arena_copy(&page->arena, start_after);
     page->body = text_in(&page->arena);
     page->sent_s = wall_s();
@@ -294,11 +354,11 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
 }
 
 static struct page *running_page(struct fresh *fresh, const struct place *place,
-                                 const struct object_name *name, slice prefix)
+                                 const struct object_name *name)
 {
     list_each(struct page, page, &fresh->pages, link)
         if (page->place->origin == place->origin && slice_eq(page->name.bucket, name->bucket) &&
-            slice_eq(page->prefix, prefix) && slice_cmp(page->start_after, name->key) < 0)
+            slice_starts(name->key, page->prefix) && slice_cmp(page->start_after, name->key) < 0)
             return page;
     return NULL;
 }
@@ -307,15 +367,16 @@ struct page *fresh_page(struct fresh *fresh, const struct place *place,
                         const struct object_name *name, bool own_only, struct waiter *waiter)
 {
     struct arena scratch = { 0 };
-    slice start_after, prefix = prefix_of(name->key);
+    slice start_after;
     struct page *page = NULL;
     pthread_mutex_lock(&fresh->lock);
+    slice prefix = widest_prefix(fresh, place, name);
     if (place->by_listing && !is_refused(fresh, place, name->bucket, prefix, wall_s()) &&
         fresh_start_after(&scratch, name->key, &start_after)) {
         if (!own_only)
-            page = running_page(fresh, place, name, prefix);
+            page = running_page(fresh, place, name);
         if (!page && cache_fetch_may_begin(fresh->cache))
-            page = page_start(fresh, place, name, start_after);
+            page = page_start(fresh, place, name, prefix, start_after);
     }
     if (page) {
         page->refs++;
