@@ -21,6 +21,7 @@ struct digest {
     slice bytes;
     uint8_t sha256[32];
     void (*done)(void *arg, const uint8_t sha256[32]);
+    void (*lost)(void *arg);
     void *arg;
 };
 
@@ -80,18 +81,19 @@ static void work(struct mail *mail)    /* on the digests' thread */
     hash(digest);
     digest->mail.deliver = deliver;
     if (!mailbox_post(digest->back, &digest->mail)) {
-        mailbox_unref(&digest->back);    /* the loop is gone, and the request with it */
+        digest->lost(digest->arg);    /* the loop is gone, and the request with it */
+        mailbox_unref(&digest->back);
         free(digest);
     }
 }
 
 void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
-                  void (*done)(void *arg, const uint8_t sha256[32]),
+                  void (*done)(void *arg, const uint8_t sha256[32]), void (*lost)(void *arg),
                   void *arg)
 {
     struct digest *digest = must_alloc(sizeof(*digest));
     *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box), .bytes = bytes,
-                               .done = done, .arg = arg };
+                               .done = done, .lost = lost, .arg = arg };
     if (bytes.len > INLINE_BYTES) {
         mailbox_post(digests->box, &digest->mail);
         return;

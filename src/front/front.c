@@ -48,6 +48,7 @@ void *front_loop_begin(void *arg, struct http_loop *loop)
     struct front_loop *local = must_alloc(sizeof(*local));
     local->sigv4 = sigv4_new();
     local->cache = cache_loop_new(front->options.cache, http_loop_mailbox(loop));
+    list_init(&local->passes);
     return local;
 }
 
@@ -55,6 +56,7 @@ void front_loop_end(void *arg, void *local)
 {
     (void)arg;
     struct front_loop *loop = local;
+    passes_leave(loop);
     cache_loop_free(&loop->cache);
     sigv4_free(&loop->sigv4);
     free(loop);

@@ -23,6 +23,7 @@ struct front {
 struct front_loop {
     struct sigv4 *sigv4;
     struct cache_loop *cache;
+    struct list passes;           /* begun here, not over */
 };
 
 /* One S3 request. Lives in its request's arena. */
@@ -64,14 +65,15 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void pass_read(struct call *call);      /* lists and bucket calls: forwarded, answered as the origin would */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
+void passes_leave(struct front_loop *loop);    /* the loop ends: origins may still be busy with some */
 
 /* ---- digest.c: bodies are hashed off the loops ---- */
 struct digests;
 struct digests *digests_new(void) MUST_USE;
 void digests_free(struct digests **digests);
-/* Hashes bytes, which must stay; done is called on the loop of `box` (never, if that has gone), or at once if they
- * are few. */
+/* Hashes bytes, which must stay; done is called on the loop of `box`, or at once if they are few. lost is called
+ * instead, on another thread, if that loop has gone. */
 void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
-                  void (*done)(void *arg, const uint8_t sha256[32]), void *arg);
+                  void (*done)(void *arg, const uint8_t sha256[32]), void (*lost)(void *arg), void *arg);
 
 #endif

@@ -15,6 +15,7 @@
 #define REPLY_BYTES_MAX (16 * MIB)
 
 struct pass {
+    struct list link;             /* front_loop->passes */
     struct call *call;            /* NULL once the HTTP request is over */
     const struct place *place;
     struct ticket *ticket;        /* the loop's */
@@ -31,7 +32,7 @@ struct pass {
     slice body;
     struct origin_body source;
     struct origin_call origin;
-    bool running;
+    bool running, hashing;
 
     /* the answer: the origin's thread until over, then the loop */
     atomic_bool over;
@@ -159,6 +160,7 @@ static slice forward_query(struct arena *keep, slice raw)
 static void settle(struct pass *pass)
 {
     check(!pass->running && !pass->write);
+    list_del(&pass->link);
     ticket_end(&pass->ticket);
     pass_unref(pass);
 }
@@ -251,6 +253,8 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     forward_fields(pass, head);
     call->gone = gone;
     call->gone_arg = pass;
+    list_init(&pass->link);
+    list_add(&call->loop->passes, &pass->link);
     return pass;
 }
 
@@ -309,12 +313,32 @@ static void begin(struct pass *pass)
 static void hashed(void *arg, const uint8_t sha256[32])
 {
     struct pass *pass = arg;
+    pass->hashing = false;
     if (!pass->call)
         settle(pass);
     else if (memcmp(sha256, pass->claimed, sizeof(pass->claimed)) != 0)
         fail(pass, ERR_BAD_SHA256);
     else
         begin(pass);
+}
+
+static void lost(void *arg)
+{
+    settle(arg);
+}
+
+/* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass is its own. One
+ * that is being hashed ends with that. */
+void passes_leave(struct front_loop *loop)
+{
+    list_each_safe(struct pass, pass, &loop->passes, link) {
+        list_del(&pass->link);
+        if (pass->hashing)
+            continue;
+        pass->running = false;
+        write_end(&pass->write);    /* H7: no fill that knew of it may publish */
+        settle(pass);
+    }
 }
 
 void pass_write(struct call *call)
@@ -337,6 +361,7 @@ void pass_write(struct call *call)
     }
     memcpy(pass->claimed, claim->payload_sha256, sizeof(pass->claimed));
     pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
+    pass->hashing = true;
     digest_start(call->front->digests, http_loop_mailbox(http_request_loop(call->http)), pass->body,
-                 hashed, pass);
+                 hashed, lost, pass);
 }
