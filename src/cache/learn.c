@@ -167,8 +167,9 @@ static void learn_head(struct fetch *fetch, const struct origin_reply *reply,
 {
     struct moving *moving = fetch->moving;
     struct head *known = moving->head;
-    if (known && slice_eq(known->etag, facts->etag) && known->size == facts->size && facts->etag.len &&
-        (known->full || !facts->full)) {
+    bool same = known && facts->etag.len && slice_eq(known->etag, facts->etag) &&
+                known->size == facts->size && known->modified_s == facts->modified_s;
+    if (same && (known->full || !facts->full)) {
         fetch->head = head_ref(known);
     } else {
         fetch->head = make_head(fetch, reply, facts);
