@@ -228,13 +228,18 @@ static bool read_footer(const struct extent *extent, struct toc_footer *ret)
            ret->offset + toc_bytes(ret->count) == size;
 }
 
+/* One that can't be opened is a miss for whoever asks (H1), and its number stays used; but where descriptors
+ * run out, nothing is known about any of them. */
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
     int fd = open_file(all, number);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0) {
+        all->highest = MAX(all->highest, number);
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? ERR_IO : OK;
+    }
+    if (fstat(fd, &st) != 0) {
+        close(fd);
         return ERR_IO;
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
@@ -247,13 +252,16 @@ static enum err add_file(struct extents *all, uint32_t number)
     return OK;
 }
 
+/* Only names we would give: "0000002A" is a stranger's, and what comes near the last number too. */
 static bool number_of(const char *name, uint32_t *ret)
 {
     uint8_t bytes[4];
+    char ours[16];
     if (!slice_unhex(slice_of(name), bytes, sizeof(bytes)))
         return false;
     *ret = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
-    return *ret > 0;
+    snprintf(ours, sizeof(ours), "%08x", *ret);
+    return *ret > 0 && *ret <= EXTENT_NUMBER_MAX && strcmp(name, ours) == 0;
 }
 
 enum err extents_open(struct extents *all, const char *folder, uint32_t extent_bytes)

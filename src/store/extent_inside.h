@@ -12,6 +12,7 @@
 #define TIMES_A_CHUNK 4096u
 #define TIME_CHUNKS 128u
 #define GATHER_MAX 128u               /* records in one append */
+#define EXTENT_NUMBER_MAX 0xF0000000u /* of 4 MiB each: 16 PB written */
 
 struct extent {
     struct extent *next;              /* in its chain, under the lock */

@@ -162,7 +162,8 @@ enum err log_roll(struct extents *all)
     struct log *log = &all->log;
     enum err ignored = log_seal(all);    /* without a table its headers are scanned instead */
     (void)ignored;
-    check(all->highest < UINT32_MAX);
+    if (all->highest >= EXTENT_NUMBER_MAX)
+        return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
     char name[16];
     snprintf(name, sizeof(name), "%08x", all->highest + 1);
     int fd = openat(all->folder_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
