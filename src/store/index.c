@@ -9,21 +9,26 @@
  * inside LMDB. So every call into it runs under a trap: SIGBUS, SIGSEGV and its assertions jump back here,
  * the index is bad from then on, and it is never entered again; it stays mapped, because nobody knows
  * what was under way in it. There is no probe in a child process at open: the trap does the same at
- * any time.
+ * any time. What no trap can undo: LMDB changes copies of pages on the heap, and a broken one may make it
+ * write beyond them. Then the process dies sooner or later; as it dies it leaves a note, and the next
+ * opening builds the index anew, instead of dying of it again.
  *
  * Closing: the environment is taken from readers first (env = NULL), then each slot is waited for. */
 #include "store/index.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <lmdb.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/metric.h"
 
@@ -62,19 +67,36 @@ struct trap {
 };
 
 static _Thread_local struct trap *volatile armed;
-static struct sigaction before_bus, before_segv;
+static struct sigaction before_bus, before_segv, before_abrt;
+static char suspect_path[4096];       /* of the index opened last; empty: it is closed */
+
+bool index_is_suspect(const char *path)
+{
+    char note[4096];
+    int len = snprintf(note, sizeof(note), "%s/" INDEX_SUSPECT, path);
+    return len < (int)sizeof(note) && access(note, F_OK) == 0;
+}
+
+static void suspect(void)
+{
+    int fd = suspect_path[0] ? open(suspect_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
+}
 
 static void faulted(int signal, siginfo_t *info, void *context)
 {
-    if (armed)
+    if (armed && signal != SIGABRT)
         siglongjmp(armed->back, 1);
-    const struct sigaction *before = signal == SIGBUS ? &before_bus : &before_segv;
+    suspect();
+    const struct sigaction *before = signal == SIGBUS    ? &before_bus
+                                     : signal == SIGSEGV ? &before_segv : &before_abrt;
     if (before->sa_flags & SA_SIGINFO)
         before->sa_sigaction(signal, info, context);
     else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
         before->sa_handler(signal);
-    else
-        sigaction(signal, before, NULL);    /* comes again at once, and ends the process */
+    else if (sigaction(signal, before, NULL) == 0)
+        raise(signal);    /* ends the process */
 }
 
 static void install_for(int signal, struct sigaction *before)
@@ -97,6 +119,7 @@ static void install(void)
     pthread_mutex_lock(&lock);
     install_for(SIGBUS, &before_bus);
     install_for(SIGSEGV, &before_segv);
+    install_for(SIGABRT, &before_abrt);
     pthread_mutex_unlock(&lock);
 }
 
@@ -169,6 +192,8 @@ static enum err answer(struct index *index, int rc)
     case MDB_PAGE_FULL:
     case MDB_INCOMPATIBLE:
     case MDB_BAD_VALSIZE:
+    case EFBIG:     /* a broken page named one far beyond the map: it would be written there */
+    case EINVAL:
         atomic_store(&index->bad, true);
         return ERR_IO;
     default:
@@ -255,10 +280,13 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
     mdb_env_set_mapsize(env, round_up(map_bytes, MIB));
     struct ask ask = { .index = index, .env = env, .path = path };
     enum err e = answer(index, trapped(do_open, &ask));
-    if (!e)
+    if (!e) {
+        if (snprintf(suspect_path, sizeof(suspect_path), "%s/" INDEX_SUSPECT, path) >= (int)sizeof(suspect_path))
+            suspect_path[0] = '\0';
         atomic_store(&index->env, env);
-    else
+    } else {
         env_end(index, env, wreck_new());
+    }
     return e;
 }
 
@@ -267,6 +295,7 @@ void index_close(struct index *index)
     MDB_env *env = atomic_exchange(&index->env, NULL);
     if (!env)
         return;
+    suspect_path[0] = '\0';
     struct wreck *wreck = wreck_new();
     wreck->writing = index->writing;
     index_abort(index);

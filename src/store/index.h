@@ -17,6 +17,9 @@ void index_free(struct index **index);
 enum err index_open(struct index *index, const char *path, uint64_t map_bytes) MUST_USE;
 /* Waits for readers on other threads. */
 void index_close(struct index *index);
+/* The process that used it last died of a fault or abort(): perhaps of this index. */
+bool index_is_suspect(const char *path) MUST_USE;
+#define INDEX_SUSPECT "suspect"       /* the name of that note, in its folder */
 /* What it holds can't be trusted: a fault in its map, a broken page, an entry that failed its checksum.
  * Set it aside and build another. */
 bool index_is_bad(const struct index *index);
