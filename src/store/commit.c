@@ -10,7 +10,7 @@
  * What fails otherwise takes the folder out of service: it is closed as after a crash, so that the next
  * opening, tried every 5 s, raises the generation, and nothing that a lost removal should have removed
  * is believed. Until then appends and removals are answered with ERR_IO at once.
- * A second thread, the watch, answers removals when a commit hangs (H3).
+ * A second thread, the watch, answers removals when a commit or an opening hangs (H3).
  * Recycling: index entries first, then the file; a few thousand entries a transaction. */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +31,7 @@
 #define WATCH_MS 500u
 #define READER_CHECK_MS 60000u
 #define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
+#define SHRINK_MS 200u
 #define RESERVE_MAX (8 * GIB)
 
 struct job {
@@ -186,9 +187,18 @@ static enum err make_room(struct store *store)
     return e;
 }
 
+/* The newest goes only when a newer one stands: after the size was lowered, over it for a moment. */
+static bool is_last_too_big(struct store *store)
+{
+    return extents_count(store->extents) == 1 &&
+           free_bytes(store) >= atomic_load(&store->reserve_bytes) + store->folder.format.extent_bytes;
+}
+
 static enum err next_extent(struct store *store)
 {
     enum err e = make_room(store);
+    if (e == ERR_FULL && is_last_too_big(store))
+        e = OK;
     if (!e)
         e = log_roll(store->extents);
     if (e == ERR_FULL && recycle_one(store) == OK)
@@ -432,6 +442,7 @@ enum err commit_open_folder(struct store *store, const char **ret_why)
     atomic_store(&store->size_bytes, store->folder.format.size_bytes);
     atomic_store(&store->generation, store->folder.format.generation);
     heads_clear(store->heads);
+    store->doubted = false;
     atomic_store(&store->why, "");
     atomic_store(&store->open, true);
     set_metrics(store);
@@ -467,10 +478,19 @@ static void run_batch(struct batch *batch)
     answer_all(batch, e);
 }
 
+/* Once, while the folder is out: our memory of what it did not see ends with us. */
+static void note_doubt(struct store *store)
+{
+    if (atomic_load(&store->unproved) && !store->doubted)
+        folder_doubt(store->folder.path);
+    store->doubted = atomic_load(&store->unproved);
+}
+
 static void refuse_batch(struct batch *batch)
 {
     if (batch->has_removals)
         atomic_store(&batch->store->unproved, true);
+    note_doubt(batch->store);
     for (uint32_t i = 0; i < batch->job_count; i++)
         batch->jobs[i].err = ERR_IO;
     answer_all(batch, ERR_IO);
@@ -549,11 +569,24 @@ static bool next_batch(struct store *store, struct batch *batch)
     return left;
 }
 
+/* After the size was lowered: a little at a time, and nobody has to write for it. */
+static void shrink(struct store *store)
+{
+    uint64_t until_ms = mono_ms() + SHRINK_MS;
+    enum err e = OK;
+    while (!e && extents_bytes(store->extents) > atomic_load(&store->size_bytes) && mono_ms() < until_ms)
+        e = recycle_one(store);
+    atomic_store(&store->busy_since_ms, 0);
+    if (e && e != ERR_FULL)
+        go_out(store, "its index failed");
+}
+
 static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms)
 {
     const char *why;
     uint64_t now = mono_ms();
     if (!atomic_load(&store->open)) {
+        note_doubt(store);
         if (now - *retried_ms < RETRY_MS)
             return;
         enum err ignored = commit_open_folder(store, &why);    /* store_status says why */
@@ -563,6 +596,10 @@ static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms
         go_out(store, "its index failed");
     } else if (atomic_load(&store->unproved)) {
         go_out(store, "a commit took too long");
+    } else if (!folder_is_there(&store->folder)) {
+        go_out(store, "it was removed");
+    } else if (extents_bytes(store->extents) > atomic_load(&store->size_bytes)) {
+        shrink(store);
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(store->index);
         *checked_ms = now;
@@ -619,7 +656,7 @@ void *commit_watch(void *arg)
         struct timespec ts = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
         pthread_cond_timedwait(&store->stop, &store->lock, &ts);
         pthread_mutex_unlock(&store->lock);
-        if (atomic_load(&store->open) && !store_is_serving(store))
+        if (!store_is_serving(store))    /* stuck in a commit, or in opening the folder */
             give_up_on_removals(store);
         pthread_mutex_lock(&store->lock);
     }

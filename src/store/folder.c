@@ -72,12 +72,14 @@ static enum err write_file(const char *folder, const char *name, const void *byt
     struct path fresh = path_in(folder, "fresh");
     int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
-        return errno == ENOSPC ? ERR_FULL : ERR_IO;
+        return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
+    errno = 0;
     bool good = write(fd, bytes, len) == (ssize_t)len && fsync(fd) == 0;
     good = close(fd) == 0 && good;
     if (!good || rename(fresh.text, path_in(folder, name).text) != 0) {
+        bool full = errno == ENOSPC || errno == EDQUOT;
         unlink(fresh.text);
-        return ERR_IO;
+        return full ? ERR_FULL : ERR_IO;
     }
     return sync_folder(folder);
 }
@@ -96,7 +98,7 @@ static bool is_empty(const char *folder)
     bool empty = dir != NULL;
     struct dirent *item;
     while (empty && (item = readdir(dir))) {
-        static const char *const ours[] = { ".", "..", "lock", "fresh", "lost+found" };
+        static const char *const ours[] = { ".", "..", "lock", "fresh", "doubt", "lost+found" };
         size_t i = 0;
         while (i < countof(ours) && strcmp(item->d_name, ours[i]) != 0)
             i++;
@@ -235,15 +237,26 @@ static enum err throw_index_away(const struct folder *folder)
     struct path path = path_in(folder->path, "index");
     unlink(path_in(path.text, "data.mdb").text);
     unlink(path_in(path.text, "lock.mdb").text);
-    return rmdir(path.text) == 0 || errno == ENOENT ? OK : ERR_IO;
+    unlink(path_in(path.text, INDEX_SUSPECT).text);
+    return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
+}
+
+/* Far above what extents of this size can name; and where the size was lowered, above what is there, or
+ * not even the deletions would find room. Address space costs nothing. */
+static uint64_t map_bytes(const struct folder *folder)
+{
+    struct stat st;
+    uint64_t there = 0;
+    if (stat(path_in(folder->path, "index/data.mdb").text, &st) == 0)
+        there = (uint64_t)st.st_size;
+    return MAX(folder->format.size_bytes / 4, there) + 64 * MIB;
 }
 
 /* Opened; new, or of another opening: *ret_lost. */
 static enum err open_index(struct folder *folder, bool *ret_lost)
 {
     uint64_t opening = 0, mine = folder->format.opening;
-    enum err e = index_open(folder->index, path_in(folder->path, "index").text,
-                            folder->format.size_bytes / 4 + 64 * MIB);
+    enum err e = index_open(folder->index, path_in(folder->path, "index").text, map_bytes(folder));
     if (!e)
         e = index_begin(folder->index);
     if (!e)
@@ -256,7 +269,7 @@ static enum err open_index(struct folder *folder, bool *ret_lost)
 static enum err find_index(struct folder *folder, bool anew)
 {
     bool lost = false;
-    if (anew || index_is_bad(folder->index))
+    if (anew || index_is_bad(folder->index) || index_is_suspect(path_in(folder->path, "index").text))
         (void)!throw_index_away(folder);
     enum err e = open_index(folder, &lost);
     if (e ? index_is_bad(folder->index) : lost) {
@@ -276,14 +289,33 @@ static enum err find_index(struct folder *folder, bool anew)
 
 static enum err set_opening(struct folder *folder)
 {
-    folder->format.opening++;
+    struct format next = folder->format;
+    next.opening++;
     enum err e = index_begin(folder->index);
     if (!e)
-        e = index_set_opening(folder->index, folder->format.opening);
+        e = index_set_opening(folder->index, next.opening);
     if (!e)
         e = index_commit(folder->index);
     index_abort(folder->index);
-    return e ? e : write_format(folder, &folder->format);
+    if (!e)
+        e = write_format(folder, &next);
+    if (!e)
+        folder->format = next;
+    return e;
+}
+
+/* On a full disk the oldest extent makes room, as it would later on. What the index says of it is a miss, and
+ * forgotten when it is asked for. */
+static bool gave_oldest(struct folder *folder)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(folder->extents, &keep, &numbers);
+    if (count > 1)
+        extent_drop(folder->extents, numbers[0]);
+    arena_free(&keep);
+    index_close(folder->index);
+    return count > 1;
 }
 
 /* ---- the whole ---- */
@@ -299,6 +331,8 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         return e;
     }
     bool clean = unlink(path_in(folder->path, "clean").text) == 0 && !wish->unproved;
+    if (unlink(path_in(folder->path, "doubt").text) == 0)    /* in this order: a crash leaves neither */
+        clean = false;
     bool used_up = false;
     if (!clean) {
         used_up = folder->format.generation + 1 == GENERATIONS;
@@ -308,15 +342,36 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     e = extents_open(folder->extents, folder->path, folder->format.extent_bytes);
     if (!e) {
         *ret_why = "its index can't be opened";
-        e = find_index(folder, used_up);
+        do {
+            e = find_index(folder, used_up);
+            if (!e)
+                e = set_opening(folder);
+        } while (e == ERR_FULL && gave_oldest(folder));
     }
-    if (!e)
-        e = set_opening(folder);
     if (e)
         folder_close(folder, false);
     else
         *ret_why = "";
     return e;
+}
+
+void folder_doubt(const char *path)
+{
+    if (access(path_in(path, "format").text, F_OK) != 0)
+        return;    /* nothing of ours */
+    int fd = open(path_in(path, "doubt").text, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;    /* can't be written: nothing more can be done */
+    (void)!fsync(fd);
+    close(fd);
+    (void)!sync_folder(path);
+}
+
+bool folder_is_there(const struct folder *folder)
+{
+    struct stat held, named;
+    return fstat(folder->lock_fd, &held) == 0 && stat(path_in(folder->path, "lock").text, &named) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
 void folder_close(struct folder *folder, bool clean)

@@ -38,6 +38,7 @@ struct store {
     atomic_uint generation;
     _Atomic uint64_t size_bytes, reserve_bytes;
     atomic_bool unproved;             /* a removal went by while the folder was not there */
+    bool doubted;                     /* and a note of that lies in it; the committer's */
     atomic_uint buffers;
     /* Raised by each commit that changes a head of the objects behind it: who puts a head that was read
      * from the disk into RAM looks before and after. */

@@ -98,7 +98,7 @@ void store_close(struct store **store)
     pthread_join(mine->committer, NULL);
     pthread_join(mine->watch, NULL);
     if (atomic_exchange(&mine->open, false))
-        folder_close(&mine->folder, true);
+        folder_close(&mine->folder, !atomic_load(&mine->unproved));
     store_end(mine);
 }
 

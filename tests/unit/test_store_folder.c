@@ -1,0 +1,290 @@
+/* test_store_folder.c - what others do to a cache folder, and what changed settings ask of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sched.h>
+
+static bool serving(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.serving;
+}
+
+static uint64_t used(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.used_bytes;
+}
+
+static bool is_unproved(struct unit_store *unit, const char *key)
+{
+    struct head *head = get_head(unit, key);
+    ok(head != NULL);
+    bool unproved = atomic_load(&head->unproved);
+    head_unref(&head);
+    return unproved;
+}
+
+#define soon(condition)                                                                        \
+    do {                                                                                       \
+        for (int turns = 0; turns < 1500 && !(condition); turns++)                             \
+            usleep(10000);                                                                     \
+        ok(condition);                                                                         \
+    } while (0)
+
+static void put_some(struct unit_store *unit, int from, int to, size_t size)
+{
+    char key[32];
+    for (int i = from; i < to; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        ok(put_object(unit, key, "\"1\"", size) == OK && has_object(unit, key, "\"1\"", size));
+    }
+}
+
+static void leave_file(const char *name)
+{
+    int fd = open(in_folder(name), O_WRONLY | O_CREAT, 0600);
+    ok(fd >= 0 && write(fd, name, strlen(name)) > 0);
+    close(fd);
+}
+
+/* ---- strangers among the extents ---- */
+
+TEST(names_we_would_never_give_an_extent_are_left_alone)
+{
+    struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
+    put_some(&unit, 0, 1, 1000);
+    unit_close(&unit);
+    leave_file("extents/0000000a");
+    leave_file("extents/0000000A");
+    leave_file("extents/ffffffff");
+    leave_file("extents/fffffffe");
+    unit = unit_open_sized(8 * MIB, 2 * MIB);
+    ok(has_object(&unit, "k0", "\"1\"", 1000));
+    put_some(&unit, 1, 20, 900000);    /* through several extents, and round */
+    unit_close(&unit);
+    ok(access(in_folder("extents/ffffffff"), F_OK) == 0 && access(in_folder("extents/0000000A"), F_OK) == 0);
+}
+
+TEST(an_extent_that_cannot_be_opened_costs_only_what_lay_in_it)
+{
+    struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
+    put_some(&unit, 0, 1, 1000);
+    unit_close(&unit);
+    ok(symlink("/no/such/file", in_folder("extents/00000f00")) == 0);
+    unit = unit_open_sized(8 * MIB, 2 * MIB);
+    ok(serving(&unit) && has_object(&unit, "k0", "\"1\"", 1000));
+    put_some(&unit, 1, 3, 1000);
+    ok(access(in_folder("extents/00000f01"), F_OK) == 0);    /* its number stays used */
+    unit_close(&unit);
+}
+
+/* ---- another size than before ---- */
+
+TEST(a_lower_size_takes_effect_without_a_write)
+{
+    struct unit_store unit = unit_open_sized(64 * MIB, 2 * MIB);
+    put_some(&unit, 0, 20, 900000);
+    ok(used(&unit) > 15 * MIB);
+    unit_close(&unit);
+    unit = unit_open_sized(8 * MIB, 2 * MIB);
+    soon(used(&unit) <= 8 * MIB);
+    ok(serving(&unit) && has_object(&unit, "k19", "\"1\"", 900000));
+    unit_close(&unit);
+}
+
+TEST(an_old_extent_as_large_as_the_new_size_makes_way)
+{
+    struct unit_store unit = unit_open_sized(64 * MIB, 16 * MIB);
+    put_some(&unit, 0, 15, 900000);
+    ok(each_extent(NULL) == 1);
+    unit_close(&unit);
+    unit = unit_open_sized(8 * MIB, 2 * MIB);
+    put_some(&unit, 15, 20, 900000);
+    soon(used(&unit) <= 8 * MIB);
+    ok(serving(&unit) && has_object(&unit, "k19", "\"1\"", 900000));
+    unit_close(&unit);
+}
+
+/* ---- writes that the folder does not see ---- */
+
+TEST(a_removal_while_the_folder_was_out_is_remembered_over_a_restart)
+{
+    struct unit_store unit = unit_open();
+    put_some(&unit, 0, 2, 1000);
+    unit_close(&unit);
+    int fd = open(in_folder("lock"), O_RDWR);    /* a lock of another open file is another's */
+    ok(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+    ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK && !serving(&unit));
+    ok(remove_object(&unit, "k0") == ERR_IO);
+    unit_close(&unit);
+    close(fd);
+    ok(access(in_folder("clean"), F_OK) == 0);
+    unit = unit_open();
+    ok(is_unproved(&unit, "k0") && is_unproved(&unit, "k1"));
+    unit_close(&unit);
+    unit = unit_open();
+    ok(is_unproved(&unit, "k0"));    /* until somebody proves it */
+    put_some(&unit, 2, 3, 1000);
+    ok(!is_unproved(&unit, "k2"));
+    unit_close(&unit);
+}
+
+TEST(an_opening_that_hangs_holds_up_no_removal)
+{
+    struct unit_store unit = unit_open();
+    unit_close(&unit);
+    int fd = open(in_folder("lock"), O_RDWR);
+    ok(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+    ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK && !serving(&unit));
+    ok(rename(in_folder("format"), in_folder("kept")) == 0 && mkfifo(in_folder("format"), 0600) == 0);
+    close(fd);
+    usleep(6500000);    /* the next attempt is made, and waits for a writer of the pipe */
+    uint64_t start = mono_ms();
+    ok(remove_object(&unit, "k") == ERR_IO && mono_ms() - start < 2000);
+    int feed = open(in_folder("format"), O_WRONLY | O_NONBLOCK);
+    ok(feed >= 0);    /* it did wait there */
+    ok(rename(in_folder("kept"), in_folder("format")) == 0);
+    close(feed);
+    soon(serving(&unit));
+    unit_close(&unit);
+}
+
+/* ---- a folder that goes away ---- */
+
+TEST(a_folder_removed_under_us_is_made_anew)
+{
+    struct unit_store unit = unit_open();
+    put_some(&unit, 0, 3, 1000);
+    remove_tree(unit_folder);
+    soon(access(in_folder("format"), F_OK) == 0 && serving(&unit));
+    ok(!get_head(&unit, "k0"));
+    put_some(&unit, 3, 5, 1000);
+    unit_close(&unit);
+    unit = unit_open();
+    ok(has_object(&unit, "k4", "\"1\"", 1000));
+    unit_close(&unit);
+}
+
+/* Runs `play` in a child whose folder is a file system of 6 MiB; false: not allowed here. */
+static bool on_small_disk(int (*play)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("tmpfs", unit_folder, "tmpfs", 0, "size=6m") != 0)
+            _exit(77);
+        _exit(play());
+    }
+    int status;
+    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WEXITSTATUS(status) && WEXITSTATUS(status) != 77)
+        fail_msg("step %d", WEXITSTATUS(status));
+    return WEXITSTATUS(status) == 0;
+}
+
+static int play_full_at_start(void)
+{
+    static const char zeroes[4096];
+    struct unit_store unit = unit_open_sized(4 * MIB, 2 * MIB);
+    put_some(&unit, 0, 3, 900000);
+    unit_close(&unit);
+    int fd = open(in_folder("filler"), O_WRONLY | O_CREAT, 0600);
+    while (write(fd, zeroes, sizeof(zeroes)) > 0)
+        ;
+    close(fd);
+    if (unit_try(&unit, options_of(4 * MIB, 2 * MIB)) != OK || !serving(&unit))
+        return 1;
+    if (!has_object(&unit, "k2", "\"1\"", 900000))
+        return 2;
+    unit_close(&unit);
+    return 0;
+}
+
+TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent)
+{
+    if (!on_small_disk(play_full_at_start))
+        skip();
+}
+
+/* ---- an index that is broken where no trap helps ---- */
+
+TEST(an_index_that_a_process_died_of_is_built_anew)
+{
+    struct unit_store unit = unit_open();
+    put_some(&unit, 0, 3, 1000);
+    unit_close(&unit);
+    pid_t child = fork();
+    if (child == 0) {
+        unit = unit_open();
+        raise(SIGABRT);    /* as malloc() does when somebody wrote beyond his page */
+    }
+    int status;
+    ok(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    ok(access(in_folder("index/suspect"), F_OK) == 0);
+    struct stat before, after;
+    ok(stat(in_folder("index/data.mdb"), &before) == 0);
+    ok(link(in_folder("index/data.mdb"), in_folder("held")) == 0);    /* or its inode may come again */
+    unit = unit_open();
+    ok(stat(in_folder("index/data.mdb"), &after) == 0 && before.st_ino != after.st_ino);
+    ok(has_object(&unit, "k2", "\"1\"", 1000) && is_unproved(&unit, "k2"));
+    ok(access(in_folder("index/suspect"), F_OK) != 0);
+    unit_close(&unit);
+}
+
+/* In the list of free pages (nodes with keys of 8 bytes), page numbers become enormous. */
+static unsigned spoil_free_list(void)
+{
+    unsigned spoilt = 0;
+    uint8_t page[4096];
+    int fd = open(in_folder("index/data.mdb"), O_RDWR);
+    for (off_t at = 2 * 4096; fd >= 0 && pread(fd, page, sizeof(page), at) == sizeof(page); at += 4096) {
+        uint16_t flags, lower, upper;
+        memcpy(&flags, page + 10, 2);
+        memcpy(&lower, page + 12, 2);
+        memcpy(&upper, page + 14, 2);
+        for (unsigned slot = 16; flags == 2 && lower <= upper && upper <= 4096 && slot < lower; slot += 2) {
+            uint16_t node, len, key;
+            memcpy(&node, page + slot, 2);
+            memcpy(&len, page + (node & 0xFFF), 2);
+            memcpy(&key, page + (node & 0xFFF) + 6, 2);
+            for (unsigned i = 16; key == 8 && i + 8 <= len && node + 16u + i <= 4096; i += 8) {
+                page[node + 8 + i + 5] = 0x10;    /* behind head and key: a count, then numbers */
+                spoilt++;
+            }
+        }
+        ok(pwrite(fd, page, sizeof(page), at) == sizeof(page));
+    }
+    close(fd);
+    return spoilt;
+}
+
+TEST(free_pages_far_beyond_the_map_are_a_bad_index_and_not_a_bad_disk)
+{
+    struct unit_store unit = unit_open();
+    put_some(&unit, 0, 8, 1000);
+    unit_close(&unit);
+    ok(spoil_free_list() > 0);
+    ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
+    soon(serving(&unit));
+    ok(put_object(&unit, "more", "\"1\"", 1000) == OK && remove_object(&unit, "k1") == OK);
+    soon(serving(&unit) && put_object(&unit, "again", "\"1\"", 1000) == OK);
+    ok(has_object(&unit, "again", "\"1\"", 1000));
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(names_we_would_never_give_an_extent_are_left_alone),
+          STORE_TEST(an_extent_that_cannot_be_opened_costs_only_what_lay_in_it),
+          STORE_TEST(a_lower_size_takes_effect_without_a_write),
+          STORE_TEST(an_old_extent_as_large_as_the_new_size_makes_way),
+          STORE_TEST(a_removal_while_the_folder_was_out_is_remembered_over_a_restart),
+          STORE_TEST(an_opening_that_hangs_holds_up_no_removal),
+          STORE_TEST(a_folder_removed_under_us_is_made_anew),
+          STORE_TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent),
+          STORE_TEST(an_index_that_a_process_died_of_is_built_anew),
+          STORE_TEST(free_pages_far_beyond_the_map_are_a_bad_index_and_not_a_bad_disk))
