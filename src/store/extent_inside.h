@@ -34,7 +34,7 @@ struct log {
     uint32_t count, capacity;
     uint32_t gathered;
     uint64_t gathered_end;
-    struct iovec parts[4 * GATHER_MAX + 1];
+    struct iovec parts[5 * GATHER_MAX + 1];    /* padding, header, head, padding, data; and the last padding */
     int part_count;
     uint8_t headers[GATHER_MAX][RECORD_HEADER_MAX];
 };

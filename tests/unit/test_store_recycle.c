@@ -1,7 +1,7 @@
 /* test_store_recycle.c - the size is kept, and readers keep what they hold. SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
-#include "store/extent.h"
+#include "store/extent_inside.h"
 
 #define EXTENT (2 * MIB)
 
@@ -20,6 +20,24 @@ static bool reads(const struct extent *extent, uint8_t fill)
     uint8_t got[100];
     return pread(extent_fd(extent), got, sizeof(got), PAGE_BYTES) == sizeof(got) && got[0] == fill &&
            got[99] == fill;
+}
+
+/* Small objects with a full unit: each has a header, a head, data, and both kinds of padding. */
+TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
+{
+    static uint8_t bytes[UNIT_BYTES + 1];
+    struct extents *all = extents_new();
+    ok(extents_open(all, unit_folder, 32 * MIB) == OK && log_roll(all) == OK);
+    for (unsigned i = 0; i < GATHER_MAX; i++) {
+        struct log_item item = {
+            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100, .etag_hash = 1 },
+            .head_block = { (char *)bytes, 100 },
+            .bytes = { (char *)bytes, sizeof(bytes) },
+        };
+        ok(log_add(all, &item) == OK);
+    }
+    ok(log_write(all) == OK);
+    extents_free(&all);
 }
 
 TEST(a_reader_keeps_a_recycled_extent_alive)
@@ -134,6 +152,7 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_reader_keeps_a_recycled_extent_alive), STORE_TEST(a_number_is_never_used_again),
+RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape),
+          STORE_TEST(a_reader_keeps_a_recycled_extent_alive), STORE_TEST(a_number_is_never_used_again),
           STORE_TEST(the_size_is_kept_and_the_newest_stays), STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))
