@@ -36,8 +36,8 @@ struct page {
     uint64_t moment;
     /* under the lock */
     unsigned refs;
-    bool over, failed, truncated;
-    slice last;                   /* its last key */
+    bool over, failed;
+    struct listing listing;       /* in the arena; nothing changes it once over */
     struct list waiters;
 };
 
@@ -302,9 +302,7 @@ static void on_done(struct origin_call *call, enum err err)
     pthread_mutex_lock(&fresh->lock);
     page->over = true;
     page->failed = !good;
-    page->truncated = listing.truncated;
-    if (listing.object_count)
-        page->last = listing.objects[listing.object_count - 1].key;
+    page->listing = listing;
     if (!good && err == OK)
         refuse(fresh, page->place, page->name.bucket, page->prefix, false);
     else if (good && !listing.truncated && listing.object_count < FEW_LINES)
@@ -388,16 +386,31 @@ struct page *fresh_page(struct fresh *fresh, const struct place *place,
     return page;
 }
 
+static bool is_listed(const struct listing *listing, slice key)
+{
+    for (size_t i = 0; i < listing->object_count; i++)
+        if (slice_eq(listing->objects[i].key, key))
+            return true;
+    return false;
+}
+
+/* Does it end before this key? */
+static bool ends_before(const struct listing *listing, slice key)
+{
+    return listing->truncated && (!listing->object_count ||
+           slice_cmp(key, listing->objects[listing->object_count - 1].key) > 0);
+}
+
 enum page_state fresh_look(struct page *page, slice key, struct waiter *waiter)
 {
     enum page_state state = PAGE_RUNNING;
     pthread_mutex_lock(&page->fresh->lock);
     if (!page->over)
         waiter_add(&page->waiters, waiter);
-    else if (page->failed || (page->truncated && slice_cmp(key, page->last) > 0))
+    else if (page->failed || ends_before(&page->listing, key))
         state = PAGE_MISSES;
     else
-        state = PAGE_COVERS;
+        state = is_listed(&page->listing, key) ? PAGE_COVERS : PAGE_LACKS;
     pthread_mutex_unlock(&page->fresh->lock);
     return state;
 }

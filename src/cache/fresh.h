@@ -20,9 +20,9 @@ void fresh_free(struct fresh **fresh);
 struct page *fresh_page(struct fresh *fresh, const struct place *place, const struct object_name *name,
                         bool own_only, struct waiter *waiter) MUST_USE;
 
-enum page_state { PAGE_RUNNING, PAGE_COVERS, PAGE_MISSES };
-/* COVERS: it is over and the key lies in it, so it was renewed or needs a HEAD; MISSES: it ended before the
- * key or failed. If still running, waiter goes on waiting. */
+enum page_state { PAGE_RUNNING, PAGE_COVERS, PAGE_LACKS, PAGE_MISSES };
+/* COVERS: it is over and names the key, so it was renewed or has changed and needs a HEAD; LACKS: it does not name
+ * it, though it could; MISSES: it ended before the key or failed. If still running, waiter goes on waiting. */
 enum page_state fresh_look(struct page *page, slice key, struct waiter *waiter);
 void fresh_leave(struct page **page, struct waiter *waiter);
 

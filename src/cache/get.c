@@ -166,21 +166,21 @@ static enum err wait_for_page(struct get *get)
     get->pages++;
     /* renewals reach the head in the store, which may have left RAM meanwhile: look it up anew */
     head_unref(&get->head);
-    get->validated_by_page = state == PAGE_COVERS;
+    get->page_said = state;
     return go(get, GET_RELOOK);
 }
 
 static enum err judge_page(struct get *get)
 {
     bool renewed = atomic_load(&get->head->validated_s) > get->seen_s;
-    if (get->validated_by_page)
-        fresh_missing(cache_fresh(get->loop->cache), get->ask.place, !renewed);
+    if (get->page_said != PAGE_MISSES)    /* one that has changed is not missing */
+        fresh_missing(cache_fresh(get->loop->cache), get->ask.place, get->page_said == PAGE_LACKS);
     if (renewed) {
         get->validated = true;
         get->answer.source = GET_REVALIDATED;
         return go(get, GET_FRESH);
     }
-    return go(get, get->validated_by_page || get->pages > 1 ? GET_PROBE : GET_PAGE);
+    return go(get, get->page_said != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
 }
 
 static void head_came_back(void *arg, enum err err, struct head *head)

@@ -48,7 +48,7 @@ struct get {
 
     struct head *head;
     bool validated;               /* the origin vouched for it during this get */
-    bool validated_by_page;       /* the last page covered the key */
+    enum page_state page_said;    /* of the key, when it was over */
     int64_t seen_s;               /* when it was last confirmed, before the page */
     unsigned pages;
     bool upgrade;                 /* the HEAD is for what the head lacks (FULL) */
