@@ -579,6 +579,7 @@ static void shrink(struct store *store)
     atomic_store(&store->busy_since_ms, 0);
     if (e && e != ERR_FULL)
         go_out(store, "its index failed");
+    set_metrics(store);
 }
 
 static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms)
