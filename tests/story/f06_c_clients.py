@@ -1,8 +1,8 @@
 """Many clients of one cold object, with clients that cost nothing: first bytes come together.
-Argument: runs of each kind (2)."""
+Argument: runs of each kind (4)."""
 from harness import *
 
-RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 4
 SIZE = 24 * MIB
 LAG_MS = 20    # a follower's first byte after the later of its own request and the leader's first byte
 

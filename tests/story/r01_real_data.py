@@ -6,6 +6,7 @@ COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 LARGE_MIB = [int(n) for n in sys.argv[2].split(",")] if len(sys.argv) > 2 else [256]
 FULL = len(LARGE_MIB) > 1
 PAGE_LEAST = 300    # of expired objects, a listing page renews at least so many
+QUEUE_FULL = "penstock_store_queue_full_total"
 CLIPART = os.path.join(TOOLS, "openclipart-png")
 
 
@@ -104,7 +105,8 @@ with Story(f"r01 {COUNT} PNG files and {len(LARGE_MIB)} large objects", seconds=
     own_lists = len(sums) // 1000 + 2
     boto3("first pass", ranges=5)
     check(asked(versity), "the origin's access log says nothing")
-    story.note(f"first pass: {server.metric('penstock_cache_unpublished_total'):.0f} records were fetched and not stored")
+    story.note(f"first pass: {server.metric('penstock_cache_unpublished_total'):.0f} records were fetched and not stored, "
+               f"{server.metric(QUEUE_FULL):.0f} times the queue of the store was full")
     time.sleep(1)
     mark()
     boto3("second pass", ranges=5)
