@@ -17,6 +17,7 @@
 
 #define PAGE_BYTES_MAX (8 * MIB)
 #define REFUSED_S 600
+#define FAILED_S 60            /* a listing that hangs must not hold up the next reader too */
 #define REFUSED_MAX 256
 #define MISSING_MAX 3
 #define FEW_LINES 500             /* half of what a page could have brought */
@@ -186,12 +187,12 @@ static bool is_refused(struct fresh *fresh, const struct place *place, slice buc
 }
 
 static void refuse(struct fresh *fresh, const struct place *place, slice bucket, slice prefix,
-                   bool whole_origin)
+                   bool whole_origin, int64_t for_s)
 {
     struct refused *refused = &fresh->refused[fresh->refused_next++ % REFUSED_MAX];
     refused_clear(refused);
     refused->place = place;
-    refused->until_s = wall_s() + REFUSED_S;
+    refused->until_s = wall_s() + for_s;
     if (whole_origin)
         return;
     refused->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
@@ -204,7 +205,7 @@ void fresh_missing(struct fresh *fresh, const struct place *place, bool missing)
     fresh->missing = missing ? fresh->missing + 1 : 0;
     if (fresh->missing >= MISSING_MAX) {
         fresh->missing = 0;
-        refuse(fresh, place, S(""), S(""), true);
+        refuse(fresh, place, S(""), S(""), true, REFUSED_S);
     }
     pthread_mutex_unlock(&fresh->lock);
 }
@@ -303,8 +304,8 @@ static void on_done(struct origin_call *call, enum err err)
     page->over = true;
     page->failed = !good;
     page->listing = listing;
-    if (!good && err == OK)
-        refuse(fresh, page->place, page->name.bucket, page->prefix, false);
+    if (!good)
+        refuse(fresh, page->place, page->name.bucket, page->prefix, false, err ? FAILED_S : REFUSED_S);
     else if (good && !listing.truncated && listing.object_count < FEW_LINES)
         widen(fresh, page->name.bucket, page->prefix);
     list_del(&page->link);
