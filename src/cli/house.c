@@ -55,6 +55,7 @@ static enum err store_up(struct serve *serve)
         .extent_bytes = (uint32_t)config->extent_size_bytes,
         .heads_bytes = config->memory_heads_bytes,
         .queue_bytes_max = config->memory_queue_bytes,
+        .commit_ms_max = (uint32_t)config->commit_time_ms,
         .engine = serve->engine,
     };
     struct store_status status;
@@ -69,8 +70,23 @@ static enum err store_up(struct serve *serve)
         log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64 " free=%" PRIu64
                  " entries=%" PRIu64, config->cache_dir, status.serving, status.size_bytes,
                  status.used_bytes, status.free_bytes, status.entries);
+    serve->serving = status.serving;
     serve->why = S("");
     return OK;
+}
+
+/* The store returns and counts; that its folder went out of service, or came back, is said here. */
+void house_watch(struct serve *serve)
+{
+    struct store_status status;
+    store_status(serve->store, &status);
+    if (status.serving == serve->serving)
+        return;
+    serve->serving = status.serving;
+    if (status.serving)
+        log_info("cache_folder", "serving=1 entries=%" PRIu64, status.entries);
+    else
+        log_warn("cache_folder", "serving=0 why=\"%s; serving without it, tried again every 5 s\"", status.why);
 }
 
 static void store_down(struct serve *serve)

@@ -144,7 +144,8 @@ static void live(struct serve *serve)
     notify("READY=1");
     log_info("ready", "listen=%s", serve->config->listen);
     while (atomic_load(&stop_signals) == 0) {
-        wait_for_signal(-1);
+        wait_for_signal(1000);
+        house_watch(serve);
         if (atomic_exchange(&reload_wanted, false))
             reload(serve);
     }

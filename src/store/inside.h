@@ -11,7 +11,7 @@
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
 #define TWEAKS_MAX 65536u             /* H8: small changes waiting; more are dropped, and asked for again */
-#define COMMIT_MS_MAX 5000u           /* H3: no commit for so long is out of service */
+#define COMMIT_MS_DEFAULT 5000u
 #define BUFFERS_MAX 4096u             /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */
@@ -73,7 +73,7 @@ static inline bool store_is_serving(struct store *store)
         atomic_load_explicit(&store->unproved, memory_order_relaxed))
         return false;
     uint64_t since = atomic_load_explicit(&store->busy_since_ms, memory_order_relaxed);
-    return since == 0 || mono_ms() < since + COMMIT_MS_MAX;
+    return since == 0 || mono_ms() < since + store->options.commit_ms_max;
 }
 
 /* Queues a change for the committer; dropped if too many wait. Any thread. */

@@ -23,6 +23,8 @@ static struct store *store_new(const struct store_options *options)
 {
     struct store *store = must_alloc(sizeof(*store));
     store->options = *options;
+    if (!store->options.commit_ms_max)
+        store->options.commit_ms_max = COMMIT_MS_DEFAULT;
     if (!store->options.queue_bytes_max)
         store->options.queue_bytes_max = QUEUE_BYTES_DEFAULT;
     store->folder.path = must_strndup(options->folder, strlen(options->folder));

@@ -28,6 +28,7 @@ struct store_options {
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
     size_t heads_bytes;               /* RAM for heads */
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
+    uint32_t commit_ms_max;           /* no commit for so long is out of service (H3); 0: 5 s */
     enum disk_engine engine;
 };
 
