@@ -346,6 +346,7 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
         .op = S3_LIST_OBJECTS_V2,
         .bucket = page->name.bucket,
         .query = text_slice(&query),
+        .no_retry = true,    /* who waits for it can ask by HEAD instead */
     };
     metric_add(M_CACHE_PAGES, 1);
     origin_start(place->origin, &page->call);

@@ -12,6 +12,7 @@
 #define COMING_COUNTERS 4096u
 #define TWEAKS_MAX 65536u             /* H8: small changes waiting; more are dropped, and asked for again */
 #define COMMIT_MS_DEFAULT 5000u
+#define SLOW_BATCH_MS 1000u           /* a batch under way for so long: the disk does not keep up */
 #define BUFFERS_MAX 4096u             /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */

@@ -131,10 +131,14 @@ void store_object_id(const struct store *store, const struct object_name *name, 
 
 /* ---- handing in ---- */
 
-/* The last quarter of the queue is for what was admitted before: a disk that can't keep up makes us a slower
- * cache, not a slower proxy. */
+/* A disk that can't keep up makes us a slower cache, not a slower proxy: with the queue nearly full and a batch
+ * that takes longer than a second, the last quarter is for what was admitted before. A full queue alone is no
+ * reason: fills then wait for their slots, for milliseconds, and what was read once need not be fetched again. */
 static bool has_room(struct store *store)
 {
+    uint64_t since = atomic_load_explicit(&store->busy_since_ms, memory_order_relaxed);
+    if (!since || mono_ms() < since + SLOW_BATCH_MS)
+        return true;
     pthread_mutex_lock(&store->lock);
     bool room = store->queued_bytes < store->options.queue_bytes_max / 4 * 3;
     pthread_mutex_unlock(&store->lock);
