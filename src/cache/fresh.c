@@ -364,7 +364,7 @@ static struct page *running_page(struct fresh *fresh, const struct place *place,
 }
 
 struct page *fresh_page(struct fresh *fresh, const struct place *place,
-                        const struct object_name *name, bool own_only, struct waiter *waiter)
+                        const struct object_name *name, bool own_only)
 {
     struct arena scratch = { 0 };
     slice start_after;
@@ -378,11 +378,8 @@ struct page *fresh_page(struct fresh *fresh, const struct place *place,
         if (!page && cache_fetch_may_begin(fresh->cache))
             page = page_start(fresh, place, name, prefix, start_after);
     }
-    if (page) {
+    if (page)
         page->refs++;
-        if (waiter)
-            waiter_add(&page->waiters, waiter);
-    }
     pthread_mutex_unlock(&fresh->lock);
     arena_free(&scratch);
     return page;
@@ -425,8 +422,7 @@ void fresh_leave(struct page **page, struct waiter *waiter)
         return;
     struct fresh *fresh = mine->fresh;
     pthread_mutex_lock(&fresh->lock);
-    if (waiter)
-        list_del(&waiter->link);
+    list_del(&waiter->link);
     page_unref(mine);
     pthread_mutex_unlock(&fresh->lock);
 }

@@ -155,7 +155,7 @@ static enum err wait_for_page(struct get *get)
     if (!get->page) {
         get->seen_s = atomic_load(&get->head->validated_s);
         get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name,
-                               get->pages > 0, NULL);
+                               get->pages > 0);
     }
     if (!get->page)
         return go(get, GET_PROBE);

@@ -232,7 +232,6 @@ static enum err front_up(struct serve *serve)
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
         .access_log = serve->config->access_log,
-        .version = PACKAGE_VERSION,
     };
     serve->front = front_new(&options);
     return OK;

@@ -27,7 +27,6 @@ struct front_options {
     size_t place_count;
     struct place *service;        /* who answers ListBuckets: the default origin's place; NULL: none */
     bool access_log;
-    const char *version;
 };
 
 struct front;

@@ -218,6 +218,11 @@ static bool read_whole(int fd, void *to, size_t len, uint64_t offset)
     return true;
 }
 
+bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
+{
+    return read_whole(extent->fd, to, len, offset);
+}
+
 /* The footer, if the file ends in one that is this extent's and fits. */
 static bool read_footer(const struct extent *extent, struct toc_footer *ret)
 {

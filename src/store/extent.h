@@ -20,6 +20,8 @@ struct extent *extent_hold(struct extents *all, uint32_t number) MUST_USE;
 struct extent *extent_hold_again(struct extent *extent) MUST_USE;
 void extent_release(struct extent **extent);
 int extent_fd(const struct extent *extent);
+/* All of these bytes, waiting for the disk: the committer's. false: they can't be had. */
+bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;
 uint32_t extent_number(const struct extent *extent);
 uint64_t extent_size(const struct extent *extent);
 

@@ -3,22 +3,9 @@
  * A WHOLE object is one record, so a changed head of it is the record written again (DESIGN section 14): the
  * bytes are read back, verified like any others, and go along. What can't be proved right stays behind,
  * and the head goes alone. Threads: the committer's, which may block. */
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "store/rewrite.h"
-
-static bool read_all(int fd, uint8_t *to, size_t len, uint64_t offset)
-{
-    for (size_t got = 0; got < len;) {
-        ssize_t n = pread(fd, to + got, len - got, (off_t)(offset + got));
-        if (n <= 0 && !(n < 0 && errno == EINTR))
-            return false;
-        got += n > 0 ? (size_t)n : 0;
-    }
-    return true;
-}
 
 static bool is_intact(const struct record *record, const uint8_t *bytes)
 {
@@ -44,21 +31,21 @@ static bool is_of(const struct record *record, const struct head *head, const ui
     return same;
 }
 
-static bool read_record(int fd, const struct entry *entry, const struct head *head, struct arena *keep,
+static bool read_record(const struct extent *extent, const struct entry *entry, const struct head *head, struct arena *keep,
                         slice *ret)
 {
     uint8_t header[RECORD_HEADER_MAX];
     struct record record;
     uint32_t header_len = record_header_bytes(entry->len);
-    if (header_len > sizeof(header) || !read_all(fd, header, header_len, entry->offset) ||
+    if (header_len > sizeof(header) || !extent_read(extent, header, header_len, entry->offset) ||
         record_decode((slice){ (char *)header, header_len }, &record) != OK ||
         record.head_len > HEAD_BLOCK_MAX || record.data_len != entry->len)
         return false;
     uint8_t *block = arena_alloc(keep, record.head_len + 1);
     uint8_t *bytes = arena_alloc(keep, record.data_len + 1);
     uint64_t data_at = record_data_at(entry->offset, record.data_len, record.head_len);
-    if (!read_all(fd, block, record.head_len, entry->offset + header_len) ||
-        !is_of(&record, head, block) || !read_all(fd, bytes, record.data_len, data_at) ||
+    if (!extent_read(extent, block, record.head_len, entry->offset + header_len) ||
+        !is_of(&record, head, block) || !extent_read(extent, bytes, record.data_len, data_at) ||
         !is_intact(&record, bytes))
         return false;
     *ret = (slice){ (char *)bytes, record.data_len };
@@ -74,7 +61,7 @@ bool rewrite_bytes(struct store *store, const struct head *head, struct arena *k
         entry.etag_hash != head->etag_hash || entry.len != head->size)
         return false;
     struct extent *extent = extent_hold(store->extents, entry.extent);    /* H1 */
-    bool read = extent && read_record(extent_fd(extent), &entry, head, keep, ret);
+    bool read = extent && read_record(extent, &entry, head, keep, ret);
     extent_release(&extent);
     return read;
 }
