@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "cache/inside.h"
+#include "cache/paging.h"
 #include "s3/encode.h"
 
 #define PAGE_BYTES_MAX (8 * MIB)
@@ -61,6 +62,7 @@ struct fresh {
     struct wide wide[WIDE_MAX];
     unsigned wide_next;
     unsigned missing;
+    struct paging *paging;
 };
 
 struct fresh *fresh_new(struct cache *cache)
@@ -69,6 +71,7 @@ struct fresh *fresh_new(struct cache *cache)
     fresh->cache = cache;
     pthread_mutex_init(&fresh->lock, NULL);
     list_init(&fresh->pages);
+    fresh->paging = paging_new();
     return fresh;
 }
 
@@ -95,72 +98,10 @@ void fresh_free(struct fresh **fresh)
         refused_clear(&(*fresh)->refused[i]);
     for (size_t i = 0; i < WIDE_MAX; i++)
         wide_clear(&(*fresh)->wide[i]);
+    paging_free(&(*fresh)->paging);
     pthread_mutex_destroy(&(*fresh)->lock);
     free(*fresh);
     *fresh = NULL;
-}
-
-/* ---- where a page starts ---- */
-
-/* The last code point of s; its bytes in *ret_bytes, 0 if s is not UTF-8 there. */
-static uint32_t last_code_point(slice s, size_t *ret_bytes)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    size_t bytes = 1;
-    while (bytes < 4 && bytes < s.len && ((uint8_t)s.ptr[s.len - bytes] & 0xc0) == 0x80)
-        bytes++;
-    const uint8_t *at = (const uint8_t *)s.ptr + s.len - bytes;
-    *ret_bytes = 0;
-    if (bytes == 1) {
-        *ret_bytes = at[0] < 0x80;
-        return at[0];
-    }
-    uint8_t lead = at[0], mask = (uint8_t)(0xff << (7 - bytes)), want = (uint8_t)(0xff << (8 - bytes));
-    if ((lead & mask) != want)
-        return 0;
-    uint32_t point = lead & (uint8_t)~mask;
-    for (size_t i = 1; i < bytes; i++)
-        point = point << 6 | (at[i] & 0x3f);
-    if (point < least[bytes] || point > 0x10ffff)
-        return 0;
-    *ret_bytes = bytes;
-    return point;
-}
-
-static bool is_xml_char(uint32_t point)
-{
-    return point == 0x9 || point == 0xa || point == 0xd || (point >= 0x20 && point <= 0xd7ff) ||
-           (point >= 0xe000 && point <= 0xfffd) || (point >= 0x10000 && point <= 0x10ffff);
-}
-
-static size_t write_utf8(uint32_t point, char ret[4])
-{
-    if (point < 0x80) {
-        ret[0] = (char)point;
-        return 1;
-    }
-    size_t bytes = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    for (size_t i = bytes - 1; i > 0; i--, point >>= 6)
-        ret[i] = (char)(0x80 | (point & 0x3f));
-    ret[0] = (char)((0xff << (8 - bytes)) | point);
-    return bytes;
-}
-
-bool fresh_start_after(struct arena *keep, slice key, slice *ret)
-{
-    size_t bytes;
-    if (!key.len)
-        return false;
-    uint32_t point = last_code_point(key, &bytes);
-    if (!bytes || point == 0 || !is_xml_char(point - 1))
-        return false;
-    char lowered[4];
-    struct text text = text_in(keep);
-    text_add(&text, slice_sub(key, 0, key.len - bytes));
-    text_add(&text, (slice){ lowered, write_utf8(point - 1, lowered) });
-    text_add(&text, S("\xf4\x8f\xbf\xbf"));
-    *ret = text_slice(&text);
-    return true;
 }
 
 static slice prefix_of(slice key)
@@ -291,6 +232,25 @@ static void renew_all(struct page *page, const struct listing *listing)
     }
 }
 
+static struct folder_name folder_of(const struct page *page)
+{
+    return (struct folder_name){ page->place->origin, page->name.bucket, page->prefix };
+}
+
+/* Where the next pages begin, and what they list. */
+static void learn_from(struct fresh *fresh, const struct page *page)
+{
+    const struct listing *listing = &page->listing;
+    struct folder_name folder = folder_of(page);
+    slice last = S("");
+    if (listing->truncated && listing->object_count)
+        last = listing->objects[listing->object_count - 1].key;
+    if (last.len || !listing->truncated)
+        paging_note(fresh->paging, &folder, page->name.key, page->start_after, last);
+    if (!listing->truncated && listing->object_count < FEW_LINES)
+        widen(fresh, page->name.bucket, page->prefix);
+}
+
 static void on_done(struct origin_call *call, enum err err)
 {
     struct page *page = container_of(call, struct page, call);
@@ -306,8 +266,8 @@ static void on_done(struct origin_call *call, enum err err)
     page->listing = listing;
     if (!good)
         refuse(fresh, page->place, page->name.bucket, page->prefix, false, err ? FAILED_S : REFUSED_S);
-    else if (good && !listing.truncated && listing.object_count < FEW_LINES)
-        widen(fresh, page->name.bucket, page->prefix);
+    else
+        learn_from(fresh, page);
     list_del(&page->link);
     waiters_wake(&page->waiters);
     page_unref(page);
@@ -339,8 +299,10 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
     struct text query = text_in(&page->arena);
     text_add(&query, S("encoding-type=url&list-type=2&max-keys=1000&prefix="));
     uri_encode(&query, page->prefix, true);
-    text_add(&query, S("&start-after="));
-    uri_encode(&query, page->start_after, true);
+    if (page->start_after.len) {
+        text_add(&query, S("&start-after="));
+        uri_encode(&query, page->start_after, true);
+    }
     page->call = (struct origin_call){
         .events = &events,
         .op = S3_LIST_OBJECTS_V2,
@@ -353,14 +315,17 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
     return page;
 }
 
+/* The one under way that begins nearest below the key. */
 static struct page *running_page(struct fresh *fresh, const struct place *place,
                                  const struct object_name *name)
 {
+    struct page *best = NULL;
     list_each(struct page, page, &fresh->pages, link)
         if (page->place->origin == place->origin && slice_eq(page->name.bucket, name->bucket) &&
-            slice_starts(name->key, page->prefix) && slice_cmp(page->start_after, name->key) < 0)
-            return page;
-    return NULL;
+            slice_starts(name->key, page->prefix) && slice_cmp(page->start_after, name->key) < 0 &&
+            (!best || slice_cmp(best->start_after, page->start_after) < 0))
+            best = page;
+    return best;
 }
 
 struct page *fresh_page(struct fresh *fresh, const struct place *place,
@@ -371,12 +336,16 @@ struct page *fresh_page(struct fresh *fresh, const struct place *place,
     struct page *page = NULL;
     pthread_mutex_lock(&fresh->lock);
     slice prefix = widest_prefix(fresh, place, name);
-    if (place->by_listing && !is_refused(fresh, place, name->bucket, prefix, wall_s()) &&
-        fresh_start_after(&scratch, name->key, &start_after)) {
+    struct folder_name folder = { place->origin, name->bucket, prefix };
+    if (place->by_listing && !is_refused(fresh, place, name->bucket, prefix, wall_s())) {
         if (!own_only)
             page = running_page(fresh, place, name);
-        if (!page && cache_fetch_may_begin(fresh->cache))
-            page = page_start(fresh, place, name, prefix, start_after);
+        if (!page && cache_fetch_may_begin(fresh->cache)) {
+            if (paging_start(fresh->paging, &scratch, &folder, name->key, own_only, &start_after))
+                page = page_start(fresh, place, name, prefix, start_after);
+            else
+                cache_fetch_ended(fresh->cache);
+        }
     }
     if (page)
         page->refs++;

@@ -29,8 +29,4 @@ void fresh_leave(struct page **page, struct waiter *waiter);
 /* The asked key was not in its own page, or was: three in a row say this origin's listings are no use. */
 void fresh_missing(struct fresh *fresh, const struct place *place, bool missing);
 
-/* Where a listing has to start so that its first line is `key`: the key with its last code point lowered by one,
- * then U+10FFFF. false if that is not valid XML text. Pure. */
-bool fresh_start_after(struct arena *keep, slice key, slice *ret) MUST_USE;
-
 #endif
