@@ -1,8 +1,9 @@
 /* fresh.c - expired keys, revalidated a listing page at a time. SPDX-License-Identifier: Apache-2.0
  *
  * A page lists the folder of its key (up to the last '/'), or a folder around that: where a page came to its
- * end with few lines, the folder above is noted as wide, and pages of keys below it list that. So
- * many small folders cost what one large one costs, and who may list only a folder is asked for no more.
+ * end with few lines, the folders above are noted, and pages of keys below list the widest of them that the
+ * origin allows. So many small folders cost what one large one costs, and where only a folder may be
+ * listed, it is. Where in it a page begins is paging.c's business.
  * Pages under way are few: one list under one lock. A page's answer is read and the index renewed on the
  * origin's thread that brought it, outside the lock. */
 #include "cache/fresh.h"
@@ -162,18 +163,19 @@ static bool is_wide(const struct fresh *fresh, slice bucket, slice prefix)
     return false;
 }
 
-/* A page of this folder came to its end with few lines: the next one lists what is around it. */
+/* A page of this folder came to its end with few lines: the next one lists what is around it, as wide as it is
+ * allowed to. */
 static void widen(struct fresh *fresh, slice bucket, slice prefix)
 {
-    if (!prefix.len)
-        return;
-    slice around = prefix_of(slice_sub(prefix, 0, prefix.len - 1));
-    if (is_wide(fresh, bucket, around))
-        return;
-    struct wide *wide = &fresh->wide[fresh->wide_next++ % WIDE_MAX];
-    wide_clear(wide);
-    wide->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
-    wide->prefix = (slice){ must_strndup(around.ptr, around.len), around.len };
+    while (prefix.len) {
+        prefix = prefix_of(slice_sub(prefix, 0, prefix.len - 1));
+        if (is_wide(fresh, bucket, prefix))
+            continue;
+        struct wide *wide = &fresh->wide[fresh->wide_next++ % WIDE_MAX];
+        wide_clear(wide);
+        wide->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
+        wide->prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
+    }
 }
 
 /* The widest folder around the key that is noted and may be listed; else its own. */

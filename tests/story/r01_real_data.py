@@ -126,5 +126,5 @@ with Story(f"r01 {COUNT} PNG files and {len(LARGE_MIB)} large objects", seconds=
     time.sleep(125 if FULL else 16)
     mark()
     boto3("all expired")
-    # 8 readers begin with pages of their own folders, and each level up takes a page: much among few objects.
-    origin_was_asked("all expired", (len(sums) + PAGE_LEAST - 1) // PAGE_LEAST + (0 if FULL else 40))
+    # 8 readers begin with pages of their own folders and then of the bucket: much among few objects.
+    origin_was_asked("all expired", (len(sums) + PAGE_LEAST - 1) // PAGE_LEAST + (0 if FULL else 10))
