@@ -91,23 +91,28 @@ static void add_bytes(struct log_item *item, slice bytes)
     fill_crcs(&item->record, bytes);
 }
 
-/* All bytes of a small object, handed in with its head or lying here already. */
-static bool is_whole(struct store *store, const struct store_append *append, struct arena *keep, slice *ret)
+/* All bytes of a small object, handed in with its head or lying here already. ERR_LIMIT: can't tell. */
+static enum err find_whole(struct store *store, const struct store_append *append, struct arena *keep,
+                           slice *ret)
 {
     *ret = append->bytes;
     if (!append->with_head || append->first_unit != 0)
-        return false;
+        return ERR_NOT_FOUND;
     if (!append->bytes.len && append->head->size)
         return rewrite_bytes(store, append->head, keep, ret);
-    return append->bytes.len == append->head->size && append->head->size <= WHOLE_BYTES_MAX;
+    bool whole = append->bytes.len == append->head->size && append->head->size <= WHOLE_BYTES_MAX;
+    return whole ? OK : ERR_NOT_FOUND;
 }
 
 static void make_job(struct store *store, struct job *job, struct store_append *append, struct arena *keep)
 {
     slice bytes;
     job->append = append;
-    job->err = OK;
-    if (is_whole(store, append, keep, &bytes)) {
+    enum err found = find_whole(store, append, keep, &bytes);
+    job->err = found == ERR_LIMIT ? ERR_FULL : OK;    /* a head by itself would cost us the bytes */
+    if (job->err)
+        return;
+    if (!found) {
         struct log_item *item = add_item(job, KIND_WHOLE, 0);
         fill_head(item, append->head, keep);
         add_bytes(item, bytes);
@@ -155,6 +160,10 @@ static enum err recycle_one(struct store *store)
     if (!e) {
         uint32_t number = extents[victim].number;
         e = extent_contents(store->extents, number, &keep, &entries, &count);
+        if (e == ERR_LIMIT) {    /* no descriptor to read it with: it may go later */
+            arena_free(&keep);
+            return ERR_FULL;
+        }
         if (!e)
             e = forget_extent(store, number, entries, count);
         bool full = e == ERR_FULL || e == ERR_LIMIT;
@@ -203,7 +212,7 @@ static enum err next_extent(struct store *store)
         e = log_roll(store->extents);
     if (e == ERR_FULL && recycle_one(store) == OK)
         e = log_roll(store->extents);
-    return e;
+    return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
 }
 
 /* ---- bytes ---- */
@@ -261,13 +270,10 @@ static enum err write_batch(struct batch *batch)
  * good. */
 static bool is_gone(struct store *store, const struct job *job)
 {
-    bool gone = false;
-    for (uint32_t i = 0; i < job->count; i++) {
-        struct extent *extent = extent_hold(store->extents, job->items[i].record.extent);
-        gone = gone || !extent;
-        extent_release(&extent);
-    }
-    return gone;
+    for (uint32_t i = 0; i < job->count; i++)
+        if (!extent_is_there(store->extents, job->items[i].record.extent))
+            return true;
+    return false;
 }
 
 static enum err publish_job(struct batch *batch, struct job *job)
@@ -337,10 +343,7 @@ static void settle_job(struct store *store, const struct job *job)
     if (job->err || !job->append->with_head)
         return;
     const struct record *record = &job->items[0].record;    /* the one with the head comes first */
-    struct extent *extent = extent_hold(store->extents, record->extent);
-    if (extent)
-        extent_time_set(extent, record->ordinal, atomic_load(&head->validated_s));
-    extent_release(&extent);
+    extent_time_set(store->extents, record->extent, record->ordinal, atomic_load(&head->validated_s));
     atomic_store(&head->unproved, false);
     changed(store, &head->id);
     heads_put(store->heads, head);

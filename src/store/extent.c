@@ -6,10 +6,16 @@
  * highest is never unlinked before a higher one exists, and an address in a recycled extent finds
  * nothing instead of other bytes.
  *
+ * Descriptors: a quarter of what the process may have, at most 4,096, whatever the number of extents.
+ * Who holds an extent to read it has its file open; of those that nobody holds the one held longest
+ * ago is closed for another. Running out of descriptors says nothing about what lies in an extent.
+ *
  * A sealed extent is one whose last 64 bytes are the footer of its table of contents. What a scan of
  * record headers finds in an unsealed one is what its table would say. Writing is in log.c.
  *
- * Threads: the lock guards the chains; all else but times and references is the committer's. */
+ * Threads: the lock guards the chains, the list of open ones and descriptors; a descriptor changes only
+ * while the table's is the only reference, or is set by the first who holds it. All else but times and
+ * references is the committer's. Files are opened outside the lock, under folder_lock (taken first). */
 #include "store/extent.h"
 
 #include <dirent.h>
@@ -18,21 +24,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/metric.h"
 #include "store/extent_inside.h"
 
-#define FDS_KEPT 4096u                /* extents beyond are opened when they are read */
+#define FDS_MAX 4096u
+#define FDS_MIN 4u
+#define FDS_SHARE 4u                  /* of the process's limit: connections need theirs */
 #define WINDOW_BYTES 16384u
 #define TIME_BASE_S 1577836800        /* 2020: times are kept as 32 bits from here */
 
 /* ---- the table ---- */
 
+static uint32_t fds_allowed(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return FDS_MIN;
+    return (uint32_t)MAX(FDS_MIN, MIN(FDS_MAX, files.rlim_cur / FDS_SHARE));
+}
+
 struct extents *extents_new(void)
 {
     struct extents *all = must_alloc(sizeof(*all));
     pthread_mutex_init(&all->lock, NULL);
+    pthread_rwlock_init(&all->folder_lock, NULL);
+    list_init(&all->open);
+    all->fds_max = fds_allowed();
     all->folder_fd = -1;
     return all;
 }
@@ -42,6 +63,7 @@ void extents_free(struct extents **all)
     if (!*all)
         return;
     extents_close(*all);
+    pthread_rwlock_destroy(&(*all)->folder_lock);
     pthread_mutex_destroy(&(*all)->lock);
     free(*all);
     *all = NULL;
@@ -60,26 +82,130 @@ struct extent *extent_find(struct extents *all, uint32_t number)
     return *place_of(all, number);
 }
 
-static int open_file(const struct extents *all, uint32_t number)
+bool extent_is_there(struct extents *all, uint32_t number)
+{
+    return extent_find(all, number) != NULL;
+}
+
+static void ref(struct extent *extent)
+{
+    atomic_fetch_add_explicit(&extent->refs, 1, memory_order_relaxed);
+}
+
+static void close_fd(struct extents *all, int fd)
+{
+    close(fd);
+    atomic_fetch_sub(&all->fds, 1);
+}
+
+/* ---- descriptors ---- */
+
+/* Of the extents that nobody reads, the one held longest ago. false: all are being read. */
+static bool close_idle(struct extents *all)
+{
+    int fd = -1;
+    pthread_mutex_lock(&all->lock);
+    list_each_safe(struct extent, extent, &all->open, open) {
+        if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
+            continue;
+        fd = extent->fd;
+        extent->fd = -1;
+        list_del(&extent->open);
+        break;
+    }
+    pthread_mutex_unlock(&all->lock);
+    if (fd >= 0)
+        close_fd(all, fd);
+    return fd >= 0;
+}
+
+static bool reserve_fd(struct extents *all)
+{
+    if (atomic_fetch_add(&all->fds, 1) < all->fds_max || close_idle(all))
+        return true;
+    atomic_fetch_sub(&all->fds, 1);
+    return false;
+}
+
+enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret)
 {
     char name[16];
     snprintf(name, sizeof(name), "%08x", number);
-    int fd = openat(all->folder_fd, name, O_RDWR | O_CLOEXEC);
-    return fd >= 0 ? fd : openat(all->folder_fd, name, O_RDONLY | O_CLOEXEC);
+    bool is_short;
+    do {
+        *ret = openat(all->folder_fd, name, flags | O_CLOEXEC, 0600);
+        is_short = *ret < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+    } while (is_short && close_idle(all));
+    if (*ret >= 0)
+        return OK;
+    return is_short ? ERR_LIMIT : errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
 }
 
-struct extent *extent_hold(struct extents *all, uint32_t number)
+static enum err open_old(struct extents *all, uint32_t number, int *ret)
+{
+    enum err e = extent_open_file(all, number, O_RDWR, ret);
+    return e == ERR_IO ? extent_open_file(all, number, O_RDONLY, ret) : e;
+}
+
+static bool is_listed(struct extent *extent)
+{
+    pthread_mutex_lock(&extent->all->lock);
+    bool listed = extent_find(extent->all, extent->number) == extent;
+    pthread_mutex_unlock(&extent->all->lock);
+    return listed;
+}
+
+/* A file that others have opened meanwhile is open: the second descriptor goes. */
+static void set_fd(struct extent *extent, int fd)
+{
+    struct extents *all = extent->all;
+    pthread_mutex_lock(&all->lock);
+    bool first = extent->fd < 0;
+    if (first)
+        extent->fd = fd;
+    if (first && extent_find(all, extent->number) == extent)
+        list_add(&all->open, &extent->open);
+    pthread_mutex_unlock(&all->lock);
+    if (!first)
+        close_fd(all, fd);
+}
+
+/* One that has left the table leaves no file that could be opened: its number may be another folder's. */
+static enum err open_held(struct extent *extent)
+{
+    struct extents *all = extent->all;
+    int fd;
+    if (!reserve_fd(all))
+        return ERR_LIMIT;
+    pthread_rwlock_rdlock(&all->folder_lock);
+    enum err e = is_listed(extent) ? open_old(all, extent->number, &fd) : ERR_NOT_FOUND;
+    pthread_rwlock_unlock(&all->folder_lock);
+    if (e)
+        atomic_fetch_sub(&all->fds, 1);
+    else
+        set_fd(extent, fd);
+    return e == OK || e == ERR_LIMIT ? e : ERR_NOT_FOUND;
+}
+
+enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
 {
     pthread_mutex_lock(&all->lock);
     struct extent *extent = extent_find(all, number);
-    if (extent && extent->fd < 0)
-        extent->fd = open_file(all, number);
-    if (extent && extent->fd >= 0)
-        atomic_fetch_add_explicit(&extent->refs, 1, memory_order_relaxed);
-    else
-        extent = NULL;
+    bool open = extent && extent->fd >= 0;
+    if (extent)
+        ref(extent);
+    if (open) {
+        list_del(&extent->open);
+        list_add(&all->open, &extent->open);
+    }
     pthread_mutex_unlock(&all->lock);
-    return extent;
+    enum err e = !extent ? ERR_NOT_FOUND : open ? OK : open_held(extent);
+    if (e == ERR_LIMIT)
+        metric_add(M_STORE_NO_FD, 1);
+    if (e)
+        extent_release(&extent);
+    *ret = extent;
+    return e;
 }
 
 struct extent *extent_hold_again(struct extent *extent)
@@ -95,7 +221,7 @@ void extent_release(struct extent **held)
     if (!extent || atomic_fetch_sub_explicit(&extent->refs, 1, memory_order_acq_rel) > 1)
         return;
     if (extent->fd >= 0)
-        close(extent->fd);
+        close_fd(extent->all, extent->fd);
     atomic_fetch_sub(&extent->all->bytes, atomic_load(&extent->bytes));
     for (size_t i = 0; i < TIME_CHUNKS; i++)
         free(atomic_load_explicit(&extent->times[i], memory_order_relaxed));
@@ -133,7 +259,7 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     extent->all = all;
     extent->number = number;
     extent->fd = fd;
-    atomic_init(&extent->refs, 1);
+    atomic_init(&extent->refs, 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);
     atomic_fetch_add(&all->bytes, bytes);
     atomic_fetch_add(&all->count, 1);
@@ -142,7 +268,10 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     struct extent **at = place_of(all, number);
     check(*at == NULL);
     *at = extent;
+    list_add(&all->open, &extent->open);
     pthread_mutex_unlock(&all->lock);
+    if (atomic_fetch_add(&all->fds, 1) >= all->fds_max)
+        close_idle(all);
     return extent;
 }
 
@@ -157,8 +286,10 @@ static void unlist(struct extents *all, uint32_t number)
     pthread_mutex_lock(&all->lock);
     struct extent **at = place_of(all, number);
     struct extent *extent = *at;
-    if (extent)
+    if (extent) {
         *at = extent->next;
+        list_del(&extent->open);
+    }
     pthread_mutex_unlock(&all->lock);
     if (!extent)
         return;
@@ -188,7 +319,7 @@ int64_t extent_time(struct extent *extent, uint32_t ordinal)
     return since ? TIME_BASE_S + (int64_t)since : 0;
 }
 
-void extent_time_set(struct extent *extent, uint32_t ordinal, int64_t when_s)
+static void set_time(struct extent *extent, uint32_t ordinal, int64_t when_s)
 {
     int64_t since = when_s - TIME_BASE_S;
     if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS || since <= 0 || since > UINT32_MAX)
@@ -203,6 +334,20 @@ void extent_time_set(struct extent *extent, uint32_t ordinal, int64_t when_s)
             free(fresh);
     }
     atomic_store_explicit(&chunk[ordinal % TIMES_A_CHUNK], (uint32_t)since, memory_order_relaxed);
+}
+
+bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s)
+{
+    pthread_mutex_lock(&all->lock);
+    struct extent *extent = extent_find(all, number);
+    bool there = extent != NULL;
+    if (there)
+        ref(extent);
+    pthread_mutex_unlock(&all->lock);
+    if (there)
+        set_time(extent, ordinal, when_s);
+    extent_release(&extent);
+    return there;
 }
 
 /* ---- opening ---- */
@@ -238,10 +383,11 @@ static bool read_footer(const struct extent *extent, struct toc_footer *ret)
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
-    int fd = open_file(all, number);
-    if (fd < 0) {
+    int fd;
+    enum err e = open_old(all, number, &fd);
+    if (e) {
         all->highest = MAX(all->highest, number);
-        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? ERR_IO : OK;
+        return e == ERR_LIMIT ? ERR_IO : OK;
     }
     if (fstat(fd, &st) != 0) {
         close(fd);
@@ -250,10 +396,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
     struct toc_footer footer;
     extent->sealed = read_footer(extent, &footer);
-    if (extents_count(all) > FDS_KEPT) {
-        close(fd);
-        extent->fd = -1;
-    }
+    extent_release(&extent);
     return OK;
 }
 
@@ -295,13 +438,16 @@ enum err extents_open(struct extents *all, const char *folder, uint32_t extent_b
 
 void extents_close(struct extents *all)
 {
+    pthread_rwlock_wrlock(&all->folder_lock);
     for (size_t i = 0; i < CHAINS; i++)
         while (all->chains[i])
             unlist(all, all->chains[i]->number);
     if (all->folder_fd >= 0)
         close(all->folder_fd);
     all->folder_fd = -1;
+    pthread_rwlock_unlock(&all->folder_lock);
     all->highest = 0;
+    extent_release(&all->log.extent);
     free(all->log.entries);
     memset(&all->log, 0, sizeof(all->log));
 }
@@ -454,10 +600,10 @@ static enum err contents(const struct extent *extent, struct arena *keep, struct
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count)
 {
-    struct extent *extent = extent_hold(all, number);
-    if (!extent)
-        return ERR_NOT_FOUND;
-    enum err e = contents(extent, keep, ret, ret_count);
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (!e)
+        e = contents(extent, keep, ret, ret_count);
     extent_release(&extent);
     return e;
 }
@@ -481,15 +627,16 @@ static enum err each_listed(const struct extent *extent, const struct toc_entry 
 
 enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each, void *arg)
 {
-    struct extent *extent = extent_hold(all, number);
-    if (!extent)
-        return ERR_NOT_FOUND;
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (e)
+        return e;
     struct arena keep = { 0 };
     struct toc_entry *entries;
     uint32_t count;
-    enum err e = extent->sealed && read_toc(extent, &keep, &entries, &count)
-                     ? each_listed(extent, entries, count, each, arg)
-                     : scan(extent, each, arg);
+    e = extent->sealed && read_toc(extent, &keep, &entries, &count)
+            ? each_listed(extent, entries, count, each, arg)
+            : scan(extent, each, arg);
     arena_free(&keep);
     extent_release(&extent);
     return e;
@@ -500,8 +647,10 @@ enum err extent_seal_old(struct extents *all, uint32_t number)
     struct arena keep = { 0 };
     struct toc_entry *entries;
     uint32_t count;
-    struct extent *extent = extent_hold(all, number);
-    enum err e = extent ? contents(extent, &keep, &entries, &count) : ERR_NOT_FOUND;
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (!e)
+        e = contents(extent, &keep, &entries, &count);
     if (!e)    /* behind whatever is there: no block is written twice */
         e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), entries, count);
     arena_free(&keep);

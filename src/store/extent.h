@@ -15,8 +15,9 @@ struct extents;
 struct extents *extents_new(void) MUST_USE;
 void extents_free(struct extents **all);
 
-/* NULL if there is none of this number, or its file can't be opened. */
-struct extent *extent_hold(struct extents *all, uint32_t number) MUST_USE;
+/* To read it. ERR_NOT_FOUND: there is none of this number, or its file can't be opened; ERR_LIMIT: no
+ * descriptor for it just now, which says nothing about it. Sets *ret to NULL then. */
+enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret) MUST_USE;
 struct extent *extent_hold_again(struct extent *extent) MUST_USE;
 void extent_release(struct extent **extent);
 int extent_fd(const struct extent *extent);
@@ -28,7 +29,8 @@ uint64_t extent_size(const struct extent *extent);
 /* When the head in record `ordinal` was last vouched for: in RAM, lost at the end (then 0). Wall clock,
  * by whole seconds. */
 int64_t extent_time(struct extent *extent, uint32_t ordinal);
-void extent_time_set(struct extent *extent, uint32_t ordinal, int64_t when_s);
+/* false: there is no such extent. */
+bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s);
 
 /* ---- the committer's ---- */
 
@@ -45,10 +47,12 @@ size_t extents_list(struct extents *all, struct arena *keep, struct policy_exten
 /* Calls `each` for every record, in order, with its whole header; a record that fails is left out, in an
  * unsealed extent with all that follow. Stops at the first error `each` returns. */
 typedef enum err extent_visit(void *arg, const struct record *record, uint32_t offset);
-enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each, void *arg) MUST_USE;
+enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each,
+                            void *arg) MUST_USE;
 /* Its table of contents, from the file or, where it has none, from the record headers; in keep. */
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
+bool extent_is_there(struct extents *all, uint32_t number);
 bool extent_is_sealed(struct extents *all, uint32_t number);
 /* Every number, ascending, the newest included; in keep. */
 size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
@@ -68,7 +72,7 @@ struct log_item {
 enum err log_add(struct extents *all, struct log_item *item) MUST_USE;
 /* Writes what was gathered. On failure the extent takes no more, and none of it may be committed. */
 enum err log_write(struct extents *all) MUST_USE;
-/* Seals the newest extent and starts another. */
+/* Seals the newest extent and starts another. ERR_FULL; ERR_LIMIT: no descriptor for it just now; ERR_IO. */
 enum err log_roll(struct extents *all) MUST_USE;
 /* Seals the newest, if it holds anything, for a clean stop. */
 enum err log_seal(struct extents *all) MUST_USE;

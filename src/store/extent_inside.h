@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
+#include "base/list.h"
 #include "store/extent.h"
 
 #define CHAINS 4096u
@@ -16,9 +17,10 @@
 
 struct extent {
     struct extent *next;              /* in its chain, under the lock */
+    struct list open;                 /* in extents.open, under the lock */
     struct extents *all;
     uint32_t number;
-    int fd;                           /* set once, under the lock */
+    int fd;                           /* -1: closed. Changes under the lock, never while it is read */
     bool sealed;                      /* the committer's */
     atomic_uint refs;
     _Atomic uint64_t bytes;           /* of the file */
@@ -42,6 +44,10 @@ struct log {
 struct extents {
     pthread_mutex_t lock;
     struct extent *chains[CHAINS];
+    struct list open;                 /* in the order they were held, the last one behind */
+    uint32_t fds_max;
+    atomic_uint fds;                  /* files open or being opened, those of dropped extents included */
+    pthread_rwlock_t folder_lock;     /* held by who opens a file, taken whole by who closes the folder */
     int folder_fd;
     uint32_t extent_bytes;
     uint32_t highest;                 /* of all files there are; 0 with none */
@@ -51,8 +57,10 @@ struct extents {
 };
 
 struct extent *extent_find(struct extents *all, uint32_t number);    /* under the lock, or the committer */
-/* Takes the descriptor. */
-struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes);
+/* Takes the descriptor. A reference. */
+struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
+/* Where descriptors run out, an idle extent's is given up; ERR_LIMIT if there is none. ERR_FULL, ERR_IO. */
+enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret) MUST_USE;
 void extent_grew(struct extent *extent, uint64_t bytes);
 /* Writes a table of contents at `at`, which ends the file. */
 enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc_entry *entries,

@@ -153,6 +153,7 @@ enum err log_seal(struct extents *all)
     if (log->broken && fstat(extent->fd, &st) == 0)
         at = MAX(at, round_up((uint64_t)st.st_size, PAGE_BYTES));
     enum err e = extent_write_toc(extent, at, log->entries, log->count);
+    extent_release(&extent);
     log->count = 0;
     return e;
 }
@@ -164,11 +165,10 @@ enum err log_roll(struct extents *all)
     (void)ignored;
     if (all->highest >= EXTENT_NUMBER_MAX)
         return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
-    char name[16];
-    snprintf(name, sizeof(name), "%08x", all->highest + 1);
-    int fd = openat(all->folder_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return errno_err();
+    int fd;
+    enum err e = extent_open_file(all, all->highest + 1, O_RDWR | O_CREAT | O_EXCL, &fd);
+    if (e)
+        return e;
     log->extent = extent_add(all, all->highest + 1, fd, 0);
     log->broken = false;
     log->end = log->gathered_end = 0;

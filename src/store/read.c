@@ -265,6 +265,15 @@ static void disown(struct store_io *io, const struct plan *plan)
         store_tweak(io->store, TWEAK_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
 }
 
+/* H1. Out of descriptors is a miss for now: the entry is as good as before. */
+static enum err hold(struct store_io *io, struct plan *plan)
+{
+    enum err e = extent_hold(io->store->extents, plan->entries[0].extent, &plan->extent);
+    if (e == ERR_NOT_FOUND)
+        disown(io, plan);
+    return e;
+}
+
 static void plan_end(struct plan *plan)
 {
     extent_release(&plan->extent);
@@ -327,11 +336,8 @@ static enum err plan_head(struct store_io *io, const struct object_id *id, struc
     plan->changes = atomic_load(change_counter(store, id));
     if (index_get_head(store->index, id, &plan->unit, entry) != OK)
         return ERR_NOT_FOUND;
-    plan->extent = extent_hold(store->extents, entry->extent);    /* H1 */
-    if (!plan->extent) {
-        disown(io, plan);
+    if (hold(io, plan) != OK)
         return ERR_NOT_FOUND;
-    }
     uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;
     if (entry->whole) {    /* how long the head is says the header; the append goes on to a full page */
         uint64_t least = entry->offset + record_header_bytes(entry->len) + (uint64_t)entry->len;
@@ -567,11 +573,8 @@ static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
     plan_spans(plan, first * BLOCK_BYTES);
-    plan->extent = extent_hold(io->store->extents, plan->entries[0].extent);    /* H1 */
-    if (!plan->extent) {
-        disown(io, plan);
+    if (hold(io, plan) != OK)
         return ERR_NOT_FOUND;
-    }
     plan->buffer = buffer_take(io, plan->span_count == 2 ? LARGE_BYTES : plan->spans[0].len);
     if (!plan->buffer)
         extent_release(&plan->extent);

@@ -1,8 +1,8 @@
 /* rewrite.c - the bytes of a small object whose head has learnt more. SPDX-License-Identifier: Apache-2.0
  *
- * A WHOLE object is one record, so a changed head of it is the record written again (DESIGN section 14): the
- * bytes are read back, verified like any others, and go along. What can't be proved right stays behind,
- * and the head goes alone. Threads: the committer's, which may block. */
+ * A WHOLE object is one record, so a changed head of it is the record written again (DESIGN section
+ * 14): the bytes are read back, verified like any others, and go along. What can't be proved right
+ * stays behind, and the head goes alone. Threads: the committer's, which may block. */
 #include <string.h>
 
 #include "store/rewrite.h"
@@ -31,8 +31,8 @@ static bool is_of(const struct record *record, const struct head *head, const ui
     return same;
 }
 
-static bool read_record(const struct extent *extent, const struct entry *entry, const struct head *head, struct arena *keep,
-                        slice *ret)
+static bool read_record(const struct extent *extent, const struct entry *entry, const struct head *head,
+                        struct arena *keep, slice *ret)
 {
     uint8_t header[RECORD_HEADER_MAX];
     struct record record;
@@ -52,16 +52,18 @@ static bool read_record(const struct extent *extent, const struct entry *entry, 
     return true;
 }
 
-bool rewrite_bytes(struct store *store, const struct head *head, struct arena *keep, slice *ret)
+enum err rewrite_bytes(struct store *store, const struct head *head, struct arena *keep, slice *ret)
 {
     struct entry entry;
     uint32_t unit;
     if (!head->size || head->size > WHOLE_BYTES_MAX ||
         index_get_head(store->index, &head->id, &unit, &entry) != OK || !entry.whole ||
         entry.etag_hash != head->etag_hash || entry.len != head->size)
-        return false;
-    struct extent *extent = extent_hold(store->extents, entry.extent);    /* H1 */
-    bool read = extent && read_record(extent, &entry, head, keep, ret);
+        return ERR_NOT_FOUND;
+    struct extent *extent;
+    enum err e = extent_hold(store->extents, entry.extent, &extent);    /* H1 */
+    if (!e && !read_record(extent, &entry, head, keep, ret))
+        e = ERR_NOT_FOUND;
     extent_release(&extent);
-    return read;
+    return e;
 }

@@ -4,7 +4,9 @@
 
 #include "store/inside.h"
 
-/* The stored bytes of this very version, if it is a WHOLE record here; verified, in keep. Committer only. */
-bool rewrite_bytes(struct store *store, const struct head *head, struct arena *keep, slice *ret) MUST_USE;
+/* The stored bytes of this very version, if it is a WHOLE record here; verified, in keep. Else
+ * ERR_NOT_FOUND, or ERR_LIMIT when no descriptor was to be had. Committer only. */
+enum err rewrite_bytes(struct store *store, const struct head *head, struct arena *keep,
+                       slice *ret) MUST_USE;
 
 #endif

@@ -289,11 +289,8 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id, 
         return STORE_ABSENT;
     if (entry.etag_hash != etag_hash || entry.mark != head_mark(size, modified_s))
         return STORE_CHANGED;
-    struct extent *extent = extent_hold(store->extents, entry.extent);
-    if (!extent)
+    if (!extent_time_set(store->extents, entry.extent, entry.ordinal, when_s))
         return STORE_ABSENT;
-    extent_time_set(extent, entry.ordinal, when_s);
-    extent_release(&extent);
     struct head *head = heads_get(store->heads, id);
     if (head && head->etag_hash == etag_hash)
         atomic_store(&head->validated_s, when_s);

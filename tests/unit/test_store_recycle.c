@@ -1,84 +1,7 @@
-/* test_store_recycle.c - the size is kept, and readers keep what they hold. SPDX-License-Identifier: Apache-2.0 */
+/* test_store_recycle.c - the size is kept. SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
-#include "store/extent_inside.h"
-
 #define EXTENT (2 * MIB)
-
-/* One record of `len` bytes, written. */
-static void append_one(struct extents *all, uint8_t fill, size_t len)
-{
-    static uint8_t bytes[RECORD_BYTES_MAX];
-    memset(bytes, fill, len);
-    struct log_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len, .etag_hash = 1 },
-                             .bytes = { (char *)bytes, len } };
-    ok(log_add(all, &item) == OK && log_write(all) == OK);
-}
-
-static bool reads(const struct extent *extent, uint8_t fill)
-{
-    uint8_t got[100];
-    return pread(extent_fd(extent), got, sizeof(got), PAGE_BYTES) == sizeof(got) && got[0] == fill &&
-           got[99] == fill;
-}
-
-/* Small objects with a full unit: each has a header, a head, data, and both kinds of padding. */
-TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
-{
-    static uint8_t bytes[UNIT_BYTES + 1];
-    struct extents *all = extents_new();
-    ok(extents_open(all, unit_folder, 32 * MIB) == OK && log_roll(all) == OK);
-    for (unsigned i = 0; i < GATHER_MAX; i++) {
-        struct log_item item = {
-            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100, .etag_hash = 1 },
-            .head_block = { (char *)bytes, 100 },
-            .bytes = { (char *)bytes, sizeof(bytes) },
-        };
-        ok(log_add(all, &item) == OK);
-    }
-    ok(log_write(all) == OK);
-    extents_free(&all);
-}
-
-TEST(a_reader_keeps_a_recycled_extent_alive)
-{
-    struct extents *all = extents_new();
-    ok(extents_open(all, unit_folder, EXTENT) == OK);
-    ok(log_roll(all) == OK);
-    append_one(all, 'a', UNIT_BYTES);
-    struct extent *held = extent_hold(all, 1);
-    ok(held != NULL);
-    ok(log_roll(all) == OK);
-    uint64_t bytes = extents_bytes(all);
-    ok(bytes > UNIT_BYTES);
-    extent_drop(all, 1);
-    ok(extent_hold(all, 1) == NULL);    /* gone for newcomers */
-    ok(access(in_folder("extents/00000001"), F_OK) != 0);
-    ok(extents_bytes(all) == bytes);    /* but it still takes room */
-    append_one(all, 'b', UNIT_BYTES);
-    ok(reads(held, 'a'));
-    extent_release(&held);
-    ok(extents_bytes(all) < bytes);
-    extents_free(&all);
-}
-
-TEST(a_number_is_never_used_again)
-{
-    struct extents *all = extents_new();
-    ok(extents_open(all, unit_folder, EXTENT) == OK);
-    for (uint32_t i = 1; i <= 5; i++) {
-        ok(log_roll(all) == OK);
-        append_one(all, 'a', 100);
-        if (i > 1)
-            extent_drop(all, i - 1);
-    }
-    extents_close(all);
-    ok(extents_open(all, unit_folder, EXTENT) == OK && log_roll(all) == OK);
-    struct extent *held = extent_hold(all, 6);
-    ok(held != NULL && extents_count(all) == 2);
-    extent_release(&held);
-    extents_free(&all);
-}
 
 TEST(the_size_is_kept_and_the_newest_stays)
 {
@@ -152,7 +75,6 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape),
-          STORE_TEST(a_reader_keeps_a_recycled_extent_alive), STORE_TEST(a_number_is_never_used_again),
-          STORE_TEST(the_size_is_kept_and_the_newest_stays), STORE_TEST(packed_objects_leave_with_their_extent),
+RUN_STORE(STORE_TEST(the_size_is_kept_and_the_newest_stays),
+          STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))

@@ -1,0 +1,305 @@
+/* test_store_extent.c - files of records: held, recycled, and read through few descriptors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include <sys/resource.h>
+
+#include "store/extent_inside.h"
+#include "store/inside.h"
+
+#define EXTENT (2 * MIB)
+
+/* One record of `len` bytes, written. */
+static void append_one(struct extents *all, uint8_t fill, size_t len)
+{
+    static uint8_t bytes[RECORD_BYTES_MAX];
+    memset(bytes, fill, len);
+    struct log_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len, .etag_hash = 1 },
+                             .bytes = { (char *)bytes, len } };
+    ok(log_add(all, &item) == OK && log_write(all) == OK);
+}
+
+static bool reads(const struct extent *extent, uint8_t fill)
+{
+    uint8_t got[100];
+    return pread(extent_fd(extent), got, sizeof(got), PAGE_BYTES) == sizeof(got) && got[0] == fill &&
+           got[99] == fill;
+}
+
+static struct extent *hold(struct extents *all, uint32_t number)
+{
+    struct extent *extent;
+    ok(extent_hold(all, number, &extent) == OK);
+    return extent;
+}
+
+static bool can_hold(struct extents *all, uint32_t number)
+{
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    extent_release(&extent);
+    return e == OK;
+}
+
+/* Small objects with a full unit: each has a header, a head, data, and both kinds of padding. */
+TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
+{
+    static uint8_t bytes[UNIT_BYTES + 1];
+    struct extents *all = extents_new();
+    ok(extents_open(all, unit_folder, 32 * MIB) == OK && log_roll(all) == OK);
+    for (unsigned i = 0; i < GATHER_MAX; i++) {
+        struct log_item item = {
+            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100, .etag_hash = 1 },
+            .head_block = { (char *)bytes, 100 },
+            .bytes = { (char *)bytes, sizeof(bytes) },
+        };
+        ok(log_add(all, &item) == OK);
+    }
+    ok(log_write(all) == OK);
+    extents_free(&all);
+}
+
+TEST(a_reader_keeps_a_recycled_extent_alive)
+{
+    struct extents *all = extents_new();
+    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    ok(log_roll(all) == OK);
+    append_one(all, 'a', UNIT_BYTES);
+    struct extent *held = hold(all, 1);
+    ok(log_roll(all) == OK);
+    uint64_t bytes = extents_bytes(all);
+    ok(bytes > UNIT_BYTES);
+    extent_drop(all, 1);
+    ok(!can_hold(all, 1));    /* gone for newcomers */
+    ok(access(in_folder("extents/00000001"), F_OK) != 0);
+    ok(extents_bytes(all) == bytes);    /* but it still takes room */
+    append_one(all, 'b', UNIT_BYTES);
+    ok(reads(held, 'a'));
+    extent_release(&held);
+    ok(extents_bytes(all) < bytes);
+    extents_free(&all);
+}
+
+TEST(a_number_is_never_used_again)
+{
+    struct extents *all = extents_new();
+    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    for (uint32_t i = 1; i <= 5; i++) {
+        ok(log_roll(all) == OK);
+        append_one(all, 'a', 100);
+        if (i > 1)
+            extent_drop(all, i - 1);
+    }
+    extents_close(all);
+    ok(extents_open(all, unit_folder, EXTENT) == OK && log_roll(all) == OK);
+    struct extent *held = hold(all, 6);
+    ok(extents_count(all) == 2);
+    extent_release(&held);
+    extents_free(&all);
+}
+
+/* ---- few descriptors ---- */
+
+#define MANY 64u
+#define FEW_FILES 64u                 /* of which extents get a quarter */
+#define FEW (FEW_FILES / 4)
+
+static struct rlimit files_before;
+static int hoarded[FEW_FILES];
+static unsigned hoarded_count;
+
+static int few_files_setup(void **state)
+{
+    hoarded_count = 0;
+    getrlimit(RLIMIT_NOFILE, &files_before);
+    struct rlimit few = { FEW_FILES, files_before.rlim_max };
+    return folder_setup(state) == 0 ? setrlimit(RLIMIT_NOFILE, &few) : -1;
+}
+
+/* Leaves so many to be had. */
+static void hoard_but(unsigned left)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0)
+        hoarded[hoarded_count++] = fd;
+    while (left-- > 0)
+        close(hoarded[--hoarded_count]);
+}
+
+static int few_files_teardown(void **state)
+{
+    while (hoarded_count > 0)
+        close(hoarded[--hoarded_count]);
+    return setrlimit(RLIMIT_NOFILE, &files_before) == 0 ? folder_teardown(state) : -1;
+}
+
+static unsigned files_open(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Extent n holds bytes of the value n; open again, from then on as after a start. */
+static struct extents *open_with(uint32_t count)
+{
+    struct extents *all = extents_new();
+    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    for (uint32_t n = 1; n <= count; n++) {
+        ok(log_roll(all) == OK);
+        append_one(all, (uint8_t)n, UNIT_BYTES);
+    }
+    extents_close(all);
+    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    return all;
+}
+
+static uint64_t bytes_on_disk;
+
+static void add_bytes(const char *path)
+{
+    struct stat st;
+    ok(stat(path, &st) == 0);
+    bytes_on_disk += (uint64_t)st.st_size;
+}
+
+TEST(any_number_of_extents_is_written_found_and_read_through_few_descriptors)
+{
+    unsigned before = files_open();
+    struct extents *all = open_with(MANY);
+    bytes_on_disk = 0;
+    each_extent(add_bytes);
+    ok(extents_count(all) == MANY && extents_bytes(all) == bytes_on_disk);
+    for (uint32_t n = 1; n <= MANY; n++)
+        ok(extent_is_sealed(all, n) == (n < MANY));
+    for (uint32_t i = 0; i < 3 * MANY; i++) {
+        struct extent *held = hold(all, 1 + i % MANY);
+        ok(reads(held, (uint8_t)(1 + i % MANY)));
+        extent_release(&held);
+        ok(files_open() <= before + 1 + FEW);    /* the folder, and they */
+    }
+    extents_free(&all);
+    ok(files_open() == before);
+}
+
+TEST(what_is_held_stays_open_whatever_others_read)
+{
+    struct extents *all = open_with(MANY);
+    struct extent *recycled = hold(all, 1), *held = hold(all, 2);
+    extent_drop(all, 1);
+    for (uint32_t n = 3; n <= MANY; n++)
+        ok(can_hold(all, n));
+    ok(reads(recycled, 1) && reads(held, 2) && !can_hold(all, 1));
+    extent_release(&recycled);
+    extent_release(&held);
+    extents_free(&all);
+}
+
+TEST(the_extent_held_longest_ago_is_closed_for_another)
+{
+    struct extents *all = open_with(FEW + 1);
+    for (uint32_t n = 1; n <= FEW; n++)
+        ok(can_hold(all, n));
+    ok(can_hold(all, 1) && can_hold(all, FEW + 1));
+    for (uint32_t n = 1; n <= FEW + 1; n++)
+        ok((extent_find(all, n)->fd < 0) == (n == 2));
+    extents_free(&all);
+}
+
+/* As many as can be held at once: which is never for want of the extent. */
+static size_t hold_all(struct extents *all, uint32_t count, struct extent **ret)
+{
+    size_t held = 0;
+    for (uint32_t n = 1; n <= count; n++) {
+        enum err e = extent_hold(all, n, &ret[held]);
+        ok(e == OK || e == ERR_LIMIT);
+        held += e == OK;
+    }
+    return held;
+}
+
+static void release_all(struct extent **held, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        extent_release(&held[i]);
+}
+
+TEST(a_quarter_of_the_process_s_descriptors_can_be_held)
+{
+    struct extents *all = open_with(MANY);
+    struct extent *held[MANY];
+    uint64_t before = metric_read(M_STORE_NO_FD);
+    ok(hold_all(all, MANY, held) == FEW);
+    ok(metric_read(M_STORE_NO_FD) == before + MANY - FEW);
+    extent_release(&held[3]);
+    ok(can_hold(all, MANY));
+    release_all(held, FEW);
+    ok(hold_all(all, MANY, held) == FEW);
+    release_all(held, FEW);
+    extents_free(&all);
+}
+
+TEST(a_process_short_of_descriptors_closes_idle_extents_and_takes_none_for_missing)
+{
+    struct extents *all = open_with(MANY);
+    struct extent *held[MANY];
+    extents_close(all);
+    all->fds_max = 2 * MANY;    /* others have taken what was meant for us */
+    hoard_but(8);
+    ok(extents_open(all, unit_folder, EXTENT) == OK && extents_count(all) == MANY);
+    for (uint32_t n = 1; n <= MANY; n++)
+        ok(can_hold(all, n));
+    size_t count = hold_all(all, MANY, held);
+    ok(count >= 4 && count <= 8);
+    ok(log_roll(all) == ERR_LIMIT);
+    release_all(held, count);
+    ok(log_roll(all) == OK);
+    extents_free(&all);
+}
+
+TEST(running_out_of_descriptors_forgets_nothing)
+{
+    enum { COUNT = 40 };    /* two of them in an extent */
+    struct unit_store unit = unit_open_sized(128 * MIB, EXTENT);
+    struct store_status before, after;
+    struct extent *held[COUNT];
+    struct unit_put puts[COUNT];
+    char keys[COUNT][16];
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%d", i);
+        puts[i] = put_begin(&unit, keys[i], "\"1\"", 900000);
+    }
+    for (int i = 0; i < COUNT; i++)
+        ok(put_wait(&puts[i]) == OK);
+    store_status(unit.store, &before);
+    for (int round = 0; round < 2; round++) {    /* heads in RAM, then heads on the disk */
+        int here = 0;
+        size_t count = hold_all(unit.store->extents, COUNT / 2, held);
+        for (int i = 0; i < COUNT; i++)
+            here += has_object(&unit, keys[i], "\"1\"", 900000);
+        ok(here > 0 && here < COUNT);
+        release_all(held, count);
+        ok(put_object(&unit, "later", "\"1\"", 10) == OK);    /* with what else waits for a commit */
+        for (int i = 0; i < COUNT; i++)
+            ok(has_object(&unit, keys[i], "\"1\"", 900000));
+        store_status(unit.store, &after);
+        ok(after.entries == before.entries + 1);
+        unit_close(&unit);
+        unit = unit_open_sized(128 * MIB, EXTENT);
+    }
+    unit_close(&unit);
+}
+
+#define FEW_FILES_TEST(name)                                                                   \
+    cmocka_unit_test_setup_teardown(name, few_files_setup, few_files_teardown)
+
+RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape),
+          STORE_TEST(a_reader_keeps_a_recycled_extent_alive),
+          STORE_TEST(a_number_is_never_used_again),
+          FEW_FILES_TEST(any_number_of_extents_is_written_found_and_read_through_few_descriptors),
+          FEW_FILES_TEST(what_is_held_stays_open_whatever_others_read),
+          FEW_FILES_TEST(the_extent_held_longest_ago_is_closed_for_another),
+          FEW_FILES_TEST(a_quarter_of_the_process_s_descriptors_can_be_held),
+          FEW_FILES_TEST(a_process_short_of_descriptors_closes_idle_extents_and_takes_none_for_missing),
+          FEW_FILES_TEST(running_out_of_descriptors_forgets_nothing))
