@@ -36,6 +36,18 @@ static inline void list_del(struct list *link)
     list_init(link);
 }
 
+/* All of `from`, behind what `to` holds. */
+static inline void list_move(struct list *to, struct list *from)
+{
+    if (list_empty(from))
+        return;
+    from->next->prev = to->prev;
+    to->prev->next = from->next;
+    from->prev->next = to;
+    to->prev = from->prev;
+    list_init(from);
+}
+
 #define list_of(link, type, member) container_of(link, type, member)
 
 #define list_each(type, item, head, member)                                                    \

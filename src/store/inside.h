@@ -1,4 +1,4 @@
-/* inside.h - what store.c, read.c and commit.c share: the store itself. SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - what the files behind store.h share: the store itself. SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_INSIDE_H
 #define STORE_INSIDE_H
 
@@ -40,6 +40,8 @@ struct store {
     _Atomic uint64_t size_bytes, reserve_bytes;
     atomic_bool unproved;             /* a removal went by while the folder was not there */
     bool doubted;                     /* and a note of that lies in it; the committer's */
+    struct object_id *removed;        /* of the removals under way; the committer's */
+    size_t removed_count, removed_max;
     atomic_uint buffers;
     /* Raised by each commit that changes a head of the objects behind it: who puts a head that was read
      * from the disk into RAM looks before and after. */
@@ -50,7 +52,7 @@ struct store {
     pthread_mutex_t lock;             /* guards what follows */
     pthread_cond_t more;
     struct list appends, removals, tweaks;
-    struct list committing;           /* removals of the batch under way, while nobody has answered them */
+    struct list committing;           /* removals under way, while nobody has answered them */
     size_t queued_bytes, queued_entries, tweak_count;
     uint64_t oldest_ms;               /* when the first append of the queue came */
     bool stopping;
@@ -81,11 +83,18 @@ static inline bool store_is_serving(struct store *store)
 void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id, uint32_t unit,
                  const struct entry *entry);
 
-/* ---- commit.c ---- */
+/* The committer is at work, and gets on. */
+static inline void store_still_alive(struct store *store)
+{
+    atomic_store(&store->busy_since_ms, mono_ms());
+}
 
-/* One attempt to take the folder into service. */
-enum err commit_open_folder(struct store *store, const char **ret_why) MUST_USE;
-void *commit_run(void *store);        /* the committer's thread */
-void *commit_watch(void *store);      /* answers for it when it is stuck */
+/* A commit has changed the head of this object. */
+static inline void store_changed(struct store *store, const struct object_id *id)
+{
+    atomic_fetch_add(change_counter(store, id), 1);
+}
+
+void *commit_run(void *store);        /* the committer's thread: commit.c */
 
 #endif

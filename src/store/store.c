@@ -10,8 +10,8 @@
 #include <sys/statvfs.h>
 
 #include "base/metric.h"
-#include "store/inside.h"
 #include "store/policy.h"
+#include "store/service.h"
 
 #define QUEUE_BYTES_DEFAULT (64 * MIB)
 #define HEADS_BYTES_DEFAULT (16 * MIB)
@@ -56,6 +56,7 @@ static void store_end(struct store *store)
     pthread_cond_destroy(&store->more);
     pthread_cond_destroy(&store->stop);
     pthread_mutex_destroy(&store->lock);
+    free(store->removed);
     free(store->folder.path);
     free(store);
 }
@@ -72,7 +73,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     else
         secret_make(store->secret);
     if (e != ERR_FORMAT)
-        e = commit_open_folder(store, &why);
+        e = service_begin(store, &why);
     *ret_why = (slice){ "", 0 };
     if (*why)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path, why);
@@ -81,7 +82,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         return e;
     }
     check(pthread_create(&store->committer, NULL, commit_run, store) == 0);
-    check(pthread_create(&store->watch, NULL, commit_watch, store) == 0);
+    check(pthread_create(&store->watch, NULL, service_watch, store) == 0);
     *ret = store;
     return OK;
 }

@@ -1,0 +1,81 @@
+/* removal.c - removals, from the queue to their answer. SPDX-License-Identifier: Apache-2.0
+ *
+ * A removal is answered when it is committed, or when the folder is out of service, which is as good.
+ * Their ids are copied: the watch may have answered for their owners.
+ * Threads: the committer's; giving up is the watch's. */
+#include "store/removal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/publish.h"
+
+static void copy_ids(struct store *store, const struct store_removal *removal)
+{
+    size_t count = store->removed_count + removal->count;
+    if (count > store->removed_max) {
+        store->removed_max = MAX(2 * store->removed_max, count);
+        store->removed = realloc(store->removed, store->removed_max * sizeof(*store->removed));
+        check(store->removed != NULL);
+    }
+    if (removal->count)
+        memcpy(store->removed + store->removed_count, removal->ids,
+               removal->count * sizeof(*store->removed));
+    store->removed_count = count;
+}
+
+void removals_take(struct store *store)
+{
+    list_each(struct store_removal, removal, &store->removals, link)
+        copy_ids(store, removal);
+    list_move(&store->committing, &store->removals);
+}
+
+enum err removals_publish(struct store *store)
+{
+    enum err e = OK;
+    for (size_t i = 0; !e && i < store->removed_count; i++)
+        e = publish_removal(store->index, &store->removed[i]);
+    return e;
+}
+
+void removals_settle(struct store *store)
+{
+    for (size_t i = 0; i < store->removed_count; i++) {
+        store_changed(store, &store->removed[i]);
+        heads_drop(store->heads, &store->removed[i]);
+    }
+}
+
+static void answer(struct list *removals, enum err err)
+{
+    list_each_safe(struct store_removal, removal, removals, link) {
+        list_del(&removal->link);
+        removal->done(removal, err);
+    }
+}
+
+void removals_answer(struct store *store, enum err err)
+{
+    struct list mine;
+    list_init(&mine);
+    store->removed_count = 0;
+    pthread_mutex_lock(&store->lock);
+    list_move(&mine, &store->committing);
+    pthread_mutex_unlock(&store->lock);
+    answer(&mine, err);
+}
+
+/* They are told that the folder is out, which is true from now on, and it comes back only unproved. */
+void removals_give_up(struct store *store)
+{
+    struct list mine;
+    list_init(&mine);
+    pthread_mutex_lock(&store->lock);
+    list_move(&mine, &store->committing);
+    list_move(&mine, &store->removals);
+    if (!list_empty(&mine))
+        atomic_store(&store->unproved, true);
+    pthread_mutex_unlock(&store->lock);
+    answer(&mine, ERR_IO);
+}

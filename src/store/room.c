@@ -1,0 +1,107 @@
+/* room.c - making room: which extent goes, and how. SPDX-License-Identifier: Apache-2.0
+ *
+ * Recycling: its index entries first, a few thousand in a transaction, then the file. So an extent that
+ * is gone leaves no entries behind, but where the disk has no room for the deletions either.
+ * Threads: the committer's. */
+#include "store/room.h"
+
+#include <sys/statvfs.h>
+
+#include "base/metric.h"
+#include "store/policy.h"
+#include "store/publish.h"
+
+#define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
+#define SHRINK_MS 200u
+
+static enum err forget_extent(struct store *store, uint32_t number, const struct toc_entry *entries,
+                              uint32_t count)
+{
+    enum err e = OK;
+    for (uint32_t i = 0; !e && i < count;) {
+        e = index_begin(store->index);
+        for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++)
+            e = publish_recycled(store->index, &entries[i], number, i);
+        if (!e)
+            e = index_commit(store->index);
+        index_abort(store->index);
+        store_still_alive(store);
+    }
+    return e;
+}
+
+static enum err recycle(struct store *store, uint32_t number, struct arena *keep)
+{
+    struct toc_entry *entries = NULL;
+    uint32_t count = 0;
+    enum err e = extent_contents(store->extents, number, keep, &entries, &count);
+    if (e == ERR_LIMIT)    /* no descriptor to read it with: it may go later */
+        return ERR_FULL;
+    if (!e)
+        e = forget_extent(store, number, entries, count);
+    bool full = e == ERR_FULL || e == ERR_LIMIT;
+    if (e && !full && e != ERR_NOT_FOUND)
+        return e;
+    /* A full disk has no room for the deletions: the file goes first. A number that is not there is a
+     * miss (H1), and the number is not used again. */
+    extent_drop(store->extents, number);
+    metric_add(M_STORE_RECYCLED, 1);
+    return full ? forget_extent(store, number, entries, count) : OK;
+}
+
+enum err room_recycle(struct store *store)
+{
+    struct arena keep = { 0 };
+    struct policy_extent *extents;
+    size_t count = extents_list(store->extents, &keep, &extents);
+    size_t victim = policy_victim(extents, count);
+    enum err e = victim < count ? recycle(store, extents[victim].number, &keep) : ERR_FULL;
+    arena_free(&keep);
+    return e;
+}
+
+static uint64_t free_bytes(const struct store *store)
+{
+    struct statvfs fs;
+    return statvfs(store->folder.path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+}
+
+/* Recycles until one more extent fits into the size and leaves the reserve alone. */
+static enum err make_room(struct store *store)
+{
+    uint64_t want = store->folder.format.extent_bytes;
+    enum err e = OK;
+    while (!e && (extents_bytes(store->extents) + want > atomic_load(&store->size_bytes) ||
+                  free_bytes(store) < atomic_load(&store->reserve_bytes) + want))
+        e = room_recycle(store);
+    return e;
+}
+
+/* The newest goes only when a newer one stands: after the size was lowered, over it for a moment. */
+static bool is_last_too_big(struct store *store)
+{
+    return extents_count(store->extents) == 1 &&
+           free_bytes(store) >= atomic_load(&store->reserve_bytes) + store->folder.format.extent_bytes;
+}
+
+enum err room_next_extent(struct store *store)
+{
+    enum err e = make_room(store);
+    if (e == ERR_FULL && is_last_too_big(store))
+        e = OK;
+    if (!e)
+        e = log_roll(store->extents);
+    if (e == ERR_FULL && room_recycle(store) == OK)
+        e = log_roll(store->extents);
+    return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
+}
+
+enum err room_shrink(struct store *store)
+{
+    uint64_t until_ms = mono_ms() + SHRINK_MS;
+    enum err e = OK;
+    while (!e && extents_bytes(store->extents) > atomic_load(&store->size_bytes) &&
+           mono_ms() < until_ms)
+        e = room_recycle(store);
+    return e;
+}

@@ -1,0 +1,87 @@
+/* service.c - a folder in and out of service, and who answers while the committer is stuck.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What fails takes the folder out of service: it is closed as after a crash, so that the next opening,
+ * tried every 5 s, raises the generation, and nothing that a lost removal should have removed is
+ * believed. Until then appends and removals are answered with ERR_IO at once.
+ * A second thread, the watch, answers removals when a commit or an opening hangs (H3).
+ * Threads: the watch has its own; all else is the committer's. */
+#include "store/service.h"
+
+#include <sys/statvfs.h>
+
+#include "base/metric.h"
+#include "store/removal.h"
+
+#define WATCH_MS 500u
+#define RESERVE_MAX (8 * GIB)
+
+void service_metrics(struct store *store)
+{
+    metric_set(M_STORE_BYTES, (int64_t)extents_bytes(store->extents));
+    metric_set(M_STORE_ENTRIES, (int64_t)index_entries(store->index));
+    metric_set(M_STORE_SERVING, store_is_serving(store));
+}
+
+enum err service_begin(struct store *store, const char **ret_why)
+{
+    struct folder_wish wish = { .size_bytes = store->options.size_bytes,
+                                .extent_bytes = store->options.extent_bytes,
+                                .unproved = atomic_exchange(&store->unproved, false) };
+    enum err e = folder_open(&store->folder, &wish, store->secret, ret_why);
+    if (e) {
+        if (wish.unproved)
+            atomic_store(&store->unproved, true);
+        atomic_store(&store->why, *ret_why);
+        return e;
+    }
+    struct statvfs fs;
+    uint64_t reserve = store->options.reserve_bytes;
+    if (!reserve && statvfs(store->folder.path, &fs) == 0)
+        reserve = MIN((uint64_t)fs.f_blocks * fs.f_frsize / 20, RESERVE_MAX);
+    atomic_store(&store->reserve_bytes, reserve);
+    atomic_store(&store->size_bytes, store->folder.format.size_bytes);
+    atomic_store(&store->generation, store->folder.format.generation);
+    heads_clear(store->heads);
+    store->doubted = false;
+    atomic_store(&store->why, "");
+    atomic_store(&store->open, true);
+    service_metrics(store);
+    return OK;
+}
+
+void service_end(struct store *store, const char *why)
+{
+    atomic_store(&store->why, why);
+    atomic_store(&store->open, false);
+    metric_add(M_STORE_FAULTS, 1);
+    folder_close(&store->folder, false);    /* as after a crash: nothing is believed when it comes back */
+    heads_clear(store->heads);
+    service_metrics(store);
+}
+
+void service_note_doubt(struct store *store)
+{
+    if (atomic_load(&store->unproved) && !store->doubted)
+        folder_doubt(store->folder.path);
+    store->doubted = atomic_load(&store->unproved);
+}
+
+/* ---- the watch ---- */
+
+void *service_watch(void *arg)
+{
+    struct store *store = arg;
+    pthread_mutex_lock(&store->lock);
+    while (!store->stopping) {
+        uint64_t at = clock_ns(CLOCK_MONOTONIC) + WATCH_MS * 1000000u;
+        struct timespec ts = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
+        pthread_cond_timedwait(&store->stop, &store->lock, &ts);
+        pthread_mutex_unlock(&store->lock);
+        if (!store_is_serving(store))    /* stuck in a commit, or in opening the folder */
+            removals_give_up(store);
+        pthread_mutex_lock(&store->lock);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
