@@ -125,6 +125,7 @@ static enum err publish_tweak(struct store *store, const struct tweak *tweak)
 static enum err publish_all(struct batch *batch)
 {
     struct index *index = batch->store->index;
+    removals_take(batch->store);
     enum err e = index_begin(index);
     for (uint32_t i = 0; !e && i < batch->job_count; i++)
         if (batch->jobs[i].err == OK)
@@ -132,7 +133,7 @@ static enum err publish_all(struct batch *batch)
     list_each(struct tweak, tweak, &batch->tweaks, link)
         e = e ? e : publish_tweak(batch->store, tweak);
     if (!e)
-        e = removals_publish(batch->store);
+        e = removals_publish(batch->store, true);
     if (!e)
         e = index_commit(index);
     index_abort(index);
@@ -199,6 +200,7 @@ static void answer_all(struct batch *batch, enum err e)
         answer_append(batch->store, batch->jobs[i].append,
                       batch->jobs[i].err ? batch->jobs[i].err : e);
     removals_answer(batch->store, e ? ERR_IO : OK);
+    removals_end(batch->store);
     list_each_safe(struct tweak, tweak, &batch->tweaks, link) {
         list_del(&tweak->link);
         free(tweak);
@@ -214,8 +216,7 @@ static void run_batch(struct batch *batch)
     enum err e = commit_batch(batch);
     if (!e)
         settle(batch);
-    bool removal_lost = e && batch->has_removals;
-    bool out = (written && written != ERR_FULL) || (e && (e != ERR_FULL || removal_lost)) ||
+    bool out = (written && written != ERR_FULL) || (e && e != ERR_FULL) || removals_are_due(store) ||
                index_is_bad(store->index);
     if (out)
         service_end(store, written && written != ERR_FULL ? "writing to it failed" : "its index failed");
@@ -226,7 +227,8 @@ static void run_batch(struct batch *batch)
 
 static void refuse_batch(struct batch *batch)
 {
-    if (batch->has_removals)
+    removals_take(batch->store);
+    if (removals_are_due(batch->store))
         atomic_store(&batch->store->unproved, true);
     service_note_doubt(batch->store);
     for (uint32_t i = 0; i < batch->job_count; i++)
@@ -254,7 +256,6 @@ static void take_batch(struct store *store, struct batch *batch)
     store->queued_entries -= entries;
     store->oldest_ms = mono_ms();
     batch->has_removals = !list_empty(&store->removals);
-    removals_take(store);
     list_move(&batch->tweaks, &store->tweaks);
     store->tweak_count = 0;
     batch->jobs = arena_alloc(&batch->keep, (count + 1) * sizeof(*batch->jobs));
@@ -301,8 +302,10 @@ static void shrink(struct store *store)
 {
     enum err e = room_shrink(store);
     atomic_store(&store->busy_since_ms, 0);
-    if (e && e != ERR_FULL)
+    if ((e && e != ERR_FULL) || removals_are_due(store))
         service_end(store, "its index failed");
+    removals_answer(store, ERR_IO);    /* those that are due; the others have heard */
+    removals_end(store);
     service_metrics(store);
 }
 

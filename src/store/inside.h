@@ -40,8 +40,8 @@ struct store {
     _Atomic uint64_t size_bytes, reserve_bytes;
     atomic_bool unproved;             /* a removal went by while the folder was not there */
     bool doubted;                     /* and a note of that lies in it; the committer's */
-    struct object_id *removed;        /* of the removals under way; the committer's */
-    size_t removed_count, removed_max;
+    struct object_id *removed;        /* by this batch, so many of them committed; the committer's */
+    size_t removed_count, removed_done, removed_max;
     atomic_uint buffers;
     /* Raised by each commit that changes a head of the objects behind it: who puts a head that was read
      * from the disk into RAM looks before and after. */

@@ -1,7 +1,13 @@
 /* removal.c - removals, from the queue to their answer. SPDX-License-Identifier: Apache-2.0
  *
- * A removal is answered when it is committed, or when the folder is out of service, which is as good.
- * Their ids are copied: the watch may have answered for their owners.
+ * A removal goes with the next transaction there is, whichever: that of a batch, or, while a batch makes
+ * room, one of those that recycle an extent. It is answered when that is committed, or when the folder
+ * is out of service, which is as good. So it may overtake fills of the batch under way. That is fine:
+ * a write marks its epoch before it hands in its removal, so that such a fill's may_publish, asked in
+ * the batch's own transaction, says no (H7). What was removed without an epoch (the origin says that
+ * there is no such object) is removed again by that transaction, after the fills; none that began
+ * after the answer can be among them.
+ * Ids are copied: the watch may have answered for their owners.
  * Threads: the committer's; giving up is the watch's. */
 #include "store/removal.h"
 
@@ -26,15 +32,17 @@ static void copy_ids(struct store *store, const struct store_removal *removal)
 
 void removals_take(struct store *store)
 {
+    pthread_mutex_lock(&store->lock);
     list_each(struct store_removal, removal, &store->removals, link)
         copy_ids(store, removal);
     list_move(&store->committing, &store->removals);
+    pthread_mutex_unlock(&store->lock);
 }
 
-enum err removals_publish(struct store *store)
+enum err removals_publish(struct store *store, bool again)
 {
     enum err e = OK;
-    for (size_t i = 0; !e && i < store->removed_count; i++)
+    for (size_t i = again ? 0 : store->removed_done; !e && i < store->removed_count; i++)
         e = publish_removal(store->index, &store->removed[i]);
     return e;
 }
@@ -45,6 +53,17 @@ void removals_settle(struct store *store)
         store_changed(store, &store->removed[i]);
         heads_drop(store->heads, &store->removed[i]);
     }
+    store->removed_done = store->removed_count;
+}
+
+bool removals_are_due(const struct store *store)
+{
+    return store->removed_done < store->removed_count;
+}
+
+void removals_end(struct store *store)
+{
+    store->removed_count = store->removed_done = 0;
 }
 
 static void answer(struct list *removals, enum err err)
@@ -59,7 +78,6 @@ void removals_answer(struct store *store, enum err err)
 {
     struct list mine;
     list_init(&mine);
-    store->removed_count = 0;
     pthread_mutex_lock(&store->lock);
     list_move(&mine, &store->committing);
     pthread_mutex_unlock(&store->lock);

@@ -1,7 +1,8 @@
 /* room.c - making room: which extent goes, and how. SPDX-License-Identifier: Apache-2.0
  *
  * Recycling: its index entries first, a few thousand in a transaction, then the file. So an extent that
- * is gone leaves no entries behind, but where the disk has no room for the deletions either.
+ * is gone leaves no entries behind, but where the disk has no room for the deletions either. There
+ * may be hundreds of thousands of them: removals that wait go along with each transaction.
  * Threads: the committer's. */
 #include "store/room.h"
 
@@ -10,6 +11,7 @@
 #include "base/metric.h"
 #include "store/policy.h"
 #include "store/publish.h"
+#include "store/removal.h"
 
 #define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
 #define SHRINK_MS 200u
@@ -18,14 +20,22 @@ static enum err forget_extent(struct store *store, uint32_t number, const struct
                               uint32_t count)
 {
     enum err e = OK;
-    for (uint32_t i = 0; !e && i < count;) {
+    for (uint32_t i = 0; i < count;) {
+        removals_take(store);
         e = index_begin(store->index);
+        if (!e)
+            e = removals_publish(store, false);
         for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++)
             e = publish_recycled(store->index, &entries[i], number, i);
         if (!e)
             e = index_commit(store->index);
         index_abort(store->index);
         store_still_alive(store);
+        if (e)
+            break;
+        metric_add(M_STORE_COMMITS, 1);
+        removals_settle(store);
+        removals_answer(store, OK);
     }
     return e;
 }

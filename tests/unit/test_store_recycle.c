@@ -75,6 +75,103 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(the_size_is_kept_and_the_newest_stays),
+/* ---- removals while an extent of many records goes ---- */
+
+/* One removal after the other: each is handed in when the one before is answered. Counts commits between. */
+struct chain {
+    struct store_removal removal;
+    struct store *store;
+    struct object_id id;
+    uint64_t handed_in_at, most, answers, failures;    /* commits; the most that one answer took */
+    atomic_bool over;
+    sem_t ended;
+};
+
+static void chain_next(struct chain *chain);
+
+static void chain_answered(struct store_removal *removal, enum err err)
+{
+    struct chain *chain = container_of(removal, struct chain, removal);
+    chain->most = MAX(chain->most, metric_read(M_STORE_COMMITS) - chain->handed_in_at);
+    chain->answers++;
+    chain->failures += err != OK;
+    if (atomic_load(&chain->over))
+        sem_post(&chain->ended);
+    else
+        chain_next(chain);
+}
+
+static void chain_next(struct chain *chain)
+{
+    chain->handed_in_at = metric_read(M_STORE_COMMITS);
+    chain->removal = (struct store_removal){ .ids = &chain->id, .count = 1, .done = chain_answered };
+    store_remove(chain->store, &chain->removal);
+}
+
+static void put_many_tiny(struct unit_store *unit, int from, int to)
+{
+    struct unit_append *appends = must_alloc((size_t)(to - from) * sizeof(*appends));
+    char key[32];
+    for (int i = from; i < to; i++) {
+        snprintf(key, sizeof(key), "tiny%d", i);
+        struct head *head = make_head(unit, key, "\"1\"", 1);
+        append_begin(unit, &appends[i - from], head, 0, S("x"), true);
+    }
+    for (int i = 0; i < to - from; i++) {
+        ok(append_wait(&appends[i]) == OK);
+        head_unref(&appends[i].append.head);
+    }
+    free(appends);
+}
+
+TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled)
+{
+    enum { TINY = 20000 };
+    struct unit_store unit = unit_open_sized(16 * MIB, 8 * MIB);
+    struct chain chain = { .store = unit.store };
+    struct object_name name = name_of("gone");
+    put_many_tiny(&unit, 0, TINY);
+    store_object_id(unit.store, &name, &chain.id);
+    sem_init(&chain.ended, 0, 0);
+    uint64_t recycled = metric_read(M_STORE_RECYCLED);
+    chain_next(&chain);
+    for (int i = 0; i < 20 && metric_read(M_STORE_RECYCLED) == recycled; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "k%d", i);
+        ok(put_object(&unit, key, "\"1\"", 900000) == OK);
+    }
+    atomic_store(&chain.over, true);
+    while (sem_wait(&chain.ended) != 0)
+        ;
+    ok(metric_read(M_STORE_RECYCLED) > recycled);
+    ok(chain.failures == 0 && chain.most <= 2);
+    sem_destroy(&chain.ended);
+    unit_close(&unit);
+}
+
+/* A removal overtakes the fills of the batch that makes room; it is still the last word on them. */
+TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before)
+{
+    enum { TINY = 20000 };
+    struct unit_store unit = unit_open_sized(16 * MIB, 8 * MIB);
+    uint64_t recycled = metric_read(M_STORE_RECYCLED);
+    put_many_tiny(&unit, 0, TINY);
+    char key[16];
+    for (int i = 0; i < 40 && metric_read(M_STORE_RECYCLED) == recycled; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        uint64_t commits = metric_read(M_STORE_COMMITS);
+        struct unit_put put = put_begin(&unit, key, "\"1\"", 900000);
+        while (metric_read(M_STORE_COMMITS) == commits)
+            usleep(100);    /* the first of those that recycle; else its own */
+        ok(remove_object(&unit, key) == OK);
+        ok(put_wait(&put) == OK && !get_head(&unit, key));
+    }
+    ok(metric_read(M_STORE_RECYCLED) > recycled);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled),
+          STORE_TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before),
+          STORE_TEST(the_size_is_kept_and_the_newest_stays),
           STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))
