@@ -294,8 +294,6 @@ static void read_cache_control(slice value, struct s3_request *ret)
         slice word = slice_trim(slice_cut(&value, ','));
         if (slice_eq_nocase(word, S("no-cache")) || slice_eq_nocase(word, S("max-age=0")))
             ret->no_cache = true;
-        if (slice_eq_nocase(word, S("no-store")))
-            ret->no_store = true;
     }
 }
 

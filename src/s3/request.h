@@ -44,9 +44,9 @@ struct s3_request {
     size_t param_count;
     struct s3_range range;
     struct s3_conditions conditions;
-    bool no_cache, no_store;  /* Cache-Control of the request */
+    bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    slice unknown;            /* ERR_NOT_IMPLEMENTED: the parameter or header that is not known, if it was one */
+    slice unknown;            /* ERR_NOT_IMPLEMENTED: the parameter or header, if it was one */
 };
 
 /* OK, or what is wrong with it: ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_NOT_IMPLEMENTED
