@@ -34,8 +34,14 @@ void *arena_alloc(struct arena *arena, size_t bytes)
 slice arena_copy(struct arena *arena, slice s)
 {
     char *copy = arena_alloc(arena, s.len + 1);
-    if (s.len)
-        memcpy(copy, s.ptr, s.len);
+    return (slice){ copy, slice_put(copy, s) };
+}
+
+slice arena_lower(struct arena *arena, slice s)
+{
+    char *copy = arena_alloc(arena, s.len + 1);
+    for (size_t i = 0; i < s.len; i++)
+        copy[i] = char_lower(s.ptr[i]);
     return (slice){ copy, s.len };
 }
 

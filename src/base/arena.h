@@ -16,8 +16,9 @@ struct arena {
     size_t used_bytes;        /* handed out so far: callers hold this against their limits (H8) */
 };
 
-void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, never NULL */
+void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */
 slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* with a NUL behind it */
+slice arena_lower(struct arena *arena, slice s) MUST_USE;         /* the same, in lower case (ASCII) */
 slice arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;
 void arena_free(struct arena *arena);    /* an arena of all zeroes is a fresh one, before and after */
 

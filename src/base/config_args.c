@@ -20,7 +20,7 @@ void config_read_env(struct config *config, const char *const *env)
         char key[64];
         size_t len = MIN(name.len - 9, sizeof(key));
         for (size_t i = 0; i < len; i++)
-            key[i] = (char)(name.ptr[9 + i] | (name.ptr[9 + i] >= 'A' && name.ptr[9 + i] <= 'Z' ? 32 : 0));
+            key[i] = char_lower(name.ptr[9 + i]);
         slice lower = { key, len };
         if (config_assign_named(config, &global, lower, value, &where))
             continue;

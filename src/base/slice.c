@@ -48,14 +48,16 @@ slice slice_cut(slice *rest, char at)
     return (slice){ all.ptr, before };
 }
 
+size_t slice_put(char *to, slice s)
+{
+    if (s.len)
+        memcpy(to, s.ptr, s.len);
+    return s.len;
+}
+
 bool slice_eq(slice a, slice b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
 bool slice_eq_nocase(slice a, slice b)
@@ -63,7 +65,7 @@ bool slice_eq_nocase(slice a, slice b)
     if (a.len != b.len)
         return false;
     for (size_t i = 0; i < a.len; i++)
-        if (lower(a.ptr[i]) != lower(b.ptr[i]))
+        if (char_lower(a.ptr[i]) != char_lower(b.ptr[i]))
             return false;
     return true;
 }
@@ -112,7 +114,7 @@ int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
-    c = lower(c);
+    c = char_lower(c);
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 

@@ -23,6 +23,8 @@ slice slice_trim(slice s);                              /* spaces and tabs off b
  * everything is returned and *rest is empty with ptr NULL (so "a," and "a" can be told apart). */
 slice slice_cut(slice *rest, char at);
 
+size_t slice_put(char *to, slice s);                    /* copies the bytes; how many */
+
 bool slice_eq(slice a, slice b);
 bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
 int slice_cmp(slice a, slice b);                        /* bytes, as memcmp */
@@ -35,6 +37,10 @@ bool slice_u64(slice s, uint64_t *ret) MUST_USE;
 /* Lower or upper case hex, an even number of digits, exactly `bytes` bytes. */
 bool slice_unhex(slice s, uint8_t *ret, size_t bytes) MUST_USE;
 void hex_write(const uint8_t *bytes, size_t count, char *ret);    /* 2 * count chars, lower case */
+static inline char char_lower(char c)                    /* ASCII only */
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
 int hex_digit(char c);                                  /* -1 if it is none */
 
 #endif

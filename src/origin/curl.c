@@ -106,20 +106,12 @@ static bool give_head(struct exchange *exchange, int status)
     return true;
 }
 
-static slice lower_case(struct arena *keep, slice name)
-{
-    char *copy = arena_alloc(keep, name.len + 1);
-    for (size_t i = 0; i < name.len; i++)
-        copy[i] = (char)(name.ptr[i] >= 'A' && name.ptr[i] <= 'Z' ? name.ptr[i] | 0x20 : name.ptr[i]);
-    return (slice){ copy, name.len };
-}
-
 static bool keep_field(struct exchange *exchange, slice line)
 {
     slice value = line, name = slice_cut(&value, ':');
     if (!value.ptr || exchange->field_count == countof(exchange->fields))
         return false;
-    name = lower_case(&exchange->keep, slice_trim(name));
+    name = arena_lower(&exchange->keep, slice_trim(name));
     value = arena_copy(&exchange->keep, slice_trim(value));
     exchange->fields[exchange->field_count++] = (struct http_field){ name, value };
     if (slice_eq(name, S("content-length"))) {

@@ -12,14 +12,6 @@
 
 #define HOST_BYTES_MAX 255
 
-static slice lower(struct arena *keep, slice s)
-{
-    char *copy = arena_alloc(keep, s.len + 1);
-    for (size_t i = 0; i < s.len; i++)
-        copy[i] = (char)(s.ptr[i] >= 'A' && s.ptr[i] <= 'Z' ? s.ptr[i] | 0x20 : s.ptr[i]);
-    return (slice){ copy, s.len };
-}
-
 static bool is_host(slice host)
 {
     if (host.len == 0 || host.len > HOST_BYTES_MAX)
@@ -82,7 +74,7 @@ static bool read_style(slice style, struct endpoint *ret)
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
                        slice *ret_why)
 {
-    slice rest = url, scheme = lower(keep, slice_cut(&rest, ':'));
+    slice rest = url, scheme = arena_lower(keep, slice_cut(&rest, ':'));
     bool https = slice_eq(scheme, S("https"));
     if ((!https && !slice_eq(scheme, S("http"))) || !slice_starts(rest, S("//"))) {
         *ret_why = arena_printf(keep, "%.*s: an origin's URL starts with http://, https:// or dir:",
@@ -90,7 +82,7 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
         return ERR_BAD_ARGUMENT;
     }
     rest = slice_from(rest, 2);
-    slice authority = lower(keep, slice_cut(&rest, '/'));
+    slice authority = arena_lower(keep, slice_cut(&rest, '/'));
     if (rest.len) {
         *ret_why = arena_printf(keep, "%.*s: an endpoint has no path; the bucket comes from the client",
                                 SLICE_ARG(url));

@@ -162,7 +162,7 @@ static slice lower_in(char *buffer, size_t cap, slice s)
 {
     s.len = MIN(s.len, cap);
     for (size_t i = 0; i < s.len; i++)
-        buffer[i] = s.ptr[i] >= 'A' && s.ptr[i] <= 'Z' ? (char)(s.ptr[i] + 32) : s.ptr[i];
+        buffer[i] = char_lower(s.ptr[i]);
     return (slice){ buffer, s.len };
 }
 

@@ -1,8 +1,6 @@
 /* sigv4.c - signatures, verified and made. SPDX-License-Identifier: Apache-2.0
  *
- * Both ways go through one canonical request, written into one piece of memory whose size is
- * known before, then hashed at once. What a client sent is decoded and encoded again by S3's
- * rule, so it does not matter how it spelt an escape; slashes, dots and order of the path stay.
+ * Both ways go through one canonical request (canon.h).
  *
  * A day key (secret, date, region, service) is derived once and stays as an HMAC context that is
  * keyed already: a signature then costs one SHA-256 and one HMAC, no look-up of algorithms and
@@ -16,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "s3/canon.h"
 #include "s3/digest.h"
 #include "s3/encode.h"
 
 #define DAY_KEYS 64
 #define DAY_KEY_ID_BYTES 192
-#define PARAMS_MAX 100
 #define SKEW_S (15 * 60)
 
 struct day_key {
@@ -104,13 +102,6 @@ static void derive(struct sigv4 *sigv4, struct arena *scratch, slice secret,
     OPENSSL_cleanse(key, sizeof(key));
 }
 
-static size_t put(char *to, slice s)
-{
-    if (s.len)
-        memcpy(to, s.ptr, s.len);
-    return s.len;
-}
-
 /* Everything a day key is made of, with lengths in front so that no two differ only in their
  * seams. 0 if it is too long to be kept. */
 static size_t day_id(slice secret, const struct scope *scope, char ret[DAY_KEY_ID_BYTES])
@@ -121,7 +112,7 @@ static size_t day_id(slice secret, const struct scope *scope, char ret[DAY_KEY_I
         if (parts[i].len > 255 || len + 1 + parts[i].len > DAY_KEY_ID_BYTES)
             return 0;
         ret[len++] = (char)parts[i].len;
-        len += put(ret + len, parts[i]);
+        len += slice_put(ret + len, parts[i]);
     }
     return len;
 }
@@ -150,148 +141,17 @@ static EVP_MAC_CTX *day_key(struct sigv4 *sigv4, struct arena *scratch, slice se
     return day->keyed;
 }
 
-/* ---- the canonical request ---- */
-
-struct canon {
-    slice method, path, query;
-    const struct http_field *fields;
-    size_t field_count;
-    slice signed_headers, payload_hash;
-    uint64_t used[2];    /* bits of the first 128 fields that a signed name named */
-};
-
-/* Decoded where that is possible, encoded by S3's rule. At most 3 * s.len bytes. */
-static size_t recode(char *to, slice s, bool encode_slash)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < s.len;) {
-        size_t plain = i;
-        while (plain < s.len && s.ptr[plain] != '%')
-            plain++;
-        len += uri_encode_to(to + len, slice_sub(s, i, plain - i), encode_slash);
-        i = plain;
-        if (i == s.len)
-            break;
-        uint8_t byte = '%';
-        i += slice_unhex(slice_sub(s, i + 1, 2), &byte, 1) ? 3 : 1;
-        len += uri_encode_to(to + len, (slice){ (char *)&byte, 1 }, encode_slash);
-    }
-    return len;
-}
-
-struct pair {
-    slice name, value;
-};
-
-static int pair_cmp(const struct pair *a, const struct pair *b)
-{
-    int order = slice_cmp(a->name, b->name);
-    return order ? order : slice_cmp(a->value, b->value);
-}
-
-static void pair_insert(struct pair *pairs, size_t count, struct pair pair)
-{
-    size_t at = count;
-    for (; at && pair_cmp(&pairs[at - 1], &pair) > 0; at--)
-        pairs[at] = pairs[at - 1];
-    pairs[at] = pair;
-}
-
-/* Parameters sorted by encoded name, then value; the signature itself is left out. */
-static enum err put_query(char **at, struct arena *scratch, slice query)
-{
-    struct pair pairs[PARAMS_MAX];
-    size_t count = 0;
-    slice name, value;
-    char *coded = query.len ? arena_alloc(scratch, 3 * query.len) : NULL;
-    while (query_next(&query, &name, &value)) {
-        if (slice_eq(name, S("X-Amz-Signature")))
-            continue;
-        if (count == PARAMS_MAX)
-            return ERR_BAD_URI;
-        struct pair pair = { .name = { coded, recode(coded, name, true) } };
-        coded += pair.name.len;
-        pair.value = (slice){ coded, recode(coded, value, true) };
-        coded += pair.value.len;
-        pair_insert(pairs, count++, pair);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (i)
-            *(*at)++ = '&';
-        *at += put(*at, pairs[i].name);
-        *(*at)++ = '=';
-        *at += put(*at, pairs[i].value);
-    }
-    return OK;
-}
-
-/* Trimmed, runs of spaces inside made one. */
-static void put_value(char **at, slice value)
-{
-    while (value.len) {
-        slice part = slice_cut(&value, ' ');
-        *at += put(*at, part);
-        while (value.len && value.ptr[0] == ' ')
-            value = slice_from(value, 1);
-        if (value.len)
-            *(*at)++ = ' ';
-    }
-}
-
-static void put_headers(char **at, struct canon *canon)
-{
-    slice rest = canon->signed_headers;
-    while (rest.ptr) {
-        slice name = slice_cut(&rest, ';');
-        bool first = true;
-        *at += put(*at, name);
-        *(*at)++ = ':';
-        for (size_t i = 0; i < canon->field_count; i++) {
-            const struct http_field *field = &canon->fields[i];
-            if (field->name.len != name.len || !slice_eq_nocase(field->name, name))
-                continue;
-            if (!first)
-                *(*at)++ = ',';
-            first = false;
-            put_value(at, slice_trim(field->value));
-            if (i < 128)
-                canon->used[i / 64] |= (uint64_t)1 << i % 64;
-        }
-        *(*at)++ = '\n';
-    }
-}
-
-/* Never too small: names are signed at most once, so no field is written twice. */
-static size_t canon_bytes_max(const struct canon *canon)
-{
-    size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +
-                   4 * canon->signed_headers.len + canon->payload_hash.len + 16;
-    for (size_t i = 0; i < canon->field_count; i++)
-        bytes += canon->fields[i].value.len + 1;
-    return bytes;
-}
+/* ---- a signature ---- */
 
 static enum err canon_hash(struct sigv4 *sigv4, struct arena *scratch, struct canon *canon,
                            uint8_t ret[32])
 {
-    size_t cap = canon_bytes_max(canon);
-    char *start = arena_alloc(scratch, cap), *at = start;
-    at += put(at, canon->method);
-    *at++ = '\n';
-    at += recode(at, canon->path, false);
-    *at++ = '\n';
-    enum err e = put_query(&at, scratch, canon->query);
+    slice text;
+    enum err e = canon_write(scratch, canon, &text);
     if (e)
         return e;
-    *at++ = '\n';
-    put_headers(&at, canon);
-    *at++ = '\n';
-    at += put(at, canon->signed_headers);
-    *at++ = '\n';
-    at += put(at, canon->payload_hash);
-    check((size_t)(at - start) <= cap);
     check(EVP_DigestInit_ex2(sigv4->sha256, NULL, NULL) == 1);
-    check(EVP_DigestUpdate(sigv4->sha256, start, (size_t)(at - start)) == 1);
+    check(EVP_DigestUpdate(sigv4->sha256, text.ptr, text.len) == 1);
     check(EVP_DigestFinal_ex(sigv4->sha256, ret, NULL) == 1);
     return OK;
 }
@@ -306,16 +166,16 @@ static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct 
         return e;
     size_t cap = 128 + scope->date.len + scope->region.len + scope->service.len + 64;
     char *start = arena_alloc(scratch, cap), *at = start;
-    at += put(at, S("AWS4-HMAC-SHA256\n"));
+    at += slice_put(at, S("AWS4-HMAC-SHA256\n"));
     amz_date_write(at_s, at);
     at += AMZ_DATE_BYTES - 1;
     *at++ = '\n';
-    at += put(at, scope->date);
+    at += slice_put(at, scope->date);
     *at++ = '/';
-    at += put(at, scope->region);
+    at += slice_put(at, scope->region);
     *at++ = '/';
-    at += put(at, scope->service);
-    at += put(at, S("/aws4_request\n"));
+    at += slice_put(at, scope->service);
+    at += slice_put(at, S("/aws4_request\n"));
     hex_write(hash, sizeof(hash), at);
     at += 64;
     slice text = { start, (size_t)(at - start) };
@@ -333,19 +193,6 @@ static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
     if (claim->presigned)
         return now_s > claim->signed_at_s + claim->expires_s ? ERR_EXPIRED : OK;
     return now_s > claim->signed_at_s + SKEW_S ? ERR_SKEWED : OK;
-}
-
-/* What S3 trusts without asking must be signed. */
-static bool all_signed(const struct canon *canon)
-{
-    for (size_t i = 0; i < canon->field_count; i++) {
-        slice name = canon->fields[i].name;
-        if (canon->used[i / 64] >> i % 64 & 1)
-            continue;
-        if (slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")) || slice_eq_nocase(name, S("host")))
-            return false;
-    }
-    return true;
 }
 
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
@@ -366,35 +213,10 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
         return e;
     bool same = claim->signature.len == sizeof(signature) &&
                 CRYPTO_memcmp(claim->signature.ptr, signature, sizeof(signature)) == 0;
-    return same && all_signed(&canon) ? OK : ERR_SIGNATURE;
+    return same && canon_all_signed(&canon) ? OK : ERR_SIGNATURE;
 }
 
 /* ---- making ---- */
-
-static slice lower(struct arena *keep, slice s)
-{
-    char *copy = arena_alloc(keep, s.len);
-    for (size_t i = 0; i < s.len; i++)
-        copy[i] = s.ptr[i] >= 'A' && s.ptr[i] <= 'Z' ? (char)(s.ptr[i] + 32) : s.ptr[i];
-    return (slice){ copy, s.len };
-}
-
-/* Names in lower case, sorted, each once, joined by ';'. */
-static slice signed_names(struct arena *keep, const struct http_field *fields, size_t count)
-{
-    struct pair *names = arena_alloc(keep, count * sizeof(*names));
-    for (size_t i = 0; i < count; i++)
-        pair_insert(names, i, (struct pair){ .name = lower(keep, fields[i].name) });
-    struct text text = text_in(keep);
-    for (size_t i = 0; i < count; i++) {
-        if (i && slice_eq(names[i].name, names[i - 1].name))
-            continue;
-        if (i)
-            text_char(&text, ';');
-        text_add(&text, names[i].name);
-    }
-    return text_slice(&text);
-}
 
 static struct canon canon_of(const struct sigv4_ask *ask)
 {
@@ -422,7 +244,7 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
     struct canon canon = canon_of(ask);
     canon.fields = all;
     canon.field_count = count;
-    canon.signed_headers = signed_names(keep, all, count);
+    canon.signed_headers = canon_signed_names(keep, all, count);
     canon.payload_hash = ask->payload_hash;
     struct scope scope = { slice_sub(date, 0, 8), ask->region, ask->service };
     enum err e = signature_of(sigv4, keep, &canon, &scope, ask->now_s, with->secret_key, signature);
@@ -448,7 +270,7 @@ slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_
     amz_date_write(ask->now_s, stamp);
     struct scope scope = { { stamp, 8 }, ask->region, ask->service };
     struct canon canon = canon_of(ask);
-    canon.signed_headers = signed_names(keep, ask->fields, ask->field_count);
+    canon.signed_headers = canon_signed_names(keep, ask->fields, ask->field_count);
     canon.payload_hash = S("UNSIGNED-PAYLOAD");
 
     struct text query = text_in(keep);

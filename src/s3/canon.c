@@ -1,0 +1,172 @@
+/* canon.c - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
+ *
+ * Written into one piece of memory whose size is known before. What a client sent is decoded and
+ * encoded again by S3's rule, so it does not matter how it spelt an escape; slashes, dots and order
+ * of the path stay. Pure (H9). */
+#include "s3/canon.h"
+
+#include "s3/encode.h"
+
+#define PARAMS_MAX 100
+
+/* Decoded where that is possible, encoded by S3's rule. At most 3 * s.len bytes. */
+static size_t recode(char *to, slice s, bool encode_slash)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < s.len;) {
+        size_t plain = i;
+        while (plain < s.len && s.ptr[plain] != '%')
+            plain++;
+        len += uri_encode_to(to + len, slice_sub(s, i, plain - i), encode_slash);
+        i = plain;
+        if (i == s.len)
+            break;
+        uint8_t byte = '%';
+        i += slice_unhex(slice_sub(s, i + 1, 2), &byte, 1) ? 3 : 1;
+        len += uri_encode_to(to + len, (slice){ (char *)&byte, 1 }, encode_slash);
+    }
+    return len;
+}
+
+struct pair {
+    slice name, value;
+};
+
+static int pair_cmp(const struct pair *a, const struct pair *b)
+{
+    int order = slice_cmp(a->name, b->name);
+    return order ? order : slice_cmp(a->value, b->value);
+}
+
+static void pair_insert(struct pair *pairs, size_t count, struct pair pair)
+{
+    size_t at = count;
+    for (; at && pair_cmp(&pairs[at - 1], &pair) > 0; at--)
+        pairs[at] = pairs[at - 1];
+    pairs[at] = pair;
+}
+
+/* Parameters sorted by encoded name, then value; the signature itself is left out. */
+static enum err put_query(char **at, struct arena *scratch, slice query)
+{
+    struct pair pairs[PARAMS_MAX];
+    size_t count = 0;
+    slice name, value;
+    char *coded = query.len ? arena_alloc(scratch, 3 * query.len) : NULL;
+    while (query_next(&query, &name, &value)) {
+        if (slice_eq(name, S("X-Amz-Signature")))
+            continue;
+        if (count == PARAMS_MAX)
+            return ERR_BAD_URI;
+        struct pair pair = { .name = { coded, recode(coded, name, true) } };
+        coded += pair.name.len;
+        pair.value = (slice){ coded, recode(coded, value, true) };
+        coded += pair.value.len;
+        pair_insert(pairs, count++, pair);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            *(*at)++ = '&';
+        *at += slice_put(*at, pairs[i].name);
+        *(*at)++ = '=';
+        *at += slice_put(*at, pairs[i].value);
+    }
+    return OK;
+}
+
+/* Trimmed, runs of spaces inside made one. */
+static void put_value(char **at, slice value)
+{
+    while (value.len) {
+        slice part = slice_cut(&value, ' ');
+        *at += slice_put(*at, part);
+        while (value.len && value.ptr[0] == ' ')
+            value = slice_from(value, 1);
+        if (value.len)
+            *(*at)++ = ' ';
+    }
+}
+
+static void put_headers(char **at, struct canon *canon)
+{
+    slice rest = canon->signed_headers;
+    while (rest.ptr) {
+        slice name = slice_cut(&rest, ';');
+        bool first = true;
+        *at += slice_put(*at, name);
+        *(*at)++ = ':';
+        for (size_t i = 0; i < canon->field_count; i++) {
+            const struct http_field *field = &canon->fields[i];
+            if (field->name.len != name.len || !slice_eq_nocase(field->name, name))
+                continue;
+            if (!first)
+                *(*at)++ = ',';
+            first = false;
+            put_value(at, slice_trim(field->value));
+            if (i < CANON_FIELDS_MAX)
+                canon->used[i / 64] |= (uint64_t)1 << i % 64;
+        }
+        *(*at)++ = '\n';
+    }
+}
+
+/* Never too small: names are signed at most once, so no field is written twice. */
+static size_t canon_bytes_max(const struct canon *canon)
+{
+    size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +
+                   4 * canon->signed_headers.len + canon->payload_hash.len + 16;
+    for (size_t i = 0; i < canon->field_count; i++)
+        bytes += canon->fields[i].value.len + 1;
+    return bytes;
+}
+
+enum err canon_write(struct arena *keep, struct canon *canon, slice *ret)
+{
+    size_t cap = canon_bytes_max(canon);
+    char *start = arena_alloc(keep, cap), *at = start;
+    at += slice_put(at, canon->method);
+    *at++ = '\n';
+    at += recode(at, canon->path, false);
+    *at++ = '\n';
+    enum err e = put_query(&at, keep, canon->query);
+    if (e)
+        return e;
+    *at++ = '\n';
+    put_headers(&at, canon);
+    *at++ = '\n';
+    at += slice_put(at, canon->signed_headers);
+    *at++ = '\n';
+    at += slice_put(at, canon->payload_hash);
+    check((size_t)(at - start) <= cap);
+    *ret = (slice){ start, (size_t)(at - start) };
+    return OK;
+}
+
+bool canon_all_signed(const struct canon *canon)
+{
+    check(canon->field_count <= CANON_FIELDS_MAX);
+    for (size_t i = 0; i < canon->field_count; i++) {
+        slice name = canon->fields[i].name;
+        if (canon->used[i / 64] >> i % 64 & 1)
+            continue;
+        if (slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")) || slice_eq_nocase(name, S("host")))
+            return false;
+    }
+    return true;
+}
+
+slice canon_signed_names(struct arena *keep, const struct http_field *fields, size_t count)
+{
+    struct pair *names = arena_alloc(keep, count * sizeof(*names));
+    for (size_t i = 0; i < count; i++)
+        pair_insert(names, i, (struct pair){ .name = arena_lower(keep, fields[i].name) });
+    struct text text = text_in(keep);
+    for (size_t i = 0; i < count; i++) {
+        if (i && slice_eq(names[i].name, names[i - 1].name))
+            continue;
+        if (i)
+            text_char(&text, ';');
+        text_add(&text, names[i].name);
+    }
+    return text_slice(&text);
+}
