@@ -1,6 +1,7 @@
 /* dir.h - a directory as an origin: what its files share. SPDX-License-Identifier: Apache-2.0
  *
- * dir_pool.c runs the calls, dir.c answers them, dir_list.c writes listings. */
+ * dir_pool.c runs the calls, dir.c answers them from dir_file.c (objects) and dir_list.c (listings,
+ * of keys that dir_walk.c finds). */
 #ifndef ORIGIN_DIR_H
 #define ORIGIN_DIR_H
 
@@ -47,13 +48,19 @@ enum err dir_add(struct dir_pool *pool, const struct origin_options *options, st
 
 /* dir.c: the work of a call, on a pool thread. */
 enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head; sets up the body */
-/* Bytes at call->at, at most `bytes` of them, into or in place of `buffer`. */
-enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
 void dir_call_free(struct dir_call *call);
 
-/* openat2 below `at`, following symbolic links only as far as they stay beneath it. */
+/* dir_file.c. Opening gives ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (with *ret_why where there is more
+ * to say), ERR_DENIED, ERR_SLOW_DOWN (out of descriptors or memory) or ERR_IO. */
+enum err dir_open_bucket(const struct dir_call *call, int *ret_fd) MUST_USE;
+enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* call->fd, call->file */
+/* Bytes at call->at, at most `bytes` of them, into or in place of `buffer`. ERR_ORIGIN_CUT: the file
+ * has changed since it was opened, or can't be read. */
+enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
+/* openat2 below `at`, following symbolic links only as far as they stay beneath it; -1 and errno. */
 int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
 bool dir_is_file_name(slice key);                   /* can it name a file here at all? */
+bool dir_is_young(const struct stat *file);         /* touched less than 2 s ago */
 slice dir_etag(struct arena *keep, const struct stat *file) MUST_USE;    /* with its quotes */
 
 /* dir_list.c: documents for bucket, an open directory; ERR_CANCELED once *stopped is set. */

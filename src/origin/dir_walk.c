@@ -1,0 +1,339 @@
+/* dir_walk.c - the keys of a directory tree in order, a page at a time. SPDX-License-Identifier: Apache-2.0
+ *
+ * A listing is in the byte order of whole keys. Directories hand out their entries in no order, so
+ * each is read with names as they stand in keys ('/' behind those of directories: "a-b" < "a/b"),
+ * of which the smallest that still matter are kept: a window. What lies behind a window is found by
+ * reading the directory again from where the cursor stands then. So memory is bounded by the page
+ * that was asked for (times the depth), never by the tree.
+ *
+ * The cursor is the one truth about what was told: every key up to `after`, and everything below
+ * `after` where that was a rolled-up prefix. The same cursor, written down, is the continuation
+ * token. A directory whose keys are all behind the cursor, or none of which can have the prefix, is
+ * never opened. */
+#include "origin/dir_walk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROLLED_WINDOW 16            /* below a rolled-up prefix one key is enough */
+
+struct walk {
+    struct arena *keep;
+    int bucket;
+    const struct dir_ask *ask;
+    _Atomic enum err *stopped;
+    char after[KEY_BYTES_MAX + 1];  /* the cursor */
+    size_t after_len;
+    bool after_rolled;
+    struct dir_item *items;         /* ask->max + 1: the last one only says that there is more */
+    size_t count;
+};
+
+/* ---- the cursor ---- */
+
+/* What `key` is rolled up into by the delimiter; false if it stands for itself. */
+static bool roll(const struct dir_ask *ask, slice key, slice *ret)
+{
+    if (!ask->delimiter.len || !slice_starts(key, ask->prefix))
+        return false;
+    slice rest = slice_from(key, ask->prefix.len);
+    const char *found = rest.len ? memmem(rest.ptr, rest.len, ask->delimiter.ptr,
+                                          ask->delimiter.len) : NULL;
+    if (!found)
+        return false;
+    *ret = slice_sub(key, 0, (size_t)(found - key.ptr) + ask->delimiter.len);
+    return true;
+}
+
+static slice cursor(const struct walk *walk)
+{
+    return (slice){ walk->after, walk->after_len };
+}
+
+static void move_cursor(struct walk *walk, slice key, bool rolled)
+{
+    check(key.len <= KEY_BYTES_MAX);
+    if (key.len)
+        memmove(walk->after, key.ptr, key.len);
+    walk->after_len = key.len;
+    walk->after_rolled = rolled;
+}
+
+/* Was this key, or everything in this directory, told already? */
+static bool behind_cursor(const struct walk *walk, slice key, bool is_dir)
+{
+    slice after = cursor(walk);
+    if (walk->after_rolled && slice_starts(key, after))
+        return true;
+    if (is_dir)
+        return slice_cmp(key, after) < 0 && !slice_starts(after, key);
+    return after.len > 0 && slice_cmp(key, after) <= 0;
+}
+
+static bool may_match(const struct walk *walk, slice key, bool is_dir)
+{
+    slice prefix = walk->ask->prefix;
+    return slice_starts(key, prefix) || (is_dir && slice_starts(prefix, key));
+}
+
+slice dir_token(struct arena *keep, const struct dir_item *last)
+{
+    char *token = arena_alloc(keep, 2 * last->key.len + 1);
+    token[0] = last->rolled ? 'p' : 'k';
+    hex_write((const uint8_t *)last->key.ptr, last->key.len, token + 1);
+    return (slice){ token, 2 * last->key.len + 1 };
+}
+
+static enum err read_token(struct walk *walk, slice token)
+{
+    size_t bytes = token.len / 2;
+    if (token.len % 2 == 0 || bytes > KEY_BYTES_MAX || (token.ptr[0] != 'k' && token.ptr[0] != 'p') ||
+        !slice_unhex(slice_from(token, 1), (uint8_t *)walk->after, bytes))
+        return ERR_BAD_ARGUMENT;
+    walk->after_len = bytes;
+    walk->after_rolled = token.ptr[0] == 'p';
+    return OK;
+}
+
+static enum err start_cursor(struct walk *walk)
+{
+    const struct dir_ask *ask = walk->ask;
+    if (ask->token.len)
+        return read_token(walk, ask->token);
+    slice after = ask->v2 ? ask->start_after : ask->marker, rolled;
+    move_cursor(walk, slice_sub(after, 0, KEY_BYTES_MAX), false);
+    walk->after_rolled = roll(ask, cursor(walk), &rolled) && rolled.len == walk->after_len;
+    return OK;
+}
+
+/* ---- one directory ---- */
+
+struct entry {
+    char *name;             /* with '/' behind a directory's */
+    size_t len;
+    bool is_dir, is_link;
+};
+
+struct window {             /* the smallest entries, sorted; room for twice as many while reading */
+    struct entry *entries;
+    size_t count, cap;
+    bool more;              /* others were left out */
+};
+
+static int entry_order(const void *a, const void *b)
+{
+    const struct entry *left = a, *right = b;
+    return slice_cmp((slice){ left->name, left->len }, (slice){ right->name, right->len });
+}
+
+static void window_cut(struct window *window)
+{
+    qsort(window->entries, window->count, sizeof(*window->entries), entry_order);
+    for (; window->count > window->cap; window->more = true)
+        free(window->entries[--window->count].name);
+}
+
+static void window_free(struct window *window)
+{
+    for (size_t i = 0; i < window->count; i++)
+        free(window->entries[i].name);
+    free(window->entries);
+}
+
+static void window_add(struct window *window, slice name, bool is_link)
+{
+    window->entries[window->count++] = (struct entry){
+        .name = must_strndup(name.ptr, name.len), .len = name.len,
+        .is_dir = name.ptr[name.len - 1] == '/', .is_link = is_link,
+    };
+    if (window->count == 2 * window->cap)
+        window_cut(window);
+}
+
+/* Names that are no UTF-8 can't be keys. */
+static bool is_utf8(slice s)
+{
+    for (size_t i = 0, more; i < s.len; i += more + 1) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2
+             : c >= 0xF0 && c < 0xF5 ? 3 : SIZE_MAX;
+        if (more == SIZE_MAX || s.len - i <= more)
+            return false;
+        for (size_t k = 1; k <= more; k++)
+            if (((unsigned char)s.ptr[i + k] & 0xC0) != 0x80)
+                return false;
+    }
+    return true;
+}
+
+/* DT_DIR, DT_REG, DT_LNK, or something that is of no interest here. */
+static int type_of(int fd, const struct dirent *found)
+{
+    struct stat file;
+    if (found->d_type != DT_UNKNOWN)
+        return found->d_type;
+    if (fstatat(fd, found->d_name, &file, AT_SYMLINK_NOFOLLOW) != 0)
+        return DT_UNKNOWN;
+    return S_ISDIR(file.st_mode) ? DT_DIR : S_ISREG(file.st_mode) ? DT_REG
+         : S_ISLNK(file.st_mode) ? DT_LNK : DT_UNKNOWN;
+}
+
+/* Reads what matters of directory `path` (the start of every key in it) into the window. When
+ * everything in it rolls up into one prefix, any file ahead of the cursor will do. */
+static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
+                            struct window *window)
+{
+    char key[KEY_BYTES_MAX + NAME_MAX + 2];
+    memcpy(key, path.ptr, path.len);
+    rewinddir(dir);
+    for (struct dirent *found; errno = 0, (found = readdir(dir)) != NULL;) {
+        if (atomic_load_explicit(walk->stopped, memory_order_relaxed))
+            return ERR_CANCELED;
+        size_t len = strlen(found->d_name);
+        int type = type_of(dirfd(dir), found);
+        bool is_dir = type == DT_DIR;
+        if (!strcmp(found->d_name, ".") || !strcmp(found->d_name, "..") ||
+            (!is_dir && type != DT_REG && type != DT_LNK) || path.len + len + is_dir > KEY_BYTES_MAX)
+            continue;
+        memcpy(key + path.len, found->d_name, len);
+        key[path.len + len] = '/';
+        slice whole = { key, path.len + len + is_dir }, name = slice_from(whole, path.len);
+        if (behind_cursor(walk, whole, is_dir) || !may_match(walk, whole, is_dir) || !is_utf8(name))
+            continue;
+        window_add(window, name, type == DT_LNK);
+        if (rolls && type == DT_REG) {
+            window->more = true;
+            break;
+        }
+    }
+    if (errno)
+        return ERR_IO;
+    window_cut(window);
+    return OK;
+}
+
+/* ---- the walk ---- */
+
+static bool is_full(const struct walk *walk)
+{
+    return walk->count > walk->ask->max;
+}
+
+/* The file of a key, if it is one: a link must lead to a regular file inside the bucket. */
+static bool stat_entry(const struct walk *walk, int dir, const struct entry *entry, const char *key,
+                       struct stat *ret)
+{
+    if (!entry->is_link)
+        return fstatat(dir, entry->name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode);
+    int fd = dir_open(walk->bucket, key, O_PATH, true);
+    bool is_file = fd >= 0 && fstat(fd, ret) == 0 && S_ISREG(ret->st_mode);
+    if (fd >= 0)
+        close(fd);
+    return is_file;
+}
+
+static void tell(struct walk *walk, int dir, const struct entry *entry, slice key)
+{
+    struct dir_item item = { 0 };
+    slice told = key;
+    if (!stat_entry(walk, dir, entry, key.ptr, &item.file))
+        return;    /* it went away, or is no file after all */
+    item.rolled = roll(walk->ask, key, &told);
+    item.key = arena_copy(walk->keep, told);
+    walk->items[walk->count++] = item;
+    move_cursor(walk, told, item.rolled);
+}
+
+static enum err walk_dir(struct walk *walk, DIR *take_dir, slice path);
+
+static enum err walk_entry(struct walk *walk, int dir, slice path, const struct entry *entry)
+{
+    char key[KEY_BYTES_MAX + 1];
+    slice whole = { key, path.len + entry->len };
+    memcpy(key, path.ptr, path.len);
+    memcpy(key + path.len, entry->name, entry->len);
+    key[whole.len] = '\0';
+    if (behind_cursor(walk, whole, entry->is_dir))
+        return OK;    /* rolled up since the window was read */
+    if (!entry->is_dir) {
+        tell(walk, dir, entry, whole);
+        return OK;
+    }
+    int fd = dir_open(dir, entry->name, O_RDONLY | O_DIRECTORY, false);
+    DIR *below = fd >= 0 ? fdopendir(fd) : NULL;
+    if (below)
+        return walk_dir(walk, below, whole);
+    return errno == EMFILE || errno == ENFILE || errno == EIO ? ERR_IO : OK;    /* gone, or not ours */
+}
+
+/* Moves the cursor behind everything that a directory's entry stands for. */
+static void pass(struct walk *walk, slice path, const struct entry *entry)
+{
+    char key[KEY_BYTES_MAX + 1];
+    slice whole = { key, path.len + entry->len };
+    memcpy(key, path.ptr, path.len);
+    memcpy(key + path.len, entry->name, entry->len);
+    if (!behind_cursor(walk, whole, entry->is_dir))
+        move_cursor(walk, whole, entry->is_dir);
+}
+
+static enum err walk_dir(struct walk *walk, DIR *dir, slice path)
+{
+    slice rolled;
+    bool rolls = roll(walk->ask, path, &rolled);
+    enum err e = OK;
+    for (bool more = true; more && !e && !is_full(walk);) {
+        struct window window = { .cap = rolls ? ROLLED_WINDOW : walk->ask->max + 1 - walk->count };
+        window.entries = must_alloc(2 * window.cap * sizeof(*window.entries));
+        e = window_read(walk, dir, path, rolls, &window);
+        more = window.more;
+        for (size_t i = 0; i < window.count && !e && !is_full(walk); i++) {
+            e = walk_entry(walk, dirfd(dir), path, &window.entries[i]);
+            if (!e && !is_full(walk))
+                pass(walk, path, &window.entries[i]);
+        }
+        if (rolls && behind_cursor(walk, path, true))
+            more = false;
+        window_free(&window);
+    }
+    closedir(dir);
+    return e;
+}
+
+/* Starts in the deepest directory that holds every key with the prefix. */
+static enum err walk_bucket(struct walk *walk)
+{
+    slice path = walk->ask->prefix.len ? walk->ask->prefix : S("");
+    while (path.len && path.ptr[path.len - 1] != '/')
+        path.len--;
+    slice name = slice_sub(path, 0, path.len ? path.len - 1 : 0);
+    if (path.len > KEY_BYTES_MAX || (path.len && !dir_is_file_name(name)))
+        return OK;    /* no file has such a name */
+    const char *open_as = path.len ? arena_copy(walk->keep, name).ptr : ".";
+    int fd = dir_open(walk->bucket, open_as, O_RDONLY | O_DIRECTORY, false);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir)
+        return walk_dir(walk, dir, path);
+    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? OK
+         : errno == EACCES ? ERR_DENIED : ERR_IO;
+}
+
+enum err dir_walk(struct arena *keep, int bucket, const struct dir_ask *ask,
+                  _Atomic enum err *stopped, struct dir_page *ret)
+{
+    struct walk walk = { .keep = keep, .bucket = bucket, .ask = ask, .stopped = stopped };
+    enum err e = start_cursor(&walk);
+    if (e)
+        return e;
+    walk.items = arena_alloc(keep, (ask->max + 1) * sizeof(*walk.items));
+    if (ask->max)
+        e = walk_bucket(&walk);
+    *ret = (struct dir_page){ walk.items, MIN(walk.count, (size_t)ask->max),
+                              ask->max > 0 && is_full(&walk) };
+    return e;
+}
