@@ -1,51 +1,22 @@
-/* curl.c - libcurl as a carrier of bytes, and the only file that names it. SPDX-License-Identifier: Apache-2.0
+/* curl.c - one HTTP exchange, carried by libcurl. SPDX-License-Identifier: Apache-2.0
  *
- * Each carrier thread owns a multi handle, its connections, a pool of easy handles and a mailbox;
- * nothing of these is touched by another thread. DNS answers and TLS sessions are shared, under
- * locks. libcurl signs nothing, follows nothing, decodes nothing, asks no proxy and no netrc, and
- * sends exactly the headers it is given.
+ * libcurl signs nothing, follows nothing, decodes nothing, asks no proxy and no netrc, and sends
+ * exactly the headers it is given.
  *
  * Time: libcurl limits connecting. "No byte for so long" is ours: each exchange remembers when a
  * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
- * A paused exchange does not wait for its origin, so its clock stands still. */
-#include "origin/curl.h"
-
-#include <curl/curl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
+ * A paused exchange does not wait for its origin, so its clock stands still.
+ * Threads: an exchange belongs to its carrier. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "origin/carrier.h"
+#include "origin/reply_head.h"
 
 #define BUFFER_BYTES (256 * 1024L)
-#define HEAD_BYTES_MAX (64 * 1024)
-#define POOL_MAX 64
-#define IDLE_CONNECTIONS_MAX 256L
 #define IDLE_S 30L
-#define TICK_MS 50
-#define CARRIERS_MAX 64
-
-struct carrier {
-    struct carriers *all;
-    pthread_t thread;
-    struct errands errands;
-    CURLM *multi;
-    struct list exchanges;
-    uint64_t tick_ms;               /* when exchanges were last looked at */
-    CURL *pool[POOL_MAX];
-    size_t pool_count;
-};
-
-struct carriers {
-    unsigned count;
-    atomic_uint next;
-    CURLSH *share;
-    pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
-    struct carrier carriers[CARRIERS_MAX];
-};
 
 struct exchange {
     struct list link;               /* of its carrier's */
@@ -58,13 +29,10 @@ struct exchange {
     uint64_t body_at;
     unsigned progress_ms, connect_ms;
     uint64_t started_ns, moved_ms;  /* moved: when a byte last came or went */
-    bool moved, paused, headed, is_head, bodiless, has_length, chunked;
+    bool moved, paused, headed, is_head, bodiless;
     enum err why;                   /* why it was ended by us */
-    uint64_t length, got;
-    struct arena keep;              /* the head while it comes in */
-    size_t head_bytes;
-    struct http_field fields[HTTP_FIELDS_MAX];
-    size_t field_count;
+    uint64_t got;                   /* bytes of the body */
+    struct reply_head head;         /* while it comes in, and until its end */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -87,14 +55,14 @@ static bool give_head(struct exchange *exchange, int status)
 {
     struct exchange_head head = {
         .status = status,
-        .has_length = exchange->has_length,
-        .length = exchange->length,
-        .fields = exchange->fields,
-        .field_count = exchange->field_count,
+        .has_length = exchange->head.has_length,
+        .length = exchange->head.length,
+        .fields = exchange->head.fields,
+        .field_count = exchange->head.field_count,
         .first_byte_ns = mono_ns() - exchange->started_ns,
     };
     exchange->bodiless = exchange->is_head || status == 204 || status == 304;
-    if (!exchange->has_length && !exchange->chunked && !exchange->bodiless) {
+    if (!exchange->head.has_length && !exchange->head.chunked && !exchange->bodiless) {
         exchange->why = ERR_ORIGIN_REPLY;    /* its end could not be told from a cut */
         return false;
     }
@@ -106,52 +74,21 @@ static bool give_head(struct exchange *exchange, int status)
     return true;
 }
 
-static bool keep_field(struct exchange *exchange, slice line)
-{
-    slice value = line, name = slice_cut(&value, ':');
-    if (!value.ptr || exchange->field_count == countof(exchange->fields))
-        return false;
-    name = arena_lower(&exchange->keep, slice_trim(name));
-    value = arena_copy(&exchange->keep, slice_trim(value));
-    exchange->fields[exchange->field_count++] = (struct http_field){ name, value };
-    if (slice_eq(name, S("content-length"))) {
-        uint64_t length;
-        if (!slice_u64(value, &length) || (exchange->has_length && length != exchange->length))
-            return false;
-        exchange->has_length = true;
-        exchange->length = length;
-    }
-    if (slice_eq(name, S("transfer-encoding")))
-        exchange->chunked = true;
-    return true;
-}
-
 static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 {
     struct exchange *exchange = arg;
     slice line = { ptr, size * count };
-    size_t all = line.len;
     moved(exchange);
     if (exchange->headed)
-        return all;    /* a trailer */
-    exchange->head_bytes += line.len;
-    if (exchange->head_bytes > HEAD_BYTES_MAX)
+        return line.len;    /* a trailer */
+    bool ended;
+    if (!reply_head_line(&exchange->head, line, &ended))
         return give_up(exchange, ERR_ORIGIN_REPLY);
-    while (line.len && (line.ptr[line.len - 1] == '\n' || line.ptr[line.len - 1] == '\r'))
-        line.len--;
-    if (slice_starts(line, S("HTTP/"))) {
-        arena_free(&exchange->keep);    /* what came before was a 1xx */
-        exchange->field_count = 0;
-        exchange->has_length = exchange->chunked = false;
-        return all;
-    }
-    if (line.len)
-        return keep_field(exchange, line) ? all : give_up(exchange, ERR_ORIGIN_REPLY);
     long status = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status < 200)
-        return all;
-    return give_head(exchange, (int)status) ? all : 0;
+    if (!ended || status < 200)
+        return line.len;
+    return give_head(exchange, (int)status) ? line.len : 0;
 }
 
 static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
@@ -252,17 +189,18 @@ static void add_line(struct exchange *exchange, const char *line)
 
 static void set_fields(struct exchange *exchange, const struct exchange_ask *ask)
 {
+    struct arena keep = { 0 };    /* libcurl copies */
     for (size_t i = 0; i < ask->field_count; i++) {
         struct http_field field = ask->fields[i];
         slice line = field.value.len    /* "name;" is how libcurl is told to send an empty one */
-            ? arena_printf(&exchange->keep, "%.*s: %.*s", SLICE_ARG(field.name), SLICE_ARG(field.value))
-            : arena_printf(&exchange->keep, "%.*s;", SLICE_ARG(field.name));
-        add_line(exchange, arena_copy(&exchange->keep, line).ptr);
+            ? arena_printf(&keep, "%.*s: %.*s", SLICE_ARG(field.name), SLICE_ARG(field.value))
+            : arena_printf(&keep, "%.*s;", SLICE_ARG(field.name));
+        add_line(exchange, arena_copy(&keep, line).ptr);
     }
     add_line(exchange, "Expect:");
     add_line(exchange, "Accept:");
     set(exchange->easy, CURLOPT_HTTPHEADER, exchange->sent);
-    arena_free(&exchange->keep);
+    arena_free(&keep);
 }
 
 static void set_request(struct exchange *exchange, const struct exchange_ask *ask)
@@ -338,9 +276,11 @@ void exchange_drop(struct exchange **dropped)
     metric_gauge_add(M_ORIGIN_CONNECTIONS, -1);
     curl_slist_free_all(exchange->sent);
     list_del(&exchange->link);
-    arena_free(&exchange->keep);
+    reply_head_end(&exchange->head);
     free(exchange);
 }
+
+/* ---- the end ---- */
 
 static enum err err_of(const struct exchange *exchange, CURLcode code)
 {
@@ -360,7 +300,8 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     }
     if (!exchange->headed)
         return ERR_ORIGIN_REPLY;
-    bool whole = exchange->bodiless || exchange->chunked || exchange->got == exchange->length;
+    bool whole = exchange->bodiless || exchange->head.chunked ||
+                 exchange->got == exchange->head.length;
     return whole ? OK : ERR_ORIGIN_CUT;
 }
 
@@ -384,9 +325,7 @@ static void end(struct exchange *exchange, CURLcode code)
     events->end(arg, &result);
 }
 
-/* ---- the threads ---- */
-
-static void end_the_finished(struct carrier *carrier)
+void exchanges_end_finished(struct carrier *carrier)
 {
     int left;
     for (CURLMsg *message; (message = curl_multi_info_read(carrier->multi, &left)) != NULL;) {
@@ -404,7 +343,7 @@ static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
     return exchange->progress_ms && !exchange->paused && now_ms > exchange->moved_ms + limit;
 }
 
-static void end_the_stuck(struct carrier *carrier, uint64_t now_ms)
+void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms)
 {
     if (now_ms < carrier->tick_ms + TICK_MS)
         return;
@@ -419,104 +358,4 @@ static void end_the_stuck(struct carrier *carrier, uint64_t now_ms)
                 break;
             }
     }
-}
-
-static void *carry(void *arg)
-{
-    struct carrier *carrier = arg;
-    struct curl_waitfd mail = { .fd = mailbox_fd(carrier->errands.box), .events = CURL_WAIT_POLLIN };
-    int running;
-    while (!errands_over(&carrier->errands)) {
-        uint64_t now_ms = mono_ms();
-        errands_run(&carrier->errands, now_ms);
-        end_the_stuck(carrier, now_ms);
-        check(curl_multi_perform(carrier->multi, &running) == CURLM_OK);
-        end_the_finished(carrier);
-        int wait_ms = errands_wait_ms(&carrier->errands, mono_ms());
-        if (!list_empty(&carrier->exchanges))
-            wait_ms = MIN(wait_ms, TICK_MS);
-        if (!errands_over(&carrier->errands))
-            check(curl_multi_poll(carrier->multi, &mail, 1, wait_ms, NULL) == CURLM_OK);
-    }
-    return NULL;
-}
-
-static void share_lock(CURL *easy, curl_lock_data data, curl_lock_access access, void *arg)
-{
-    pthread_mutex_lock(&((struct carriers *)arg)->share_locks[data]);
-}
-
-static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
-{
-    pthread_mutex_unlock(&((struct carriers *)arg)->share_locks[data]);
-}
-
-static void global_init(void)
-{
-    check(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
-}
-
-static CURLSH *share_new(struct carriers *all)
-{
-    CURLSH *share = curl_share_init();
-    check(share != NULL);
-    for (size_t i = 0; i < countof(all->share_locks); i++)
-        pthread_mutex_init(&all->share_locks[i], NULL);
-    curl_share_setopt(share, CURLSHOPT_LOCKFUNC, share_lock);
-    curl_share_setopt(share, CURLSHOPT_UNLOCKFUNC, share_unlock);
-    curl_share_setopt(share, CURLSHOPT_USERDATA, all);
-    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
-    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
-    return share;
-}
-
-struct carriers *carriers_new(unsigned threads)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, global_init);
-    struct carriers *all = must_alloc(sizeof(*all));
-    all->count = MAX(1u, MIN(threads, CARRIERS_MAX));
-    all->share = share_new(all);
-    for (unsigned i = 0; i < all->count; i++) {
-        struct carrier *carrier = &all->carriers[i];
-        carrier->all = all;
-        errands_init(&carrier->errands);
-        carrier->multi = curl_multi_init();
-        check(carrier->multi != NULL);
-        curl_multi_setopt(carrier->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS_MAX);
-        curl_multi_setopt(carrier->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-        list_init(&carrier->exchanges);
-        check(pthread_create(&carrier->thread, NULL, carry, carrier) == 0);
-    }
-    return all;
-}
-
-struct errands *carriers_next(struct carriers *all)
-{
-    return &all->carriers[atomic_fetch_add(&all->next, 1) % all->count].errands;
-}
-
-void carriers_free(struct carriers **all)
-{
-    struct carriers *mine = *all;
-    *all = NULL;
-    if (!mine)
-        return;
-    for (unsigned i = 0; i < mine->count; i++) {
-        errands_stop(&mine->carriers[i].errands);
-        check(curl_multi_wakeup(mine->carriers[i].multi) == CURLM_OK);
-    }
-    for (unsigned i = 0; i < mine->count; i++)
-        pthread_join(mine->carriers[i].thread, NULL);
-    for (unsigned i = 0; i < mine->count; i++) {
-        struct carrier *carrier = &mine->carriers[i];
-        while (carrier->pool_count)
-            curl_easy_cleanup(carrier->pool[--carrier->pool_count]);
-        curl_multi_cleanup(carrier->multi);
-        errands_end(&carrier->errands);
-    }
-    curl_share_cleanup(mine->share);
-    for (size_t i = 0; i < countof(mine->share_locks); i++)
-        pthread_mutex_destroy(&mine->share_locks[i]);
-    free(mine);
 }

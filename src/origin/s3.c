@@ -7,8 +7,8 @@
  *               +------- BACKING_OFF <--------+  the try failed, and may be repeated
  *
  * Only that thread moves it, so its callbacks come one at a time. Other threads set a flag and wake
- * it. Each try is built and signed anew. An answer that will be repeated is swallowed; from the
- * moment a head was handed out nothing is repeated any more.
+ * it. Each try is built and signed anew (s3_ask.c). An answer that will be repeated is swallowed;
+ * from the moment a head was handed out nothing is repeated any more.
  *
  * A bucket of another region answers 301, 307 or 400 and names its region: it is remembered by
  * bucket, and the request is signed anew for it. Where a redirect points is never asked: signed
@@ -24,30 +24,8 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "origin/credentials.h"
-#include "origin/endpoint.h"
-#include "origin/gate.h"
-#include "origin/region.h"
-#include "origin/retry.h"
 
 #define SWALLOW_BYTES_MAX (64 * 1024)
-#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#define EXTRA_FIELDS 5      /* Host, and what the signer adds */
-
-struct s3 {
-    struct origin origin;
-    struct carriers *carriers;
-    struct arena keep;
-    struct endpoint endpoint;
-    struct sigv4_credentials credentials;
-    slice region;
-    unsigned connect_ms, progress_ms, total_ms, tries_max;
-    struct gate gate;
-    struct regions regions;
-    pthread_mutex_t lock;           /* for what follows */
-    struct sigv4 *sigv4;
-    struct retry_budget budget;
-    uint64_t logged_ms, unlogged;   /* when a failure was last logged, and how many were not since */
-};
 
 struct s3_call {
     struct origin_hook hook;
@@ -65,132 +43,20 @@ struct s3_call {
     uint64_t again_ms, deadline_ms, swallowed, retry_after;
 };
 
-/* ---- the request ---- */
-
-static const char *method_of(enum s3_op op)
-{
-    static const char *const methods[] = {
-#define OP(name, method, level, query, mutates) [name] = method,
-#include "s3/op.def"
-#undef OP
-    };
-    return methods[op];
-}
-
-/* What belongs to a connection, or is ours to say. */
-static bool is_ours(slice name)
-{
-    static const char *const names[] = {
-        "host", "content-length", "connection", "keep-alive", "proxy-connection",
-        "proxy-authorization", "transfer-encoding", "te", "trailer", "upgrade", "expect",
-        "authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "user-agent",
-    };
-    for (size_t i = 0; i < countof(names); i++)
-        if (slice_eq_nocase(name, slice_of(names[i])))
-            return true;
-    return false;
-}
-
-static bool is_sendable(struct http_field field)
-{
-    for (size_t i = 0; i < field.name.len; i++) {
-        char c = field.name.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '-' || c == '_'))
-            return false;
-    }
-    for (size_t i = 0; i < field.value.len; i++) {
-        unsigned char c = (unsigned char)field.value.ptr[i];
-        if (c == 0x7f || (c < ' ' && c != '\t'))
-            return false;
-    }
-    return field.name.len > 0;
-}
-
-static bool fields_are_sendable(const struct origin_call *asked)
-{
-    for (size_t i = 0; i < asked->field_count; i++)
-        if (!is_sendable(asked->fields[i]))
-            return false;
-    return true;
-}
-
-static size_t add_signature(struct s3_call *call, const struct place *place,
-                            struct http_field *fields, size_t count)
-{
-    struct s3 *s3 = call->s3;
-    const struct origin_call *asked = call->hook.call;
-    struct sigv4_ask ask = {
-        .method = slice_of(method_of(asked->op)), .path = place->path, .query = place->query,
-        .fields = fields, .field_count = count,
-        .payload_hash = !asked->body ? S(EMPTY_SHA256)
-                      : asked->body->sha256_hex.len ? asked->body->sha256_hex : S("UNSIGNED-PAYLOAD"),
-        .region = slice_of(call->region), .service = S("s3"), .now_s = wall_s(),
-    };
-    struct sigv4_signed added;
-    pthread_mutex_lock(&s3->lock);    /* a signer belongs to one thread; this one goes round */
-    sigv4_sign(s3->sigv4, &call->keep, &ask, &s3->credentials, &added);
-    pthread_mutex_unlock(&s3->lock);
-    for (size_t i = 0; i < added.field_count; i++)
-        fields[count++] = added.fields[i];
-    return count;
-}
-
-static size_t make_fields(struct s3_call *call, const struct place *place, struct http_field **ret)
-{
-    const struct origin_call *asked = call->hook.call;
-    struct http_field *fields =
-        arena_alloc(&call->keep, (asked->field_count + EXTRA_FIELDS) * sizeof(*fields));
-    size_t count = 0;
-    fields[count++] = (struct http_field){ S("Host"), place->host };
-    for (size_t i = 0; i < asked->field_count; i++)
-        if (!is_ours(asked->fields[i].name))
-            fields[count++] = (struct http_field){ asked->fields[i].name,
-                                                   slice_trim(asked->fields[i].value) };
-    *ret = fields;
-    return add_signature(call, place, fields, count);
-}
-
-/* Twice is the same as once: a second CompleteMultipartUpload is an error, a second Create leaks. */
-static bool is_idempotent(enum s3_op op)
-{
-    return op != S3_CREATE_UPLOAD && op != S3_COMPLETE_UPLOAD;
-}
+/* ---- the course of a call ---- */
 
 static const struct exchange_events events;
 
 static void send_try(struct s3_call *call)
 {
-    struct s3 *s3 = call->s3;
-    const struct origin_call *asked = call->hook.call;
-    struct place place;
-    struct http_field *fields;
+    struct exchange_ask ask;
     arena_free(&call->keep);
-    bool learnt = region_get(&s3->regions, asked->bucket, s3->region, call->region);
-    endpoint_place(&call->keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
-                   learnt ? slice_of(call->region) : S(""), &place);
-    size_t count = make_fields(call, &place, &fields);
-    const char *method = method_of(asked->op);
-    struct exchange_ask ask = {
-        .method = method,
-        .url = place.url.ptr,
-        .target = place.query.len
-            ? arena_copy(&call->keep, arena_printf(&call->keep, "%.*s?%.*s", SLICE_ARG(place.path),
-                                                   SLICE_ARG(place.query))).ptr
-            : arena_copy(&call->keep, place.path).ptr,
-        .fields = fields, .field_count = count,
-        .body = asked->body,
-        .sends_length = *method == 'P',
-        .once = asked->no_retry || !is_idempotent(asked->op),
-        .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,
-    };
+    s3_ask_make(call->s3, &call->keep, call->hook.call, call->region, &ask);
     call->where = SENDING;
     call->again = false;
     call->again_ms = call->swallowed = call->retry_after = 0;
     call->exchange = exchange_start(&call->errand, &ask, &events, call);
 }
-
-/* ---- the course of a call ---- */
 
 static enum err must_stop(const struct s3_call *call)
 {
@@ -222,7 +88,7 @@ static void wait_for_connection(struct s3_call *call)
 static void begin(struct s3_call *call)
 {
     struct s3 *s3 = call->s3;
-    if (!fields_are_sendable(call->hook.call)) {
+    if (!s3_fields_are_sendable(call->hook.call)) {
         finish(call, ERR_BAD_REQUEST);
         return;
     }
@@ -286,7 +152,7 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
     struct retry_case what = {
         .err = err, .status = status,
         .connected = end ? end->connected : true, .reused = end && end->reused,
-        .no_retry = asked->no_retry || call->hook.headed, .idempotent = is_idempotent(asked->op),
+        .no_retry = asked->no_retry || call->hook.headed, .idempotent = s3_is_idempotent(asked->op),
         .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
         .free_tries = call->free_tries,
     };

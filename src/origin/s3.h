@@ -1,11 +1,42 @@
-/* s3.h - the s3 kind of origins. SPDX-License-Identifier: Apache-2.0 */
+/* s3.h - the s3 kind of origins: what its files share. SPDX-License-Identifier: Apache-2.0
+ *
+ * s3.c moves calls along, s3_ask.c builds what each try sends. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
-#include "origin/curl.h"
-#include "origin/kind.h"
+#include <pthread.h>
 
+#include "origin/curl.h"
+#include "origin/endpoint.h"
+#include "origin/gate.h"
+#include "origin/kind.h"
+#include "origin/region.h"
+#include "origin/retry.h"
+
+struct s3 {
+    struct origin origin;
+    struct carriers *carriers;
+    struct arena keep;
+    struct endpoint endpoint;
+    struct sigv4_credentials credentials;
+    slice region;
+    unsigned connect_ms, progress_ms, total_ms, tries_max;
+    struct gate gate;
+    struct regions regions;
+    pthread_mutex_t lock;           /* for what follows */
+    struct sigv4 *sigv4;
+    struct retry_budget budget;
+    uint64_t logged_ms, unlogged;   /* when a failure was last logged, and how many were not since */
+};
+
+/* s3.c: on failure *ret_why is a sentence for people, in keep. */
 enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
                 struct origin **ret, slice *ret_why) MUST_USE;
+
+/* s3_ask.c: what this try sends, in keep; `region` is what it was signed for. */
+void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
+                 char region[REGION_BYTES_MAX], struct exchange_ask *ret);
+bool s3_is_idempotent(enum s3_op op);    /* is twice the same as once? */
+bool s3_fields_are_sendable(const struct origin_call *asked);    /* no byte that could split a head */
 
 #endif

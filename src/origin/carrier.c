@@ -1,0 +1,112 @@
+/* carrier.c - the threads that carry exchanges. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each carrier thread owns a multi handle, its connections, a pool of easy handles and a mailbox;
+ * nothing of these is touched by another thread. DNS answers and TLS sessions are shared, under
+ * locks. */
+#include "origin/carrier.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+#define IDLE_CONNECTIONS_MAX 256L
+
+static void *carry(void *arg)
+{
+    struct carrier *carrier = arg;
+    struct curl_waitfd mail = { .fd = mailbox_fd(carrier->errands.box), .events = CURL_WAIT_POLLIN };
+    int running;
+    while (!errands_over(&carrier->errands)) {
+        uint64_t now_ms = mono_ms();
+        errands_run(&carrier->errands, now_ms);
+        exchanges_end_stuck(carrier, now_ms);
+        check(curl_multi_perform(carrier->multi, &running) == CURLM_OK);
+        exchanges_end_finished(carrier);
+        int wait_ms = errands_wait_ms(&carrier->errands, mono_ms());
+        if (!list_empty(&carrier->exchanges))
+            wait_ms = MIN(wait_ms, TICK_MS);
+        if (!errands_over(&carrier->errands))
+            check(curl_multi_poll(carrier->multi, &mail, 1, wait_ms, NULL) == CURLM_OK);
+    }
+    return NULL;
+}
+
+static void share_lock(CURL *easy, curl_lock_data data, curl_lock_access access, void *arg)
+{
+    pthread_mutex_lock(&((struct carriers *)arg)->share_locks[data]);
+}
+
+static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
+{
+    pthread_mutex_unlock(&((struct carriers *)arg)->share_locks[data]);
+}
+
+static void global_init(void)
+{
+    check(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+}
+
+static CURLSH *share_new(struct carriers *all)
+{
+    CURLSH *share = curl_share_init();
+    check(share != NULL);
+    for (size_t i = 0; i < countof(all->share_locks); i++)
+        pthread_mutex_init(&all->share_locks[i], NULL);
+    curl_share_setopt(share, CURLSHOPT_LOCKFUNC, share_lock);
+    curl_share_setopt(share, CURLSHOPT_UNLOCKFUNC, share_unlock);
+    curl_share_setopt(share, CURLSHOPT_USERDATA, all);
+    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS);
+    curl_share_setopt(share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
+    return share;
+}
+
+struct carriers *carriers_new(unsigned threads)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, global_init);
+    struct carriers *all = must_alloc(sizeof(*all));
+    all->count = MAX(1u, MIN(threads, CARRIERS_MAX));
+    all->share = share_new(all);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct carrier *carrier = &all->carriers[i];
+        carrier->all = all;
+        errands_init(&carrier->errands);
+        carrier->multi = curl_multi_init();
+        check(carrier->multi != NULL);
+        curl_multi_setopt(carrier->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS_MAX);
+        curl_multi_setopt(carrier->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+        list_init(&carrier->exchanges);
+        check(pthread_create(&carrier->thread, NULL, carry, carrier) == 0);
+    }
+    return all;
+}
+
+struct errands *carriers_next(struct carriers *all)
+{
+    return &all->carriers[atomic_fetch_add(&all->next, 1) % all->count].errands;
+}
+
+void carriers_free(struct carriers **all)
+{
+    struct carriers *mine = *all;
+    *all = NULL;
+    if (!mine)
+        return;
+    for (unsigned i = 0; i < mine->count; i++) {
+        errands_stop(&mine->carriers[i].errands);
+        check(curl_multi_wakeup(mine->carriers[i].multi) == CURLM_OK);
+    }
+    for (unsigned i = 0; i < mine->count; i++)
+        pthread_join(mine->carriers[i].thread, NULL);
+    for (unsigned i = 0; i < mine->count; i++) {
+        struct carrier *carrier = &mine->carriers[i];
+        while (carrier->pool_count)
+            curl_easy_cleanup(carrier->pool[--carrier->pool_count]);
+        curl_multi_cleanup(carrier->multi);
+        errands_end(&carrier->errands);
+    }
+    curl_share_cleanup(mine->share);
+    for (size_t i = 0; i < countof(mine->share_locks); i++)
+        pthread_mutex_destroy(&mine->share_locks[i]);
+    free(mine);
+}

@@ -1,0 +1,38 @@
+/* carrier.h - the threads that carry exchanges: what curl.c and carrier.c share. SPDX-License-Identifier: Apache-2.0 */
+#ifndef ORIGIN_CARRIER_H
+#define ORIGIN_CARRIER_H
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "origin/curl.h"
+
+#define POOL_MAX 64
+#define CARRIERS_MAX 64
+#define TICK_MS 50                  /* how often exchanges are looked at */
+
+struct carrier {
+    struct carriers *all;
+    pthread_t thread;
+    struct errands errands;
+    CURLM *multi;
+    struct list exchanges;
+    uint64_t tick_ms;               /* when exchanges were last looked at */
+    CURL *pool[POOL_MAX];           /* easy handles to be used again */
+    size_t pool_count;
+};
+
+struct carriers {
+    unsigned count;
+    atomic_uint next;
+    CURLSH *share;
+    pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
+    struct carrier carriers[CARRIERS_MAX];
+};
+
+/* curl.c; on the carrier. Ending one may start others. */
+void exchanges_end_finished(struct carrier *carrier);
+void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,47 @@
+/* reply_head.c - the head of an origin's answer while it comes in. SPDX-License-Identifier: Apache-2.0 */
+#include "origin/reply_head.h"
+
+#define HEAD_BYTES_MAX (64 * 1024)
+
+static bool keep_field(struct reply_head *head, slice line)
+{
+    slice value = line, name = slice_cut(&value, ':');
+    if (!value.ptr || head->field_count == countof(head->fields))
+        return false;
+    name = arena_lower(&head->keep, slice_trim(name));
+    value = arena_copy(&head->keep, slice_trim(value));
+    head->fields[head->field_count++] = (struct http_field){ name, value };
+    if (slice_eq(name, S("content-length"))) {
+        uint64_t length;
+        if (!slice_u64(value, &length) || (head->has_length && length != head->length))
+            return false;
+        head->has_length = true;
+        head->length = length;
+    }
+    if (slice_eq(name, S("transfer-encoding")))
+        head->chunked = true;
+    return true;
+}
+
+bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended)
+{
+    *ret_ended = false;
+    head->bytes += line.len;
+    if (head->bytes > HEAD_BYTES_MAX)
+        return false;
+    while (line.len && (line.ptr[line.len - 1] == '\n' || line.ptr[line.len - 1] == '\r'))
+        line.len--;
+    if (slice_starts(line, S("HTTP/"))) {    /* what came before was a 1xx */
+        arena_free(&head->keep);
+        head->field_count = 0;
+        head->has_length = head->chunked = false;
+        return true;
+    }
+    *ret_ended = line.len == 0;
+    return *ret_ended || keep_field(head, line);
+}
+
+void reply_head_end(struct reply_head *head)
+{
+    arena_free(&head->keep);
+}

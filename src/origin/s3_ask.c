@@ -1,0 +1,132 @@
+/* s3_ask.c - the request of one try, built and signed. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each try is built anew: it carries its own date and is signed for the region that is known by
+ * then. What a caller's fields say about the connection or the signature is ours to say. On carrier
+ * threads. */
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "origin/s3.h"
+
+#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define EXTRA_FIELDS 5      /* Host, and what the signer adds */
+
+static const char *method_of(enum s3_op op)
+{
+    static const char *const methods[] = {
+#define OP(name, method, level, query, mutates) [name] = method,
+#include "s3/op.def"
+#undef OP
+    };
+    return methods[op];
+}
+
+/* What belongs to a connection, or is ours to say. */
+static bool is_ours(slice name)
+{
+    static const char *const names[] = {
+        "host", "content-length", "connection", "keep-alive", "proxy-connection",
+        "proxy-authorization", "transfer-encoding", "te", "trailer", "upgrade", "expect",
+        "authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "user-agent",
+    };
+    for (size_t i = 0; i < countof(names); i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return false;
+}
+
+static bool is_sendable(struct http_field field)
+{
+    for (size_t i = 0; i < field.name.len; i++) {
+        char c = field.name.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '-' || c == '_'))
+            return false;
+    }
+    for (size_t i = 0; i < field.value.len; i++) {
+        unsigned char c = (unsigned char)field.value.ptr[i];
+        if (c == 0x7f || (c < ' ' && c != '\t'))
+            return false;
+    }
+    return field.name.len > 0;
+}
+
+bool s3_fields_are_sendable(const struct origin_call *asked)
+{
+    for (size_t i = 0; i < asked->field_count; i++)
+        if (!is_sendable(asked->fields[i]))
+            return false;
+    return true;
+}
+
+/* A second CompleteMultipartUpload is an error, a second Create leaks. */
+bool s3_is_idempotent(enum s3_op op)
+{
+    return op != S3_CREATE_UPLOAD && op != S3_COMPLETE_UPLOAD;
+}
+
+static size_t add_signature(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
+                            const char *region, const struct place *place,
+                            struct http_field *fields, size_t count)
+{
+    struct sigv4_ask ask = {
+        .method = slice_of(method_of(asked->op)), .path = place->path, .query = place->query,
+        .fields = fields, .field_count = count,
+        .payload_hash = !asked->body ? S(EMPTY_SHA256)
+                      : asked->body->sha256_hex.len ? asked->body->sha256_hex : S("UNSIGNED-PAYLOAD"),
+        .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
+    };
+    struct sigv4_signed added;
+    pthread_mutex_lock(&s3->lock);    /* a signer belongs to one thread; this one goes round */
+    sigv4_sign(s3->sigv4, keep, &ask, &s3->credentials, &added);
+    pthread_mutex_unlock(&s3->lock);
+    for (size_t i = 0; i < added.field_count; i++)
+        fields[count++] = added.fields[i];
+    return count;
+}
+
+static size_t make_fields(struct arena *keep, const struct origin_call *asked,
+                          const struct place *place, struct http_field **ret)
+{
+    struct http_field *fields =
+        arena_alloc(keep, (asked->field_count + EXTRA_FIELDS) * sizeof(*fields));
+    size_t count = 0;
+    fields[count++] = (struct http_field){ S("Host"), place->host };
+    for (size_t i = 0; i < asked->field_count; i++)
+        if (!is_ours(asked->fields[i].name))
+            fields[count++] = (struct http_field){ asked->fields[i].name,
+                                                   slice_trim(asked->fields[i].value) };
+    *ret = fields;
+    return count;
+}
+
+static const char *target_of(struct arena *keep, const struct place *place)
+{
+    struct text target = text_in(keep);
+    text_add(&target, place->path);
+    if (place->query.len)
+        text_printf(&target, "?%.*s", SLICE_ARG(place->query));
+    text_char(&target, '\0');
+    return target.ptr;
+}
+
+void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
+                 char region[REGION_BYTES_MAX], struct exchange_ask *ret)
+{
+    struct place place;
+    struct http_field *fields;
+    bool learnt = region_get(&s3->regions, asked->bucket, s3->region, region);
+    endpoint_place(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
+                   learnt ? slice_of(region) : S(""), &place);
+    size_t count = make_fields(keep, asked, &place, &fields);
+    count = add_signature(s3, keep, asked, region, &place, fields, count);
+    const char *method = method_of(asked->op);
+    *ret = (struct exchange_ask){
+        .method = method, .url = place.url.ptr, .target = target_of(keep, &place),
+        .fields = fields, .field_count = count,
+        .body = asked->body,
+        .sends_length = *method == 'P',
+        .once = asked->no_retry || !s3_is_idempotent(asked->op),
+        .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,
+    };
+}
