@@ -19,12 +19,24 @@ struct config_group {
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
 struct config_group config_group_global(struct config *config);
+struct setting_where *config_where_new(struct config *config) MUST_USE;    /* all FROM_DEFAULT */
+/* The path of a member, for mistakes: "origins.west.url". */
+const char *config_key_of(struct config *config, const struct config_group *group,
+                          const char *name) MUST_USE;
+/* Defaults that are not inherited from a GLOBAL row; the others wait until all is read. */
+void config_assign_defaults(struct config *config, const struct config_group *group);
 void config_assign(struct config *config, const struct config_group *group,
                    const struct setting *setting, slice text, const struct setting_where *where);
 /* Gives a name its value, be it a setting or a secret's file. False: no such name. */
 bool config_assign_named(struct config *config, const struct config_group *group, slice name,
                          slice value, const struct setting_where *where) MUST_USE;
 const char *config_nearest(enum setting_scope scope, slice name);    /* or NULL */
+
+/* ---- config_file.c ---- */
+void config_read_file(struct config *config, const char *path, bool must_be_there);
+/* All of a file, with at most max bytes. On failure *ret_why. */
+bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *ret,
+                       const char **ret_why) MUST_USE;
 
 /* ---- config_args.c ---- */
 void config_read_env(struct config *config, const char *const *env);
