@@ -1,8 +1,8 @@
 /* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
  *
- * A page is a row: path, kind, function. The judge lets in only GET and HEAD without a body, and only under
- * a Host that is an address, localhost or the configured name: a web page that points a name of its own
- * at this address (DNS rebinding) gets nothing to read.
+ * A page is a row: path, kind, function. The judge lets in only GET and HEAD without a body, and
+ * only under a Host that is an address, localhost or the configured name: a web page that points a
+ * name of its own at this address (DNS rebinding) gets nothing to read.
  * Threads: pages are made on any loop; the struct does not change. */
 #include "admin/admin.h"
 

@@ -1,8 +1,8 @@
 /* admin.h - what operators see: metrics, status, health. SPDX-License-Identifier: Apache-2.0
  *
- * An http_app for the admin address: GET /metrics (Prometheus text), /status (JSON), /_/health/live and
- * /_/health/ready. It knows no S3 and changes nothing. What /status says is told by whoever starts the
- * house, fact by fact. */
+ * An http_app for the admin address: GET /metrics (Prometheus text), /status (JSON), /_/health/live
+ * and /_/health/ready. It knows no S3 and changes nothing. What /status says is told by whoever
+ * starts the house, fact by fact. */
 #ifndef ADMIN_ADMIN_H
 #define ADMIN_ADMIN_H
 
@@ -11,8 +11,8 @@
 
 #define ADMIN_CONNECTIONS_MAX 16    /* a reserve of its own: answers when the S3 address is full */
 
-/* A JSON document under way. A path is names with dots between them ("cache.used_bytes"); objects on the
- * way are made as needed, and a list stands for its last item. */
+/* A JSON document under way. A path is names with dots between them ("cache.used_bytes"); objects
+ * on the way are made as needed, and a list stands for its last item. */
 struct admin_page;
 void admin_text(struct admin_page *page, const char *path, slice value);
 void admin_number(struct admin_page *page, const char *path, uint64_t value);

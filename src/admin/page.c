@@ -1,7 +1,7 @@
 /* page.c - a JSON document that is told fact by fact. SPDX-License-Identifier: Apache-2.0
  *
- * A path is walked from the root: a name that is not there yet becomes an object, a list stands for its
- * last item. Telling two kinds of thing at one path is a mistake of ours: the later one wins. */
+ * A path is walked from the root: a name that is not there yet becomes an object, a list stands for
+ * its last item. Two kinds of thing told at one path is a mistake of ours: the later wins. */
 #include "admin/page.h"
 
 #include <jansson.h>

@@ -18,9 +18,9 @@ struct arena {
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */
 slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* with a NUL behind it */
-slice arena_lower(struct arena *arena, slice s) MUST_USE;         /* the same, in lower case (ASCII) */
+slice arena_lower(struct arena *arena, slice s) MUST_USE;    /* the same in lower case (ASCII) */
 slice arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;
-void arena_free(struct arena *arena);    /* an arena of all zeroes is a fresh one, before and after */
+void arena_free(struct arena *arena);    /* all zeroes is a fresh one, before and after */
 
 struct text {
     struct arena *arena;

@@ -2,8 +2,8 @@
  *
  * Every row of the table is filled from its default, then from the file (config_file.c), the
  * environment and the flags (config_args.c), so the last word wins and each value knows who said
- * it. Nothing stops at the first mistake: all are kept, in that order. Then groups inherit what they
- * leave out, and config_rules.c looks at the whole. */
+ * it. Nothing stops at the first mistake: all are kept, in that order. Then groups inherit what
+ * they leave out, and config_rules.c looks at the whole. */
 #include "base/config.h"
 
 #include <stdio.h>
@@ -84,7 +84,8 @@ void config_assign(struct config *config, const struct config_group *group,
 
 /* A mounted secret: the value is the file's text without the newline at its end. */
 static void assign_file(struct config *config, const struct config_group *group,
-                        const struct setting *setting, slice path, const struct setting_where *where)
+                        const struct setting *setting, slice path,
+                        const struct setting_where *where)
 {
     slice secret;
     const char *why;
@@ -163,11 +164,13 @@ static void add_default_origin(struct config *config)
 {
     if (!config->origin[0])
         return;
-    size_t at = setting_at(SCOPE_GLOBAL, S("origin"));
-    memmove(config->origins + 1, config->origins, config->origin_count++ * sizeof(*config->origins));
-    config->origins[0] = (struct config_origin){ .name = "default", .where = config_where_new(config) };
-    config->origins[0].url = config->origin;
-    config->origins[0].where[setting_at(SCOPE_ORIGIN, S("url"))] = config->where[at];
+    struct config_origin *first = config->origins;
+    memmove(first + 1, first, config->origin_count++ * sizeof(*first));
+    *first = (struct config_origin){
+        .name = "default", .where = config_where_new(config), .url = config->origin,
+    };
+    first->where[setting_at(SCOPE_ORIGIN, S("url"))] =
+        config->where[setting_at(SCOPE_GLOBAL, S("origin"))];
 }
 
 static void add_default_key(struct config *config)

@@ -1,7 +1,7 @@
 /* config.h - the settings in force, and where each came from. SPDX-License-Identifier: Apache-2.0
  *
- * Flags > environment > file > default. A load returns every mistake at once; with one or more of them the
- * values are for showing only. A struct config doesn't change once loaded: any thread may read it. */
+ * Flags > environment > file > default. A load returns every mistake at once; with one or more of
+ * them the values are for showing only. A loaded one doesn't change: any thread may read it. */
 #ifndef BASE_CONFIG_H
 #define BASE_CONFIG_H
 
@@ -57,7 +57,7 @@ struct config {
     const struct config_origin *origin_default;    /* NULL: only buckets of the file are known */
     struct config_bucket *buckets;
     size_t bucket_count;
-    struct config_key *keys;                       /* access_key and secret_key, if set, come first */
+    struct config_key *keys;                       /* access_key and secret_key come first */
     size_t key_count;
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     struct config_mistake *mistakes;               /* in the order they were found */
@@ -69,7 +69,7 @@ struct config_sources {
     size_t argc;
     const char *const *argv;    /* flags only; may be NULL */
     const char *const *env;     /* as environ; may be NULL */
-    const char *path;           /* the file when neither flag nor variable names one; NULL: the row's default */
+    const char *path;           /* when none is named there; NULL: the row's default */
 };
 
 struct config *config_load(const struct config_sources *from) MUST_USE;

@@ -5,14 +5,15 @@
 
 #include <string.h>
 
-/* An orchestrator may set PENSTOCK_SERVICE_HOST and the like for a service of our name: a name that is
- * near no setting is not meant for us. An empty value is none. */
+/* An orchestrator may set PENSTOCK_SERVICE_HOST and the like for a service of our name: a name that
+ * is near no setting is not meant for us. An empty value is none. */
 void config_read_env(struct config *config, const char *const *env)
 {
     struct config_group global = config_group_global(config);
     for (; env && *env; env++) {
         slice value = slice_of(*env), name = slice_cut(&value, '=');
-        if (value.len && (slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE"))))
+        bool aws = slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE"));
+        if (aws && value.len)
             config->aws_in_env = true;
         if (!slice_starts(name, S("PENSTOCK_")) || value.len == 0)
             continue;
@@ -50,7 +51,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
             continue;
         }
         if (!setting && !setting_find_file(SCOPE_GLOBAL, name)) {
-            config_mistake_add(config, &where, "", config_nearest(SCOPE_GLOBAL, name), "no such setting");
+            config_mistake_add(config, &where, "", config_nearest(SCOPE_GLOBAL, name),
+                               "no such setting");
             if (!value.ptr && i + 1 < argc && argv[i + 1][0] != '-')
                 i++;    /* most likely its value */
             continue;

@@ -1,8 +1,8 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
- * JSON, and the only file of this room that knows it. The members of the object are GLOBAL rows; its
- * members "origins", "buckets" and "keys" hold groups. A name that begins with '#' is a comment.
- * Each value and each mistake knows its line and column (json_place.h). */
+ * JSON, and the only file of this room that knows it. The members of the object are GLOBAL rows;
+ * its members "origins", "buckets" and "keys" hold groups. A name that begins with '#' is a
+ * comment. Each value and each mistake knows its line and column (json_place.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* config_rules.c - what no single value of the settings can tell. SPDX-License-Identifier: Apache-2.0
+/* config_rules.c - what no single value of the settings can tell.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * One function a rule, all in one table; each adds a mistake at the value that should change. */
 #include "base/config_inside.h"
@@ -76,8 +77,8 @@ static void client_keys_are_whole(struct config *config)
     for (size_t i = 0; i < config->key_count; i++) {
         const struct config_key *key = &config->keys[i];
         const char *named = key->access_key[0] ? "access_key" : "secret_key";
-        const char *path = key->name[0] ? arena_printf(&config->arena, "%s.%s", key->name, named).ptr
-                                        : named;
+        const char *path =
+            key->name[0] ? arena_printf(&config->arena, "%s.%s", key->name, named).ptr : named;
         const struct setting_where *where = in_group(key->where, SCOPE_KEY, named);
         pair_is_whole(config, where, path, key->access_key, key->secret_key);
         if (!key->access_key[0] && !key->secret_key[0])
@@ -90,10 +91,9 @@ static void client_keys_are_whole(struct config *config)
 
 static void origin_keys_are_whole(struct config *config)
 {
-    pair_is_whole(config,
-                  at(config, config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key"),
-                  config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key",
-                  config->origin_access_key, config->origin_secret_key);
+    const char *half = config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key";
+    pair_is_whole(config, at(config, half), half, config->origin_access_key,
+                  config->origin_secret_key);
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
         const char *named = origin->access_key[0] ? "access_key" : "secret_key";
@@ -122,19 +122,21 @@ static void there_is_an_origin(struct config *config)
 {
     if (!config->origin_count && !is_said(config, at(config, "origin"), "origin"))
         config_mistake_add(config, at(config, "origin"), "origin", NULL,
-                           "no origin at all: set origin to http://HOST, https://HOST or dir:/FOLDER");
+                           "no origin at all: "
+                           "set origin to http://HOST, https://HOST or dir:/FOLDER");
 }
 
 static void origins_have_urls(struct config *config)
 {
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
+        const struct setting_where *where = in_group(origin->where, SCOPE_ORIGIN, "url");
+        const char *key = group_key(config, "origins", origin->name, "url");
         if (!origin->url[0])
-            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
-                               group_key(config, "origins", origin->name, "url"), NULL, "is missing");
+            config_mistake_add(config, where, key, NULL, "is missing");
         if (i && config->origin[0] && strcmp(origin->name, "default") == 0)
-            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
-                               "origins.default", NULL, "is the name of what origin makes: use another");
+            config_mistake_add(config, where, "origins.default", NULL,
+                               "is the name of what origin makes: use another");
     }
 }
 
@@ -144,8 +146,8 @@ static bool same_identity(const struct config_origin *a, const struct config_ori
            strcmp(a->session_token, b->session_token) == 0;
 }
 
-/* A cached body must reach nobody whom the origin would refuse: with two identities that takes grants
- * for each, which come with the next release. */
+/* A cached body must reach nobody whom the origin would refuse: with two identities that takes
+ * grants for each, which come with the next release. */
 static void origins_share_an_identity(struct config *config)
 {
     const struct config_origin *first = NULL;
@@ -158,8 +160,8 @@ static void origins_share_an_identity(struct config *config)
         else if (!same_identity(first, origin))
             config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "access_key"),
                                group_key(config, "origins", origin->name, "access_key"), NULL,
-                               "two origin identities (here and origin \"%s\") need the next release",
-                               first->name);
+                               "two origin identities (here and origin \"%s\") "
+                               "need the next release", first->name);
     }
 }
 
@@ -181,7 +183,8 @@ static void buckets_have_origins(struct config *config)
             config_mistake_add(config, where, key, nearest_origin(config, bucket->origin),
                                "no origin is named \"%s\"", bucket->origin);
         else if (!bucket->from && config->origin_count)
-            config_mistake_add(config, where, key, NULL, "is missing, and there is no default origin");
+            config_mistake_add(config, where, key, NULL,
+                               "is missing, and there is no default origin");
     }
 }
 
@@ -209,7 +212,7 @@ static void bucket_names_are_valid(struct config *config)
     }
 }
 
-/* A prefix is part of its bucket: its keys would have two homes, and two identities in the cache. */
+/* A prefix is part of its bucket: else its keys would have two homes, and two identities here. */
 static void a_prefix_has_its_buckets_origin(struct config *config)
 {
     for (size_t i = 0; i < config->bucket_count; i++) {

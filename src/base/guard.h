@@ -1,8 +1,8 @@
-/* guard.h - safety guards that a test build can switch off, so that their tests can be seen to fail.
- * SPDX-License-Identifier: Apache-2.0
+/* guard.h - safety guards that a test build can switch off, so that their tests can be seen to
+ * fail. SPDX-License-Identifier: Apache-2.0
  *
  * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
- * to leave out (crc,identity,epoch,if-match). In every other build guard_on() is the constant true. */
+ * to leave out (crc,identity,epoch,if-match). In every other build guard_on() is true. */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
 

@@ -13,7 +13,7 @@ struct text_place {
 };
 
 /* Follows the path as far as it goes: false if it ends early, and then both places are those of the
- * last step that was there. The text must be valid JSON; anything else gives a wrong place, no more. */
+ * last step that was there. Of text that is no valid JSON the place is wrong, no more. */
 bool json_place(slice text, const struct json_step *path, size_t depth, struct text_place *ret_key,
                 struct text_place *ret_value);
 

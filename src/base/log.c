@@ -1,4 +1,5 @@
-/* log.c - one line an event: a name to grep, then key=value facts. SPDX-License-Identifier: Apache-2.0
+/* log.c - one line an event: a name to grep, then key=value facts.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A line is built on the stack and leaves by one write of at most PIPE_BUF bytes, so lines of
  * several threads (or processes on one pipe) never mix, and logging allocates nothing. What is
@@ -137,7 +138,16 @@ static void add_time(struct line *line)
     add(line, slice_of(whole));
 }
 
-static void build(struct line *line, bool json, enum log_level level, const char *event, slice facts)
+/* How a line ends; one that was cut says so. */
+static slice end_of(const struct line *line, bool json)
+{
+    if (line->cut)
+        return json ? S(",\"cut\":true}\n") : S("...\n");
+    return json ? S("}\n") : S("\n");
+}
+
+static void build(struct line *line, bool json, enum log_level level, const char *event,
+                  slice facts)
 {
     line->len = 0;
     line->cut = false;
@@ -155,9 +165,7 @@ static void build(struct line *line, bool json, enum log_level level, const char
         if (facts.len)
             add_facts_text(line, facts);
     }
-    slice end = json ? line->cut ? S(",\"cut\":true}\n") : S("}\n") : line->cut ? S("...\n") : S("\n");
-    memcpy(line->bytes + line->len, end.ptr, end.len);
-    line->len += end.len;
+    line->len += slice_put(line->bytes + line->len, end_of(line, json));
 }
 
 void log_event(enum log_level level, const char *event, const char *fmt, ...)

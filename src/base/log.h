@@ -1,4 +1,5 @@
-/* log.h - one line an event: a name to grep, then key=value facts. SPDX-License-Identifier: Apache-2.0
+/* log.h - one line an event: a name to grep, then key=value facts.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Edges log (front, origin, cli); rooms below return and count. Never keys of objects' owners,
  * secrets or signatures. Lines go to stderr whole, by one write. Any thread. */

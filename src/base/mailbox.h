@@ -16,13 +16,14 @@ struct mail {
 
 struct mailbox;
 struct mailbox *mailbox_new(void) MUST_USE;
-/* Owner only: what was posted is delivered, what comes later finds it closed. Those who hold a reference may
- * still post, in vain. */
+/* Owner only: what was posted is delivered, what comes later finds it closed. Those who hold a
+ * reference may still post, in vain. */
 void mailbox_free(struct mailbox **box);
 struct mailbox *mailbox_ref(struct mailbox *box) MUST_USE;
 void mailbox_unref(struct mailbox **box);
 int mailbox_fd(const struct mailbox *box);          /* an eventfd: readable when there is mail */
-/* Any thread that holds a reference, or knows that the owner is there. false: it is closed, the mail is yours. */
+/* Any thread that holds a reference, or knows that the owner is there. false: it is closed, the
+ * mail is yours. */
 bool mailbox_post(struct mailbox *box, struct mail *mail);
 size_t mailbox_deliver(struct mailbox *box);        /* owner only; returns how many it delivered */
 /* Owner only: sleeps until there is mail or timeout_ms has passed (-1: for ever), delivers it.

@@ -97,7 +97,7 @@ static void thread_ends(void *arg)
         histogram_fold(&gone.histograms[i], &slots->histograms[i]);
     list_del(&slots->link);
     pthread_mutex_unlock(&lock);
-    mine = NULL;    /* another destructor may count once more: it gets new slots, ended like these */
+    mine = NULL;    /* a later destructor that counts gets new slots, ended like these */
     free(slots);
 }
 

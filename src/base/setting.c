@@ -1,6 +1,7 @@
-/* setting.c - the table of settings, and how values are read and shown. SPDX-License-Identifier: Apache-2.0
+/* setting.c - the table of settings, and how values are read and shown.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * One reader a type. A reader says why it refuses in words that end a sentence: "ttl needs a unit". */
+ * One reader a type. A reader says why it refuses in words that end a sentence. */
 #include "base/setting.h"
 
 #include <string.h>
@@ -153,7 +154,7 @@ static bool read_quantity(slice text, const struct unit *units, size_t count, ui
     return factor && !__builtin_mul_overflow(number, factor, ret);
 }
 
-/* In the largest unit that divides it. Powers of ten are for reading only: 1GB is shown in bytes. */
+/* In the largest unit that divides it. Powers of ten are only read: 1GB is shown in bytes. */
 static slice show_quantity(uint64_t value, const struct unit *units, size_t count,
                            struct arena *keep)
 {
@@ -273,7 +274,8 @@ static bool read_text(const struct setting *setting, slice text, struct arena *k
 
 bool setting_is_number(const struct setting *setting)
 {
-    return setting->type == TYPE_SIZE || setting->type == TYPE_COUNT || setting->type == TYPE_DURATION;
+    return setting->type == TYPE_SIZE || setting->type == TYPE_COUNT ||
+           setting->type == TYPE_DURATION;
 }
 
 bool setting_is_text(const struct setting *setting)

@@ -1,7 +1,8 @@
-/* setting.h - one row of the table of settings, and what a value of its type looks like. SPDX-License-Identifier: Apache-2.0
+/* setting.h - one row of the table of settings, and what a value of its type looks like.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Everything that is said about a setting anywhere (flags, variables, file, help, man page, completion,
- * example) is read off these rows. Pure: a value is text in, a member of a struct out. */
+ * Everything that is said about a setting anywhere (flags, variables, file, help, man page,
+ * completion, example) is read off these rows. Pure: text in, a member of a struct out. */
 #ifndef BASE_SETTING_H
 #define BASE_SETTING_H
 
@@ -14,8 +15,8 @@
 
 enum setting_scope { SCOPE_GLOBAL, SCOPE_ORIGIN, SCOPE_BUCKET, SCOPE_KEY, SCOPE_COUNT };
 enum setting_type {
-    TYPE_TEXT, TYPE_PATH, TYPE_SIZE, TYPE_COUNT, TYPE_DURATION, TYPE_BOOL, TYPE_CHOICE, TYPE_ADDRESS,
-    TYPE_URL, TYPE_SECRET
+    TYPE_TEXT, TYPE_PATH, TYPE_SIZE, TYPE_COUNT, TYPE_DURATION, TYPE_BOOL, TYPE_CHOICE,
+    TYPE_ADDRESS, TYPE_URL, TYPE_SECRET
 };
 
 /* What a member of that type is in C. Texts are never NULL. */
@@ -48,7 +49,8 @@ const struct setting *setting_nearest(enum setting_scope scope, slice name);
 /* The row whose value is read from a file when `name` is given: a secret's NAME_file. */
 const struct setting *setting_find_file(enum setting_scope scope, slice name);
 
-/* Reads `text` into the member of `group`. On failure *ret_why, in keep, ends the sentence "KEY ...". */
+/* Reads `text` into the member of `group`. On failure *ret_why, in keep, ends a sentence that
+ * begins with the key: "needs a unit". */
 bool setting_read(const struct setting *setting, slice text, struct arena *keep, void *group,
                   const char **ret_why) MUST_USE;
 /* As it could be written in the file; a secret is masked. */
@@ -57,7 +59,7 @@ bool setting_is_text(const struct setting *setting);      /* its member is a con
 bool setting_is_number(const struct setting *setting);    /* its member is a uint64_t */
 void setting_copy(const struct setting *to, void *to_group, const struct setting *from,
                   const void *from_group);
-const char *setting_standard(const struct setting *setting);     /* its own default, or the inherited one */
+const char *setting_standard(const struct setting *setting);     /* its default, or inherited */
 const char *setting_type_name(const struct setting *setting);    /* "size", "a|b|c", ... */
 
 /* How many letters must change to make one name the other; used for nearest names. */

@@ -129,7 +129,7 @@ static struct answer ask(struct arena *keep, slice address, slice path)
     return answer;
 }
 
-/* Mistakes elsewhere don't make the service unhealthy; a flag that is none would be passed over in silence. */
+/* Mistakes elsewhere don't make the service unhealthy; a flag that is none is a mistake here. */
 static bool flags_are_good(struct cli *cli, const struct config *config)
 {
     bool good = true;

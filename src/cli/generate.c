@@ -1,7 +1,8 @@
-/* generate.c - texts made from the tables of commands and settings. SPDX-License-Identifier: Apache-2.0
+/* generate.c - texts made from the tables of commands and settings.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Help, the rows of the man page, the example file and completion: a new row in base/config.def is all
- * that is needed for a new setting to be in each of them. scripts/generate writes the ones that are kept. */
+ * Help, the rows of the man page, the example file and completion: a new row in base/config.def is
+ * all that a new setting needs to be in each. scripts/generate writes those that are kept. */
 #include <config.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 static const struct {
     const char *head, *member;    /* how a group is introduced, and the way to its rows */
 } scopes[SCOPE_COUNT] = {
-    [SCOPE_GLOBAL] = { "Flags --NAME VALUE, variables PENSTOCK_NAME, keys of the settings file", "" },
+    [SCOPE_GLOBAL] = { "Flags --NAME VALUE, variables PENSTOCK_NAME, keys of the settings file",
+                       "" },
     [SCOPE_ORIGIN] = { "\"origins\": { NAME: { ... } }, in the file only", "origins.NAME." },
     [SCOPE_BUCKET] = { "\"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, in the file only",
                        "buckets.BUCKET." },
@@ -27,7 +29,8 @@ static slice flag_name(struct arena *keep, const struct setting *setting)
 
 void generate_help(struct text *to)
 {
-    text_add(to, S("Penstock " PACKAGE_VERSION ": an S3 endpoint on this node, with a cache behind it.\n\n"));
+    text_add(to, S("Penstock " PACKAGE_VERSION
+                   ": an S3 endpoint on this node, with a cache behind it.\n\n"));
     for (size_t i = 0; i < command_count; i++) {
         slice call = arena_printf(to->arena, "%s %s", commands[i].name, commands[i].args);
         text_printf(to, "  penstock %-26.*s %s\n", SLICE_ARG(call), commands[i].help);
@@ -36,8 +39,10 @@ void generate_help(struct text *to)
         "  penstock config --example                the settings file with every setting in it\n"
         "  penstock config --completion bash        what bash needs to complete flags\n"
         "\n"
-        "Settings are flags, PENSTOCK_ variables or a JSON file (--config FILE), in this order. To begin:\n"
-        "  penstock serve --origin https://s3.us-east-1.amazonaws.com --cache-dir /var/cache/penstock\n"
+        "Settings are flags, PENSTOCK_ variables or a JSON file (--config FILE), in this order. "
+        "To begin:\n"
+        "  penstock serve --origin https://s3.us-east-1.amazonaws.com"
+        " --cache-dir /var/cache/penstock\n"
         "Exit status: 0 fine, 1 failed, 2 wrong usage or wrong settings. More: man penstock\n"));
 }
 
@@ -50,12 +55,14 @@ void generate_help_settings(struct text *to)
             if (setting->scope != scope)
                 continue;
             const char *standard = setting->standard[0] == '=' ? "" : setting->standard;
-            text_printf(to, "  %-22s %-24s %s", setting->name, setting_type_name(setting), setting->help);
+            text_printf(to, "  %-22s %-24s %s", setting->name, setting_type_name(setting),
+                        setting->help);
             text_printf(to, standard[0] ? " [%s]" : "%s", standard);
             text_add(to, setting->reloadable ? S(" (reloadable)\n") : S("\n"));
         }
     }
-    text_add(to, S("\nA secret may also lie in a file: NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
+    text_add(to, S("\nA secret may also lie in a file: "
+                   "NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
 }
 
 /* ---- the example file ---- */
@@ -116,8 +123,8 @@ static void example_group(struct text *to, enum setting_scope scope, const char 
 
 void generate_example(struct text *to, struct arena *keep)
 {
-    text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. What begins with # is a "
-                   "comment; leave out what you don't change.\",\n\n"));
+    text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. What begins with # "
+                   "is a comment; leave out what you don't change.\",\n\n"));
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
         if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
@@ -129,15 +136,18 @@ void generate_example(struct text *to, struct arena *keep)
         example_row(to, setting, setting->standard, "  ");
         text_add(to, S(",\n\n"));
     }
-    text_add(to, S("  \"# origins\": \"more origins by name; what is left out is as in the origin_ settings\",\n"
+    text_add(to, S("  \"# origins\": "
+                   "\"more origins by name; what is left out is as in the origin_ settings\",\n"
                    "  \"origins\": {\n    \"west\": {\n"));
     example_group(to, SCOPE_ORIGIN, "      ");
     text_add(to, S("\n    }\n  },\n\n"
-                   "  \"# buckets\": \"BUCKET or BUCKET/PREFIX; what is left out is as in the settings above\",\n"
+                   "  \"# buckets\": \"BUCKET or BUCKET/PREFIX; "
+                   "what is left out is as in the settings above\",\n"
                    "  \"buckets\": {\n    \"datasets/imagenet\": {\n"));
     example_group(to, SCOPE_BUCKET, "      ");
     text_add(to, S("\n    }\n  },\n\n"
-                   "  \"# more key pairs of clients; take the # and the space away to use them\": 0,\n"
+                   "  \"# more key pairs of clients; "
+                   "take the # and the space away to use them\": 0,\n"
                    "  \"# keys\": [\n    {\n"));
     example_group(to, SCOPE_KEY, "      ");
     text_add(to, S("\n    }\n  ]\n}\n"));
@@ -218,7 +228,8 @@ void generate_completion(struct text *to)
             slice words = arena_copy(to->arena, slice_of(setting->unit));
             for (char *c = (char *)(uintptr_t)words.ptr; *c; c++)
                 *c = *c == '|' ? ' ' : *c;
-            text_printf(to, "    --%.*s) COMPREPLY=($(compgen -W \"%.*s\" -- \"$word\")); return ;;\n",
+            text_printf(to, "    --%.*s) "
+                        "COMPREPLY=($(compgen -W \"%.*s\" -- \"$word\")); return ;;\n",
                         SLICE_ARG(flag), SLICE_ARG(words));
         } else if (setting->type == TYPE_PATH) {
             text_printf(to, "    --%.*s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
@@ -228,6 +239,7 @@ void generate_completion(struct text *to)
     text_add(to, S("    esac\n    COMPREPLY=($(compgen -W \""));
     for (size_t i = 0; i < setting_count; i++)
         if (settings[i].scope == SCOPE_GLOBAL)
-            text_printf(to, "%s--%.*s", i ? " " : "", SLICE_ARG(flag_name(to->arena, &settings[i])));
+            text_printf(to, "%s--%.*s", i ? " " : "",
+                        SLICE_ARG(flag_name(to->arena, &settings[i])));
     text_add(to, S("\" -- \"$word\"))\n}\ncomplete -F _penstock penstock\n"));
 }

@@ -1,7 +1,8 @@
-/* house.c - the rooms of the service, set up lowest floor first. SPDX-License-Identifier: Apache-2.0
+/* house.c - the rooms of the service, set up lowest floor first.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Each step takes what it needs from the settings and the steps before it, and says in serve->why what went
- * wrong: what, why, what to do. */
+ * Each step takes what it needs from the settings and the steps before it, and says in serve->why
+ * what went wrong: what, why, what to do. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -18,7 +19,7 @@
 #include "cli/serve.h"
 #include "origin/credentials.h"
 
-/* Big buffers go back to the system when they are freed, and files may be as many as the host allows. */
+/* Big buffers, once freed, go back to the system; files may be as many as the host allows. */
 static enum err memory_up(struct serve *serve)
 {
     struct rlimit files;
@@ -39,9 +40,11 @@ static enum err engine_up(struct serve *serve)
     const char *why = "";
     enum err err = disk_choose(slice_of(serve->config->io), &serve->engine, &why);
     if (err)
-        serve->why = arena_printf(&serve->keep, "io=uring can't be had: %s; use io=auto or io=threads", why);
+        serve->why = arena_printf(&serve->keep, "io=uring can't be had: %s; "
+                                  "use io=auto or io=threads", why);
     else
-        log_info("io_engine", "engine=%s why=\"%s\"", serve->engine == DISK_URING ? "uring" : "threads", why);
+        log_info("io_engine", "engine=%s why=\"%s\"",
+                 serve->engine == DISK_URING ? "uring" : "threads", why);
     return err;
 }
 
@@ -64,12 +67,12 @@ static enum err store_up(struct serve *serve)
         return err;
     store_status(serve->store, &status);
     if (serve->why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s; serving without it until it can be used, tried every "
-                 "5 s\"", status.serving, SLICE_ARG(serve->why));
+        log_warn("cache_folder", "serving=%d why=\"%.*s; serving without it until it can be used, "
+                 "tried every 5 s\"", status.serving, SLICE_ARG(serve->why));
     else
-        log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64 " free=%" PRIu64
-                 " entries=%" PRIu64, config->cache_dir, status.serving, status.size_bytes,
-                 status.used_bytes, status.free_bytes, status.entries);
+        log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
+                 " free=%" PRIu64 " entries=%" PRIu64, config->cache_dir, status.serving,
+                 status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
     serve->serving = status.serving;
     serve->why = S("");
     return OK;
@@ -86,7 +89,8 @@ void house_watch(struct serve *serve)
     if (status.serving)
         log_info("cache_folder", "serving=1 entries=%" PRIu64, status.entries);
     else
-        log_warn("cache_folder", "serving=0 why=\"%s; serving without it, tried again every 5 s\"", status.why);
+        log_warn("cache_folder", "serving=0 why=\"%s; serving without it, tried again every 5 s\"",
+                 status.why);
 }
 
 static void store_down(struct serve *serve)
@@ -112,14 +116,16 @@ static void cache_down(struct serve *serve)
 
 /* ---- origins and places ---- */
 
-static enum err origin_up(struct serve *serve, const struct config_origin *from, struct origin **ret)
+static enum err origin_up(struct serve *serve, const struct config_origin *from,
+                          struct origin **ret)
 {
     struct origin_options options = {
         .name = from->name, .url = from->url, .region = from->region, .style = from->style,
         .access_key = from->access_key, .secret_key = from->secret_key,
         .session_token = from->session_token, .profile = from->profile,
         .connections_max = (unsigned)from->connections,
-        .connect_ms = (unsigned)from->connect_time_ms, .progress_ms = (unsigned)from->progress_time_ms,
+        .connect_ms = (unsigned)from->connect_time_ms,
+        .progress_ms = (unsigned)from->progress_time_ms,
         .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
     };
     enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
@@ -135,7 +141,8 @@ static enum err origins_up(struct serve *serve)
 {
     const struct config *config = serve->config;
     serve->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
-    serve->origin_of = arena_alloc(&serve->keep, (config->origin_count + 1) * sizeof(*serve->origin_of));
+    serve->origin_of = arena_alloc(&serve->keep,
+                                   (config->origin_count + 1) * sizeof(*serve->origin_of));
     for (size_t i = 0; i < config->origin_count; i++) {
         enum err err = origin_up(serve, &config->origins[i], &serve->origin_of[i]);
         if (err) {
@@ -151,8 +158,9 @@ static void origins_down(struct serve *serve)
     origins_free(&serve->origins);
 }
 
-static struct place make_place(struct serve *serve, const struct config_origin *from, const char *freshness,
-                               uint64_t ttl_ms, uint64_t grace_ms, const char *revalidate)
+static struct place make_place(struct serve *serve, const struct config_origin *from,
+                               const char *freshness, uint64_t ttl_ms, uint64_t grace_ms,
+                               const char *revalidate)
 {
     return (struct place){
         .origin = serve->origin_of[from - serve->config->origins],
@@ -178,8 +186,8 @@ static enum err places_up(struct serve *serve)
         };
     }
     if (config->origin_default) {
-        serve->service = make_place(serve, config->origin_default, config->freshness, config->ttl_ms,
-                                    config->grace_ms, config->revalidate);
+        serve->service = make_place(serve, config->origin_default, config->freshness,
+                                    config->ttl_ms, config->grace_ms, config->revalidate);
         serve->places[serve->place_count++].place = serve->service;
     }
     return OK;
@@ -192,7 +200,7 @@ static const char *environment(const char *name)
     return getenv(name);
 }
 
-/* With nothing configured, the AWS credentials of the environment or profile serve both sides (DESIGN 10). */
+/* With nothing configured, the AWS credentials of the environment or profile serve both sides. */
 static enum err aws_key(struct serve *serve, struct front_key *ret)
 {
     struct credentials_ask ask = {
@@ -201,8 +209,8 @@ static enum err aws_key(struct serve *serve, struct front_key *ret)
     struct credentials found;
     enum err err = credentials_find(&serve->keep, &ask, &found, &serve->why);
     if (err) {
-        serve->why = arena_printf(&serve->keep, "clients have no key to sign with (access_key, secret_key): %.*s",
-                                  SLICE_ARG(serve->why));
+        serve->why = arena_printf(&serve->keep, "clients have no key to sign with "
+                                  "(access_key, secret_key): %.*s", SLICE_ARG(serve->why));
         return err;
     }
     *ret = (struct front_key){ found.access_key, found.secret_key, found.session_token };
@@ -294,7 +302,8 @@ static enum err http_up(struct serve *serve)
     if (serve->admin)
         apps[count++] = admin_app(serve->admin, config->admin_listen);
     struct http_options options = {
-        .apps = apps, .app_count = count, .loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u),
+        .apps = apps, .app_count = count,
+        .loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u),
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
         .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
         .body_bytes_max = config->body_max_bytes, .body_memory_bytes = config->body_memory_bytes,

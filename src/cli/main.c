@@ -14,7 +14,8 @@ static int run_version(struct cli *cli)
 
 const struct command commands[] = {
     { "serve", "[SETTINGS]", "run the cache in the foreground", run_serve },
-    { "check", "[FILE] [SETTINGS]", "say every mistake in the settings, and do nothing else", run_check },
+    { "check", "[FILE] [SETTINGS]", "say every mistake in the settings, and do nothing else",
+      run_check },
     { "config", "[SETTINGS]", "show every setting in force and where it came from", run_config },
     { "stat", "[--json]", "show what the running service is doing", run_stat },
     { "health", "[--url URL]", "exit 0 if the running service is ready", run_health },
@@ -77,7 +78,8 @@ size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr
 {
     size_t count = 0;
     for (const struct config_mistake *m = config->mistakes; m; m = m->next, count++)
-        fprintf(to_stderr ? stderr : stdout, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
+        fprintf(to_stderr ? stderr : stdout, "%.*s\n",
+                SLICE_ARG(config_mistake_line(m, &cli->arena)));
     return count;
 }
 

@@ -1,8 +1,8 @@
 /* serve.c - the list of steps up and down, and what signals do. SPDX-License-Identifier: Apache-2.0
  *
  * Setting up is the table of steps read forwards, tearing down is the same table read backwards
- * from the last step that stood (H11). The main thread then waits: SIGTERM or SIGINT drains, a second one
- * ends the process at once, SIGHUP reloads what can be. */
+ * from the last step that stood (H11). The main thread then waits: SIGTERM or SIGINT drains, a
+ * second one ends the process at once, SIGHUP reloads what can be. */
 #include <config.h>
 #include <poll.h>
 #include <signal.h>
@@ -74,8 +74,8 @@ static void log_begin(const struct config *config)
 static enum err log_up(struct serve *serve)
 {
     log_begin(serve->config);
-    log_info("start", "version=%s listen=%s admin=%s cache=%s", PACKAGE_VERSION, serve->config->listen,
-             serve->config->admin_listen, serve->config->cache_dir);
+    log_info("start", "version=%s listen=%s admin=%s cache=%s", PACKAGE_VERSION,
+             serve->config->listen, serve->config->admin_listen, serve->config->cache_dir);
     return OK;
 }
 
@@ -108,8 +108,8 @@ static size_t steps_up(struct serve *serve)
     for (size_t i = 0; i < step_count(); i++) {
         enum err e = step_at(i)->up(serve);
         if (e) {
-            log_error("start_failed", "step=%s error=%s why=\"%.*s\"", step_at(i)->name, err_name(e),
-                      SLICE_ARG(serve->why));
+            log_error("start_failed", "step=%s error=%s why=\"%.*s\"", step_at(i)->name,
+                      err_name(e), SLICE_ARG(serve->why));
             return i;
         }
     }

@@ -15,7 +15,7 @@ struct serve {
 
     enum disk_engine engine;
     struct store *store;
-    bool serving;                  /* whether its folder was in service when it was last looked at */
+    bool serving;                  /* was its folder in service when last looked at? */
     struct cache *cache;
     struct origins *origins;
     struct origin **origin_of;     /* beside config->origins */
@@ -40,6 +40,7 @@ struct step {
 extern const struct step house_steps[];
 extern const size_t house_step_count;
 void house_watch(struct serve *serve);    /* once a second: says what has changed for an operator */
-void house_drain(struct serve *serve);    /* answers what is under way, takes nothing new, for at most drain_time */
+/* Answers what is under way, takes nothing new, for at most drain_time. */
+void house_drain(struct serve *serve);
 
 #endif

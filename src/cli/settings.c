@@ -1,4 +1,5 @@
-/* settings.c - check, config and help: the settings as people see them. SPDX-License-Identifier: Apache-2.0 */
+/* settings.c - check, config and help: the settings as people see them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,8 +33,8 @@ static void show_row(struct cli *cli, const struct setting *setting, const char 
            SLICE_ARG(config_where(&where[setting - settings], keep)));
 }
 
-static void show_group(struct cli *cli, enum setting_scope scope, const char *path, const void *group,
-                       const struct setting_where *where)
+static void show_group(struct cli *cli, enum setting_scope scope, const char *path,
+                       const void *group, const struct setting_where *where)
 {
     for (size_t i = 0; i < setting_count; i++)
         if (settings[i].scope == scope)

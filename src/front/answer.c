@@ -1,4 +1,5 @@
-/* answer.c - answers that are not an object's bytes: errors, in S3's terms. SPDX-License-Identifier: Apache-2.0 */
+/* answer.c - answers that are not an object's bytes: errors, in S3's terms.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
 #include "base/metric.h"

@@ -1,7 +1,7 @@
 /* digest.c - bodies are hashed off the loops. SPDX-License-Identifier: Apache-2.0
  *
- * A signed body of 1 GiB takes a second of SHA-256: one thread does nothing else, so that no hit waits for
- * it. Small bodies are hashed where they are. */
+ * A signed body of 1 GiB takes a second of SHA-256: one thread does nothing else, so that no hit
+ * waits for it. Small bodies are hashed where they are. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -92,8 +92,8 @@ void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
                   void *arg)
 {
     struct digest *digest = must_alloc(sizeof(*digest));
-    *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box), .bytes = bytes,
-                               .done = done, .lost = lost, .arg = arg };
+    *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box),
+                               .bytes = bytes, .done = done, .lost = lost, .arg = arg };
     if (bytes.len > INLINE_BYTES) {
         mailbox_post(digests->box, &digest->mail);
         return;

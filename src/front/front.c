@@ -1,7 +1,8 @@
 /* front.c - who asks, and for what. SPDX-License-Identifier: Apache-2.0
  *
- * The judge runs before a body is taken in: health is answered, a head that carries no good signature is
- * refused and its connection closed. What passes is read as an S3 request and handed to its operation. */
+ * The judge runs before a body is taken in: health is answered, a head that carries no good
+ * signature is refused and its connection closed. What passes is read as an S3 request and handed
+ * to its operation. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,11 +88,11 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 static bool judge_health(struct front *front, struct arena *keep, const struct http_head *head,
                          struct http_answer *ret)
 {
-    static const struct http_field json[] = { { { "content-type", 12 }, { "application/json", 16 } } };
+    static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
     if (!slice_starts(head->path, S("/_/")))
         return false;
-    *ret = (struct http_answer){ .status = 404, .close = true, .body = S("{\"error\":\"no such page\"}\n"),
-                                 .fields = json, .field_count = 1 };
+    *ret = (struct http_answer){ .status = 404, .close = true, .fields = &json, .field_count = 1,
+                                 .body = S("{\"error\":\"no such page\"}\n") };
     bool reads = slice_eq(head->method, S("GET")) || slice_eq(head->method, S("HEAD"));
     if (reads && slice_eq(head->path, S("/_/health/live"))) {
         ret->status = 200;
@@ -136,7 +137,8 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
 }
 
 /* What of a body can be refused before it is taken in. */
-static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim, slice *ret_detail)
+static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim,
+                           slice *ret_detail)
 {
     if (claim->payload == PAYLOAD_STREAMING) {
         *ret_detail = S("Penstock does not implement bodies that come in signed chunks "
@@ -146,8 +148,8 @@ static enum err judge_body(const struct http_head *head, const struct sigv4_clai
     return head->chunked ? ERR_NO_LENGTH : OK;
 }
 
-bool front_judge(void *arg, struct http_loop *http, struct arena *keep, const struct http_head *head,
-                 struct http_answer *ret)
+bool front_judge(void *arg, struct http_loop *http, struct arena *keep,
+                 const struct http_head *head, struct http_answer *ret)
 {
     struct front *front = arg;
     struct sigv4_claim *claim = arena_alloc(keep, sizeof(*claim));
@@ -171,7 +173,8 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, const st
     return false;
 }
 
-void front_refuse(void *arg, struct arena *keep, enum err err, const char *why, struct http_answer *ret)
+void front_refuse(void *arg, struct arena *keep, enum err err, const char *why,
+                  struct http_answer *ret)
 {
     struct front *front = arg;
     metric_add(M_FRONT_REFUSED, 1);
@@ -186,7 +189,8 @@ static slice name_unknown(struct call *call, enum err err)
 {
     slice unknown = slice_sub(call->s3.unknown, 0, 100);
     if (!unknown.len)
-        return err == ERR_NOT_IMPLEMENTED ? S("Penstock does not implement this operation.") : S("");
+        return err == ERR_NOT_IMPLEMENTED ? S("Penstock does not implement this operation.")
+                                          : S("");
     if (call->front->access_log)
         log_info("not_implemented", "id=%.*s what=%.*s", SLICE_ARG(call->id),
                  SLICE_ARG(log_word(call->keep, unknown)));
@@ -217,7 +221,9 @@ static const struct {
 
 static enum metric class_of(int status)
 {
-    return status >= 500 ? M_RES_5XX : status >= 400 ? M_RES_4XX : status >= 300 ? M_RES_3XX : M_RES_2XX;
+    return status >= 500 ? M_RES_5XX
+         : status >= 400 ? M_RES_4XX
+         : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
 static void ended(void *arg, const struct http_outcome *outcome)
@@ -234,9 +240,9 @@ static void ended(void *arg, const struct http_outcome *outcome)
     if (!call->front->access_log)
         return;
     log_info("request",
-             "id=%.*s peer=%.*s op=%s status=%d err=%s cache=%s sent=%" PRIu64 " from_cache=%" PRIu64
-             " from_origin=%" PRIu64 " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64
-             " complete=%d",
+             "id=%.*s peer=%.*s op=%s status=%d err=%s cache=%s sent=%" PRIu64
+             " from_cache=%" PRIu64 " from_origin=%" PRIu64
+             " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d",
              SLICE_ARG(call->id), SLICE_ARG(call->peer),
              call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", outcome->status,
              call->err ? err_name(call->err) : "-", call->cache_result, outcome->body_bytes_sent,

@@ -1,7 +1,8 @@
-/* front.h - the S3 endpoint: HTTP requests become cache reads and origin calls. SPDX-License-Identifier: Apache-2.0
+/* front.h - the S3 endpoint: HTTP requests become cache reads and origin calls.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * judge (who is it, before a body is taken in) -> route (which operation) -> object.c (GET and HEAD through the
- * cache) or pass.c (lists, buckets and writes, forwarded) -> one access line. */
+ * judge (who is it, before a body is taken in) -> route (which operation) -> object.c (GET and HEAD
+ * through the cache) or pass.c (lists, buckets and writes, forwarded) -> one access line. */
 #ifndef FRONT_FRONT_H
 #define FRONT_FRONT_H
 
@@ -25,7 +26,7 @@ struct front_options {
     size_t key_count;
     struct front_place *places;
     size_t place_count;
-    struct place *service;        /* who answers ListBuckets: the default origin's place; NULL: none */
+    struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */
     bool access_log;
 };
 
@@ -36,9 +37,10 @@ void front_access_log(struct front *front, bool on);    /* any time, any thread 
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 
 /* The callbacks of its http_app, whose arg is the struct front ... */
-bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, const struct http_head *head,
-                 struct http_answer *ret);
-void front_refuse(void *arg, struct arena *keep, enum err err, const char *why, struct http_answer *ret);
+bool front_judge(void *arg, struct http_loop *loop, struct arena *keep,
+                 const struct http_head *head, struct http_answer *ret);
+void front_refuse(void *arg, struct arena *keep, enum err err, const char *why,
+                  struct http_answer *ret);
 void front_handle(void *arg, struct http_request *request);
 /* ... and what it keeps on each loop. */
 void *front_loop_begin(void *arg, struct http_loop *loop);

@@ -1,4 +1,5 @@
-/* inside.h - what the files of this room tell each other, and nobody else. SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - what the files of this room tell each other, and nobody else.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FRONT_INSIDE_H
 #define FRONT_INSIDE_H
 
@@ -50,7 +51,8 @@ struct fields {
     struct http_field list[ANSWER_FIELDS_MAX];
     size_t count;
 };
-void fields_add(struct fields *fields, slice name, slice value);    /* dropped, and counted, when full */
+/* Dropped, and counted, when full. */
+void fields_add(struct fields *fields, slice name, slice value);
 slice request_id_new(struct front *front, struct arena *keep);
 /* An error in S3's terms. detail may be empty. */
 void answer_error(struct arena *keep, enum err err, slice detail, slice resource, slice id,
@@ -63,17 +65,19 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 
 /* ---- object.c, pass.c: the operations ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */
-void pass_read(struct call *call);      /* lists and bucket calls: forwarded, answered as the origin would */
+void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
-void passes_leave(struct front_loop *loop);    /* the loop ends: origins may still be busy with some */
+/* The loop ends: origins may still be busy with some. */
+void passes_leave(struct front_loop *loop);
 
 /* ---- digest.c: bodies are hashed off the loops ---- */
 struct digests;
 struct digests *digests_new(void) MUST_USE;
 void digests_free(struct digests **digests);
-/* Hashes bytes, which must stay; done is called on the loop of `box`, or at once if they are few. lost is called
- * instead, on another thread, if that loop has gone. */
+/* Hashes bytes, which must stay; done is called on the loop of `box`, or at once if they are few.
+ * lost is called instead, on another thread, if that loop has gone. */
 void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
-                  void (*done)(void *arg, const uint8_t sha256[32]), void (*lost)(void *arg), void *arg);
+                  void (*done)(void *arg, const uint8_t sha256[32]), void (*lost)(void *arg),
+                  void *arg);
 
 #endif

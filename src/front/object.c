@@ -1,7 +1,8 @@
-/* object.c - GetObject and HeadObject: the cache's decision as an HTTP answer. SPDX-License-Identifier: Apache-2.0
+/* object.c - GetObject and HeadObject: the cache's decision as an HTTP answer.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * One piece is sent, then proceed asks for the next (H5). Bytes come from the get, which may make us wait; its
- * wake and the client's proceed meet in step(). */
+ * One piece is sent, then proceed asks for the next (H5). Bytes come from the get, which may make
+ * us wait; its wake and the client's proceed meet in step(). */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ static bool is_overridden(const struct call *call, slice field)
     return false;
 }
 
-/* The object's own headers, as the origin sent them; a whole object's checksums never with a part of it. */
+/* The object's own headers, as the origin sent them; checksums of the whole never with a part. */
 static void add_own_fields(struct fields *fields, const struct call *call,
                            const struct get_answer *answer)
 {
@@ -88,9 +89,9 @@ static void add_cache_fields(struct fields *fields, struct object *object,
     if (answer->source != GET_MISS)
         fields_add(fields, S("age"), arena_printf(call->keep, "%" PRId64, age_s));
     fields_add(fields, S("server-timing"),
-               arena_printf(call->keep, "decide;dur=%u.%03u, first;dur=%u.%03u",
-                            (unsigned)(cost->decided_ns / 1000000), (unsigned)(cost->decided_ns / 1000 % 1000),
-                            (unsigned)(cost->first_ns / 1000000), (unsigned)(cost->first_ns / 1000 % 1000)));
+               arena_printf(call->keep, "decide;dur=%.3f, first;dur=%.3f",
+                            (double)(cost->decided_ns / 1000) / 1000,
+                            (double)(cost->first_ns / 1000) / 1000));
 }
 
 static void compose(struct object *object, const struct get_answer *answer, struct fields *fields)
@@ -167,7 +168,7 @@ static void start(struct object *object, const struct get_answer *answer)
     compose(object, answer, fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
-    struct get *ending = NULL;    /* without a body there is no proceed; the answer lies in the get */
+    struct get *ending = NULL;    /* without a body no proceed comes; the answer lies in the get */
     if (object->left == 0) {
         ending = object->get;
         object->get = NULL;

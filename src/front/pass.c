@@ -1,10 +1,11 @@
-/* pass.c - operations the origin answers: lists, bucket calls and writes. SPDX-License-Identifier: Apache-2.0
+/* pass.c - operations the origin answers: lists, bucket calls and writes.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *   read:   origin call ─ answer relayed
  *   write:  body's digest ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
  *
- * A pass is shared by the loop and the origin's thread. It holds the body, so that a write which is on its way
- * ends as it would have, also when the client has gone: only then does H7 know its outcome. */
+ * A pass is shared by the loop and the origin's thread. It holds the body, so that a write which is
+ * on its way ends as it would have, also when the client has gone: H7 must know its outcome. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +110,7 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 
 /* ---- what is sent to it ---- */
 
-/* Headers that say something about the object or the operation, not about this connection or signature. */
+/* What is said about the object or the operation, not about this connection or signature. */
 static bool is_forwarded(slice name)
 {
     static const char *const names[] = {
@@ -117,7 +118,9 @@ static bool is_forwarded(slice name)
         "content-language", "expires", "if-match", "if-none-match", "if-modified-since",
         "if-unmodified-since",
     };
-    static const char *const ours[] = { "x-amz-date", "x-amz-content-sha256", "x-amz-security-token" };
+    static const char *const ours[] = {
+        "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
+    };
     for (size_t i = 0; i < countof(ours); i++)
         if (slice_eq_nocase(name, slice_of(ours[i])))
             return false;
@@ -327,8 +330,8 @@ static void lost(void *arg)
     settle(arg);
 }
 
-/* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass is its own. One
- * that is being hashed ends with that. */
+/* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass
+ * is its own. One that is being hashed ends with that. */
 void passes_leave(struct front_loop *loop)
 {
     list_each_safe(struct pass, pass, &loop->passes, link) {

@@ -1,9 +1,9 @@
 /* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
  *
- * The library has no cap, so this accept loop is ours. At the cap the connection that has been idle for
- * longest goes; if there is none the listener is not read any more: newcomers wait in the kernel's
- * queue until somebody leaves, on any loop. Out of descriptors is the same, but nobody tells us
- * when it ends: we look again soon. */
+ * The library has no cap, so this accept loop is ours. At the cap the connection that has been idle
+ * for longest goes; if there is none the listener is not read any more: newcomers wait in the
+ * kernel's queue until somebody leaves, on any loop. Out of descriptors is the same, but nobody
+ * tells us when it ends: we look again soon. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -137,7 +137,8 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
 void listener_open(struct listener *listener, int fd)
 {
     listener->resume.deliver = on_resume;
-    listener->sock = h2o_evloop_socket_create(listener->loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
+    listener->sock = h2o_evloop_socket_create(listener->loop->events, fd,
+                                              H2O_SOCKET_FLAG_DONT_READ);
     listener->sock->data = listener;
     h2o_socket_read_start(listener->sock, on_newcomers);
 }

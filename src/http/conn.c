@@ -1,10 +1,10 @@
 /* conn.c - one connection: its socket, its phase, its end. SPDX-License-Identifier: Apache-2.0
  *
- * Holds together what inside.h promises: reads are ours and bounded, the library gets one whole judged
- * request at a time, and a connection ends through the library's own read callback, which frees what it
- * has. A socket's on_close is the one place where a connection is taken apart, whoever closed it; the
- * library closes too (a broken chunk, a write that fails).
- * Whoever calls something that may close the connection holds it meanwhile (conn_hold). */
+ * Holds together what inside.h promises: reads are ours and bounded, the library gets one whole
+ * judged request at a time, and a connection ends through the library's own read callback, which
+ * frees what it has. A socket's on_close is the one place where a connection is taken apart,
+ * whoever closed it; the library closes too (a broken chunk, a write that fails). Whoever calls
+ * something that may close the connection holds it meanwhile (conn_hold). */
 #include "http/inside.h"
 
 #include <arpa/inet.h>
@@ -141,8 +141,8 @@ static bool body_is_refused(struct conn *conn, ssize_t got)
     return true;
 }
 
-/* The library is told when there is something new. It never gets bytes behind a body whose length is
- * known; a chunked one is the last of its connection. */
+/* The library is told when there is something new. It never gets bytes behind a body whose length
+ * is known; a chunked one is the last of its connection. */
 static void read_body(struct conn *conn)
 {
     size_t turn = BODY_TURN_BYTES;
@@ -169,8 +169,8 @@ static void read_body(struct conn *conn)
     conn_release(conn);
 }
 
-/* A client that closes its side while it waits is taken as gone; one that does so while something is being
- * sent may just have got all it wanted: the write will tell. Bytes of a next request have to wait. */
+/* A client that closes its side while it waits is taken as gone; one that does so while something
+ * is being sent may have got all it wanted: the write will tell. A next request has to wait. */
 static void look_for_leaving(struct conn *conn)
 {
     char byte;
@@ -239,8 +239,8 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     h2o_socket_read_start(conn->sock, on_readable);
 }
 
-/* The library begins by looking at what has been read: it is shown nothing, so that it only waits, and
- * then we take its place as the one who is told of bytes. */
+/* The library begins by looking at what has been read: it is shown nothing, so that it only waits,
+ * and then we take its place as the one who is told of bytes. */
 static void introduce(struct conn *conn)
 {
     h2o_socket_t *sock = conn->sock;

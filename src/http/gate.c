@@ -1,9 +1,9 @@
 /* gate.c - judges every head before the library sees it. SPDX-License-Identifier: Apache-2.0
  *
- * A head is scanned (s3/head.h), held against the body limit and shown to the app's judge; only then does
- * the library parse it. What is refused is answered here and closed: the answer is written, our side
- * is shut, and what the client still sends is thrown away for a while, since closing with unread bytes
- * would reset the connection and take the answer with it. */
+ * A head is scanned (s3/head.h), held against the body limit and shown to the app's judge; only
+ * then does the library parse it. What is refused is answered here and closed: the answer is
+ * written, our side is shut, and what the client still sends is thrown away for a while, since
+ * closing with unread bytes would reset the connection and take the answer with it. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -87,9 +87,9 @@ void gate_slow(struct conn *conn)
     gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
 }
 
-/* The library would answer "100 Continue" only after we have handed the head over, and would then read
- * by itself: so that is done here, and the field renamed in its copy of the head. Its copy alone: the
- * request's head is already safe in its arena. */
+/* The library would answer "100 Continue" only after we have handed the head over, and would then
+ * read by itself: so that is done here, and the field renamed in its copy of the head. Its copy
+ * alone: the request's head is already safe in its arena. */
 static void invite_body(struct conn *conn, const struct http_head *scanned)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -103,7 +103,7 @@ static void invite_body(struct conn *conn, const struct http_head *scanned)
         return;
     ssize_t ignored = send(h2o_socket_get_fd(conn->sock), go_on, sizeof(go_on) - 1,
                            MSG_DONTWAIT | MSG_NOSIGNAL);
-    (void)ignored;    /* 25 bytes into an idle connection; without them clients go on after a second */
+    (void)ignored;    /* 25 bytes to an idle client, which goes on without them after a second */
 }
 
 static void judge(struct conn *conn, const struct http_head *scanned)

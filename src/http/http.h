@@ -1,9 +1,10 @@
-/* http.h - HTTP/1.1 for those who know S3 and nothing of the HTTP library. SPDX-License-Identifier: Apache-2.0
+/* http.h - HTTP/1.1 for those who know nothing of the HTTP library.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * N loops, each a thread with its own event loop, listeners (SO_REUSEPORT), mailbox and whatever the apps keep
- * for it. A connection is judged by a gate before the HTTP library sees it: the first head of a connection is
- * read and scanned here, later heads are scanned by the same code before the app's handler runs. A request
- * belongs to the loop that accepted it (H4). */
+ * N loops, each a thread with its own event loop, listeners (SO_REUSEPORT), mailbox and whatever
+ * the apps keep for it. A connection is judged by a gate before the HTTP library sees it: the first
+ * head of a connection is read and scanned here, later heads are scanned by the same code before
+ * the app's handler runs. A request belongs to the loop that accepted it (H4). */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -18,30 +19,31 @@ struct http_request;
 /* A whole answer, small. Slices must live until http_reply returns / the judge's arena ends. */
 struct http_answer {
     int status;
-    const struct http_field *fields;    /* content-length, connection and date are added by the room */
+    const struct http_field *fields;    /* content-length, connection, date: the room adds them */
     size_t field_count;
     slice body;
     bool close;
-    void *judged;                       /* a judge that says yes: what http_request_judged() returns later */
+    void *judged;                       /* by a judge that says yes: for http_request_judged() */
 };
 
 /* What answers on one address. Callbacks run on a loop. */
 struct http_app {
     const char *name;                   /* "s3", "admin": for logs */
-    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", ":9000" for all addresses */
+    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", ":9000" for all */
     unsigned connections_max;           /* a cap of its own beside the options'; 0: shares theirs */
     void *arg;
-    /* Judges a head before its body is taken in. true: go on. false: *ret is sent and the connection closed.
-     * Called once for every request, by the gate, with the request's own arena. */
-    bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep, const struct http_head *head,
-                  struct http_answer *ret);
-    /* A request that does not come as far as the judge or, with its body, as far as handle(): what to say.
-     * err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (body over the limit),
-     * ERR_LIMIT (no room to spill the body to). At the connection cap nobody is refused: newcomers wait. */
+    /* Judges a head before its body is taken in. true: go on. false: *ret is sent and the
+     * connection closed. Once for every request, by the gate, with the request's own arena. */
+    bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep,
+                  const struct http_head *head, struct http_answer *ret);
+    /* A request that does not come as far as the judge or, with its body, as far as handle(): what
+     * to say. err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE
+     * (body over the limit), ERR_LIMIT (no room to spill the body to). At the connection cap nobody
+     * is refused: newcomers wait. */
     void (*refuse)(void *arg, struct arena *keep, enum err err, const char *why,
                    struct http_answer *ret);
-    /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later on
-     * this loop. */
+    /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later
+     * on this loop. */
     void (*handle)(void *arg, struct http_request *request);
 };
 
@@ -54,7 +56,7 @@ struct http_options {
     unsigned idle_ms;                   /* keep-alive without a request */
     unsigned send_ms;                   /* a client that takes no byte for so long is cut */
     uint64_t body_bytes_max;
-    uint64_t body_memory_bytes;         /* bodies above are spilled to an unlinked file in spill_folder */
+    uint64_t body_memory_bytes;         /* larger ones lie in an unlinked file, in: */
     const char *spill_folder;
     unsigned connections_max;           /* over all loops; admin apps have a reserve of their own */
     /* On each loop's thread: when it begins, and as the last thing before it ends. */
@@ -64,25 +66,27 @@ struct http_options {
     void *arg;
 };
 
-/* Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the loops.
- * On failure *ret_why, in keep, says what, why and what to do. */
+/* Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the
+ * loops. On failure *ret_why, in keep, says what, why and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
-void http_drain(struct http *http);     /* stop accepting, close idle connections, answer with Connection: close */
+/* Stops accepting, closes idle connections, answers with Connection: close. */
+void http_drain(struct http *http);
 size_t http_open_requests(struct http *http);
 size_t http_connections(struct http *http);
-/* Cuts what is left, joins the loops, frees everything. A loop's mailbox is closed then: whoever may still
- * post holds a reference to it. */
+/* Cuts what is left, joins the loops, frees everything. A loop's mailbox is closed then: whoever
+ * may still post holds a reference to it. */
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
 void *http_loop_local(struct http_loop *loop);
 unsigned http_loop_number(const struct http_loop *loop);
 
-/* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. The timer is the caller's until
- * http_timer_stop, also after it has fired. */
+/* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. The timer is the caller's
+ * until http_timer_stop, also after it has fired. */
 struct http_timer;
-struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*fn)(void *arg), void *arg) MUST_USE;
+struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*fn)(void *arg),
+                                    void *arg) MUST_USE;
 void http_timer_stop(struct http_timer **timer);    /* safe on NULL, and from within fn */
 
 /* ---- one request ---- */
@@ -91,12 +95,12 @@ struct http_loop *http_request_loop(struct http_request *request);
 struct arena *http_request_arena(struct http_request *request);    /* freed when the request ends */
 const struct http_head *http_request_head(const struct http_request *request);
 slice http_request_body(const struct http_request *request);       /* whole; may be a mapped file */
-void *http_request_judged(const struct http_request *request);     /* what the judge left in ret->judged */
+void *http_request_judged(const struct http_request *request);     /* the judge's ret->judged */
 slice http_request_peer(const struct http_request *request);       /* "127.0.0.1:4711" */
-uint64_t http_request_began_ns(const struct http_request *request);    /* monotonic: head complete */
+uint64_t http_request_began_ns(const struct http_request *request);    /* mono_ns: head complete */
 
-/* A body outlives its request for whoever holds it: a write that is on its way to the origin still reads
- * it when the client has gone. NULL when the request has none. Any thread may let go. */
+/* A body outlives its request for whoever holds it: a write that is on its way to the origin still
+ * reads it when the client has gone. NULL when the request has none. Any thread may let go. */
 struct http_body;
 struct http_body *http_body_hold(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
@@ -104,28 +108,31 @@ void http_body_release(struct http_body **body);
 /* A whole answer at once. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
 
-/* An answer whose body comes in pieces. One send, then wait for proceed (H5). A HEAD sends no body: give
- * length as GET would have it, send nothing: the reply is complete with http_reply_start. */
+/* An answer whose body comes in pieces. One send, then wait for proceed (H5). A HEAD sends no body:
+ * give length as GET would have it, send nothing: the reply is complete with http_reply_start. */
 struct http_source {
     void (*proceed)(void *arg);         /* the last piece is out: send the next, or nothing yet */
-    void (*stop)(void *arg);            /* the client is gone: unhook and return; nothing may be sent any more */
+    void (*stop)(void *arg);            /* the client is gone: unhook and return, send no more */
 };
 void http_reply_start(struct http_request *request, int status, const struct http_field *fields,
-                      size_t field_count, uint64_t length, const struct http_source *source, void *arg);
+                      size_t field_count, uint64_t length, const struct http_source *source,
+                      void *arg);
 /* Bytes must stay until proceed or stop. After the piece that makes the length full comes one last
  * proceed; the request is over when that returns. */
 void http_reply_send(struct http_request *request, slice bytes);
-/* Something failed mid-body: the connection is reset, never closed cleanly (H10). No callback follows. */
+/* Something failed mid-body: the connection is reset, not closed (H10). No callback follows. */
 void http_reply_abort(struct http_request *request);
 
-/* Called once when the request is over and out of the way, whatever happened: for the access line. Before
- * http_reply_start it is also the only sign that the client has gone: the request must not be touched after. */
+/* Called once when the request is over and out of the way, whatever happened: for the access line.
+ * Before http_reply_start it is also the only sign that the client has gone: the request must not
+ * be touched after. */
 struct http_outcome {
     int status;
     uint64_t body_bytes_sent;
     bool complete;                      /* false: the client left or we cut it */
     uint64_t took_ns;
 };
-void http_request_on_end(struct http_request *request, void (*ended)(void *arg, const struct http_outcome *outcome), void *arg);
+void http_request_on_end(struct http_request *request,
+                         void (*ended)(void *arg, const struct http_outcome *outcome), void *arg);
 
 #endif

@@ -1,16 +1,18 @@
 /* inside.h - what the files of this room share. SPDX-License-Identifier: Apache-2.0
  *
- * The HTTP library (libh2o 2.2.5) parses heads leniently, buffers bodies whole, has no connection cap, no
- * slow-reader timeout and one timer for everything. So it sees a connection only through us:
+ * The HTTP library (libh2o 2.2.5) parses heads leniently, buffers bodies whole, has no connection
+ * cap, no slow-reader timeout and one timer for everything. So it sees a connection only through
+ * us:
  *
- *     accept.c --> conn.c (its socket and phase) --> gate.c --> library: one whole request --> request.c
- *                     ^                                                                           |
- *                     +------------------------ next head <----- reply.c <------------------------+
+ *     accept.c --> conn.c (socket, phase) --> gate.c --> library: one whole request --> request.c
+ *                     ^                                                                    |
+ *                     +---------------------- next head <----- reply.c <-------------------+
  *
- * Every read is ours: the socket is a do-not-read one, so that the library is told of bytes but never
- * fetches any. It is handed one judged request at a time, never a byte of the next (conn->rest keeps
- * those), and while it is between requests we hold its read callback. Closing goes through that callback
- * too, with an error, which is the one way to end a connection of the library's in any phase.
+ * Every read is ours: the socket is a do-not-read one, so that the library is told of bytes but
+ * never fetches any. It is handed one judged request at a time, never a byte of the next
+ * (conn->rest keeps those), and while it is between requests we hold its read callback. Closing
+ * goes through that callback too, with an error, which is the one way to end a connection of the
+ * library's in any phase.
  * Threads: a connection, its request and its timers belong to one loop (H4); atomics are marked. */
 #ifndef HTTP_INSIDE_H
 #define HTTP_INSIDE_H
@@ -100,12 +102,12 @@ struct http {
 void loop_init(struct http_loop *loop, struct http *http, unsigned number);
 bool loop_start(struct http_loop *loop) MUST_USE;
 void loop_join(struct http_loop *loop);    /* after its end was posted */
-void loop_free(struct http_loop *loop);    /* after all are joined: they look at each other's listeners */
+void loop_free(struct http_loop *loop);    /* all are joined: they look at each other's listeners */
 
 /* ---- a connection ---- */
 
 enum phase {
-    PHASE_HEAD,       /* a head is awaited or being read; the library is idle or does not know of us */
+    PHASE_HEAD,    /* a head is awaited or being read; the library is idle or does not know of us */
     PHASE_BODY,       /* judged; the library takes the body in as we read it */
     PHASE_REQUEST,    /* the app has it, or its answer is on its way */
     PHASE_LINGER      /* refused: the answer is out, what the client still sends is thrown away */
@@ -134,11 +136,11 @@ struct conn *conn_of(h2o_socket_t *sock);
 void conn_open(struct listener *listener, int fd, const struct sockaddr_storage *peer);
 void conn_hold(struct conn *conn);
 void conn_release(struct conn *conn);
-/* Ends it; the request under way ends incomplete. With reset the peer sees ECONNRESET, no clean end. */
+/* Ends it; the request under way ends incomplete. With reset the peer sees no clean end. */
 void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete and the library idle again */
-void conn_feed(struct conn *conn);         /* the judged request in sock->input goes to the library */
-void conn_watch(struct conn *conn);        /* notices that the client leaves while nothing is sent */
+void conn_feed(struct conn *conn);    /* the judged request in sock->input goes to the library */
+void conn_watch(struct conn *conn);    /* notices that the client leaves while nothing is sent */
 bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the last call? */
 
 /* accept.c */

@@ -1,8 +1,8 @@
 /* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
  *
  * The mailbox's descriptor is joined as a do-not-read socket: we are told that it is readable and
- * read it ourselves. Callbacks that run outside of the library's turn (our timers) may leave it work to do, so
- * the turn after them does not sleep. */
+ * read it ourselves. Callbacks that run outside of the library's turn (our timers) may leave it
+ * work to do, so the turn after them does not sleep. */
 #include "http/inside.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void set_up(struct http_loop *loop)
     h2o_context_init(&loop->context, loop->events, &http->config);
     loop->accept.ctx = &loop->context;
     loop->accept.hosts = http->config.hosts;
-    int fd = fcntl(mailbox_fd(loop->box), F_DUPFD_CLOEXEC, 0);    /* the library closes what it has */
+    int fd = fcntl(mailbox_fd(loop->box), F_DUPFD_CLOEXEC, 0);    /* the library closes its own */
     check(fd >= 0);
     loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
     loop->box_sock->data = loop;

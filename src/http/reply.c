@@ -1,8 +1,8 @@
 /* reply.c - answers, whole or in pieces. SPDX-License-Identifier: Apache-2.0
  *
- * The head of an answer leaves with its first piece, in one writev. Every piece but none is "the last" for
- * the library: when all bytes are out, the source is told, and only then an empty end is handed
- * in, so that the request is over at one place (finish). One send, then wait for proceed (H5). */
+ * The head of an answer leaves with its first piece, in one writev. Every piece but none is "the
+ * last" for the library: when all bytes are out, the source is told, and only then an empty end is
+ * handed in, so that the request is over at one place (finish). One send at a time (H5). */
 #include "http/inside.h"
 
 #include <string.h>

@@ -1,8 +1,9 @@
-/* request.c - one request, from its judged head to the end of its answer. SPDX-License-Identifier: Apache-2.0
+/* request.c - one request, from its judged head to the end of its answer.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * It lives in its own arena, with a copy of the head as it was sent: the library lower-cases names in
- * place and hides five fields that clients sign. A body is taken out of the connection's buffer, so
- * that it can outlive the connection (http_body_hold). */
+ * It lives in its own arena, with a copy of the head as it was sent: the library lower-cases names
+ * in place and hides five fields that clients sign. A body is taken out of the connection's buffer,
+ * so that it can outlive the connection (http_body_hold). */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -39,8 +40,8 @@ struct http_request *request_new(struct conn *conn, const struct http_head *head
     return request;
 }
 
-/* The whole buffer goes to the body and the library keeps one that only has the right size: it looks
- * at nothing but that when it consumes the request, and frees it like any other. */
+/* The whole buffer goes to the body and the library keeps one that only has the right size: it
+ * looks at nothing but that when it consumes the request, and frees it like any other. */
 static void take_body(struct http_request *request, h2o_iovec_t entity)
 {
     static h2o_buffer_prototype_t unpooled;    /* freed by any thread */
@@ -70,7 +71,7 @@ int request_handle(h2o_handler_t *self, h2o_req_t *library)
     conn->phase = PHASE_REQUEST;
     timed_stop(&conn->timed);
     request->library = library;
-    /* What comes behind a chunked body was found by a lenient parser: nothing is read from there. */
+    /* What comes behind a chunked body, a lenient parser found: nothing is read from there. */
     if (request->head.chunked || request->head.close || atomic_load(&http->draining))
         library->http1_is_persistent = 0;
     if (library->entity.len)

@@ -1,4 +1,5 @@
-/* server.c - the loops as a whole: addresses, start, drain, stop. SPDX-License-Identifier: Apache-2.0
+/* server.c - the loops as a whole: addresses, start, drain, stop.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Every address is probed without SO_REUSEPORT first: with it, a port that another process of ours
  * shares would look free, and the two would split the clients between them. */
@@ -87,8 +88,8 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
     unsigned loops = http->options.loops;
     struct address address = { 0 };
     if (!resolve(of->listen, &address)) {
-        *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; "
-                                "write HOST:PORT, for instance 127.0.0.1:9000", of->name, of->listen);
+        *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; write HOST:PORT, "
+                                "for instance 127.0.0.1:9000", of->name, of->listen);
         return ERR_BAD_ARGUMENT;
     }
     int probe = bind_one(&address, false);
@@ -215,8 +216,8 @@ void http_stop(struct http **http)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* The library keeps some buffers for each thread and a queue for each loop, and has no call that frees
- * them when a thread ends. */
+/* The library keeps some buffers for each thread and a queue for each loop, and has no call that
+ * frees them when a thread ends. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

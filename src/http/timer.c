@@ -1,8 +1,8 @@
 /* timer.c - what a loop waits for. SPDX-License-Identifier: Apache-2.0
  *
- * Connections wait for one of a few fixed times: each time has a row, appended to at its end, so the
- * oldest is always first and starting or stopping costs two pointers. Timers of any length lie in a
- * binary heap. All by the monotonic clock: the library's own timers follow the wall clock. */
+ * Connections wait for one of a few fixed times: each time has a row, appended to at its end, so
+ * the oldest is always first and starting or stopping costs two pointers. Timers of any length lie
+ * in a binary heap. All by the monotonic clock: the library's own timers follow the wall clock. */
 #include "http/inside.h"
 
 #include <stdlib.h>

@@ -14,7 +14,9 @@
 static void *carry(void *arg)
 {
     struct carrier *carrier = arg;
-    struct curl_waitfd mail = { .fd = mailbox_fd(carrier->errands.box), .events = CURL_WAIT_POLLIN };
+    struct curl_waitfd mail = {
+        .fd = mailbox_fd(carrier->errands.box), .events = CURL_WAIT_POLLIN,
+    };
     int running;
     while (!errands_over(&carrier->errands)) {
         uint64_t now_ms = mono_ms();

@@ -1,4 +1,5 @@
-/* carrier.h - the threads that carry exchanges: what curl.c and carrier.c share. SPDX-License-Identifier: Apache-2.0 */
+/* carrier.h - the threads that carry exchanges: what curl.c and carrier.c share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_CARRIER_H
 #define ORIGIN_CARRIER_H
 

@@ -155,8 +155,9 @@ enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
     if (e)
         return e;    /* only now does it matter that a file could not be read */
     *ret_why = arena_printf(keep,
-        "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give profile "
-        "'%.*s' an aws_access_key_id, or name keys in the settings (other sources are not known here)",
+        "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give "
+        "profile '%.*s' an aws_access_key_id, or name keys in the settings "
+        "(other sources are not known here)",
         SLICE_ARG(files.profile));
     return ERR_NOT_FOUND;
 }

@@ -140,7 +140,7 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 
 /* ---- exchanges ---- */
 
-/* An option can only be refused by another libcurl than we were built for, or for want of memory. */
+/* Only another libcurl than we were built for refuses an option, or one that is out of memory. */
 #define set(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 static void set_rules(struct carrier *carrier, CURL *easy)
@@ -289,9 +289,9 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     switch (code) {
     case CURLE_OK:
         break;
-    case CURLE_COULDNT_RESOLVE_HOST: case CURLE_COULDNT_CONNECT: case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION: case CURLE_OPERATION_TIMEDOUT: case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_ISSUER_ERROR:
+    case CURLE_COULDNT_RESOLVE_HOST: case CURLE_COULDNT_CONNECT: case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION: case CURLE_SSL_CACERT_BADFILE: case CURLE_SSL_ISSUER_ERROR:
         return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
     case CURLE_RECV_ERROR: case CURLE_SEND_ERROR: case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE:
         return ERR_ORIGIN_CUT;

@@ -1,7 +1,8 @@
-/* curl.h - HTTP exchanges with origins, and the threads that carry them. SPDX-License-Identifier: Apache-2.0
+/* curl.h - HTTP exchanges with origins, and the threads that carry them.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A carrier is a thread with an event loop, which does errands (errand.h). An exchange is one HTTP
- * request and its answer, carried for an errand on the errand's thread. This knows nothing of S3. */
+ * request and its answer, carried for an errand on its thread. This knows nothing of S3. */
 #ifndef ORIGIN_CURL_H
 #define ORIGIN_CURL_H
 
@@ -47,7 +48,8 @@ enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 
 /* All on the carrier. Whatever a callback does, it does not start, resume or drop exchanges. */
 struct exchange_events {
-    enum exchange_take (*head)(void *arg, const struct exchange_head *head);    /* PAUSE is no answer */
+    /* PAUSE is no answer to a head. */
+    enum exchange_take (*head)(void *arg, const struct exchange_head *head);
     enum exchange_take (*body)(void *arg, slice bytes);
     /* The exchange is no more; here another may be started. */
     void (*end)(void *arg, const struct exchange_end *end);

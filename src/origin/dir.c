@@ -117,26 +117,6 @@ static slice content_type(slice key)
     return S("binary/octet-stream");
 }
 
-/* "bytes=first-last", "first-" or "-suffix"; anything else is no range (RFC 9110). */
-static struct s3_range read_range(slice value)
-{
-    struct s3_range none = { .kind = RANGE_NONE }, range = { .kind = RANGE_SPAN, .last = UINT64_MAX };
-    if (!slice_starts(value, S("bytes=")))
-        return none;
-    slice last = slice_trim(slice_from(value, 6));
-    if (!slice_has(last, '-'))
-        return none;
-    slice first = slice_cut(&last, '-');
-    if (first.len == 0) {
-        range.kind = RANGE_SUFFIX;
-        return slice_u64(last, &range.suffix) ? range : none;
-    }
-    if (!slice_u64(first, &range.first) || (last.len && !slice_u64(last, &range.last)) ||
-        range.last < range.first)
-        return none;
-    return range;
-}
-
 static int64_t date_of(const struct origin_call *asked, slice name)
 {
     slice value = call_field(asked, name);
@@ -160,7 +140,7 @@ static enum err cut_to_range(struct draft *draft, bool use_range)
 {
     struct dir_call *call = draft->call;
     uint64_t size = (uint64_t)call->file.st_size;
-    struct s3_range range = use_range ? read_range(call_field(call->hook.call, S("range")))
+    struct s3_range range = use_range ? s3_range_read(call_field(call->hook.call, S("range")))
                                       : (struct s3_range){ .kind = RANGE_NONE };
     bool partial;
     enum err e = s3_range_resolve(&range, size, &call->at, &call->end, &partial);
@@ -181,11 +161,10 @@ static enum err cut_to_range(struct draft *draft, bool use_range)
 /* The value of a query parameter as sent; ptr NULL if it is absent. */
 static slice param(slice query, slice name)
 {
-    while (query.len) {
-        slice value = slice_cut(&query, '&'), key = slice_cut(&value, '=');
+    slice key, value;
+    while (query_next(&query, &key, &value))
         if (slice_eq(key, name))
             return value.ptr ? value : S("");
-    }
     return (slice){ NULL, 0 };
 }
 

@@ -53,11 +53,11 @@ void dir_call_free(struct dir_call *call);
 /* dir_file.c. Opening gives ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (with *ret_why where there is more
  * to say), ERR_DENIED, ERR_SLOW_DOWN (out of descriptors or memory) or ERR_IO. */
 enum err dir_open_bucket(const struct dir_call *call, int *ret_fd) MUST_USE;
-enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* call->fd, call->file */
-/* Bytes at call->at, at most `bytes` of them, into or in place of `buffer`. ERR_ORIGIN_CUT: the file
- * has changed since it was opened, or can't be read. */
+enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* sets fd and file */
+/* Bytes at call->at, at most `bytes` of them, into or in place of `buffer`. ERR_ORIGIN_CUT: the
+ * file has changed since it was opened, or can't be read. */
 enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
-/* openat2 below `at`, following symbolic links only as far as they stay beneath it; -1 and errno. */
+/* openat2 below `at`, following symbolic links only while they stay beneath it; -1 and errno. */
 int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
 bool dir_is_file_name(slice key);                   /* can it name a file here at all? */
 bool dir_is_young(const struct stat *file);         /* touched less than 2 s ago */

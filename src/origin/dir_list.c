@@ -1,4 +1,5 @@
-/* dir_list.c - listings of a directory origin as S3's documents. SPDX-License-Identifier: Apache-2.0
+/* dir_list.c - listings of a directory origin as S3's documents.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * What was asked is read from the query, dir_walk.c finds the keys, and here they become XML: the
  * objects of a bucket (ListObjects, ListObjectsV2), or the folders that are buckets. */

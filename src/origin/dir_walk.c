@@ -1,4 +1,5 @@
-/* dir_walk.c - the keys of a directory tree in order, a page at a time. SPDX-License-Identifier: Apache-2.0
+/* dir_walk.c - the keys of a directory tree in order, a page at a time.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A listing is in the byte order of whole keys. Directories hand out their entries in no order, so
  * each is read with names as they stand in keys ('/' behind those of directories: "a-b" < "a/b"),
@@ -92,7 +93,8 @@ slice dir_token(struct arena *keep, const struct dir_item *last)
 static enum err read_token(struct walk *walk, slice token)
 {
     size_t bytes = token.len / 2;
-    if (token.len % 2 == 0 || bytes > KEY_BYTES_MAX || (token.ptr[0] != 'k' && token.ptr[0] != 'p') ||
+    if (token.len % 2 == 0 || bytes > KEY_BYTES_MAX ||
+        (token.ptr[0] != 'k' && token.ptr[0] != 'p') ||
         !slice_unhex(slice_from(token, 1), (uint8_t *)walk->after, bytes))
         return ERR_BAD_ARGUMENT;
     walk->after_len = bytes;
@@ -198,7 +200,8 @@ static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
         int type = type_of(dirfd(dir), found);
         bool is_dir = type == DT_DIR;
         if (!strcmp(found->d_name, ".") || !strcmp(found->d_name, "..") ||
-            (!is_dir && type != DT_REG && type != DT_LNK) || path.len + len + is_dir > KEY_BYTES_MAX)
+            (!is_dir && type != DT_REG && type != DT_LNK) ||
+            path.len + len + is_dir > KEY_BYTES_MAX)
             continue;
         memcpy(key + path.len, found->d_name, len);
         key[path.len + len] = '/';
@@ -268,7 +271,8 @@ static enum err walk_entry(struct walk *walk, int dir, slice path, const struct 
     DIR *below = fd >= 0 ? fdopendir(fd) : NULL;
     if (below)
         return walk_dir(walk, below, whole);
-    return errno == EMFILE || errno == ENFILE || errno == EIO ? ERR_IO : OK;    /* gone, or not ours */
+    bool failed = errno == EMFILE || errno == ENFILE || errno == EIO;
+    return failed ? ERR_IO : OK;    /* else it is gone, or not ours to read */
 }
 
 /* Moves the cursor behind everything that a directory's entry stands for. */

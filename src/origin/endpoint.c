@@ -1,8 +1,8 @@
 /* endpoint.c - where an S3 origin lives and how its URLs look. SPDX-License-Identifier: Apache-2.0
  *
  * Path style puts the bucket into the path, host style in front of the host. "auto" takes the path
- * for addresses and single labels ("localhost", "minio"), and for buckets that can't be a host label;
- * a dot in a bucket name would break the certificate, so it counts as such with https. */
+ * for addresses and single labels ("localhost", "minio"), and for buckets that can't be a host
+ * label; a dot in a bucket name would break the certificate, so it counts as such with https. */
 #include "origin/endpoint.h"
 
 #include <arpa/inet.h>
@@ -84,13 +84,14 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
     rest = slice_from(rest, 2);
     slice authority = arena_lower(keep, slice_cut(&rest, '/'));
     if (rest.len) {
-        *ret_why = arena_printf(keep, "%.*s: an endpoint has no path; the bucket comes from the client",
-                                SLICE_ARG(url));
+        *ret_why = arena_printf(keep, "%.*s: an endpoint has no path; "
+                                "the bucket comes from the client", SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }
     ret->scheme = scheme;
     if (!read_authority(authority, https ? 443 : 80, ret)) {
-        *ret_why = arena_printf(keep, "%.*s: the host or port of the URL is not valid", SLICE_ARG(url));
+        *ret_why = arena_printf(keep, "%.*s: the host or port of the URL is not valid",
+                                SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }
     if (!read_style(style, ret)) {
@@ -148,7 +149,8 @@ static slice host_of_region(struct arena *keep, slice host, slice region)
 {
     bool aws = slice_eq(host, S("s3.amazonaws.com")) ||
                (slice_starts(host, S("s3.")) && slice_ends(host, S(".amazonaws.com")));
-    return aws && region.len ? arena_printf(keep, "s3.%.*s.amazonaws.com", SLICE_ARG(region)) : host;
+    return !aws || !region.len ? host
+         : arena_printf(keep, "s3.%.*s.amazonaws.com", SLICE_ARG(region));
 }
 
 /* What may not stand in a request line is escaped; escapes that are there stay. */
@@ -181,7 +183,8 @@ void endpoint_place(struct arena *keep, const struct endpoint *endpoint, slice b
     }
     uri_encode(&path, key, false);
     ret->host = with_port(keep, host, endpoint->port);
-    ret->url = arena_printf(keep, "%.*s://%.*s/", SLICE_ARG(endpoint->scheme), SLICE_ARG(ret->host));
+    ret->url = arena_printf(keep, "%.*s://%.*s/", SLICE_ARG(endpoint->scheme),
+                            SLICE_ARG(ret->host));
     ret->path = text_slice(&path);
     ret->query = sendable(keep, query);
 }

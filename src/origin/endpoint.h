@@ -1,4 +1,5 @@
-/* endpoint.h - where an S3 origin lives and how its URLs look. SPDX-License-Identifier: Apache-2.0  Pure. */
+/* endpoint.h - where an S3 origin lives and how its URLs look. Pure.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_ENDPOINT_H
 #define ORIGIN_ENDPOINT_H
 

@@ -1,7 +1,7 @@
 /* errand.c - work that lives on one thread and is woken there. SPDX-License-Identifier: Apache-2.0
  *
- * Wakes travel by tickets (mailbox.h), so any number of them between two rounds is one. Timers are a
- * plain list, looked through each round: only what backs off or has a deadline is in it. */
+ * Wakes travel by tickets (mailbox.h), so any number of them between two rounds is one. Timers are
+ * a plain list, looked through each round: only what backs off or has a deadline is in it. */
 #include "origin/errand.h"
 
 #define WAIT_MS_MAX 1000

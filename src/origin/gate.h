@@ -1,4 +1,5 @@
-/* gate.h - so many at once, the others in the order they came. SPDX-License-Identifier: Apache-2.0 */
+/* gate.h - so many at once, the others in the order they came.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_GATE_H
 #define ORIGIN_GATE_H
 

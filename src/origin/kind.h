@@ -1,11 +1,12 @@
-/* kind.h - what every kind of origin is made of; for this room only. SPDX-License-Identifier: Apache-2.0
+/* kind.h - what every kind of origin is made of; for this room only.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A kind (s3, dir) embeds struct origin in what it keeps for an origin, and struct origin_hook in
  * what it keeps for a call. Callbacks go through the hook and nowhere else: it holds the contract
  * (one head, then bodies, then one done) and counts for the metrics.
  * A cancel may race with the end: call->priv is read and emptied under a lock (origin.c), so a
  * kind's resume and cancel only ever see a live hook. They and start are called with that lock held
- * and may take the kind's own locks; callbacks and hook_done are never called with any lock held. */
+ * and may take the kind's own locks; callbacks and hook_done are called with no lock held. */
 #ifndef ORIGIN_KIND_H
 #define ORIGIN_KIND_H
 

@@ -1,4 +1,5 @@
-/* origin.c - every origin there is, and the contract they all keep. SPDX-License-Identifier: Apache-2.0
+/* origin.c - every origin there is, and the contract they all keep.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Chooses the kind of an origin by its URL and passes calls on to it. All callbacks go out through
  * the hook_ functions here: one head, then bodies, then one done; here they are counted.

@@ -3,8 +3,8 @@
  * An origin answers calls. A call is owned by its caller and must stay until its done() has come,
  * which happens exactly once, also after a cancel. Callbacks of one call come one at a time, from
  * an origin thread, which is never one of the HTTP loops: they must not block.
- * Two kinds: s3 (curl.c carries, s3.c signs) and dir (a POSIX directory, read-only). Retries happen in
- * here, only while nothing of an answer was handed out. */
+ * Two kinds: s3 (s3.c, carried by curl.c) and dir (a POSIX directory, read-only). Retries happen
+ * in here, only while nothing of an answer was handed out. */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
@@ -29,7 +29,8 @@ struct origin_reply {
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE };    /* PAUSE: the same bytes come again after resume */
+/* PAUSE: the same bytes come again after origin_resume. */
+enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE };
 
 struct origin_events {
     /* The status line and headers. Comes once, before any body. Error statuses come here too. */
@@ -45,7 +46,7 @@ struct origin_events {
 struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: UNSIGNED-PAYLOAD */
-    /* Bytes at `offset` (so a try can be repeated); returns how many, less than asked only on failure. */
+    /* Bytes at `offset` (so that a try can be repeated): how many; fewer than asked on failure. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
@@ -56,7 +57,7 @@ struct origin_call {
     enum s3_op op;
     slice bucket, key;                  /* as the client named them, decoded */
     slice query;                        /* raw, as it should be sent, without '?'; may be empty */
-    const struct http_field *fields;    /* more headers to send and sign (range, if-match, x-amz-...) */
+    const struct http_field *fields;    /* more to send and sign (range, if-match, x-amz-...) */
     size_t field_count;
     const struct origin_body *body;     /* NULL: none */
     bool no_retry;                      /* for what must not happen twice */
@@ -66,10 +67,11 @@ struct origin_call {
 /* Starts a call; any thread. Never fails: what goes wrong comes through done(). */
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after ORIGIN_PAUSE; any thread */
-void origin_cancel(struct origin_call *call);    /* any thread; done(ERR_CANCELED) follows, unless it is over */
+void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
 
 const char *origin_name(const struct origin *origin);
-slice origin_identity(const struct origin *origin);    /* canonical endpoint URL: part of every object's identity */
+/* The canonical endpoint URL, which is part of every object's identity. Lives as long as origin. */
+slice origin_identity(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
 
 /* ---- making them ---- */
@@ -78,11 +80,13 @@ struct origin_options {
     const char *name;
     const char *url;            /* http://host:port, https://..., or dir:/path */
     const char *region;         /* empty: us-east-1 until a redirect tells */
-    const char *style;          /* "auto" (path for IPs and single labels, else host), "path", "host" */
+    const char *style;          /* "path", "host", "auto": path for IPs and single labels */
     const char *access_key, *secret_key, *session_token;    /* empty: environment, then profile */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, over all threads */
-    unsigned connect_ms, progress_ms, total_ms;    /* total 0: none. progress: no byte for so long */
+    unsigned connect_ms;
+    unsigned progress_ms;       /* no byte for so long: the try has failed */
+    unsigned total_ms;          /* all tries; 0: no limit */
     unsigned tries_max;         /* 1: no retry */
 };
 

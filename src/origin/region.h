@@ -1,4 +1,5 @@
-/* region.h - which region a bucket turned out to be in. SPDX-License-Identifier: Apache-2.0  Any thread. */
+/* region.h - which region a bucket turned out to be in. Any thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_REGION_H
 #define ORIGIN_REGION_H
 

@@ -1,4 +1,5 @@
-/* reply_head.c - the head of an origin's answer while it comes in. SPDX-License-Identifier: Apache-2.0 */
+/* reply_head.c - the head of an origin's answer while it comes in.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "origin/reply_head.h"
 
 #define HEAD_BYTES_MAX (64 * 1024)

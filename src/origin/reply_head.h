@@ -1,4 +1,5 @@
-/* reply_head.h - the head of an origin's answer while it comes in. SPDX-License-Identifier: Apache-2.0
+/* reply_head.h - the head of an origin's answer while it comes in.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * What tells the body's end must be beyond doubt: two lengths that differ are an error. At most
  * 64 KiB and HTTP_FIELDS_MAX fields, 1xx heads counted in. One of all zeroes is a fresh one. */

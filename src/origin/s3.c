@@ -138,7 +138,7 @@ static bool may_spend(struct s3 *s3)
 
 static uint64_t chance(const struct s3_call *call)
 {
-    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* spread, not secret: splitmix64's end */
+    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* to spread: splitmix64's end */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
@@ -262,8 +262,8 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
         return;
     slice why = log_word(&keep, slice_of(end->why));
     log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu why=%.*s",
-             call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err), call->tries,
-             (unsigned long long)unlogged, SLICE_ARG(why));
+             call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
+             call->tries, (unsigned long long)unlogged, SLICE_ARG(why));
     arena_free(&keep);
 }
 

@@ -26,7 +26,7 @@ struct s3 {
     pthread_mutex_t lock;           /* for what follows */
     struct sigv4 *sigv4;
     struct retry_budget budget;
-    uint64_t logged_ms, unlogged;   /* when a failure was last logged, and how many were not since */
+    uint64_t logged_ms, unlogged;   /* the last failure logged; how many were not since */
 };
 
 /* s3.c: on failure *ret_why is a sentence for people, in keep. */
@@ -37,6 +37,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  char region[REGION_BYTES_MAX], struct exchange_ask *ret);
 bool s3_is_idempotent(enum s3_op op);    /* is twice the same as once? */
-bool s3_fields_are_sendable(const struct origin_call *asked);    /* no byte that could split a head */
+/* No byte in them that could split a head. */
+bool s3_fields_are_sendable(const struct origin_call *asked);
 
 #endif

@@ -65,6 +65,13 @@ bool s3_is_idempotent(enum s3_op op)
     return op != S3_CREATE_UPLOAD && op != S3_COMPLETE_UPLOAD;
 }
 
+static slice payload_hash(const struct origin_body *body)
+{
+    if (!body)
+        return S(EMPTY_SHA256);
+    return body->sha256_hex.len ? body->sha256_hex : S("UNSIGNED-PAYLOAD");
+}
+
 static size_t add_signature(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                             const char *region, const struct place *place,
                             struct http_field *fields, size_t count)
@@ -72,8 +79,7 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
     struct sigv4_ask ask = {
         .method = slice_of(method_of(asked->op)), .path = place->path, .query = place->query,
         .fields = fields, .field_count = count,
-        .payload_hash = !asked->body ? S(EMPTY_SHA256)
-                      : asked->body->sha256_hex.len ? asked->body->sha256_hex : S("UNSIGNED-PAYLOAD"),
+        .payload_hash = payload_hash(asked->body),
         .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
     };
     struct sigv4_signed added;

@@ -1,6 +1,6 @@
 /* canon.h - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
  *
- * Filled in by sigv4.c, for requests that came in (raw, as the client sent them) and for our own. */
+ * Filled in by sigv4.c, for requests as clients sent them (raw) and for our own. */
 #ifndef S3_CANON_H
 #define S3_CANON_H
 
@@ -22,6 +22,7 @@ enum err canon_write(struct arena *keep, struct canon *canon, slice *ret) MUST_U
 /* Once written: is everything signed that S3 trusts without asking (host, x-amz-*)? */
 bool canon_all_signed(const struct canon *canon) MUST_USE;
 /* The names of these fields as `signed_headers` wants them, each once. */
-slice canon_signed_names(struct arena *keep, const struct http_field *fields, size_t count) MUST_USE;
+slice canon_signed_names(struct arena *keep, const struct http_field *fields,
+                         size_t count) MUST_USE;
 
 #endif

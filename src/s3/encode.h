@@ -1,10 +1,11 @@
-/* encode.h - percent-coding and the time formats of S3. SPDX-License-Identifier: Apache-2.0  Pure. */
+/* encode.h - percent-coding and the time formats of S3. Pure.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_ENCODE_H
 #define S3_ENCODE_H
 
 #include "base/arena.h"
 
-/* S3's rule: everything but A-Z a-z 0-9 - . _ ~ becomes %XX (upper case); '/' too if encode_slash. */
+/* S3's rule: all but A-Z a-z 0-9 - . _ ~ becomes %XX (upper case); '/' too if encode_slash. */
 void uri_encode(struct text *to, slice s, bool encode_slash);
 /* The same into memory of at least 3 * s.len bytes; returns how many were written. */
 size_t uri_encode_to(char *to, slice s, bool encode_slash);

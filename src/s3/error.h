@@ -10,7 +10,8 @@ struct s3_error {
     bool close;             /* the connection ends with the answer */
 };
 
-const struct s3_error *s3_error_of(enum err err);    /* from s3/error.def; InternalError for the rest */
+/* The row of s3/error.def; InternalError for the rest. */
+const struct s3_error *s3_error_of(enum err err);
 /* The other way: what an origin's status and <Code> mean to us. ERR_ORIGIN_STATUS if unknown. */
 enum err s3_error_from(int status, slice code);
 

@@ -58,7 +58,8 @@ _Static_assert(countof(facts) == S3_OP_COUNT, "every operation has a name");
  * common first. Any other x-amz- header is refused: copy-source, SSE-C, bypass, object locks ... */
 static const char harmless_headers[] =
     "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-* x-amz-sdk-* "
-    "x-amz-meta-* x-amz-trailer x-amz-te x-amz-user-agent x-amz-api-version x-amz-acl x-amz-grant-* "
+    "x-amz-meta-* x-amz-trailer x-amz-te x-amz-user-agent x-amz-api-version x-amz-acl "
+    "x-amz-grant-* "
     "x-amz-storage-class x-amz-tagging x-amz-request-payer x-amz-expected-bucket-owner "
     "x-amz-decoded-content-length x-amz-website-redirect-location x-amz-mp-object-size "
     "x-amz-server-side-encryption x-amz-server-side-encryption-aws-kms-key-id "
@@ -244,7 +245,7 @@ static bool position(slice s, uint64_t *ret)
     return s.len > 0;
 }
 
-static struct s3_range read_range(slice value)
+struct s3_range s3_range_read(slice value)
 {
     const struct s3_range none = { .kind = RANGE_NONE };
     struct s3_range range = { .kind = RANGE_SPAN, .last = UINT64_MAX };
@@ -301,7 +302,7 @@ static void read_headers(struct arena *keep, const struct http_head *head, struc
 {
     slice range = joined(keep, head, S("range"));
     if (range.ptr)
-        ret->range = read_range(range);
+        ret->range = s3_range_read(range);
     ret->conditions = (struct s3_conditions){
         .if_match = joined(keep, head, S("if-match")),
         .if_none_match = joined(keep, head, S("if-none-match")),

@@ -33,7 +33,7 @@ struct s3_conditions {
 };
 
 struct s3_param {
-    slice name, value;        /* percent-decoded, '+' left alone; value.ptr NULL if there was no '=' */
+    slice name, value;    /* percent-decoded, '+' left alone; value.ptr NULL if there was no '=' */
 };
 
 struct s3_request {
@@ -57,6 +57,9 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head,
 
 /* NULL if absent. */
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name);
+
+/* A Range header's value; RANGE_NONE if it is malformed or names several. */
+struct s3_range s3_range_read(slice value) MUST_USE;
 
 /* Cuts a range down to an object of `size` bytes. OK with *ret_first <= *ret_end (end exclusive);
  * *ret_partial tells 206 from 200. ERR_BAD_RANGE: 416 with "bytes * / size". */

@@ -4,9 +4,9 @@
  * XML 1.0 has no way to write, become U+FFFD.
  *
  * Reading: expat walks, and a document is a table of paths ("/Delete/Object/Key") with what to do
- * where one begins and ends. No document type is accepted, so there are no entities to expand; size,
- * depth and the length of a value are limited. Names with a prefix are refused: an origin that knows
- * name spaces would read them where we don't. Any thread. */
+ * where one begins and ends. No document type is accepted, so there are no entities to expand;
+ * size, depth and the length of a value are limited. Names with a prefix are refused: an origin
+ * that knows name spaces would read them where we don't. Any thread. */
 #include "s3/xml.h"
 
 #include <expat.h>
@@ -85,7 +85,7 @@ struct reading;
 struct step {
     const char *path;
     enum err (*begin)(struct reading *reading);             /* may be NULL */
-    enum err (*end)(struct reading *reading, slice value);  /* may be NULL: holds elements, not text */
+    enum err (*end)(struct reading *reading, slice value);    /* NULL: holds elements, not text */
 };
 
 struct reading {

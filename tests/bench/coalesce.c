@@ -6,8 +6,8 @@
  * All connect, then client i sends its request i * stagger-ms after the start. --first-leaves lets
  * client 0 go with a reset once it has read so many bytes. A line a client, times in ms since the
  * start: number, asked, head, first byte of the body, last byte, status, bytes, a sum of the bytes.
- * The sum is the same for all who got the same; with --sum 0 bodies are thrown away in the kernel, so
- * that 64 clients on few processors do not measure themselves. */
+ * The sum is the same for all who got the same; with --sum 0 bodies are thrown away in the kernel,
+ * so that 64 clients on few processors do not measure themselves. */
 #include "client.h"
 
 #include <errno.h>

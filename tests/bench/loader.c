@@ -6,8 +6,8 @@
  *
  * FORMAT holds one %u, the object's number; --bytes is the size of each. With --ranges it asks for
  * N distinct ranges, spread evenly over the objects, instead of whole objects. Every request is
- * made and signed before the first is sent. One thread, one request at a time on each connection; a body
- * is thrown away in the kernel, so that the client costs as little as it can. Prints one line. */
+ * made and signed before the first is sent. One thread, one request at a time on each connection; a
+ * body is thrown away in the kernel, so that the client costs little. Prints one line. */
 #include "client.h"
 
 #include <errno.h>

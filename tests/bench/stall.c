@@ -8,8 +8,8 @@
  * One epoch as PyTorch's DataLoader runs it: batch b belongs to worker b % workers, which reads its
  * objects one after another on one connection; a worker may be `prefetch` batches ahead of the
  * step. The step takes batches in order and sleeps for step-ms on each. Stalled is what it waits
- * for a batch, the first one included. Objects are named PREFIX/size-BYTES-NUMBER, so that the scripted
- * origin has them. Prints one line. */
+ * for a batch, the first one included. Objects are named PREFIX/size-BYTES-NUMBER, so that the
+ * scripted origin has them. Prints one line. */
 #include "client.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* FUZZ-WITH: src/s3/request.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/slice.c src/base/arena.c */
-/* fuzz_range.c - any head as a request, its range and its conditions. SPDX-License-Identifier: Apache-2.0
+/* fuzz_range.c - any head as a request, its range and its conditions.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The input is the headers of a GET, or a whole head when it begins with a method. */
 #include "s3/request.h"

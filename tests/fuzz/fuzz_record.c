@@ -32,7 +32,8 @@ static void try_record(slice bytes)
         check(entry.len <= RECORD_BYTES_MAX);
     }
     record_encode(&record, again);
-    memcpy(again + 6, bytes.ptr + 6, 2);    /* unused; kept out of the comparison by this, and by the CRC */
+    /* unused; kept out of the comparison by this, and by the CRC */
+    memcpy(again + 6, bytes.ptr + 6, 2);
     check(memcmp(again, bytes.ptr, 60) == 0);
 }
 

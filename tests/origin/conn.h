@@ -1,4 +1,5 @@
-/* conn.h - a connection of the scripted origin and the request it carries. SPDX-License-Identifier: Apache-2.0
+/* conn.h - a connection of the scripted origin and the request it carries.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * scripted_origin.c owns it and answers reads; s3.c answers lists and writes. One thread each. */
 #ifndef CONN_H

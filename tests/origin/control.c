@@ -1,4 +1,5 @@
-/* control.c - what the origin was told to do, and what it has counted. SPDX-License-Identifier: Apache-2.0
+/* control.c - what the origin was told to do, and what it has counted.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A rule is a glob over "bucket/key" (a listing's key is "bucket/"), optionally one method, and the
  * behaviours it sets. A request takes each behaviour from the newest rule that fits and sets it;

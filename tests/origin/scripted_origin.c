@@ -1,4 +1,5 @@
-/* scripted_origin.c - HTTP/1.1 for an origin that does what it is told. SPDX-License-Identifier: Apache-2.0
+/* scripted_origin.c - HTTP/1.1 for an origin that does what it is told.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *     scripted-origin [--port N] [--bind ADDRESS] [CONTROL-LINE ...]
  *
@@ -192,7 +193,8 @@ static int read_range(const char *text, int64_t size, struct span *ret)
         if (suffix <= 0)
             return -1;
     } else if (strchr(text, ',') || sscanf(text, "%lld-%lld", &first, &last) < 1 || last < first) {
-        return first < size ? 0 : -1;    /* nonsense and several ranges are no range, as S3 has it */
+        /* nonsense and several ranges are no range, as S3 has it */
+        return first < size ? 0 : -1;
     }
     *ret = (struct span){ first, last >= size ? size - 1 : last };
     return first < size && ret->first <= ret->last ? 1 : -1;

@@ -3,10 +3,10 @@
  *
  *   http_probe PORT ADMIN_PORT SPILL_FOLDER [loops=2 head_ms=... body_bytes_max=... ...]
  *
- * Byte i of every body is i % 251. GET /whole?n=, /direct?n= (one piece), /stream?n=&piece= (each piece
- * after a wake from another thread), /abort?n=&after=, /later?ms=, /never; PUT /echo (length and sum),
- * PUT /hold (the body read by another thread, also when the client has gone); /stats on both
- * addresses. A field x-deny is refused by the judge. SIGTERM drains, then stops. */
+ * Byte i of every body is i % 251. GET /whole?n=, /direct?n= (one piece), /stream?n=&piece= (each
+ * piece after a wake from another thread), /abort?n=&after=, /later?ms=, /never; PUT /echo (length
+ * and sum), PUT /hold (the body read by another thread, also when the client has gone); /stats on
+ * both addresses. A field x-deny is refused by the judge. SIGTERM drains, then stops. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
-/* fake_origin.h - an origin for tests of the cache, linked in place of the real one. SPDX-License-Identifier: Apache-2.0
+/* fake_origin.h - an origin for tests of the cache, linked in place of the real one.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * One thread delivers all calls, a chunk at a time, in a seeded order. Objects: bytes are a function of
- * version and offset. What goes wrong is set in `fake`. */
+ * One thread delivers all calls, a chunk at a time, in a seeded order. Objects: bytes are a
+ * function of version and offset. What goes wrong is set in `fake`. */
 #ifndef FAKE_ORIGIN_H
 #define FAKE_ORIGIN_H
 

@@ -1,4 +1,5 @@
-/* origin_unit.h - a caller of origins for tests: it writes down what comes. SPDX-License-Identifier: Apache-2.0
+/* origin_unit.h - a caller of origins for tests: it writes down what comes.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * It can pause or cancel at any of its callbacks, and fails the test when the contract is broken:
  * a head twice, bytes before the head, two callbacks at once, anything after the end. */
@@ -16,7 +17,7 @@
 struct watched {
     struct origin_call call;
     /* what to do */
-    int pause_at;               /* the nth body callback is answered PAUSE (from 1); -1: every second one */
+    int pause_at;    /* the nth body callback is answered PAUSE (from 1); -1: every second one */
     bool resume_inside;         /* resume before PAUSE is returned */
     int cancel_at;              /* 1: in head, n + 1: in the nth body callback */
     void (*on_body)(struct watched *watched);

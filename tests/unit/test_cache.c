@@ -1,4 +1,5 @@
-/* test_cache.c - gets against a real store and an origin that misbehaves on purpose. SPDX-License-Identifier: Apache-2.0 */
+/* test_cache.c - gets against a real store and an origin that misbehaves on purpose.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "fake_origin.h"
 
 #include <unistd.h>

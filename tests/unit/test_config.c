@@ -1,4 +1,5 @@
-/* test_config.c - settings from every source, and every mistake found. SPDX-License-Identifier: Apache-2.0 */
+/* test_config.c - settings from every source, and every mistake found.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>

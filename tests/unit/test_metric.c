@@ -1,4 +1,5 @@
-/* test_metric.c - counts over threads, and how they are shown. SPDX-License-Identifier: Apache-2.0 */
+/* test_metric.c - counts over threads, and how they are shown.
+ * SPDX-License-Identifier: Apache-2.0 */
 #define METRIC_DEF "../tests/unit/test_metric.def"    /* as seen from src */
 #include "unit.h"
 

@@ -1,4 +1,5 @@
-/* test_origin_credentials.c - whose name an origin is asked in. SPDX-License-Identifier: Apache-2.0 */
+/* test_origin_credentials.c - whose name an origin is asked in.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* test_origin_dir.c - a directory that answers like an S3 server. SPDX-License-Identifier: Apache-2.0 */
+/* test_origin_dir.c - a directory that answers like an S3 server.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "origin_unit.h"
 
 #include <fcntl.h>

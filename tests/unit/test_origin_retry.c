@@ -1,4 +1,5 @@
-/* test_origin_retry.c - when a try is repeated, and where an endpoint lives. SPDX-License-Identifier: Apache-2.0 */
+/* test_origin_retry.c - when a try is repeated, and where an endpoint lives.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>

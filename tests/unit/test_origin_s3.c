@@ -1,4 +1,5 @@
-/* test_origin_s3.c - an S3 origin against a server that does what it is told. SPDX-License-Identifier: Apache-2.0
+/* test_origin_s3.c - an S3 origin against a server that does what it is told.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The server is a few threads in here. Each test gives it a function that answers the nth request;
  * false closes the connection. */

@@ -1,4 +1,5 @@
-/* test_origin_versitygw.c - our signatures hold for a server that is not ours. SPDX-License-Identifier: Apache-2.0
+/* test_origin_versitygw.c - our signatures hold for a server that is not ours.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Starts versitygw over a temporary folder; skipped (77) where it is not installed. */
 #include "origin_unit.h"
@@ -125,7 +126,8 @@ TEST(what_is_put_comes_back_by_any_key)
     slice bytes = S("the bytes of an object");
     struct origin_body body = { .length = bytes.len, .read = read_slice, .arg = &bytes };
     struct http_field range = { S("Range"), S("bytes=4-8") };
-    expect(200, ask(S3_PUT_OBJECT, "photos", "", "", NULL, NULL));    /* PUT /photos makes the bucket */
+    /* PUT /photos makes the bucket */
+    expect(200, ask(S3_PUT_OBJECT, "photos", "", "", NULL, NULL));
     for (size_t i = 0; i < countof(keys); i++) {
         expect(200, ask(S3_PUT_OBJECT, "photos", keys[i], "", &body, NULL));
         struct watched *watched = ask(S3_GET_OBJECT, "photos", keys[i], "", NULL, NULL);

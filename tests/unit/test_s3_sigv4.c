@@ -1,4 +1,5 @@
-/* test_s3_sigv4.c - signatures of others verified, ours made. SPDX-License-Identifier: Apache-2.0 */
+/* test_s3_sigv4.c - signatures of others verified, ours made.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>

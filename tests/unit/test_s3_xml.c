@@ -29,7 +29,8 @@ TEST(what_is_no_xml_is_written_as_a_replacement)
                                  { "\xef\xbf\xbf", 3 }, { "\xef\xbf\xbe", 3 } };
     for (size_t i = 0; i < countof(bad); i++)
         same(escaped(bad[i]), S("\xef\xbf\xbd"));
-    ok(escaped(S("\xe0\x80\x80")).len == 9 && escaped(S("\xed\xa0\x80")).len == 9);    /* overlong, surrogate */
+    /* overlong, surrogate */
+    ok(escaped(S("\xe0\x80\x80")).len == 9 && escaped(S("\xed\xa0\x80")).len == 9);
     ok(escaped(S("\xf4\x90\x80\x80")).len == 12 && escaped(S("\xc3(")).len == 4);
 }
 
