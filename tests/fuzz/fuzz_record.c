@@ -24,7 +24,8 @@ static void try_record(slice bytes)
     uint8_t again[RECORD_HEADER_MAX] = { 0 };
     if (record_decode(bytes, &record) != OK)
         return;
-    check(record_end(0, &record) <= RECORD_HEADER_MAX + HEAD_BLOCK_MAX + PAGE_BYTES + RECORD_BYTES_MAX);
+    check(record_end(0, &record) <=
+          RECORD_HEADER_MAX + HEAD_BLOCK_MAX + PAGE_BYTES + RECORD_BYTES_MAX);
     for (uint32_t i = 0; i < record_units(&record); i++) {
         struct entry entry;
         uint32_t unit;

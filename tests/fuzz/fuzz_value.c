@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t value[ENTRY_BYTES], again[ENTRY_BYTES];
     if (size < ENTRY_KEY_BYTES)
         return 0;
-    enum err e = entry_decode(data, (slice){ (const char *)data + ENTRY_KEY_BYTES, size - ENTRY_KEY_BYTES },
-                              &entry);
+    slice bytes = { (const char *)data + ENTRY_KEY_BYTES, size - ENTRY_KEY_BYTES };
+    enum err e = entry_decode(data, bytes, &entry);
     check(e == OK || e == ERR_GONE);
     if (size < ENTRY_KEY_BYTES + ENTRY_BYTES)
         return 0;

@@ -44,6 +44,7 @@ void answer_error(struct conn *conn, int status, const char *fields);
 void serve_list(struct conn *conn);
 /* The whole body; its bytes are kept in *ret if they are few enough. False: the peer went away. */
 bool take_body(struct conn *conn, int64_t bytes, struct blob **ret, uint8_t ret_sha256[32]);
-void serve_write(struct conn *conn, struct blob *take_blob, int64_t bytes, const uint8_t sha256[32]);
+void serve_write(struct conn *conn, struct blob *take_blob, int64_t bytes,
+                 const uint8_t sha256[32]);
 
 #endif

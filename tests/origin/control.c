@@ -10,7 +10,7 @@
  *     object=KEY SIZE           the key exists (SIZE -1: no more)
  *     objects=FORMAT N SIZE     N keys, one %d-like place for the number; SIZE may be "A-B"
  *     flip=GLOB                 a new version of every such object, now
- *     match=GLOB [METHOD]       begins a new rule; without it a behaviour goes to a new rule for all
+ *     match=GLOB [METHOD]       begins a new rule; without it a behaviour makes a new rule for all
  *     NAME=NUMBER               a behaviour (scripted.h lists them)
  *     region=NAME               x-amz-bucket-region of a status answer */
 #include "scripted.h"
@@ -224,7 +224,8 @@ bool control_apply(char *lines, char *ret_why, size_t why_bytes)
 void control_help(FILE *to)
 {
     for (size_t row = 0; row < TABLE_ROWS; row++)
-        fprintf(to, "    %-18s %s (%ld)\n", table[row].name, table[row].help, (long)table[row].value);
+        fprintf(to, "    %-18s %s (%ld)\n", table[row].name, table[row].help,
+                (long)table[row].value);
 }
 
 /* ---- counting ---- */
@@ -367,7 +368,8 @@ void counts_write(FILE *to, bool with_keys)
     objects_each(write_key, &writing);
     fputs("},\n", to);
     counts_write_one(to, &writing.sum);
-    fprintf(to, ",\"connections\":%lu,\"connections_open\":%lu,\"requests_open\":%lu,\"log_lost\":%lu}\n",
+    fprintf(to, ",\"connections\":%lu,\"connections_open\":%lu,"
+            "\"requests_open\":%lu,\"log_lost\":%lu}\n",
             (unsigned long)connections, (unsigned long)connections_open,
             (unsigned long)requests_open, (unsigned long)log_lost);
     pthread_mutex_unlock(&lock);

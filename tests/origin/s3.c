@@ -133,12 +133,13 @@ void serve_list(struct conn *conn)
         param(conn, "start-after", ask.after, sizeof(ask.after));
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", to);
     if (ask.bucket[0] == 0) {
-        fputs("<ListAllMyBucketsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Owner><ID>scripted"
-              "</ID></Owner><Buckets><Bucket><Name>bucket</Name><CreationDate>2024-01-01T00:00:00.000Z"
-              "</CreationDate></Bucket></Buckets></ListAllMyBucketsResult>", to);
+        fputs("<ListAllMyBucketsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+              "<Owner><ID>scripted</ID></Owner><Buckets><Bucket><Name>bucket</Name>"
+              "<CreationDate>2024-01-01T00:00:00.000Z</CreationDate>"
+              "</Bucket></Buckets></ListAllMyBucketsResult>", to);
     } else if (param(conn, "uploads", text, sizeof(text))) {
-        fprintf(to, "<ListMultipartUploadsResult><Bucket>%s</Bucket><IsTruncated>false</IsTruncated>"
-                "</ListMultipartUploadsResult>", ask.bucket);
+        fprintf(to, "<ListMultipartUploadsResult><Bucket>%s</Bucket>"
+                "<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>", ask.bucket);
     } else {
         fputs("<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">", to);
         write_list(to, &ask);
@@ -202,7 +203,8 @@ static void kept_fields(struct conn *conn, char *ret, size_t bytes)
     for (char *line = strstr(conn->in, "\r\n"); line && line[2]; line = strstr(line + 2, "\r\n"))
         for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
             int len = (int)strcspn(line + 2, "\r");
-            if (strncasecmp(line + 2, kept[i], strlen(kept[i])) == 0 && at + (size_t)len + 3 < bytes)
+            if (strncasecmp(line + 2, kept[i], strlen(kept[i])) == 0 &&
+                at + (size_t)len + 3 < bytes)
                 at += (size_t)snprintf(ret + at, bytes - at, "%.*s\r\n", len, line + 2);
         }
     if (at > 0 && strcasestr(ret, "content-type:") == NULL && at + 64 < bytes)
@@ -228,7 +230,8 @@ static void upload_drop(struct upload *upload)    /* under lock */
     free(upload);
 }
 
-static void serve_put(struct conn *conn, struct blob *take_blob, int64_t bytes, const uint8_t sha256[32])
+static void serve_put(struct conn *conn, struct blob *take_blob, int64_t bytes,
+                      const uint8_t sha256[32])
 {
     char text[64], id[64], fields[2048], etag[36];
     int number = param(conn, "partNumber", text, sizeof(text)) ? atoi(text) : 0;
@@ -266,7 +269,8 @@ static struct blob *upload_join(struct upload *upload)    /* under lock */
     whole->bytes = 0;
     for (int i = 1; i <= PARTS_MAX; i++)
         if (upload->parts[i]) {
-            memcpy(whole->ptr + whole->bytes, upload->parts[i]->ptr, (size_t)upload->parts[i]->bytes);
+            memcpy(whole->ptr + whole->bytes, upload->parts[i]->ptr,
+                   (size_t)upload->parts[i]->bytes);
             whole->bytes += upload->parts[i]->bytes;
         }
     upload_drop(upload);
@@ -303,10 +307,11 @@ static void serve_uploads(struct conn *conn, const char *id)
     }
     int bucket = (int)strcspn(conn->key, "/");
     int len = snprintf(body, sizeof(body),
-                       id ? "<CompleteMultipartUploadResult><Bucket>%.*s</Bucket><Key>%.500s</Key><ETag>%s"
-                            "</ETag></CompleteMultipartUploadResult>"
-                          : "<InitiateMultipartUploadResult><Bucket>%.*s</Bucket><Key>%.500s</Key><UploadId>"
-                            "%s</UploadId></InitiateMultipartUploadResult>",
+                       id ? "<CompleteMultipartUploadResult><Bucket>%.*s</Bucket>"
+                            "<Key>%.500s</Key><ETag>%s</ETag></CompleteMultipartUploadResult>"
+                          : "<InitiateMultipartUploadResult><Bucket>%.*s</Bucket>"
+                            "<Key>%.500s</Key><UploadId>%s</UploadId>"
+                            "</InitiateMultipartUploadResult>",
                        bucket, conn->key, conn->key + bucket + 1, etag);
     answer(conn, 200, "application/xml", "", body, (size_t)len);
 }
@@ -321,7 +326,8 @@ static void serve_delete_many(struct conn *conn, const char *document)
         int len = snprintf(key, sizeof(key), "%.*s/", (int)strcspn(conn->key, "/"), conn->key);
         for (at += 5; *at && *at != '<' && len + 1 < KEY_BYTES_MAX; at++) {
             static const struct { const char *name; char c; } entities[] = {
-                { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&apos;", '\'' } };
+                { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' },
+                { "&apos;", '\'' } };
             char c = *at;
             for (size_t i = 0; c == '&' && i < 5; i++)
                 if (strncmp(at, entities[i].name, strlen(entities[i].name)) == 0) {

@@ -165,7 +165,8 @@ static bool parse_head(struct conn *conn)
     if (conn->query)
         *conn->query++ = 0;
     decode(conn->target + 1, strlen(conn->target + 1), conn->key, sizeof(conn->key), false);
-    conn->close = minor == 0 || strcasecmp(field(conn, "connection", text, sizeof(text)), "close") == 0;
+    const char *connection = field(conn, "connection", text, sizeof(text));
+    conn->close = minor == 0 || strcasecmp(connection, "close") == 0;
     int m = 0;
     while (m < METHOD_COUNT && strcmp(conn->verb, method_names[m]) != 0)
         m++;
@@ -211,7 +212,8 @@ static const char *reason(int status)
                  { 301, "Moved Permanently", "PermanentRedirect" },
                  { 304, "Not Modified", "" }, { 307, "Temporary Redirect", "TemporaryRedirect" },
                  { 400, "Bad Request", "InvalidRequest" }, { 403, "Forbidden", "AccessDenied" },
-                 { 404, "Not Found", "NoSuchKey" }, { 411, "Length Required", "MissingContentLength" },
+                 { 404, "Not Found", "NoSuchKey" },
+                 { 411, "Length Required", "MissingContentLength" },
                  { 412, "Precondition Failed", "PreconditionFailed" },
                  { 416, "Range Not Satisfiable", "InvalidRange" },
                  { 500, "Internal Server Error", "InternalError" },
@@ -238,7 +240,8 @@ void answer(struct conn *conn, int status, const char *type, const char *fields,
     date_text(time(NULL), date, sizeof(date));
     conn->status = status;
     int len = asprintf(&head, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: scripted-origin\r\n"
-                       "x-amz-request-id: SCRIPTED\r\nContent-Type: %s\r\n%s%sContent-Length: %zu\r\n\r\n",
+                       "x-amz-request-id: SCRIPTED\r\nContent-Type: %s\r\n"
+                       "%s%sContent-Length: %zu\r\n\r\n",
                        status, reason(status), date, type, fields,
                        conn->close ? "Connection: close\r\n" : "", bytes);
     if (len < 0)
@@ -253,7 +256,8 @@ void answer(struct conn *conn, int status, const char *type, const char *fields,
 void answer_error(struct conn *conn, int status, const char *fields)
 {
     char body[512];
-    int len = snprintf(body, sizeof(body), "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
+    int len = snprintf(body, sizeof(body),
+                       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
                        "<Message>told to</Message><RequestId>SCRIPTED</RequestId></Error>",
                        status == 404 && strlen(conn->key) < 2 ? "NoSuchBucket" : reason(-status));
     answer(conn, status, "application/xml", fields, body, (size_t)len);
@@ -265,7 +269,8 @@ static void answer_told_status(struct conn *conn)
     const struct behaviour *told = &conn->told;
     size_t at = 0;
     if (told->retry_after >= 0)
-        at += (size_t)snprintf(fields, sizeof(fields), "Retry-After: %ld\r\n", (long)told->retry_after);
+        at += (size_t)snprintf(fields, sizeof(fields), "Retry-After: %ld\r\n",
+                               (long)told->retry_after);
     if (told->region[0])
         snprintf(fields + at, sizeof(fields) - at, "x-amz-bucket-region: %s\r\n", told->region);
     answer_error(conn, (int)told->status, fields);
@@ -352,9 +357,11 @@ static void send_object(struct conn *conn, struct view *view, const char *range_
     at += (size_t)snprintf(fields, sizeof(fields), "HTTP/1.1 %d %s\r\nServer: scripted-origin\r\n"
                            "x-amz-request-id: SCRIPTED\r\nAccept-Ranges: bytes\r\nETag: %s\r\n"
                            "Last-Modified: %s\r\nContent-Length: %ld\r\n", conn->status,
-                           reason(conn->status), view->etag, date, (long)(bytes + told->length_error));
+                           reason(conn->status), view->etag, date,
+                           (long)(bytes + told->length_error));
     if (ranged)
-        at += (size_t)snprintf(fields + at, sizeof(fields) - at, "Content-Range: bytes %ld-%ld/%ld\r\n",
+        at += (size_t)snprintf(fields + at, sizeof(fields) - at,
+                               "Content-Range: bytes %ld-%ld/%ld\r\n",
                                (long)(span.first + told->range_error),
                                (long)(span.last + told->range_error), (long)view->size);
     at += (size_t)snprintf(fields + at, sizeof(fields) - at, "%s%s\r\n",
@@ -429,7 +436,8 @@ static bool wait_as_told(struct conn *conn)
     return false;
 }
 
-static void serve_s3(struct conn *conn, struct blob *take_blob, int64_t bytes, const uint8_t sha256[32])
+static void serve_s3(struct conn *conn, struct blob *take_blob, int64_t bytes,
+                     const uint8_t sha256[32])
 {
     char range[128], if_match[256], authorization[8], ignored[8];
     bool is_read = conn->method == GET || conn->method == HEAD;
@@ -557,7 +565,8 @@ static int listen_on(const char *address, int port)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (inet_pton(AF_INET, address, &in.sin_addr) != 1 || bind(fd, (struct sockaddr *)&in, len) != 0
         || listen(fd, 1024) != 0 || getsockname(fd, (struct sockaddr *)&in, &len) != 0) {
-        fprintf(stderr, "scripted-origin: can't listen on %s:%d: %s\n", address, port, strerror(errno));
+        fprintf(stderr, "scripted-origin: can't listen on %s:%d: %s\n", address, port,
+                strerror(errno));
         exit(1);
     }
     printf("port %d\n", ntohs(in.sin_port));
@@ -569,8 +578,8 @@ static int usage(FILE *to)
 {
     fprintf(to, "usage: scripted-origin [--port N] [--bind ADDRESS] [CONTROL-LINE ...]\n"
             "An S3 origin for tests: synthetic objects, faults on demand, exact counts.\n"
-            "Control lines: reset=rules, seed=N, object=KEY SIZE, objects=FORMAT N SIZE, flip=GLOB,\n"
-            "match=GLOB [METHOD], region=NAME, and behaviours (default):\n");
+            "Control lines: reset=rules, seed=N, object=KEY SIZE, objects=FORMAT N SIZE,\n"
+            "flip=GLOB, match=GLOB [METHOD], region=NAME, and behaviours (default):\n");
     control_help(to);
     return to == stdout ? 0 : 2;
 }

@@ -41,10 +41,11 @@ static enum err put(struct store *store, const struct object_name *base, slice p
     name.key = key;
     struct object_id id;
     store_object_id(store, &name, &id);
-    struct head *head = head_new(&id, &name, S("\"fill\""), S("content-type: text/plain\r\n"), key.len,
-                                 1700000000, true);
+    struct head *head = head_new(&id, &name, S("\"fill\""), S("content-type: text/plain\r\n"),
+                                 key.len, 1700000000, true);
     atomic_store(&head->validated_s, wall_s());
-    filling->append = (struct store_append){ .head = head, .bytes = key, .with_head = true, .done = done };
+    filling->append = (struct store_append){ .head = head, .bytes = key, .with_head = true,
+                                             .done = done };
     while (sem_wait(&free_slots) != 0)
         ;
     return store_append(store, &filling->append);
@@ -56,7 +57,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fill_store FOLDER COUNT ENDPOINT BUCKET PREFIX\n");
         return 2;
     }
-    struct store_options options = { .folder = argv[1], .heads_bytes = MIB, .engine = DISK_THREADS };
+    struct store_options options = { .folder = argv[1], .heads_bytes = MIB,
+                                     .engine = DISK_THREADS };
     struct object_name base = { slice_of(argv[3]), slice_of(argv[4]), S(""), S("") };
     struct arena keep = { 0 };
     struct store *store;
@@ -72,7 +74,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; !e && i < count; i++)
         e = put(store, &base, slice_of(argv[5]), i);
     store_close(&store);
-    printf("%u objects in %u ms, %u failed\n", count, (unsigned)(mono_ms() - start), atomic_load(&failed));
+    printf("%u objects in %u ms, %u failed\n", count, (unsigned)(mono_ms() - start),
+           atomic_load(&failed));
     arena_free(&keep);
     return e || atomic_load(&failed) ? 1 : 0;
 }

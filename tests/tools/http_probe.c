@@ -188,8 +188,8 @@ static slice stats(struct arena *keep)
 {
     return arena_printf(keep,
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
-                        "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, \"connections\": %zu, "
-                        "\"turns\": %u}\n",
+                        "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
+                        "\"connections\": %zu, \"turns\": %u}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
                         http_open_requests(http), http_connections(http), loop_turns);
 }

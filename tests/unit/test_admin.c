@@ -56,8 +56,10 @@ TEST(pages_are_read_with_get_and_head_only)
     assert_int_equal(asks(admin, ASK("GET", "/_/health/live", "127.0.0.1", "")), 200);
     assert_int_equal(asks(admin, ASK("GET", "/bucket/key", "127.0.0.1", "")), 404);
     assert_int_equal(asks(admin, ASK("GET", "/metrics/", "127.0.0.1", "")), 404);
-    assert_int_equal(asks(admin, ASK("PUT", "/metrics", "127.0.0.1", "Content-Length: 0\r\n")), 405);
-    assert_int_equal(asks(admin, ASK("GET", "/metrics", "127.0.0.1", "Content-Length: 1\r\n")), 413);
+    assert_int_equal(asks(admin, ASK("PUT", "/metrics", "127.0.0.1", "Content-Length: 0\r\n")),
+                     405);
+    assert_int_equal(asks(admin, ASK("GET", "/metrics", "127.0.0.1", "Content-Length: 1\r\n")),
+                     413);
     assert_int_equal(
         asks(admin, ASK("GET", "/metrics", "127.0.0.1", "Transfer-Encoding: chunked\r\n")), 413);
     admin_free(&admin);
@@ -78,14 +80,20 @@ TEST(a_name_that_is_not_ours_reads_nothing)
 {
     struct admin *admin = house();
     static const char *const good[] = {
-        ASK("GET", "/status", "localhost", ""),          ASK("GET", "/status", "LocalHost:9001", ""),
-        ASK("GET", "/status", "[::1]:9001", ""),         ASK("GET", "/status", "[fe80::1]", ""),
-        ASK("GET", "/status", "10.1.2.3:80", ""),        ASK("GET", "/status", "node7.example:1", ""),
+        ASK("GET", "/status", "localhost", ""),
+        ASK("GET", "/status", "LocalHost:9001", ""),
+        ASK("GET", "/status", "[::1]:9001", ""),
+        ASK("GET", "/status", "[fe80::1]", ""),
+        ASK("GET", "/status", "10.1.2.3:80", ""),
+        ASK("GET", "/status", "node7.example:1", ""),
     };
     static const char *const bad[] = {
-        ASK("GET", "/status", "evil.example", ""),       ASK("GET", "/status", "127.0.0.1.evil.example", ""),
-        ASK("GET", "/status", "localhost.evil", ""),     ASK("GET", "/status", "10.1.2", ""),
-        ASK("GET", "/status", "0x7f.1", ""),             ASK("GET", "/status", "xnode7.example", ""),
+        ASK("GET", "/status", "evil.example", ""),
+        ASK("GET", "/status", "127.0.0.1.evil.example", ""),
+        ASK("GET", "/status", "localhost.evil", ""),
+        ASK("GET", "/status", "10.1.2", ""),
+        ASK("GET", "/status", "0x7f.1", ""),
+        ASK("GET", "/status", "xnode7.example", ""),
     };
     for (size_t i = 0; i < countof(good); i++)
         assert_int_equal(asks(admin, good[i]), 200);

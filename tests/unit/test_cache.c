@@ -334,7 +334,8 @@ TEST(a_stale_copy_is_served_while_one_question_is_asked)
     new_house(1 * MIB);
     struct client client;
     client_begin(&client);
-    house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60, .grace_s = 60 };
+    house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60,
+                                  .grace_s = 60 };
     ok(reads(&client, 0, 0));
     atomic_store(&((struct head *)(uintptr_t)client.answer->head)->validated_s, wall_s() - 100);
     settle(&client);

@@ -124,9 +124,11 @@ TEST(every_row_of_a_group_is_reached_by_file)
         snprintf(text, sizeof(text), forms[setting->scope], setting->name, value);
         struct config *config = load(text, NULL, NULL);
         if (setting->scope == SCOPE_ORIGIN)
-            expect(config, &config->origins[0], config->origins[0].where, setting, value, FROM_FILE);
+            expect(config, &config->origins[0], config->origins[0].where, setting, value,
+                   FROM_FILE);
         else if (setting->scope == SCOPE_BUCKET)
-            expect(config, &config->buckets[0], config->buckets[0].where, setting, value, FROM_FILE);
+            expect(config, &config->buckets[0], config->buckets[0].where, setting, value,
+                   FROM_FILE);
         else
             expect(config, &config->keys[0], config->keys[0].where, setting, value, FROM_FILE);
     }
@@ -224,8 +226,9 @@ TEST(groups_inherit_what_they_leave_out)
 TEST(a_quantity_is_shown_as_it_could_be_written)
 {
     struct arena arena = { 0 };
-    struct config *config = load("{\"cache_size\": \"10GB\", \"ttl\": \"90s\", \"grace\": \"1500ms\","
-                                 " \"body_max\": 2147483648, \"memory_heads\": \"3 MiB\"}", NULL, NULL);
+    struct config *config =
+        load("{\"cache_size\": \"10GB\", \"ttl\": \"90s\", \"grace\": \"1500ms\","
+             " \"body_max\": 2147483648, \"memory_heads\": \"3 MiB\"}", NULL, NULL);
     const char *const shown[][2] = {
         { "cache_size", "9765625KiB" }, { "ttl", "90s" }, { "grace", "1500ms" },
         { "body_max", "2GiB" }, { "memory_heads", "3MiB" }, { "extent_size", "0" },
@@ -299,16 +302,20 @@ static const struct seeded {
     { "{\"origins\": {\"w\": \"http://a\"}}", 1, 19, "origins.w", NULL },
     { "{\"origins\": {\n \"w\": {\"ur\": \"http://a\"}}}", 2, 8, "origins.w.ur", "url" },
     { "{\"origins\": {\n \"w\": {\"tries\": 2}}}", 2, 7, "origins.w.url", NULL },
-    { "{\"origins\": {\n \"w\": {\"url\": \"http://a\", \"tries\": 21}}}", 2, 36, "origins.w.tries", NULL },
-    { "{\"origins\": {\"default\": {\"url\": \"http://a\"}}, \"origin\": \"http://b\"}", 1, 33, "origins.default", NULL },
-    { "{\"origins\": {\"w\": {\"url\": \"http://a\",\n \"access_key\": \"B\", \"secret_key\": \"C\"}},"
-      "\"origin\": \"http://b\"}", 2, 16, "origins.w.access_key", NULL },
-    { "{\"buckets\": {\"data\": {\n\"origin\": \"wst\"}},\"origins\":{\"west\":{\"url\":\"http://a\"}}}",
-      2, 11, "buckets.data.origin", "west" },
+    { "{\"origins\": {\n \"w\": {\"url\": \"http://a\", \"tries\": 21}}}", 2, 36, "origins.w.tries",
+      NULL },
+    { "{\"origins\": {\"default\": {\"url\": \"http://a\"}}, \"origin\": \"http://b\"}", 1, 33,
+      "origins.default", NULL },
+    { "{\"origins\": {\"w\": {\"url\": \"http://a\",\n"
+      " \"access_key\": \"B\", \"secret_key\": \"C\"}},\"origin\": \"http://b\"}",
+      2, 16, "origins.w.access_key", NULL },
+    { "{\"buckets\": {\"data\": {\n\"origin\": \"wst\"}},"
+      "\"origins\":{\"west\":{\"url\":\"http://a\"}}}", 2, 11, "buckets.data.origin", "west" },
     { "{\"buckets\": {\"Data\": {}}}", 1, 22, "buckets.Data", NULL },
     { "{\"buckets\": {\"ab\": {}}}", 1, 20, "buckets.ab", NULL },
     { "{\"buckets\": {\"data\": {\"tll\": \"1s\"}}}", 1, 23, "buckets.data.tll", "ttl" },
-    { "{\"buckets\": {\"\xc3\xa9t\xc3\xa9\": {\"ttl\": \"1\"}}}", 1, 29, "buckets.\xc3\xa9t\xc3\xa9.ttl", NULL },
+    { "{\"buckets\": {\"\xc3\xa9t\xc3\xa9\": {\"ttl\": \"1\"}}}", 1, 29,
+      "buckets.\xc3\xa9t\xc3\xa9.ttl", NULL },
     { "{\"keys\": {}}", 1, 10, "keys", NULL },
     { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"},\n 5]}", 2, 2, "keys[1]", NULL },
     { "{\"keys\": [{\"access_key\": \"A\"}]}", 1, 26, "keys[0].access_key", NULL },
@@ -413,7 +420,8 @@ TEST(strangers_are_let_in_only_where_there_are_keys)
 
 TEST(garbage_gives_a_place_and_nothing_worse)
 {
-    static const char *const texts[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":", "[[[", "}", "{\"a\":{\"b\":" };
+    static const char *const texts[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":", "[[[", "}",
+                                         "{\"a\":{\"b\":" };
     struct json_step steps[] = { { S("a"), 0 }, { S("b"), 0 }, { { NULL, 0 }, 3 } };
     for (size_t i = 0; i < countof(texts); i++) {
         struct text_place key, value;

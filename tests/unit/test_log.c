@@ -63,9 +63,10 @@ TEST(facts_become_members_and_whole_numbers_stay_numbers)
     log_setup(LOG_LEVEL_INFO, true);
     slice line = heard(page, sizeof(page), say_odd);
     ok(slice_starts(line, S("{\"time\":\"2")));
-    same(slice_from(line, 33), S("\",\"level\":\"error\",\"event\":\"odd\","
-                                 "\"why\":\"no such \\\\ file\",\"id\":\"123\",\"n\":-45,\"zero\":0,"
-                                 "\"code\":\"007\",\"empty\":\"\",\"tab\":\"\\u0009|\"}\n"));
+    same(slice_from(line, 33),
+         S("\",\"level\":\"error\",\"event\":\"odd\","
+           "\"why\":\"no such \\\\ file\",\"id\":\"123\",\"n\":-45,\"zero\":0,"
+           "\"code\":\"007\",\"empty\":\"\",\"tab\":\"\\u0009|\"}\n"));
 }
 
 TEST(a_line_too_long_for_one_write_is_cut_and_says_so)

@@ -7,7 +7,8 @@
 
 #include "origin/credentials.h"
 
-static char credentials_path[] = "/tmp/penstock-cred-XXXXXX", config_path[] = "/tmp/penstock-conf-XXXXXX";
+static char credentials_path[] = "/tmp/penstock-cred-XXXXXX";
+static char config_path[] = "/tmp/penstock-conf-XXXXXX";
 static const char *const *variables;    /* name, value, ..., NULL */
 
 static const char *env(const char *name)
@@ -34,7 +35,8 @@ static int setup(void **state)
     put(credentials_path,
         "# a comment\n[default]\naws_access_key_id = DEF\r\naws_secret_access_key=def/+=x\n\n"
         "[ work ]\naws_access_key_id=WORK\n  aws_access_key_id=indented\n"
-        "aws_secret_access_key = work\naws_session_token = tok\n[half]\naws_access_key_id = HALF\n");
+        "aws_secret_access_key = work\naws_session_token = tok\n"
+        "[half]\naws_access_key_id = HALF\n");
     put(config_path,
         "[default]\nregion = eu-north-1\n[profile work]\nregion=ap-south-1\n[work]\nregion=wrong\n"
         "[profile only]\naws_access_key_id = ONLY\naws_secret_access_key = only");
@@ -48,8 +50,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static bool finds(struct credentials_ask ask, const char *key, const char *secret, const char *token,
-                  const char *region)
+static bool finds(struct credentials_ask ask, const char *key, const char *secret,
+                  const char *token, const char *region)
 {
     struct arena keep = { 0 };
     struct credentials found;
@@ -67,8 +69,10 @@ static bool finds(struct credentials_ask ask, const char *key, const char *secre
 
 TEST(settings_go_first_then_the_environment_then_the_files)
 {
-    static const char *const set[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", "env",
-                                       "AWS_SESSION_TOKEN", "envtok", "AWS_REGION", "us-west-2", NULL };
+    static const char *const set[] = {
+        "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", "env",
+        "AWS_SESSION_TOKEN", "envtok", "AWS_REGION", "us-west-2", NULL,
+    };
     struct credentials_ask none = { 0 }, some = { .access_key = S("SET"), .secret_key = S("set") };
     variables = set;
     ok(finds(some, "SET", "set", "", "us-west-2"));

@@ -65,7 +65,9 @@ static int setup(void **state)
     ok(write_file(path_of("bucket/small.txt"), 10) && write_file(path_of("bucket/empty"), 0));
     ok(write_file(path_of("bucket/sub/large"), 3 * MIB + 17));
     all = origins_new(1);
-    struct origin_options options = { .name = "d", .url = arena_printf(&keep, "dir:%s/", tree).ptr };
+    struct origin_options options = {
+        .name = "d", .url = arena_printf(&keep, "dir:%s/", tree).ptr,
+    };
     ok(origins_add(all, &options, &keep, &origin, &why) == OK);
     slice identity = arena_printf(&keep, "dir:%s", tree);
     same(origin_identity(origin), identity);
@@ -282,8 +284,10 @@ static void change_file(struct watched *watched)
 
 static void replace_file(struct watched *watched)
 {
-    if (watched->bodies == 2)
-        ok(write_file(path_of("new"), 5) && rename(path_of("new"), path_of("bucket/changing")) == 0);
+    if (watched->bodies != 2)
+        return;
+    ok(write_file(path_of("new"), 5));
+    ok(rename(path_of("new"), path_of("bucket/changing")) == 0);
 }
 
 TEST(a_file_that_changes_while_it_is_read_ends_the_call)
@@ -404,7 +408,8 @@ TEST(buckets_are_told_and_asked_for)
     watched = ask(S3_LIST_OBJECTS_V2, S(""), S("list-type=2&continuation-token=nonsense"));
     ok(watched->status == 400);
     watch_free(&watched);
-    watched = ask(S3_LIST_OBJECTS_V2, S(""), S("list-type=2&prefix=su&encoding-type=url&max-keys=0"));
+    watched = ask(S3_LIST_OBJECTS_V2, S(""),
+                  S("list-type=2&prefix=su&encoding-type=url&max-keys=0"));
     ok(watched->status == 200 && has(text_slice(&watched->body), "<IsTruncated>false"));
     watch_free(&watched);
 }
@@ -468,7 +473,8 @@ static void model(const char *prefix, const char *delimiter, const char *after, 
             if (strncmp(keys[i], prefix, strlen(prefix)) || (*after && strcmp(keys[i], after) <= 0))
                 continue;
             bool is_rolled = rolled(keys[i], prefix, delimiter, item);
-            if (is_rolled != want_rolled || (is_rolled && (!strcmp(item, last) || !strcmp(item, after))))
+            if (is_rolled != want_rolled ||
+                (is_rolled && (!strcmp(item, last) || !strcmp(item, after))))
                 continue;
             strcpy(ret->items[ret->count++], item);
             strcpy(last, item);
@@ -529,17 +535,19 @@ static bool lists_as_model(bool v2, const char *prefix, const char *delimiter, c
     }
     bool equal = want.count == got.count + prefixes.count;
     for (size_t i = 0; i < want.count && equal; i++)
-        equal = !strcmp(want.items[i], i < got.count ? got.items[i] : prefixes.items[i - got.count]);
+        equal = !strcmp(want.items[i],
+                        i < got.count ? got.items[i] : prefixes.items[i - got.count]);
     if (!equal)
-        print_message("prefix=%s delimiter=%s after=%s max=%u: %zu wanted, %zu + %zu told\n", prefix,
-                      delimiter, after, max, want.count, got.count, prefixes.count);
+        print_message("prefix=%s delimiter=%s after=%s max=%u: %zu wanted, %zu + %zu told\n",
+                      prefix, delimiter, after, max, want.count, got.count, prefixes.count);
     return equal;
 }
 
 TEST(listings_tell_what_a_model_of_the_tree_tells)
 {
-    static const char *const prefixes[] = { "", "a", "a/", "a-", "a.b/a", "zz/", "none/", "a//", "../",
-                                            "\xc3\xa9/", "b/a" };
+    static const char *const prefixes[] = {
+        "", "a", "a/", "a-", "a.b/a", "zz/", "none/", "a//", "../", "\xc3\xa9/", "b/a",
+    };
     static const char *const delimiters[] = { "", "/", "-", ".b", "b", "/a" };
     unsigned seed = 7;
     for (int round = 0; round < 12; round++) {
@@ -549,8 +557,10 @@ TEST(listings_tell_what_a_model_of_the_tree_tells)
         for (int i = 0; i < 150; i++) {
             const char *after = rand_r(&seed) % 2 ? "" : keys[(unsigned)rand_r(&seed) % key_count];
             unsigned max = rand_r(&seed) % 3 ? 1 + (unsigned)rand_r(&seed) % 20 : 1000;
-            ok(lists_as_model(rand_r(&seed) % 2, prefixes[(unsigned)rand_r(&seed) % countof(prefixes)],
-                              delimiters[(unsigned)rand_r(&seed) % countof(delimiters)], after, max));
+            ok(lists_as_model(rand_r(&seed) % 2,
+                              prefixes[(unsigned)rand_r(&seed) % countof(prefixes)],
+                              delimiters[(unsigned)rand_r(&seed) % countof(delimiters)], after,
+                              max));
         }
     }
 }

@@ -14,10 +14,14 @@ TEST(what_may_be_repeated_is_a_table)
         struct retry_case what;
         enum retry want;
     } rows[] = {
-        { { .status = 503, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_PAID },
-        { { .status = 503, .connected = true, .idempotent = true, .tries = 3, .tries_max = 3 }, RETRY_NO },
-        { { .status = 503, .connected = true, .idempotent = false, .tries = 1, .tries_max = 3 }, RETRY_PAID },
-        { { .status = 503, .no_retry = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
+        { { .status = 503, .connected = true, .idempotent = true,
+            .tries = 1, .tries_max = 3 }, RETRY_PAID },
+        { { .status = 503, .connected = true, .idempotent = true,
+            .tries = 3, .tries_max = 3 }, RETRY_NO },
+        { { .status = 503, .connected = true, .idempotent = false,
+            .tries = 1, .tries_max = 3 }, RETRY_PAID },
+        { { .status = 503, .no_retry = true, .idempotent = true,
+            .tries = 1, .tries_max = 3 }, RETRY_NO },
         { { .status = 429, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_PAID },
         { { .status = 500, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_PAID },
         { { .status = 500, .idempotent = false, .tries = 1, .tries_max = 3 }, RETRY_NO },
@@ -28,15 +32,22 @@ TEST(what_may_be_repeated_is_a_table)
         { { .status = 404, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
         { { .err = ERR_ORIGIN_CONNECT, .tries = 1, .tries_max = 3 }, RETRY_PAID },
         { { .err = ERR_ORIGIN_CONNECT, .tries = 1, .tries_max = 1 }, RETRY_NO },
-        { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_PAID },
+        { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true,
+            .tries = 1, .tries_max = 3 }, RETRY_PAID },
         { { .err = ERR_ORIGIN_CUT, .connected = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
-        { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .reused = true, .tries = 1, .tries_max = 1 }, RETRY_FREE },
-        { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .reused = true, .free_tries = 1, .tries = 1, .tries_max = 1 }, RETRY_NO },
-        { { .err = ERR_ORIGIN_CUT, .connected = true, .reused = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
-        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_PAID },
-        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true, .tries = 2, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .reused = true,
+            .tries = 1, .tries_max = 1 }, RETRY_FREE },
+        { { .err = ERR_ORIGIN_CUT, .connected = true, .idempotent = true, .reused = true,
+            .free_tries = 1, .tries = 1, .tries_max = 1 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_CUT, .connected = true, .reused = true,
+            .tries = 1, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true,
+            .tries = 1, .tries_max = 3 }, RETRY_PAID },
+        { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true,
+            .tries = 2, .tries_max = 3 }, RETRY_NO },
         { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
-        { { .err = ERR_ORIGIN_REPLY, .connected = true, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_REPLY, .connected = true, .idempotent = true,
+            .tries = 1, .tries_max = 3 }, RETRY_NO },
     };
     for (size_t i = 0; i < countof(rows); i++)
         if (retry_judge(&rows[i].what) != rows[i].want)
@@ -65,7 +76,8 @@ TEST(a_budget_is_a_tenth_and_a_few)
 
 TEST(delays_double_and_are_spread)
 {
-    ok(retry_delay_ms(1, 0, 0) == 0 && retry_delay_ms(1, 100, 0) == 100 && retry_delay_ms(1, 101, 0) == 0);
+    ok(retry_delay_ms(1, 0, 0) == 0 && retry_delay_ms(1, 100, 0) == 100 &&
+       retry_delay_ms(1, 101, 0) == 0);
     ok(retry_delay_ms(2, 200, 0) == 200 && retry_delay_ms(3, 400, 0) == 400);
     ok(retry_delay_ms(60, 5000, 0) == 5000 && retry_delay_ms(60, 5001, 0) == 0);
     ok(retry_delay_ms(1, 7, 3000) == 3007);
@@ -120,8 +132,10 @@ TEST(a_bucket_stands_in_the_host_where_it_can)
         { "http://localhost:7", "auto", "buck", "", "localhost:7", "/buck/a/b%20" },
         { "https://s3.amazonaws.com", "auto", "buck", "", "buck.s3.amazonaws.com", "/a/b%20" },
         { "https://s3.amazonaws.com", "auto", "bu.ck", "", "s3.amazonaws.com", "/bu.ck/a/b%20" },
-        { "https://s3.amazonaws.com", "auto", "buck", "eu-west-1", "buck.s3.eu-west-1.amazonaws.com", "/a/b%20" },
-        { "https://s3.us-east-1.amazonaws.com", "path", "buck", "eu-west-1", "s3.eu-west-1.amazonaws.com", "/buck/a/b%20" },
+        { "https://s3.amazonaws.com", "auto", "buck", "eu-west-1",
+          "buck.s3.eu-west-1.amazonaws.com", "/a/b%20" },
+        { "https://s3.us-east-1.amazonaws.com", "path", "buck", "eu-west-1",
+          "s3.eu-west-1.amazonaws.com", "/buck/a/b%20" },
         { "https://s3.example.com", "auto", "buck", "eu-west-1", "buck.s3.example.com", "/a/b%20" },
         { "http://s3.example.com", "auto", "bu.ck", "", "bu.ck.s3.example.com", "/a/b%20" },
         { "http://s3.example.com", "auto", "Buck_1", "", "s3.example.com", "/Buck_1/a/b%20" },
@@ -164,7 +178,8 @@ TEST(regions_are_remembered_up_to_a_limit)
     regions_end(&regions);
 }
 
-RUN(cmocka_unit_test(regions_are_remembered_up_to_a_limit), cmocka_unit_test(what_may_be_repeated_is_a_table),
+RUN(cmocka_unit_test(regions_are_remembered_up_to_a_limit),
+    cmocka_unit_test(what_may_be_repeated_is_a_table),
     cmocka_unit_test(a_budget_is_a_tenth_and_a_few),
     cmocka_unit_test(delays_double_and_are_spread),
     cmocka_unit_test(an_endpoint_has_one_name),

@@ -134,10 +134,12 @@ static bool told(int nth, const char *line, const char *authorization)
 
 static int setup(void **state)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t len = sizeof(address);
     server.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ok(bind(server.fd, (struct sockaddr *)&address, len) == 0 && listen(server.fd, CONNECTIONS) == 0);
+    ok(bind(server.fd, (struct sockaddr *)&address, len) == 0 &&
+       listen(server.fd, CONNECTIONS) == 0);
     ok(getsockname(server.fd, (struct sockaddr *)&address, &len) == 0);
     snprintf(server.url, sizeof(server.url), "http://127.0.0.1:%d", ntohs(address.sin_port));
     ok(pthread_create(&server.thread, NULL, listener, NULL) == 0);
@@ -199,7 +201,8 @@ static void one(enum err err, int status, unsigned tries)
 {
     struct watched *watched = got();
     if (watched->err != err || watched->status != status || (status && watched->tries != tries))
-        fail_msg("%s, status %d, %u tries", err_name(watched->err), watched->status, watched->tries);
+        fail_msg("%s, status %d, %u tries", err_name(watched->err), watched->status,
+                 watched->tries);
     watch_free(&watched);
     origins_free(&all);
 }
@@ -274,7 +277,8 @@ static bool retry_after(struct request *request)
 
 static bool retry_tomorrow(struct request *request)
 {
-    return reply(request, "HTTP/1.1 503 Slow Down\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n");
+    return reply(request,
+                 "HTTP/1.1 503 Slow Down\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n");
 }
 
 TEST(retry_after_is_obeyed)
@@ -347,7 +351,8 @@ static bool no_length(struct request *request)
 
 static bool chunks(struct request *request)
 {
-    return reply(request, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    return reply(request,
+                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
 }
 
 static bool endless_head(struct request *request)
@@ -360,7 +365,8 @@ static bool endless_head(struct request *request)
 
 static bool two_lengths(struct request *request)
 {
-    return reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!");
+    return reply(request,
+                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!");
 }
 
 static bool not_http(struct request *request)
@@ -371,7 +377,8 @@ static bool not_http(struct request *request)
 
 static bool informs_first(struct request *request)
 {
-    return reply(request, "HTTP/1.1 103 Early Hints\r\nContent-Length: 9\r\n\r\n") && hello(request);
+    return reply(request, "HTTP/1.1 103 Early Hints\r\nContent-Length: 9\r\n\r\n") &&
+           hello(request);
 }
 
 TEST(an_answer_whose_end_cannot_be_told_is_none)
@@ -475,7 +482,8 @@ TEST(a_silent_origin_is_given_up_and_a_slow_one_is_not)
 TEST(nobody_there_is_told_after_the_last_try)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t len = sizeof(address);
     char url[64];
     ok(bind(fd, (struct sockaddr *)&address, len) == 0);    /* taken, but nobody listens */
@@ -520,7 +528,8 @@ static struct watched *put(enum s3_op op, const struct origin_body *body, bool n
 
 TEST(a_body_is_sent_whole_in_every_try)
 {
-    struct origin_body body = { .length = 50000, .read = read_alphabet }, broken = body, empty = body;
+    struct origin_body body = { .length = 50000, .read = read_alphabet };
+    struct origin_body broken = body, empty = body;
     broken.arg = &broken;
     empty.length = 0;
     begin(takes_second_put, PLAIN);
@@ -561,10 +570,12 @@ TEST(what_must_not_happen_twice_does_not)
 
 static bool shows_fields(struct request *request)
 {
-    bool right = field_of(request, "\r\nRange: bytes=1-2\r\n") && field_of(request, "\r\nx-amz-empty:\r\n") &&
+    bool right = field_of(request, "\r\nRange: bytes=1-2\r\n") &&
+                 field_of(request, "\r\nx-amz-empty:\r\n") &&
                  !field_of(request, "\r\nAccept:") && !field_of(request, "evil") &&
                  field_of(request, "\r\nUser-Agent: penstock/0.1\r\n") &&
-                 field_of(request, "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;x-amz-empty,");
+                 field_of(request, "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;"
+                                   "x-amz-empty,");
     return reply(request, right ? "HTTP/1.1 206 OK\r\nContent-Length: 0\r\n\r\n"
                                 : "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n");
 }
@@ -678,7 +689,8 @@ TEST(a_cancel_in_any_phase_ends_the_call_once)
         struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
         watched->cancel_at = at;
         origin_start(origin, &watched->call);
-        ok(watch_wait(watched, FOR_DONE) && watched->err == ERR_CANCELED && watched->bodies == at - 1);
+        ok(watch_wait(watched, FOR_DONE) && watched->err == ERR_CANCELED &&
+           watched->bodies == at - 1);
         watch_free(&watched);
     }
     struct watched *paused = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
@@ -740,7 +752,8 @@ static void *meddle(void *arg)
                 origin_cancel(&watched->call);
             usleep(50);
         }
-        check(watched->err == ERR_CANCELED || (watched->err == OK && is_large(text_slice(&watched->body))));
+        check(watched->err == ERR_CANCELED ||
+              (watched->err == OK && is_large(text_slice(&watched->body))));
         check(watched->err == OK || cancel || watched->cancel_at);
         watch_free(&watched);
     }

@@ -45,7 +45,8 @@ static bool connects(struct sockaddr_in *address)
 
 static int setup(void **state)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t len = sizeof(address);
     struct arena keep = { 0 };
     slice why;
@@ -58,8 +59,8 @@ static int setup(void **state)
     server = fork();
     if (server == 0) {
         freopen("/dev/null", "w", stdout);
-        execl(binary, binary, "--access", "AKID", "--secret", "SECRET", "--port", port, "posix", folder,
-              (char *)NULL);
+        execl(binary, binary, "--access", "AKID", "--secret", "SECRET", "--port", port, "posix",
+              folder, (char *)NULL);
         _exit(127);
     }
     for (int i = 0; i < 200 && !connects(&address); i++)
@@ -105,7 +106,8 @@ static void expect(int status, struct watched *take_watched)
 {
     slice body = text_slice(&take_watched->body);
     if (take_watched->err || take_watched->status != status)
-        fail_msg("%s, status %d: %.*s", err_name(take_watched->err), take_watched->status, SLICE_ARG(body));
+        fail_msg("%s, status %d: %.*s", err_name(take_watched->err), take_watched->status,
+                 SLICE_ARG(body));
     watch_free(&take_watched);
 }
 
@@ -117,8 +119,9 @@ static size_t read_slice(void *arg, uint64_t offset, char *ret, size_t bytes)
 }
 
 static const char *const keys[] = {
-    "plain", "a b", "a+b", "a=b,c", "(x)!*'", "deep/er/one", "\xc3\xa4\xe2\x82\xac", "per%cent", "a&b=c?d#e",
-    "~._-", "semi;colon:at@", "quote\"back\\slash", "$dollar|pipe`tick", "a%2Fb", "[1]{2}<3>^",
+    "plain", "a b", "a+b", "a=b,c", "(x)!*'", "deep/er/one", "\xc3\xa4\xe2\x82\xac", "per%cent",
+    "a&b=c?d#e", "~._-", "semi;colon:at@", "quote\"back\\slash", "$dollar|pipe`tick", "a%2Fb",
+    "[1]{2}<3>^",
 };
 
 TEST(what_is_put_comes_back_by_any_key)
@@ -146,16 +149,19 @@ TEST(listings_and_their_queries_are_signed_right)
 {
     struct arena keep = { 0 };
     struct listing listing;
-    struct watched *watched = ask(S3_LIST_OBJECTS_V2, "photos", "", "list-type=2&encoding-type=url", NULL, NULL);
+    struct watched *watched = ask(S3_LIST_OBJECTS_V2, "photos", "", "list-type=2&encoding-type=url",
+                                  NULL, NULL);
     ok(xml_read_listing(&keep, text_slice(&watched->body), &listing) == OK);
     ok(listing.object_count == countof(keys));
     expect(200, watched);
-    watched = ask(S3_LIST_OBJECTS_V2, "photos", "", "list-type=2&prefix=deep/er&delimiter=%2F", NULL, NULL);
+    watched = ask(S3_LIST_OBJECTS_V2, "photos", "", "list-type=2&prefix=deep/er&delimiter=%2F",
+                  NULL, NULL);
     ok(xml_read_listing(&keep, text_slice(&watched->body), &listing) == OK);
     ok(listing.prefix_count == 1 && listing.object_count == 0);
     expect(200, watched);
     watched = ask(S3_LIST_OBJECTS_V2, "photos", "", "prefix=a%20b&list-type=2", NULL, NULL);
-    ok(xml_read_listing(&keep, text_slice(&watched->body), &listing) == OK && listing.object_count == 1);
+    ok(xml_read_listing(&keep, text_slice(&watched->body), &listing) == OK &&
+       listing.object_count == 1);
     same(listing.objects[0].key, S("a b"));
     expect(200, watched);
     expect(200, ask(S3_GET_BUCKET_LOCATION, "photos", "", "location", NULL, NULL));

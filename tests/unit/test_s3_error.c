@@ -63,7 +63,8 @@ TEST(the_document_escapes_what_the_client_sent)
     same(s3_error_xml(&arena, ERR_NO_SUCH_KEY, S(""), S("/b/<a>&\"'\r"), S("R1")),
          S("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>NoSuchKey</Code>"
            "<Message>The specified key does not exist.</Message>"
-           "<Resource>/b/&lt;a&gt;&amp;&quot;&#39;&#13;</Resource><RequestId>R1</RequestId></Error>"));
+           "<Resource>/b/&lt;a&gt;&amp;&quot;&#39;&#13;</Resource>"
+           "<RequestId>R1</RequestId></Error>"));
     slice detailed = s3_error_xml(&arena, ERR_BAD_HEAD, S("two Hosts"), S(""), S("R2"));
     ok(strstr(arena_copy(&arena, detailed).ptr, "<Message>two Hosts</Message>") != NULL);
     arena_free(&arena);

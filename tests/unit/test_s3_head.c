@@ -144,7 +144,8 @@ TEST(a_good_head_is_cut_into_its_parts)
 {
     struct http_head head;
     slice bytes = S("PUT /b/k%20x?partNumber=1&uploadId=a?b HTTP/1.1\r\nHost: [::1]:9000\r\n"
-                    "x-amz-meta-a: \t caf\xc3\xa9  au lait\t \r\nX-Empty:\r\nExpect: 100-Continue\r\n"
+                    "x-amz-meta-a: \t caf\xc3\xa9  au lait\t \r\nX-Empty:\r\n"
+                    "Expect: 100-Continue\r\n"
                     "Content-Length: 12\r\nConnection: foo, Close\r\n\r\nbody");
     ok(scan(bytes, &head) == OK);
     same(slice_from(bytes, head.bytes), S("body"));
@@ -182,7 +183,8 @@ TEST(a_question_mark_without_anything_is_told_from_none)
 TEST(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any)
 {
     struct http_head head;
-    ok(scan(S(PUT "Transfer-Encoding: chunked\r\nUpgrade: h2c\r\nConnection: Upgrade" END), &head) == OK);
+    ok(scan(S(PUT "Transfer-Encoding: chunked\r\nUpgrade: h2c\r\nConnection: Upgrade" END),
+            &head) == OK);
     ok(head.chunked && !head.has_length && !head.close);
     ok(scan(S(PUT "Content-Length: 0" END), &head) == OK && head.has_length && head.length == 0);
 }

@@ -32,13 +32,15 @@ TEST(every_operation_is_known_by_its_line)
 {
     static const struct { const char *line, *name; } rows[] = {
         { "GET /", "ListBuckets" }, { "GET /?max-buckets=5", "ListBuckets" },
-        { "GET /bkt?location", "GetBucketLocation" }, { "GET /bkt/?location=", "GetBucketLocation" },
+        { "GET /bkt?location", "GetBucketLocation" },
+        { "GET /bkt/?location=", "GetBucketLocation" },
         { "GET /bkt?uploads&prefix=a", "ListMultipartUploads" },
         { "GET /bkt?list-type=2&prefix=a%2Fb&delimiter=%2F", "ListObjectsV2" },
         { "GET /bkt/?marker=x&max-keys=3&encoding-type=url", "ListObjects" },
-        { "GET /bkt", "ListObjects" }, { "HEAD /bkt", "HeadBucket" }, { "HEAD /bkt/", "HeadBucket" },
-        { "POST /bkt?delete", "DeleteObjects" }, { "GET /bkt/k?uploadId=u&max-parts=2", "ListParts" },
-        { "GET /bkt/k", "GetObject" }, { "GET /bkt/k?response-content-type=a%2Fb", "GetObject" },
+        { "GET /bkt", "ListObjects" }, { "HEAD /bkt", "HeadBucket" },
+        { "HEAD /bkt/", "HeadBucket" }, { "POST /bkt?delete", "DeleteObjects" },
+        { "GET /bkt/k?uploadId=u&max-parts=2", "ListParts" }, { "GET /bkt/k", "GetObject" },
+        { "GET /bkt/k?response-content-type=a%2Fb", "GetObject" },
         { "GET /bkt/k?x-id=GetObject", "GetObject" }, { "HEAD /bkt/k", "HeadObject" },
         { "GET /bkt/k?X-Amz-Algorithm=A&X-Amz-Credential=C&X-Amz-Date=D&X-Amz-Expires=1"
           "&X-Amz-SignedHeaders=host&X-Amz-Signature=0&X-Amz-Security-Token=t", "GetObject" },
@@ -95,9 +97,10 @@ TEST(what_is_not_known_is_named)
 
 TEST(methods_that_s3_has_not_got_there_are_not_allowed)
 {
-    static const char *const lines[] = { "PATCH /bkt/k", "TRACE /bkt/k", "CONNECT /bkt", "get /bkt/k",
-                                         "OPTIONS /bkt/k", "FOO /", "PUT /", "POST /", "DELETE /",
-                                         "HEAD /" };
+    static const char *const lines[] = {
+        "PATCH /bkt/k", "TRACE /bkt/k", "CONNECT /bkt", "get /bkt/k", "OPTIONS /bkt/k", "FOO /",
+        "PUT /", "POST /", "DELETE /", "HEAD /",
+    };
     struct s3_request request;
     for (size_t i = 0; i < countof(lines); i++)
         ok(read_line(lines[i], &request) == ERR_BAD_METHOD);
@@ -108,9 +111,10 @@ TEST(headers_that_change_the_meaning_are_refused)
     static const char *const bad[] = {
         "x-amz-copy-source: /b/k", "X-Amz-Copy-Source-Range: bytes=0-1",
         "x-amz-server-side-encryption-customer-algorithm: AES256",
-        "x-amz-server-side-encryption-customer-key-MD5: x", "x-amz-bypass-governance-retention: true",
-        "x-amz-object-lock-mode: GOVERNANCE", "x-amz-write-offset-bytes: 5", "x-amz-rename-source: a",
-        "x-amz-mfa: 1 2", "x-amz-unheard-of: 1", "x-amz-meta: 1", "x-amz-: 1",
+        "x-amz-server-side-encryption-customer-key-MD5: x",
+        "x-amz-bypass-governance-retention: true", "x-amz-object-lock-mode: GOVERNANCE",
+        "x-amz-write-offset-bytes: 5", "x-amz-rename-source: a", "x-amz-mfa: 1 2",
+        "x-amz-unheard-of: 1", "x-amz-meta: 1", "x-amz-: 1",
     };
     static const char *const good[] = {
         "x-amz-meta-colour: red", "X-Amz-Acl: private", "x-amz-storage-class: STANDARD",
@@ -141,7 +145,8 @@ TEST(a_key_is_decoded_once_and_normalised_never)
     static const struct { const char *path; slice key; } rows[] = {
         { "/bkt/a%20b+c", { "a b+c", 5 } }, { "/bkt//a", { "/a", 2 } },
         { "/bkt/./a/../b", { "./a/../b", 8 } }, { "/bkt/a%2Fb%252F", { "a/b%2F", 6 } },
-        { "/bkt/%C3%A9", { "\xc3\xa9", 2 } }, { "/bkt/%ff", { "\xff", 1 } }, { "/bkt/a/", { "a/", 2 } },
+        { "/bkt/%C3%A9", { "\xc3\xa9", 2 } }, { "/bkt/%ff", { "\xff", 1 } },
+        { "/bkt/a/", { "a/", 2 } },
         { "/bkt/%2e%2e", { "..", 2 } }, { "/b%6Bt/x", { "x", 1 } },
     };
     for (size_t i = 0; i < countof(rows); i++) {
@@ -183,9 +188,10 @@ TEST(bad_paths_and_parameters_are_bad_uris)
 
 TEST(bucket_names_are_judged_loosely_but_judged)
 {
-    static const char *const bad[] = { "GET //k", "GET /ab", "GET /_/health", "GET /_bucket", "GET /...",
-                                       "GET /.ab/k", "GET /-ab", "GET /a%2Fbc/k", "GET /a!b",
-                                       "GET /caf%C3%A9/k" };
+    static const char *const bad[] = {
+        "GET //k", "GET /ab", "GET /_/health", "GET /_bucket", "GET /...", "GET /.ab/k",
+        "GET /-ab", "GET /a%2Fbc/k", "GET /a!b", "GET /caf%C3%A9/k",
+    };
     struct s3_request request;
     for (size_t i = 0; i < countof(bad); i++)
         ok(read_line(bad[i], &request) == ERR_BAD_BUCKET);
@@ -276,8 +282,9 @@ TEST(a_range_is_cut_down_to_its_object)
 }
 
 #define NOON 1700000000
-static const char noon[] = "Tue, 14 Nov 2023 22:13:20 GMT", later[] = "Wed, 15 Nov 2023 22:13:20 GMT",
-                  earlier[] = "Mon, 13 Nov 2023 22:13:20 GMT";
+static const char noon[] = "Tue, 14 Nov 2023 22:13:20 GMT";
+static const char later[] = "Wed, 15 Nov 2023 22:13:20 GMT";
+static const char earlier[] = "Mon, 13 Nov 2023 22:13:20 GMT";
 
 static enum err judge(const char *headers, bool *ret_use_range)
 {
@@ -299,9 +306,11 @@ TEST(etags_are_compared_with_quotes_or_without)
     ok(judged("If-Match", "\"e1\"") == OK && judged("If-Match", "e1") == OK);
     ok(judged("If-Match", "*") == OK && judged("If-Match", "\"a\", \"e1\"") == OK);
     ok(judged("If-Match", "\"a,\"e1\"") == ERR_PRECONDITION);
-    ok(judged("If-Match", "\"e1\" , \"b,c\"") == OK && judged("If-Match", "\"b,e1\"") == ERR_PRECONDITION);
+    ok(judged("If-Match", "\"e1\" , \"b,c\"") == OK);
+    ok(judged("If-Match", "\"b,e1\"") == ERR_PRECONDITION);
     ok(judged("If-Match", "a") == ERR_PRECONDITION && judged("If-Match", "") == ERR_PRECONDITION);
-    ok(judged("If-Match", "W/\"e1\"") == ERR_PRECONDITION && judged("If-Match", "\"e1") == ERR_PRECONDITION);
+    ok(judged("If-Match", "W/\"e1\"") == ERR_PRECONDITION);
+    ok(judged("If-Match", "\"e1") == ERR_PRECONDITION);
     ok(judged("If-Match", "a\r\nIf-Match: \"e1\"") == OK);
     ok(judged("If-None-Match", "\"e1\"") == ERR_NOT_MODIFIED && judged("If-None-Match", "a") == OK);
     ok(judged("If-None-Match", "W/\"e1\"") == ERR_NOT_MODIFIED);
@@ -317,8 +326,10 @@ TEST(dates_decide_only_where_no_etag_does)
     ok(judged("If-Modified-Since", earlier) == OK);
     ok(judged("If-Modified-Since", "yesterday") == OK);
     bool use_range;
-    ok(judge("If-Match: e1\r\nIf-Unmodified-Since: Mon, 13 Nov 2023 22:13:20 GMT\r\n", &use_range) == OK);
-    ok(judge("If-None-Match: a\r\nIf-Modified-Since: Wed, 15 Nov 2023 22:13:20 GMT\r\n", &use_range) == OK);
+    ok(judge("If-Match: e1\r\nIf-Unmodified-Since: Mon, 13 Nov 2023 22:13:20 GMT\r\n",
+             &use_range) == OK);
+    ok(judge("If-None-Match: a\r\nIf-Modified-Since: Wed, 15 Nov 2023 22:13:20 GMT\r\n",
+             &use_range) == OK);
     ok(judge("If-Match: a\r\nIf-None-Match: e1\r\n", &use_range) == ERR_PRECONDITION);
 }
 
@@ -350,12 +361,14 @@ TEST(wishes_about_caches_and_checksums_are_read)
 }
 
 #define UNIT(test) cmocka_unit_test_teardown(test, forget)
-RUN(UNIT(every_operation_is_known_by_its_line), UNIT(what_is_not_known_is_refused_and_never_half_done),
+RUN(UNIT(every_operation_is_known_by_its_line),
+    UNIT(what_is_not_known_is_refused_and_never_half_done),
     UNIT(what_is_not_known_is_named),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(headers_that_change_the_meaning_are_refused),
     UNIT(a_key_is_decoded_once_and_normalised_never),
-    UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not), UNIT(bad_paths_and_parameters_are_bad_uris),
+    UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not),
+    UNIT(bad_paths_and_parameters_are_bad_uris),
     UNIT(bucket_names_are_judged_loosely_but_judged),
     UNIT(parameters_are_decoded_and_a_missing_value_is_told_from_an_empty_one),
     UNIT(what_an_operation_changes_stands_in_its_row), UNIT(a_range_is_read_in_its_three_forms),
