@@ -1,11 +1,10 @@
 """coalesce_run.py - many clients of one cold object (B5). SPDX-License-Identifier: Apache-2.0
 
-The origin's first byte comes after 1 s. gets_per_run: how many origin GETs asked for the same run of
-units (1 MiB), the worst one; 1 means no byte was asked for twice. ttfb_ms: the slowest client's first
-byte, from its own request, against a client that asks the origin itself. lag_ms: the same, from the
-later of its own request and the first client's first byte. Sums of the bytes are compared in a run of
-their own, so that the clients' work is not measured.
-"""
+The origin's first byte comes after 1 s. gets_per_run: how many origin GETs asked for the same run
+of units (1 MiB), the worst one; 1 means no byte was asked for twice. ttfb_ms: the slowest client's
+first byte, from its own request, against a client that asks the origin itself. lag_ms: the same,
+from the later of its own request and the first client's first byte. Sums of the bytes are compared
+in a run of their own, so that the clients' work is not measured. """
 
 from harness import twice
 from stage import Failed, MIB, SIGN, Stage, tool
@@ -46,8 +45,10 @@ def one(origin, subject, key, count, stagger_ms, summed=0):
         raise Failed(f"{len(wrong)} of {count} clients got other bytes than the origin's")
     counts = origin.counts(key)
     begun = min(c.first for c in got)
-    return {"gets_per_run": asked_for(counts["spans"]), "gets": counts["get"], "twice": twice(counts["spans"]),
-            "ttfb_ms": max(c.first - c.asked for c in got), "direct_ttfb_ms": direct.first - direct.asked,
+    return {"gets_per_run": asked_for(counts["spans"]), "gets": counts["get"],
+            "twice": twice(counts["spans"]),
+            "ttfb_ms": max(c.first - c.asked for c in got),
+            "direct_ttfb_ms": direct.first - direct.asked,
             "lag_ms": max(c.first - max(c.asked, begun) for c in got),
             "last_ms": max(c.last for c in got), "direct_last_ms": direct.last}
 
@@ -63,9 +64,11 @@ def case(figures, name, origin, subject, pairs, count, stagger_ms):
     figures.put("coalesce", name, "gets_per_run", "gets", values("gets_per_run"))
     figures.put("coalesce", name, "gets", "gets", values("gets"))
     figures.put("coalesce", name, "bytes_twice", "bytes", values("twice"))
-    figures.put("coalesce", name, "ttfb_ms", "ms", values("ttfb_ms"), "direct", values("direct_ttfb_ms"))
+    figures.put("coalesce", name, "ttfb_ms", "ms", values("ttfb_ms"), "direct",
+                values("direct_ttfb_ms"))
     figures.put("coalesce", name, "lag_ms", "ms", values("lag_ms"))
-    figures.put("coalesce", name, "last_ms", "ms", values("last_ms"), "direct", values("direct_last_ms"))
+    figures.put("coalesce", name, "last_ms", "ms", values("last_ms"), "direct",
+                values("direct_last_ms"))
 
 
 def run(figures, quick, subject):

@@ -1,10 +1,11 @@
-"""hit.py - what a cached read costs, beside nginx sendfile (B3). SPDX-License-Identifier: Apache-2.0
+"""hit.py - what a cached read costs, beside nginx sendfile (B3). SPDX-License-Identifier:
+Apache-2.0
 
 Every object is read once, in random order, each request with a signature of its own, so nothing can
 be remembered instead of found. Server and loader have a processor each. CPU is that of the server's
 threads, divided by the requests. A round is nginx, the subject, nginx again and nginx with its
-open_file_cache; a ratio is the subject against the mean of the two, the control one against the other.
-"""
+open_file_cache; a ratio is the subject against the mean of the two, the control one against the
+other. """
 
 import os
 import time
@@ -48,7 +49,8 @@ QUICK = (Kind("4k", 4 * KIB, 3000), Kind("128k", 128 * KIB, 1500),
 
 def load(port, asked, seed, signed, conns=16, **more):
     flags = SIGN if signed else []
-    return facts(tool("loader", *flags, cpu=1, port=port, conns=conns, shuffle=seed, **asked, **more))
+    return facts(tool("loader", *flags, cpu=1, port=port, conns=conns, shuffle=seed, **asked,
+                      **more))
 
 
 def measured(server, port, *how, **more):
@@ -94,8 +96,10 @@ def figures_of(figures, case, runs, metric, unit, controls):
     if not controls:
         return
     if runs["ofc"]:
-        figures.put("hit", f"{case}-ofc", metric, unit, values("subject"), "nginx-ofc", values("ofc"))
-    figures.put("hit", f"{case}-control", metric, unit, values("again"), "nginx-sendfile", values("nginx"))
+        figures.put("hit", f"{case}-ofc", metric, unit, values("subject"), "nginx-ofc",
+                    values("ofc"))
+    figures.put("hit", f"{case}-control", metric, unit, values("again"), "nginx-sendfile",
+                values("nginx"))
 
 
 def count_calls(figures, stage, kind, static, subject):
@@ -103,7 +107,8 @@ def count_calls(figures, stage, kind, static, subject):
     counted = {}
     for name, server in (("nginx", static), ("subject", subject)):
         calls = syscalls(stage.folder, server.pids(),
-                         lambda at=server.port: load(at, kind.asked(), 1, True, conns=4, requests=requests))
+                         lambda at=server.port: load(at, kind.asked(), 1, True, conns=4,
+                                                     requests=requests))
         if calls is None:
             return
         counted[name] = [calls / requests]

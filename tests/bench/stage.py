@@ -39,7 +39,8 @@ def note(text):
 def find_tool(name):
     """A bench program beside the newest build."""
     built = os.environ.get("BENCH_TOOLS")    # the folder of another build
-    found = os.path.join(built, name) if built else find_binary("", f"tests/bench/{name}", f"build*/tests/bench/{name}")
+    found = os.path.join(built, name) if built else find_binary("", f"tests/bench/{name}",
+                                                                f"build*/tests/bench/{name}")
     if not found:
         raise Failed(f"tests/bench/{name} is not built: run make")
     return found
@@ -51,7 +52,8 @@ def tool(name, *flags, cpu=None, seconds=240, **options):
     for key, value in options.items():
         argv += [f"--{key.replace('_', '-')}", str(value)]
     try:
-        done = pinned(cpu, lambda: subprocess.run(argv, capture_output=True, text=True, timeout=seconds))
+        done = pinned(cpu, lambda: subprocess.run(argv, capture_output=True, text=True,
+                                                  timeout=seconds))
     except subprocess.TimeoutExpired:
         raise Failed(f"{name} took longer than {seconds} s") from None
     if done.returncode != 0:
@@ -113,7 +115,8 @@ def syscalls(folder, pids, run):
         strace.send_signal(signal.SIGINT)
         strace.communicate(timeout=20)
     with open(table) as f:
-        total = re.search(r"^\s*100\.00\s+\S+\s+(?:\S+\s+)?(\d+)(?:\s+\d+)?\s+total$", f.read(), re.M)
+        total = re.search(r"^\s*100\.00\s+\S+\s+(?:\S+\s+)?(\d+)(?:\s+\d+)?\s+total$", f.read(),
+                          re.M)
     if not total:
         raise Failed("strace printed no total")
     return int(total.group(1))
@@ -220,7 +223,8 @@ class Stage:
                     "cache_dir": folder, "cache_size": f"{cache_bytes // MIB}MiB",
                     "origin": origin.url, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY,
                     "origin_access_key": harness.ORIGIN_KEY, "log_level": "warn",
-                    "origin_secret_key": harness.ORIGIN_SECRET, "freshness": "immutable", **settings}
+                    "origin_secret_key": harness.ORIGIN_SECRET, "freshness": "immutable",
+                    **settings}
         return pinned(cpu, lambda: Penstock(self, settings))
 
 

@@ -1,9 +1,9 @@
 """stall_run.py - how long a training loop waits for data (B1). SPDX-License-Identifier: Apache-2.0
 
-The loop of tests/bench/stall.c, straight from an origin that takes 30 ms to the first byte and gives
-60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is), and half
-(the cache holds half of the data set; 24 workers, since 8 would stall on the origin either way).
-"""
+The loop of tests/bench/stall.c, straight from an origin that takes 30 ms to the first byte and
+gives 60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is),
+and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
+way). """
 
 import time
 
@@ -19,7 +19,8 @@ def epoch(port, prefix, objects, seed, signed, workers=8):
 
 
 def in_turn(pair, first, second):
-    """Both, and which goes first changes from pair to pair; results in the order of the arguments."""
+    """Both, and which goes first changes from pair to pair; results in the order of the
+    arguments."""
     if pair % 2:
         later = second()
         return first(), later
@@ -27,8 +28,10 @@ def in_turn(pair, first, second):
 
 
 def put(figures, case, ours, direct):
-    figures.put("stall", case, "stall", "%", [e["stall"] for e in ours], "direct", [e["stall"] for e in direct])
-    figures.put("stall", case, "time", "ms", [e["wall_ms"] for e in ours], "direct", [e["wall_ms"] for e in direct])
+    figures.put("stall", case, "stall", "%", [e["stall"] for e in ours], "direct",
+                [e["stall"] for e in direct])
+    figures.put("stall", case, "time", "ms", [e["wall_ms"] for e in ours], "direct",
+                [e["wall_ms"] for e in direct])
 
 
 def cold_and_warm(figures, stage, origin, objects, pairs):
@@ -37,8 +40,10 @@ def cold_and_warm(figures, stage, origin, objects, pairs):
     for pair in range(pairs):
         prefix = f"/bench/stall-{pair}"
         straight, through = in_turn(pair,
-                                    lambda p=prefix, s=pair: epoch(origin.port, p, objects, s + 1, False),
-                                    lambda p=prefix, s=pair: epoch(subject.port, p, objects, s + 1, True))
+                                    lambda p=prefix, s=pair: epoch(origin.port, p, objects, s + 1,
+                                                                   False),
+                                    lambda p=prefix, s=pair: epoch(subject.port, p, objects, s + 1,
+                                                                   True))
         direct.append(straight)
         cold.append(through)
         time.sleep(0.5)    # the last commit

@@ -18,19 +18,25 @@ with Story("a01 the scripted origin does what it is told") as story:
     story.same("bytes are counted exactly", counts["bytes"], 10000000 + 876544 + 10 + 100)
 
     page = client.list("bucket", prefix="data/", max_keys=299)
-    story.same("a page of a listing", (page.body.count(b"<Key>"), b"<IsTruncated>true" in page.body), (299, True))
+    story.same("a page of a listing", (page.body.count(b"<Key>"),
+                                       b"<IsTruncated>true" in page.body), (299, True))
     token = re.search(rb"<NextContinuationToken>(.*?)<", page.body).group(1).decode()
-    story.same("and the next", client.list("bucket", prefix="data/", continuation_token=token).body.count(b"<Key>"), 1)
+    story.same("and the next", client.list("bucket", prefix="data/",
+                                           continuation_token=token).body.count(b"<Key>"), 1)
     rolled = client.list("bucket", delimiter="/")
     story.same("a delimiter rolls up", rolled.body.count(b"<CommonPrefixes>"), 2)
 
     origin.tell("match=bucket/*", "status=503", "retry_after=1", "times=2")
-    story.same("two answers of 503, then none", [client.head(key).status for _ in range(3)], [503, 503, 200])
+    story.same("two answers of 503, then none", [client.head(key).status for _ in range(3)],
+               [503, 503, 200])
     origin.tell("reset=rules", "first_byte_ms=200", "bandwidth=1000000")
     reply = client.get(key, 0, 299999)
-    story.fact("a slow origin is slow", 0.45 < reply.ended - reply.began < 0.8, f"{reply.ended - reply.began:.3f} s")
-    for name, lines in {"cut by reset": ["cut_after=1000"], "cut by FIN": ["cut_after=1000", "cut_fin=1"],
-                        "too long a length": ["length_error=7", "cut_fin=1"], "endless head": ["endless_head=1"]}.items():
+    story.fact("a slow origin is slow", 0.45 < reply.ended - reply.began < 0.8,
+               f"{reply.ended - reply.began:.3f} s")
+    for name, lines in {"cut by reset": ["cut_after=1000"],
+                        "cut by FIN": ["cut_after=1000", "cut_fin=1"],
+                        "too long a length": ["length_error=7", "cut_fin=1"],
+                        "endless head": ["endless_head=1"]}.items():
         origin.tell("reset=rules", *lines)
         if name == "endless head":
             wire = Wire(origin.port, 5)
@@ -43,10 +49,12 @@ with Story("a01 the scripted origin does what it is told") as story:
         else:
             story.fact(name, client.get(key, 0, 65535).error)
     origin.tell("reset=rules", "flip_after=1000")
-    story.bytes("a transfer keeps the version it began with", client.get(key, 0, 9999), key, 0, 10000)
+    story.bytes("a transfer keeps the version it began with", client.get(key, 0, 9999), key, 0,
+                10000)
     origin.calm()
     story.bytes("and the next sees the new one", client.get(key, 0, 9999), key, 0, 10000, version=2)
     story.same("a PUT is kept", client.put("bucket/mine", b"hello").status, 200)
     story.same("and served", client.get("bucket/mine").body, b"hello")
-    story.same("a DELETE removes", (client.delete("bucket/mine").status, client.head("bucket/mine").status), (204, 404))
+    story.same("a DELETE removes", (client.delete("bucket/mine").status,
+                                    client.head("bucket/mine").status), (204, 404))
     story.same("nothing is open", origin.counts()["requests_open"], 0)

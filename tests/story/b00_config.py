@@ -1,10 +1,12 @@
-"""The command line: every mistake at once, every value with its origin, and texts made from one table."""
+"""The command line: every mistake at once, every value with its origin, and texts made from one
+table."""
 from harness import *
 
 
 def call(*args, env=None, timeout=10):
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
-    done = subprocess.run([PENSTOCK, *args], env={**clean, **(env or {})}, capture_output=True, text=True,
+    done = subprocess.run([PENSTOCK, *args], env={**clean, **(env or {})}, capture_output=True,
+                          text=True,
                           timeout=timeout)
     return done.returncode, done.stdout, done.stderr
 
@@ -59,8 +61,10 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     story.same("check of what is right", call("check", good)[:2], (0, "settings: fine\n"))
     status, out, _ = call("check", bad, "--io", "aio", env={"PENSTOCK_GRACE": "7"})
     story.same("check exits 2", status, 2)
-    for line in (f"{bad}:1:9: ttl: needs a unit", f'{bad}:2:2: lisen: no such setting (did you mean "listen"?)',
-                 f"{bad}:4:11: loops: must be between 1 and 256", "environment: PENSTOCK_GRACE: needs a unit",
+    for line in (f"{bad}:1:9: ttl: needs a unit",
+                 f'{bad}:2:2: lisen: no such setting (did you mean "listen"?)',
+                 f"{bad}:4:11: loops: must be between 1 and 256",
+                 "environment: PENSTOCK_GRACE: needs a unit",
                  "command line: --io: must be one of auto|uring|threads", "no origin at all"):
         story.fact("check says " + line.rsplit("/", 1)[-1], line in out, out)
     status, _, err = call("serve", "--config", bad)
@@ -73,27 +77,33 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     story.same("a value of a flag", rows["grace"][1:], ["9s", "duration", "flag --grace"])
     story.same("a value of a variable", rows["loops"][1:], ["3", "count", "env PENSTOCK_LOOPS"])
     story.same("a default", rows["listen"][1:], ["127.0.0.1:9000", "address", "default"])
-    story.fact("secrets are masked", rows["secret_key"][1] == "********" and "topsecret" not in out, out)
+    story.fact("secrets are masked", rows["secret_key"][1] == "********" and "topsecret" not in out,
+               out)
 
     values = {line.split()[0]: line.split()[1] for line in call("config")[1].splitlines()}
     example = call("config", "--example")[1]
     with open(story.path("example.json"), "w") as f:
         f.write(example)
-    story.same("the example is right", call("check", story.path("example.json"))[:2], (0, "settings: fine\n"))
-    names = {line.split()[0] for line in out.splitlines() if "." not in line.split()[0]} - {"config"}
+    story.same("the example is right", call("check", story.path("example.json"))[:2],
+               (0, "settings: fine\n"))
+    names = {line.split()[0] for line in out.splitlines()
+             if "." not in line.split()[0]} - {"config"}
     story.same("and has every setting", names - set(json.loads(example)), set())
     with open(os.path.join(ROOT, "conf/penstock.json.example")) as f:
         story.fact("conf/ has it (else: scripts/generate)", f.read() == as_kept(example, values))
     with open(os.path.join(ROOT, "man/penstock.1")) as f:
         rows_kept = f.read().split("settings begin\n")[1].split('.\\" settings end')[0]
-    story.fact("man/ has its rows (else: scripts/generate)", rows_kept == as_kept(call("config", "--man")[1], values))
+    story.fact("man/ has its rows (else: scripts/generate)",
+               rows_kept == as_kept(call("config", "--man")[1], values))
     if shutil.which("mandoc"):
-        lint = subprocess.run(["mandoc", "-T", "lint", os.path.join(ROOT, "man/penstock.1")], capture_output=True, text=True)
+        lint = subprocess.run(["mandoc", "-T", "lint", os.path.join(ROOT, "man/penstock.1")],
+                              capture_output=True, text=True)
         story.same("mandoc has nothing to say", (lint.returncode, lint.stdout), (0, ""))
     with open(story.path("completion"), "w") as f:
         f.write(call("config", "--completion", "bash")[1])
     script = f'. {story.path("completion")}; COMP_WORDS=(penstock serve --io ""); COMP_CWORD=3; _penstock; echo "${{COMPREPLY[@]}}"'
-    story.same("bash completes", subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout, "auto uring threads\n")
+    story.same("bash completes", subprocess.run(["bash", "-c", script], capture_output=True,
+                                                text=True).stdout, "auto uring threads\n")
 
     nobody = f"127.0.0.1:{free_port()}"
     story.same("health of nobody", call("health", "--listen", nobody)[0], 1)
@@ -101,13 +111,17 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     status, _, err = call("health", "--lisn", nobody)
     story.fact("health with a flag that is none", status == 2 and "listen" in err, err)
     story.same("health of one that is ready", call("health", "--listen", f"127.0.0.1:{one_answer(http(200, 'ok'))}")[0], 0)
-    story.same("by URL", call("health", "--url", f"http://127.0.0.1:{one_answer(http(200, 'ok'))}/x")[0], 0)
-    story.same("health of one that is not", call("health", "--listen", f"127.0.0.1:{one_answer(http(503, ''))}")[0], 1)
+    story.same("by URL", call("health", "--url",
+                              f"http://127.0.0.1:{one_answer(http(200, 'ok'))}/x")[0], 0)
+    story.same("health of one that is not", call("health", "--listen",
+                                                 f"127.0.0.1:{one_answer(http(503, ''))}")[0], 1)
     began = time.monotonic()
-    story.same("health of one that hangs", call("health", "--listen", f"127.0.0.1:{one_answer(None)}")[0], 1)
+    story.same("health of one that hangs", call("health", "--listen",
+                                                f"127.0.0.1:{one_answer(None)}")[0], 1)
     story.fact("ends within its 2 s", 1.5 < time.monotonic() - began < 3)
     page = '{"store": {"used_bytes": 3221225472, "serving": true}, "open": 3}'
     status, out, _ = call("stat", "--admin-listen", f"127.0.0.1:{one_answer(http(200, page))}")
     story.same("stat is for people", [line.split(None, 1) for line in out.splitlines()],
                [["store.used_bytes", "3.0 GiB"], ["store.serving", "yes"], ["open", "3"]])
-    story.same("or raw", call("stat", "--json", "--admin-listen", f"127.0.0.1:{one_answer(http(200, page))}")[1], page)
+    story.same("or raw", call("stat", "--json", "--admin-listen",
+                              f"127.0.0.1:{one_answer(http(200, page))}")[1], page)

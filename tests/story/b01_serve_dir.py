@@ -21,5 +21,6 @@ with Story("b01 an object of a directory is served") as story:
     story.same("a missing bucket", server.get("nobucket/two.bin").code, "NoSuchBucket")
     page = server.list("photos")
     story.same("the listing", (page.status, page.body.count(b"<Key>one.bin</Key>")), (200, 1))
-    story.same("a directory can't be written to", server.put("photos/new", b"x").status >= 400, True)
+    story.same("a directory can't be written to", server.put("photos/new", b"x").status >= 400,
+               True)
     story.fact("/metrics has our names", any(n.startswith("penstock_") for n in server.metrics()))

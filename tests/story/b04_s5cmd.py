@@ -9,7 +9,8 @@ with Story("b04 s5cmd reads a directory") as story:
     story.same("ls shows every key", (status, len(out.splitlines())), (0, len(sums)))
     for turn in ("first", "second"):
         folder = story.path(turn)
-        status, out, err = run([s5cmd, "--numworkers", "16", "cp", "--part-size", "5", "--concurrency", "4",
+        status, out, err = run([s5cmd, "--numworkers", "16", "cp", "--part-size", "5",
+                                "--concurrency", "4",
                                 "s3://photos/set/*", folder + "/"], server.client_env())
         story.same(f"{turn} cp ends well", (status, err[-500:]), (0, ""))
         files_right(story, f"{turn} cp: every SHA-256 is right", folder, sums, "set/")

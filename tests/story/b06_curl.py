@@ -14,8 +14,11 @@ with Story("b06 curl --aws-sigv4 reads a directory") as story:
     story.same("a whole object", (status, out, err), (0, f"200 {12 * MIB}", ""))
     with open(story.path("out"), "rb") as f:
         story.same("its SHA-256", hashlib.sha256(f.read()).hexdigest(), sums["set/big.bin"])
-    story.same("a range", curl("photos/set/big.bin", "-r", "5-104", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD")[1],
+    story.same("a range", curl("photos/set/big.bin", "-r", "5-104", "-H",
+                               "x-amz-content-sha256: UNSIGNED-PAYLOAD")[1],
                "206 100")
-    target = presign("GET", server.client.host, "/photos/set/000.bin", server.client.key, server.client.secret)
-    status, out, err = run(["curl", "-sS", "-o", story.path("out"), "-w", "%{http_code}", server.endpoint + target])
+    target = presign("GET", server.client.host, "/photos/set/000.bin", server.client.key,
+                     server.client.secret)
+    status, out, err = run(["curl", "-sS", "-o", story.path("out"), "-w", "%{http_code}",
+                            server.endpoint + target])
     story.same("a presigned URL", out, "200")

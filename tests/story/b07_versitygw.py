@@ -1,4 +1,5 @@
-"""The newest boto3 and s5cmd read through Penstock from a real S3 origin; the second pass costs it nothing."""
+"""The newest boto3 and s5cmd read through Penstock from a real S3 origin; the second pass costs it
+nothing."""
 from clients import *
 
 with Story("b07 a real S3 origin, boto3 and s5cmd") as story:
@@ -6,13 +7,16 @@ with Story("b07 a real S3 origin, boto3 and s5cmd") as story:
     origin = story.versity()
     sums = make_tree(story)
     story.same("a bucket is made at the origin", origin.client.put("photos", b"").status, 200)
-    status, out, err = run([s5cmd, "cp", story.path("tree/photos/set/") + "*", "s3://photos/set/"], origin.env())
+    status, out, err = run([s5cmd, "cp", story.path("tree/photos/set/") + "*", "s3://photos/set/"],
+                           origin.env())
     story.same("s5cmd uploads to the origin", (status, err[-300:]), (0, ""))
     server = story.penstock(origin=origin.url)
     boto3_reads(story, server, python, "photos", "set/", sums)
-    status, out, err = run([s5cmd, "cp", "s3://photos/set/*", story.path("copy") + "/"], server.client_env())
+    status, out, err = run([s5cmd, "cp", "s3://photos/set/*", story.path("copy") + "/"],
+                           server.client_env())
     story.same("s5cmd copies", (status, err[-300:]), (0, ""))
     files_right(story, "every SHA-256 is right", story.path("copy"), sums, "set/")
     origin.kill()
-    bad = [k for k, want in sums.items() if hashlib.sha256(server.get("photos/" + k).body).hexdigest() != want]
+    bad = [k for k, want in sums.items()
+           if hashlib.sha256(server.get("photos/" + k).body).hexdigest() != want]
     story.same("with the origin gone, every object still comes, and right", bad, [])

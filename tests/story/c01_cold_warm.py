@@ -8,18 +8,23 @@ with Story("c01 cold, then warm") as story:
     sizes["bucket/big"] = 40 * MIB
     client = Client(server.port, keep=True)
     origin.reset()
-    wrong = [k for k, n in sizes.items() if (r := client.get(k)).error or r.body != expect(k, 1, 0, n)]
+    wrong = [k for k, n in sizes.items() if (r := client.get(k)).error
+             or r.body != expect(k, 1, 0, n)]
     story.same("cold: 200 small objects and one of 40 MiB, all right", wrong, [])
     cold = origin.counts()
     story.same("each byte left the origin once", cold["bytes"], sum(sizes.values()))
     reply = client.get("bucket/never-seen/size-1000-x")
     story.fact("X-Cache of a cold one says miss", "miss" in reply.cache, reply.cache)
-    wait_for("what was read is committed", lambda: "hit" in client.get("bucket/big", 39 * MIB, 40 * MIB - 1).cache)
+    wait_for("what was read is committed", lambda: "hit" in client.get("bucket/big", 39 * MIB,
+                                                                       40 * MIB - 1).cache)
     origin.reset()
     replies = {k: client.get(k) for k in sizes}
-    story.same("warm: all right", [k for k, r in replies.items() if r.error or r.body != expect(k, 1, 0, sizes[k])], [])
-    story.same("warm: X-Cache says hit", [k for k, r in replies.items() if "hit" not in r.cache], [])
-    story.fact("warm: there is an Age", all(r.headers.get("age", "").isdigit() for r in replies.values()))
+    story.same("warm: all right", [k for k, r in replies.items() if r.error
+                                   or r.body != expect(k, 1, 0, sizes[k])], [])
+    story.same("warm: X-Cache says hit", [k for k, r in replies.items() if "hit" not in r.cache],
+               [])
+    story.fact("warm: there is an Age", all(r.headers.get("age", "").isdigit()
+                                            for r in replies.values()))
     for _ in range(100):
         first = story.random.randrange(40 * MIB)
         last = min(40 * MIB - 1, first + story.random.randrange(2 * MIB))

@@ -12,7 +12,8 @@ with Story("c03 a restart finds everything warm") as story:
 
     def pass_right(text):
         got = {k: server.get(k) for k in keys}
-        story.same(f"{text}: all right", [k for k, r in got.items() if r.error or r.body != bodies[k].body], [])
+        story.same(f"{text}: all right", [k for k, r in got.items() if r.error
+                                          or r.body != bodies[k].body], [])
 
     story.bytes("the big one", bodies["bucket/big"], "bucket/big", 0, 64 * MIB)
     origin.quiet()
@@ -29,4 +30,5 @@ with Story("c03 a restart finds everything warm") as story:
     counts = origin.counts()
     story.same("after kill -9: no byte comes again", counts["bytes"], 0)
     story.note(f"after kill -9 the origin was asked {counts['requests']} times (once a key is allowed: an unclean stop proves what it had)")
-    story.fact("... at most once a key, or a list", counts["get"] == 0 and counts["head"] + counts["list"] <= len(keys), counts)
+    story.fact("... at most once a key, or a list", counts["get"] == 0
+               and counts["head"] + counts["list"] <= len(keys), counts)

@@ -8,7 +8,8 @@ with Story("c04 300 expired objects cost one listing page") as story:
     client = Client(server.port, keep=True)
 
     def all_right(version=1):
-        return [k for k in keys if (r := client.get(k)).error or r.status != 200 or r.body != expect(k, version, 0, len(r.body))]
+        return [k for k in keys if (r := client.get(k)).error or r.status != 200
+                or r.body != expect(k, version, 0, len(r.body))]
 
     story.same("a cold pass", all_right(), [])
     origin.reset()
@@ -20,28 +21,35 @@ with Story("c04 300 expired objects cost one listing page") as story:
     story.same("an expired pass", all_right(), [])
     took = time.monotonic() - start
     counts = origin.counts()
-    story.same("... costs one list, no GET, no HEAD", (counts["list"], counts["get"], counts["head"]), (1, 0, 0))
+    story.same("... costs one list, no GET, no HEAD",
+               (counts["list"], counts["get"], counts["head"]), (1, 0, 0))
     story.fact("... and was done before it expired again", took < 2, f"{took:.1f} s")
     origin.tell("flip=bucket/set/0123", "flip=bucket/set/0200")
     time.sleep(4)
     origin.reset()
     changed = [k for k in keys if client.get(k).body[:32] != expect(k, 1, 0, 32)]
-    story.same("two changed at the origin: both are found", changed, ["bucket/set/0123", "bucket/set/0200"])
+    story.same("two changed at the origin: both are found", changed,
+               ["bucket/set/0123", "bucket/set/0200"])
     counts = origin.counts()
     asked = {m: counts[m] for m in ("list", "head", "get")}
-    story.fact("... for a page more and two requests each at most", counts["list"] <= 3 and counts["get"] <= 2 and counts["head"] <= 2, asked)
-    story.bytes("the new version is whole", client.get("bucket/set/0123"), "bucket/set/0123", 0, len(client.get("bucket/set/0123").body), version=2)
+    story.fact("... for a page more and two requests each at most", counts["list"] <= 3
+               and counts["get"] <= 2 and counts["head"] <= 2, asked)
+    story.bytes("the new version is whole", client.get("bucket/set/0123"), "bucket/set/0123", 0,
+                len(client.get("bucket/set/0123").body), version=2)
     origin.tell("match=bucket/ LIST", "status=403")
     time.sleep(4)
     origin.reset()
     keys = keys[:20]
-    story.same("a listing that is refused: HEADs do it", [k for k in keys if client.get(k).status != 200], [])
+    story.same("a listing that is refused: HEADs do it",
+               [k for k in keys if client.get(k).status != 200], [])
     counts = origin.counts()
-    story.fact("... and the refusal is remembered", counts["get"] == 0 and counts["head"] >= 19 and counts["list"] <= 2,
+    story.fact("... and the refusal is remembered", counts["get"] == 0 and counts["head"] >= 19
+               and counts["list"] <= 2,
                {m: counts[m] for m in ("list", "head", "get")})
     origin.calm()
     time.sleep(2.2)
     origin.tell("first_byte_ms=700")
     start = time.monotonic()
     reply = client.get("bucket/set/0005")
-    story.fact("within the grace nobody waits for the origin", reply.status == 200 and time.monotonic() - start < 0.4, f"{time.monotonic() - start:.2f} s")
+    story.fact("within the grace nobody waits for the origin", reply.status == 200
+               and time.monotonic() - start < 0.4, f"{time.monotonic() - start:.2f} s")

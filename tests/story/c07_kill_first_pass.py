@@ -1,5 +1,5 @@
-"""kill -9 in the middle of the first pass: only what had just arrived comes again. Arguments: objects of
-16 MiB (24), small objects (400). By the origin's own counts."""
+"""kill -9 in the middle of the first pass: only what had just arrived comes again. Arguments:
+objects of 16 MiB (24), small objects (400). By the origin's own counts."""
 from harness import *
 
 LARGE = int(sys.argv[1]) if len(sys.argv) > 1 else 24
@@ -28,14 +28,17 @@ def read_on(server, sizes, left, guard, wrong, again):
 
 def one_round(story, number):
     """True if no more came again than may."""
-    origin = story.origin(f"objects=bucket/small/%05d {SMALL} {SMALL_SIZE}", "match=bucket/*", f"bandwidth={RATE}")
-    server = story.penstock(origin=origin.url, cache_size="4GiB", cache_dir=story.path(f"cache-{number}"))
+    origin = story.origin(f"objects=bucket/small/%05d {SMALL} {SMALL_SIZE}", "match=bucket/*",
+                          f"bandwidth={RATE}")
+    server = story.penstock(origin=origin.url, cache_size="4GiB",
+                            cache_dir=story.path(f"cache-{number}"))
     sizes = {f"bucket/small/{i:05d}": SMALL_SIZE for i in range(SMALL)}
     sizes.update({f"bucket/{i:03d}/size-{SIZE}-x": SIZE for i in range(LARGE)})
     total = sum(sizes.values())
     keys = story.random.sample(sorted(sizes), len(sizes))
     wrong, left, guard = [], list(keys), threading.Lock()
-    readers = [threading.Thread(target=read_on, args=(server, sizes, left, guard, wrong, False), daemon=True)
+    readers = [threading.Thread(target=read_on, args=(server, sizes, left, guard, wrong, False),
+                                daemon=True)
                for _ in range(READERS)]
     for reader in readers:
         reader.start()
@@ -52,7 +55,8 @@ def one_round(story, number):
     together(*[lambda: read_on(server, sizes, left, guard, wrong, True) for _ in range(READERS)])
     story.same("every byte is right", wrong[:3], [])
     again = origin.counts()["bytes"] - total
-    most = READERS * (int(RATE * JUST_S) + MIB)    # what came in the last 200 ms, and a record a connection
+    # what came in the last 200 ms, and a record a connection
+    most = READERS * (int(RATE * JUST_S) + MIB)
     story.note(f"{first / MIB:.0f} MiB had come of {total / MIB:.0f}; {again / MIB:.2f} MiB came again ({most / MIB:.1f} allowed); "
                f"{open_then} origin requests were open")
     time.sleep(0.5)
@@ -67,5 +71,6 @@ def one_round(story, number):
 
 
 with Story("c07 kill -9 in the middle of the first pass", seconds=400) as story:
-    # A disk that others keep busy takes longer than 200 ms to commit: one round of three has to do it in time.
+    # A disk that others keep busy takes longer than 200 ms to commit: one round of three has to do
+    # it in time.
     story.fact("only what came last comes again", any(one_round(story, n) for n in range(3)))

@@ -8,17 +8,21 @@ with Story(f"c08 ready with {ENTRIES} entries", seconds=100 + ENTRIES // 2000) a
     if not tool_path or not os.access(tool_path, os.X_OK):
         raise Skip("fill_store is not built: run make")
     origin = story.origin()
-    status, out, err = run([tool_path, story.path("cache"), str(ENTRIES), origin.url, "bucket", "set/"], seconds=80 + ENTRIES // 2000)
+    status, out, err = run([tool_path, story.path("cache"), str(ENTRIES), origin.url, "bucket",
+                            "set/"], seconds=80 + ENTRIES // 2000)
     story.same("the folder is filled", (status, err), (0, ""))
     story.note(out.strip())
     took = []
-    for turn, end in (("first", "stop"), ("after a clean stop", "stop"), ("after another", "kill"), ("after kill -9", "stop")):
+    for turn, end in (("first", "stop"), ("after a clean stop", "stop"), ("after another", "kill"),
+                      ("after kill -9", "stop")):
         server = story.penstock(origin=origin.url, cache_size=None)
-        story.fact(f"{turn}: ready in under a second", server.ready_s < 1, f"{server.ready_s:.3f} s")
+        story.fact(f"{turn}: ready in under a second", server.ready_s < 1,
+                   f"{server.ready_s:.3f} s")
         took.append(server.ready_s)
         key = f"set/{story.random.randrange(ENTRIES):08d}"
         reply = server.get("bucket/" + key)
-        if turn == "after kill -9":    # proved anew before it is served, and this origin never had it
+        # proved anew before it is served, and this origin never had it
+        if turn == "after kill -9":
             story.same(f"{turn}: the origin is asked before it is believed", reply.status, 404)
         else:
             story.fact(f"{turn}: what was filled in is there", reply.body == key.encode(), reply)

@@ -4,13 +4,16 @@ from harness import *
 FOLDERS, EACH = 150, 8
 
 with Story("c09 1,200 expired objects in 150 folders") as story:
-    keys = [f"bucket/set/{f // 15:02d}/{f % 15:02d}/{i:02d}" for f in range(FOLDERS) for i in range(EACH)]
-    origin = story.origin(*[f"objects=bucket/set/{f // 15:02d}/{f % 15:02d}/%02d {EACH} 1000-5000" for f in range(FOLDERS)])
+    keys = [f"bucket/set/{f // 15:02d}/{f % 15:02d}/{i:02d}" for f in range(FOLDERS)
+            for i in range(EACH)]
+    origin = story.origin(*[f"objects=bucket/set/{f // 15:02d}/{f % 15:02d}/%02d {EACH} 1000-5000"
+                            for f in range(FOLDERS)])
     server = story.penstock(origin=origin.url, freshness="ttl", ttl="8s", grace="0s")
     client = Client(server.port, keep=True)
 
     def all_right(keys):
-        return [k for k in keys if (r := client.get(k)).error or r.status != 200 or r.body != expect(k, 1, 0, len(r.body))][:3]
+        return [k for k in keys if (r := client.get(k)).error or r.status != 200
+                or r.body != expect(k, 1, 0, len(r.body))][:3]
 
     def expired(text, keys, most):
         time.sleep(9)
@@ -18,7 +21,8 @@ with Story("c09 1,200 expired objects in 150 folders") as story:
         story.same(f"{text}: all right", all_right(keys), [])
         counts = origin.counts()
         story.same(f"{text}: no GET, no HEAD", (counts["get"], counts["head"]), (0, 0))
-        story.fact(f"{text}: at most a page for 300 objects", counts["list"] <= most, f"{counts['list']} pages for {len(keys)}")
+        story.fact(f"{text}: at most a page for 300 objects", counts["list"] <= most,
+                   f"{counts['list']} pages for {len(keys)}")
         story.note(f"{text}: {counts['list']} pages for {len(keys)} objects")
 
     story.same("a cold pass", all_right(keys), [])

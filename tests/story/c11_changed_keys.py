@@ -13,6 +13,8 @@ with Story("c11 many keys change at once, listings go on") as story:
         story.bytes(f"{key} is the new one", server.get(key), key, 0, 1000, version=2)
     time.sleep(1.6)    # freshness counts in whole seconds
     origin.reset()
-    story.same("all are right", [k for k in keys[8:] if server.get(k).body != expect(k, 1, 0, 1000)], [])
+    story.same("all are right", [k for k in keys[8:]
+                                 if server.get(k).body != expect(k, 1, 0, 1000)], [])
     counts = origin.counts()
-    story.fact("by listing", counts["list"] >= 1 and counts["head"] <= 2, {m: counts[m] for m in ("list", "head", "get")})
+    story.fact("by listing", counts["list"] >= 1 and counts["head"] <= 2,
+               {m: counts[m] for m in ("list", "head", "get")})

@@ -10,7 +10,8 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
     def start_fails(text, server, *words):
         wait_for(f"{text}: it gives up", lambda: not server.alive(), 15)
         log = server.log().strip()
-        story.fact(f"{text}: status is not 0", server.process.returncode not in (0, None) and server.process.returncode > 0, server.process.returncode)
+        story.fact(f"{text}: status is not 0", server.process.returncode not in (0, None)
+                   and server.process.returncode > 0, server.process.returncode)
         story.fact(f"{text}: it says so", all(w.lower() in log.lower() for w in words), log[-600:])
 
     def serves(text, server):
@@ -20,33 +21,40 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
     def clear(text, server, *words):
         """It gives up with a line that says why, or serves without the folder and says so."""
         def settled():
-            return not server.alive() or plain(server.port, "GET", "/_/health/ready", timeout=2).status == 200
+            return not server.alive() or plain(server.port, "GET", "/_/health/ready",
+                                               timeout=2).status == 200
         wait_for(f"{text}: it gives up or serves", settled, 15)
         if not server.alive():
             start_fails(text, server, *words)
             return
         serves(text + ": it serves without", server)
-        story.fact(f"{text}: it says so", all(re.search(w, server.log(), re.I) for w in words), server.log()[-600:])
+        story.fact(f"{text}: it says so", all(re.search(w, server.log(), re.I) for w in words),
+                   server.log()[-600:])
         story.same(f"{text}: and ends cleanly", server.stop(), 0)
 
     server = story.penstock(origin=origin.url, cache_dir=story.path("missing/folders/cache"))
     serves("missing folders are made", server)
-    story.same("... the cache for its owner only", os.stat(story.path("missing/folders/cache")).st_mode & 0o777, 0o700)
+    story.same("... the cache for its owner only",
+               os.stat(story.path("missing/folders/cache")).st_mode & 0o777, 0o700)
 
     second = story.penstock(origin=origin.url, cache_dir=server.cache_dir)
     serves("held by another process: it serves without", second)
-    story.fact("... and says so", re.search("held|busy|another process", second.log(), re.I), second.log()[-800:])
+    story.fact("... and says so", re.search("held|busy|another process", second.log(), re.I),
+               second.log()[-800:])
     second.stop()
-    taken = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("other"), listen=server.settings["listen"])
+    taken = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("other"),
+                           listen=server.settings["listen"])
     start_fails("the port is taken", taken, str(server.port))
     server.stop()
 
-    version = [p for p in glob.glob(server.cache_dir + "/*") if "format" in os.path.basename(p).lower()]
+    version = [p for p in glob.glob(server.cache_dir + "/*")
+               if "format" in os.path.basename(p).lower()]
     story.fact("there is a format file", version, os.listdir(server.cache_dir))
     if version:
         with open(version[0], "rb") as f:
             format_text = f.read()
-        story.same("it begins with a magic word and version 1", format_text[:12], b"PENSTOCK\x01\0\0\0")
+        story.same("it begins with a magic word and version 1", format_text[:12],
+                   b"PENSTOCK\x01\0\0\0")
         newer = format_text[:8] + b"\x63\0\0\0" + format_text[12:]
         with open(version[0], "wb") as f:
             f.write(newer)
@@ -64,16 +72,19 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
         f.write("years of work")
     foreign = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("foreign"))
     clear("a folder with somebody's files", foreign, story.path("foreign"))
-    story.same("... which are still there", open(story.path("foreign/thesis.tex")).read(), "years of work")
+    story.same("... which are still there", open(story.path("foreign/thesis.tex")).read(),
+               "years of work")
     with open(story.path("file"), "w") as f:
         f.write("x")
     clear("a file instead of a folder", story.penstock(wait=False, origin=origin.url, cache_dir=story.path("file")), story.path("file"))
 
     if os.geteuid() == 0 and shutil.which("mount"):
         os.makedirs(story.path("small"))
-        if run(["mount", "-t", "tmpfs", "-o", "size=96m", "penstock-story", story.path("small")])[0] == 0:
+        if run(["mount", "-t", "tmpfs", "-o", "size=96m", "penstock-story",
+                story.path("small")])[0] == 0:
             try:
-                full = story.penstock(origin=origin.url, cache_dir=story.path("small/cache"), cache_size="64MiB")
+                full = story.penstock(origin=origin.url, cache_dir=story.path("small/cache"),
+                                      cache_size="64MiB")
                 serves("a small folder", full)
                 filler = open(story.path("small/filler"), "wb")
                 try:
@@ -84,13 +95,15 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
                     pass
                 for number in range(20):
                     other = f"bucket/{number}/size-{SIZE}-x"
-                    story.bytes(f"the disk is full: object {number} is right", full.get(other), other, 0, SIZE)
+                    story.bytes(f"the disk is full: object {number} is right", full.get(other),
+                                other, 0, SIZE)
                 filler.close()
                 os.unlink(story.path("small/filler"))
                 status = full.stop()
                 story.same("it ends cleanly on a full disk", status, 0)
                 run(["mount", "-o", "remount,ro", story.path("small")])
-                frozen = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("small/cache"))
+                frozen = story.penstock(wait=False, origin=origin.url,
+                                        cache_dir=story.path("small/cache"))
                 time.sleep(1.5)
                 if frozen.alive():
                     serves("a read-only folder: it serves without", frozen)

@@ -1,4 +1,5 @@
-"""kill -9 in the middle of everything, again and again: never a wrong byte. Argument: rounds (10)."""
+"""kill -9 in the middle of everything, again and again: never a wrong byte. Argument: rounds
+(10)."""
 from harness import *
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
@@ -6,7 +7,8 @@ BIG, SMALL = 12 * MIB, 40_000
 WORKERS = 6
 
 with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUNDS * 12) as story:
-    origin = story.origin(f"objects=bucket/set/%03d 200 {SMALL}", "match=bucket/*/size-*", f"bandwidth={25 * MIB}")
+    origin = story.origin(f"objects=bucket/set/%03d 200 {SMALL}", "match=bucket/*/size-*",
+                          f"bandwidth={25 * MIB}")
     server = story.penstock(origin=origin.url, cache_size="128MiB", extent_size="4MiB")
     wrong, reads, under_way, writes = [], 0, 0, 0
     written = {}        # key -> bodies that may be there: the last sure one, and any unknown since
@@ -30,12 +32,14 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
             if kind < 0.5:
                 key = f"bucket/set/{rng.randrange(200):03d}"
                 first = rng.randrange(SMALL - 1)
-                judge(key, client.get(key, first, SMALL - 1), [expect(key, 1, first, SMALL - first)])
+                judge(key, client.get(key, first, SMALL - 1),
+                      [expect(key, 1, first, SMALL - first)])
             elif kind < 0.85:
                 key = f"bucket/{rng.randrange(8)}/size-{BIG}-x"
                 first = rng.randrange(BIG - 1)
                 length = min(BIG - first, rng.randrange(1, 4 * MIB))
-                judge(key, client.get(key, first, first + length - 1), [expect(key, 1, first, length)])
+                judge(key, client.get(key, first, first + length - 1),
+                      [expect(key, 1, first, length)])
             else:
                 key = f"bucket/mine/{number}-{rng.randrange(4)}"
                 body = rng.randbytes(rng.randrange(1, 300_000))
@@ -52,7 +56,8 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
 
     for round_number in range(ROUNDS):
         stop = threading.Event()
-        threads = [threading.Thread(target=work, args=(n, server.port, stop), daemon=True) for n in range(WORKERS)]
+        threads = [threading.Thread(target=work, args=(n, server.port, stop), daemon=True)
+                   for n in range(WORKERS)]
         for thread in threads:
             thread.start()
         time.sleep(0.3 + story.random.random() * 1.2)
@@ -84,5 +89,6 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
         if wrong:
             break
     story.same("0 wrong bytes", wrong[:3], [])
-    story.fact("a fill was under way at every kill", under_way == ROUNDS, f"{under_way} of {ROUNDS}")
+    story.fact("a fill was under way at every kill", under_way == ROUNDS,
+               f"{under_way} of {ROUNDS}")
     story.note(f"{ROUNDS} kills, {reads} reads checked, {writes} writes")

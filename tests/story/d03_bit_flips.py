@@ -6,7 +6,8 @@ from harness import *
 
 FLIPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
 COUNT = max(100, FLIPS * 6 // 10)                       # objects that are one record each
-BIG = max(32, FLIPS // 16) * MIB                        # 8 units a MiB: twice as many as can be chosen
+# 8 units a MiB: twice as many as can be chosen
+BIG = max(32, FLIPS // 16) * MIB
 BAD = "penstock_store_bad_blocks_total"
 
 
@@ -33,14 +34,16 @@ def find_blocks(server, objects):
     for path in server.extents():
         with open(path, "rb") as f:
             data = f.read()
-        for offset in range(0, len(data) - 31, 4):    # data starts right behind a head of any length
+        for offset in range(0, len(data) - 31,
+                            4):    # data starts right behind a head of any length
             if (whose := wanted.get(data[offset:offset + 32])) and whose not in places:
                 places[whose] = (path, offset)
     return places
 
 
 def record_of(path, data_at, size):
-    """Where the WHOLE record begins whose data is there, and how many bytes header and head have."""
+    """Where the WHOLE record begins whose data is there, and how many bytes header and head
+    have."""
     with open(path, "rb") as f:
         f.seek(max(0, data_at - 8192))
         before = f.read(min(8192, data_at))
@@ -51,13 +54,15 @@ def record_of(path, data_at, size):
 
 
 with Story(f"d03 {FLIPS} bit flips in extents", seconds=120 + FLIPS // 5) as story:
-    origin = story.origin(*[f"object=bucket/set/{i:04d} {size_of(i)}" for i in range(COUNT)], f"object=bucket/big {BIG}")
+    origin = story.origin(*[f"object=bucket/set/{i:04d} {size_of(i)}" for i in range(COUNT)],
+                          f"object=bucket/big {BIG}")
     server = story.penstock(origin=origin.url)
     keys = {f"bucket/set/{i:04d}": size_of(i) for i in range(COUNT)}
     objects = {**keys, "bucket/big": BIG}
 
     def wrong_ones():
-        return [k for k, n in objects.items() if (r := server.get(k)).error or r.body != expect(k, 1, 0, n)]
+        return [k for k, n in objects.items() if (r := server.get(k)).error
+                or r.body != expect(k, 1, 0, n)]
 
     def settled():
         """What was found bad is forgotten, and what came instead committed."""
@@ -77,10 +82,12 @@ with Story(f"d03 {FLIPS} bit flips in extents", seconds=120 + FLIPS // 5) as sto
 
     places = find_blocks(server, objects)
     count = sum((n + 65535) // 65536 for n in objects.values())
-    story.fact("every block of every object is found in the extents", len(places) == count, f"{len(places)} of {count}")
+    story.fact("every block of every object is found in the extents", len(places) == count,
+               f"{len(places)} of {count}")
     units = {}    # what is found bad together -> its blocks
     for (key, block), place in places.items():
-        units.setdefault((key, block // 2 if key == "bucket/big" else 0), []).append((block, *place))
+        units.setdefault((key, block // 2 if key == "bucket/big" else 0),
+                         []).append((block, *place))
     chosen = story.random.sample(sorted(units), FLIPS)
     story.note(f"{sum(k == 'bucket/big' for k, _ in chosen)} flips in units of the big object, the others in small ones")
     origin.reset()
@@ -93,7 +100,8 @@ with Story(f"d03 {FLIPS} bit flips in extents", seconds=120 + FLIPS // 5) as sto
         reply = server.get(key, block * 65536, block * 65536 + length - 1)
         if reply.error or reply.body != expect(key, 1, block * 65536, length):
             wrong.append((key, block, at - offset, repr(reply)))
-        if server.metric(BAD) <= before:    # more than once if it is read again before it is forgotten
+        # more than once if it is read again before it is forgotten
+        if server.metric(BAD) <= before:
             uncounted.append((key, block, at - offset, server.metric(BAD) - before))
     story.same("0 wrong answers", wrong[:3], [])
     story.same("each flip was found and counted", uncounted[:3], [])
@@ -116,7 +124,9 @@ with Story(f"d03 {FLIPS} bit flips in extents", seconds=120 + FLIPS // 5) as sto
     server = server.again()
     origin.reset()
     story.same("heads with a flipped bit: a whole pass is right", wrong_ones(), [])
-    story.fact("... each was found and counted", server.metric(BAD) >= len(chosen), server.metric(BAD))
-    story.same("... and fetched again", sorted(k for k in keys if origin.counts(k)["get"]), sorted(chosen))
+    story.fact("... each was found and counted", server.metric(BAD) >= len(chosen),
+               server.metric(BAD))
+    story.same("... and fetched again", sorted(k for k in keys if origin.counts(k)["get"]),
+               sorted(chosen))
     settled()
     warm("afterwards")

@@ -15,5 +15,6 @@ with Story("f03 24 clients 8 ms apart") as story:
     replies = together(*[lambda n=n: one(n) for n in range(CLIENTS)])
     story.same("all 24 are right", [repr(r) for r in replies if r.error or r.body != want], [])
     counts = origin.counts(key)
-    story.same("no byte left the origin twice", (counts["bytes"], twice(counts["spans"])), (SIZE, 0))
+    story.same("no byte left the origin twice", (counts["bytes"], twice(counts["spans"])),
+               (SIZE, 0))
     story.fact("at most one GET a unit run", counts["get"] <= SIZE // MIB, counts["get"])

@@ -25,4 +25,5 @@ with Story("f04 a 20 MiB/s reader of a cold 240 MiB object") as story:
     story.note(f"{counts['bytes'] / MIB:.1f} MiB from the origin by {counts['get']} GETs; RssAnon at most {peak[0] / 1024:.0f} MiB")
     story.fact("memory stayed bounded", peak[0] < 160 * 1024, f"{peak[0]} KiB")
     origin.quiet()
-    story.bytes("and the next one too", server.get(key, 100 * MIB, 110 * MIB - 1), key, 100 * MIB, 10 * MIB)
+    story.bytes("and the next one too", server.get(key, 100 * MIB, 110 * MIB - 1), key, 100 * MIB,
+                10 * MIB)

@@ -23,9 +23,11 @@ with Story(f"f06 C clients of one cold object, {RUNS} runs", seconds=100 + RUNS 
     ids = iter(range(1000))
 
     def clients(port, key, count, signed=True, **more):
-        flags = [f for name, value in {"port": port, "path": f"/{key}", "clients": count, **more}.items()
+        flags = [f for name, value in {"port": port, "path": f"/{key}", "clients": count,
+                                       **more}.items()
                  for f in (f"--{name.replace('_', '-')}", str(value))]
-        status, out, err = run([binary, *flags, *(["--sign", f"{ACCESS_KEY}:{SECRET_KEY}"] if signed else [])])
+        status, out, err = run([binary, *flags, *(["--sign", f"{ACCESS_KEY}:{SECRET_KEY}"]
+                                                  if signed else [])])
         check(status == 0, f"coalesce ends with {status}: {err}")
         return [Seen(line) for line in out.splitlines()]
 
@@ -36,10 +38,13 @@ with Story(f"f06 C clients of one cold object, {RUNS} runs", seconds=100 + RUNS 
         origin.reset()
         seen = clients(server.port, key, count, sum=int(summed), **more)[1 if leaver else 0:]
         story.same(f"{text}: all have every byte right" if summed else f"{text}: all have it whole",
-                   [(s.status, s.bytes, s.sum) for s in seen if (s.status, s.bytes, s.sum) != (200, SIZE, want)][:3], [])
+                   [(s.status, s.bytes, s.sum) for s in seen
+                    if (s.status, s.bytes, s.sum) != (200, SIZE, want)][:3], [])
         counts = origin.counts(key)
-        story.same(f"{text}: no byte left the origin twice", (counts["bytes"], twice(counts["spans"])), (SIZE, 0))
-        story.fact(f"{text}: at most one GET a unit run", counts["get"] <= SIZE // MIB, counts["get"])
+        story.same(f"{text}: no byte left the origin twice",
+                   (counts["bytes"], twice(counts["spans"])), (SIZE, 0))
+        story.fact(f"{text}: at most one GET a unit run", counts["get"] <= SIZE // MIB,
+                   counts["get"])
         begun = min(s.first for s in seen)
         return max(s.first - max(s.asked, begun) for s in seen), counts["get"]
 
@@ -50,7 +55,8 @@ with Story(f"f06 C clients of one cold object, {RUNS} runs", seconds=100 + RUNS 
         story.note(f"{text}: a follower's first byte at most {', '.join(f'{lag:.1f}' for lag, _ in lags)} ms late; "
                    f"GETs: {[gets for _, gets in lags]}")
         best = min(lag for lag, _ in lags)    # a machine with other work may be late once
-        story.fact(f"{text}: followers' first bytes within {LAG_MS} ms", best <= LAG_MS, f"{best:.1f} ms")
+        story.fact(f"{text}: followers' first bytes within {LAG_MS} ms", best <= LAG_MS,
+                   f"{best:.1f} ms")
     # The first of 24 that come 8 ms apart is alone with its request when the others come.
     origin.calm()
     origin.tell("first_byte_ms=30", f"bandwidth={50 * MIB}")

@@ -1,4 +1,5 @@
-"""Each safety guard is shown to matter: the same scenario passes with it on, and goes red with it off.
+"""Each safety guard is shown to matter: the same scenario passes with it on, and goes red with it
+off.
 
 Needs a build with --enable-guards-off: PENSTOCK_GUARDS names its penstock. A scenario is given a
 daemon with some guards off and says whether a client saw wrong bytes."""
@@ -25,7 +26,8 @@ def crc32c(data, seed=0):
 
 
 class Record:
-    """A record that holds a whole small object: where it lies, its header's fields, its head and its data."""
+    """A record that holds a whole small object: where it lies, its header's fields, its head and
+    its data."""
 
     def __init__(self, server, key, size):
         found = server.find_page(key, 1, 0)
@@ -47,7 +49,8 @@ class Record:
             f.write(content)
 
     def as_if_of(self, other):
-        """This record with the name and the data of the other; each checksum is right: two names with one hash."""
+        """This record with the name and the data of the other; each checksum is right: two names
+        with one hash."""
         mine, theirs = self.bytes, other.bytes
         etag_and_rest = self.start + 32 + struct.unpack_from("<I", mine, self.start + 20)[0]
         name_end = other.start + 32 + struct.unpack_from("<I", theirs, other.start + 20)[0]
@@ -58,7 +61,8 @@ class Record:
         front = bytearray(mine[:60])
         struct.pack_into("<I", front, 56, crc32c(head, crc32c(whose + b"\xff\xff\xff\xff")))
         sums = struct.pack("<I", crc32c(data, crc32c(whose + bytes(4))))
-        return bytes(front) + struct.pack("<I", crc32c(sums, crc32c(bytes(front)))) + sums + head + data
+        return bytes(front) + struct.pack("<I", crc32c(sums,
+                                                       crc32c(bytes(front)))) + sums + head + data
 
 
 with Story("g01 safety guards can be seen to fail", seconds=150) as story:
@@ -71,7 +75,8 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
     def house(off, *lines):
         """An origin and a daemon of their own."""
         origin = story.origin(*lines)
-        server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(ids)}"), cache_size="256MiB",
+        server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(ids)}"),
+                                cache_size="256MiB",
                                 env={"PENSTOCK_GUARD_OFF": off} if off else {})
         return origin, server
 
@@ -82,7 +87,8 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         time.sleep(0.5)
 
     def one_version(reply, *bodies):
-        """None, or what was wrong with an answer that said it was whole; a clear failure is not wrong."""
+        """None, or what was wrong with an answer that said it was whole; a clear failure is not
+        wrong."""
         if reply.error or reply.status not in (200, 206):
             return None
         return None if reply.body in bodies else same_bytes(reply.body, bodies[0], "it")
@@ -151,7 +157,8 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         origin.tell(f"flip={key}")
         return one_version(server.get(key), expect(key, 1, 0, size), expect(key, 2, 0, size))
 
-    # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is left.
+    # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
+    # left.
     for text, scenario, guard in (("a flipped bit", flipped_bit, "crc"),
                                   ("blocks in each other's place", swapped, "crc"),
                                   ("two names with one hash", same_hash, "identity"),

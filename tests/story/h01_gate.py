@@ -1,4 +1,5 @@
-"""Nothing gets past the gate: neither as the first request of a connection nor behind a good one."""
+"""Nothing gets past the gate: neither as the first request of a connection nor behind a good
+one."""
 from probe import *
 
 SMUGGLED = get("/smuggled")
@@ -97,11 +98,14 @@ with Story("h01 nothing gets past the gate") as story:
         wire = probe.wire()
         wire.send((CHUNKED + text).encode() + SMUGGLED)
         heard = probe.hears(wire)
-        if heard is None or len(re.findall(rb"HTTP/1\.1 (\d+) ", heard)) > 1 or b"smuggled" in heard:
+        if heard is None or len(re.findall(rb"HTTP/1\.1 (\d+) ",
+                                           heard)) > 1 or b"smuggled" in heard:
             wrong.append((name, heard and heard[:300]))
         wire.close()
-    story.fact(f"{len(BODIES)} chunked bodies are the last of their connections", not wrong, wrong[:3])
-    story.same("a good chunked body is taken", probe.ask((CHUNKED + BODIES["a plain chunked body"]).encode()).body,
+    story.fact(f"{len(BODIES)} chunked bodies are the last of their connections", not wrong,
+               wrong[:3])
+    story.same("a good chunked body is taken",
+               probe.ask((CHUNKED + BODIES["a plain chunked body"]).encode()).body,
                f"5 {sum_of(b'hello')}\n".encode())
 
     head = get("/a%20b//c?x=y&z", "X-Field: some value", "User-Agent: a story")
@@ -124,7 +128,8 @@ with Story("h01 nothing gets past the gate") as story:
 
     before = probe.stats()["handled"]
     reply = probe.ask(put("/echo", b"x" * 100000, "x-deny: 1"))
-    story.same("the judge refuses before the body is taken in", (reply.status, reply.body, reply.closed), (403, b"denied /echo\n", True))
+    story.same("the judge refuses before the body is taken in",
+               (reply.status, reply.body, reply.closed), (403, b"denied /echo\n", True))
     big = probe.wire()
     big.send(get("/echo", "Content-Length: 3000000", "x-deny: 1", method="PUT"))
     try:
@@ -133,13 +138,16 @@ with Story("h01 nothing gets past the gate") as story:
         sent = None
     except OSError as failure:
         sent = failure
-    story.same("a client that sends its body anyway hears the answer", (sent, big.read().status), (None, 403))
+    story.same("a client that sends its body anyway hears the answer", (sent, big.read().status),
+               (None, 403))
     wire.send(put("/echo", b"", "x-deny: 1"))
-    story.same("later requests are judged too, and end the connection", (wire.read().status, wire.gone()), (403, True))
+    story.same("later requests are judged too, and end the connection",
+               (wire.read().status, wire.gone()), (403, True))
     story.same("none of these was handled", probe.stats()["handled"] - before, 1)
     wire = probe.wire()
     wire.send(get("/a", "x-deny: 1", method="HEAD"))
     story.fact("a refused HEAD has no body", probe.hears(wire).endswith(b"\r\n\r\n"))
-    story.same("a body over the limit is refused by its head", probe.ask(get("/echo", f"Content-Length: {(64 << 20) + 1}", method="PUT")).body[:13],
+    story.same("a body over the limit is refused by its head",
+               probe.ask(get("/echo", f"Content-Length: {(64 << 20) + 1}", method="PUT")).body[:13],
                b"ERR_TOO_LARGE")
     probe.ends_cleanly()

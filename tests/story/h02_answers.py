@@ -8,36 +8,45 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
         for path in ("whole", "direct", "stream"):
             wire.send(get(f"/{path}?n={n}&piece=100000"))
             reply = wire.read()
-            story.fact(f"/{path} of {n} bytes on one connection", not reply.error and reply.body == pattern(n), (reply, same_bytes(reply.body, pattern(n))))
+            story.fact(f"/{path} of {n} bytes on one connection", not reply.error
+                       and reply.body == pattern(n), (reply, same_bytes(reply.body, pattern(n))))
     wire.send(get("/direct?n=777", method="HEAD") + get("/stream?n=778", method="HEAD") + get("/whole?n=779", method="HEAD"))
-    story.same("HEAD has the length and no body", [wire.read("HEAD").headers["content-length"] for _ in range(3)], ["777", "778", "779"])
+    story.same("HEAD has the length and no body", [wire.read("HEAD").headers["content-length"]
+                                                   for _ in range(3)], ["777", "778", "779"])
     targets = [f"/p{i}" if i % 3 else f"/stream?n={i * 1000}&piece=7000" for i in range(200)]
     wire.send(b"".join(get(t) for t in targets))
     answers = [wire.read().body for _ in targets]
     story.same("200 pipelined requests are answered in order", answers,
                [f"/p{i}\n".encode() if i % 3 else pattern(i * 1000) for i in range(200)])
     wire.send(put("/echo", b"one") + put("/echo", b"second") + get("/x"))
-    story.same("pipelined bodies keep apart", [wire.read().body.split()[0] for _ in range(3)], [b"3", b"6", b"/x"])
+    story.same("pipelined bodies keep apart", [wire.read().body.split()[0] for _ in range(3)],
+               [b"3", b"6", b"/x"])
 
     wire.send(get("/echo", "Content-Length: 5", "Expect: 100-continue", method="PUT"))
-    story.fact("100-continue is sent", wire.socket.recv(1000).startswith(b"HTTP/1.1 100 Continue\r\n\r\n"))
+    story.fact("100-continue is sent",
+               wire.socket.recv(1000).startswith(b"HTTP/1.1 100 Continue\r\n\r\n"))
     wire.send(b"hello")
     story.same("and the body taken", wire.read().body, f"5 {sum_of(b'hello')}\n".encode())
-    reply = probe.ask(get("/echo", "Content-Length: 5", "Expect: 100-continue", "x-deny: 1", method="PUT"))
+    reply = probe.ask(get("/echo", "Content-Length: 5", "Expect: 100-continue", "x-deny: 1",
+                          method="PUT"))
     story.same("a refused one is not invited", reply.status, 403)
-    reply = probe.ask(get("/echo", "Transfer-Encoding: chunked", "Expect: 100-continue", method="PUT") + b"5\r\nhello\r\n0\r\n\r\n")
-    story.same("one that did not wait is not told to", (reply.status, reply.body.split()[0]), (200, b"5"))
+    reply = probe.ask(get("/echo", "Transfer-Encoding: chunked", "Expect: 100-continue",
+                          method="PUT") + b"5\r\nhello\r\n0\r\n\r\n")
+    story.same("one that did not wait is not told to", (reply.status, reply.body.split()[0]),
+               (200, b"5"))
 
     body = random.Random(1).randbytes(6000000)
     held = probe.fd_count()
     writer = probe.wire()
     whole = put("/echo", body)
     writer.send(whole[:5000000])
-    wait_for("the body is spilled", lambda: any("spill" in os.readlink(f"/proc/{probe.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{probe.pid}/fd")
+    wait_for("the body is spilled", lambda: any("spill" in os.readlink(f"/proc/{probe.pid}/fd/{fd}")
+                                                for fd in os.listdir(f"/proc/{probe.pid}/fd")
                                                if os.path.lexists(f"/proc/{probe.pid}/fd/{fd}")))
     story.same("to a file without a name", os.listdir(probe.spill), [])
     writer.send(whole[5000000:])
-    story.same("a spilled body is right", writer.read().body, f"{len(body)} {sum_of(body)}\n".encode())
+    story.same("a spilled body is right", writer.read().body,
+               f"{len(body)} {sum_of(body)}\n".encode())
     writer.send(get("/y"))
     story.same("and the connection goes on", writer.read().body, b"/y\n")
     writer.close()
@@ -46,18 +55,21 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
     before = probe.stats()
     story.same("later, by a timer", probe.ask(get("/later?ms=100")).body, b"later\n")
     hasty = [probe.wire() for _ in range(200)]
-    due = time.monotonic() + 0.1    # answered in one turn of a loop, so that the first can leave before its end
+    # answered in one turn of a loop, so that the first can leave before its end
+    due = time.monotonic() + 0.1
     for client in hasty:
         client.send(get(f"/later?ms={int((due - time.monotonic()) * 1000)}"))
     for client in hasty:
         client.read()
         client.close()
-    story.same("a client that leaves with its answer has a whole one", probe.stats()["incomplete"], before["incomplete"])
+    story.same("a client that leaves with its answer has a whole one", probe.stats()["incomplete"],
+               before["incomplete"])
     leaver = probe.wire()
     leaver.send(get("/never"))
     time.sleep(0.1)
     leaver.close()
-    wait_for("a client that leaves while it waits is noticed", lambda: probe.stats()["incomplete"] == before["incomplete"] + 1)
+    wait_for("a client that leaves while it waits is noticed",
+             lambda: probe.stats()["incomplete"] == before["incomplete"] + 1)
     leaver = probe.wire()
     leaver.send(get("/later?ms=300"))
     time.sleep(0.05)
@@ -66,7 +78,8 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
     leaver.send(get("/stream?n=100000000&piece=100000"))
     leaver.read(stop_after=500000)
     leaver.abort()
-    wait_for("one that leaves mid-answer too", lambda: probe.stats()["incomplete"] == before["incomplete"] + 3)
+    wait_for("one that leaves mid-answer too",
+             lambda: probe.stats()["incomplete"] == before["incomplete"] + 3)
     story.same("its source was stopped", probe.stats()["stops"], before["stops"] + 1)
     leaver = probe.wire()
     leaver.send(put("/hold", body))
@@ -76,19 +89,24 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
     story.same("no request is left open", probe.stats()["requests"], 1)
 
     reply = probe.ask(get("/abort?n=5000000&after=2000000&piece=1000000"))
-    story.fact("an abort is a reset, not an end", reply.error and reply.error.startswith("reset"), reply.error)
+    story.fact("an abort is a reset, not an end", reply.error and reply.error.startswith("reset"),
+               reply.error)
     reply = probe.ask(get("/abort?n=5000000&after=0"))
-    story.fact("also before the first byte", reply.error and reply.error.startswith("reset"), reply.error)
+    story.fact("also before the first byte", reply.error and reply.error.startswith("reset"),
+               reply.error)
 
     slow = probe.wire(receive_buffer=4096)
     slow.send(get("/direct?n=100000000&piece=200000"))
     began = time.monotonic()
     before = probe.stats()["incomplete"]
-    wait_for("a reader that takes nothing is cut", lambda: probe.stats()["incomplete"] == before + 1, 10)
-    story.fact("after about send_ms", 0.8 < time.monotonic() - began < 3.5, time.monotonic() - began)
+    wait_for("a reader that takes nothing is cut",
+             lambda: probe.stats()["incomplete"] == before + 1, 10)
+    story.fact("after about send_ms", 0.8 < time.monotonic() - began < 3.5,
+               time.monotonic() - began)
     slow.close()
     slow = probe.wire(receive_buffer=65536)
     slow.send(get("/direct?n=8000000&piece=2000000"))
     reply = slow.read(pace=1500000)
-    story.fact("one that is slow but reads is not", not reply.error and reply.body == pattern(8000000), reply)
+    story.fact("one that is slow but reads is not", not reply.error
+               and reply.body == pattern(8000000), reply)
     probe.ends_cleanly()

@@ -2,7 +2,8 @@
 from probe import *
 
 with Story("h03 slow heads, idle connections, the cap, and the way down") as story:
-    probe = Probe(story, head_ms=600, idle_ms=1500, request_ms=2500, connections_max=300, body_bytes_max=4000000)
+    probe = Probe(story, head_ms=600, idle_ms=1500, request_ms=2500, connections_max=300,
+                  body_bytes_max=4000000)
     slow = probe.wire()
     began = time.monotonic()
     for byte in b"GET /a HTTP/1.1\r\nHost":
@@ -10,15 +11,18 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
         time.sleep(0.02)
     reply = slow.read()
     took = time.monotonic() - began
-    story.fact("a slow head is cut at head_ms", reply.status == 408 and 0.5 < took < 1.2, (reply, took))
+    story.fact("a slow head is cut at head_ms", reply.status == 408 and 0.5 < took < 1.2,
+               (reply, took))
     silent = probe.wire()
     began = time.monotonic()
-    story.fact("silence is closed", silent.gone() and 0.5 < time.monotonic() - began < 1.2, time.monotonic() - began)
+    story.fact("silence is closed", silent.gone() and 0.5 < time.monotonic() - began < 1.2,
+               time.monotonic() - began)
     idle = probe.wire()
     idle.send(get("/a"))
     idle.read()
     began = time.monotonic()
-    story.fact("an idle connection is closed at idle_ms", idle.gone() and 1.3 < time.monotonic() - began < 2.2, time.monotonic() - began)
+    story.fact("an idle connection is closed at idle_ms", idle.gone()
+               and 1.3 < time.monotonic() - began < 2.2, time.monotonic() - began)
     idle = probe.wire()
     idle.send(get("/a"))
     idle.read()
@@ -31,15 +35,20 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     began = time.monotonic()
     reply = slow.read()
     took = time.monotonic() - began
-    story.fact("a slow body is refused at request_ms", reply.body[:11] == b"ERR_TIMEOUT" and 2.3 < took < 3.2, (reply, took))
+    story.fact("a slow body is refused at request_ms", reply.body[:11] == b"ERR_TIMEOUT"
+               and 2.3 < took < 3.2, (reply, took))
     chunk = b"10000\r\n" + bytes(65536) + b"\r\n"
     chunked = get("/echo", "Transfer-Encoding: chunked", method="PUT")
-    story.same("a chunked body over the limit is refused in the app's words", probe.ask(chunked + chunk * 64 + b"0\r\n\r\n").body[:13], b"ERR_TOO_LARGE")
-    story.same("one below it is not", probe.ask(chunked + chunk * 50 + b"0\r\n\r\n").body.split()[0], b"3276800")
+    story.same("a chunked body over the limit is refused in the app's words",
+               probe.ask(chunked + chunk * 64 + b"0\r\n\r\n").body[:13], b"ERR_TOO_LARGE")
+    story.same("one below it is not",
+               probe.ask(chunked + chunk * 50 + b"0\r\n\r\n").body.split()[0], b"3276800")
     os.rename(probe.spill, probe.spill + "-away")
     reply = probe.ask(put("/echo", bytes(4000000)))
-    story.same("without a spill folder a big body is refused", (reply.status, reply.body[:9]), (503, b"ERR_LIMIT"))
-    story.same("and a small one taken", probe.ask(put("/echo", bytes(100000))).body.split()[0], b"100000")
+    story.same("without a spill folder a big body is refused", (reply.status, reply.body[:9]),
+               (503, b"ERR_LIMIT"))
+    story.same("and a small one taken", probe.ask(put("/echo", bytes(100000))).body.split()[0],
+               b"100000")
     os.rename(probe.spill + "-away", probe.spill)
 
     for path in ("/hold", "/echo"):
@@ -51,7 +60,8 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     wait_for("300 connections are open", lambda: probe.stats()["connections"] >= 301)
     late = probe.wire()
     late.send(get("/late"))
-    story.same("the admin address answers at the cap", plain(probe.admin, "GET", "/x").body, b"/x\n")
+    story.same("the admin address answers at the cap", plain(probe.admin, "GET", "/x").body,
+               b"/x\n")
     began = time.monotonic()
     story.same("a newcomer is served when slow ones have gone", late.read().body, b"/late\n")
     story.fact("it had to wait", time.monotonic() - began > 0.2, time.monotonic() - began)
@@ -81,8 +91,10 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
         return True
     story.same("40 clients at once", together(*[lambda: load(25)] * 40), [True] * 40)
 
-    second = subprocess.run([PROBE, str(probe.port), str(free_port()), probe.spill], capture_output=True, text=True)
-    story.fact("a taken port is noticed", second.returncode == 2 and "another process listens there" in second.stdout, second.stdout)
+    second = subprocess.run([PROBE, str(probe.port), str(free_port()), probe.spill],
+                            capture_output=True, text=True)
+    story.fact("a taken port is noticed", second.returncode == 2
+               and "another process listens there" in second.stdout, second.stdout)
     idle = probe.wire()
     idle.send(get("/a"))
     idle.read()
@@ -92,7 +104,8 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     probe.process.send_signal(signal.SIGTERM)
     story.fact("draining closes idle connections", idle.gone(0.4))
     reply = running.read()
-    story.same("running answers are finished, and say close", (reply.body, reply.closed), (b"later\n", True))
+    story.same("running answers are finished, and say close", (reply.body, reply.closed),
+               (b"later\n", True))
     try:
         probe.wire()
         refused = False

@@ -1,4 +1,5 @@
-"""harness.py - a stage for stories: real daemons, real sockets, bounded time. SPDX-License-Identifier: Apache-2.0
+"""harness.py - a stage for stories: real daemons, real sockets, bounded time.
+SPDX-License-Identifier: Apache-2.0
 
 A story is a program: it opens a Story, starts what it needs (penstock, the scripted origin,
 versitygw), states facts, and exits 0, 77 with a reason, or 1 with what differed. Everything lives
@@ -49,12 +50,14 @@ REPORTS = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|ch
 def find_binary(variable, *places):
     if os.environ.get(variable):
         return os.path.abspath(os.environ[variable])
-    found = [p for place in places for p in glob.glob(os.path.join(ROOT, place)) if os.access(p, os.X_OK)]
+    found = [p for place in places for p in glob.glob(os.path.join(ROOT, place))
+             if os.access(p, os.X_OK)]
     return max(found, key=os.path.getmtime) if found else None
 
 
 PENSTOCK = find_binary("PENSTOCK", "penstock", "build/penstock", "build/src/penstock")
-SCRIPTED = find_binary("SCRIPTED_ORIGIN", "tests/origin/scripted-origin", "build*/tests/origin/scripted-origin")
+SCRIPTED = find_binary("SCRIPTED_ORIGIN", "tests/origin/scripted-origin",
+                       "build*/tests/origin/scripted-origin")
 TOOLS = os.environ.get("PENSTOCK_TOOLS") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "penstock-tools")
 
@@ -164,12 +167,16 @@ def sign(method, path, query, headers, payload, key, secret, now=None, region="u
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     headers["x-amz-date"] = stamp
     headers["x-amz-content-sha256"] = payload
-    signed = sorted(n for n in headers if n in ("host", "content-md5", "content-type", "range") or n.startswith("x-amz-"))
+    signed = sorted(n for n in headers if n in ("host", "content-md5", "content-type", "range")
+                    or n.startswith("x-amz-"))
     canonical = "\n".join([method, path, canonical_query(query),
-                           "".join(f"{n}:{headers[n].strip()}\n" for n in signed), ";".join(signed), payload])
+                           "".join(f"{n}:{headers[n].strip()}\n" for n in signed), ";".join(signed),
+                           payload])
     scope = f"{day}/{region}/s3/aws4_request"
-    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-    signature = hmac.new(signing_key(secret, day, region), text.encode(), hashlib.sha256).hexdigest()
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope,
+                      hashlib.sha256(canonical.encode()).hexdigest()])
+    signature = hmac.new(signing_key(secret, day, region), text.encode(),
+                         hashlib.sha256).hexdigest()
     headers["authorization"] = (f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={';'.join(signed)}, "
                                 f"Signature={signature}")
 
@@ -179,11 +186,16 @@ def presign(method, host, path, key, secret, expires=300, now=None, query=(), re
     now = now or datetime.now(timezone.utc)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     scope = f"{day}/{region}/s3/aws4_request"
-    query = [*query, ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"), ("X-Amz-Credential", f"{key}/{scope}"),
-             ("X-Amz-Date", stamp), ("X-Amz-Expires", str(expires)), ("X-Amz-SignedHeaders", "host")]
-    canonical = "\n".join([method, path, canonical_query(query), f"host:{host}\n", "host", "UNSIGNED-PAYLOAD"])
-    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-    signature = hmac.new(signing_key(secret, day, region), text.encode(), hashlib.sha256).hexdigest()
+    query = [*query, ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+             ("X-Amz-Credential", f"{key}/{scope}"),
+             ("X-Amz-Date", stamp), ("X-Amz-Expires", str(expires)),
+             ("X-Amz-SignedHeaders", "host")]
+    canonical = "\n".join([method, path, canonical_query(query), f"host:{host}\n", "host",
+                           "UNSIGNED-PAYLOAD"])
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope,
+                      hashlib.sha256(canonical.encode()).hexdigest()])
+    signature = hmac.new(signing_key(secret, day, region), text.encode(),
+                         hashlib.sha256).hexdigest()
     return f"{path}?{canonical_query(query)}&X-Amz-Signature={signature}"
 
 
@@ -316,7 +328,8 @@ class Client:
         self.host = f"127.0.0.1:{port}"
         self.wire = None
 
-    def head_of(self, method, key, query=(), headers=None, body=b"", sign_it=True, payload=None, now=None):
+    def head_of(self, method, key, query=(), headers=None, body=b"", sign_it=True, payload=None,
+                now=None):
         """The bytes of a signed request, body included. key: "bucket/key", text or bytes."""
         headers = {n.lower(): v for n, v in (headers or {}).items()}
         headers.setdefault("host", self.host)
@@ -324,12 +337,14 @@ class Client:
         if body or method in ("PUT", "POST"):
             headers.setdefault("content-length", str(len(body)))
         if sign_it:
-            sign(method, path, query, headers, payload or hashlib.sha256(body).hexdigest(), self.key, self.secret, now)
+            sign(method, path, query, headers, payload or hashlib.sha256(body).hexdigest(),
+                 self.key, self.secret, now)
         target = path + ("?" + canonical_query(query) if query else "")
         lines = [f"{method} {target} HTTP/1.1", *(f"{n}: {v}" for n, v in headers.items())]
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
-    def ask(self, method, key, query=(), headers=None, body=b"", pace=None, stop_after=None, leave=None,
+    def ask(self, method, key, query=(), headers=None, body=b"", pace=None, stop_after=None,
+            leave=None,
             receive_buffer=None, **how):
         reply = Reply()
         wire = self.wire
@@ -375,7 +390,8 @@ class Client:
 
 def plain(port, method, target, body=b"", headers=(), timeout=30):
     """An unsigned request as it stands."""
-    lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close", *headers]
+    lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close",
+             *headers]
     if body or method in ("POST", "PUT"):
         lines.append(f"Content-Length: {len(body)}")
     try:
@@ -398,8 +414,10 @@ class Process:
         self.story, self.name = story, name
         self.log_path = os.path.join(story.folder, f"{name}-{len(story.processes)}.log")
         self.log_file = open(self.log_path, "wb")
-        clean = {n: v for n, v in os.environ.items() if not n.startswith("PENSTOCK")}    # else they are settings
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout or self.log_file,
+        clean = {n: v for n, v in os.environ.items()
+                 if not n.startswith("PENSTOCK")}    # else they are settings
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout
+                                        or self.log_file,
                                         stderr=self.log_file, env={**clean, **(env or {})})
         story.processes.append(self)
 
@@ -436,7 +454,8 @@ class Origin(Process):
     def __init__(self, story, *lines, port=0):
         if SCRIPTED is None:
             raise Skip("scripted-origin is not built: run make")
-        super().__init__(story, "origin", [SCRIPTED, "--port", str(port), *lines], stdout=subprocess.PIPE)
+        super().__init__(story, "origin", [SCRIPTED, "--port", str(port), *lines],
+                         stdout=subprocess.PIPE)
         self.port = int(self.process.stdout.readline().split()[1])
         self.process.stdout.close()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -459,7 +478,8 @@ class Origin(Process):
 
     def quiet(self, seconds=20):
         """Waits until no request is under way."""
-        wait_for("the origin has no open request", lambda: self.totals()["requests_open"] == 0, seconds)
+        wait_for("the origin has no open request", lambda: self.totals()["requests_open"] == 0,
+                 seconds)
 
     def counts(self, key=None, settle=True):
         """All counts, or those of one key (zeroes if it was never asked for)."""
@@ -467,13 +487,16 @@ class Origin(Process):
             self.quiet()
         whole = json.loads(plain(self.port, "GET", "/_/counts").body.decode("utf-8", "replace"))
         if key is None:
-            whole["requests"] = sum(whole[m] for m in ("get", "head", "put", "delete", "post", "list"))
+            whole["requests"] = sum(whole[m] for m in ("get", "head", "put", "delete", "post",
+                                                       "list"))
             return whole
-        none = {m: 0 for m in ("get", "head", "put", "delete", "post", "list", "errors", "aborted", "bytes")}
+        none = {m: 0 for m in ("get", "head", "put", "delete", "post", "list", "errors", "aborted",
+                               "bytes")}
         return whole["keys"].get(key, {**none, "spans": []})
 
     def log_lines(self):
-        return [line.split(" ") for line in plain(self.port, "GET", "/_/log").body.decode().splitlines()]
+        return [line.split(" ") for line in plain(self.port, "GET",
+                                                  "/_/log").body.decode().splitlines()]
 
 
 def twice(spans):
@@ -499,9 +522,11 @@ class Penstock(Process):
         self.config_path = os.path.join(story.folder, f"penstock-{len(story.processes)}.json")
         with open(self.config_path, "w") as f:
             json.dump(settings, f, indent=1)
-        super().__init__(story, "penstock", [PENSTOCK, "serve", "--config", self.config_path], self.env)
+        super().__init__(story, "penstock", [PENSTOCK, "serve", "--config", self.config_path],
+                         self.env)
         self.killed = False
-        self.client = Client(self.port, settings.get("access_key", ACCESS_KEY), settings.get("secret_key", SECRET_KEY))
+        self.client = Client(self.port, settings.get("access_key", ACCESS_KEY),
+                             settings.get("secret_key", SECRET_KEY))
         self.get, self.head, self.put = self.client.get, self.client.head, self.client.put
         self.delete, self.list, self.ask = self.client.delete, self.client.list, self.client.ask
         self.endpoint = f"http://127.0.0.1:{self.port}"
@@ -568,7 +593,8 @@ class Penstock(Process):
         """What a stranger's shell would have."""
         return {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": self.client.key,
                 "AWS_SECRET_ACCESS_KEY": self.client.secret, "AWS_DEFAULT_REGION": "us-east-1",
-                "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null",
+                "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_CONFIG_FILE": "/dev/null",
                 "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "S3_ENDPOINT_URL": self.endpoint}
 
 
@@ -580,16 +606,20 @@ class Versity(Process):
         os.makedirs(self.folder, exist_ok=True)
         self.port = free_port()
         self.access_log = story.path("versity-access.log")
-        super().__init__(story, "versitygw", [tool("versitygw"), "--quiet", "--access", ORIGIN_KEY, "--secret", ORIGIN_SECRET,
+        super().__init__(story, "versitygw", [tool("versitygw"), "--quiet", "--access", ORIGIN_KEY,
+                                              "--secret", ORIGIN_SECRET,
                                               "--access-log", self.access_log,
-                                              "--port", f"127.0.0.1:{self.port}", "posix", self.folder])
+                                              "--port", f"127.0.0.1:{self.port}", "posix",
+                                              self.folder])
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
         wait_for("versitygw answers", lambda: self.client.ask("GET", "").status == 200, 20)
 
     def env(self):
-        return {"AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": ORIGIN_KEY, "AWS_SECRET_ACCESS_KEY": ORIGIN_SECRET,
-                "AWS_DEFAULT_REGION": "us-east-1", "AWS_REGION": "us-east-1", "S3_ENDPOINT_URL": self.url}
+        return {"AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": ORIGIN_KEY,
+                "AWS_SECRET_ACCESS_KEY": ORIGIN_SECRET,
+                "AWS_DEFAULT_REGION": "us-east-1", "AWS_REGION": "us-east-1",
+                "S3_ENDPOINT_URL": self.url}
 
 
 # ---- the story ----
@@ -627,7 +657,8 @@ class Story:
     def bytes(self, text, reply, key, first=0, length=None, version=1, status=None):
         """The answer is whole and has exactly these synthetic bytes."""
         want = expect(key, version, first, length)
-        detail = reply.error or (status and reply.status != status and f"status {reply.status} {reply.code}") \
+        detail = reply.error or (status and reply.status != status
+                                 and f"status {reply.status} {reply.code}") \
             or (reply.status not in (200, 206) and f"status {reply.status} {reply.code}") \
             or same_bytes(reply.body, want, key)
         return self.fact(text, not detail, detail)
@@ -643,17 +674,21 @@ class Story:
 
     def settings(self, **changes):
         """What a test daemon is given; a value of None leaves a setting to its default."""
-        settings = {"listen": f"127.0.0.1:{free_port()}", "admin_listen": f"127.0.0.1:{free_port()}",
+        settings = {"listen": f"127.0.0.1:{free_port()}",
+                    "admin_listen": f"127.0.0.1:{free_port()}",
                     "cache_dir": self.path("cache"), "cache_size": "2GiB", "access_key": ACCESS_KEY,
-                    "secret_key": SECRET_KEY, "origin_access_key": ORIGIN_KEY, "origin_secret_key": ORIGIN_SECRET,
-                    "freshness": "immutable", "log_level": "info", **({"io": self.io} if self.io else {}), **changes}
+                    "secret_key": SECRET_KEY, "origin_access_key": ORIGIN_KEY,
+                    "origin_secret_key": ORIGIN_SECRET,
+                    "freshness": "immutable", "log_level": "info",
+                    **({"io": self.io} if self.io else {}), **changes}
         return {name: value for name, value in settings.items() if value is not None}
 
     def penstock(self, wait=True, env=None, **changes):
         return Penstock(self, self.settings(**changes), wait, env)
 
     def __enter__(self):
-        print(f"# {self.title}{f' (io={self.io})' if self.io else ''}, seed {self.seed}", flush=True)
+        print(f"# {self.title}{f' (io={self.io})' if self.io else ''}, seed {self.seed}",
+              flush=True)
         faulthandler.enable()
         atexit.register(self._end_all)
         signal.signal(signal.SIGALRM, self._too_long)
@@ -693,7 +728,8 @@ class Story:
                 self.fact("the daemon ends cleanly", status == 0, f"exit status {status}")
             found = REPORTS.search(process.log())
             if found:
-                self.fact("no report in the daemon's log", False, process.log()[found.start():][:3000])
+                self.fact("no report in the daemon's log", False,
+                          process.log()[found.start():][:3000])
 
     def __exit__(self, kind, failure, trace):
         status = 0
@@ -720,7 +756,8 @@ class Story:
 
 
 def together(*works, seconds=100):
-    """Runs functions at once, each in a thread; returns their results, or raises the first failure."""
+    """Runs functions at once, each in a thread; returns their results, or raises the first
+    failure."""
     results, failures = [None] * len(works), []
 
     def run(i, work):
@@ -728,7 +765,8 @@ def together(*works, seconds=100):
             results[i] = work()
         except BaseException as failure:    # noqa: BLE001 (handed on below)
             failures.append(failure)
-    threads = [threading.Thread(target=run, args=(i, work), daemon=True) for i, work in enumerate(works)]
+    threads = [threading.Thread(target=run, args=(i, work), daemon=True) for i,
+               work in enumerate(works)]
     for thread in threads:
         thread.start()
     end = time.monotonic() + seconds
@@ -736,17 +774,21 @@ def together(*works, seconds=100):
         thread.join(max(0.0, end - time.monotonic()))
     if failures:
         raise failures[0]
-    check(not any(t.is_alive() for t in threads), f"not all of {len(works)} works ended in {seconds} s")
+    check(not any(t.is_alive() for t in threads),
+          f"not all of {len(works)} works ended in {seconds} s")
     return results
 
 
 def run(argv, env=None, seconds=60, input=None):
     """A command to its end: (status, stdout, stderr) as text."""
     try:
-        done = subprocess.run(argv, env={**os.environ, **(env or {})}, capture_output=True, timeout=seconds, input=input)
+        done = subprocess.run(argv, env={**os.environ, **(env or {})}, capture_output=True,
+                              timeout=seconds, input=input)
     except subprocess.TimeoutExpired as late:
-        return None, (late.stdout or b"").decode("utf-8", "replace"), f"took longer than {seconds} s"
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        return None, (late.stdout or b"").decode("utf-8",
+                                                 "replace"), f"took longer than {seconds} s"
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8",
+                                                                                       "replace")
 
 
 def ago(**how):

@@ -1,4 +1,5 @@
-"""Memory: idle, and with many connections that each read 1 MiB at once. Argument: connections (1,000)."""
+"""Memory: idle, and with many connections that each read 1 MiB at once. Argument: connections
+(1,000)."""
 import resource
 
 from harness import *

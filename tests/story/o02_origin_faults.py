@@ -6,7 +6,8 @@ ids = iter(range(1000))
 
 with Story("o02 faults of the origin", seconds=180) as story:
     origin = story.origin()
-    server = story.penstock(origin=origin.url, freshness="always", origin_progress_time="2s", origin_connect_time="1s")
+    server = story.penstock(origin=origin.url, freshness="always", origin_progress_time="2s",
+                            origin_connect_time="1s")
 
     def fresh():
         return f"bucket/{next(ids)}/size-{SIZE}-x"
@@ -35,7 +36,8 @@ with Story("o02 faults of the origin", seconds=180) as story:
     server.get("bucket/calm/size-1000-x")
 
     def saved_up():
-        """Each call earns a tenth of a retry: the faults of one case don't use up the retries of the next."""
+        """Each call earns a tenth of a retry: the faults of one case don't use up the retries of
+        the next."""
         told()
         for _ in range(100):
             server.head("bucket/calm/size-1000-x")    # freshness is always: a call each
@@ -68,8 +70,10 @@ with Story("o02 faults of the origin", seconds=180) as story:
         key = fresh()
         reply = get(key)
         must(f"{range_text}, 503 with Retry-After", reply, key, **window)
-        story.fact("... which was obeyed", reply.ended - reply.began >= 0.95, f"{reply.ended - reply.began:.2f} s")
-        for name, lines in {"a length too long": ["length_error=1000"], "a length too short": ["length_error=-1000"],
+        story.fact("... which was obeyed", reply.ended - reply.began >= 0.95,
+                   f"{reply.ended - reply.began:.2f} s")
+        for name, lines in {"a length too long": ["length_error=1000"],
+                            "a length too short": ["length_error=-1000"],
                             "a shifted Content-Range": ["range_error=131072"],
                             "a Content-Range one off": ["range_error=1"],
                             "200 for a range": ["ignore_range=1"],
@@ -105,7 +109,8 @@ with Story("o02 faults of the origin", seconds=180) as story:
         told()
         key = fresh()
         half = (0, SIZE // 2 - 1) if range_half == "first" else (SIZE // 2, SIZE - 1)
-        must(f"the {range_half} half is warm", server.get(key, *half), key, half[0], half[1] - half[0] + 1)
+        must(f"the {range_half} half is warm", server.get(key, *half), key, half[0],
+             half[1] - half[0] + 1)
         origin.quiet()
         origin.tell(f"flip={key}")
         reply = server.get(key)
@@ -129,8 +134,10 @@ with Story("o02 faults of the origin", seconds=180) as story:
     origin.kill()
     start = time.monotonic()
     reply = server.get(fresh())
-    story.fact("origin down: a clear 5xx in S3 XML", reply.status in (500, 502, 503, 504) and reply.code, reply)
+    story.fact("origin down: a clear 5xx in S3 XML", reply.status in (500, 502, 503, 504)
+               and reply.code, reply)
     story.fact("... soon", time.monotonic() - start < 15, f"{time.monotonic() - start:.1f} s")
     origin = story.origin(port=port)
     key = fresh()
-    wait_for("after it came back, all is well", lambda: server.get(key).body == expect(key, 1, 0, SIZE), 30)
+    wait_for("after it came back, all is well", lambda: server.get(key).body == expect(key, 1, 0,
+                                                                                       SIZE), 30)

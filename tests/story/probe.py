@@ -1,4 +1,5 @@
-"""probe.py - the HTTP room alone, as tests/tools/http_probe serves it. SPDX-License-Identifier: Apache-2.0"""
+"""probe.py - the HTTP room alone, as tests/tools/http_probe serves it. SPDX-License-Identifier:
+Apache-2.0"""
 
 from harness import *
 

@@ -1,5 +1,6 @@
-"""Debian's clip art and large objects, from a real S3 origin, read by boto3 and s5cmd: every byte is
-right, and the origin is not asked twice. Arguments: PNG files (500), MiB of each large object (256)."""
+"""Debian's clip art and large objects, from a real S3 origin, read by boto3 and s5cmd: every byte
+is right, and the origin is not asked twice. Arguments: PNG files (500), MiB of each large object
+(256)."""
 from harness import *
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 500
@@ -11,7 +12,8 @@ CLIPART = os.path.join(TOOLS, "openclipart-png")
 
 
 def make_tree(story):
-    """The originals: {key: sha256}. Links in the package become files of their own, as an upload makes them."""
+    """The originals: {key: sha256}. Links in the package become files of their own, as an upload
+    makes them."""
     if not os.path.exists(os.path.join(CLIPART, ".whole")):
         raise Skip("openclipart-png is not there: run scripts/tools clipart")
     sums, folder = {}, story.path("originals")
@@ -47,7 +49,8 @@ def asked(versity):
     return found
 
 
-with Story(f"r01 {COUNT} PNG files and {len(LARGE_MIB)} large objects", seconds=1500 if FULL else 240) as story:
+with Story(f"r01 {COUNT} PNG files and {len(LARGE_MIB)} large objects",
+           seconds=1500 if FULL else 240) as story:
     python, s5cmd = tool("python3"), tool("s5cmd")
     sums, originals = make_tree(story)
     total = sum(os.path.getsize(os.path.join(originals, k)) for k in sums)
@@ -65,17 +68,20 @@ with Story(f"r01 {COUNT} PNG files and {len(LARGE_MIB)} large objects", seconds=
 
     def boto3(text, ranges=0):
         began = time.monotonic()
-        status, out, err = run([python, os.path.join(HERE, "boto3_pass.py"), "data", story.path("sums.json"), "8", originals,
+        status, out, err = run([python, os.path.join(HERE, "boto3_pass.py"), "data",
+                                story.path("sums.json"), "8", originals,
                                 str(ranges)], server.client_env(), 900)
         story.same(f"{text}: boto3 comes to its end", (status, err[-500:]), (0, ""))
         told = json.loads(out)
-        story.same(f"{text}: every SHA-256 is equal", (told["objects"], told["bytes"], told["wrong"][:3]), (len(sums), total, []))
+        story.same(f"{text}: every SHA-256 is equal",
+                   (told["objects"], told["bytes"], told["wrong"][:3]), (len(sums), total, []))
         story.note(f"{text}: {told['objects']} objects, {told['bytes'] / MIB:.0f} MiB, {told['ranges']} ranges in {time.monotonic() - began:.1f} s")
 
     def by_s5cmd(text):
         shutil.rmtree(story.path("copy"), ignore_errors=True)
         began = time.monotonic()
-        status, out, err = run([s5cmd, "--numworkers", "16", "cp", "s3://data/*", story.path("copy") + "/"], server.client_env(), 900)
+        status, out, err = run([s5cmd, "--numworkers", "16", "cp", "s3://data/*",
+                                story.path("copy") + "/"], server.client_env(), 900)
         took = time.monotonic() - began
         story.same(f"{text}: s5cmd copies", (status, err[-300:]), (0, ""))
         bad = []
@@ -119,12 +125,15 @@ with Story(f"r01 {COUNT} PNG files and {len(LARGE_MIB)} large objects", seconds=
     mark()
     boto3("after SIGTERM and restart")
     origin_was_asked("after SIGTERM and restart", 0)
-    # Default settings: nothing of freshness is said. The small form does not wait two minutes for that.
+    # Default settings: nothing of freshness is said. The small form does not wait two minutes for
+    # that.
     story.same("SIGTERM ends it cleanly", server.stop(), 0)
     server.settings.pop("freshness")
     server = server.again(**({} if FULL else {"ttl": "15s", "grace": "0s"}))
     time.sleep(125 if FULL else 16)
     mark()
     boto3("all expired")
-    # 8 readers begin with pages of their own folders and then of the bucket: much among few objects.
-    origin_was_asked("all expired", (len(sums) + PAGE_LEAST - 1) // PAGE_LEAST + (0 if FULL else 10))
+    # 8 readers begin with pages of their own folders and then of the bucket: much among few
+    # objects.
+    least = (len(sums) + PAGE_LEAST - 1) // PAGE_LEAST
+    origin_was_asked("all expired", least + (0 if FULL else 10))

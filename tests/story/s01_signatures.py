@@ -1,4 +1,5 @@
-"""What botocore signs verifies, in every shape it can be given; with one change in a signed part it does not.
+"""What botocore signs verifies, in every shape it can be given; with one change in a signed part it
+does not.
 
     s01_signatures.py [COUNT [SEED]]    (2,000 requests, half of them presigned; with --worker: the signing half)
 """
@@ -37,12 +38,15 @@ def worker(count, seed):
             params.append(name + rnd.choice(["", "=", "=" + quote(text(12), safe="-._~")]))
         presigned = rnd.random() < 0.5
         if presigned:    # botocore keeps one of each name, and moves the others about
-            params = list({p.split("=")[0]: p for p in params if "=" in p and p[-1] != "="}.values())
+            params = list({p.split("=")[0]: p for p in params if "=" in p
+                           and p[-1] != "="}.values())
         url = f"http://{HOST}{path}" + ("?" + "&".join(params) if params else "")
-        request = AWSRequest(method=rnd.choice(["GET", "HEAD", "PUT", "POST", "DELETE"]), url=url, data=b"")
+        request = AWSRequest(method=rnd.choice(["GET", "HEAD", "PUT", "POST", "DELETE"]), url=url,
+                             data=b"")
         for _ in range(rnd.choice([0, 1, 2, 4])):
             value = "  ".join(text(8, 1, "abcXYZ019=,;:é") for _ in range(rnd.randint(1, 3)))
-            request.headers.add_header(rnd.choice(["x-amz-meta-", "X-Amz-Meta-", "X-Other-"]) + text(3, 1, plain),
+            request.headers.add_header(rnd.choice(["x-amz-meta-", "X-Amz-Meta-",
+                                                   "X-Other-"]) + text(3, 1, plain),
                                        rnd.choice(["", " "]) + value)
         token = text(200, 1, plain + "+/=") if rnd.random() < 0.5 else None
         region = rnd.choice(["us-east-1", "eu-central-1", "auto", "local"])
@@ -51,10 +55,12 @@ def worker(count, seed):
             auth = S3SigV4QueryAuth(credentials, "s3", region, expires=rnd.choice([900, 604800]))
         else:
             auth = S3SigV4Auth(credentials, "s3", region)
-            hashed = rnd.choice(["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER", "%064x" % rnd.getrandbits(256)])
+            hashed = rnd.choice(["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+                                 "%064x" % rnd.getrandbits(256)])
             auth.payload = lambda request: hashed
         auth.add_auth(request)
-        lines = [f"{request.method} {request.url[len('http://' + HOST):]} HTTP/1.1", f"Host: {HOST}"]
+        lines = [f"{request.method} {request.url[len('http://' + HOST):]} HTTP/1.1",
+                 f"Host: {HOST}"]
         lines += [f"{n}: {v}" for n, v in request.headers.items() if n.lower() != "host"]
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
@@ -76,7 +82,8 @@ def frames(data):
 
 
 def mutated(rnd, head):
-    """One letter or digit of a signed part becomes another; case alone would change nothing in an escape."""
+    """One letter or digit of a signed part becomes another; case alone would change nothing in an
+    escape."""
     first, _, rest = head.partition(b"\r\n")
     unsigned = head.find(b"AWS4-HMAC-SHA256 Credential=")    # the key's name and the words around are not signed
     while True:
@@ -90,7 +97,8 @@ def mutated(rnd, head):
 
 def verdicts(tool, heads):
     data = b"".join(b"%d\n" % len(head) + head for head in heads)
-    ended = subprocess.run([tool, ACCESS, SECRET, str(int(time.time()))], input=data, stdout=subprocess.PIPE, check=True)
+    ended = subprocess.run([tool, ACCESS, SECRET, str(int(time.time()))], input=data,
+                           stdout=subprocess.PIPE, check=True)
     return ended.stdout.decode().split()
 
 
@@ -98,14 +106,16 @@ def main():
     import harness
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
-    tool = harness.find_binary("VERIFY_RANDOM", "tests/tools/verify_random", "build*/tests/tools/verify_random")
+    tool = harness.find_binary("VERIFY_RANDOM", "tests/tools/verify_random",
+                               "build*/tests/tools/verify_random")
     if not tool and harness.SCRIPTED:
         tool = os.path.join(os.path.dirname(harness.SCRIPTED), "..", "tools", "verify_random")
     with harness.Story("s01 botocore's signatures verify, changed ones don't") as story:
         if not tool or not os.access(tool, os.X_OK):
             raise harness.Skip("verify_random is not built: run make")
         python = harness.tool("python3")
-        signed = subprocess.run([python, __file__, "--worker", str(count), str(seed)], stdout=subprocess.PIPE)
+        signed = subprocess.run([python, __file__, "--worker", str(count), str(seed)],
+                                stdout=subprocess.PIPE)
         if signed.returncode == 77:
             raise harness.Skip("there is no botocore")
         story.same("all were signed", signed.returncode, 0)
@@ -113,11 +123,13 @@ def main():
         heads = list(frames(signed.stdout))
         good = verdicts(tool, heads)
         wrong = [(v, h) for v, h in zip(good, heads) if v != "ok"]
-        story.fact("every one verifies", len(good) == count and not wrong, f"seed {seed}: {wrong[:1]}")
+        story.fact("every one verifies", len(good) == count and not wrong,
+                   f"seed {seed}: {wrong[:1]}")
         heads = [mutated(rnd, head) for head in heads]
         bad = verdicts(tool, heads)
         passed = [h for v, h in zip(bad, heads) if v == "ok"]
-        story.fact("every one with a change is refused", len(bad) == count and not passed, f"seed {seed}: {passed[:1]}")
+        story.fact("every one with a change is refused", len(bad) == count and not passed,
+                   f"seed {seed}: {passed[:1]}")
 
 
 if __name__ == "__main__":

@@ -6,44 +6,58 @@ with Story("s02 refusals are S3's own") as story:
     server = story.penstock(origin=origin.url)
 
     def refused(text, reply, status, *codes):
-        story.fact(f"{text}: {status} {codes[0]}", reply.status == status and reply.code in codes, repr(reply) + repr(reply.body[:300]))
-        story.fact(f"{text}: XML with Message and RequestId", reply.body.startswith(b"<?xml") and b"<Message>" in reply.body
+        story.fact(f"{text}: {status} {codes[0]}", reply.status == status and reply.code in codes,
+                   repr(reply) + repr(reply.body[:300]))
+        story.fact(f"{text}: XML with Message and RequestId", reply.body.startswith(b"<?xml")
+                   and b"<Message>" in reply.body
                    and re.search(rb"<RequestId>[^<]+</RequestId>", reply.body)
                    and "xml" in reply.headers.get("content-type", ""), reply.body[:400])
 
     refused("no signature", plain(server.port, "GET", "/bucket/a"), 403, "AccessDenied")
-    refused("an unknown key", Client(server.port, "NOSUCHKEY", SECRET_KEY).get("bucket/a"), 403, "InvalidAccessKeyId")
-    refused("a wrong secret", Client(server.port, ACCESS_KEY, "wrong").get("bucket/a"), 403, "SignatureDoesNotMatch")
-    refused("a clock 20 minutes slow", server.get("bucket/a", now=ago(minutes=20)), 403, "RequestTimeTooSkewed")
-    refused("a clock 20 minutes fast", server.get("bucket/a", now=ago(minutes=-20)), 403, "RequestTimeTooSkewed")
-    story.same("a clock 10 minutes slow is fine", server.get("bucket/a", now=ago(minutes=10)).status, 200)
+    refused("an unknown key", Client(server.port, "NOSUCHKEY", SECRET_KEY).get("bucket/a"), 403,
+            "InvalidAccessKeyId")
+    refused("a wrong secret", Client(server.port, ACCESS_KEY, "wrong").get("bucket/a"), 403,
+            "SignatureDoesNotMatch")
+    refused("a clock 20 minutes slow", server.get("bucket/a", now=ago(minutes=20)), 403,
+            "RequestTimeTooSkewed")
+    refused("a clock 20 minutes fast", server.get("bucket/a", now=ago(minutes=-20)), 403,
+            "RequestTimeTooSkewed")
+    story.same("a clock 10 minutes slow is fine", server.get("bucket/a",
+                                                             now=ago(minutes=10)).status, 200)
 
     host = server.client.host
     target = presign("GET", host, "/bucket/a", ACCESS_KEY, SECRET_KEY)
     story.same("a presigned URL works", plain(server.port, "GET", target).status, 200)
     refused("... not for another key", plain(server.port, "GET", target.replace("/bucket/a", "/bucket/b")), 403, "SignatureDoesNotMatch")
-    refused("... not for another method", plain(server.port, "DELETE", target), 403, "SignatureDoesNotMatch")
+    refused("... not for another method", plain(server.port, "DELETE", target), 403,
+            "SignatureDoesNotMatch")
     refused("... not when it has expired", plain(server.port, "GET", presign("GET", host, "/bucket/a", ACCESS_KEY, SECRET_KEY, 60, ago(seconds=100))), 403, "AccessDenied")
     refused("... not for eight days", plain(server.port, "GET", presign("GET", host, "/bucket/a", ACCESS_KEY, SECRET_KEY, 8 * 86400)), 400, "AuthorizationQueryParametersError")
     refused("SigV2 in the header", plain(server.port, "GET", "/bucket/a", headers=[f"Authorization: AWS {ACCESS_KEY}:AAAA=", "Date: Tue, 27 Mar 2007 19:36:42 +0000"]), 400, "InvalidRequest", "AuthorizationHeaderMalformed")
     refused("SigV2 in the query", plain(server.port, "GET", f"/bucket/a?AWSAccessKeyId={ACCESS_KEY}&Expires=9999999999&Signature=AAAA"), 400, "InvalidRequest", "AuthorizationQueryParametersError")
     refused("a mangled Authorization", plain(server.port, "GET", "/bucket/a", headers=["Authorization: AWS4-HMAC-SHA256 nonsense"]), 400, "AuthorizationHeaderMalformed")
-    story.same("nothing that was refused reached the origin", origin.counts()["requests"] <= 3, True)
+    story.same("nothing that was refused reached the origin", origin.counts()["requests"] <= 3,
+               True)
 
     refused("a missing key", server.get("bucket/none"), 404, "NoSuchKey")
     reply = server.head("bucket/none")
     story.same("HEAD of a missing key: 404 without a body", (reply.status, reply.body), (404, b""))
-    refused("an operation nobody knows", server.ask("GET", "bucket/a", query=[("torrent", "")]), 501, "NotImplemented")
-    story.fact("... and names what it is", b"torrent" in server.ask("GET", "bucket/a", query=[("torrent", "")]).body)
-    refused("a bucket's policy", server.ask("GET", "bucket", query=[("policy", "")]), 501, "NotImplemented")
+    refused("an operation nobody knows", server.ask("GET", "bucket/a", query=[("torrent", "")]),
+            501, "NotImplemented")
+    story.fact("... and names what it is", b"torrent" in server.ask("GET", "bucket/a",
+                                                                    query=[("torrent", "")]).body)
+    refused("a bucket's policy", server.ask("GET", "bucket", query=[("policy", "")]), 501,
+            "NotImplemented")
     reply = server.ask("PATCH", "bucket/a")
     story.fact("an unknown method is refused", reply.status in (400, 405, 501), reply)
     origin.tell("match=bucket/hidden", "status=403", "object=bucket/hidden 10")
     refused("what the origin refuses", server.get("bucket/hidden"), 403, "AccessDenied")
-    reply = server.ask("PUT", "bucket/stream", body=b"x", payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
+    reply = server.ask("PUT", "bucket/stream", body=b"x",
+                       payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
     refused("a streaming signature", reply, 501, "NotImplemented")
     story.fact("... and says that it is that", b"signed chunks" in reply.body, reply.body)
-    story.fact("an operation without a parameter is named as such", b"this operation" in server.ask("PUT", "newbucket").body)
+    story.fact("an operation without a parameter is named as such",
+               b"this operation" in server.ask("PUT", "newbucket").body)
     reply = server.ask("PUT", "bucket/sum", body=b"x", payload=hashlib.sha256(b"y").hexdigest())
     refused("a body that is not what was signed", reply, 400, "XAmzContentSHA256Mismatch")
     story.same("it never reached the origin", origin.counts("bucket/sum")["put"], 0)

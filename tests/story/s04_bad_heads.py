@@ -1,4 +1,5 @@
-"""A request that two parsers could read in two ways is answered 400 once, and the connection is over."""
+"""A request that two parsers could read in two ways is answered 400 once, and the connection is
+over."""
 from harness import *
 
 SECOND = b"GET /_/health/live HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -38,7 +39,8 @@ BAD = {
     "no version": b"GET /bkt/k\r\nHost: h\r\n\r\n",
     "version 2.0": b"GET /bkt/k HTTP/2.0\r\nHost: h\r\n\r\n",
     "the HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "101 fields": b"GET /bkt/k HTTP/1.1\r\nHost: h\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(101)) + b"\r\n",
+    "101 fields": b"GET /bkt/k HTTP/1.1\r\nHost: h\r\n" + b"".join(b"X-%d: y\r\n" % i
+                                                                   for i in range(101)) + b"\r\n",
     "a field name of a bracket": b"GET /bkt/k HTTP/1.1\r\nHost: h\r\n(X): y\r\n\r\n",
     "an empty field name": b"GET /bkt/k HTTP/1.1\r\nHost: h\r\n: y\r\n\r\n",
     "40 KiB of head": b"GET /bkt/k HTTP/1.1\r\nHost: h\r\nX: " + b"y" * 40960 + b"\r\n\r\n",
@@ -68,7 +70,8 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
         heard = hears(wire)
         wire.close()
         story.fact(text, heard is not None and heard.count(b"HTTP/1.1 ") <= 1
-                   and (heard.startswith(b"HTTP/1.1 400 ") or heard == b""), heard if heard is None else heard[:200])
+                   and (heard.startswith(b"HTTP/1.1 400 ") or heard == b""),
+                   heard if heard is None else heard[:200])
         return heard
 
     silent = 0
@@ -79,7 +82,8 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
         except OSError:
             pass
         silent += one_400(f"first on a connection: {name}", wire) == b""
-    story.fact("the 400 itself arrives (a reset may overtake it where we sent more than was read)", silent < 6, f"{silent} of {len(BAD)} did not")
+    story.fact("the 400 itself arrives (a reset may overtake it where we sent more than was read)",
+               silent < 6, f"{silent} of {len(BAD)} did not")
     for name, head in BAD.items():
         wire = Wire(server.port)
         wire.send(server.client.head_of("GET", "bkt/k"))
@@ -95,19 +99,24 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
     wire = Wire(server.port)
     wire.send(server.client.head_of("GET", "bkt/k") + BAD["two Content-Lengths"] + TAIL)
     heard = hears(wire) or b""
-    story.same("pipelined behind a good one: one 200, one 400", (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1 400"), heard.count(b"HTTP/1.1 ")), (1, 1, 2))
+    story.same("pipelined behind a good one: one 200, one 400",
+               (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1 400"),
+                heard.count(b"HTTP/1.1 ")), (1, 1, 2))
     wire = Wire(server.port)
     wire.send(Client(server.port, ACCESS_KEY, "wrong").head_of("GET", "bkt/k") + SECOND)
     heard = hears(wire) or b""
-    story.same("a refused signature: one 403, then nothing", (heard.startswith(b"HTTP/1.1 403 "), heard.count(b"HTTP/1.1 ")), (True, 1))
+    story.same("a refused signature: one 403, then nothing",
+               (heard.startswith(b"HTTP/1.1 403 "), heard.count(b"HTTP/1.1 ")), (True, 1))
     wire = Wire(server.port)
     wire.send(b"PUT /bkt/huge HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n")
     heard = hears(wire) or b""
-    story.fact("a stranger's body is not waited for", heard.startswith(b"HTTP/1.1 403 "), heard[:100])
+    story.fact("a stranger's body is not waited for", heard.startswith(b"HTTP/1.1 403 "),
+               heard[:100])
     wire = Wire(server.port)
     wire.send(b"GET /_/health/live HTTP/1.1\r\nHost: h\r\n\r\n" + SECOND)
     heard = hears(wire) or b""
-    story.same("health is answered once and closed", (heard.startswith(b"HTTP/1.1 200 "), heard.count(b"HTTP/1.1 ")), (True, 1))
+    story.same("health is answered once and closed",
+               (heard.startswith(b"HTTP/1.1 200 "), heard.count(b"HTTP/1.1 ")), (True, 1))
     for cut in (1, 10, 40, 100):
         wire = Wire(server.port)
         wire.send(server.client.head_of("GET", "bkt/k")[:cut])
@@ -121,6 +130,8 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
     wire.send(b"GET /bkt/k HTTP/1.1\r\nHo")
     start = time.monotonic()
     heard = hears(wire)
-    story.fact("a head that does not end is given up after head_time", heard is not None and heard.count(b"HTTP/1.1 ") <= 1
-               and 0.8 < time.monotonic() - start < 3, f"{time.monotonic() - start:.1f} s, {heard and heard[:80]}")
+    story.fact("a head that does not end is given up after head_time", heard is not None
+               and heard.count(b"HTTP/1.1 ") <= 1
+               and 0.8 < time.monotonic() - start < 3,
+               f"{time.monotonic() - start:.1f} s, {heard and heard[:80]}")
     story.same("nothing bad reached the origin", origin.counts()["requests"] <= 2, True)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # make_sigv4.py - writes tests/vectors/sigv4.txt with botocore. SPDX-License-Identifier: Apache-2.0
 #
-# The shapes are those of the aws-c-auth signing suite, read as S3 reads them (paths are encoded once
+# The shapes are those of the aws-c-auth signing suite, read as S3 reads them (paths are encoded
+# once
 # and never normalised), each signed in the header and as a presigned URL. A vector is a line
 # "vector NAME EXPECT", then the request head with bare line feeds, up to an empty line.
 # EXPECT: ok, signature (well-formed, but must not verify) or head (must not even be read).
@@ -48,7 +49,8 @@ def sign(method, target, headers, body=b'', token=None, presigned=False, hash_he
             else S3SigV4Auth(credentials, 's3', 'us-east-1'))
     if hash_header:
         auth.payload = lambda request: hash_header
-    patches = [mock.patch('botocore.auth.datetime.datetime', At)] if hasattr(botocore.auth, 'datetime') \
+    patches = [mock.patch('botocore.auth.datetime.datetime', At)] if hasattr(botocore.auth,
+                                                                             'datetime') \
         else []
     if hasattr(botocore.auth, 'get_current_datetime'):
         patches.append(mock.patch('botocore.auth.get_current_datetime', lambda *a, **k: NOW))
@@ -71,7 +73,8 @@ SHAPES = [
     ('get-vanilla-query-order-key', 'GET', '/?Param2=value2&Param1=value1', [], b'', None),
     ('get-vanilla-query-order-key-case', 'GET', '/?Param2=value2&param1=value1', [], b'', None),
     ('get-vanilla-query-order-value', 'GET', '/?Param1=value2&Param1=value1', [], b'', None),
-    ('get-vanilla-query-order-encoded', 'GET', '/?Param-3=Value3&Param=Value2&%E1%88%B4=Value1', [], b'', None),
+    ('get-vanilla-query-order-encoded', 'GET', '/?Param-3=Value3&Param=Value2&%E1%88%B4=Value1', [],
+     b'', None),
     ('get-vanilla-query-unreserved', 'GET',
      '/?-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz='
      '-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz', [], b'', None),
@@ -104,14 +107,17 @@ SHAPES = [
     ('post-x-www-form-urlencoded', 'POST', '/',
      [('Content-Type', 'application/x-www-form-urlencoded'), ('Content-Length', '13')], FORM, None),
     ('post-x-www-form-urlencoded-parameters', 'POST', '/',
-     [('Content-Type', 'application/x-www-form-urlencoded; charset=utf-8'), ('Content-Length', '13')],
+     [('Content-Type', 'application/x-www-form-urlencoded; charset=utf-8'),
+      ('Content-Length', '13')],
      FORM, None),
     # what S3 clients add to these
     ('valueless-sub-resource', 'GET', '/bucket?uploads', [], b'', None),
     ('valueless-among-others', 'GET', '/bucket?uploads&prefix=a%2Fb&delimiter=%2F', [], b'', None),
-    ('key-of-reserved', 'GET', '/bucket/%21%40%24%26%27%28%29%2A%2B%2C%3B%3D%3A%5B%5D', [], b'', None),
+    ('key-of-reserved', 'GET', '/bucket/%21%40%24%26%27%28%29%2A%2B%2C%3B%3D%3A%5B%5D', [], b'',
+     None),
     ('double-encoded-stays', 'GET', '/bucket/a%2520b', [], b'', None),
-    ('ranged-get', 'GET', '/bucket/key', [('Range', 'bytes=0-9'), ('x-amz-checksum-mode', 'ENABLED')],
+    ('ranged-get', 'GET', '/bucket/key', [('Range', 'bytes=0-9'),
+                                          ('x-amz-checksum-mode', 'ENABLED')],
      b'', None),
     ('conditional-put', 'PUT', '/bucket/key',
      [('If-None-Match', '*'), ('Content-Length', '13'), ('x-amz-meta-a', 'caf\u00e9')], FORM, None),
@@ -121,7 +127,8 @@ SHAPES = [
 RESPELLED = [
     ('escape-of-an-unreserved', '/bucket/~a', '/bucket/%7ea', 'ok'),
     ('escapes-in-lower-case', '/bucket/%E1%88%B4?prefix=%2F', '/bucket/%e1%88%b4?prefix=%2f', 'ok'),
-    ('reserved-sent-bare', '/bucket/a%2Cb%28c%29%2B?prefix=a%2Fb%3Ac', '/bucket/a,b(c)+?prefix=a/b:c', 'ok'),
+    ('reserved-sent-bare', '/bucket/a%2Cb%28c%29%2B?prefix=a%2Fb%3Ac',
+     '/bucket/a,b(c)+?prefix=a/b:c', 'ok'),
     ('parameters-sent-in-another-order', '/?b=2&a=1', '/?a=1&b=2', 'ok'),
     ('get-relative-normalized', '/', '/example/..', 'signature'),
     ('get-relative-relative-normalized', '/', '/example1/example2/../..', 'signature'),
@@ -150,7 +157,8 @@ def main():
         for name, method, target, headers, body, token in SHAPES:
             for presigned in (False, True):
                 sent, signed = sign(method, target, headers, body, token, presigned)
-                write(out, ('query-' if presigned else 'header-') + name, 'ok', method, sent, signed)
+                write(out, ('query-' if presigned else 'header-') + name, 'ok', method, sent,
+                      signed)
         for name, signed_as, sent_as, expect in RESPELLED:
             _, signed = sign('GET', signed_as, [])
             write(out, 'header-' + name, expect, 'GET', sent_as, signed)
