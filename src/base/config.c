@@ -76,6 +76,7 @@ void config_assign(struct config *config, const struct config_group *group,
                    const struct setting *setting, slice text, const struct setting_where *where)
 {
     const char *why;
+    check(setting->scope == group->scope);
     if (!setting_read(setting, text, &config->arena, group->values, &why))
         config_mistake_add(config, where, config_key_of(config, group, setting->name), NULL, "%s",
                            why);

@@ -10,7 +10,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define MAILBOX_MAGIC 0x6d61696cu
 struct mailbox {
+    unsigned magic;
     _Atomic(struct mail *) newest;
     atomic_uint refs;
     int fd;
@@ -21,6 +23,7 @@ static struct mail closed;    /* stands in `newest` once the owner has gone */
 struct mailbox *mailbox_new(void)
 {
     struct mailbox *box = must_alloc(sizeof(*box));
+    box->magic = MAILBOX_MAGIC;
     box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_init(&box->refs, 1);
     check(box->fd >= 0);
@@ -29,7 +32,8 @@ struct mailbox *mailbox_new(void)
 
 struct mailbox *mailbox_ref(struct mailbox *box)
 {
-    atomic_fetch_add_explicit(&box->refs, 1, memory_order_relaxed);
+    check(box->magic == MAILBOX_MAGIC);
+    check(atomic_fetch_add_explicit(&box->refs, 1, memory_order_relaxed) > 0);
     return box;
 }
 
@@ -37,8 +41,12 @@ void mailbox_unref(struct mailbox **box)
 {
     struct mailbox *mine = *box;
     *box = NULL;
-    if (!mine || atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) > 1)
+    if (!mine)
         return;
+    check(mine->magic == MAILBOX_MAGIC);
+    if (atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    mine->magic = 0;
     close(mine->fd);
     free(mine);
 }
@@ -50,6 +58,7 @@ int mailbox_fd(const struct mailbox *box)
 
 bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
+    check(box->magic == MAILBOX_MAGIC && mail->deliver);
     int fd = box->fd;    /* once the mail is in, the owner may end the box's user */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
     do {
@@ -87,6 +96,7 @@ static size_t deliver_all(struct mail *newest)
 
 size_t mailbox_deliver(struct mailbox *box)
 {
+    check(box->magic == MAILBOX_MAGIC);
     uint64_t count;
     ssize_t ignored = read(box->fd, &count, sizeof(count));
     (void)ignored;
@@ -110,7 +120,9 @@ size_t mailbox_wait(struct mailbox *box, int timeout_ms)
     return mailbox_deliver(box);
 }
 
+#define TICKET_MAGIC 0x7469636bu
 struct ticket {
+    unsigned magic;
     struct mail mail;
     atomic_uint refs;
     atomic_bool posted;
@@ -122,6 +134,7 @@ struct ticket {
 static void ticket_deliver(struct mail *mail)
 {
     struct ticket *ticket = container_of(mail, struct ticket, mail);
+    check(ticket->magic == TICKET_MAGIC);
     atomic_store(&ticket->posted, false);    /* before the call: what comes now is news */
     if (ticket->woken)
         ticket->woken(ticket->arg);
@@ -131,6 +144,8 @@ static void ticket_deliver(struct mail *mail)
 struct ticket *ticket_new(struct mailbox *box, void (*woken)(void *arg), void *arg)
 {
     struct ticket *ticket = must_alloc(sizeof(*ticket));
+    check(woken != NULL);
+    ticket->magic = TICKET_MAGIC;
     ticket->mail.deliver = ticket_deliver;
     atomic_init(&ticket->refs, 1);
     ticket->box = mailbox_ref(box);
@@ -141,7 +156,8 @@ struct ticket *ticket_new(struct mailbox *box, void (*woken)(void *arg), void *a
 
 struct ticket *ticket_ref(struct ticket *ticket)
 {
-    atomic_fetch_add_explicit(&ticket->refs, 1, memory_order_relaxed);
+    check(ticket->magic == TICKET_MAGIC);
+    check(atomic_fetch_add_explicit(&ticket->refs, 1, memory_order_relaxed) > 0);
     return ticket;
 }
 
@@ -158,8 +174,12 @@ void ticket_unref(struct ticket **ticket)
 {
     struct ticket *mine = *ticket;
     *ticket = NULL;
-    if (!mine || atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) > 1)
+    if (!mine)
         return;
+    check(mine->magic == TICKET_MAGIC);
+    if (atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    mine->magic = 0;
     mailbox_unref(&mine->box);
     free(mine);
 }

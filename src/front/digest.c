@@ -92,6 +92,7 @@ void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
                   void *arg)
 {
     struct digest *digest = must_alloc(sizeof(*digest));
+    check(box && done && lost);
     *digest = (struct digest){ .mail = { .deliver = work }, .back = mailbox_ref(box),
                                .bytes = bytes, .done = done, .lost = lost, .arg = arg };
     if (bytes.len > INLINE_BYTES) {

@@ -15,7 +15,9 @@
 
 #define REPLY_BYTES_MAX (16 * MIB)
 
+#define PASS_MAGIC 0x70617373u
 struct pass {
+    unsigned magic;
     struct list link;             /* front_loop->passes */
     struct call *call;            /* NULL once the HTTP request is over */
     const struct place *place;
@@ -45,8 +47,10 @@ struct pass {
 
 static void pass_unref(struct pass *pass)
 {
+    check(pass->magic == PASS_MAGIC);
     if (atomic_fetch_sub(&pass->refs, 1) > 1)
         return;
+    pass->magic = 0;
     http_body_release(&pass->hold);
     ticket_unref(&pass->origin_ticket);
     arena_free(&pass->arena);
@@ -54,6 +58,13 @@ static void pass_unref(struct pass *pass)
 }
 
 /* ---- the origin's side ---- */
+
+static struct pass *pass_of(struct origin_call *origin)
+{
+    struct pass *pass = container_of(origin, struct pass, origin);
+    check(pass->magic == PASS_MAGIC && !atomic_load(&pass->over));
+    return pass;
+}
 
 static bool is_relayed(slice name)
 {
@@ -67,7 +78,7 @@ static bool is_relayed(slice name)
 
 static void on_head(struct origin_call *origin, const struct origin_reply *reply)
 {
-    struct pass *pass = container_of(origin, struct pass, origin);
+    struct pass *pass = pass_of(origin);
     pass->status = reply->status;
     for (size_t i = 0; i < reply->field_count; i++)
         if (is_relayed(reply->fields[i].name))
@@ -77,7 +88,7 @@ static void on_head(struct origin_call *origin, const struct origin_reply *reply
 
 static enum origin_take on_body(struct origin_call *origin, slice bytes)
 {
-    struct pass *pass = container_of(origin, struct pass, origin);
+    struct pass *pass = pass_of(origin);
     if (pass->reply.len + bytes.len > REPLY_BYTES_MAX) {
         pass->err = ERR_ORIGIN_REPLY;
         origin_cancel(origin);
@@ -89,7 +100,7 @@ static enum origin_take on_body(struct origin_call *origin, slice bytes)
 
 static void on_done(struct origin_call *origin, enum err err)
 {
-    struct pass *pass = container_of(origin, struct pass, origin);
+    struct pass *pass = pass_of(origin);
     if (!pass->err)
         pass->err = err;
     atomic_store(&pass->over, true);
@@ -238,6 +249,7 @@ static void gone(void *arg)
 static struct pass *pass_new(struct call *call, const struct place *place)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
+    pass->magic = PASS_MAGIC;
     const struct http_head *head = http_request_head(call->http);
     atomic_init(&pass->refs, 1);
     pass->call = call;

@@ -28,18 +28,24 @@ static _Atomic(h2o_socket_cb) library_read;
 
 struct conn *conn_of(h2o_socket_t *sock)
 {
-    return sock->on_close.data;
+    struct conn *conn = sock->on_close.data;
+    check(conn->magic == CONN_MAGIC && conn->sock == sock);
+    return conn;
 }
 
 void conn_hold(struct conn *conn)
 {
+    check(conn->magic == CONN_MAGIC && conn->holds > 0);
     conn->holds++;
 }
 
 void conn_release(struct conn *conn)
 {
+    check(conn->magic == CONN_MAGIC && conn->holds > 0);
     if (--conn->holds)
         return;
+    check(!conn->sock && !conn->request);
+    conn->magic = 0;
     arena_free(&conn->refusal);
     free(conn);
 }
@@ -63,6 +69,7 @@ static void on_close(void *data)
 
 void conn_close(struct conn *conn, bool reset)
 {
+    check(conn->magic == CONN_MAGIC);
     if (!conn->sock)
         return;
     if (reset) {
@@ -221,6 +228,7 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     struct http_loop *loop = listener->loop;
     struct conn *conn = must_alloc(sizeof(*conn));
+    conn->magic = CONN_MAGIC;
     conn->loop = loop;
     conn->listener = listener;
     conn->holds = 1;
@@ -271,6 +279,7 @@ static void set_rest_aside(struct conn *conn)
 
 void conn_feed(struct conn *conn)
 {
+    check(conn->request && !conn->rest && conn->phase == PHASE_HEAD);
     set_rest_aside(conn);
     timed_stop(&conn->timed);
     conn->phase = PHASE_BODY;
@@ -287,6 +296,7 @@ void conn_feed(struct conn *conn)
 
 void conn_next_head(struct conn *conn)
 {
+    check(!conn->request && conn->known);
     h2o_socket_t *sock = conn->sock;
     h2o_socket_read_start(sock, on_readable);
     conn->phase = PHASE_HEAD;

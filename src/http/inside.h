@@ -113,7 +113,9 @@ enum phase {
     PHASE_LINGER      /* refused: the answer is out, what the client still sends is thrown away */
 };
 
+#define CONN_MAGIC 0x636f6e6eu
 struct conn {
+    unsigned magic;
     h2o_socket_t *sock;                 /* NULL once closed */
     struct http_loop *loop;
     struct listener *listener;
@@ -159,13 +161,17 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 
 /* ---- a request ---- */
 
+#define BODY_MAGIC 0x626f6479u
 struct http_body {
+    unsigned magic;
     atomic_uint holds;
     h2o_buffer_t *buffer;
     slice bytes;
 };
 
+#define REQUEST_MAGIC 0x72657175u
 struct http_request {
+    unsigned magic;
     struct arena arena;                 /* it lives in here itself */
     struct conn *conn;
     h2o_req_t *library;                 /* NULL until its body is complete */

@@ -147,6 +147,7 @@ void loop_join(struct http_loop *loop)
 
 void loop_free(struct http_loop *loop)
 {
+    check(list_empty(&loop->conns));
     mailbox_free(&loop->box);
     free(loop->listeners);
 }

@@ -102,7 +102,7 @@ static void begin(struct http_request *request, int status, const struct http_fi
                   size_t field_count, uint64_t length)
 {
     h2o_req_t *library = request->library;
-    check(library && !request->answered);
+    check(request->magic == REQUEST_MAGIC && library && !request->answered);
     request->answered = true;
     request->status = library->res.status = status;
     library->res.reason = reply_reason(status);
@@ -158,18 +158,20 @@ void http_reply_start(struct http_request *request, int status, const struct htt
         push(request, (slice){ 0 });
         return;
     }
+    check(source && source->proceed && source->stop);
     request->source = source;
     request->source_arg = arg;
 }
 
 void http_reply_send(struct http_request *request, slice bytes)
 {
-    check(bytes.len > 0);
+    check(request->magic == REQUEST_MAGIC && request->source && bytes.len > 0);
     push(request, bytes);
 }
 
 void http_reply_abort(struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC && request->answered);
     request->source = NULL;
     metric_add(M_HTTP_ABORTED, 1);
     conn_close(request->conn, true);

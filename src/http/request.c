@@ -33,6 +33,7 @@ struct http_request *request_new(struct conn *conn, const struct http_head *head
 {
     struct arena arena = { 0 };
     struct http_request *request = arena_alloc(&arena, sizeof(*request));
+    request->magic = REQUEST_MAGIC;
     request->arena = arena;
     request->conn = conn;
     request->began_ns = mono_ns();
@@ -54,6 +55,7 @@ static void take_body(struct http_request *request, h2o_iovec_t entity)
     sock->input = stand_in;
 
     struct http_body *body = must_alloc(sizeof(*body));
+    body->magic = BODY_MAGIC;
     atomic_init(&body->holds, 1);
     body->buffer = buffer;
     h2o_buffer_set_prototype(&body->buffer, &unpooled);
@@ -85,6 +87,7 @@ void request_end(struct http_request **ended, bool complete)
 {
     struct http_request *request = *ended;
     *ended = NULL;
+    check(request->magic == REQUEST_MAGIC);
     if (request->library)
         atomic_fetch_sub(&request->conn->loop->http->requests, 1);
     const struct http_source *source = request->source;
@@ -101,6 +104,7 @@ void request_end(struct http_request **ended, bool complete)
         request->ended(request->ended_arg, &outcome);
     }
     http_body_release(&request->body);
+    request->magic = 0;
     struct arena arena = request->arena;    /* the request lies in it */
     arena_free(&arena);
 }
@@ -109,50 +113,59 @@ void request_end(struct http_request **ended, bool complete)
 
 struct http_loop *http_request_loop(struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return request->conn->loop;
 }
 
 struct arena *http_request_arena(struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return &request->arena;
 }
 
 const struct http_head *http_request_head(const struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return &request->head;
 }
 
 slice http_request_body(const struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return request->body ? request->body->bytes : (slice){ 0 };
 }
 
 void *http_request_judged(const struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return request->judged;
 }
 
 slice http_request_peer(const struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return slice_of(request->conn->peer);
 }
 
 uint64_t http_request_began_ns(const struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     return request->began_ns;
 }
 
 void http_request_on_end(struct http_request *request,
                          void (*ended)(void *arg, const struct http_outcome *outcome), void *arg)
 {
+    check(request->magic == REQUEST_MAGIC);
     request->ended = ended;
     request->ended_arg = arg;
 }
 
 struct http_body *http_body_hold(struct http_request *request)
 {
+    check(request->magic == REQUEST_MAGIC);
     if (request->body)
-        atomic_fetch_add(&request->body->holds, 1);
+        check(atomic_fetch_add(&request->body->holds, 1) > 0);
     return request->body;
 }
 
@@ -160,8 +173,12 @@ void http_body_release(struct http_body **body)
 {
     struct http_body *mine = *body;
     *body = NULL;
-    if (!mine || atomic_fetch_sub(&mine->holds, 1) > 1)
+    if (!mine)
         return;
+    check(mine->magic == BODY_MAGIC);
+    if (atomic_fetch_sub(&mine->holds, 1) > 1)
+        return;
+    mine->magic = 0;
     h2o_buffer_dispose(&mine->buffer);
     free(mine);
 }

@@ -87,6 +87,7 @@ static void leave_heap(struct http_timer *timer)
 {
     struct timers *timers = timer->timers;
     size_t at = timer->at, last = timers->heap_count;
+    check(at > 0 && at <= last && timers->heap[at] == timer);
     swap(timers, at, last);
     timers->heap_count--;
     timer->at = 0;

@@ -18,7 +18,9 @@
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
 
+#define EXCHANGE_MAGIC 0x65786368u
 struct exchange {
+    unsigned magic;
     struct list link;               /* of its carrier's */
     struct carrier *carrier;
     const struct exchange_events *events;
@@ -37,6 +39,14 @@ struct exchange {
 };
 
 /* ---- what libcurl tells us ---- */
+
+/* What libcurl hands back: a pointer it kept for us. */
+static struct exchange *exchange_of(void *arg)
+{
+    struct exchange *exchange = arg;
+    check(exchange->magic == EXCHANGE_MAGIC);
+    return exchange;
+}
 
 /* Ends the exchange from within a callback: a length libcurl did not expect makes it give up. */
 static size_t give_up(struct exchange *exchange, enum err why)
@@ -76,7 +86,7 @@ static bool give_head(struct exchange *exchange, int status)
 
 static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 {
-    struct exchange *exchange = arg;
+    struct exchange *exchange = exchange_of(arg);
     slice line = { ptr, size * count };
     moved(exchange);
     if (exchange->headed)
@@ -93,7 +103,7 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 
 static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 {
-    struct exchange *exchange = arg;
+    struct exchange *exchange = exchange_of(arg);
     slice bytes = { ptr, size * count };
     moved(exchange);
     if (!exchange->headed)
@@ -115,7 +125,7 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 
 static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
 {
-    struct exchange *exchange = arg;
+    struct exchange *exchange = exchange_of(arg);
     const struct origin_body *body = exchange->body;
     size_t want = MIN(size * count, body->length - exchange->body_at);
     moved(exchange);
@@ -131,7 +141,7 @@ static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
 
 static int on_seek(void *arg, curl_off_t offset, int origin)
 {
-    struct exchange *exchange = arg;
+    struct exchange *exchange = exchange_of(arg);
     if (origin != SEEK_SET || offset < 0)
         return CURL_SEEKFUNC_CANTSEEK;
     exchange->body_at = (uint64_t)offset;
@@ -229,6 +239,7 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
 {
     struct carrier *carrier = container_of(errand->of, struct carrier, errands);
     struct exchange *exchange = must_alloc(sizeof(*exchange));
+    exchange->magic = EXCHANGE_MAGIC;
     exchange->carrier = carrier;
     exchange->events = events;
     exchange->arg = arg;
@@ -265,6 +276,7 @@ void exchange_drop(struct exchange **dropped)
     *dropped = NULL;
     if (!exchange)
         return;
+    check(exchange->magic == EXCHANGE_MAGIC);
     struct carrier *carrier = exchange->carrier;
     check(curl_multi_remove_handle(carrier->multi, exchange->easy) == CURLM_OK);
     if (carrier->pool_count < POOL_MAX) {
@@ -277,6 +289,7 @@ void exchange_drop(struct exchange **dropped)
     curl_slist_free_all(exchange->sent);
     list_del(&exchange->link);
     reply_head_end(&exchange->head);
+    exchange->magic = 0;
     free(exchange);
 }
 
@@ -329,10 +342,10 @@ void exchanges_end_finished(struct carrier *carrier)
 {
     int left;
     for (CURLMsg *message; (message = curl_multi_info_read(carrier->multi, &left)) != NULL;) {
-        struct exchange *exchange = NULL;
+        void *kept = NULL;
         CURLcode code = message->data.result;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange);
-        end(exchange, code);
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &kept);
+        end(exchange_of(kept), code);
     }
 }
 

@@ -45,6 +45,7 @@ static void finish(struct dir_pool *pool, struct dir_call *call, enum err err)
 {
     hook_done(&call->hook, err);
     pthread_mutex_lock(&pool->lock);
+    check(call->where == DIR_RUNNING && pool->live > 0);
     list_del(&call->link);
     if (--pool->live == 0)
         pthread_cond_broadcast(&pool->idle);
@@ -79,6 +80,7 @@ static enum err step(struct dir_pool *pool, struct dir_call *call, char *buffer)
     forget_resume(pool, call);
     if (hook_body(&call->hook, bytes) == ORIGIN_PAUSE)
         return ERR_WAIT;
+    check(bytes.len > 0 && bytes.len <= call->end - call->at);
     call->at += bytes.len;
     return ERR_MORE;
 }
@@ -195,6 +197,7 @@ void dir_pool_free(struct dir_pool **pool)
         return;
     dir_pool_stop(mine);
     pthread_mutex_lock(&mine->lock);
+    check(list_empty(&mine->queue) && list_empty(&mine->running) && list_empty(&mine->parked));
     mine->ending = true;
     pthread_cond_broadcast(&mine->work);
     pthread_mutex_unlock(&mine->lock);

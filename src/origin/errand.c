@@ -16,6 +16,7 @@ static void arrive(void *arg)
 
 void errand_enter(struct errands *of, struct errand *errand)
 {
+    check(errand->woken && !errand->ticket);
     errand->of = of;
     list_init(&errand->link);
     list_init(&errand->timer);
@@ -44,10 +45,11 @@ bool errand_stopping(const struct errand *errand)
 
 void errand_leave(struct errand *errand)
 {
+    check(errand->ticket);    /* it leaves once */
     list_del(&errand->timer);
     list_del(&errand->link);
     ticket_end(&errand->ticket);
-    atomic_fetch_sub(&errand->of->live, 1);
+    check(atomic_fetch_sub(&errand->of->live, 1) > 0);
 }
 
 void errands_init(struct errands *of)
@@ -59,7 +61,7 @@ void errands_init(struct errands *of)
 
 void errands_end(struct errands *of)
 {
-    check(atomic_load(&of->live) == 0);
+    check(atomic_load(&of->live) == 0 && list_empty(&of->all) && list_empty(&of->timers));
     mailbox_free(&of->box);
 }
 

@@ -104,7 +104,8 @@ slice origin_reply_get(const struct origin_reply *reply, slice name)
 
 void origin_start(struct origin *origin, struct origin_call *call)
 {
-    check(origin->magic == ORIGIN_MAGIC && call->events && !call->priv);
+    check(origin->magic == ORIGIN_MAGIC && !call->priv);
+    check(call->events && call->events->head && call->events->body && call->events->done);
     pthread_mutex_t *lock = lock_of(call);
     pthread_mutex_lock(lock);    /* it may run, but can't end before start has returned */
     origin->kind->start(origin, call);

@@ -183,6 +183,13 @@ static void try_again(struct s3_call *call)
 
 /* ---- the answer ---- */
 
+static struct s3_call *sending(void *arg)
+{
+    struct s3_call *call = arg;
+    check(call->hook.magic == HOOK_MAGIC && call->where == SENDING && call->exchange);
+    return call;
+}
+
 static slice head_get(const struct exchange_head *head, slice name)
 {
     for (size_t i = 0; i < head->field_count; i++)
@@ -206,7 +213,7 @@ static bool tells_region(struct s3_call *call, const struct exchange_head *head)
 
 static enum exchange_take on_head(void *arg, const struct exchange_head *head)
 {
-    struct s3_call *call = arg;
+    struct s3_call *call = sending(arg);
     call->retry_after = retry_after_ms(head_get(head, S("retry-after")), wall_s());
     if (must_stop(call))
         return EXCHANGE_END;
@@ -227,7 +234,7 @@ static enum exchange_take on_head(void *arg, const struct exchange_head *head)
 
 static enum exchange_take on_body(void *arg, slice bytes)
 {
-    struct s3_call *call = arg;
+    struct s3_call *call = sending(arg);
     if (call->again) {    /* a short answer is read to its end, so that the connection lives on */
         call->swallowed += bytes.len;
         return call->swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
@@ -269,7 +276,7 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
 
 static void on_end(void *arg, const struct exchange_end *end)
 {
-    struct s3_call *call = arg;
+    struct s3_call *call = sending(arg);
     call->exchange = NULL;
     enum err stop = must_stop(call);
     if (stop && (end->err || call->again)) {
