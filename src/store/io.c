@@ -1,0 +1,242 @@
+/* io.c - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
+ *
+ * A few buffers and ops are kept for the next read. The reference to the extent is let go when the bytes
+ * are in the buffer, verified or not. */
+#include "store/io.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/guard.h"
+#include "base/metric.h"
+
+#define SMALL_BYTES (20u * 1024u)
+#define KEPT_MAX 8u                   /* buffers of each size */
+
+/* ---- buffers ---- */
+
+struct buffer *buffer_take(struct store_io *io, size_t bytes)
+{
+    bool large = bytes > SMALL_BYTES;
+    struct buffer **kept = large ? &io->large : &io->small, *buffer = *kept;
+    if (buffer) {
+        *kept = buffer->next;
+        *(large ? &io->large_count : &io->small_count) -= 1;
+        return buffer;
+    }
+    if (atomic_fetch_add(&io->store->buffers, 1) >= BUFFERS_MAX) {
+        atomic_fetch_sub(&io->store->buffers, 1);
+        metric_add(M_STORE_NO_BUFFER, 1);
+        return NULL;
+    }
+    buffer = must_alloc(sizeof(*buffer));
+    buffer->io = io;
+    buffer->large = large;
+    buffer->bytes = aligned_alloc(PAGE_BYTES, large ? LARGE_BYTES : SMALL_BYTES);
+    check(buffer->bytes != NULL);
+    return buffer;
+}
+
+static void buffer_end(struct buffer *buffer)
+{
+    atomic_fetch_sub(&buffer->io->store->buffers, 1);
+    free(buffer->bytes);
+    free(buffer);
+}
+
+void buffer_give(struct buffer *buffer)
+{
+    if (!buffer)
+        return;
+    struct store_io *io = buffer->io;
+    uint32_t *count = buffer->large ? &io->large_count : &io->small_count;
+    if (*count >= KEPT_MAX) {
+        buffer_end(buffer);
+        return;
+    }
+    struct buffer **kept = buffer->large ? &io->large : &io->small;
+    buffer->next = *kept;
+    *kept = buffer;
+    ++*count;
+}
+
+void piece_release(struct piece *piece)
+{
+    buffer_give(piece->owner);
+    *piece = (struct piece){ { NULL, 0 }, NULL };
+}
+
+/* ---- a reader ---- */
+
+struct store_io *store_io_new(struct store *store, struct mailbox *box)
+{
+    struct store_io *io = must_alloc(sizeof(*io));
+    io->store = store;
+    io->disk = disk_new(store->options.engine, box);
+    return io;
+}
+
+void store_io_free(struct store_io **io)
+{
+    struct store_io *mine = *io;
+    *io = NULL;
+    if (!mine)
+        return;
+    disk_free(&mine->disk);    /* ends what was dropped and is still under way */
+    for (struct buffer *next, *at = mine->small; at; at = next) {
+        next = at->next;
+        buffer_end(at);
+    }
+    for (struct buffer *next, *at = mine->large; at; at = next) {
+        next = at->next;
+        buffer_end(at);
+    }
+    for (struct store_op *next, *at = mine->ops; at; at = next) {
+        next = at->next;
+        free(at);
+    }
+    free(mine);
+}
+
+void store_io_reap(struct store_io *io)
+{
+    disk_reap(io->disk);
+}
+
+/* ---- plans ---- */
+
+static void forget(struct store_io *io, const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->unit_count; i++)
+        store_tweak(io->store, TWEAK_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
+}
+
+void plan_disown(struct store_io *io, const struct plan *plan)
+{
+    metric_add(M_STORE_CRC_BAD, 1);
+    forget(io, plan);
+}
+
+/* Out of descriptors is a miss for now: the entry is as good as before. */
+enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
+{
+    enum err e = extent_hold(io->store->extents, plan->entries[0].extent, &plan->extent);    /* H1 */
+    if (e == ERR_NOT_FOUND)
+        forget(io, plan);
+    if (e)
+        return ERR_NOT_FOUND;
+    plan->buffer = buffer_take(io, bytes);
+    if (!plan->buffer)
+        extent_release(&plan->extent);
+    return plan->buffer ? OK : ERR_NOT_FOUND;
+}
+
+void plan_end(struct plan *plan)
+{
+    extent_release(&plan->extent);
+    buffer_give(plan->buffer);
+    plan->buffer = NULL;
+}
+
+enum err plan_read_cached(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->span_count; i++) {
+        const struct span *span = &plan->spans[i];
+        enum err e = disk_read_cached(extent_fd(plan->extent), plan->buffer->bytes + span->to, span->len,
+                                      span->at);
+        if (e)
+            return e;
+    }
+    return OK;
+}
+
+/* The record's header is that of the record the index named, for this object. */
+static bool header_is(const struct plan *plan, const struct record *record)
+{
+    const struct entry *entry = &plan->entries[0];
+    enum record_kind kind = entry->whole ? KIND_WHOLE : KIND_HEAD;
+    if (!guard_on(GUARD_IDENTITY))
+        return true;
+    return record->kind == kind && memcmp(&record->id, &plan->id, sizeof(plan->id)) == 0 &&
+           record->etag_hash == entry->etag_hash && record->extent == entry->extent &&
+           record->ordinal == entry->ordinal &&
+           (entry->whole ? record->data_len : record->head_len) == entry->len;
+}
+
+bool plan_header(const struct plan *plan, uint32_t len, struct record *ret)
+{
+    slice bytes = { (const char *)plan->buffer->bytes + plan->header_at, len };
+    return record_decode(bytes, ret) == OK && header_is(plan, ret);
+}
+
+/* ---- reads that must wait ---- */
+
+struct store_op *op_new(struct store_io *io, const struct plan *plan,
+                        void (*finish)(struct store_op *op))
+{
+    struct store_op *op = io->ops;
+    if (op) {
+        io->ops = op->next;
+        io->op_count--;
+        memset(op, 0, sizeof(*op));
+    } else {
+        op = must_alloc(sizeof(*op));
+    }
+    op->io = io;
+    op->plan = *plan;
+    op->finish = finish;
+    return op;
+}
+
+void op_end(struct store_op *op)
+{
+    struct store_io *io = op->io;
+    extent_release(&op->plan.extent);
+    buffer_give(op->plan.buffer);
+    head_unref(&op->head);
+    free(op->name);
+    if (io->op_count >= 4 * KEPT_MAX) {
+        free(op);
+        return;
+    }
+    op->next = io->ops;
+    io->ops = op;
+    io->op_count++;
+}
+
+void store_op_drop(struct store_op **op)
+{
+    if (*op)
+        (*op)->dropped = true;    /* op_read_done ends it */
+    *op = NULL;
+}
+
+static void op_read_done(struct disk_read *read, enum err err, size_t got)
+{
+    struct store_op *op = container_of(read, struct op_read, read)->op;
+    if (err || got < read->len)
+        op->err = ERR_IO;
+    if (--op->pending > 0)
+        return;
+    if (op->dropped)
+        op_end(op);
+    else
+        op->finish(op);
+}
+
+void op_start(struct store_op *op)
+{
+    struct plan *plan = &op->plan;
+    op->pending = plan->span_count;
+    op->err = OK;
+    for (uint32_t i = 0; i < plan->span_count; i++) {
+        op->reads[i].op = op;
+        op->reads[i].read = (struct disk_read){ .fd = extent_fd(plan->extent),
+                                                .buffer = plan->buffer->bytes + plan->spans[i].to,
+                                                .len = plan->spans[i].len,
+                                                .offset = plan->spans[i].at,
+                                                .done = op_read_done };
+    }
+    for (uint32_t i = 0; i < plan->span_count; i++)
+        disk_read(op->io->disk, &op->reads[i].read);
+}

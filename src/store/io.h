@@ -1,0 +1,99 @@
+/* io.h - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
+ *
+ * A read is planned first: spans of one extent, a reference to it, a buffer, and what must be found there.
+ * What the page cache has is read at once; else the plan goes into an op, which waits for the disk.
+ * Threads: a store_io and all that hangs on it is its owner's. */
+#ifndef STORE_IO_H
+#define STORE_IO_H
+
+#include <assert.h>
+
+#include "store/inside.h"
+
+#define LARGE_BYTES (PIECE_BYTES_MAX + 16u * 1024u)
+#define HEADER_AT PIECE_BYTES_MAX     /* in a large buffer: a header that is read by itself */
+#define BLOCKS_MAX (PIECE_BYTES_MAX / BLOCK_BYTES)
+#define UNITS_MAX (BLOCKS_MAX / 2 + 1)
+
+static_assert(LARGE_BYTES - PIECE_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind a piece");
+static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + HEAD_BLOCK_MAX, "and a head into a buffer");
+
+struct buffer {
+    struct store_io *io;
+    struct buffer *next;              /* while it is kept */
+    bool large;
+    uint8_t *bytes;
+};
+
+struct span {
+    uint64_t at;                      /* in the extent's file */
+    uint32_t len, to;                 /* in the buffer */
+};
+
+/* What is read, and what it must be. */
+struct plan {
+    struct extent *extent;
+    struct buffer *buffer;
+    const struct head *head;          /* of a read of bytes; not owned */
+    struct object_id id;
+    uint32_t generation, changes;     /* a head: as they were before the index was asked */
+    struct span spans[2];
+    uint32_t span_count;
+    struct entry entries[UNITS_MAX];  /* of units from `unit` on; or one WHOLE, or of a head */
+    uint32_t unit, unit_count;
+    uint32_t header_at;               /* in the buffer: WHOLE and heads */
+    uint32_t blocks_at, first_block, block_count, blocks_len;    /* blocks: counted in the object */
+    uint32_t skip, give;              /* of the blocks' bytes */
+};
+
+struct op_read {
+    struct disk_read read;
+    struct store_op *op;
+};
+struct store_op {
+    struct store_op *next;            /* while it is kept */
+    struct store_io *io;
+    struct plan plan;
+    struct op_read reads[2];
+    uint32_t pending;
+    enum err err;
+    bool dropped;
+    void (*finish)(struct store_op *op);    /* all has been read, or failed: err */
+    head_done *head_done;
+    piece_done *piece_done;
+    void *arg;
+    struct head *head;                /* a reference, while bytes are read */
+    char *name;                       /* a head's, joined, to be compared */
+    size_t name_len;
+};
+
+struct store_io {
+    struct store *store;
+    struct disk *disk;
+    struct buffer *small, *large;
+    uint32_t small_count, large_count;
+    struct store_op *ops;
+    uint32_t op_count;
+};
+
+/* NULL: as many as may be are in use. */
+struct buffer *buffer_take(struct store_io *io, size_t bytes) MUST_USE;
+void buffer_give(struct buffer *buffer);    /* accepts NULL */
+
+/* H1, and a buffer for it. ERR_NOT_FOUND, a miss: with the extent gone, the index forgets the entries. */
+enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_USE;
+void plan_end(struct plan *plan);
+/* What the plan was made from is no good: counted, and the index forgets it. */
+void plan_disown(struct store_io *io, const struct plan *plan);
+/* What the page cache has. ERR_WAIT: the disk must be asked; ERR_IO. */
+enum err plan_read_cached(const struct plan *plan) MUST_USE;
+/* The header that was read, if it is that of the record the index named, for this object. */
+bool plan_header(const struct plan *plan, uint32_t len, struct record *ret) MUST_USE;
+
+/* Takes what the plan holds. */
+struct store_op *op_new(struct store_io *io, const struct plan *plan,
+                        void (*finish)(struct store_op *op)) MUST_USE;
+void op_start(struct store_op *op);   /* reads what the plan says; then finish() */
+void op_end(struct store_op *op);
+
+#endif
