@@ -6,16 +6,9 @@
  * highest is never unlinked before a higher one exists, and an address in a recycled extent finds
  * nothing instead of other bytes.
  *
- * Descriptors: a quarter of what the process may have, at most 4,096, whatever the number of extents.
- * Who holds an extent to read it has its file open; of those that nobody holds the one held longest
- * ago is closed for another. Running out of descriptors says nothing about what lies in an extent.
+ * Writing is in log.c, what lies in an extent in contents.c, which of the files are open in open_files.c.
  *
- * A sealed extent is one whose last 64 bytes are the footer of its table of contents. What a scan of
- * record headers finds in an unsealed one is what its table would say. Writing is in log.c.
- *
- * Threads: the lock guards the chains, the list of open ones and descriptors; a descriptor changes only
- * while the table's is the only reference, or is set by the first who holds it. All else but times and
- * references is the committer's. Files are opened outside the lock, under folder_lock (taken first). */
+ * Threads: the lock guards the chains; all else but times and references is the committer's. */
 #include "store/extent.h"
 
 #include <dirent.h>
@@ -24,28 +17,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/metric.h"
 #include "store/extent_inside.h"
 
-#define FDS_MAX 4096u
-#define FDS_MIN 4u
-#define FDS_SHARE 4u                  /* of the process's limit: connections need theirs */
-#define WINDOW_BYTES 16384u
 #define TIME_BASE_S 1577836800        /* 2020: times are kept as 32 bits from here */
 
 /* ---- the table ---- */
-
-static uint32_t fds_allowed(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return FDS_MIN;
-    return (uint32_t)MAX(FDS_MIN, MIN(FDS_MAX, files.rlim_cur / FDS_SHARE));
-}
 
 struct extents *extents_new(void)
 {
@@ -53,7 +33,7 @@ struct extents *extents_new(void)
     pthread_mutex_init(&all->lock, NULL);
     pthread_rwlock_init(&all->folder_lock, NULL);
     list_init(&all->open);
-    all->fds_max = fds_allowed();
+    all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
     return all;
 }
@@ -92,101 +72,6 @@ static void ref(struct extent *extent)
     atomic_fetch_add_explicit(&extent->refs, 1, memory_order_relaxed);
 }
 
-static void close_fd(struct extents *all, int fd)
-{
-    close(fd);
-    atomic_fetch_sub(&all->fds, 1);
-}
-
-/* ---- descriptors ---- */
-
-/* Of the extents that nobody reads, the one held longest ago. false: all are being read. */
-static bool close_idle(struct extents *all)
-{
-    int fd = -1;
-    pthread_mutex_lock(&all->lock);
-    list_each_safe(struct extent, extent, &all->open, open) {
-        if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
-            continue;
-        fd = extent->fd;
-        extent->fd = -1;
-        list_del(&extent->open);
-        break;
-    }
-    pthread_mutex_unlock(&all->lock);
-    if (fd >= 0)
-        close_fd(all, fd);
-    return fd >= 0;
-}
-
-static bool reserve_fd(struct extents *all)
-{
-    if (atomic_fetch_add(&all->fds, 1) < all->fds_max || close_idle(all))
-        return true;
-    atomic_fetch_sub(&all->fds, 1);
-    return false;
-}
-
-enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret)
-{
-    char name[16];
-    snprintf(name, sizeof(name), "%08x", number);
-    bool is_short;
-    do {
-        *ret = openat(all->folder_fd, name, flags | O_CLOEXEC, 0600);
-        is_short = *ret < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
-    } while (is_short && close_idle(all));
-    if (*ret >= 0)
-        return OK;
-    return is_short ? ERR_LIMIT : errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
-}
-
-static enum err open_old(struct extents *all, uint32_t number, int *ret)
-{
-    enum err e = extent_open_file(all, number, O_RDWR, ret);
-    return e == ERR_IO ? extent_open_file(all, number, O_RDONLY, ret) : e;
-}
-
-static bool is_listed(struct extent *extent)
-{
-    pthread_mutex_lock(&extent->all->lock);
-    bool listed = extent_find(extent->all, extent->number) == extent;
-    pthread_mutex_unlock(&extent->all->lock);
-    return listed;
-}
-
-/* A file that others have opened meanwhile is open: the second descriptor goes. */
-static void set_fd(struct extent *extent, int fd)
-{
-    struct extents *all = extent->all;
-    pthread_mutex_lock(&all->lock);
-    bool first = extent->fd < 0;
-    if (first)
-        extent->fd = fd;
-    if (first && extent_find(all, extent->number) == extent)
-        list_add(&all->open, &extent->open);
-    pthread_mutex_unlock(&all->lock);
-    if (!first)
-        close_fd(all, fd);
-}
-
-/* One that has left the table leaves no file that could be opened: its number may be another folder's. */
-static enum err open_held(struct extent *extent)
-{
-    struct extents *all = extent->all;
-    int fd;
-    if (!reserve_fd(all))
-        return ERR_LIMIT;
-    pthread_rwlock_rdlock(&all->folder_lock);
-    enum err e = is_listed(extent) ? open_old(all, extent->number, &fd) : ERR_NOT_FOUND;
-    pthread_rwlock_unlock(&all->folder_lock);
-    if (e)
-        atomic_fetch_sub(&all->fds, 1);
-    else
-        set_fd(extent, fd);
-    return e == OK || e == ERR_LIMIT ? e : ERR_NOT_FOUND;
-}
-
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
 {
     pthread_mutex_lock(&all->lock);
@@ -199,7 +84,7 @@ enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
         list_add(&all->open, &extent->open);
     }
     pthread_mutex_unlock(&all->lock);
-    enum err e = !extent ? ERR_NOT_FOUND : open ? OK : open_held(extent);
+    enum err e = !extent ? ERR_NOT_FOUND : open ? OK : extent_open_held(extent);
     if (e == ERR_LIMIT)
         metric_add(M_STORE_NO_FD, 1);
     if (e)
@@ -221,7 +106,7 @@ void extent_release(struct extent **held)
     if (!extent || atomic_fetch_sub_explicit(&extent->refs, 1, memory_order_acq_rel) > 1)
         return;
     if (extent->fd >= 0)
-        close_fd(extent->all, extent->fd);
+        extent_close_fd(extent->all, extent->fd);
     atomic_fetch_sub(&extent->all->bytes, atomic_load(&extent->bytes));
     for (size_t i = 0; i < TIME_CHUNKS; i++)
         free(atomic_load_explicit(&extent->times[i], memory_order_relaxed));
@@ -271,7 +156,7 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     list_add(&all->open, &extent->open);
     pthread_mutex_unlock(&all->lock);
     if (atomic_fetch_add(&all->fds, 1) >= all->fds_max)
-        close_idle(all);
+        extent_close_idle(all);
     return extent;
 }
 
@@ -352,39 +237,13 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
 
 /* ---- opening ---- */
 
-static bool read_whole(int fd, void *to, size_t len, uint64_t offset)
-{
-    for (size_t got = 0; got < len;) {
-        ssize_t n = pread(fd, (char *)to + got, len - got, (off_t)(offset + got));
-        if (n <= 0 && !(n < 0 && errno == EINTR))
-            return false;
-        got += n > 0 ? (size_t)n : 0;
-    }
-    return true;
-}
-
-bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
-{
-    return read_whole(extent->fd, to, len, offset);
-}
-
-/* The footer, if the file ends in one that is this extent's and fits. */
-static bool read_footer(const struct extent *extent, struct toc_footer *ret)
-{
-    uint8_t bytes[TOC_FOOTER_BYTES];
-    uint64_t size = extent_size(extent);
-    return size >= PAGE_BYTES && read_whole(extent->fd, bytes, sizeof(bytes), size - sizeof(bytes)) &&
-           toc_footer_decode(bytes, ret) == OK && ret->extent == extent->number &&
-           ret->offset + toc_bytes(ret->count) == size;
-}
-
 /* One that can't be opened is a miss for whoever asks (H1), and its number stays used; but where descriptors
  * run out, nothing is known about any of them. */
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
     int fd;
-    enum err e = open_old(all, number, &fd);
+    enum err e = extent_open_old(all, number, &fd);
     if (e) {
         all->highest = MAX(all->highest, number);
         return e == ERR_LIMIT ? ERR_IO : OK;
@@ -395,7 +254,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
     struct toc_footer footer;
-    extent->sealed = read_footer(extent, &footer);
+    extent->sealed = extent_read_footer(extent, &footer);
     extent_release(&extent);
     return OK;
 }
@@ -487,173 +346,3 @@ bool extent_is_sealed(struct extents *all, uint32_t number)
     return extent && extent->sealed;
 }
 
-/* ---- what lies in an extent ---- */
-
-/* A file read forward through a small buffer. */
-struct window {
-    int fd;
-    uint64_t size, start;
-    size_t len;
-    char bytes[WINDOW_BYTES];
-};
-
-/* Up to `len` bytes at `offset`; fewer at the end of the file, none when it can't be read. */
-static slice window_at(struct window *window, uint64_t offset, size_t len)
-{
-    if (offset >= window->size)
-        return (slice){ NULL, 0 };
-    len = (size_t)MIN(len, window->size - offset);
-    if (offset < window->start || offset + len > window->start + window->len) {
-        window->start = offset;
-        window->len = (size_t)MIN(WINDOW_BYTES, window->size - offset);
-        if (!read_whole(window->fd, window->bytes, window->len, offset)) {
-            window->len = 0;
-            return (slice){ NULL, 0 };
-        }
-    }
-    return (slice){ window->bytes + (offset - window->start), len };
-}
-
-static bool record_at(struct window *window, uint64_t offset, uint32_t number, uint32_t ordinal,
-                      struct record *ret)
-{
-    return record_decode(window_at(window, offset, RECORD_HEADER_MAX), ret) == OK &&
-           ret->extent == number && ret->ordinal == ordinal && record_end(offset, ret) <= window->size;
-}
-
-/* Header after header, up to the first that is none. */
-static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
-{
-    struct window *window = must_alloc(sizeof(*window));
-    window->fd = extent->fd;
-    window->size = extent_size(extent);
-    enum err e = OK;
-    uint64_t at = 0;
-    for (uint32_t ordinal = 0; !e; ordinal++) {
-        struct record record;
-        at = round_up(at, RECORD_ALIGN);
-        if (!record_at(window, at, extent->number, ordinal, &record)) {
-            at = round_up(at, PAGE_BYTES);    /* the next append, perhaps */
-            if (!record_at(window, at, extent->number, ordinal, &record))
-                break;
-        }
-        e = each(arg, &record, (uint32_t)at);
-        at = record_end(at, &record);
-    }
-    free(window);
-    return e;
-}
-
-struct gathering {
-    struct arena *keep;
-    struct toc_entry *entries;
-    uint32_t count, capacity;
-};
-
-static enum err gather(void *arg, const struct record *record, uint32_t offset)
-{
-    struct gathering *to = arg;
-    if (to->count == to->capacity) {
-        uint32_t capacity = MAX(256, 2 * to->capacity);
-        struct toc_entry *more = arena_alloc(to->keep, capacity * sizeof(*more));
-        if (to->count)
-            memcpy(more, to->entries, to->count * sizeof(*more));
-        to->entries = more;
-        to->capacity = capacity;
-    }
-    to->entries[to->count++] = (struct toc_entry){
-        .id = record->id, .first_unit = record->first_unit, .offset = offset,
-        .data_len = record->data_len, .head_len = record->head_len, .kind = record->kind,
-    };
-    return OK;
-}
-
-static bool read_toc(const struct extent *extent, struct arena *keep, struct toc_entry **ret,
-                     uint32_t *ret_count)
-{
-    struct toc_footer footer;
-    if (!read_footer(extent, &footer))
-        return false;
-    size_t len = (size_t)footer.count * TOC_ENTRY_BYTES;
-    uint8_t *bytes = must_alloc(len);
-    bool good = read_whole(extent->fd, bytes, len, footer.offset) && crc32c(0, bytes, len) == footer.crc;
-    *ret = arena_alloc(keep, (footer.count + 1) * sizeof(**ret));
-    for (uint32_t i = 0; good && i < footer.count; i++)
-        good = toc_entry_decode(bytes + (size_t)i * TOC_ENTRY_BYTES, &(*ret)[i]) == OK;
-    free(bytes);
-    *ret_count = footer.count;
-    return good;
-}
-
-static enum err contents(const struct extent *extent, struct arena *keep, struct toc_entry **ret,
-                         uint32_t *ret_count)
-{
-    if (extent->sealed && read_toc(extent, keep, ret, ret_count))
-        return OK;
-    struct gathering found = { .keep = keep };
-    enum err e = scan(extent, gather, &found);
-    *ret = found.entries;
-    *ret_count = found.count;
-    return e;
-}
-
-enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
-                         struct toc_entry **ret, uint32_t *ret_count)
-{
-    struct extent *extent;
-    enum err e = extent_hold(all, number, &extent);
-    if (!e)
-        e = contents(extent, keep, ret, ret_count);
-    extent_release(&extent);
-    return e;
-}
-
-/* By its table, so that one bad header hides no record but its own. */
-static enum err each_listed(const struct extent *extent, const struct toc_entry *entries, uint32_t count,
-                            extent_visit *each, void *arg)
-{
-    struct window *window = must_alloc(sizeof(*window));
-    window->fd = extent->fd;
-    window->size = extent_size(extent);
-    enum err e = OK;
-    for (uint32_t i = 0; !e && i < count; i++) {
-        struct record record;
-        if (record_at(window, entries[i].offset, extent->number, i, &record))
-            e = each(arg, &record, entries[i].offset);
-    }
-    free(window);
-    return e;
-}
-
-enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each, void *arg)
-{
-    struct extent *extent;
-    enum err e = extent_hold(all, number, &extent);
-    if (e)
-        return e;
-    struct arena keep = { 0 };
-    struct toc_entry *entries;
-    uint32_t count;
-    e = extent->sealed && read_toc(extent, &keep, &entries, &count)
-            ? each_listed(extent, entries, count, each, arg)
-            : scan(extent, each, arg);
-    arena_free(&keep);
-    extent_release(&extent);
-    return e;
-}
-
-enum err extent_seal_old(struct extents *all, uint32_t number)
-{
-    struct arena keep = { 0 };
-    struct toc_entry *entries;
-    uint32_t count;
-    struct extent *extent;
-    enum err e = extent_hold(all, number, &extent);
-    if (!e)
-        e = contents(extent, &keep, &entries, &count);
-    if (!e)    /* behind whatever is there: no block is written twice */
-        e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), entries, count);
-    arena_free(&keep);
-    extent_release(&extent);
-    return e;
-}

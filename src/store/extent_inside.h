@@ -1,4 +1,4 @@
-/* extent_inside.h - what extent.c and log.c share. SPDX-License-Identifier: Apache-2.0 */
+/* extent_inside.h - what the files behind extent.h share. SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_EXTENT_INSIDE_H
 #define STORE_EXTENT_INSIDE_H
 
@@ -59,11 +59,26 @@ struct extents {
 struct extent *extent_find(struct extents *all, uint32_t number);    /* under the lock, or the committer */
 /* Takes the descriptor. A reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
-/* Where descriptors run out, an idle extent's is given up; ERR_LIMIT if there is none. ERR_FULL, ERR_IO. */
-enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret) MUST_USE;
 void extent_grew(struct extent *extent, uint64_t bytes);
 /* Writes a table of contents at `at`, which ends the file. */
 enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc_entry *entries,
                           uint32_t count) MUST_USE;
+
+/* ---- contents.c ---- */
+
+/* The footer, if the file ends in one that is this extent's and fits. */
+bool extent_read_footer(const struct extent *extent, struct toc_footer *ret) MUST_USE;
+
+/* ---- open_files.c ---- */
+
+uint32_t extent_fds_allowed(void);
+/* Where descriptors run out, an idle extent's is given up; ERR_LIMIT if there is none. ERR_FULL, ERR_IO. */
+enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret) MUST_USE;
+enum err extent_open_old(struct extents *all, uint32_t number, int *ret) MUST_USE;    /* to be read, at least */
+/* Of one that is held. ERR_LIMIT; ERR_NOT_FOUND: it can't be opened. */
+enum err extent_open_held(struct extent *extent) MUST_USE;
+/* Of the extents that nobody reads, the one held longest ago. false: all are being read. */
+bool extent_close_idle(struct extents *all);
+void extent_close_fd(struct extents *all, int fd);
 
 #endif

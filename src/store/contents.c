@@ -1,0 +1,207 @@
+/* contents.c - what lies in an extent. SPDX-License-Identifier: Apache-2.0
+ *
+ * A sealed extent is one whose last 64 bytes are the footer of its table of contents. What a scan of
+ * record headers finds in an unsealed one is what its table would say. Threads: the committer's. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/extent_inside.h"
+
+#define WINDOW_BYTES 16384u
+
+static bool read_whole(int fd, void *to, size_t len, uint64_t offset)
+{
+    for (size_t got = 0; got < len;) {
+        ssize_t n = pread(fd, (char *)to + got, len - got, (off_t)(offset + got));
+        if (n <= 0 && !(n < 0 && errno == EINTR))
+            return false;
+        got += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
+{
+    return read_whole(extent->fd, to, len, offset);
+}
+
+/* The footer, if the file ends in one that is this extent's and fits. */
+bool extent_read_footer(const struct extent *extent, struct toc_footer *ret)
+{
+    uint8_t bytes[TOC_FOOTER_BYTES];
+    uint64_t size = extent_size(extent);
+    return size >= PAGE_BYTES && read_whole(extent->fd, bytes, sizeof(bytes), size - sizeof(bytes)) &&
+           toc_footer_decode(bytes, ret) == OK && ret->extent == extent->number &&
+           ret->offset + toc_bytes(ret->count) == size;
+}
+
+/* A file read forward through a small buffer. */
+struct window {
+    int fd;
+    uint64_t size, start;
+    size_t len;
+    char bytes[WINDOW_BYTES];
+};
+
+/* Up to `len` bytes at `offset`; fewer at the end of the file, none when it can't be read. */
+static slice window_at(struct window *window, uint64_t offset, size_t len)
+{
+    if (offset >= window->size)
+        return (slice){ NULL, 0 };
+    len = (size_t)MIN(len, window->size - offset);
+    if (offset < window->start || offset + len > window->start + window->len) {
+        window->start = offset;
+        window->len = (size_t)MIN(WINDOW_BYTES, window->size - offset);
+        if (!read_whole(window->fd, window->bytes, window->len, offset)) {
+            window->len = 0;
+            return (slice){ NULL, 0 };
+        }
+    }
+    return (slice){ window->bytes + (offset - window->start), len };
+}
+
+static bool record_at(struct window *window, uint64_t offset, uint32_t number, uint32_t ordinal,
+                      struct record *ret)
+{
+    return record_decode(window_at(window, offset, RECORD_HEADER_MAX), ret) == OK &&
+           ret->extent == number && ret->ordinal == ordinal && record_end(offset, ret) <= window->size;
+}
+
+/* Header after header, up to the first that is none. */
+static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
+{
+    struct window *window = must_alloc(sizeof(*window));
+    window->fd = extent->fd;
+    window->size = extent_size(extent);
+    enum err e = OK;
+    uint64_t at = 0;
+    for (uint32_t ordinal = 0; !e; ordinal++) {
+        struct record record;
+        at = round_up(at, RECORD_ALIGN);
+        if (!record_at(window, at, extent->number, ordinal, &record)) {
+            at = round_up(at, PAGE_BYTES);    /* the next append, perhaps */
+            if (!record_at(window, at, extent->number, ordinal, &record))
+                break;
+        }
+        e = each(arg, &record, (uint32_t)at);
+        at = record_end(at, &record);
+    }
+    free(window);
+    return e;
+}
+
+struct gathering {
+    struct arena *keep;
+    struct toc_entry *entries;
+    uint32_t count, capacity;
+};
+
+static enum err gather(void *arg, const struct record *record, uint32_t offset)
+{
+    struct gathering *to = arg;
+    if (to->count == to->capacity) {
+        uint32_t capacity = MAX(256, 2 * to->capacity);
+        struct toc_entry *more = arena_alloc(to->keep, capacity * sizeof(*more));
+        if (to->count)
+            memcpy(more, to->entries, to->count * sizeof(*more));
+        to->entries = more;
+        to->capacity = capacity;
+    }
+    to->entries[to->count++] = (struct toc_entry){
+        .id = record->id, .first_unit = record->first_unit, .offset = offset,
+        .data_len = record->data_len, .head_len = record->head_len, .kind = record->kind,
+    };
+    return OK;
+}
+
+static bool read_toc(const struct extent *extent, struct arena *keep, struct toc_entry **ret,
+                     uint32_t *ret_count)
+{
+    struct toc_footer footer;
+    if (!extent_read_footer(extent, &footer))
+        return false;
+    size_t len = (size_t)footer.count * TOC_ENTRY_BYTES;
+    uint8_t *bytes = must_alloc(len);
+    bool good = read_whole(extent->fd, bytes, len, footer.offset) && crc32c(0, bytes, len) == footer.crc;
+    *ret = arena_alloc(keep, (footer.count + 1) * sizeof(**ret));
+    for (uint32_t i = 0; good && i < footer.count; i++)
+        good = toc_entry_decode(bytes + (size_t)i * TOC_ENTRY_BYTES, &(*ret)[i]) == OK;
+    free(bytes);
+    *ret_count = footer.count;
+    return good;
+}
+
+static enum err contents(const struct extent *extent, struct arena *keep, struct toc_entry **ret,
+                         uint32_t *ret_count)
+{
+    if (extent->sealed && read_toc(extent, keep, ret, ret_count))
+        return OK;
+    struct gathering found = { .keep = keep };
+    enum err e = scan(extent, gather, &found);
+    *ret = found.entries;
+    *ret_count = found.count;
+    return e;
+}
+
+enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
+                         struct toc_entry **ret, uint32_t *ret_count)
+{
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (!e)
+        e = contents(extent, keep, ret, ret_count);
+    extent_release(&extent);
+    return e;
+}
+
+/* By its table, so that one bad header hides no record but its own. */
+static enum err each_listed(const struct extent *extent, const struct toc_entry *entries, uint32_t count,
+                            extent_visit *each, void *arg)
+{
+    struct window *window = must_alloc(sizeof(*window));
+    window->fd = extent->fd;
+    window->size = extent_size(extent);
+    enum err e = OK;
+    for (uint32_t i = 0; !e && i < count; i++) {
+        struct record record;
+        if (record_at(window, entries[i].offset, extent->number, i, &record))
+            e = each(arg, &record, entries[i].offset);
+    }
+    free(window);
+    return e;
+}
+
+enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each, void *arg)
+{
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (e)
+        return e;
+    struct arena keep = { 0 };
+    struct toc_entry *entries;
+    uint32_t count;
+    e = extent->sealed && read_toc(extent, &keep, &entries, &count)
+            ? each_listed(extent, entries, count, each, arg)
+            : scan(extent, each, arg);
+    arena_free(&keep);
+    extent_release(&extent);
+    return e;
+}
+
+enum err extent_seal_old(struct extents *all, uint32_t number)
+{
+    struct arena keep = { 0 };
+    struct toc_entry *entries;
+    uint32_t count;
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (!e)
+        e = contents(extent, &keep, &entries, &count);
+    if (!e)    /* behind whatever is there: no block is written twice */
+        e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), entries, count);
+    arena_free(&keep);
+    extent_release(&extent);
+    return e;
+}

@@ -1,0 +1,121 @@
+/* open_files.c - which extents have their file open. SPDX-License-Identifier: Apache-2.0
+ *
+ * A quarter of the descriptors that the process may have, at most 4,096, whatever the number of extents.
+ * Who holds an extent to read it has its file open; of those that nobody holds the one held longest
+ * ago is closed for another, also where the process as a whole has run out. With none to close nothing
+ * is known of what lies in the extent.
+ *
+ * Threads: any. The table's lock guards descriptors and the list of open ones: one is closed only while
+ * the table's is the only reference, and set by the first who holds it. Files are opened outside that
+ * lock, under folder_lock, which is taken first. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "store/extent_inside.h"
+
+#define FDS_MAX 4096u
+#define FDS_MIN 4u
+#define FDS_SHARE 4u                  /* of the process's limit: connections need theirs */
+
+uint32_t extent_fds_allowed(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return FDS_MIN;
+    return (uint32_t)MAX(FDS_MIN, MIN(FDS_MAX, files.rlim_cur / FDS_SHARE));
+}
+
+void extent_close_fd(struct extents *all, int fd)
+{
+    close(fd);
+    atomic_fetch_sub(&all->fds, 1);
+}
+
+bool extent_close_idle(struct extents *all)
+{
+    int fd = -1;
+    pthread_mutex_lock(&all->lock);
+    list_each_safe(struct extent, extent, &all->open, open) {
+        if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
+            continue;
+        fd = extent->fd;
+        extent->fd = -1;
+        list_del(&extent->open);
+        break;
+    }
+    pthread_mutex_unlock(&all->lock);
+    if (fd >= 0)
+        extent_close_fd(all, fd);
+    return fd >= 0;
+}
+
+static bool reserve_fd(struct extents *all)
+{
+    if (atomic_fetch_add(&all->fds, 1) < all->fds_max || extent_close_idle(all))
+        return true;
+    atomic_fetch_sub(&all->fds, 1);
+    return false;
+}
+
+enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "%08x", number);
+    bool is_short;
+    do {
+        *ret = openat(all->folder_fd, name, flags | O_CLOEXEC, 0600);
+        is_short = *ret < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+    } while (is_short && extent_close_idle(all));
+    if (*ret >= 0)
+        return OK;
+    return is_short ? ERR_LIMIT : errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
+}
+
+enum err extent_open_old(struct extents *all, uint32_t number, int *ret)
+{
+    enum err e = extent_open_file(all, number, O_RDWR, ret);
+    return e == ERR_IO ? extent_open_file(all, number, O_RDONLY, ret) : e;
+}
+
+static bool is_listed(struct extent *extent)
+{
+    pthread_mutex_lock(&extent->all->lock);
+    bool listed = extent_find(extent->all, extent->number) == extent;
+    pthread_mutex_unlock(&extent->all->lock);
+    return listed;
+}
+
+/* A file that others have opened meanwhile is open: the second descriptor goes. */
+static void set_fd(struct extent *extent, int fd)
+{
+    struct extents *all = extent->all;
+    pthread_mutex_lock(&all->lock);
+    bool first = extent->fd < 0;
+    if (first)
+        extent->fd = fd;
+    if (first && extent_find(all, extent->number) == extent)
+        list_add(&all->open, &extent->open);
+    pthread_mutex_unlock(&all->lock);
+    if (!first)
+        extent_close_fd(all, fd);
+}
+
+/* One that has left the table leaves no file that could be opened: its number may be another folder's. */
+enum err extent_open_held(struct extent *extent)
+{
+    struct extents *all = extent->all;
+    int fd;
+    if (!reserve_fd(all))
+        return ERR_LIMIT;
+    pthread_rwlock_rdlock(&all->folder_lock);
+    enum err e = is_listed(extent) ? extent_open_old(all, extent->number, &fd) : ERR_NOT_FOUND;
+    pthread_rwlock_unlock(&all->folder_lock);
+    if (e)
+        atomic_fetch_sub(&all->fds, 1);
+    else
+        set_fd(extent, fd);
+    return e == OK || e == ERR_LIMIT ? e : ERR_NOT_FOUND;
+}
