@@ -6,8 +6,8 @@
  * The one file that names liburing. With io_uring, the kernel itself signals the owner's mailbox:
  * its eventfd is registered with the ring. A read is submitted before disk_read returns; only
  * those asked for by a done() go down together when its disk_reap ends, so no read ever waits for
- * an event that may not come. The twin is a pool of threads that all disks of the process share;
- * a worker hands back what it read under the disk's lock and wakes the owner by a ticket.
+ * an event that may not come. The twin is a pool of threads that all disks of the process share
+ * (disk_pool.c); a worker hands back what it read under the disk's lock and wakes the owner by a ticket.
  * Both engines go on by themselves after short reads, EINTR and EAGAIN.
  *
  * Threads: a disk is its owner's, but for `ended`, which disk->lock guards. The pool has its own
@@ -19,7 +19,6 @@
 #include <liburing.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +28,10 @@
 #include <unistd.h>
 
 #include "base/metric.h"
+#include "store/disk_pool.h"
 
 #define DEPTH 256u                    /* reads under way in one disk */
 #define READ_BYTES_MAX (1u << 30)     /* the kernel answers with an int */
-#define POOL_THREADS 16u
 
 struct disk {
     enum disk_engine engine;
@@ -143,21 +142,6 @@ static void ring_end(struct io_uring *ring)
 
 /* ---- the pool of threads ---- */
 
-static struct {
-    pthread_mutex_t door;             /* one disk at a time comes or goes */
-    pthread_mutex_t lock;             /* guards the rest */
-    pthread_cond_t work;
-    struct list queue;
-    size_t queued, idle, threads, users;
-    bool stopping;
-    pthread_t ids[POOL_THREADS];
-} pool = {
-    .door = PTHREAD_MUTEX_INITIALIZER,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .work = PTHREAD_COND_INITIALIZER,
-    .queue = { &pool.queue, &pool.queue },
-};
-
 static void hand_back(struct disk_read *read)
 {
     struct disk *disk = read->disk;
@@ -179,75 +163,10 @@ static void read_blocking(struct disk_read *read)
     } while (!took(read, answer));
 }
 
-static void *worker(void *arg)
+static void run_blocking(struct disk_read *read)
 {
-    pthread_mutex_lock(&pool.lock);
-    for (;;) {
-        pool.idle++;
-        while (list_empty(&pool.queue) && !pool.stopping)
-            pthread_cond_wait(&pool.work, &pool.lock);
-        pool.idle--;
-        if (list_empty(&pool.queue))
-            break;
-        struct disk_read *read = list_of(pool.queue.next, struct disk_read, link);
-        list_del(&read->link);
-        pool.queued--;
-        pthread_mutex_unlock(&pool.lock);
-        read_blocking(read);
-        hand_back(read);
-        pthread_mutex_lock(&pool.lock);
-    }
-    pthread_mutex_unlock(&pool.lock);
-    return arg;
-}
-
-/* Under pool.lock. Signals are for other threads. One worker must be had; more are a comfort. */
-static void pool_grow(void)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&pool.ids[pool.threads], NULL, worker, NULL) == 0)
-        pthread_setname_np(pool.ids[pool.threads++], "disk");
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    check(pool.threads > 0 && "no thread to read with");
-}
-
-static void pool_add(struct disk_read *read)
-{
-    pthread_mutex_lock(&pool.lock);
-    list_add(&pool.queue, &read->link);
-    if (++pool.queued > pool.idle && pool.threads < POOL_THREADS)
-        pool_grow();
-    pthread_cond_signal(&pool.work);
-    pthread_mutex_unlock(&pool.lock);
-}
-
-static void pool_enter(void)
-{
-    pthread_mutex_lock(&pool.door);
-    pthread_mutex_lock(&pool.lock);
-    if (pool.users++ == 0)
-        pool_grow();
-    pthread_mutex_unlock(&pool.lock);
-    pthread_mutex_unlock(&pool.door);
-}
-
-static void pool_leave(void)
-{
-    pthread_mutex_lock(&pool.door);
-    pthread_mutex_lock(&pool.lock);
-    pool.stopping = --pool.users == 0;
-    bool last = pool.stopping;
-    pthread_cond_broadcast(&pool.work);
-    pthread_mutex_unlock(&pool.lock);
-    if (last) {
-        for (size_t i = 0; i < pool.threads; i++)
-            pthread_join(pool.ids[i], NULL);
-        pool.threads = 0;
-        pool.stopping = false;
-    }
-    pthread_mutex_unlock(&pool.door);
+    read_blocking(read);
+    hand_back(read);
 }
 
 static size_t threads_reap(struct disk *disk)
@@ -300,7 +219,7 @@ struct disk *disk_new(enum disk_engine engine, struct mailbox *box)
     if (engine == DISK_URING && ring_make(&disk->ring, DEPTH, mailbox_fd(box)) != 0)
         disk->engine = DISK_THREADS;
     if (disk->engine == DISK_THREADS)
-        pool_enter();
+        disk_pool_enter(run_blocking);
     return disk;
 }
 
@@ -320,7 +239,7 @@ void disk_free(struct disk **disk)
     if (mine->engine == DISK_URING)
         ring_end(&mine->ring);
     else
-        pool_leave();
+        disk_pool_leave();
     pthread_mutex_lock(&mine->lock);    /* whoever handed back the last one lets go of it first */
     pthread_mutex_unlock(&mine->lock);
     pthread_mutex_destroy(&mine->lock);
@@ -336,7 +255,7 @@ static void start(struct disk *disk, struct disk_read *read)
     if (disk->engine == DISK_URING)
         uring_queue(disk, read, 0);
     else
-        pool_add(read);
+        disk_pool_add(read);
 }
 
 void disk_read(struct disk *disk, struct disk_read *read)

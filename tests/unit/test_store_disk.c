@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "store/disk.c"
+#include "store/disk_pool.c"
 
 #include <fcntl.h>
 #include <linux/filter.h>
