@@ -5,9 +5,9 @@
  *
  * A batch closes at 100 entries, 100 ms after its first record came, at 16 MiB, or at once when a
  * removal comes (H3); what came while the last one was written goes along, up to 1,000 entries or
- * 64 MiB. Bytes are written before the transaction begins (H2); whether a record may still be published
- * is asked inside it (H7). Full disk or full map: recycle an extent, once, and try again. What fails
- * otherwise takes the folder out of service. */
+ * 64 MiB. Bytes are written before the transaction begins (H2); whether a record may still be
+ * published is asked inside it (H7). Full disk or full map: recycle an extent, once, and try again.
+ * What fails otherwise takes the folder out of service. */
 #include <stdlib.h>
 
 #include "base/metric.h"
@@ -20,7 +20,7 @@
 #define BATCH_ENTRIES 100u
 #define BATCH_MS 100u
 #define BATCH_BYTES (16 * MIB)
-#define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits when it matters */
+#define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits */
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
 #define READER_CHECK_MS 60000u
@@ -37,7 +37,8 @@ struct batch {
 /* ---- bytes ---- */
 
 /* Writes items[] in order; *ret_done: how many of them are on disk when it fails. */
-static enum err write_items(struct store *store, struct log_item **items, uint32_t count, uint32_t *ret_done)
+static enum err write_items(struct store *store, struct log_item **items, uint32_t count,
+                            uint32_t *ret_done)
 {
     uint32_t done = 0;
     bool recycled = false, fresh = false;
@@ -69,7 +70,8 @@ static enum err write_items(struct store *store, struct log_item **items, uint32
 
 static enum err write_batch(struct batch *batch)
 {
-    struct log_item **items = arena_alloc(&batch->keep, (2 * batch->job_count + 1) * sizeof(*items));
+    struct log_item **items = arena_alloc(&batch->keep,
+                                          (2 * batch->job_count + 1) * sizeof(*items));
     uint32_t count = 0, done = 0;
     for (uint32_t i = 0; i < batch->job_count; i++)
         for (uint32_t k = 0; k < batch->jobs[i].count; k++)
@@ -85,8 +87,8 @@ static enum err write_batch(struct batch *batch)
 
 /* ---- the index ---- */
 
-/* A long batch in a small folder may have recycled what it wrote first: an entry would name what is gone, for
- * good. */
+/* A long batch in a small folder may have recycled what it wrote first: an entry would name what is
+ * gone, for good. */
 static bool is_gone(struct store *store, const struct job *job)
 {
     for (uint32_t i = 0; i < job->count; i++)
@@ -158,7 +160,8 @@ static void settle_job(struct store *store, const struct job *job)
     if (job->err || !job->append->with_head)
         return;
     const struct record *record = &job->items[0].record;    /* the one with the head comes first */
-    extent_time_set(store->extents, record->extent, record->ordinal, atomic_load(&head->validated_s));
+    extent_time_set(store->extents, record->extent, record->ordinal,
+                    atomic_load(&head->validated_s));
     atomic_store(&head->unproved, false);
     store_changed(store, &head->id);
     heads_put(store->heads, head);
@@ -216,10 +219,11 @@ static void run_batch(struct batch *batch)
     enum err e = commit_batch(batch);
     if (!e)
         settle(batch);
-    bool out = (written && written != ERR_FULL) || (e && e != ERR_FULL) || removals_are_due(store) ||
-               index_is_bad(store->index);
-    if (out)
-        service_end(store, written && written != ERR_FULL ? "writing to it failed" : "its index failed");
+    bool disk_failed = written && written != ERR_FULL;
+    bool index_failed = (e && e != ERR_FULL) || removals_are_due(store) ||
+                        index_is_bad(store->index);
+    if (disk_failed || index_failed)
+        service_end(store, disk_failed ? "writing to it failed" : "its index failed");
     else if (atomic_load(&store->unproved))    /* the watch gave up on a removal */
         service_end(store, "a commit took too long");
     answer_all(batch, e);
@@ -244,7 +248,8 @@ static void take_batch(struct store *store, struct batch *batch)
     list_init(&batch->tweaks);
     /* never so many that the last would recycle the first */
     size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&store->size_bytes) / 4);
-    while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES && (bytes == 0 || bytes < bytes_max)) {
+    while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES &&
+           (bytes == 0 || bytes < bytes_max)) {
         struct store_append *append = list_of(store->appends.next, struct store_append, link);
         list_del(&append->link);
         list_add(&batch->appends, &append->link);
@@ -264,8 +269,8 @@ static void take_batch(struct store *store, struct batch *batch)
 /* Under the lock: how long the batch may still stay open. */
 static uint64_t wait_ms(const struct store *store)
 {
-    if (store->stopping || !list_empty(&store->removals) || store->queued_entries >= BATCH_ENTRIES ||
-        store->queued_bytes >= BATCH_BYTES)
+    if (store->stopping || !list_empty(&store->removals) ||
+        store->queued_entries >= BATCH_ENTRIES || store->queued_bytes >= BATCH_BYTES)
         return 0;
     if (list_empty(&store->appends) && list_empty(&store->tweaks))
         return 1000;

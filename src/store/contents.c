@@ -1,7 +1,8 @@
 /* contents.c - what lies in an extent. SPDX-License-Identifier: Apache-2.0
  *
- * A sealed extent is one whose last 64 bytes are the footer of its table of contents. What a scan of
- * record headers finds in an unsealed one is what its table would say. Threads: the committer's. */
+ * A sealed extent is one whose last 64 bytes are the footer of its table of contents. What a scan
+ * of record headers finds in an unsealed one is what its table would say. Threads: the
+ * committer's. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ bool extent_read_footer(const struct extent *extent, struct toc_footer *ret)
 {
     uint8_t bytes[TOC_FOOTER_BYTES];
     uint64_t size = extent_size(extent);
-    return size >= PAGE_BYTES && read_whole(extent->fd, bytes, sizeof(bytes), size - sizeof(bytes)) &&
+    return size >= PAGE_BYTES &&
+           read_whole(extent->fd, bytes, sizeof(bytes), size - sizeof(bytes)) &&
            toc_footer_decode(bytes, ret) == OK && ret->extent == extent->number &&
            ret->offset + toc_bytes(ret->count) == size;
 }
@@ -66,7 +68,8 @@ static bool record_at(struct window *window, uint64_t offset, uint32_t number, u
                       struct record *ret)
 {
     return record_decode(window_at(window, offset, RECORD_HEADER_MAX), ret) == OK &&
-           ret->extent == number && ret->ordinal == ordinal && record_end(offset, ret) <= window->size;
+           ret->extent == number && ret->ordinal == ordinal &&
+           record_end(offset, ret) <= window->size;
 }
 
 /* Header after header, up to the first that is none. */
@@ -124,7 +127,8 @@ static bool read_toc(const struct extent *extent, struct arena *keep, struct toc
         return false;
     size_t len = (size_t)footer.count * TOC_ENTRY_BYTES;
     uint8_t *bytes = must_alloc(len);
-    bool good = read_whole(extent->fd, bytes, len, footer.offset) && crc32c(0, bytes, len) == footer.crc;
+    bool good = read_whole(extent->fd, bytes, len, footer.offset) &&
+                crc32c(0, bytes, len) == footer.crc;
     *ret = arena_alloc(keep, (footer.count + 1) * sizeof(**ret));
     for (uint32_t i = 0; good && i < footer.count; i++)
         good = toc_entry_decode(bytes + (size_t)i * TOC_ENTRY_BYTES, &(*ret)[i]) == OK;
@@ -157,8 +161,8 @@ enum err extent_contents(struct extents *all, uint32_t number, struct arena *kee
 }
 
 /* By its table, so that one bad header hides no record but its own. */
-static enum err each_listed(const struct extent *extent, const struct toc_entry *entries, uint32_t count,
-                            extent_visit *each, void *arg)
+static enum err each_listed(const struct extent *extent, const struct toc_entry *entries,
+                            uint32_t count, extent_visit *each, void *arg)
 {
     struct window *window = must_alloc(sizeof(*window));
     window->fd = extent->fd;

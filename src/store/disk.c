@@ -4,11 +4,11 @@
  *          └──────> waiting ──────┘ as others end
  *
  * The one file that names liburing. With io_uring, the kernel itself signals the owner's mailbox:
- * its eventfd is registered with the ring. A read is submitted before disk_read returns; only
- * those asked for by a done() go down together when its disk_reap ends, so no read ever waits for
- * an event that may not come. The twin is a pool of threads that all disks of the process share
- * (disk_pool.c); a worker hands back what it read under the disk's lock and wakes the owner by a ticket.
- * Both engines go on by themselves after short reads, EINTR and EAGAIN.
+ * its eventfd is registered with the ring. A read is submitted before disk_read returns; only those
+ * asked for by a done() go down together when its disk_reap ends, so no read ever waits for an
+ * event that may not come. The twin is a pool of threads that all disks of the process share
+ * (disk_pool.c); a worker hands back what it read under the disk's lock and wakes the owner by a
+ * ticket. Both engines go on by themselves after short reads, EINTR and EAGAIN.
  *
  * Threads: a disk is its owner's, but for `ended`, which disk->lock guards. The pool has its own
  * lock, never held together with a disk's. An owner that sleeps in epoll_wait may see EINTR when

@@ -1,9 +1,9 @@
 /* disk.h - reads that never block the one who asks. SPDX-License-Identifier: Apache-2.0
  *
- * One struct disk belongs to one thread (a loop). Two engines behind one face: io_uring, and a pool of
- * threads for hosts that forbid it (containers' default seccomp profile does). Completions make the
- * owner's mailbox readable; the owner then calls mailbox_deliver() and disk_reap().
- * Writes are the committer's, which may block: plain pwrite, in extent.c. */
+ * One struct disk belongs to one thread (a loop). Two engines behind one face: io_uring, and a pool
+ * of threads for hosts that forbid it (containers' default seccomp profile does). Completions make
+ * the owner's mailbox readable; the owner then calls mailbox_deliver() and disk_reap(). Writes are
+ * the committer's, which may block: plain pwritev, in log.c. */
 #ifndef STORE_DISK_H
 #define STORE_DISK_H
 
@@ -13,23 +13,24 @@
 
 enum disk_engine { DISK_URING, DISK_THREADS };
 
-/* Tries what `wanted` ("auto", "uring", "threads") asks for. ERR_IO if uring was demanded and is refused.
- * *ret_why says, for the log line at start, which engine it is and why; it lives as long as the thread
- * that asked. */
+/* Tries what `wanted` ("auto", "uring", "threads") asks for. ERR_IO if uring was demanded and is
+ * refused. *ret_why says, for the log line at start, which engine it is and why; it lives as long
+ * as the thread that asked. */
 enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why) MUST_USE;
 
 struct disk;
 struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
 void disk_free(struct disk **disk);    /* waits until all has ended; each done() comes in here */
 
-/* One read, embedded in whoever wants it; stays until done(). Short reads, EINTR and EAGAIN are dealt
- * with inside: got < len only at the end of the file. err is OK or ERR_IO. */
+/* One read, embedded in whoever wants it; stays until done(). Short reads, EINTR and EAGAIN are
+ * dealt with inside: got < len only at the end of the file. err is OK or ERR_IO. */
 struct disk_read {
     int fd;
     void *buffer;
     size_t len;
     uint64_t offset;
-    void (*done)(struct disk_read *read, enum err err, size_t got);    /* on the owner's thread, from disk_reap */
+    /* on the owner's thread, from disk_reap */
+    void (*done)(struct disk_read *read, enum err err, size_t got);
     /* the engine's own */
     struct list link;
     struct disk *disk;

@@ -1,8 +1,8 @@
 /* disk_pool.c - threads that read for whoever may not block. SPDX-License-Identifier: Apache-2.0
  *
- * One pool for all disks of the process. It starts with one thread, grows while reads wait and nobody
- * is idle, and ends with its last user; whoever comes then starts another.
- * Threads: any; under pool.lock, which is never held together with a disk's. */
+ * One pool for all disks of the process. It starts with one thread, grows while reads wait and
+ * nobody is idle, and ends with its last user; whoever comes then starts another. Threads: any;
+ * under pool.lock, which is never held together with a disk's. */
 #include "store/disk_pool.h"
 
 #include <pthread.h>

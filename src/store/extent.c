@@ -1,12 +1,13 @@
 /* extent.c - append-only files of records: the table of them. SPDX-License-Identifier: Apache-2.0
  *
- * The table holds one reference to each extent; readers take theirs under its lock (H1). Dropping takes
- * the extent out of the table and unlinks the file; its descriptor is closed, and its bytes are no
- * longer counted, when the last reference goes. Numbers come from the highest file name + 1, so the
- * highest is never unlinked before a higher one exists, and an address in a recycled extent finds
- * nothing instead of other bytes.
+ * The table holds one reference to each extent; readers take theirs under its lock (H1). Dropping
+ * takes the extent out of the table and unlinks the file; its descriptor is closed, and its bytes
+ * are no longer counted, when the last reference goes. Numbers come from the highest file name + 1,
+ * so the highest is never unlinked before a higher one exists, and an address in a recycled extent
+ * finds nothing instead of other bytes.
  *
- * Writing is in log.c, what lies in an extent in contents.c, which of the files are open in open_files.c.
+ * Writing is in log.c, what lies in an extent in contents.c, which of the files are open in
+ * open_files.c.
  *
  * Threads: the lock guards the chains; all else but times and references is the committer's. */
 #include "store/extent.h"
@@ -187,7 +188,8 @@ void extent_drop(struct extents *all, uint32_t number)
     check(number != all->highest);
     char name[16];
     snprintf(name, sizeof(name), "%08x", number);
-    int ignored = unlinkat(all->folder_fd, name, 0);    /* left behind: found again at the next opening */
+    /* left behind: found again at the next opening */
+    int ignored = unlinkat(all->folder_fd, name, 0);
     (void)ignored;
     unlist(all, number);
 }
@@ -200,7 +202,9 @@ int64_t extent_time(struct extent *extent, uint32_t ordinal)
         return 0;
     _Atomic uint32_t *chunk =
         atomic_load_explicit(&extent->times[ordinal / TIMES_A_CHUNK], memory_order_acquire);
-    uint32_t since = chunk ? atomic_load_explicit(&chunk[ordinal % TIMES_A_CHUNK], memory_order_relaxed) : 0;
+    if (!chunk)
+        return 0;
+    uint32_t since = atomic_load_explicit(&chunk[ordinal % TIMES_A_CHUNK], memory_order_relaxed);
     return since ? TIME_BASE_S + (int64_t)since : 0;
 }
 
@@ -237,8 +241,8 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
 
 /* ---- opening ---- */
 
-/* One that can't be opened is a miss for whoever asks (H1), and its number stays used; but where descriptors
- * run out, nothing is known about any of them. */
+/* One that can't be opened is a miss for whoever asks (H1), and its number stays used; but where
+ * descriptors run out, nothing is known about any of them. */
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
@@ -335,7 +339,7 @@ size_t extents_list(struct extents *all, struct arena *keep, struct policy_exten
     *ret = arena_alloc(keep, (count + 1) * sizeof(**ret));
     for (size_t i = 0; i + 1 < count; i++) {
         uint64_t bytes = extent_size(extent_find(all, numbers[i]));
-        (*ret)[i] = (struct policy_extent){ .number = numbers[i], .live_bytes = bytes, .bytes = bytes };
+        (*ret)[i] = (struct policy_extent){ numbers[i], .live_bytes = bytes, .bytes = bytes };
     }
     return count ? count - 1 : 0;
 }

@@ -1,7 +1,7 @@
 /* extent.h - append-only files of records. SPDX-License-Identifier: Apache-2.0
  *
- * struct extents is the table of them all. Bytes are read only under a reference (H1); a number is never
- * used twice. Holding, releasing and times: any thread. Everything else: the committer's. */
+ * struct extents is the table of them all. Bytes are read only under a reference (H1); a number is
+ * never used twice. Holding, releasing and times: any thread. Everything else: the committer's. */
 #ifndef STORE_EXTENT_H
 #define STORE_EXTENT_H
 
@@ -15,8 +15,8 @@ struct extents;
 struct extents *extents_new(void) MUST_USE;
 void extents_free(struct extents **all);
 
-/* To read it. ERR_NOT_FOUND: there is none of this number, or its file can't be opened; ERR_LIMIT: no
- * descriptor for it just now, which says nothing about it. Sets *ret to NULL then. */
+/* To read it. ERR_NOT_FOUND: there is none of this number, or its file can't be opened; ERR_LIMIT:
+ * no descriptor for it just now, which says nothing about it. Sets *ret to NULL then. */
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret) MUST_USE;
 struct extent *extent_hold_again(struct extent *extent) MUST_USE;
 void extent_release(struct extent **extent);
@@ -26,16 +26,16 @@ bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t off
 uint32_t extent_number(const struct extent *extent);
 uint64_t extent_size(const struct extent *extent);
 
-/* When the head in record `ordinal` was last vouched for: in RAM, lost at the end (then 0). Wall clock,
- * by whole seconds. */
+/* When the head in record `ordinal` was last vouched for: in RAM, lost at the end (then 0). Wall
+ * clock, by whole seconds. */
 int64_t extent_time(struct extent *extent, uint32_t ordinal);
 /* false: there is no such extent. */
 bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s);
 
 /* ---- the committer's ---- */
 
-/* Finds what lies in `folder`/extents (made if it is not there). No record is read but those of unsealed
- * extents. */
+/* Finds what lies in `folder`/extents (made if it is not there). No record is read but those of
+ * unsealed extents. */
 enum err extents_open(struct extents *all, const char *folder, uint32_t extent_bytes) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep what they hold */
 /* Bytes on disk, those of recycled extents that are still held included. Any thread. */
@@ -44,8 +44,8 @@ uint32_t extents_count(const struct extents *all);    /* any thread */
 /* Of all but the newest, oldest first; in keep. */
 size_t extents_list(struct extents *all, struct arena *keep, struct policy_extent **ret);
 
-/* Calls `each` for every record, in order, with its whole header; a record that fails is left out, in an
- * unsealed extent with all that follow. Stops at the first error `each` returns. */
+/* Calls `each` for every record, in order, with its whole header; a record that fails is left out,
+ * in an unsealed extent with all that follow. Stops at the first error `each` returns. */
 typedef enum err extent_visit(void *arg, const struct record *record, uint32_t offset);
 enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each,
                             void *arg) MUST_USE;
@@ -70,12 +70,14 @@ struct log_item {
 };
 /* ERR_FULL: not in this append or this extent; write what is gathered, log_roll, add it again. */
 enum err log_add(struct extents *all, struct log_item *item) MUST_USE;
-/* Writes what was gathered. On failure the extent takes no more, and none of it may be committed. */
+/* Writes what was gathered. On failure the extent takes no more; none of it may be committed. */
 enum err log_write(struct extents *all) MUST_USE;
-/* Seals the newest extent and starts another. ERR_FULL; ERR_LIMIT: no descriptor for it just now; ERR_IO. */
+/* Seals the newest extent and starts another. ERR_FULL; ERR_LIMIT: no descriptor for it just now;
+ * ERR_IO. */
 enum err log_roll(struct extents *all) MUST_USE;
 /* Seals the newest, if it holds anything, for a clean stop. */
 enum err log_seal(struct extents *all) MUST_USE;
-bool log_is_fresh(const struct extents *all);    /* nothing is in the newest extent, or there is none that takes more */
+/* nothing is in the newest extent, or there is none that takes more */
+bool log_is_fresh(const struct extents *all);
 
 #endif

@@ -20,7 +20,8 @@ struct extent {
     struct list open;                 /* in extents.open, under the lock */
     struct extents *all;
     uint32_t number;
-    int fd;                           /* -1: closed. Changes under the lock, never while it is read */
+    /* -1: closed. Changes under the lock, never while it is read */
+    int fd;
     bool sealed;                      /* the committer's */
     atomic_uint refs;
     _Atomic uint64_t bytes;           /* of the file */
@@ -36,7 +37,8 @@ struct log {
     uint32_t count, capacity;
     uint32_t gathered;
     uint64_t gathered_end;
-    struct iovec parts[5 * GATHER_MAX + 1];    /* padding, header, head, padding, data; and the last padding */
+    /* padding, header, head, padding, data; and the last padding */
+    struct iovec parts[5 * GATHER_MAX + 1];
     int part_count;
     uint8_t headers[GATHER_MAX][RECORD_HEADER_MAX];
 };
@@ -46,8 +48,10 @@ struct extents {
     struct extent *chains[CHAINS];
     struct list open;                 /* in the order they were held, the last one behind */
     uint32_t fds_max;
-    atomic_uint fds;                  /* files open or being opened, those of dropped extents included */
-    pthread_rwlock_t folder_lock;     /* held by who opens a file, taken whole by who closes the folder */
+    /* files open or being opened, those of dropped extents included */
+    atomic_uint fds;
+    /* held by who opens a file, taken whole by who closes the folder */
+    pthread_rwlock_t folder_lock;
     int folder_fd;
     uint32_t extent_bytes;
     uint32_t highest;                 /* of all files there are; 0 with none */
@@ -56,7 +60,8 @@ struct extents {
     struct log log;
 };
 
-struct extent *extent_find(struct extents *all, uint32_t number);    /* under the lock, or the committer */
+/* under the lock, or the committer */
+struct extent *extent_find(struct extents *all, uint32_t number);
 /* Takes the descriptor. A reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
 void extent_grew(struct extent *extent, uint64_t bytes);
@@ -72,9 +77,11 @@ bool extent_read_footer(const struct extent *extent, struct toc_footer *ret) MUS
 /* ---- open_files.c ---- */
 
 uint32_t extent_fds_allowed(void);
-/* Where descriptors run out, an idle extent's is given up; ERR_LIMIT if there is none. ERR_FULL, ERR_IO. */
+/* Where descriptors run out, an idle extent's is given up; ERR_LIMIT if there is none. ERR_FULL,
+ * ERR_IO. */
 enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret) MUST_USE;
-enum err extent_open_old(struct extents *all, uint32_t number, int *ret) MUST_USE;    /* to be read, at least */
+/* to be read, at least */
+enum err extent_open_old(struct extents *all, uint32_t number, int *ret) MUST_USE;
 /* Of one that is held. ERR_LIMIT; ERR_NOT_FOUND: it can't be opened. */
 enum err extent_open_held(struct extent *extent) MUST_USE;
 /* Of the extents that nobody reads, the one held longest ago. false: all are being read. */

@@ -8,9 +8,9 @@
  *   opening number + 1 into the index, then, with the generation, into the format file.
  * An index whose number is neither the format file's nor one more is not this folder's latest.
  *
- * UNPROVED is relative: an entry is vouched for if its generation is the current one. An unclean start
- * raises the generation, and a rebuild writes entries of the one before; so is everything unproved
- * at once, without a walk. When the ten bits are used up, the index is built anew. */
+ * UNPROVED is relative: an entry is vouched for if its generation is the current one. An unclean
+ * start raises the generation, and a rebuild writes entries of the one before; so is everything
+ * unproved at once, without a walk. When the ten bits are used up, the index is built anew. */
 #include "store/folder.h"
 
 #include <dirent.h>
@@ -206,7 +206,8 @@ static enum err build_one(void *arg, const struct record *record, uint32_t offse
     return e ? e : index_begin(build->index);
 }
 
-/* Everything: records in the order they came, so that the later one wins. Unsealed only: what is missing. */
+/* Everything: records in the order they came, so that the later one wins. Unsealed only: what is
+ * missing. */
 static enum err build_from_extents(struct folder *folder, bool everything)
 {
     struct arena keep = { 0 };
@@ -225,7 +226,8 @@ static enum err build_from_extents(struct folder *folder, bool everything)
     index_abort(folder->index);
     for (size_t i = 0; !e && i < count; i++)
         if (!extent_is_sealed(folder->extents, numbers[i])) {
-            enum err ignored = extent_seal_old(folder->extents, numbers[i]);    /* scanned again, then */
+            /* scanned again, then */
+            enum err ignored = extent_seal_old(folder->extents, numbers[i]);
             (void)ignored;
         }
     arena_free(&keep);
@@ -241,8 +243,8 @@ static enum err throw_index_away(const struct folder *folder)
     return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
 }
 
-/* Far above what extents of this size can name; and where the size was lowered, above what is there, or
- * not even the deletions would find room. Address space costs nothing. */
+/* Far above what extents of this size can name; and where the size was lowered, above what is
+ * there, or not even the deletions would find room. Address space costs nothing. */
 static uint64_t map_bytes(const struct folder *folder)
 {
     struct stat st;
@@ -269,7 +271,8 @@ static enum err open_index(struct folder *folder, bool *ret_lost)
 static enum err find_index(struct folder *folder, bool anew)
 {
     bool lost = false;
-    if (anew || index_is_bad(folder->index) || index_is_suspect(path_in(folder->path, "index").text))
+    if (anew || index_is_bad(folder->index) ||
+        index_is_suspect(path_in(folder->path, "index").text))
         (void)!throw_index_away(folder);
     enum err e = open_index(folder, &lost);
     if (e ? index_is_bad(folder->index) : lost) {
@@ -304,8 +307,8 @@ static enum err set_opening(struct folder *folder)
     return e;
 }
 
-/* On a full disk the oldest extent makes room, as it would later on. What the index says of it is a miss, and
- * forgotten when it is asked for. */
+/* On a full disk the oldest extent makes room, as it would later on. What the index says of it is a
+ * miss, and forgotten when it is asked for. */
 static bool gave_oldest(struct folder *folder)
 {
     struct arena keep = { 0 };
@@ -331,7 +334,8 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         return e;
     }
     bool clean = unlink(path_in(folder->path, "clean").text) == 0 && !wish->unproved;
-    if (unlink(path_in(folder->path, "doubt").text) == 0)    /* in this order: a crash leaves neither */
+    /* in this order: a crash leaves neither */
+    if (unlink(path_in(folder->path, "doubt").text) == 0)
         clean = false;
     bool used_up = false;
     if (!clean) {
@@ -370,7 +374,8 @@ void folder_doubt(const char *path)
 bool folder_is_there(const struct folder *folder)
 {
     struct stat held, named;
-    return fstat(folder->lock_fd, &held) == 0 && stat(path_in(folder->path, "lock").text, &named) == 0 &&
+    return fstat(folder->lock_fd, &held) == 0 &&
+           stat(path_in(folder->path, "lock").text, &named) == 0 &&
            held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
@@ -384,7 +389,8 @@ void folder_close(struct folder *folder, bool clean)
     index_close(folder->index);
     extents_close(folder->extents);
     if (clean) {
-        enum err ignored = write_file(folder->path, "clean", "", 0);    /* without: an unclean stop */
+        /* without: an unclean stop */
+        enum err ignored = write_file(folder->path, "clean", "", 0);
         (void)ignored;
     }
     if (folder->lock_fd >= 0)

@@ -22,18 +22,21 @@ struct folder_wish {
     bool unproved;                    /* a write went by while the folder was not ours */
 };
 
-/* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet). *ret_why: static text. */
+/* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet). *ret_why: static
+ * text. */
 enum err folder_peek(const char *path, struct format *ret, const char **ret_why) MUST_USE;
-/* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. `fresh` is the
- * secret of a folder that is made now. ERR_BUSY, ERR_FORMAT, ERR_IO, ERR_FULL, each with *ret_why. */
+/* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. `fresh`
+ * is the secret of a folder that is made now. ERR_BUSY, ERR_FORMAT, ERR_IO, ERR_FULL, each with
+ * *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
-/* Leaves a note in a folder that is not ours now: a write went by that it knows nothing of. Kept until the
- * next opening, whoever's that is; a folder that can't be written can't be told. */
+/* Leaves a note in a folder that is not ours now: a write went by that it knows nothing of. Kept
+ * until the next opening, whoever's that is; a folder that can't be written can't be told. */
 void folder_doubt(const char *path);
 /* Our lock is still the one that newcomers find: nobody removed the folder under us. */
 bool folder_is_there(const struct folder *folder) MUST_USE;
-/* `clean`: seals, and leaves the clean mark. An index that is bad is thrown away at the next opening. */
+/* `clean`: seals, and leaves the clean mark. An index that is bad is thrown away at the next
+ * opening. */
 void folder_close(struct folder *folder, bool clean);
 
 #endif

@@ -1,8 +1,8 @@
 /* format.c - what lies on disk: encoded, decoded, checked. SPDX-License-Identifier: Apache-2.0
  *
- * Structs as they lie on disk are packed and copied whole; their sizes are asserted. Decoding trusts
- * nothing: first the checksum, then every field against what it may be, so that no caller computes
- * with a length that came from a broken disk. Pure; any thread. */
+ * Structs as they lie on disk are packed and copied whole; their sizes are asserted. Decoding
+ * trusts nothing: first the checksum, then every field against what it may be, so that no caller
+ * computes with a length that came from a broken disk. Pure; any thread. */
 #include "store/format.h"
 
 #include <assert.h>
@@ -65,7 +65,8 @@ static_assert(sizeof(struct disk_toc_entry) == TOC_ENTRY_BYTES, "on disk");
 static_assert(sizeof(struct disk_toc_footer) == TOC_FOOTER_BYTES, "on disk");
 static_assert(sizeof(struct disk_format) == FORMAT_BYTES, "on disk");
 static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "a WHOLE entry's length must fit");
-static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10, "what is left is the generation");
+static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10,
+              "what is left is the generation");
 static_assert(sizeof(struct object_id) == 12, "on disk");
 
 /* ---- an entry ---- */
@@ -89,7 +90,8 @@ static uint32_t entry_crc(const uint8_t key[ENTRY_KEY_BYTES], const struct disk_
     return crc32c(crc32c(0, key, ENTRY_KEY_BYTES), disk, offsetof(struct disk_entry, crc));
 }
 
-void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES], uint8_t ret[ENTRY_BYTES])
+void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES],
+                  uint8_t ret[ENTRY_BYTES])
 {
     check(entry->len <= ENTRY_LEN_MASK && entry->generation < GENERATIONS);
     struct disk_entry disk = {
@@ -188,7 +190,8 @@ void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX])
 }
 
 /* May a record of this kind have these lengths and this place? */
-static bool record_makes_sense(uint32_t kind, uint32_t first_unit, uint32_t data_len, uint32_t head_len)
+static bool record_makes_sense(uint32_t kind, uint32_t first_unit, uint32_t data_len,
+                               uint32_t head_len)
 {
     if (data_len > RECORD_BYTES_MAX || head_len > HEAD_BLOCK_MAX)
         return false;

@@ -1,17 +1,22 @@
-/* format.h - what lies on disk, format version 1: encoded, decoded, checked. SPDX-License-Identifier: Apache-2.0
+/* format.h - what lies on disk, format version 1: encoded, decoded, checked.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * All numbers little endian; in the index's key the unit is big endian, so that neighbours are adjacent.
+ * All numbers little endian; in the index's key the unit is big endian, so that neighbours are
+ * adjacent.
  *
- *   FOLDER/format          64-byte struct disk_format (secret, size, generation, opening), replaced whole
+ *   FOLDER/format          64-byte struct disk_format (secret, size, generation, opening),
+ *                          replaced whole
  *   FOLDER/lock, clean     held while open; there only after a clean stop
  *   FOLDER/index/          LMDB: 16-byte key (id, unit) -> 36-byte struct disk_entry
- *   FOLDER/extents/%08x    appends, each on 4 KiB, of records, each on 64 bytes; sealed by a table of
- *                          contents that starts on 4 KiB and ends, with its footer, the file
- *   record                 64-byte struct disk_record, a CRC for each 64 KiB of data, head block, data.
- *                          Data with a full unit starts on 4 KiB, other data right behind the head.
+ *   FOLDER/extents/%08x    appends, each on 4 KiB, of records, each on 64 bytes; sealed by a table
+ *                          of contents that starts on 4 KiB and ends, with its footer, the file
+ *   record                 64-byte struct disk_record, a CRC for each 64 KiB of data, head block,
+ *                          data. Data with a full unit starts on 4 KiB, other data right behind the
+ *                          head.
  *
- * A data CRC is seeded with crc_seed(id, etag_hash, unit): a block of another object, version or place fails.
- * Everything here is pure and takes any bytes: what it cannot prove right is ERR_GONE, a miss (H2). */
+ * A data CRC is seeded with crc_seed(id, etag_hash, unit): a block of another object, version or
+ * place fails. Everything here is pure and takes any bytes: what it cannot prove right is ERR_GONE,
+ * a miss (H2). */
 #ifndef STORE_FORMAT_H
 #define STORE_FORMAT_H
 
@@ -44,12 +49,14 @@ struct entry {
     bool whole;
     uint32_t generation;              /* in which it was last vouched for */
     uint64_t etag_hash;
-    uint64_t mark;                    /* heads: head_mark(); units: CRCs of the two halves, first one low */
+    /* heads: head_mark(); units: CRCs of the two halves, first one low */
+    uint64_t mark;
 };
 
 void entry_key(const struct object_id *id, uint32_t unit, uint8_t ret[ENTRY_KEY_BYTES]);
 uint32_t entry_key_unit(const uint8_t key[ENTRY_KEY_BYTES]);
-void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES], uint8_t ret[ENTRY_BYTES]);
+void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES],
+                  uint8_t ret[ENTRY_BYTES]);
 enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct entry *ret) MUST_USE;
 
 /* ---- a record ---- */
@@ -69,7 +76,8 @@ struct record {
 };
 
 uint32_t record_blocks(const struct record *record);
-uint32_t record_units(const struct record *record);             /* entries in the index; 1 for a head */
+/* entries in the index; 1 for a head */
+uint32_t record_units(const struct record *record);
 uint32_t record_header_bytes(uint32_t data_len);
 /* Where the data of a record at `offset` of its extent begins, and where the record ends. */
 uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t head_len);
@@ -119,7 +127,8 @@ struct format {
     uint64_t size_bytes;
     uint32_t extent_bytes;
     uint32_t generation;              /* the current one: entries of another are unproved */
-    uint64_t opening;                 /* counts up; the index says the same, or it is not this folder's latest */
+    /* counts up; the index says the same, or it is not this folder's latest */
+    uint64_t opening;
 };
 
 void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES]);

@@ -6,13 +6,15 @@
 
 #define STORE_SECRET_BYTES 16
 
-/* 96 bits of SipHash-2-4-128 (OpenSSL's, fetched once) over the name's parts, each with its length. Any thread. */
+/* 96 bits of SipHash-2-4-128 (OpenSSL's, fetched once) over the name's parts, each with its length.
+ * Any thread. */
 void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
                   struct object_id *ret);
 void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* from the kernel */
 /* CRC-32C (ISA-L), continued from `seed`. */
 uint32_t crc32c(uint32_t seed, const void *bytes, size_t len);
-/* The seed of an object's data checksums: a block of another object, version or unit fails (DESIGN 14). */
+/* The seed of an object's data checksums: a block of another object, version or unit fails (DESIGN
+ * 14). */
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit);
 
 #endif

@@ -1,7 +1,7 @@
 /* head.h - what is known of one version of an object. SPDX-License-Identifier: Apache-2.0
  *
- * A head never changes once made, but for when it was last confirmed; it is shared by reference from
- * any thread. Recently used ones lie in RAM (struct heads), by a byte budget. */
+ * A head never changes once made, but for when it was last confirmed; it is shared by reference
+ * from any thread. Recently used ones lie in RAM (struct heads), by a byte budget. */
 #ifndef STORE_HEAD_H
 #define STORE_HEAD_H
 
@@ -21,16 +21,20 @@ struct object_name {
 
 struct head {
     struct object_id id;
-    uint64_t etag_hash;           /* head_etag_hash(etag): units belong to this head if theirs is equal */
+    /* head_etag_hash(etag): units belong to this head if theirs is equal */
+    uint64_t etag_hash;
     uint64_t size;
     int64_t modified_s;           /* Last-Modified, unix seconds */
     bool full;                    /* FULL: learnt from a 200 or a HEAD, so `fields` lacks nothing */
-    slice name;                   /* endpoint NUL bucket NUL key NUL version: compared on every read */
+    /* endpoint NUL bucket NUL key NUL version: compared on every read */
+    slice name;
     slice etag;                   /* as the origin wrote it, with quotes */
-    slice fields;                 /* "name: value\r\n"..., lower-case names: headers worth echoing */
+    /* "name: value\r\n"..., lower-case names: headers worth echoing */
+    slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last vouched for it; 0: not known */
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
-    atomic_bool unproved;         /* must be revalidated once before it is served (DESIGN section 14) */
+    /* must be revalidated once before it is served (DESIGN section 14) */
+    atomic_bool unproved;
     atomic_uint refs;
 };
 
@@ -40,7 +44,8 @@ struct head *head_new(const struct object_id *id, const struct object_name *name
 struct head *head_ref(struct head *head) MUST_USE;
 void head_unref(struct head **head);
 size_t head_bytes(const struct head *head);                    /* for budgets */
-bool head_is_named(const struct head *head, const struct object_name *name);    /* whole key, not its hash */
+/* whole key, not its hash */
+bool head_is_named(const struct head *head, const struct object_name *name);
 slice head_field(const struct head *head, slice name);         /* empty with ptr NULL if absent */
 uint64_t head_etag_hash(slice etag);                           /* quotes included; never 0 */
 /* What a listing can be compared with in the index alone: 64 bits of size and Last-Modified. */
@@ -50,8 +55,10 @@ uint64_t head_mark(uint64_t size, int64_t modified_s);
 struct heads;
 struct heads *heads_new(size_t budget_bytes) MUST_USE;
 void heads_free(struct heads **heads);
-struct head *heads_get(struct heads *heads, const struct object_id *id) MUST_USE;    /* a reference or NULL */
-void heads_put(struct heads *heads, struct head *head);        /* takes a reference of its own; replaces */
+/* a reference or NULL */
+struct head *heads_get(struct heads *heads, const struct object_id *id) MUST_USE;
+/* takes a reference of its own; replaces */
+void heads_put(struct heads *heads, struct head *head);
 void heads_drop(struct heads *heads, const struct object_id *id);
 void heads_clear(struct heads *heads);
 size_t heads_bytes(const struct heads *heads);

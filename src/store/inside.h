@@ -1,4 +1,5 @@
-/* inside.h - what the files behind store.h share: the store itself. SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - what the files behind store.h share: the store itself.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_INSIDE_H
 #define STORE_INSIDE_H
 
@@ -10,7 +11,7 @@
 
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
-#define TWEAKS_MAX 65536u             /* H8: small changes waiting; more are dropped, and asked for again */
+#define TWEAKS_MAX 65536u             /* H8: small changes waiting; what more comes is dropped */
 #define COMMIT_MS_DEFAULT 5000u
 #define SLOW_BATCH_MS 1000u           /* a batch under way for so long: the disk does not keep up */
 #define BUFFERS_MAX 4096u             /* H8: read buffers of all threads together */
@@ -40,11 +41,12 @@ struct store {
     _Atomic uint64_t size_bytes, reserve_bytes;
     atomic_bool unproved;             /* a removal went by while the folder was not there */
     bool doubted;                     /* and a note of that lies in it; the committer's */
-    struct object_id *removed;        /* by this batch, so many of them committed; the committer's */
+    /* Since the batch began, so many of them committed; the committer's. */
+    struct object_id *removed;
     size_t removed_count, removed_done, removed_max;
     atomic_uint buffers;
-    /* Raised by each commit that changes a head of the objects behind it: who puts a head that was read
-     * from the disk into RAM looks before and after. */
+    /* Raised by each commit that changes a head of the objects behind it: who puts a head that was
+     * read from the disk into RAM looks before and after. */
     atomic_uint changes[CHANGE_COUNTERS];
     /* Heads handed in and not committed yet. */
     atomic_uint coming[COMING_COUNTERS];
@@ -80,8 +82,8 @@ static inline bool store_is_serving(struct store *store)
 }
 
 /* Queues a change for the committer; dropped if too many wait. Any thread. */
-void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id, uint32_t unit,
-                 const struct entry *entry);
+void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id,
+                 uint32_t unit, const struct entry *entry);
 
 /* The committer is at work, and gets on. */
 static inline void store_still_alive(struct store *store)

@@ -1,7 +1,7 @@
 /* io.c - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
  *
- * A few buffers and ops are kept for the next read. The reference to the extent is let go when the bytes
- * are in the buffer, verified or not. */
+ * A few buffers and ops are kept for the next read. The reference to the extent is let go when the
+ * bytes are in the buffer, verified or not. */
 #include "store/io.h"
 
 #include <stdlib.h>
@@ -120,7 +120,8 @@ void plan_disown(struct store_io *io, const struct plan *plan)
 /* Out of descriptors is a miss for now: the entry is as good as before. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
 {
-    enum err e = extent_hold(io->store->extents, plan->entries[0].extent, &plan->extent);    /* H1 */
+    struct extents *extents = io->store->extents;
+    enum err e = extent_hold(extents, plan->entries[0].extent, &plan->extent);    /* H1 */
     if (e == ERR_NOT_FOUND)
         forget(io, plan);
     if (e)
@@ -142,8 +143,8 @@ enum err plan_read_cached(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->span_count; i++) {
         const struct span *span = &plan->spans[i];
-        enum err e = disk_read_cached(extent_fd(plan->extent), plan->buffer->bytes + span->to, span->len,
-                                      span->at);
+        enum err e = disk_read_cached(extent_fd(plan->extent), plan->buffer->bytes + span->to,
+                                      span->len, span->at);
         if (e)
             return e;
     }

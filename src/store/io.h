@@ -1,8 +1,8 @@
 /* io.h - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
  *
- * A read is planned first: spans of one extent, a reference to it, a buffer, and what must be found there.
- * What the page cache has is read at once; else the plan goes into an op, which waits for the disk.
- * Threads: a store_io and all that hangs on it is its owner's. */
+ * A read is planned first: spans of one extent, a reference to it, a buffer, and what must be found
+ * there. What the page cache has is read at once; else the plan goes into an op, which waits for
+ * the disk. Threads: a store_io and all that hangs on it is its owner's. */
 #ifndef STORE_IO_H
 #define STORE_IO_H
 
@@ -80,7 +80,8 @@ struct store_io {
 struct buffer *buffer_take(struct store_io *io, size_t bytes) MUST_USE;
 void buffer_give(struct buffer *buffer);    /* accepts NULL */
 
-/* H1, and a buffer for it. ERR_NOT_FOUND, a miss: with the extent gone, the index forgets the entries. */
+/* H1, and a buffer for it. ERR_NOT_FOUND, a miss: with the extent gone, the index forgets the
+ * entries. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_USE;
 void plan_end(struct plan *plan);
 /* What the plan was made from is no good: counted, and the index forgets it. */

@@ -1,7 +1,8 @@
 /* job.c - the records that an append becomes. SPDX-License-Identifier: Apache-2.0
  *
  * A small object whose bytes are all there is one record, WHOLE; else the head lies by itself and
- * the units in another. Checksums are made here, before a byte is written. Threads: the committer's. */
+ * the units in another. Checksums are made here, before a byte is written. Threads: the
+ * committer's. */
 #include "store/job.h"
 
 #include "store/rewrite.h"
@@ -43,9 +44,10 @@ static void add_bytes(struct log_item *item, slice bytes)
     fill_crcs(&item->record, bytes);
 }
 
-/* All bytes of a small object, handed in with its head or lying here already. ERR_LIMIT: can't tell. */
-static enum err find_whole(struct store *store, const struct store_append *append, struct arena *keep,
-                           slice *ret)
+/* All bytes of a small object, handed in with its head or lying here already. ERR_LIMIT: can't
+ * tell. */
+static enum err find_whole(struct store *store, const struct store_append *append,
+                           struct arena *keep, slice *ret)
 {
     *ret = append->bytes;
     if (!append->with_head || append->first_unit != 0)

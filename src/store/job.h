@@ -11,7 +11,8 @@ struct job {
     enum err err;
 };
 
-/* What it points at is in keep, or the append's. Sets err if the append can't be stored just now. */
-void job_make(struct store *store, struct job *job, struct store_append *append, struct arena *keep);
+/* What it points at is in keep, or the append's. Sets err if that can't be stored just now. */
+void job_make(struct store *store, struct job *job, struct store_append *append,
+              struct arena *keep);
 
 #endif

@@ -1,10 +1,10 @@
 /* log.c - appending to the newest extent. SPDX-License-Identifier: Apache-2.0
  *
- * Records are gathered, then written by one pwritev that starts and ends on a page; inside, each starts
- * on 64 bytes. Nothing is committed before log_write said OK (H2). A write that failed may have left
- * anything behind the last good byte: the extent is closed to appends (no block on disk is written
- * twice) and gets its table of contents, if it can be written, behind the debris.
- * Not synced: after a power cut a record may be missing that the index names; its checksum says so.
+ * Records are gathered, then written by one pwritev that starts and ends on a page; inside, each
+ * starts on 64 bytes. Nothing is committed before log_write said OK (H2). A write that failed may
+ * have left anything behind the last good byte: the extent is closed to appends (no block on disk
+ * is written twice) and gets its table of contents, if it can be written, behind the debris. Not
+ * synced: after a power cut a record may be missing that the index names; its checksum says so.
  * Threads: the committer's alone; readers see an extent's new bytes by way of the index. */
 #include <errno.h>
 #include <fcntl.h>
@@ -112,7 +112,8 @@ enum err log_add(struct extents *all, struct log_item *item)
     add_part(log, zeroes, offset - log->gathered_end);
     add_part(log, header, record_header_bytes(record->data_len));
     add_part(log, item->head_block.ptr, item->head_block.len);
-    add_part(log, zeroes, record_data_at(offset, record->data_len, record->head_len) - log->gathered_end);
+    add_part(log, zeroes,
+             record_data_at(offset, record->data_len, record->head_len) - log->gathered_end);
     add_part(log, item->bytes.ptr, item->bytes.len);
     return OK;
 }
@@ -124,7 +125,8 @@ enum err log_write(struct extents *all)
         return OK;
     add_part(log, zeroes, round_up(log->gathered_end, PAGE_BYTES) - log->gathered_end);
     uint64_t len = log->gathered_end - log->end;
-    enum err e = write_parts(log->extent->fd, log->parts, log->part_count, log->end) ? OK : errno_err();
+    bool good = write_parts(log->extent->fd, log->parts, log->part_count, log->end);
+    enum err e = good ? OK : errno_err();
     log->part_count = 0;
     if (!e) {
         extent_grew(log->extent, len);

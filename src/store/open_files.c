@@ -1,13 +1,13 @@
 /* open_files.c - which extents have their file open. SPDX-License-Identifier: Apache-2.0
  *
- * A quarter of the descriptors that the process may have, at most 4,096, whatever the number of extents.
- * Who holds an extent to read it has its file open; of those that nobody holds the one held longest
- * ago is closed for another, also where the process as a whole has run out. With none to close nothing
- * is known of what lies in the extent.
+ * A quarter of the descriptors that the process may have, at most 4,096, whatever the number of
+ * extents. Who holds an extent to read it has its file open; of those that nobody holds the one
+ * held longest ago is closed for another, also where the process as a whole has run out. With none
+ * to close nothing is known of what lies in the extent.
  *
- * Threads: any. The table's lock guards descriptors and the list of open ones: one is closed only while
- * the table's is the only reference, and set by the first who holds it. Files are opened outside that
- * lock, under folder_lock, which is taken first. */
+ * Threads: any. The table's lock guards descriptors and the list of open ones: one is closed only
+ * while the table's is the only reference, and set by the first who holds it. Files are opened
+ * outside that lock, under folder_lock, which is taken first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -103,7 +103,8 @@ static void set_fd(struct extent *extent, int fd)
         extent_close_fd(all, fd);
 }
 
-/* One that has left the table leaves no file that could be opened: its number may be another folder's. */
+/* One that has left the table leaves no file that could be opened: its number may be another
+ * folder's. */
 enum err extent_open_held(struct extent *extent)
 {
     struct extents *all = extent->all;

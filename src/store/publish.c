@@ -1,8 +1,10 @@
-/* publish.c - what a record, a removal or a recycled extent does to the index. SPDX-License-Identifier: Apache-2.0
+/* publish.c - what a record, a removal or a recycled extent does to the index.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The rules of DESIGN section 14: the later commit of a unit wins; WHOLE replaces the units it holds and
- * a head by itself; anything else of the object replaces WHOLE. Units may outlive their head: they count
- * only while their ETag hash equals that of the head there is. Threads: the committer's. */
+ * The rules of DESIGN section 14: the later commit of a unit wins; WHOLE replaces the units it
+ * holds and a head by itself; anything else of the object replaces WHOLE. Units may outlive their
+ * head: they count only while their ETag hash equals that of the head there is. Threads: the
+ * committer's. */
 #include "store/publish.h"
 
 /* Not there is as good as deleted. */
@@ -60,7 +62,8 @@ enum err publish_record(struct index *index, const struct record *record, uint32
     return e ? e : put_units(index, record, offset, generation);
 }
 
-static enum err has_head(struct index *index, const struct object_id *id, bool *ret_whole, bool *ret_any)
+static enum err has_head(struct index *index, const struct object_id *id, bool *ret_whole,
+                         bool *ret_any)
 {
     struct entry entry;
     enum err e = index_find(index, id, 0, &entry);
@@ -104,8 +107,8 @@ static enum err find_named(struct index *index, const struct object_id *id, uint
     return !e && (ret->extent != extent || ret->ordinal != ordinal) ? ERR_NOT_FOUND : e;
 }
 
-enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit, uint32_t extent,
-                        uint32_t ordinal)
+enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t extent, uint32_t ordinal)
 {
     struct entry entry;
     enum err e = find_named(index, id, unit, extent, ordinal, &entry);
@@ -114,8 +117,8 @@ enum err publish_forget(struct index *index, const struct object_id *id, uint32_
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit, uint32_t extent,
-                       uint32_t ordinal, uint32_t generation)
+enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
+                       uint32_t extent, uint32_t ordinal, uint32_t generation)
 {
     struct entry entry;
     enum err e = find_named(index, id, unit, extent, ordinal, &entry);

@@ -1,7 +1,8 @@
-/* publish.h - what a record, a removal or a recycled extent does to the index. SPDX-License-Identifier: Apache-2.0
+/* publish.h - what a record, a removal or a recycled extent does to the index.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * All inside a write transaction of the committer's. An object has a head in one of two places, (id, 0)
- * WHOLE or (id, HEAD_UNIT), never in both. */
+ * All inside a write transaction of the committer's. An object has a head in one of two places,
+ * (id, 0) WHOLE or (id, HEAD_UNIT), never in both. */
 #ifndef STORE_PUBLISH_H
 #define STORE_PUBLISH_H
 
@@ -10,15 +11,16 @@
 /* Everything a committed record changes. */
 enum err publish_record(struct index *index, const struct record *record, uint32_t offset,
                         uint32_t generation) MUST_USE;
-/* The same for a record found on disk that perhaps never was committed: adds only what the index lacks. */
+/* The same for a record found on disk that perhaps never was committed: adds only what the index
+ * lacks. */
 enum err publish_found(struct index *index, const struct record *record, uint32_t offset,
                        uint32_t generation) MUST_USE;
 enum err publish_removal(struct index *index, const struct object_id *id) MUST_USE;
 /* Deletes the entry, or says that it is vouched for, if it still names this record. */
-enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit, uint32_t extent,
-                        uint32_t ordinal) MUST_USE;
-enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit, uint32_t extent,
-                       uint32_t ordinal, uint32_t generation) MUST_USE;
+enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t extent, uint32_t ordinal) MUST_USE;
+enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
+                       uint32_t extent, uint32_t ordinal, uint32_t generation) MUST_USE;
 /* Deletes what still names this record of an extent that goes. */
 enum err publish_recycled(struct index *index, const struct toc_entry *entry, uint32_t extent,
                           uint32_t ordinal) MUST_USE;

@@ -3,11 +3,12 @@
  *   index (copied out) ──> reference to the extent ──> page cache ──┬──> verified ──> OK
  *                                                └─ not there: disk ─┘ later, by done()
  *
- * One span of one file, and what its blocks must add up to. Whole 64 KiB blocks are read and verified,
- * however few of their bytes are wanted. The checksums of units come with their index entries; a WHOLE
- * object's lie in its record's header, which is read in the same span where the buffer takes it, else
- * by a read of its own. What fails is counted, forgotten by the index (if it still names this record),
- * and a miss (H2). Threads: a store_io and all that hangs on it is its owner's. */
+ * One span of one file, and what its blocks must add up to. Whole 64 KiB blocks are read and
+ * verified, however few of their bytes are wanted. The checksums of units come with their index
+ * entries; a WHOLE object's lie in its record's header, which is read in the same span where the
+ * buffer takes it, else by a read of its own. What fails is counted, forgotten by the index (if it
+ * still names this record), and a miss (H2). Threads: a store_io and all that hangs on it is its
+ * owner's. */
 #include "base/guard.h"
 #include "store/io.h"
 
@@ -24,8 +25,8 @@ static enum err verify_blocks(const struct plan *plan)
     for (uint32_t i = 0; i < plan->block_count; i++) {
         uint32_t block = plan->first_block + i, unit = block / 2;
         uint32_t len = MIN(BLOCK_BYTES, plan->blocks_len - i * BLOCK_BYTES);
-        uint32_t want = whole ? record.crc[block]
-                              : (uint32_t)(plan->entries[unit - plan->unit].mark >> (block % 2 * 32));
+        uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
+        uint32_t want = whole ? record.crc[block] : (uint32_t)(unit_crcs >> (block % 2 * 32));
         if (guard_on(GUARD_CRC) &&
             block_crc(&plan->id, plan->entries[0].etag_hash, unit, at, len) != want)
             return ERR_GONE;
@@ -40,7 +41,8 @@ static uint32_t len_of_unit(const struct head *head, uint32_t unit)
 }
 
 /* How many of the entries found lie in a row in one record, and are this head's. */
-static uint32_t fitting(const struct head *head, uint32_t unit, const struct entry *entries, uint32_t count)
+static uint32_t fitting(const struct head *head, uint32_t unit, const struct entry *entries,
+                        uint32_t count)
 {
     if (count && entries[0].whole)
         return entries[0].etag_hash == head->etag_hash && entries[0].len == head->size;
@@ -53,7 +55,8 @@ static uint32_t fitting(const struct head *head, uint32_t unit, const struct ent
     return fit;
 }
 
-/* Where in the file the wanted blocks lie, and for WHOLE the header, in one span if the buffer takes both. */
+/* Where in the file the wanted blocks lie, and for WHOLE the header, in one span if the buffer
+ * takes both. */
 static void plan_spans(struct plan *plan, uint64_t blocks_start)
 {
     const struct entry *entry = &plan->entries[0];
@@ -63,7 +66,8 @@ static void plan_spans(struct plan *plan, uint64_t blocks_start)
         plan->span_count = 1;
         return;
     }
-    uint64_t at = record_data_at(entry->offset, entry->len, (uint32_t)head_block_bytes(plan->head)) +
+    uint64_t at = record_data_at(entry->offset, entry->len,
+                                 (uint32_t)head_block_bytes(plan->head)) +
                   blocks_start;
     uint64_t both = at + plan->blocks_len - entry->offset;
     if (both <= LARGE_BYTES) {
@@ -79,14 +83,15 @@ static void plan_spans(struct plan *plan, uint64_t blocks_start)
     plan->span_count = 2;
 }
 
-static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_t offset, uint64_t end,
-                           struct plan *plan)
+static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_t offset,
+                           uint64_t end, struct plan *plan)
 {
     *plan = (struct plan){ .head = head, .id = head->id };
     end = MIN(end, head->size);
     if (offset >= end || !store_is_serving(io->store))
         return ERR_NOT_FOUND;
-    uint64_t first = offset / BLOCK_BYTES, last = MIN((end - 1) / BLOCK_BYTES, first + BLOCKS_MAX - 1);
+    uint64_t first = offset / BLOCK_BYTES;
+    uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + BLOCKS_MAX - 1);
     plan->unit = (uint32_t)(first / 2);
     uint32_t found = index_get_run(io->store->index, &head->id, plan->unit,
                                    (uint32_t)(last / 2) - plan->unit + 1, plan->entries);
@@ -108,7 +113,8 @@ static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_
 }
 
 /* Takes the plan's buffer into *ret, or fails and lets go of it. */
-static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read, struct piece *ret)
+static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
+                             struct piece *ret)
 {
     enum err e = read ? ERR_GONE : verify_blocks(plan);
     if (e == ERR_GONE) {

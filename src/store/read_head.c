@@ -1,9 +1,10 @@
-/* read_head.c - a head, found in RAM or on the disk and verified. SPDX-License-Identifier: Apache-2.0
+/* read_head.c - a head, found in RAM or on the disk and verified.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A head lies by itself or in front of a WHOLE object; how long it is there says the record's header, so
- * that a long one takes a second read. What fails its checks is counted, forgotten by the index (if it
- * still names this record), and a miss (H2). What was read goes into RAM, unless a commit, a removal or
- * a doubt came between. Threads: a store_io is its owner's. */
+ * A head lies by itself or in front of a WHOLE object; how long it is there says the record's
+ * header, so that a long one takes a second read. What fails its checks is counted, forgotten by
+ * the index (if it still names this record), and a miss (H2). What was read goes into RAM, unless a
+ * commit, a removal or a doubt came between. Threads: a store_io is its owner's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,8 @@ static enum err plan_head(struct store_io *io, const struct object_id *id, struc
     if (index_get_head(store->index, id, &plan->unit, entry) != OK)
         return ERR_NOT_FOUND;
     uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;
-    if (entry->whole) {    /* how long the head is says the header; the append goes on to a full page */
+    /* how long the head is says the header; the append goes on to a full page */
+    if (entry->whole) {
         uint64_t least = entry->offset + record_header_bytes(entry->len) + (uint64_t)entry->len;
         len = MIN(HEAD_FIRST_READ, round_up(least, PAGE_BYTES) - entry->offset);
     }
@@ -143,7 +145,8 @@ static void op_finish(struct store_op *op)
         op_start(op);
         return;
     }
-    if (!e && guard_on(GUARD_IDENTITY) && !slice_eq(head->name, (slice){ op->name, op->name_len })) {
+    if (!e && guard_on(GUARD_IDENTITY) &&
+        !slice_eq(head->name, (slice){ op->name, op->name_len })) {
         head_unref(&head);
         e = ERR_NOT_FOUND;
     }

@@ -1,14 +1,13 @@
 /* removal.c - removals, from the queue to their answer. SPDX-License-Identifier: Apache-2.0
  *
- * A removal goes with the next transaction there is, whichever: that of a batch, or, while a batch makes
- * room, one of those that recycle an extent. It is answered when that is committed, or when the folder
- * is out of service, which is as good. So it may overtake fills of the batch under way. That is fine:
- * a write marks its epoch before it hands in its removal, so that such a fill's may_publish, asked in
- * the batch's own transaction, says no (H7). What was removed without an epoch (the origin says that
- * there is no such object) is removed again by that transaction, after the fills; none that began
- * after the answer can be among them.
- * Ids are copied: the watch may have answered for their owners.
- * Threads: the committer's; giving up is the watch's. */
+ * A removal goes with the next transaction there is, whichever: that of a batch, or, while a batch
+ * makes room, one of those that recycle an extent. It is answered when that is committed, or when
+ * the folder is out of service, which is as good. So it may overtake fills of the batch under way.
+ * That is fine: a write marks its epoch before it hands in its removal, so that such a fill's
+ * may_publish, asked in the batch's own transaction, says no (H7). What was removed without an
+ * epoch (the origin says that there is no such object) is removed again by that transaction, after
+ * the fills; none that began after the answer can be among them. Ids are copied: the watch may have
+ * answered for their owners. Threads: the committer's; giving up is the watch's. */
 #include "store/removal.h"
 
 #include <stdlib.h>
@@ -84,7 +83,8 @@ void removals_answer(struct store *store, enum err err)
     answer(&mine, err);
 }
 
-/* They are told that the folder is out, which is true from now on, and it comes back only unproved. */
+/* They are told that the folder is out, which is true from now on, and it comes back only
+ * unproved. */
 void removals_give_up(struct store *store)
 {
     struct list mine;

@@ -1,4 +1,5 @@
-/* rewrite.c - the bytes of a small object whose head has learnt more. SPDX-License-Identifier: Apache-2.0
+/* rewrite.c - the bytes of a small object whose head has learnt more.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A WHOLE object is one record, so a changed head of it is the record written again (DESIGN section
  * 14): the bytes are read back, verified like any others, and go along. What can't be proved right
@@ -23,7 +24,8 @@ static bool is_of(const struct record *record, const struct head *head, const ui
     slice bytes = { (const char *)block, record->head_len };
     if (record->kind != KIND_WHOLE || memcmp(&record->id, &head->id, sizeof(head->id)) != 0 ||
         record->etag_hash != head->etag_hash || record->data_len != head->size ||
-        record->head_crc != block_crc(&record->id, record->etag_hash, HEAD_UNIT, block, record->head_len))
+        record->head_crc != block_crc(&record->id, record->etag_hash, HEAD_UNIT, block,
+                                      record->head_len))
         return false;
     struct head *old = head_block_decode(&record->id, bytes);
     bool same = old && slice_eq(old->name, head->name) && slice_eq(old->etag, head->etag);
@@ -31,8 +33,8 @@ static bool is_of(const struct record *record, const struct head *head, const ui
     return same;
 }
 
-static bool read_record(const struct extent *extent, const struct entry *entry, const struct head *head,
-                        struct arena *keep, slice *ret)
+static bool read_record(const struct extent *extent, const struct entry *entry,
+                        const struct head *head, struct arena *keep, slice *ret)
 {
     uint8_t header[RECORD_HEADER_MAX];
     struct record record;

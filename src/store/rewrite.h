@@ -1,4 +1,5 @@
-/* rewrite.h - the bytes of a small object whose head has learnt more. SPDX-License-Identifier: Apache-2.0 */
+/* rewrite.h - the bytes of a small object whose head has learnt more.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_REWRITE_H
 #define STORE_REWRITE_H
 

@@ -1,8 +1,8 @@
 /* room.c - making room: which extent goes, and how. SPDX-License-Identifier: Apache-2.0
  *
- * Recycling: its index entries first, a few thousand in a transaction, then the file. So an extent that
- * is gone leaves no entries behind, but where the disk has no room for the deletions either. There
- * may be hundreds of thousands of them: removals that wait go along with each transaction.
+ * Recycling: its index entries first, a few thousand in a transaction, then the file. So an extent
+ * that is gone leaves no entries behind, but where the disk has no room for the deletions either.
+ * There may be hundreds of thousands of them: removals that wait go along with each transaction.
  * Threads: the committer's. */
 #include "store/room.h"
 
@@ -52,8 +52,8 @@ static enum err recycle(struct store *store, uint32_t number, struct arena *keep
     bool full = e == ERR_FULL || e == ERR_LIMIT;
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
-    /* A full disk has no room for the deletions: the file goes first. A number that is not there is a
-     * miss (H1), and the number is not used again. */
+    /* A full disk has no room for the deletions: the file goes first. A number that is not there is
+     * a miss (H1), and the number is not used again. */
     extent_drop(store->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
     return full ? forget_extent(store, number, entries, count) : OK;
@@ -87,11 +87,12 @@ static enum err make_room(struct store *store)
     return e;
 }
 
-/* The newest goes only when a newer one stands: after the size was lowered, over it for a moment. */
+/* The newest goes only when a newer one stands: after the size was lowered, over it for a
+ * moment. */
 static bool is_last_too_big(struct store *store)
 {
-    return extents_count(store->extents) == 1 &&
-           free_bytes(store) >= atomic_load(&store->reserve_bytes) + store->folder.format.extent_bytes;
+    uint64_t want = atomic_load(&store->reserve_bytes) + store->folder.format.extent_bytes;
+    return extents_count(store->extents) == 1 && free_bytes(store) >= want;
 }
 
 enum err room_next_extent(struct store *store)

@@ -1,11 +1,11 @@
 /* service.c - a folder in and out of service, and who answers while the committer is stuck.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What fails takes the folder out of service: it is closed as after a crash, so that the next opening,
- * tried every 5 s, raises the generation, and nothing that a lost removal should have removed is
- * believed. Until then appends and removals are answered with ERR_IO at once.
- * A second thread, the watch, answers removals when a commit or an opening hangs (H3).
- * Threads: the watch has its own; all else is the committer's. */
+ * What fails takes the folder out of service: it is closed as after a crash, so that the next
+ * opening, tried every 5 s, raises the generation, and nothing that a lost removal should have
+ * removed is believed. Until then appends and removals are answered with ERR_IO at once. A second
+ * thread, the watch, answers removals when a commit or an opening hangs (H3). Threads: the watch
+ * has its own; all else is the committer's. */
 #include "store/service.h"
 
 #include <sys/statvfs.h>
@@ -55,7 +55,8 @@ void service_end(struct store *store, const char *why)
     atomic_store(&store->why, why);
     atomic_store(&store->open, false);
     metric_add(M_STORE_FAULTS, 1);
-    folder_close(&store->folder, false);    /* as after a crash: nothing is believed when it comes back */
+    /* as after a crash: nothing is believed when it comes back */
+    folder_close(&store->folder, false);
     heads_clear(store->heads);
     service_metrics(store);
 }

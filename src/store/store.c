@@ -1,8 +1,10 @@
-/* store.c - the face of the room: opening, handing in, asking the index. SPDX-License-Identifier: Apache-2.0
+/* store.c - the face of the room: opening, handing in, asking the index.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Reading bytes is in read.c, writing in commit.c. The store's secret never changes while it lives: it is
- * that of the folder if its format file can be read at the start, even while another process holds the
- * folder, else a new one, which a folder made later gets. So an id, once told, stays right. */
+ * Reading bytes is in read.c, writing in commit.c. The store's secret never changes while it lives:
+ * it is that of the folder if its format file can be read at the start, even while another process
+ * holds the folder, else a new one, which a folder made later gets. So an id, once told, stays
+ * right. */
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -76,7 +78,8 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         e = service_begin(store, &why);
     *ret_why = (slice){ "", 0 };
     if (*why)
-        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path, why);
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path,
+                                why);
     if (e == ERR_FORMAT) {
         store_end(store);
         return e;
@@ -125,16 +128,18 @@ void store_status(struct store *store, struct store_status *ret)
         ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
-void store_object_id(const struct store *store, const struct object_name *name, struct object_id *ret)
+void store_object_id(const struct store *store, const struct object_name *name,
+                     struct object_id *ret)
 {
     object_id_of(store->secret, name, ret);
 }
 
 /* ---- handing in ---- */
 
-/* A disk that can't keep up makes us a slower cache, not a slower proxy: with the queue nearly full and a batch
- * that takes longer than a second, the last quarter is for what was admitted before. A full queue alone is no
- * reason: fills then wait for their slots, for milliseconds, and what was read once need not be fetched again. */
+/* A disk that can't keep up makes us a slower cache, not a slower proxy: with the queue nearly full
+ * and a batch that takes longer than a second, the last quarter is for what was admitted before. A
+ * full queue alone is no reason: fills then wait for their slots, for milliseconds, and what was
+ * read once need not be fetched again. */
 static bool has_room(struct store *store)
 {
     uint64_t since = atomic_load_explicit(&store->busy_since_ms, memory_order_relaxed);
@@ -208,12 +213,13 @@ void store_remove(struct store *store, struct store_removal *removal)
     pthread_mutex_unlock(&store->lock);
 }
 
-void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id, uint32_t unit,
-                 const struct entry *entry)
+void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id,
+                 uint32_t unit, const struct entry *entry)
 {
     struct tweak *tweak = must_alloc(sizeof(*tweak));
     *tweak = (struct tweak){ .kind = kind, .id = *id, .unit = unit, .extent = entry->extent,
-                             .ordinal = entry->ordinal, .generation = atomic_load(&store->generation) };
+                             .ordinal = entry->ordinal,
+                             .generation = atomic_load(&store->generation) };
     pthread_mutex_lock(&store->lock);
     bool room = store->tweak_count < TWEAKS_MAX && !store->stopping;
     if (room) {
@@ -247,7 +253,8 @@ static uint32_t len_of_unit(const struct head *head, uint32_t unit)
     return start < head->size ? (uint32_t)MIN(UNIT_BYTES, head->size - start) : 0;
 }
 
-uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first, uint32_t count)
+uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first,
+                         uint32_t count)
 {
     struct entry entries[RUN];
     uint32_t units = (uint32_t)((head->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
@@ -255,9 +262,11 @@ uint32_t store_has_units(struct store *store, const struct head *head, uint32_t 
         return 0;
     count = MIN(count, units - first);
     while (found < count) {
-        uint32_t got = index_get_run(store->index, &head->id, first + found, MIN(RUN, count - found), entries);
+        uint32_t got = index_get_run(store->index, &head->id, first + found,
+                                     MIN(RUN, count - found), entries);
         if (got && entries[0].whole)
-            return entries[0].etag_hash == head->etag_hash && entries[0].len == head->size ? count : found;
+            return entries[0].etag_hash == head->etag_hash && entries[0].len == head->size
+                       ? count : found;
         for (uint32_t i = 0; i < got; i++, found++)
             if (entries[i].etag_hash != head->etag_hash ||
                 entries[i].len != len_of_unit(head, first + found))
@@ -268,13 +277,15 @@ uint32_t store_has_units(struct store *store, const struct head *head, uint32_t 
     return found;
 }
 
-uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first, uint32_t count)
+uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first,
+                         uint32_t count)
 {
     struct entry entry;
     uint32_t unit, end = first + count;
     while (first < end && store_is_serving(store) &&
            index_get_next(store->index, &head->id, first, &unit, &entry) == OK && unit < end) {
-        if (entry.etag_hash == head->etag_hash && !entry.whole && entry.len == len_of_unit(head, unit))
+        if (entry.etag_hash == head->etag_hash && !entry.whole &&
+            entry.len == len_of_unit(head, unit))
             return unit;
         first = unit + 1;    /* of another version: rare, and gone with the next commit there */
     }

@@ -1,11 +1,11 @@
 /* store.h - what is cached on this node. SPDX-License-Identifier: Apache-2.0
  *
- * The face of the room: heads and bytes of objects, found, read verified, appended, removed. Behind it:
- * extents (append-only files), the LMDB index, one committer thread. Nothing here knows an origin, and
- * nothing here fails a request: a folder that is full, broken, held by another or being opened is "not
- * there", and what can't be proved right is a miss (H2).
- * Threads: finding and reading from any thread (each with its own store_io); appends and removals
- * may be handed in by any thread and end on a thread of the store's. */
+ * The face of the room: heads and bytes of objects, found, read verified, appended, removed. Behind
+ * it: extents (append-only files), the LMDB index, one committer thread. Nothing here knows an
+ * origin, and nothing here fails a request: a folder that is full, broken, held by another or being
+ * opened is "not there", and what can't be proved right is a miss (H2). Threads: finding and
+ * reading from any thread (each with its own store_io); appends and removals may be handed in by
+ * any thread and end on a thread of the store's. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -16,14 +16,15 @@
 #define UNIT_BYTES 131072u            /* a unit: what is indexed */
 #define RECORD_UNITS 8u               /* at most so many consecutive units make a record */
 #define RECORD_BYTES_MAX (UNIT_BYTES * RECORD_UNITS)
-#define WHOLE_BYTES_MAX RECORD_BYTES_MAX    /* an object up to this size is one record, head in front */
+#define WHOLE_BYTES_MAX RECORD_BYTES_MAX    /* an object up to this is one record, head in front */
 #define PIECE_BYTES_MAX 262144u       /* what one store_read hands out at most */
 
 struct store;
 
 struct store_options {
     const char *folder;
-    uint64_t size_bytes;              /* 0: 80 % of what is free at first start (then kept in the format file) */
+    /* 0: 80 % of what is free at first start (then kept in the format file) */
+    uint64_t size_bytes;
     uint64_t reserve_bytes;           /* free space of the file system never used; 0: automatic */
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
     size_t heads_bytes;               /* RAM for heads */
@@ -33,9 +34,9 @@ struct store_options {
 };
 
 /* OK also when the folder can't be used just now (held by another process, read-only, failing): the
- * store is then out of service and tries again by itself. ERR_FORMAT: the folder holds something that is
- * not ours, or a newer format, or is not a folder: starting anyway would be a mistake. *ret_why (in
- * keep) is a sentence for people in all these cases, empty when all is well. */
+ * store is then out of service and tries again by itself. ERR_FORMAT: the folder holds something
+ * that is not ours, or a newer format, or is not a folder: starting anyway would be a mistake.
+ * *ret_why (in keep) is a sentence for people in all these cases, empty when all is well. */
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
                     slice *ret_why) MUST_USE;
 /* Clean stop: empties the queue, commits, writes the clean mark. No store_io may be left. */
@@ -64,11 +65,12 @@ struct store_op;
 /* Whoever waits goes: done() is not called any more. Never blocks. Empties *op; accepts NULL. */
 void store_op_drop(struct store_op **op);
 
-/* The head of an object. OK with *ret, a reference; ERR_NOT_FOUND; or ERR_WAIT with *ret_op: done comes on
- * this thread, with OK and a reference that is the callee's, or ERR_NOT_FOUND. */
+/* The head of an object. OK with *ret, a reference; ERR_NOT_FOUND; or ERR_WAIT with *ret_op: done
+ * comes on this thread, with OK and a reference that is the callee's, or ERR_NOT_FOUND. */
 typedef void head_done(void *arg, enum err err, struct head *take_head);
 enum err store_head(struct store_io *io, const struct object_id *id, const struct object_name *name,
-                    head_done *done, void *arg, struct head **ret, struct store_op **ret_op) MUST_USE;
+                    head_done *done, void *arg, struct head **ret,
+                    struct store_op **ret_op) MUST_USE;
 
 /* A piece of an object's bytes, verified. */
 struct piece {
@@ -77,43 +79,51 @@ struct piece {
 };
 void piece_release(struct piece *piece);    /* on the thread it was read on; safe on an empty one */
 
-/* Object bytes from `offset` on, at most up to `end` and PIECE_BYTES_MAX: as many as lie here in a row,
- * at least one. OK with *ret (it was in the page cache); ERR_NOT_FOUND: the unit of `offset` is not
- * here; ERR_WAIT with *ret_op: done comes with OK, or ERR_GONE when it failed its checks (counted, and
- * the index forgets it), which is a miss. */
+/* Object bytes from `offset` on, at most up to `end` and PIECE_BYTES_MAX: as many as lie here in a
+ * row, at least one. OK with *ret (it was in the page cache); ERR_NOT_FOUND: the unit of `offset`
+ * is not here; ERR_WAIT with *ret_op: done comes with OK, or ERR_GONE when it failed its checks
+ * (counted, and the index forgets it), which is a miss. */
 typedef void piece_done(void *arg, enum err err, struct piece take_piece);
 enum err store_read(struct store_io *io, const struct head *head, uint64_t offset, uint64_t end,
-                    piece_done *done, void *arg, struct piece *ret, struct store_op **ret_op) MUST_USE;
+                    piece_done *done, void *arg, struct piece *ret,
+                    struct store_op **ret_op) MUST_USE;
 
-/* How many units from `first` on, at most `count`, are here for this head. Index only, any thread. */
-uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first, uint32_t count);
-/* The first unit from `first` on, among `count`, that is here for this head; first + count if none. */
-uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first, uint32_t count);
+/* How many units from `first` on, at most `count`, are here for this head. Index only, any
+ * thread. */
+uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first,
+                         uint32_t count);
+/* The first unit from `first` on, among `count`, that is here for this head; first + count if
+ * none. */
+uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first,
+                         uint32_t count);
 
 /* ---- writing ---- */
 
 /* May these bytes be stored? Asked once, when a fill starts. */
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes);
 
-/* A finished record. The caller fills it in and keeps it, the head and the bytes until done(), which
- * comes exactly once, on the committer's thread: OK when it is committed and can be found,
+/* A finished record. The caller fills it in and keeps it, the head and the bytes until done(),
+ * which comes exactly once, on the committer's thread: OK when it is committed and can be found,
  * ERR_CHANGED when may_publish said no, ERR_FULL, ERR_IO. */
 struct store_append {
     struct head *head;
     uint32_t first_unit;
-    slice bytes;                      /* whole units; short only at the object's end. Empty with with_head: the head alone */
-    bool with_head;                   /* commit the head too; with all bytes of a small object: one WHOLE record */
+    /* whole units; short only at the object's end. Empty with with_head: the head alone */
+    slice bytes;
+    /* commit the head too; with all bytes of a small object: one WHOLE record */
+    bool with_head;
     /* Asked by the committer inside the transaction that publishes (H7). NULL: yes. */
     bool (*may_publish)(const struct store_append *append);
     void (*done)(struct store_append *append, enum err err);
     struct list link;                 /* the store's */
 };
-/* ERR_LIMIT (queue full), ERR_IO (out of service), ERR_STOPPING: nothing was taken, done() won't come. */
+/* ERR_LIMIT (queue full), ERR_IO (out of service), ERR_STOPPING: nothing was taken, done() won't
+ * come. */
 enum err store_append(struct store *store, struct store_append *append) MUST_USE;
 
-/* Removes the head of each id (a purge, or H7's first step): closes the batch at once, done() when it is
- * committed, with OK; or with ERR_IO when the folder went out of service, which is as good: nothing of it
- * is served, and it comes back only unproved. */
+/* Removes the head of each id (a purge, or H7's first step): closes the batch at once, done() when
+ * it is committed, with OK; or with ERR_IO when the folder went out of service, which is as good:
+ * nothing of it is served, and it comes back only unproved. */
 struct store_removal {
     const struct object_id *ids;
     size_t count;
@@ -124,9 +134,9 @@ void store_remove(struct store *store, struct store_removal *removal);
 /* Is there a head of this object, here or on its way in? Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id);
 
-/* The origin vouched, at wall clock `when_s`, for the current version of an object (by HEAD or a line of
- * a listing). RENEWED: it is the one we have. Index and RAM only. An unproved head stays so until a
- * commit has said otherwise. */
+/* The origin vouched, at wall clock `when_s`, for the current version of an object (by HEAD or a
+ * line of a listing). RENEWED: it is the one we have. Index and RAM only. An unproved head stays so
+ * until a commit has said otherwise. */
 enum store_renewal { STORE_RENEWED, STORE_ABSENT, STORE_CHANGED };
 enum store_renewal store_renew(struct store *store, const struct object_id *id, uint64_t etag_hash,
                                uint64_t size, int64_t modified_s, int64_t when_s);

@@ -1,4 +1,5 @@
-/* store_unit.h - a store in a folder of its own, for tests: put, get, cool, spoil. SPDX-License-Identifier: Apache-2.0
+/* store_unit.h - a store in a folder of its own, for tests: put, get, cool, spoil.
+ * SPDX-License-Identifier: Apache-2.0
  * Calls here wait for the answer, so a test reads like a play. */
 #ifndef STORE_UNIT_H
 #define STORE_UNIT_H
@@ -79,8 +80,9 @@ struct unit_store {
 
 static struct store_options options_of(uint64_t size_bytes, uint32_t extent_bytes)
 {
-    return (struct store_options){ .folder = unit_folder, .size_bytes = size_bytes, .reserve_bytes = 1,
-                                   .extent_bytes = extent_bytes, .heads_bytes = 4 * MIB,
+    return (struct store_options){ .folder = unit_folder, .size_bytes = size_bytes,
+                                   .reserve_bytes = 1, .extent_bytes = extent_bytes,
+                                   .heads_bytes = 4 * MIB,
                                    .queue_bytes_max = 64 * MIB, .engine = unit_engine };
 }
 
@@ -95,7 +97,8 @@ static enum err unit_try(struct unit_store *unit, struct store_options options)
     return OK;
 }
 
-__attribute__((unused)) static struct unit_store unit_open_sized(uint64_t size_bytes, uint32_t extent_bytes)
+__attribute__((unused)) static struct unit_store unit_open_sized(uint64_t size_bytes,
+                                                                 uint32_t extent_bytes)
 {
     struct unit_store unit;
     ok(unit_try(&unit, options_of(size_bytes, extent_bytes)) == OK);
@@ -142,13 +145,14 @@ static struct object_name name_of(const char *key)
     return (struct object_name){ S("http://origin"), S("bucket"), slice_of(key), S("") };
 }
 
-static struct head *make_head(struct unit_store *unit, const char *key, const char *etag, uint64_t size)
+static struct head *make_head(struct unit_store *unit, const char *key, const char *etag,
+                              uint64_t size)
 {
     struct object_name name = name_of(key);
     struct object_id id;
     store_object_id(unit->store, &name, &id);
-    struct head *head = head_new(&id, &name, slice_of(etag), S("content-type: text/plain\r\n"), size,
-                                 1700000000, true);
+    struct head *head = head_new(&id, &name, slice_of(etag), S("content-type: text/plain\r\n"),
+                                 size, 1700000000, true);
     atomic_store(&head->validated_s, 1750000000);
     return head;
 }
@@ -176,9 +180,10 @@ static void append_done(struct store_append *append, enum err err)
     sem_post(&mine->ended);
 }
 
-__attribute__((unused)) static void append_begin(struct unit_store *unit, struct unit_append *append,
-                                                 struct head *head, uint32_t first_unit, slice bytes,
-                                                 bool with_head)
+__attribute__((unused)) static void append_begin(struct unit_store *unit,
+                                                 struct unit_append *append,
+                                                 struct head *head, uint32_t first_unit,
+                                                 slice bytes, bool with_head)
 {
     append->append = (struct store_append){ .head = head, .first_unit = first_unit, .bytes = bytes,
                                             .with_head = with_head, .may_publish = may_publish,
@@ -208,14 +213,17 @@ struct unit_put {
 };
 
 /* The whole object, in records of at most 8 units; the head with the first. */
-static struct unit_put put_begin(struct unit_store *unit, const char *key, const char *etag, uint64_t size)
+static struct unit_put put_begin(struct unit_store *unit, const char *key, const char *etag,
+                                 uint64_t size)
 {
-    struct unit_put put = { .head = make_head(unit, key, etag, size), .bytes = must_alloc(size + 1) };
+    struct unit_put put = { .head = make_head(unit, key, etag, size),
+                            .bytes = must_alloc(size + 1) };
     object_fill(key, etag, 0, put.bytes, size);
     put.appends = must_alloc((size_t)(size / RECORD_BYTES_MAX + 1) * sizeof(*put.appends));
     for (uint64_t at = 0; at < size || put.count == 0; at += RECORD_BYTES_MAX) {
         slice part = slice_sub((slice){ (char *)put.bytes, size }, at, RECORD_BYTES_MAX);
-        append_begin(unit, &put.appends[put.count++], put.head, (uint32_t)(at / UNIT_BYTES), part, at == 0);
+        append_begin(unit, &put.appends[put.count++], put.head, (uint32_t)(at / UNIT_BYTES), part,
+                     at == 0);
     }
     return put;
 }
@@ -283,8 +291,8 @@ static struct head *get_head(struct unit_store *unit, const char *key)
 }
 
 /* One piece; its length, 0 if it is not here. Fails the test if a byte is wrong. */
-static size_t read_piece(struct unit_store *unit, const struct head *head, const char *key, uint64_t offset,
-                         uint64_t end)
+static size_t read_piece(struct unit_store *unit, const struct head *head, const char *key,
+                         uint64_t offset, uint64_t end)
 {
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
@@ -322,8 +330,8 @@ __attribute__((unused)) static uint64_t read_range(struct unit_store *unit, cons
 }
 
 /* Is the object here, whole, in this version? */
-__attribute__((unused)) static bool has_object(struct unit_store *unit, const char *key, const char *etag,
-                                               uint64_t size)
+__attribute__((unused)) static bool has_object(struct unit_store *unit, const char *key,
+                                               const char *etag, uint64_t size)
 {
     struct head *head = get_head(unit, key);
     bool right = head && slice_eq(head->etag, slice_of(etag)) && head->size == size;

@@ -14,7 +14,8 @@ static void append_one(struct extents *all, uint8_t fill, size_t len)
 {
     static uint8_t bytes[RECORD_BYTES_MAX];
     memset(bytes, fill, len);
-    struct log_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len, .etag_hash = 1 },
+    struct log_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len,
+                                         .etag_hash = 1 },
                              .bytes = { (char *)bytes, len } };
     ok(log_add(all, &item) == OK && log_write(all) == OK);
 }
@@ -22,7 +23,8 @@ static void append_one(struct extents *all, uint8_t fill, size_t len)
 static bool reads(const struct extent *extent, uint8_t fill)
 {
     uint8_t got[100];
-    return pread(extent_fd(extent), got, sizeof(got), PAGE_BYTES) == sizeof(got) && got[0] == fill &&
+    return pread(extent_fd(extent), got, sizeof(got), PAGE_BYTES) == sizeof(got) &&
+           got[0] == fill &&
            got[99] == fill;
 }
 
@@ -49,7 +51,8 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
     ok(extents_open(all, unit_folder, 32 * MIB) == OK && log_roll(all) == OK);
     for (unsigned i = 0; i < GATHER_MAX; i++) {
         struct log_item item = {
-            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100, .etag_hash = 1 },
+            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100,
+                        .etag_hash = 1 },
             .head_block = { (char *)bytes, 100 },
             .bytes = { (char *)bytes, sizeof(bytes) },
         };
@@ -240,7 +243,7 @@ TEST(a_quarter_of_the_process_s_descriptors_can_be_held)
     extents_free(&all);
 }
 
-TEST(a_process_short_of_descriptors_closes_idle_extents_and_takes_none_for_missing)
+TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
 {
     struct extents *all = open_with(MANY);
     struct extent *held[MANY];
@@ -280,7 +283,8 @@ TEST(running_out_of_descriptors_forgets_nothing)
             here += has_object(&unit, keys[i], "\"1\"", 900000);
         ok(here > 0 && here < COUNT);
         release_all(held, count);
-        ok(put_object(&unit, "later", "\"1\"", 10) == OK);    /* with what else waits for a commit */
+        /* with what else waits for a commit */
+        ok(put_object(&unit, "later", "\"1\"", 10) == OK);
         for (int i = 0; i < COUNT; i++)
             ok(has_object(&unit, keys[i], "\"1\"", 900000));
         store_status(unit.store, &after);
@@ -301,5 +305,5 @@ RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_s
           FEW_FILES_TEST(what_is_held_stays_open_whatever_others_read),
           FEW_FILES_TEST(the_extent_held_longest_ago_is_closed_for_another),
           FEW_FILES_TEST(a_quarter_of_the_process_s_descriptors_can_be_held),
-          FEW_FILES_TEST(a_process_short_of_descriptors_closes_idle_extents_and_takes_none_for_missing),
+          FEW_FILES_TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none),
           FEW_FILES_TEST(running_out_of_descriptors_forgets_nothing))

@@ -68,7 +68,8 @@ TEST(names_we_would_never_give_an_extent_are_left_alone)
     ok(has_object(&unit, "k0", "\"1\"", 1000));
     put_some(&unit, 1, 20, 900000);    /* through several extents, and round */
     unit_close(&unit);
-    ok(access(in_folder("extents/ffffffff"), F_OK) == 0 && access(in_folder("extents/0000000A"), F_OK) == 0);
+    ok(access(in_folder("extents/ffffffff"), F_OK) == 0 &&
+       access(in_folder("extents/0000000A"), F_OK) == 0);
 }
 
 TEST(an_extent_that_cannot_be_opened_costs_only_what_lay_in_it)
@@ -142,7 +143,8 @@ TEST(an_opening_that_hangs_holds_up_no_removal)
     int fd = open(in_folder("lock"), O_RDWR);
     ok(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK && !serving(&unit));
-    ok(rename(in_folder("format"), in_folder("kept")) == 0 && mkfifo(in_folder("format"), 0600) == 0);
+    ok(rename(in_folder("format"), in_folder("kept")) == 0 &&
+       mkfifo(in_folder("format"), 0600) == 0);
     close(fd);
     usleep(6500000);    /* the next attempt is made, and waits for a writer of the pipe */
     uint64_t start = mono_ms();
@@ -229,7 +231,8 @@ TEST(an_index_that_a_process_died_of_is_built_anew)
     ok(access(in_folder("index/suspect"), F_OK) == 0);
     struct stat before, after;
     ok(stat(in_folder("index/data.mdb"), &before) == 0);
-    ok(link(in_folder("index/data.mdb"), in_folder("held")) == 0);    /* or its inode may come again */
+    /* or its inode may come again */
+    ok(link(in_folder("index/data.mdb"), in_folder("held")) == 0);
     unit = unit_open();
     ok(stat(in_folder("index/data.mdb"), &after) == 0 && before.st_ino != after.st_ino);
     ok(has_object(&unit, "k2", "\"1\"", 1000) && is_unproved(&unit, "k2"));
@@ -243,12 +246,14 @@ static unsigned spoil_free_list(void)
     unsigned spoilt = 0;
     uint8_t page[4096];
     int fd = open(in_folder("index/data.mdb"), O_RDWR);
-    for (off_t at = 2 * 4096; fd >= 0 && pread(fd, page, sizeof(page), at) == sizeof(page); at += 4096) {
+    for (off_t at = 2 * 4096;
+         fd >= 0 && pread(fd, page, sizeof(page), at) == sizeof(page); at += 4096) {
         uint16_t flags, lower, upper;
         memcpy(&flags, page + 10, 2);
         memcpy(&lower, page + 12, 2);
         memcpy(&upper, page + 14, 2);
-        for (unsigned slot = 16; flags == 2 && lower <= upper && upper <= 4096 && slot < lower; slot += 2) {
+        bool listed = flags == 2 && lower <= upper && upper <= 4096;
+        for (unsigned slot = 16; listed && slot < lower; slot += 2) {
             uint16_t node, len, key;
             memcpy(&node, page + slot, 2);
             memcpy(&len, page + (node & 0xFFF), 2);

@@ -1,4 +1,5 @@
-/* test_store_objects.c - what is handed in is found and read back. SPDX-License-Identifier: Apache-2.0 */
+/* test_store_objects.c - what is handed in is found and read back.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
 TEST(a_small_object_is_read_back)
@@ -12,8 +13,9 @@ TEST(a_small_object_is_read_back)
 
 TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart)
 {
-    static const uint64_t sizes[] = { 0, 1, 100, 4095, 65535, 65536, 65537, 131071, 131072, 131073, 200000,
-                                      262144, 300000, 1048575, 1048576, 1048577, 1200000, 3 * MIB + 5 };
+    static const uint64_t sizes[] = { 0, 1, 100, 4095, 65535, 65536, 65537, 131071, 131072, 131073,
+                                      200000, 262144, 300000, 1048575, 1048576, 1048577, 1200000,
+                                      3 * MIB + 5 };
     struct unit_store unit = unit_open();
     char key[32];
     for (size_t i = 0; i < countof(sizes); i++) {
@@ -27,7 +29,8 @@ TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart)
             struct head *head = get_head(&unit, key);
             ok(!atomic_load(&head->unproved));
             ok(atomic_load(&head->validated_s) == (round < 2 ? 1750000000 : 0));
-            ok(store_has_units(unit.store, head, 0, 1000) == (sizes[i] + UNIT_BYTES - 1) / UNIT_BYTES);
+            ok(store_has_units(unit.store, head, 0, 1000) ==
+               (sizes[i] + UNIT_BYTES - 1) / UNIT_BYTES);
             head_unref(&head);
         }
         if (round == 1) {
@@ -83,7 +86,8 @@ TEST(units_count_only_for_the_head_they_were_stored_for)
     struct head *other = make_head(&unit, "k", "\"2\"", 3 * MIB);
     ok(store_has_units(unit.store, other, 0, 24) == 0);
     ok(read_piece(&unit, other, "k", 0, 100) == 0);
-    struct head *longer = make_head(&unit, "k", "\"1\"", 3 * MIB + 1);    /* its last unit is not here */
+    /* its last unit is not here */
+    struct head *longer = make_head(&unit, "k", "\"1\"", 3 * MIB + 1);
     ok(store_has_units(unit.store, longer, 0, 25) == 24);
     head_unref(&longer);
     head_unref(&other);
@@ -94,7 +98,8 @@ TEST(a_removed_object_is_gone_also_after_a_restart)
 {
     struct unit_store unit = unit_open();
     struct object_id id;
-    ok(put_object(&unit, "small", "\"1\"", 1000) == OK && put_object(&unit, "big", "\"1\"", 2 * MIB) == OK);
+    ok(put_object(&unit, "small", "\"1\"", 1000) == OK &&
+       put_object(&unit, "big", "\"1\"", 2 * MIB) == OK);
     ok(remove_object(&unit, "small") == OK && remove_object(&unit, "big") == OK);
     for (int round = 0; round < 2; round++) {
         ok(!get_head(&unit, "small") && !get_head(&unit, "big"));
@@ -175,7 +180,8 @@ TEST(a_renewal_is_for_the_version_that_is_here)
     ok(atomic_load(&head->validated_s) == 1760000000);
     struct object_id other = *id;
     other.bytes[0] ^= 1;
-    ok(store_renew(unit.store, &other, head->etag_hash, 10, 1700000000, 1770000000) == STORE_ABSENT);
+    ok(store_renew(unit.store, &other, head->etag_hash, 10, 1700000000, 1770000000) ==
+       STORE_ABSENT);
     head_unref(&head);
     unit_close(&unit);
 }
@@ -191,7 +197,8 @@ TEST(a_full_queue_refuses_and_counts)
     uint8_t *bytes = must_alloc(3 * MIB);
     struct unit_append appends[3] = { 0 };
     for (uint32_t i = 0; i < 3; i++)
-        append_begin(&unit, &appends[i], head, i * 8, (slice){ (char *)bytes + i * MIB, MIB }, i == 0);
+        append_begin(&unit, &appends[i], head, i * 8, (slice){ (char *)bytes + i * MIB, MIB },
+                     i == 0);
     ok(append_wait(&appends[0]) == OK && append_wait(&appends[1]) == OK);
     ok(append_wait(&appends[2]) == ERR_LIMIT);
     ok(metric_read(M_STORE_QUEUE_FULL) == before + 1);
@@ -243,7 +250,8 @@ TEST(a_head_that_learnt_more_takes_its_object_along)
     struct object_name name = name_of("k");
     struct head *old = get_head(&unit, "k");
     struct unit_append append = { 0 };
-    struct head *more = head_new(&old->id, &name, S("\"1\""), S("x-amz-checksum-crc32: AAAAAA==\r\n"), 300000,
+    struct head *more = head_new(&old->id, &name, S("\"1\""),
+                                 S("x-amz-checksum-crc32: AAAAAA==\r\n"), 300000,
                                  1700000000, true);
     append_begin(&unit, &append, more, 0, S(""), true);
     ok(append_wait(&append) == OK);
@@ -267,6 +275,7 @@ RUN_STORE(STORE_TEST(a_head_that_learnt_more_takes_its_object_along),
           STORE_TEST(units_count_only_for_the_head_they_were_stored_for),
           STORE_TEST(a_removed_object_is_gone_also_after_a_restart),
           STORE_TEST(what_may_not_be_published_is_not_there),
-          STORE_TEST(another_object_with_the_same_id_is_a_miss), STORE_TEST(a_dropped_read_calls_nobody),
+          STORE_TEST(another_object_with_the_same_id_is_a_miss),
+          STORE_TEST(a_dropped_read_calls_nobody),
           STORE_TEST(a_renewal_is_for_the_version_that_is_here),
           STORE_TEST(a_full_queue_refuses_and_counts))

@@ -1,4 +1,5 @@
-/* test_store_recover.c - after a kill, a loss, a flip, a stranger: right bytes or none. SPDX-License-Identifier: Apache-2.0 */
+/* test_store_recover.c - after a kill, a loss, a flip, a stranger: right bytes or none.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
 #include <sched.h>
@@ -20,7 +21,8 @@ static bool renew(struct unit_store *unit, const char *key)
 {
     struct head *head = get_head(unit, key);
     ok(head != NULL);
-    bool renewed = store_renew(unit->store, &head->id, head->etag_hash, head->size, head->modified_s,
+    bool renewed = store_renew(unit->store, &head->id, head->etag_hash, head->size,
+                               head->modified_s,
                                1760000000) == STORE_RENEWED;
     head_unref(&head);
     return renewed;
@@ -74,7 +76,8 @@ static unsigned killed_after(unsigned round, unsigned ms)
     }
     close(pipes[1]);
     unsigned count = 0, n;
-    ok(read(pipes[0], &n, sizeof(n)) == sizeof(n));    /* the first is in: kill in the middle of others */
+    /* the first is in: kill in the middle of others */
+    ok(read(pipes[0], &n, sizeof(n)) == sizeof(n));
     count = n + 1;
     usleep(ms * 1000);
     ok(kill(child, SIGKILL) == 0);
@@ -221,7 +224,8 @@ TEST(a_fault_in_the_map_ends_the_index_and_not_the_service)
 {
     struct unit_store unit = unit_open();
     put_things(&unit, "\"1\"");
-    ok(truncate(in_folder("index/data.mdb"), 4096) == 0);    /* what is mapped behind is SIGBUS now */
+    /* what is mapped behind is SIGBUS now */
+    ok(truncate(in_folder("index/data.mdb"), 4096) == 0);
     struct head *head = get_head(&unit, "nothing in ram knows this key");
     ok(!head);
     soon(serving(&unit));
@@ -281,7 +285,8 @@ TEST(a_flipped_bit_is_counted_forgotten_and_stored_anew)
     object_fill("k", "\"1\"", 3 * UNIT_BYTES + 4096, wanted, sizeof(wanted));
     int fd = open(in_folder("extents/00000001"), O_RDWR);
     off_t at = 0;
-    while (pread(fd, bytes, sizeof(bytes), at) == sizeof(bytes) && memcmp(bytes, wanted, sizeof(wanted)) != 0)
+    while (pread(fd, bytes, sizeof(bytes), at) == sizeof(bytes) &&
+           memcmp(bytes, wanted, sizeof(wanted)) != 0)
         at += sizeof(bytes);
     bytes[2000] ^= 4;
     ok(pwrite(fd, bytes, sizeof(bytes), at) == sizeof(bytes));
@@ -331,7 +336,8 @@ TEST(flipped_bits_in_index_values_are_found_and_the_index_is_built_again)
         count_things(&unit, "\"1\"");
         soon(serving(&unit) && count_things(&unit, "\"1\"") == countof(things));
         unit_close(&unit);
-        remove_tree(in_folder("index"));    /* old pages keep old values: start each round with none */
+        /* old pages keep old values: start each round with none */
+        remove_tree(in_folder("index"));
     }
 }
 
@@ -561,7 +567,8 @@ RUN_STORE(STORE_TEST(what_was_committed_before_a_kill_is_there_unproved_and_righ
           STORE_TEST(a_renewal_proves_for_this_life_and_the_next),
           STORE_TEST(a_head_in_ram_is_proved_when_the_commit_says_so),
           STORE_TEST(a_lost_index_is_built_again_and_the_later_version_wins),
-          STORE_TEST(an_older_index_is_not_believed), STORE_TEST(an_index_of_garbage_is_built_again),
+          STORE_TEST(an_older_index_is_not_believed),
+          STORE_TEST(an_index_of_garbage_is_built_again),
           STORE_TEST(a_fault_in_the_map_ends_the_index_and_not_the_service),
           STORE_TEST(flipped_bits_in_extents_are_found_and_never_served),
           STORE_TEST(a_flipped_bit_is_counted_forgotten_and_stored_anew),

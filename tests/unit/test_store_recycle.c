@@ -66,7 +66,8 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
     for (int i = 0; i < 30; i++) {
         snprintf(key, sizeof(key), "k%d", i);
         ok(put_object(&unit, key, "\"1\"", MIB) == OK);
-        for (int back = 0; back <= i && back < 8; back++) {    /* right bytes or none: checked inside */
+        /* right bytes or none: checked inside */
+        for (int back = 0; back <= i && back < 8; back++) {
             snprintf(key, sizeof(key), "k%d", i - back);
             uint64_t got = read_range(&unit, key, 0, MIB);
             ok(got == MIB || back > 0);
@@ -77,7 +78,8 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
 
 /* ---- removals while an extent of many records goes ---- */
 
-/* One removal after the other: each is handed in when the one before is answered. Counts commits between. */
+/* One removal after the other: each is handed in when the one before is answered. Counts commits
+ * between. */
 struct chain {
     struct store_removal removal;
     struct store *store;
@@ -104,7 +106,8 @@ static void chain_answered(struct store_removal *removal, enum err err)
 static void chain_next(struct chain *chain)
 {
     chain->handed_in_at = metric_read(M_STORE_COMMITS);
-    chain->removal = (struct store_removal){ .ids = &chain->id, .count = 1, .done = chain_answered };
+    chain->removal = (struct store_removal){ .ids = &chain->id, .count = 1,
+                                             .done = chain_answered };
     store_remove(chain->store, &chain->removal);
 }
 
