@@ -9,8 +9,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -398,6 +400,50 @@ static void cool_one(const char *path)
 __attribute__((unused)) static void cool(void)
 {
     each_extent(cool_one);
+}
+
+__attribute__((unused)) static bool is_unproved(struct unit_store *unit, const char *key)
+{
+    struct head *head = get_head(unit, key);
+    ok(head != NULL);
+    bool unproved = atomic_load(&head->unproved);
+    head_unref(&head);
+    return unproved;
+}
+
+__attribute__((unused)) static bool serving(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.serving;
+}
+
+/* Becomes true within 15 seconds? */
+#define soon(condition)                                                                        \
+    do {                                                                                       \
+        uint64_t until = mono_ms() + 15000;                                                    \
+        while (!(condition) && mono_ms() < until)                                              \
+            usleep(10000);                                                                     \
+        ok(condition);                                                                         \
+    } while (0)
+
+/* Runs `play` in a child whose folder is a file system of 6 MiB; false: not allowed here. */
+__attribute__((unused)) static bool on_small_disk(int (*play)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+            mount("tmpfs", unit_folder, "tmpfs", 0, "size=6m") != 0)
+            _exit(77);
+        _exit(play());
+    }
+    int status;
+    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        return false;
+    if (WEXITSTATUS(status))
+        fail_msg("step %d", WEXITSTATUS(status));
+    return true;
 }
 
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)

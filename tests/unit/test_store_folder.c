@@ -4,15 +4,6 @@
 
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/mount.h>
-#include <sched.h>
-
-static bool serving(struct unit_store *unit)
-{
-    struct store_status status;
-    store_status(unit->store, &status);
-    return status.serving;
-}
 
 static uint64_t used(struct unit_store *unit)
 {
@@ -20,22 +11,6 @@ static uint64_t used(struct unit_store *unit)
     store_status(unit->store, &status);
     return status.used_bytes;
 }
-
-static bool is_unproved(struct unit_store *unit, const char *key)
-{
-    struct head *head = get_head(unit, key);
-    ok(head != NULL);
-    bool unproved = atomic_load(&head->unproved);
-    head_unref(&head);
-    return unproved;
-}
-
-#define soon(condition)                                                                        \
-    do {                                                                                       \
-        for (int turns = 0; turns < 1500 && !(condition); turns++)                             \
-            usleep(10000);                                                                     \
-        ok(condition);                                                                         \
-    } while (0)
 
 static void put_some(struct unit_store *unit, int from, int to, size_t size)
 {
@@ -171,23 +146,6 @@ TEST(a_folder_removed_under_us_is_made_anew)
     unit = unit_open();
     ok(has_object(&unit, "k4", "\"1\"", 1000));
     unit_close(&unit);
-}
-
-/* Runs `play` in a child whose folder is a file system of 6 MiB; false: not allowed here. */
-static bool on_small_disk(int (*play)(void))
-{
-    pid_t child = fork();
-    if (child == 0) {
-        if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-            mount("tmpfs", unit_folder, "tmpfs", 0, "size=6m") != 0)
-            _exit(77);
-        _exit(play());
-    }
-    int status;
-    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    if (WEXITSTATUS(status) && WEXITSTATUS(status) != 77)
-        fail_msg("step %d", WEXITSTATUS(status));
-    return WEXITSTATUS(status) == 0;
 }
 
 static int play_full_at_start(void)

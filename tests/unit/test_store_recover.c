@@ -2,46 +2,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 
 #include "store/format.h"
-
-static bool is_unproved(struct unit_store *unit, const char *key)
-{
-    struct head *head = get_head(unit, key);
-    ok(head != NULL);
-    bool unproved = atomic_load(&head->unproved);
-    head_unref(&head);
-    return unproved;
-}
 
 static bool renew(struct unit_store *unit, const char *key)
 {
     struct head *head = get_head(unit, key);
     ok(head != NULL);
     bool renewed = store_renew(unit->store, &head->id, head->etag_hash, head->size,
-                               head->modified_s,
-                               1760000000) == STORE_RENEWED;
+                               head->modified_s, 1760000000) == STORE_RENEWED;
     head_unref(&head);
     return renewed;
-}
-
-/* Becomes true within ten seconds? */
-#define soon(condition)                                                                        \
-    do {                                                                                       \
-        uint64_t until = mono_ms() + 10000;                                                    \
-        while (!(condition) && mono_ms() < until)                                              \
-            usleep(10000);                                                                     \
-        ok(condition);                                                                         \
-    } while (0)
-
-static bool serving(struct unit_store *unit)
-{
-    struct store_status status;
-    store_status(unit->store, &status);
-    return status.serving;
 }
 
 /* ---- kills ---- */
@@ -475,25 +447,6 @@ TEST(a_folder_held_by_another_process_is_taken_when_it_is_free)
 }
 
 /* ---- file systems that fail: each in a mount name space of its own ---- */
-
-/* Runs `play` in a child whose folder is a file system of 6 MiB; false: not allowed here. */
-static bool on_small_disk(int (*play)(void))
-{
-    pid_t child = fork();
-    if (child == 0) {
-        if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-            mount("tmpfs", unit_folder, "tmpfs", 0, "size=6m") != 0)
-            _exit(77);
-        _exit(play());
-    }
-    int status;
-    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
-        return false;
-    if (WEXITSTATUS(status))
-        fail_msg("step %d", WEXITSTATUS(status));
-    return true;
-}
 
 static int play_full(void)
 {
