@@ -85,7 +85,7 @@ with Story("h01 nothing gets past the gate") as story:
                 if wire.read().status != 200:
                     wrong.append((name, where, "the good one"))
             wire.send(get("/good") + bad if where == "pipelined" else bad)
-            heard = probe.hears(wire)
+            heard = wire.hears()
             got = re.findall(rb"HTTP/1\.1 (\d+) ", heard or b"")
             want = [b"200", b"400"] if where == "pipelined" else [b"400"]
             if got != want or b"smuggled" in heard:
@@ -97,7 +97,7 @@ with Story("h01 nothing gets past the gate") as story:
     for name, text in BODIES.items():
         wire = probe.wire()
         wire.send((CHUNKED + text).encode() + SMUGGLED)
-        heard = probe.hears(wire)
+        heard = wire.hears()
         if heard is None or len(re.findall(rb"HTTP/1\.1 (\d+) ",
                                            heard)) > 1 or b"smuggled" in heard:
             wrong.append((name, heard and heard[:300]))
@@ -146,7 +146,7 @@ with Story("h01 nothing gets past the gate") as story:
     story.same("none of these was handled", probe.stats()["handled"] - before, 1)
     wire = probe.wire()
     wire.send(get("/a", "x-deny: 1", method="HEAD"))
-    story.fact("a refused HEAD has no body", probe.hears(wire).endswith(b"\r\n\r\n"))
+    story.fact("a refused HEAD has no body", wire.hears().endswith(b"\r\n\r\n"))
     story.same("a body over the limit is refused by its head",
                probe.ask(get("/echo", f"Content-Length: {(64 << 20) + 1}", method="PUT")).body[:13],
                b"ERR_TOO_LARGE")

@@ -232,6 +232,19 @@ class Wire:
         except OSError:
             return True
 
+    def hears(self, seconds=10):
+        """Everything until the other side closes; None if it does not close."""
+        self.socket.settimeout(seconds)
+        heard = self.rest
+        try:
+            while more := self.socket.recv(65536):
+                heard += more
+        except TimeoutError:
+            return None
+        except OSError:
+            pass
+        return heard
+
     def read(self, method="GET", reply=None, pace=None, stop_after=None):
         """One answer. pace: at most so many bytes a second. stop_after: returns early."""
         reply = reply or Reply()

@@ -48,19 +48,6 @@ class Probe(Process):
     def stats(self):
         return json.loads(plain(self.admin, "GET", "/stats").body)
 
-    def hears(self, wire, seconds=10):
-        """Everything until the other side closes; None if it does not close."""
-        wire.socket.settimeout(seconds)
-        heard = wire.rest
-        try:
-            while more := wire.socket.recv(65536):
-                heard += more
-        except TimeoutError:
-            return None
-        except OSError:
-            pass
-        return heard
-
     def fd_count(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

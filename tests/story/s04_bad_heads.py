@@ -53,21 +53,8 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
     origin = story.origin("object=bkt/k 1000")
     server = story.penstock(origin=origin.url)
 
-    def hears(wire):
-        """Everything until the other side closes; None if it does not."""
-        wire.socket.settimeout(5)
-        heard = wire.rest
-        try:
-            while more := wire.socket.recv(65536):
-                heard += more
-        except TimeoutError:
-            return None
-        except OSError:
-            pass
-        return heard
-
     def one_400(text, wire):
-        heard = hears(wire)
+        heard = wire.hears(5)
         wire.close()
         story.fact(text, heard is not None and heard.count(b"HTTP/1.1 ") <= 1
                    and (heard.startswith(b"HTTP/1.1 400 ") or heard == b""),
@@ -98,23 +85,23 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
 
     wire = Wire(server.port)
     wire.send(server.client.head_of("GET", "bkt/k") + BAD["two Content-Lengths"] + TAIL)
-    heard = hears(wire) or b""
+    heard = wire.hears(5) or b""
     story.same("pipelined behind a good one: one 200, one 400",
                (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1 400"),
                 heard.count(b"HTTP/1.1 ")), (1, 1, 2))
     wire = Wire(server.port)
     wire.send(Client(server.port, ACCESS_KEY, "wrong").head_of("GET", "bkt/k") + SECOND)
-    heard = hears(wire) or b""
+    heard = wire.hears(5) or b""
     story.same("a refused signature: one 403, then nothing",
                (heard.startswith(b"HTTP/1.1 403 "), heard.count(b"HTTP/1.1 ")), (True, 1))
     wire = Wire(server.port)
     wire.send(b"PUT /bkt/huge HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n")
-    heard = hears(wire) or b""
+    heard = wire.hears(5) or b""
     story.fact("a stranger's body is not waited for", heard.startswith(b"HTTP/1.1 403 "),
                heard[:100])
     wire = Wire(server.port)
     wire.send(b"GET /_/health/live HTTP/1.1\r\nHost: h\r\n\r\n" + SECOND)
-    heard = hears(wire) or b""
+    heard = wire.hears(5) or b""
     story.same("health is answered once and closed",
                (heard.startswith(b"HTTP/1.1 200 "), heard.count(b"HTTP/1.1 ")), (True, 1))
     for cut in (1, 10, 40, 100):
@@ -129,7 +116,7 @@ with Story("s04 bad heads get one 400 and nothing else") as story:
     wire = Wire(slow.port)
     wire.send(b"GET /bkt/k HTTP/1.1\r\nHo")
     start = time.monotonic()
-    heard = hears(wire)
+    heard = wire.hears(5)
     story.fact("a head that does not end is given up after head_time", heard is not None
                and heard.count(b"HTTP/1.1 ") <= 1
                and 0.8 < time.monotonic() - start < 3,

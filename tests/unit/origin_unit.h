@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "origin/origin.h"
@@ -131,6 +132,22 @@ static bool watch_wait(struct watched *watched, int what)
         late = pthread_cond_timedwait(&watched->change, &watched->lock, &until);
     pthread_mutex_unlock(&watched->lock);
     return !late;
+}
+
+/* Resumes it from outside at each of its pauses, until it is over. */
+static inline void watch_and_resume(struct watched *watched)
+{
+    for (int seen = 0; watch_wait(watched, FOR_PAUSE);) {
+        pthread_mutex_lock(&watched->lock);
+        bool news = watched->pauses > seen, over = watched->dones;
+        seen = watched->pauses;
+        pthread_mutex_unlock(&watched->lock);
+        if (over)
+            return;
+        if (news)
+            origin_resume(&watched->call);
+        usleep(200);
+    }
 }
 
 static void watch_free(struct watched **watched)

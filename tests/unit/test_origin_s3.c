@@ -639,17 +639,8 @@ TEST(pauses_lose_and_repeat_nothing)
             watched->pause_at = at;
             watched->resume_inside = inside;
             origin_start(origin, &watched->call);
-            for (int seen = 0; !inside && watch_wait(watched, FOR_PAUSE);) {
-                pthread_mutex_lock(&watched->lock);
-                bool news = watched->pauses > seen, over = watched->dones;
-                seen = watched->pauses;
-                pthread_mutex_unlock(&watched->lock);
-                if (over)
-                    break;
-                if (news)
-                    origin_resume(&watched->call);
-                usleep(200);
-            }
+            if (!inside)
+                watch_and_resume(watched);
             ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
             ok(is_large(text_slice(&watched->body)));
             ok(at <= 0 || watched->pauses == 1);
