@@ -2,7 +2,7 @@
  *
  * One row in metric.def each: METRIC(id, kind, name, labels, help). Counters and histograms are
  * added to in per-thread slots (relaxed, no sharing) and summed on read; a gauge is one atomic.
- * Label sets are closed: they are part of the row. */
+ * Label sets are closed: they are part of the row. Any thread. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 

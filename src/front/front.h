@@ -30,6 +30,7 @@ struct front_options {
     bool access_log;
 };
 
+/* What options point at must outlive the front; it is made and freed while no loop runs. */
 struct front;
 struct front *front_new(const struct front_options *options) MUST_USE;
 void front_free(struct front **front);

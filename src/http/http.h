@@ -66,21 +66,22 @@ struct http_options {
     void *arg;
 };
 
-/* Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the
+/* start, drain and stop: one thread, which is no loop.
+ * Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the
  * loops. On failure *ret_why, in keep, says what, why and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
 /* Stops accepting, closes idle connections, answers with Connection: close. */
 void http_drain(struct http *http);
-size_t http_open_requests(struct http *http);
-size_t http_connections(struct http *http);
+size_t http_open_requests(struct http *http);    /* handled and not over; any thread */
+size_t http_connections(struct http *http);      /* of all apps; any thread */
 /* Cuts what is left, joins the loops, frees everything. A loop's mailbox is closed then: whoever
  * may still post holds a reference to it. */
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
 void *http_loop_local(struct http_loop *loop);
-unsigned http_loop_number(const struct http_loop *loop);
+unsigned http_loop_number(const struct http_loop *loop);    /* from 0 */
 
 /* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. The timer is the caller's
  * until http_timer_stop, also after it has fired. */

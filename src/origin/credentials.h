@@ -1,7 +1,8 @@
 /* credentials.h - whose name an origin is asked in. SPDX-License-Identifier: Apache-2.0
  *
  * Settings, then the environment, then a profile of the AWS files: the first that names an access
- * key gives all of it. The region is looked for in the same places, on its own. */
+ * key gives all of it. The region is looked for in the same places, on its own. Reads files: at
+ * start only. */
 #ifndef ORIGIN_CREDENTIALS_H
 #define ORIGIN_CREDENTIALS_H
 

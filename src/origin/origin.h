@@ -69,7 +69,7 @@ void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after ORIGIN_PAUSE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
 
-const char *origin_name(const struct origin *origin);
+const char *origin_name(const struct origin *origin);    /* lives as long as the origin */
 /* The canonical endpoint URL, which is part of every object's identity. Lives as long as origin. */
 slice origin_identity(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
@@ -83,11 +83,11 @@ struct origin_options {
     const char *style;          /* "path", "host", "auto": path for IPs and single labels */
     const char *access_key, *secret_key, *session_token;    /* empty: environment, then profile */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
-    unsigned connections_max;   /* to this origin, over all threads */
-    unsigned connect_ms;
-    unsigned progress_ms;       /* no byte for so long: the try has failed */
+    unsigned connections_max;   /* to this origin, over all threads; 0: 128 */
+    unsigned connect_ms;        /* of one try; 0: 5,000 */
+    unsigned progress_ms;       /* no byte for so long: the try has failed; 0: 30,000 */
     unsigned total_ms;          /* all tries; 0: no limit */
-    unsigned tries_max;         /* 1: no retry */
+    unsigned tries_max;         /* 0 or 1: no retry */
 };
 
 struct origins *origins_new(unsigned threads) MUST_USE;

@@ -1,7 +1,8 @@
 /* xml.h - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
- * Writing is an escaper and a growing text. Reading goes through expat, with entity declarations
- * refused, depth and size limited. Pure. */
+ * Writing is an escaper and a growing text. Reading goes through expat: entity declarations are
+ * refused; a document has at most 8 MiB, 16 levels and 16 KiB in a value. What is read into an arena
+ * points at nothing else. ERR_BAD_XML is the only error. Pure. */
 #ifndef S3_XML_H
 #define S3_XML_H
 
@@ -24,7 +25,7 @@ struct listing {
     slice *prefixes;
     size_t prefix_count;
 };
-/* Reads a ListBucketResult (V1 or V2). ERR_BAD_XML. At most 1,000 objects and as many prefixes. */
+/* Reads a ListBucketResult (V1 or V2). At most 1,000 objects and as many prefixes. */
 enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret) MUST_USE;
 
 /* The keys of a DeleteObjects body; at most 1,000. version is empty where none is named. */
