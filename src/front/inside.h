@@ -74,7 +74,7 @@ void passes_leave(struct front_loop *loop);
 struct digests;
 struct digests *digests_new(void) MUST_USE;
 void digests_free(struct digests **digests);
-/* Hashes bytes, which must stay; done is called on the loop of `box`, or at once for 64 KiB or less.
+/* Hashes bytes, which must stay; done is called on the loop of `box`, or at once up to 64 KiB.
  * lost is called instead, on another thread, if that loop has gone. */
 void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
                   void (*done)(void *arg, const uint8_t sha256[32]), void (*lost)(void *arg),
