@@ -1,15 +1,15 @@
 /* behind.c - revalidations nobody waits for. SPDX-License-Identifier: Apache-2.0
  *
- * A copy within its grace is served at once, and the origin is asked about it meanwhile: by a get of its own,
- * without a client, that goes the same way as any other (page, then HEAD) and stores what it learns. The head
- * carries the mark that one is under way, so that a crowd of readers starts one, not thousands.
- * Belongs to the loop of the get that started it; ends with it. */
+ * A copy within its grace is served at once, and the origin is asked about it meanwhile: by a get
+ * of its own, without a client, that goes the same way as any other (page, then HEAD) and stores
+ * what it learns. The head carries the mark that one is under way, so that a crowd of readers
+ * starts one, not thousands. Belongs to the loop of the get that started it; ends with it. */
 #include <stdlib.h>
 
 #include "base/metric.h"
 #include "cache/getting.h"
 
-#define BEHIND_MAX 256u           /* a loop (H8); more are not started: the next reader tries again */
+#define BEHIND_MAX 256u           /* a loop (H8); of more, the next reader tries again */
 
 struct behind {
     struct list link;             /* loop->behind */

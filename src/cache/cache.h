@@ -1,8 +1,10 @@
-/* cache.h - what the rooms of the cache share: places, loops, refusals. SPDX-License-Identifier: Apache-2.0
+/* cache.h - what the rooms of the cache share: places, loops, refusals.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The cache stands between a store and origins. It decides hit, stale, miss and pass (get.h), runs fetches
- * that feed flights (flight.h), keeps freshness (fresh.h) and order around writes (write.h). It knows
- * no HTTP server: whoever waits gives a ticket (base/mailbox.h) and is woken on its own thread. */
+ * The cache stands between a store and origins. It decides hit, stale, miss and pass (get.h), runs
+ * fetches that feed flights (flight.h), keeps freshness (fresh.h) and order around writes
+ * (write.h). It knows no HTTP server: whoever waits gives a ticket (base/mailbox.h) and is woken on
+ * its own thread. */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
@@ -46,7 +48,7 @@ void cache_loop_turn(struct cache_loop *loop);    /* after the mailbox was deliv
 /* An origin's refusal, kept so that it can be handed on as it came. Shared by reference. */
 struct refusal {
     atomic_uint refs;
-    enum err err;                 /* what it means to us: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT ... */
+    enum err err;                 /* to us: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT ... */
     int status;                   /* 0: the origin never answered */
     slice content_type, body;     /* the origin's own error document, possibly empty */
 };

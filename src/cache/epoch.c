@@ -36,7 +36,8 @@ void epoch_write_ends(const struct object_id *id)
 
 struct epoch_note epoch_now(const struct object_id *id)
 {
-    /* finished first: a write that ends between the two reads then looks unfinished, never the reverse */
+    /* finished first: a write that ends between the two reads then looks unfinished, never the
+     * reverse */
     unsigned finished = atomic_load(&epochs[place_of(id)].finished);
     return (struct epoch_note){ atomic_load(&epochs[place_of(id)].started), finished };
 }

@@ -1,9 +1,9 @@
 /* epoch.h - which fills may still publish (H7). SPDX-License-Identifier: Apache-2.0
  *
- * A fixed array of counter pairs, found by an object's hash: `started` rises before a write removes the
- * object's head, `finished` before the write is answered. A fill notes both when it begins; it may publish
- * only if they were equal then and neither has moved since. Two objects that share a pair cost each other
- * an unpublished fill, never a wrong byte. Any thread. */
+ * A fixed array of counter pairs, found by an object's hash: `started` rises before a write removes
+ * the object's head, `finished` before the write is answered. A fill notes both when it begins; it
+ * may publish only if they were equal then and neither has moved since. Two objects that share a
+ * pair cost each other an unpublished fill, never a wrong byte. Any thread. */
 #ifndef CACHE_EPOCH_H
 #define CACHE_EPOCH_H
 
@@ -19,8 +19,8 @@ struct epoch_note epoch_now(const struct object_id *id);
 /* May what began at this note be published, and joined? */
 bool epoch_holds(const struct object_id *id, struct epoch_note since);
 
-/* For what is learnt about many objects at once (a listing page): a moment, and whether an object was
- * written to since then or is being written to. */
+/* For what is learnt about many objects at once (a listing page): a moment, and whether an object
+ * was written to since then or is being written to. */
 uint64_t epoch_moment(void);
 bool epoch_quiet_since(const struct object_id *id, uint64_t moment);
 

@@ -1,8 +1,10 @@
-/* fetch.c - one origin GET or HEAD, and what its answer becomes. SPDX-License-Identifier: Apache-2.0
+/* fetch.c - one origin GET or HEAD, and what its answer becomes.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Life: fetch_start -> answer's head (learn.c reads it) -> bytes into flight after flight -> over. Cut off
- * mid-body it begins again behind the last byte, with If-Match, up to RESTARTS_MAX times without progress.
- * The call's callbacks come from one origin thread at a time; what readers see changes under the lock. */
+ * Life: fetch_start -> answer's head (learn.c reads it) -> bytes into flight after flight -> over.
+ * Cut off mid-body it begins again behind the last byte, with If-Match, up to RESTARTS_MAX times
+ * without progress. The call's callbacks come from one origin thread at a time; what readers see
+ * changes under the lock. */
 #include "cache/fetch.h"
 
 #include <inttypes.h>
@@ -85,7 +87,8 @@ static void compose(struct fetch *fetch)
             range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-%" PRIu64, first, end - 1);
         fetch->fields[count++] = (struct http_field){ S("range"), range };
     }
-    if (fetch->head && fetch->kind == FETCH_GET && fetch->head->etag.len && guard_on(GUARD_IF_MATCH))
+    if (fetch->head && fetch->kind == FETCH_GET && fetch->head->etag.len &&
+        guard_on(GUARD_IF_MATCH))
         fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->head->etag };
     fetch->call = (struct origin_call){
         .events = &events,
@@ -164,7 +167,8 @@ uint64_t fetch_next_claim(struct moving *moving, uint64_t etag_hash, uint64_t fr
         bool other = fetch->head && etag_hash && fetch->head->etag_hash != etag_hash;
         if (fetch->over || fetch->canceled || other || (fetch->asked.suffix && !fetch->answered))
             continue;
-        uint64_t begin = fetch->answered ? fetch->next / UNIT_BYTES * UNIT_BYTES : fetch->asked.first;
+        uint64_t begin =
+            fetch->answered ? fetch->next / UNIT_BYTES * UNIT_BYTES : fetch->asked.first;
         if (begin > from)
             nearest = MIN(nearest, begin);
     }
@@ -274,14 +278,15 @@ static enum step next_step(struct fetch *fetch)
         spare_kept(fetch);
         return STEP_PAUSE;
     }
-    /* That the first is missing, whoever began it knew. A stream that is not stored relies on nothing that
-     * the next write may take away. */
+    /* That the first is missing, whoever began it knew. A stream that is not stored relies on
+     * nothing that the next write may take away. */
     if (fetch->began && fetch->admitted && already_here(fetch)) {
         fetch->end = fetch->next;
         return STEP_ENOUGH;
     }
     fetch->began = true;
-    fetch->current = flight_new(fetch->moving, fetch, fetch->head, fetch->next, record_length(fetch));
+    fetch->current =
+        flight_new(fetch->moving, fetch, fetch->head, fetch->next, record_length(fetch));
     if (!fetch->current) {
         fetch_drop_kept(fetch);    /* what others wait for must not wait for itself */
         return STEP_NO_SLOT;
@@ -298,8 +303,8 @@ static void keep(struct fetch *fetch, struct flight *flight)
     fetch->kept[REFUSED_KEPT - 1] = flight_ref(flight);
 }
 
-/* A small object that is here was one record, head in front. Where units of it are fetched because that record
- * went bad, its head went with it: such units bring one along. */
+/* A small object that is here was one record, head in front. Where units of it are fetched because
+ * that record went bad, its head went with it: such units bring one along. */
 static bool comes_with_head(const struct fetch *fetch, const struct flight *flight)
 {
     return flight->head->size <= WHOLE_BYTES_MAX &&
@@ -318,13 +323,13 @@ static void land(struct fetch *fetch)
         fetch->end = fetch->next;
 }
 
-/* Bytes come in pieces of 16 KiB: waking a crowd for each costs more than it brings. Those who wait are woken
- * for the first, then for each 128 KiB or as soon as 2 ms have passed. */
+/* Bytes come in pieces of 16 KiB: waking a crowd for each costs more than it brings. Those who wait
+ * are woken for the first, then for each 128 KiB or as soon as 2 ms have passed. */
 static void tell_readers(struct flight *flight, uint64_t filled)
 {
     uint64_t now_ns = mono_ns();
-    if (flight->woken_bytes && filled < flight->length && filled - flight->woken_bytes < WAKE_BYTES &&
-        now_ns - flight->woken_ns < WAKE_NS)
+    if (flight->woken_bytes && filled < flight->length &&
+        filled - flight->woken_bytes < WAKE_BYTES && now_ns - flight->woken_ns < WAKE_NS)
         return;
     flight->woken_bytes = filled;
     flight->woken_ns = now_ns;
@@ -350,11 +355,12 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
 {
     struct fetch *fetch = container_of(call, struct fetch, call);
     if (!good_status(fetch) || fetch->err) {
-        slice room = slice_sub(bytes, 0, ERROR_BODY_MAX - MIN(fetch->error_body.len, ERROR_BODY_MAX));
-        text_add(&fetch->error_body, room);
+        size_t room = ERROR_BODY_MAX - MIN(fetch->error_body.len, ERROR_BODY_MAX);
+        text_add(&fetch->error_body, slice_sub(bytes, 0, room));
         return ORIGIN_TAKEN;
     }
-    size_t consumed = MIN(fetch->taken, bytes.len);    /* before the pause, perhaps in other pieces */
+    /* what was taken before the pause, perhaps in other pieces */
+    size_t consumed = MIN(fetch->taken, bytes.len);
     fetch->taken -= consumed;
     bytes = slice_from(bytes, consumed);
     while (bytes.len) {

@@ -1,9 +1,9 @@
 /* fetch.h - one origin GET or HEAD, and who waits for it. SPDX-License-Identifier: Apache-2.0
  *
- * A fetch asks for a span of whole units, feeds flights in the order the bytes come, and begins again
- * behind the last byte (with If-Match) when the origin cuts it off. It is the leader of its flights (H6):
- * admitted, it belongs to the cache and outlives its readers to the end of the record under way;
- * refused, it is a stream paced by its fastest reader that ends with its last. */
+ * A fetch asks for a span of whole units, feeds flights in the order the bytes come, and begins
+ * again behind the last byte (with If-Match) when the origin cuts it off. It is the leader of its
+ * flights (H6): admitted, it belongs to the cache and outlives its readers to the end of the record
+ * under way; refused, it is a stream paced by its fastest reader that ends with its last. */
 #ifndef CACHE_FETCH_H
 #define CACHE_FETCH_H
 
@@ -11,8 +11,8 @@
 
 #define NO_END UINT64_MAX
 
-/* What to ask for. With a head: [first, end) of that version (If-Match). Without: [first, end), end may be
- * NO_END; or the last `suffix` bytes; plain: no Range header at all. */
+/* What to ask for. With a head: [first, end) of that version (If-Match). Without: [first, end), end
+ * may be NO_END; or the last `suffix` bytes; plain: no Range header at all. */
 struct fetch_span {
     uint64_t first, end;
     uint64_t suffix;
@@ -24,7 +24,7 @@ enum fetch_kind { FETCH_GET, FETCH_HEAD };
 struct fetch {
     uint64_t magic;
     struct list link;             /* moving->fetches */
-    struct list slot_link;        /* in the queue for a slot, or among those that could spare some */
+    struct list slot_link;        /* in the queue for a slot, or of those with some to spare */
     bool slot_invited;            /* its turn in that queue has come; the slots' own */
     enum fetch_kind kind;
     struct moving *moving;        /* a reference */
@@ -37,7 +37,7 @@ struct fetch {
     bool answered;                /* the head of a good answer came: head, next and end are known */
     bool over;                    /* nothing more will come */
     bool canceled;                /* on its way to be over: not to be joined */
-    enum err err;                 /* once over: OK, ERR_CHANGED (another version is there), or see refusal */
+    enum err err;                 /* once over: OK, ERR_CHANGED (another version), or see refusal */
     struct refusal *refusal;
     uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */
     struct list waiters;
@@ -49,7 +49,7 @@ struct fetch {
     struct http_field fields[3];
     struct arena arena;
     bool known_head;              /* asked for with If-Match */
-    bool upgrade;                 /* of a HEAD: store its head although its version is known (FULL) */
+    bool upgrade;                 /* a HEAD's: store it although its version is known (FULL) */
     bool admitted;
     bool began;                   /* has fed a flight */
     bool pacing;                  /* paused until its fastest reader comes nearer */
@@ -67,11 +67,11 @@ struct fetch {
  * NULL: too many at once, or stopping. head NULL: the version is not known. */
 struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct head *head,
                           const struct fetch_span *span) MUST_USE;
-/* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that has not
- * been answered yet). Joined as a reader; NULL if none. Under the lock. */
+/* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that
+ * has not been answered yet). Joined as a reader; NULL if none. Under the lock. */
 struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t offset) MUST_USE;
-/* Where the next fetch after `from` begins that may bring this version: a span ends there, so that no byte is
- * asked for twice. NO_END: none. Under the lock. */
+/* Where the next fetch after `from` begins that may bring this version: a span ends there, so that
+ * no byte is asked for twice. NO_END: none. Under the lock. */
 uint64_t fetch_next_claim(struct moving *moving, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
 /* A reader got so far (paces unstored streams). Under the lock. */

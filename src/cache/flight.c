@@ -1,4 +1,5 @@
-/* flight.c - bytes on their way in: the table, flights and their slots. SPDX-License-Identifier: Apache-2.0 */
+/* flight.c - bytes on their way in: the table, flights and their slots.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/flight.h"
 
 #include <sched.h>
@@ -181,8 +182,9 @@ void waiters_wake(struct list *waiters)
 
 /* ---- slots ---- */
 
-/* The first in the queue is invited to try again. An invitation ends in a slot, which invites the next, or in
- * slots_forget, which does too, or in the queue again, and then somebody has slots to give. */
+/* The first in the queue is invited to try again. An invitation ends in a slot, which invites the
+ * next, or in slots_forget, which does too, or in the queue again, and then somebody has slots to
+ * give. */
 static void invite(struct flights *flights)    /* under slots_lock */
 {
     if (list_empty(&flights->slots_queue) || flights->slots_used >= flights->slots_max)

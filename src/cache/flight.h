@@ -1,15 +1,15 @@
 /* flight.h - bytes on their way in. SPDX-License-Identifier: Apache-2.0
  *
- *   object ──┬─ probe      one HEAD under way, whoever wants its answer
+ * object ──┬─ probe      one HEAD under way, whoever wants its answer
  *            ├─ fetch ──── one origin GET of a span of units; leader of the flights it feeds
  *            └─ flights    runs of at most 8 units in one aligned 1 MiB group, filling in RAM
  *
- * The table is by object hash in 64 shards; everything below an object is guarded by its shard's lock
- * (order: shard lock, then slots, then none). Bytes are copied outside the lock: only the fetch's
- * origin thread writes a flight's slot, and publishes how far it got in `filled`.
- * A flight is joinable until the store has committed it (H6): looked up here first, then in the store,
- * a byte is never missed between the two. An object whose key is written to is unhooked from the table
- * (H7): its readers go on, newcomers find nothing and start anew. */
+ * The table is by object hash in 64 shards; everything below an object is guarded by its shard's
+ * lock (order: shard lock, then slots, then none). Bytes are copied outside the lock: only the
+ * fetch's origin thread writes a flight's slot, and publishes how far it got in `filled`. A flight
+ * is joinable until the store has committed it (H6): looked up here first, then in the store, a
+ * byte is never missed between the two. An object whose key is written to is unhooked from the
+ * table (H7): its readers go on, newcomers find nothing and start anew. */
 #ifndef CACHE_FLIGHT_H
 #define CACHE_FLIGHT_H
 
@@ -20,8 +20,8 @@
 #include "cache/epoch.h"
 
 #define GROUP_BYTES ((uint64_t)RECORD_BYTES_MAX)
-#define WAIT_AHEAD_BYTES (8 * MIB)    /* so far behind a wanted byte, a fetch is worth waiting for */
-#define REFUSED_AHEAD_BYTES (2 * MIB) /* an unstored stream runs so far ahead of its fastest reader */
+#define WAIT_AHEAD_BYTES (8 * MIB)    /* a fetch so far behind a byte is worth waiting for */
+#define REFUSED_AHEAD_BYTES (2 * MIB) /* an unstored stream before its fastest reader */
 #define REFUSED_KEPT 4                /* and keeps so many flights for the slower ones */
 
 struct flights;
@@ -79,7 +79,8 @@ void flights_lock(struct flights *flights, const struct object_id *id);
 void flights_unlock(struct flights *flights, const struct object_id *id);
 
 /* ---- under the lock of the object ---- */
-struct moving *moving_find(struct flights *flights, const struct object_id *id) MUST_USE;    /* a reference, or NULL */
+/* A reference, or NULL. */
+struct moving *moving_find(struct flights *flights, const struct object_id *id) MUST_USE;
 struct moving *moving_get(struct flights *flights, const struct object_id *id,
                           const struct object_name *name, const struct place *place) MUST_USE;
 void moving_unref(struct moving **moving);
@@ -94,18 +95,18 @@ void waiter_add(struct list *waiters, struct waiter *waiter);
 void waiters_wake(struct list *waiters);
 
 /* ---- slots: RAM for bodies, a byte budget ---- */
-/* A new flight with its slot, linked and referenced by the fetch; NULL: no slot free just now, and `queued`
- * will be resumed when there is one. Under the lock. */
+/* A new flight with its slot, linked and referenced by the fetch; NULL: no slot free just now, and
+ * `queued` will be resumed when there is one. Under the lock. */
 struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct head *head,
                           uint64_t start, uint64_t length) MUST_USE;
-/* Full, or closed early at a whole unit: hands it to the store if `store_it`. Under the lock. false: it was
- * not handed over, and stays joinable only as long as somebody holds it. */
+/* Full, or closed early at a whole unit: hands it to the store if `store_it`. Under the lock.
+ * false: it was not handed over, and stays joinable only as long as somebody holds it. */
 bool flight_land(struct flight *flight, bool store_it, bool with_head) MUST_USE;
 void flight_fail(struct flight **flight);
 /* A fetch goes, or begins again: it waits for no slot any more. */
 void slots_forget(struct flights *flights, struct fetch *fetch);
-/* A fetch that is over, or waits for its readers, keeps flights for them: until others need a slot. false: they
- * do already. */
+/* A fetch that is over, or waits for its readers, keeps flights for them: until others need a slot.
+ * false: they do already. */
 bool slots_spare(struct flights *flights, struct fetch *fetch) MUST_USE;
 /* Takes such flights away. With no lock held. */
 void slots_press(struct flights *flights);

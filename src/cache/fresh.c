@@ -1,10 +1,10 @@
 /* fresh.c - expired keys, revalidated a listing page at a time. SPDX-License-Identifier: Apache-2.0
  *
- * A page lists the folder of its key (up to the last '/'), or a folder around that: where a page came to its
- * end with few lines, the folders above are noted, and pages of keys below list the widest of them that the
- * origin allows. So many small folders cost what one large one costs, and where only a folder may be
- * listed, it is. Where in it a page begins is paging.c's business.
- * Pages under way are few: one list under one lock. A page's answer is read and the index renewed on the
+ * A page lists the folder of its key (up to the last '/'), or a folder around that: where a page
+ * came to its end with few lines, the folders above are noted, and pages of keys below list the
+ * widest of them that the origin allows. So many small folders cost what one large one costs, and
+ * where only a folder may be listed, it is. Where in it a page begins is paging.c's business. Pages
+ * under way are few: one list under one lock. A page's answer is read and the index renewed on the
  * origin's thread that brought it, outside the lock. */
 #include "cache/fresh.h"
 
@@ -163,8 +163,8 @@ static bool is_wide(const struct fresh *fresh, slice bucket, slice prefix)
     return false;
 }
 
-/* A page of this folder came to its end with few lines: the next one lists what is around it, as wide as it is
- * allowed to. */
+/* A page of this folder came to its end with few lines: the next one lists what is around it, as
+ * wide as it is allowed to. */
 static void widen(struct fresh *fresh, slice bucket, slice prefix)
 {
     while (prefix.len) {
@@ -179,7 +179,8 @@ static void widen(struct fresh *fresh, slice bucket, slice prefix)
 }
 
 /* The widest folder around the key that is noted and may be listed; else its own. */
-static slice widest_prefix(struct fresh *fresh, const struct place *place, const struct object_name *name)
+static slice widest_prefix(struct fresh *fresh, const struct place *place,
+                           const struct object_name *name)
 {
     slice own = prefix_of(name->key);
     for (size_t len = 0; len < own.len; len++) {
@@ -267,7 +268,8 @@ static void on_done(struct origin_call *call, enum err err)
     page->failed = !good;
     page->listing = listing;
     if (!good)
-        refuse(fresh, page->place, page->name.bucket, page->prefix, false, err ? FAILED_S : REFUSED_S);
+        refuse(fresh, page->place, page->name.bucket, page->prefix, false,
+               err ? FAILED_S : REFUSED_S);
     else
         learn_from(fresh, page);
     list_del(&page->link);

@@ -1,8 +1,8 @@
 /* get.c - one GET or HEAD: which version, how fresh, and whether it may be answered from here.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A small machine: each phase is a function that ends in the next phase (OK) or waits (ERR_WAIT). Bytes are
- * pull.c's business. */
+ * A small machine: each phase is a function that ends in the next phase (OK) or waits (ERR_WAIT).
+ * Asking the origin about a version is validate.c's business, bytes are pull.c's. */
 #include "cache/getting.h"
 
 #include <stdlib.h>
@@ -28,39 +28,40 @@ static void woken(void *arg)
     get->changed(get->changed_arg);
 }
 
-static enum err go(struct get *get, enum get_phase phase)
+enum err get_go(struct get *get, enum get_phase phase)
 {
     get->phase = phase;
     return OK;
 }
 
-static enum err refuse(struct get *get, const struct refusal *refusal)
+enum err get_refuse(struct get *get, const struct refusal *refusal)
 {
     struct refusal *old = get->refusal;    /* perhaps the same */
     get->refusal = refusal_ref((struct refusal *)refusal);
     refusal_unref(&old);
     get->answer.err = refusal->err;
     get->answer.refusal = get->refusal;
-    return go(get, GET_READY);
+    return get_go(get, GET_READY);
 }
 
-static enum err fail(struct get *get, enum err err)
+enum err get_fail(struct get *get, enum err err)
 {
     struct refusal *refusal = refusal_new(err, 0, S(""), S(""));
-    enum err result = refuse(get, refusal);
+    enum err result = get_refuse(get, refusal);
     refusal_unref(&refusal);
     return result;
 }
 
-/* Another version turned up before anything was said: begin again, and believe the origin this time. */
+/* Another version turned up before anything was said: begin again, and believe the origin this
+ * time. */
 static enum err restart(struct get *get)
 {
     if (++get->restarts > RESTARTS_MAX)
-        return fail(get, ERR_SLOW_DOWN);
+        return get_fail(get, ERR_SLOW_DOWN);
     get_let_go(get);
     head_unref(&get->head);
     get->distrust = true;
-    return go(get, GET_UNKNOWN);
+    return get_go(get, GET_UNKNOWN);
 }
 
 void get_hook_in(struct get *get)
@@ -106,12 +107,12 @@ static enum err look(struct get *get)
         flights_unlock(get->flights, &get->id);
     }
     if (get->head)
-        return go(get, GET_FRESH);
+        return get_go(get, GET_FRESH);
     enum err err = store_head(get->loop->io, &get->id, &get->name, head_came, get, &get->head,
                               &get->op);
     if (err == ERR_WAIT)
         return ERR_WAIT;
-    return go(get, err ? GET_UNKNOWN : GET_FRESH);
+    return get_go(get, err ? GET_UNKNOWN : GET_FRESH);
 }
 
 static bool is_whole(const struct get *get)
@@ -127,147 +128,25 @@ static enum err judge_freshness(struct get *get)
     bool unproved = atomic_load(&get->head->unproved) && !validated_s;
     int64_t age_s = wall_s() - validated_s;
     if (get->validated)
-        return go(get, GET_DECIDE);
+        return get_go(get, GET_DECIDE);
     if (get->ask.want_checksums && is_whole(get) && !get->head->full) {
         get->upgrade = true;
-        return go(get, GET_PROBE);
+        return get_go(get, GET_PROBE);
     }
     if (get->ask.revalidate || place->freshness == FRESH_ALWAYS)
-        return go(get, GET_PROBE);
+        return get_go(get, GET_PROBE);
     if (place->freshness == FRESH_IMMUTABLE)
-        return go(get, unproved ? GET_PAGE : GET_DECIDE);
-    if (validated_s && age_s < 0)    /* the clock was set back: trust nothing for longer than promised */
-        return go(get, GET_PAGE);
+        return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
+    if (validated_s && age_s < 0)    /* the clock was set back: no trust beyond what is promised */
+        return get_go(get, GET_PAGE);
     if (validated_s && age_s <= place->ttl_s)
-        return go(get, GET_DECIDE);
+        return get_go(get, GET_DECIDE);
     if (validated_s && age_s <= place->ttl_s + place->grace_s && !get->ask.behind) {
         get->answer.source = GET_STALE;
         behind_start(get);
-        return go(get, GET_DECIDE);
+        return get_go(get, GET_DECIDE);
     }
-    return go(get, GET_PAGE);
-}
-
-/* ---- asking the origin about a version we have ---- */
-
-static enum err wait_for_page(struct get *get)
-{
-    if (!get->page) {
-        get->seen_s = atomic_load(&get->head->validated_s);
-        get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name,
-                               get->pages > 0);
-    }
-    if (!get->page)
-        return go(get, GET_PROBE);
-    enum page_state state = fresh_look(get->page, get->name.key, &get->waiter);
-    if (state == PAGE_RUNNING)
-        return ERR_WAIT;
-    fresh_leave(&get->page, &get->waiter);
-    get->pages++;
-    /* renewals reach the head in the store, which may have left RAM meanwhile: look it up anew */
-    head_unref(&get->head);
-    get->page_said = state;
-    return go(get, GET_RELOOK);
-}
-
-static enum err judge_page(struct get *get)
-{
-    bool renewed = atomic_load(&get->head->validated_s) > get->seen_s;
-    if (get->page_said != PAGE_MISSES)    /* one that has changed is not missing */
-        fresh_missing(cache_fresh(get->loop->cache), get->ask.place, get->page_said == PAGE_LACKS);
-    if (renewed) {
-        get->validated = true;
-        get->answer.source = GET_REVALIDATED;
-        return go(get, GET_FRESH);
-    }
-    return go(get, get->page_said != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
-}
-
-static void head_came_back(void *arg, enum err err, struct head *head)
-{
-    struct get *get = arg;
-    get->op = NULL;
-    get->head = head;
-    if (err)
-        get->phase = GET_UNKNOWN;
-    else
-        judge_page(get);
-    get->changed(get->changed_arg);
-}
-
-static enum err relook(struct get *get)
-{
-    enum err err = store_head(get->loop->io, &get->id, &get->name, head_came_back, get, &get->head,
-                              &get->op);
-    if (err == ERR_WAIT)
-        return ERR_WAIT;
-    return err ? go(get, GET_UNKNOWN) : judge_page(get);
-}
-
-/* A probe already under way will do, unless it was sent before a client asked for the newest. */
-static bool may_share_probe(const struct get *get)
-{
-    return !get->ask.revalidate && get->ask.place->freshness != FRESH_ALWAYS && !get->upgrade;
-}
-
-static enum err probe_start(struct get *get)
-{
-    flights_lock(get->flights, &get->id);
-    get_hook_in(get);
-    if (get->moving->probe && may_share_probe(get)) {
-        get->fetch = fetch_join_this(get->moving->probe);
-    } else {
-        get->fetch = fetch_start(get->moving, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
-        if (get->fetch)
-            get->fetch->upgrade = get->upgrade;
-    }
-    flights_unlock(get->flights, &get->id);
-    return get->fetch ? go(get, GET_PROBE_ANSWER) : fail(get, ERR_SLOW_DOWN);
-}
-
-static bool stale_will_do(const struct get *get, const struct refusal *refusal)
-{
-    const struct place *place = get->ask.place;
-    if (!get->head || get->ask.revalidate || !refusal_is_outage(refusal))
-        return false;
-    int64_t age_s = wall_s() - atomic_load(&get->head->validated_s);
-    return place->freshness != FRESH_ALWAYS && atomic_load(&get->head->validated_s) &&
-           (place->freshness == FRESH_IMMUTABLE || age_s <= place->ttl_s + place->grace_s);
-}
-
-/* Under the lock: what an ended fetch means to us. */
-static enum err probe_judge(struct get *get)
-{
-    struct fetch *probe = get->fetch;
-    if (probe->err == OK) {
-        struct head *old = get->head;
-        get->answer.source = old && old->etag_hash == probe->head->etag_hash ? GET_REVALIDATED
-                                                                              : GET_MISS;
-        get->head = head_ref(probe->head);
-        head_unref(&old);
-        get->validated = true;
-        return go(get, GET_FRESH);
-    }
-    if (stale_will_do(get, probe->refusal)) {
-        get->validated = true;
-        get->answer.source = GET_STALE;
-        return go(get, GET_FRESH);
-    }
-    return refuse(get, probe->refusal);
-}
-
-static enum err probe_answer(struct get *get)
-{
-    enum err err = ERR_WAIT;
-    flights_lock(get->flights, &get->id);
-    if (!get->fetch->over) {
-        waiter_add(&get->fetch->waiters, &get->waiter);
-    } else {
-        err = probe_judge(get);
-        fetch_leave(&get->fetch);
-    }
-    flights_unlock(get->flights, &get->id);
-    return err;
+    return get_go(get, GET_PAGE);
 }
 
 /* ---- nothing is known: the answer to a GET tells ---- */
@@ -300,14 +179,14 @@ static enum err unknown(struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
     if (get->ask.head_only || conditions->if_none_match.ptr || conditions->if_modified_since >= 0)
-        return go(get, GET_PROBE);
+        return get_go(get, GET_PROBE);
     struct fetch_span span = span_of_range(&get->ask.range);
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
     if (get->moving->head && !get->distrust) {    /* an answer came since we looked */
         get->head = head_ref(get->moving->head);
         flights_unlock(get->flights, &get->id);
-        return go(get, GET_FRESH);
+        return get_go(get, GET_FRESH);
     }
     get->fetch = span.suffix ? same_suffix(get->moving, span.suffix)
                              : fetch_join(get->moving, 0, span.first);
@@ -317,7 +196,7 @@ static enum err unknown(struct get *get)
         get->fetch = fetch_start(get->moving, FETCH_GET, NULL, &span);
     }
     flights_unlock(get->flights, &get->id);
-    return get->fetch ? go(get, GET_ANSWER) : fail(get, ERR_SLOW_DOWN);
+    return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
 static enum err answer_judge(struct get *get)
@@ -327,10 +206,10 @@ static enum err answer_judge(struct get *get)
         get->head = head_ref(fetch->head);
         get->validated = true;
         get->answer.source = GET_MISS;
-        return go(get, GET_DECIDE);    /* stays its reader */
+        return get_go(get, GET_DECIDE);    /* stays its reader */
     }
     enum err err = fetch->err == ERR_CHANGED || fetch->err == ERR_CANCELED
-                       ? ERR_CHANGED : refuse(get, fetch->refusal);
+                       ? ERR_CHANGED : get_refuse(get, fetch->refusal);
     fetch_leave(&get->fetch);
     return err;
 }
@@ -366,9 +245,9 @@ static enum err decide(struct get *get)
     get->end = answer->end;
     if (answer->err || get->ask.head_only || get->pos == get->end) {
         get_let_go(get);
-        return go(get, GET_READY);
+        return get_go(get, GET_READY);
     }
-    return go(get, GET_FIRST);
+    return get_go(get, GET_FIRST);
 }
 
 /* X-Cache tells the truth about the bytes: all from here, some, or none. */
@@ -398,23 +277,29 @@ static enum err first(struct get *get)
     if (err == ERR_CHANGED)
         return restart(get);
     if (err)
-        return get->refusal ? refuse(get, get->refusal) : fail(get, err);
+        return get->refusal ? get_refuse(get, get->refusal) : get_fail(get, err);
     get->cost.first_ns = mono_ns() - get->began_ns;
     name_source(get);
-    return go(get, GET_READY);
+    return get_go(get, GET_READY);
 }
 
 static enum err (*const phases[])(struct get *get) = {
-    [GET_LOOK] = look,       [GET_FRESH] = judge_freshness, [GET_PAGE] = wait_for_page,
-    [GET_RELOOK] = relook,   [GET_PROBE] = probe_start,     [GET_PROBE_ANSWER] = probe_answer,
-    [GET_UNKNOWN] = unknown, [GET_ANSWER] = answer,         [GET_DECIDE] = decide,
+    [GET_LOOK] = look,
+    [GET_FRESH] = judge_freshness,
+    [GET_PAGE] = get_wait_for_page,
+    [GET_RELOOK] = get_relook,
+    [GET_PROBE] = get_probe_start,
+    [GET_PROBE_ANSWER] = get_probe_answer,
+    [GET_UNKNOWN] = unknown,
+    [GET_ANSWER] = answer,
+    [GET_DECIDE] = decide,
     [GET_FIRST] = first,
 };
 
 /* ---- the face ---- */
 
-struct get *get_start(struct cache_loop *loop, const struct get_ask *ask, void (*changed)(void *arg),
-                      void *arg)
+struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
+                      void (*changed)(void *arg), void *arg)
 {
     struct get *get = must_alloc(sizeof(*get));
     get->magic = GET_MAGIC;

@@ -1,11 +1,11 @@
 /* get.h - one GET or HEAD of an object, decided and delivered. SPDX-License-Identifier: Apache-2.0
  *
- *   look ─ head ─ fresh? ─┬─ page/probe ─┐
+ * look ─ head ─ fresh? ─┬─ page/probe ─┐
  *     └──── unknown ─ fetch's answer ────┴─ decide ─ first piece ─ ready ─ next, next ...
  *
- * Belongs to one loop. changed() is called on it whenever a call that said ERR_WAIT is worth repeating.
- * Version, freshness and conditions are fixed once, before ready; from then on the bytes are of that version
- * or there is an error. */
+ * Belongs to one loop. changed() is called on it whenever a call that said ERR_WAIT is worth
+ * repeating. Version, freshness and conditions are fixed once, before ready; from then on the bytes
+ * are of that version or there is an error. */
 #ifndef CACHE_GET_H
 #define CACHE_GET_H
 
@@ -21,7 +21,7 @@ struct get_ask {
     bool head_only;
     bool revalidate;              /* the client said no-cache */
     bool want_checksums;          /* x-amz-checksum-mode: a head without them is completed first */
-    bool behind;                  /* nobody waits: a copy within its grace is asked about, not served */
+    bool behind;                  /* nobody waits: within its grace, ask about it */
 };
 
 /* What the bytes, or the decision, came from. */
@@ -29,7 +29,7 @@ enum get_source { GET_HIT, GET_STALE, GET_REVALIDATED, GET_PARTIAL, GET_MISS };
 const char *get_source_name(enum get_source source);    /* "HIT" ... for X-Cache */
 
 struct get_answer {
-    enum err err;                 /* OK, ERR_NOT_MODIFIED, ERR_PRECONDITION, ERR_BAD_RANGE, or a refusal's */
+    enum err err;                 /* OK, ERR_NOT_MODIFIED, _PRECONDITION, _BAD_RANGE, a refusal's */
     const struct refusal *refusal;    /* the origin's own words, or NULL */
     const struct head *head;      /* NULL with a refusal */
     uint64_t first, end;          /* bytes that follow: [first, end) */
@@ -41,15 +41,15 @@ struct get_answer {
 /* What it cost, for the access line and Server-Timing. Complete when the get is over. */
 struct get_cost {
     uint64_t cache_bytes, origin_bytes;
-    uint64_t decided_ns, first_ns;    /* from the start: head and freshness settled; first byte there */
+    uint64_t decided_ns, first_ns;    /* since the start: decided; first byte there */
 };
 
-struct get *get_start(struct cache_loop *loop, const struct get_ask *ask, void (*changed)(void *arg),
-                      void *arg) MUST_USE;
+struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
+                      void (*changed)(void *arg), void *arg) MUST_USE;
 /* ERR_WAIT, or OK with the decision. */
 enum err get_decide(struct get *get, const struct get_answer **ret) MUST_USE;
-/* The next bytes, valid until the next call or the end; ERR_WAIT; any other: they can't be had any more. Not
- * to be called when all have been handed out. */
+/* The next bytes, valid until the next call or the end; ERR_WAIT; any other: they can't be had any
+ * more. Not to be called when all have been handed out. */
 enum err get_next(struct get *get, slice *ret) MUST_USE;
 const struct get_cost *get_cost(const struct get *get);
 void get_end(struct get **get);   /* any time; a flight it led goes on without it (H6) */

@@ -67,12 +67,24 @@ struct get {
     struct get_cost cost;
 };
 
-/* Makes `ready` the bytes at pos: OK, ERR_WAIT, ERR_CHANGED, or why they can't be had (refusal set if the origin
- * said so). */
+/* What a phase ends in: the next one; or ready, with a refusal. */
+enum err get_go(struct get *get, enum get_phase phase) MUST_USE;
+enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;
+enum err get_fail(struct get *get, enum err err) MUST_USE;
+
+/* The phases of validate.c: OK, ERR_WAIT. */
+enum err get_wait_for_page(struct get *get) MUST_USE;
+enum err get_relook(struct get *get) MUST_USE;
+enum err get_probe_start(struct get *get) MUST_USE;
+enum err get_probe_answer(struct get *get) MUST_USE;
+
+/* Makes `ready` the bytes at pos: OK, ERR_WAIT, ERR_CHANGED, or why they can't be had (refusal set
+ * if the origin said so). */
 enum err get_pull(struct get *get) MUST_USE;
 void get_hook_in(struct get *get);             /* under the lock: moving is there */
 void get_let_go(struct get *get);              /* of everything it waits for or reads from */
-/* Asks the origin about the head of this get, without anybody waiting for the answer; one at a time a head. */
+/* Asks the origin about the head of this get, without anybody waiting for the answer; one at a time
+ * a head. */
 void behind_start(struct get *get);
 
 #endif

@@ -1,4 +1,5 @@
-/* inside.h - what the files of this room tell each other, and nobody else. SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - what the files of this room tell each other, and nobody else.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CACHE_INSIDE_H
 #define CACHE_INSIDE_H
 
@@ -15,8 +16,9 @@ struct fresh *cache_fresh(struct cache *cache);
 
 void behind_end_all(struct cache_loop *loop);    /* behind.c */
 
-/* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next, end, skip
- * and admitted. ERR_CHANGED: not the version asked for; ERR_ORIGIN_REPLY: makes no sense. Under the lock. */
+/* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next,
+ * end, skip and admitted. ERR_CHANGED: not the version asked for; ERR_ORIGIN_REPLY: makes no sense.
+ * Under the lock. */
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;
 
 #endif

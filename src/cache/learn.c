@@ -1,8 +1,8 @@
 /* learn.c - what an origin's answer says about an object. SPDX-License-Identifier: Apache-2.0
  *
- * Turns the head of a 200 or 206 into a struct head and into where in the object the bytes that follow
- * belong. Nothing is believed that does not fit: a range that does not start where it must, a size that
- * differs, an ETag that is not the one asked for. */
+ * Turns the head of a 200 or 206 into a struct head and into where in the object the bytes that
+ * follow belong. Nothing is believed that does not fit: a range that does not start where it must,
+ * a size that differs, an ETag that is not the one asked for. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -60,13 +60,14 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
 {
     *ret = (struct facts){ .full = reply->status == 200 };
     if (reply->status == 206) {
-        if (fetch->kind == FETCH_HEAD || !read_content_range(origin_reply_get(reply, S("content-range")), ret))
+        if (fetch->kind == FETCH_HEAD ||
+            !read_content_range(origin_reply_get(reply, S("content-range")), ret))
             return ERR_ORIGIN_REPLY;
         if (reply->has_length && reply->length != ret->end - ret->first)
             return ERR_ORIGIN_REPLY;
     } else {
         if (!reply->has_length)
-            return ERR_ORIGIN_REPLY;    /* how long it is must be known before a client is told (H10) */
+            return ERR_ORIGIN_REPLY;    /* a client must be told how long it is (H10) */
         ret->size = ret->end = reply->length;
     }
     ret->etag = origin_reply_get(reply, S("etag"));

@@ -1,17 +1,17 @@
 /* paging.c - where a listing page begins. SPDX-License-Identifier: Apache-2.0
  *
- *     folder ──┬──[ stretch ]──[ stretch ]─────────[ stretch ]── ...      sorted by where they start
- *                    ^ a key in here: again from there   ^ a key in here: from the end of the one below
+ *     folder ──[ stretch ]──[ stretch ]────────[ stretch ]──      sorted by where they start
+ *                   ^ a key: again from there  ^ a key: from the end of the one below
  *
- * Beginning at the end of the stretch below is a bet that the gap is small. Where it was lost, the key is
- * listed from itself, and the next keys in gaps are at once: few keys read out of a huge folder would
- * otherwise wait for two pages each. Threads: the caller's lock guards all of it. */
+ * Beginning at the end of the stretch below is a bet that the gap is small. Where it was lost, the
+ * key is listed from itself, and the next keys in gaps are at once: few keys read out of a huge
+ * folder would otherwise wait for two pages each. Threads: the caller's lock guards all of it. */
 #include "cache/paging.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define STRETCHES_MAX 4096u           /* 4 million keys, with one MiB of memory for keys of 60 bytes */
+#define STRETCHES_MAX 4096u           /* 4 million keys; 1 MiB of memory if they are short */
 #define PAUSE_MAX 15u
 
 struct stretch {
@@ -57,7 +57,8 @@ static uint32_t last_code_point(slice s, size_t *ret_bytes)
         *ret_bytes = at[0] < 0x80;
         return at[0];
     }
-    uint8_t lead = at[0], mask = (uint8_t)(0xff << (7 - bytes)), want = (uint8_t)(0xff << (8 - bytes));
+    uint8_t lead = at[0];
+    uint8_t mask = (uint8_t)(0xff << (7 - bytes)), want = (uint8_t)(0xff << (8 - bytes));
     if ((lead & mask) != want)
         return 0;
     uint32_t point = lead & (uint8_t)~mask;
@@ -133,7 +134,8 @@ static size_t count_below(const struct paging *paging, const struct folder_name 
 
 static struct stretch *at(struct paging *paging, size_t i, const struct folder_name *folder)
 {
-    return i < paging->count && folder_cmp(&paging->all[i].folder, folder) == 0 ? &paging->all[i] : NULL;
+    struct stretch *stretch = &paging->all[i];
+    return i < paging->count && folder_cmp(&stretch->folder, folder) == 0 ? stretch : NULL;
 }
 
 static slice put(char **to, slice s)
@@ -147,7 +149,8 @@ static slice put(char **to, slice s)
 
 static struct stretch stretch_new(const struct folder_name *folder, slice start, slice last)
 {
-    char *text = must_alloc(folder->bucket.len + folder->prefix.len + start.len + last.len + 1), *to = text;
+    size_t bytes = folder->bucket.len + folder->prefix.len + start.len + last.len;
+    char *text = must_alloc(bytes + 1), *to = text;
     struct stretch stretch = { .folder.origin = folder->origin, .text = text };
     stretch.folder.bucket = put(&to, folder->bucket);
     stretch.folder.prefix = put(&to, folder->prefix);
@@ -175,8 +178,8 @@ static void insert(struct paging *paging, struct stretch take_stretch)
 
 /* ---- the face ---- */
 
-bool paging_start(struct paging *paging, struct arena *keep, const struct folder_name *folder, slice key,
-                  bool sure, slice *ret)
+bool paging_start(struct paging *paging, struct arena *keep, const struct folder_name *folder,
+                  slice key, bool sure, slice *ret)
 {
     if (!paging_start_at(keep, key, ret))
         return false;
@@ -202,7 +205,8 @@ static void settle_bet(struct paging *paging, bool lost)
     paging->pauses_left = paging->pause;
 }
 
-void paging_note(struct paging *paging, const struct folder_name *folder, slice key, slice start, slice last)
+void paging_note(struct paging *paging, const struct folder_name *folder, slice key, slice start,
+                 slice last)
 {
     struct arena scratch = { 0 };
     slice own;

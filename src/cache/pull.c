@@ -1,14 +1,14 @@
 /* pull.c - where a get's next bytes come from. SPDX-License-Identifier: Apache-2.0
  *
- * In this order: the flight it reads from; a flight that has them (it is joinable until the store has
- * committed it, so nothing falls between the two); the store; a fetch that will bring them soon; a fetch of its own
- * for the run of units that is missing. */
+ * In this order: the flight it reads from; a flight that has them (it is joinable until the store
+ * has committed it, so nothing falls between the two); the store; a fetch that will bring them
+ * soon; a fetch of its own for the run of units that is missing. */
 #include "cache/getting.h"
 
 #include <string.h>
 
-/* A client that takes nothing holds what it was given until it is cut: a copy costs less than a slot that
- * everybody waits for. */
+/* A client that takes nothing holds what it was given until it is cut: a copy costs less than a
+ * slot that everybody waits for. */
 static void take_copy(struct get *get)
 {
     if (!get->copy)
@@ -78,8 +78,9 @@ static bool board(struct get *get)    /* under the lock */
     return get->flight != NULL;
 }
 
-/* A small object whose head was not here, or was bad, is on its way in with all its bytes: what the store has
- * of it is not looked at, or the fetch would end without a reader, and the head not be stored. */
+/* A small object whose head was not here, or was bad, is on its way in with all its bytes: what the
+ * store has of it is not looked at, or the fetch would end without a reader, and the head not be
+ * stored. */
 static bool comes_whole(const struct get *get)    /* under the lock */
 {
     const struct fetch *fetch = get->fetch;

@@ -84,7 +84,8 @@ static void remove_known(struct write *write)
 }
 
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
-                          const slice *keys, size_t key_count, void (*changed)(void *arg), void *arg)
+                          const slice *keys, size_t key_count, void (*changed)(void *arg),
+                          void *arg)
 {
     static const slice versions[] = { { "", 0 }, { "null", 4 } };
     struct write *write = must_alloc(sizeof(*write));

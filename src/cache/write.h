@@ -1,8 +1,8 @@
 /* write.h - order around a write (H7). SPDX-License-Identifier: Apache-2.0
  *
- * begin: the keys' epochs are marked and their heads' removal is committed (skipped where there is neither
- * record nor flight); then the caller talks to the origin; end: the epochs rise, and only then may the client
- * be answered. An unknown outcome counts as written. Belongs to one loop. */
+ * begin: the keys' epochs are marked and their heads' removal is committed (skipped where there is
+ * neither record nor flight); then the caller talks to the origin; end: the epochs rise, and only
+ * then may the client be answered. An unknown outcome counts as written. Belongs to one loop. */
 #ifndef CACHE_WRITE_H
 #define CACHE_WRITE_H
 
@@ -10,7 +10,8 @@
 
 struct write;
 
-/* changed() is called on the loop when the removal is committed, unless write_may_go() says so at once. */
+/* changed() is called on the loop when the removal is committed, unless write_may_go() says so at
+ * once. */
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
                           const slice *keys, size_t key_count, void (*changed)(void *arg),
                           void *arg) MUST_USE;

@@ -243,15 +243,16 @@ static enum err throw_index_away(const struct folder *folder)
     return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
 }
 
-/* Far above what extents of this size can name; and where the size was lowered, above what is
- * there, or not even the deletions would find room. Address space costs nothing. */
+/* An entry takes about 92 bytes of the index, the smallest record 320 of an extent: so large a map
+ * is never full. Where the size was lowered, above what is there, or not even the deletions would
+ * find room. Address space costs nothing. */
 static uint64_t map_bytes(const struct folder *folder)
 {
     struct stat st;
     uint64_t there = 0;
     if (stat(path_in(folder->path, "index/data.mdb").text, &st) == 0)
         there = (uint64_t)st.st_size;
-    return MAX(folder->format.size_bytes / 4, there) + 64 * MIB;
+    return MAX(folder->format.size_bytes, there) + 64 * MIB;
 }
 
 /* Opened; new, or of another opening: *ret_lost. */

@@ -1,0 +1,128 @@
+/* validate.c - asking the origin about a version that is here. SPDX-License-Identifier: Apache-2.0
+ *
+ * Phases of a get (get.c): a listing page that renews it with its neighbours; where that does not help,
+ * a HEAD of its own, shared by all who ask at the same time. An origin that is down leaves a copy
+ * that is not too old. */
+#include "cache/getting.h"
+
+#include "base/clock.h"
+
+enum err get_wait_for_page(struct get *get)
+{
+    if (!get->page) {
+        get->seen_s = atomic_load(&get->head->validated_s);
+        get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name,
+                               get->pages > 0);
+    }
+    if (!get->page)
+        return get_go(get, GET_PROBE);
+    enum page_state state = fresh_look(get->page, get->name.key, &get->waiter);
+    if (state == PAGE_RUNNING)
+        return ERR_WAIT;
+    fresh_leave(&get->page, &get->waiter);
+    get->pages++;
+    /* renewals reach the head in the store, which may have left RAM meanwhile: look it up anew */
+    head_unref(&get->head);
+    get->page_said = state;
+    return get_go(get, GET_RELOOK);
+}
+
+static enum err judge_page(struct get *get)
+{
+    bool renewed = atomic_load(&get->head->validated_s) > get->seen_s;
+    if (get->page_said != PAGE_MISSES)    /* one that has changed is not missing */
+        fresh_missing(cache_fresh(get->loop->cache), get->ask.place, get->page_said == PAGE_LACKS);
+    if (renewed) {
+        get->validated = true;
+        get->answer.source = GET_REVALIDATED;
+        return get_go(get, GET_FRESH);
+    }
+    return get_go(get, get->page_said != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
+}
+
+static void head_came_back(void *arg, enum err err, struct head *head)
+{
+    struct get *get = arg;
+    get->op = NULL;
+    get->head = head;
+    if (err)
+        get->phase = GET_UNKNOWN;
+    else
+        judge_page(get);
+    get->changed(get->changed_arg);
+}
+
+enum err get_relook(struct get *get)
+{
+    enum err err = store_head(get->loop->io, &get->id, &get->name, head_came_back, get, &get->head,
+                              &get->op);
+    if (err == ERR_WAIT)
+        return ERR_WAIT;
+    return err ? get_go(get, GET_UNKNOWN) : judge_page(get);
+}
+
+/* A probe already under way will do, unless it was sent before a client asked for the newest. */
+static bool may_share_probe(const struct get *get)
+{
+    return !get->ask.revalidate && get->ask.place->freshness != FRESH_ALWAYS && !get->upgrade;
+}
+
+enum err get_probe_start(struct get *get)
+{
+    flights_lock(get->flights, &get->id);
+    get_hook_in(get);
+    if (get->moving->probe && may_share_probe(get)) {
+        get->fetch = fetch_join_this(get->moving->probe);
+    } else {
+        get->fetch = fetch_start(get->moving, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
+        if (get->fetch)
+            get->fetch->upgrade = get->upgrade;
+    }
+    flights_unlock(get->flights, &get->id);
+    return get->fetch ? get_go(get, GET_PROBE_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+}
+
+static bool stale_will_do(const struct get *get, const struct refusal *refusal)
+{
+    const struct place *place = get->ask.place;
+    if (!get->head || get->ask.revalidate || !refusal_is_outage(refusal))
+        return false;
+    int64_t age_s = wall_s() - atomic_load(&get->head->validated_s);
+    return place->freshness != FRESH_ALWAYS && atomic_load(&get->head->validated_s) &&
+           (place->freshness == FRESH_IMMUTABLE || age_s <= place->ttl_s + place->grace_s);
+}
+
+/* Under the lock: what an ended fetch means to us. */
+static enum err probe_judge(struct get *get)
+{
+    struct fetch *probe = get->fetch;
+    if (probe->err == OK) {
+        struct head *old = get->head;
+        get->answer.source = old && old->etag_hash == probe->head->etag_hash ? GET_REVALIDATED
+                                                                              : GET_MISS;
+        get->head = head_ref(probe->head);
+        head_unref(&old);
+        get->validated = true;
+        return get_go(get, GET_FRESH);
+    }
+    if (stale_will_do(get, probe->refusal)) {
+        get->validated = true;
+        get->answer.source = GET_STALE;
+        return get_go(get, GET_FRESH);
+    }
+    return get_refuse(get, probe->refusal);
+}
+
+enum err get_probe_answer(struct get *get)
+{
+    enum err err = ERR_WAIT;
+    flights_lock(get->flights, &get->id);
+    if (!get->fetch->over) {
+        waiter_add(&get->fetch->waiters, &get->waiter);
+    } else {
+        err = probe_judge(get);
+        fetch_leave(&get->fetch);
+    }
+    flights_unlock(get->flights, &get->id);
+    return err;
+}
