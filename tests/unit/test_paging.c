@@ -1,4 +1,5 @@
-/* test_paging.c - where listing pages begin, against a folder of sorted keys. SPDX-License-Identifier: Apache-2.0 */
+/* test_paging.c - where listing pages begin, against a folder of sorted keys.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>
@@ -55,7 +56,8 @@ static void list_page(unsigned asked, slice start)
     for (unsigned i = first; i < last; i++)
         play.fresh[i] = true;
     play.pages++;
-    paging_note(play.paging, &play.folder, key_of(asked), start, last < play.keys ? key_of(last - 1) : S(""));
+    paging_note(play.paging, &play.folder, key_of(asked), start,
+                last < play.keys ? key_of(last - 1) : S(""));
 }
 
 static void read_key(unsigned i)
@@ -121,8 +123,10 @@ TEST(a_stretch_that_has_grown_is_found_again)
 {
     begin(2000, 3);
     slice start;
-    paging_note(play.paging, &play.folder, key_of(5), S(""), key_of(1999));    /* many came in between since */
-    ok(paging_start(play.paging, &play.arena, &play.folder, key_of(1500), false, &start) && start.len == 0);
+    /* many came in between since */
+    paging_note(play.paging, &play.folder, key_of(5), S(""), key_of(1999));
+    ok(paging_start(play.paging, &play.arena, &play.folder, key_of(1500), false, &start));
+    same(start, S(""));
     list_page(1500, start);
     ok(!play.fresh[1500]);
     ok(paging_start(play.paging, &play.arena, &play.folder, key_of(1500), true, &start));
@@ -135,7 +139,8 @@ TEST(folders_have_nothing_to_do_with_each_other)
 {
     begin(1000, 1);
     slice start, own;
-    struct folder_name other = { &play, S("bucket"), S("tram/") }, elsewhere = { NULL, S("bucket"), S("train/") };
+    struct folder_name other = { &play, S("bucket"), S("tram/") };
+    struct folder_name elsewhere = { NULL, S("bucket"), S("train/") };
     paging_note(play.paging, &play.folder, key_of(0), S("train/a"), S("train/m"));
     ok(paging_start(play.paging, &play.arena, &play.folder, S("train/z"), false, &start));
     same(start, S("train/m"));
@@ -153,7 +158,8 @@ TEST(more_folders_than_there_is_room_for_push_others_out)
     begin(1, 1);
     char prefix[32];
     for (unsigned i = 0; i < 10000; i++) {
-        struct folder_name folder = { &play, S("bucket"), { prefix, (size_t)snprintf(prefix, 32, "%05u/", i) } };
+        slice name = { prefix, (size_t)snprintf(prefix, sizeof(prefix), "%05u/", i) };
+        struct folder_name folder = { &play, S("bucket"), name };
         paging_note(play.paging, &folder, S("k"), S(""), S(""));
     }
     end();
@@ -168,7 +174,7 @@ TEST(a_page_begins_just_before_its_key)
     ok(paging_start_at(&arena, S("x/\xc3\xa9"), &start));    /* U+00E9 */
     same(start, S("x/\xc3\xa8\xf4\x8f\xbf\xbf"));
     ok(paging_start_at(&arena, S("\xee\x80\x81"), &start));
-    ok(!paging_start_at(&arena, S("\xee\x80\x80"), &start));    /* below U+E000 lie the surrogates */
+    ok(!paging_start_at(&arena, S("\xee\x80\x80"), &start));    /* surrogates lie below */
     ok(!paging_start_at(&arena, S(" \x01"), &start));
     ok(!paging_start_at(&arena, S("a\xff"), &start));
     ok(!paging_start_at(&arena, S(""), &start));
