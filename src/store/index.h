@@ -1,9 +1,9 @@
 /* index.h - where everything lies: (object, unit) -> entry. SPDX-License-Identifier: Apache-2.0
  *
- * LMDB behind a face that knows nothing of it. A struct index lives as long as the store; what it has
- * open comes and goes. Reading: any thread; every answer is copied out and its transaction ended before
- * the call returns (H3). Opening, closing, writing: the committer's. ERR_IO: not open, or it failed; see
- * index_is_bad. */
+ * LMDB behind a face that knows nothing of it. A struct index lives as long as the store; what it
+ * has open comes and goes. Reading: any thread; every answer is copied out and its transaction
+ * ended before the call returns (H3). Opening, closing, writing: the committer's. ERR_IO: not open,
+ * or it failed; see index_is_bad. */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
 
@@ -20,8 +20,8 @@ void index_close(struct index *index);
 /* The process that used it last died of a fault or abort(): perhaps of this index. */
 bool index_is_suspect(const char *path) MUST_USE;
 #define INDEX_SUSPECT "suspect"       /* the name of that note, in its folder */
-/* What it holds can't be trusted: a fault in its map, a broken page, an entry that failed its checksum.
- * Set it aside and build another. */
+/* What it holds can't be trusted: a fault in its map, a broken page, an entry that failed its
+ * checksum. Set it aside and build another. */
 bool index_is_bad(const struct index *index);
 
 enum err index_get(struct index *index, const struct object_id *id, uint32_t unit,
@@ -29,10 +29,10 @@ enum err index_get(struct index *index, const struct object_id *id, uint32_t uni
 /* The head: WHOLE (unit 0), else by itself (HEAD_UNIT). */
 enum err index_get_head(struct index *index, const struct object_id *id, uint32_t *ret_unit,
                         struct entry *ret) MUST_USE;
-/* Entries of consecutive units from `first` on, at most `count`; a WHOLE entry, which stands for all of
- * its object, comes alone. How many were found. */
-uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first, uint32_t count,
-                       struct entry *ret);
+/* Entries of consecutive units from `first` on, at most `count`; a WHOLE entry, which stands for
+ * all of its object, comes alone. How many were found. */
+uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first,
+                       uint32_t count, struct entry *ret);
 
 /* The first entry of this object from unit `unit` on. */
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
@@ -40,7 +40,8 @@ enum err index_get_next(struct index *index, const struct object_id *id, uint32_
 
 uint64_t index_entries(struct index *index);
 uint64_t index_bytes(struct index *index);
-void index_check_readers(struct index *index);    /* frees what killed readers left: at open, and each minute */
+/* Frees what killed readers left: each minute. */
+void index_check_readers(struct index *index);
 
 /* One write transaction at a time. After any error but ERR_NOT_FOUND: index_abort. */
 enum err index_begin(struct index *index) MUST_USE;
@@ -52,10 +53,11 @@ enum err index_find_next(struct index *index, const struct object_id *id, uint32
 enum err index_put(struct index *index, const struct object_id *id, uint32_t unit,
                    const struct entry *entry) MUST_USE;
 enum err index_delete(struct index *index, const struct object_id *id, uint32_t unit) MUST_USE;
-/* Which opening of the folder this index belongs to; 0 for a new one. */
+/* Which opening of the folder this index belongs to; 0: a new one. */
 enum err index_opening(struct index *index, uint64_t *ret) MUST_USE;
 enum err index_set_opening(struct index *index, uint64_t opening) MUST_USE;
-enum err index_commit(struct index *index) MUST_USE;    /* ERR_LIMIT: its map is full; ERR_FULL: the disk is */
+/* ERR_LIMIT: its map is full; ERR_FULL: the disk is. */
+enum err index_commit(struct index *index) MUST_USE;
 void index_abort(struct index *index);
 
 #endif

@@ -1,0 +1,253 @@
+/* index_read.c - what the index is asked, by any thread. SPDX-License-Identifier: Apache-2.0
+ *
+ * A reader takes a slot, which keeps one read transaction and one cursor, renews them, copies out,
+ * resets, and leaves: no lock, no allocation. More readers than slots wait for one another. */
+#include "store/index_inside.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/metric.h"
+
+static struct slot *slot_take(struct index *index)
+{
+    static atomic_uint threads;
+    static _Thread_local unsigned mine;    /* 1 + where this thread begins to look */
+    if (!mine)
+        mine = 1 + atomic_fetch_add(&threads, 1) % SLOTS;
+    for (unsigned i = mine - 1;; i = (i + 1) % SLOTS) {
+        struct slot *slot = &index->slots[i];
+        if (!atomic_load_explicit(&slot->busy, memory_order_relaxed) &&
+            !atomic_exchange(&slot->busy, true))
+            return slot;
+        if (i == mine - 1 + SLOTS / 2)
+            sched_yield();
+    }
+}
+
+static int slot_begin(struct ask *ask)
+{
+    struct slot *slot = ask->slot;
+    if (slot->txn) {
+        int rc = mdb_txn_renew(slot->txn);
+        return rc ? rc : mdb_cursor_renew(slot->txn, slot->cursor);
+    }
+    int rc = mdb_txn_begin(ask->env, NULL, MDB_RDONLY, &slot->txn);
+    if (rc) {
+        slot->txn = NULL;
+        return rc;
+    }
+    rc = mdb_cursor_open(slot->txn, ask->index->dbi, &slot->cursor);
+    if (rc) {
+        mdb_txn_abort(slot->txn);
+        slot->txn = NULL;
+    }
+    return rc;
+}
+
+/* Takes a slot, runs the call in a read transaction, leaves. */
+static enum err reading(struct index *index, lmdb_call *call, struct ask *ask)
+{
+    if (index_is_bad(index))
+        return ERR_IO;
+    ask->slot = slot_take(index);
+    ask->env = atomic_load(&index->env);
+    enum err e = ask->env && !index_is_bad(index) ? index_call(index, call, ask) : ERR_IO;
+    atomic_store_explicit(&ask->slot->busy, false, memory_order_release);
+    return e;
+}
+
+int index_decode(const MDB_val *key, const MDB_val *value, struct entry *ret)
+{
+    slice bytes = { value->mv_data, value->mv_size };
+    if (key->mv_size == ENTRY_KEY_BYTES && entry_decode(key->mv_data, bytes, ret) == OK)
+        return MDB_SUCCESS;
+    metric_add(M_STORE_CRC_BAD, 1);
+    return MDB_CORRUPTED;
+}
+
+static int cursor_get(MDB_cursor *cursor, const struct object_id *id, uint32_t unit,
+                      struct entry *ret)
+{
+    uint8_t wanted[ENTRY_KEY_BYTES];
+    entry_key(id, unit, wanted);
+    MDB_val key = { sizeof(wanted), wanted }, value;
+    int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET);
+    key = (MDB_val){ sizeof(wanted), wanted };
+    return rc ? rc : index_decode(&key, &value, ret);
+}
+
+static int do_get(struct ask *ask)
+{
+    int rc = slot_begin(ask);
+    if (!rc) {
+        rc = cursor_get(ask->slot->cursor, ask->id, ask->unit, ask->entries);
+        mdb_txn_reset(ask->slot->txn);
+    }
+    return rc;
+}
+
+enum err index_get(struct index *index, const struct object_id *id, uint32_t unit,
+                   struct entry *ret)
+{
+    struct ask ask = { .id = id, .unit = unit, .entries = ret };
+    return reading(index, do_get, &ask);
+}
+
+static int do_get_head(struct ask *ask)
+{
+    int rc = slot_begin(ask);
+    if (rc)
+        return rc;
+    rc = cursor_get(ask->slot->cursor, ask->id, 0, ask->entries);
+    if (rc == MDB_NOTFOUND || (!rc && !ask->entries->whole)) {
+        ask->found_unit = HEAD_UNIT;
+        rc = cursor_get(ask->slot->cursor, ask->id, HEAD_UNIT, ask->entries);
+    }
+    mdb_txn_reset(ask->slot->txn);
+    return rc;
+}
+
+enum err index_get_head(struct index *index, const struct object_id *id, uint32_t *ret_unit,
+                        struct entry *ret)
+{
+    struct ask ask = { .id = id, .entries = ret };
+    enum err e = reading(index, do_get_head, &ask);
+    if (!e)
+        *ret_unit = ask.found_unit;
+    return e;
+}
+
+/* The next entry, if it is of this object and unit. */
+static int cursor_next(MDB_cursor *cursor, const struct object_id *id, uint32_t unit,
+                       struct entry *ret)
+{
+    uint8_t wanted[ENTRY_KEY_BYTES];
+    entry_key(id, unit, wanted);
+    MDB_val key, value;
+    int rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    if (rc)
+        return rc;
+    if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, wanted, sizeof(wanted)) != 0)
+        return MDB_NOTFOUND;
+    return index_decode(&key, &value, ret);
+}
+
+static int find_run(struct ask *ask)
+{
+    MDB_cursor *cursor = ask->slot->cursor;
+    int rc = cursor_get(cursor, ask->id, ask->unit, ask->entries);
+    if (rc == MDB_NOTFOUND && ask->unit > 0 && ask->unit < RECORD_UNITS) {
+        rc = cursor_get(cursor, ask->id, 0, ask->entries);
+        if (!rc && !ask->entries->whole)
+            return MDB_NOTFOUND;
+    }
+    if (rc)
+        return rc;
+    ask->found = 1;
+    while (!ask->entries[0].whole && ask->found < ask->count) {
+        rc = cursor_next(cursor, ask->id, ask->unit + ask->found, &ask->entries[ask->found]);
+        if (rc)
+            return rc == MDB_NOTFOUND ? MDB_SUCCESS : rc;
+        ask->found++;
+    }
+    return MDB_SUCCESS;
+}
+
+static int do_get_run(struct ask *ask)
+{
+    int rc = slot_begin(ask);
+    if (!rc) {
+        rc = find_run(ask);
+        mdb_txn_reset(ask->slot->txn);
+    }
+    return rc;
+}
+
+uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first,
+                       uint32_t count, struct entry *ret)
+{
+    struct ask ask = { .id = id, .unit = first, .count = count, .entries = ret };
+    return reading(index, do_get_run, &ask) == OK ? ask.found : 0;
+}
+
+int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
+{
+    uint8_t wanted[ENTRY_KEY_BYTES];
+    entry_key(ask->id, ask->unit, wanted);
+    MDB_val key = { sizeof(wanted), wanted }, value;
+    int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    if (rc)
+        return rc;
+    if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
+        return MDB_NOTFOUND;
+    ask->found_unit = entry_key_unit(key.mv_data);
+    return index_decode(&key, &value, ask->entries);
+}
+
+static int do_get_next(struct ask *ask)
+{
+    int rc = slot_begin(ask);
+    if (!rc) {
+        rc = index_cursor_from(ask->slot->cursor, ask);
+        mdb_txn_reset(ask->slot->txn);
+    }
+    return rc;
+}
+
+enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t *ret_unit, struct entry *ret)
+{
+    struct ask ask = { .id = id, .unit = unit, .entries = ret };
+    enum err e = reading(index, do_get_next, &ask);
+    if (!e)
+        *ret_unit = ask.found_unit;
+    return e;
+}
+
+static int do_stat(struct ask *ask)
+{
+    MDB_stat stat;
+    int rc = mdb_env_stat(ask->env, &stat);
+    if (rc)
+        return rc;
+    ask->number = stat.ms_entries ? stat.ms_entries - 1 : 0;    /* the opening's is none */
+    ask->found = stat.ms_psize;
+    return MDB_SUCCESS;
+}
+
+uint64_t index_entries(struct index *index)
+{
+    struct ask ask = { 0 };
+    return reading(index, do_stat, &ask) == OK ? ask.number : 0;
+}
+
+static int do_info(struct ask *ask)
+{
+    MDB_envinfo info;
+    int rc = do_stat(ask);
+    if (!rc)
+        rc = mdb_env_info(ask->env, &info);
+    if (!rc)
+        ask->number = (uint64_t)(info.me_last_pgno + 1) * ask->found;
+    return rc;
+}
+
+uint64_t index_bytes(struct index *index)
+{
+    struct ask ask = { 0 };
+    return reading(index, do_info, &ask) == OK ? ask.number : 0;
+}
+
+static int do_check_readers(struct ask *ask)
+{
+    int dead;
+    return mdb_reader_check(ask->env, &dead);
+}
+
+void index_check_readers(struct index *index)
+{
+    struct ask ask = { 0 };
+    enum err ignored = reading(index, do_check_readers, &ask);
+    (void)ignored;
+}

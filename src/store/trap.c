@@ -1,0 +1,112 @@
+/* trap.c - a call that may fault, and a caller that lives on. SPDX-License-Identifier: Apache-2.0
+ *
+ * A fault in a trapped call jumps back to trap_run, past whatever the call was doing: its locks
+ * stay locked, its memory is lost. Other faults go to whoever handled them before, or end the
+ * process; first the handler leaves the note, which takes nothing but open(). SIGABRT is never
+ * trapped: a heap that the C library finds broken is beyond repair. SIGFPE is: a size of 0 is
+ * divided by. */
+#include "store/trap.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct trap {
+    sigjmp_buf back;
+};
+
+static _Thread_local struct trap *volatile armed;
+static const int signals[] = { SIGBUS, SIGSEGV, SIGFPE, SIGABRT };
+static struct sigaction before[countof(signals)];    /* who had them until we came */
+static char note_path[4096];          /* empty: none */
+
+void trap_note(const char *path)
+{
+    if (snprintf(note_path, sizeof(note_path), "%s", path ? path : "") >= (int)sizeof(note_path))
+        note_path[0] = '\0';
+}
+
+static void leave_note(void)
+{
+    int fd = note_path[0] ? open(note_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
+}
+
+static const struct sigaction *before_us(int signal)
+{
+    size_t i = 0;
+    while (signals[i] != signal)
+        i++;
+    return &before[i];
+}
+
+static void faulted(int signal, siginfo_t *info, void *context)
+{
+    if (armed && signal != SIGABRT)
+        siglongjmp(armed->back, 1);
+    leave_note();
+    const struct sigaction *other = before_us(signal);
+    if (other->sa_flags & SA_SIGINFO)
+        other->sa_sigaction(signal, info, context);
+    else if (other->sa_handler != SIG_DFL && other->sa_handler != SIG_IGN)
+        other->sa_handler(signal);
+    else if (sigaction(signal, other, NULL) == 0)
+        raise(signal);    /* ends the process */
+}
+
+static void install_for(int signal, struct sigaction *ret_before)
+{
+    struct sigaction action = { .sa_flags = SA_SIGINFO | SA_NODEFER };
+    action.sa_sigaction = faulted;
+    sigemptyset(&action.sa_mask);
+    struct sigaction now;
+    check(sigaction(signal, NULL, &now) == 0);
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == faulted)
+        return;
+    *ret_before = now;
+    check(sigaction(signal, &action, NULL) == 0);
+}
+
+void trap_install(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < countof(signals); i++)
+        install_for(signals[i], &before[i]);
+    pthread_mutex_unlock(&lock);
+}
+
+/* We left by a jump from inside the handler: what was blocked there may come again. The thread
+ * sanitizer blocks everything, whatever our mask says, and a blocked fault ends the process. */
+static void unblock(void)
+{
+    sigset_t faults;
+    sigemptyset(&faults);
+    for (size_t i = 0; i < countof(signals); i++)
+        sigaddset(&faults, signals[i]);
+    check(pthread_sigmask(SIG_UNBLOCK, &faults, NULL) == 0);
+}
+
+__attribute__((noinline)) bool trap_run(trap_call *call, void *ask, int *ret)
+{
+    struct trap trap;
+    if (sigsetjmp(trap.back, 0)) {
+        armed = NULL;
+        unblock();
+        return false;
+    }
+    armed = &trap;
+    *ret = call(ask);
+    armed = NULL;
+    return true;
+}
+
+void trap_spring(void)
+{
+    check(armed);
+    siglongjmp(armed->back, 1);
+}

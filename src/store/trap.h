@@ -1,0 +1,22 @@
+/* trap.h - a call that may fault, and a caller that lives on. SPDX-License-Identifier: Apache-2.0
+ *
+ * For calls into a library that works on mapped bytes nobody vouches for. Any thread. There is one
+ * trap a thread at a time: a trapped call traps no other. */
+#ifndef STORE_TRAP_H
+#define STORE_TRAP_H
+
+#include "base/base.h"
+
+typedef int trap_call(void *ask);
+
+/* Takes SIGBUS, SIGSEGV, SIGFPE and SIGABRT; again, if somebody has put a handler in its place. */
+void trap_install(void);
+/* Runs the call: its answer in *ret. False: it was left in the middle, by a fault or by
+ * trap_spring; what it works on is to be touched no more. */
+bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
+/* From within a trapped call: out, as if it had faulted. */
+void trap_spring(void) NORETURN;
+/* The file to make when the process dies of a fault or abort() that no trap caught; NULL: none. */
+void trap_note(const char *path);
+
+#endif
