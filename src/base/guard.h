@@ -2,13 +2,13 @@
  * fail. SPDX-License-Identifier: Apache-2.0
  *
  * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
- * to leave out (crc,identity,epoch,if-match). In every other build guard_on() is true. */
+ * to leave out (crc,identity,epoch,if-match,pages). In every other build guard_on() is true. */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
 
 #include "base/base.h"
 
-enum guard { GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH };
+enum guard { GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH, GUARD_PAGES };
 
 #ifdef GUARDS_OFF
 bool guard_on(enum guard guard);

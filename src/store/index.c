@@ -10,9 +10,10 @@
  * assertion inside LMDB. So every call into it runs in a trap (trap.h): faults and its assertions
  * jump back here, the index is bad from then on, and it is never entered again; it stays mapped,
  * because nobody knows what was under way in it. There is no probe in a child process at open: the
- * trap does the same at any time. What no trap can undo: LMDB changes copies of pages on the heap,
- * and a broken one may make it write beyond them. Then the process dies sooner or later; as it dies
- * it leaves a note, and the next opening builds the index anew, instead of dying of it again.
+ * trap does the same at any time. What no trap can undo is a write beyond a page that LMDB copied
+ * to the heap: so pages are looked at before a write may touch them (pages.h). If a process dies
+ * all the same, it leaves a note as it dies, and the next opening builds the index anew instead of
+ * dying of it again.
  *
  * Closing: the environment is taken from readers first (env = NULL), then slots are waited for. */
 #include "store/index_inside.h"
@@ -78,6 +79,7 @@ static enum err answer(struct index *index, int rc)
     case MDB_PAGE_NOTFOUND:
     case MDB_INVALID:
     case MDB_VERSION_MISMATCH:
+    case MDB_MAP_RESIZED:    /* nobody else writes it: a broken meta page */
     case MDB_CURSOR_FULL:
     case MDB_PAGE_FULL:
     case MDB_INCOMPATIBLE:
@@ -130,19 +132,36 @@ void index_free(struct index **index)
     *index = NULL;
 }
 
+/* A new one gets its first entry, opening 0: no index is ever empty. */
+static int open_tree(MDB_txn *txn, MDB_dbi *ret_dbi)
+{
+    uint64_t opening = 0;
+    unsigned flags;
+    MDB_stat stat;
+    MDB_val key = index_opening_key(), value = { sizeof(opening), &opening };
+    int rc = mdb_dbi_open(txn, NULL, 0, ret_dbi);
+    if (!rc)
+        rc = mdb_dbi_flags(txn, *ret_dbi, &flags);
+    if (!rc)
+        rc = flags ? MDB_CORRUPTED : mdb_stat(txn, *ret_dbi, &stat);
+    if (!rc && stat.ms_entries == 0)
+        rc = mdb_put(txn, *ret_dbi, &key, &value, MDB_NOOVERWRITE);
+    return rc;
+}
+
 static int do_open(struct ask *ask)
 {
     MDB_txn *txn;
     int rc = mdb_env_open(ask->env, ask->path, MDB_NOTLS | MDB_NORDAHEAD, 0600);
-    if (rc)
-        return rc;
+    if (rc)    /* a broken meta page may want a map beyond all memory */
+        return rc == ENOMEM ? MDB_CORRUPTED : rc;
     int dead;
     rc = mdb_reader_check(ask->env, &dead);
     if (!rc)
         rc = mdb_txn_begin(ask->env, NULL, 0, &txn);
     if (rc)
         return rc;
-    rc = mdb_dbi_open(txn, NULL, 0, &ask->index->dbi);
+    rc = open_tree(txn, &ask->index->dbi);
     if (rc) {
         mdb_txn_abort(txn);
         return rc;
@@ -193,6 +212,7 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
     if (!e) {
         char note[NOTE_MAX];
         trap_note(note_of(path, note) ? note : NULL);
+        index->pages = (struct pages){ .map = NULL };
         atomic_store(&index->env, env);
     } else {
         env_end(index, env, wreck_new());

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "store/index.h"
+#include "store/pages.h"
 
 #define SLOTS 64u
 
@@ -21,6 +22,7 @@ struct index {
     atomic_bool bad;
     atomic_bool faulted;              /* bad, and LMDB was left in the middle of something */
     MDB_txn *writing;
+    struct pages pages;               /* the committer's; map NULL: not found yet */
     struct slot slots[SLOTS];
 };
 
@@ -42,6 +44,13 @@ typedef int lmdb_call(struct ask *ask);
 
 /* Runs it in a trap. A fault, or an answer that says so, makes the index bad. */
 enum err index_call(struct index *index, lmdb_call *call, struct ask *ask) MUST_USE;
+/* The one key that is no entry's: shorter than any. */
+#define INDEX_OPENING "opening"
+static inline MDB_val index_opening_key(void)
+{
+    static const char name[] = INDEX_OPENING;
+    return (MDB_val){ sizeof(name), (void *)(uintptr_t)name };
+}
 /* MDB_CORRUPTED if its checksum fails. */
 int index_decode(const MDB_val *key, const MDB_val *value, struct entry *ret);
 /* The first entry of ask's object from its unit on. */

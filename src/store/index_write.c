@@ -1,11 +1,21 @@
 /* index_write.c - the index's one write transaction. SPDX-License-Identifier: Apache-2.0
  *
+ * LMDB works on copies of pages on the heap, where a broken page may make it write beyond them. So
+ * a beginning looks at the meta page and the tree of free pages, and each change at the pages it
+ * may touch (pages.h); what is not sound makes the index bad before LMDB has seen it. The map's
+ * address is not to be had from LMDB, so it is taken from the first entry found.
+ *
  * The committer's thread only. */
 #include "store/index_inside.h"
 
 #include <string.h>
 
-static const char meta_name[] = "opening";    /* shorter than any entry's key */
+#include "base/guard.h"
+
+static const struct node_shape shapes[] = {
+    { ENTRY_KEY_BYTES, ENTRY_BYTES },
+    { sizeof(INDEX_OPENING), sizeof(uint64_t) },
+};
 
 static enum err writing(struct index *index, lmdb_call *call, struct ask *ask)
 {
@@ -14,9 +24,66 @@ static enum err writing(struct index *index, lmdb_call *call, struct ask *ask)
     return index_call(index, call, ask);
 }
 
+/* An address in the map: what LMDB finds first. */
+static int find_map(struct ask *ask)
+{
+    struct pages *pages = &ask->index->pages;
+    MDB_envinfo info;
+    MDB_stat stat;
+    MDB_cursor *cursor;
+    MDB_val key, value;
+    int rc = mdb_env_info(ask->env, &info);
+    if (!rc)
+        rc = mdb_env_stat(ask->env, &stat);
+    if (!rc)
+        rc = mdb_cursor_open(ask->index->writing, ask->index->dbi, &cursor);
+    if (rc)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
+    mdb_cursor_close(cursor);
+    if (rc)
+        return rc;
+    *pages = (struct pages){ .map = pages_map_of(key.mv_data, stat.ms_psize),
+                             .count = info.me_mapsize / stat.ms_psize,
+                             .page_bytes = stat.ms_psize,
+                             .shapes = shapes, .shape_count = countof(shapes) };
+    return pages->map ? MDB_SUCCESS : MDB_CORRUPTED;
+}
+
+static int look_at_pages(struct ask *ask)
+{
+    struct index *index = ask->index;
+    if (!guard_on(GUARD_PAGES))
+        return MDB_SUCCESS;
+    int rc = index->pages.map ? MDB_SUCCESS : find_map(ask);
+    if (rc)
+        return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;    /* the opening is there at least */
+    return pages_begin(&index->pages, mdb_txn_id(index->writing)) ? MDB_SUCCESS : MDB_CORRUPTED;
+}
+
 static int do_begin(struct ask *ask)
 {
-    return mdb_txn_begin(ask->env, NULL, 0, &ask->index->writing);
+    int rc = mdb_txn_begin(ask->env, NULL, 0, &ask->index->writing);
+    if (rc)
+        return rc;
+    rc = look_at_pages(ask);
+    if (rc)
+        mdb_txn_abort(ask->index->writing);
+    return rc;
+}
+
+/* Puts, or deletes if there is no value; but first the pages are looked at. */
+static int change(struct index *index, MDB_val key, MDB_val *value)
+{
+    struct pages *pages = &index->pages;
+    slice name = { key.mv_data, key.mv_size };
+    if (pages->map && !(value ? pages_put(pages, name) : pages_delete(pages, name)))
+        return MDB_CORRUPTED;
+    int rc = value ? mdb_put(index->writing, index->dbi, &key, value, 0)
+                   : mdb_del(index->writing, index->dbi, &key, NULL);
+    if (!rc && pages->map)
+        pages_changed(pages);
+    return rc;
 }
 
 enum err index_begin(struct index *index)
@@ -74,7 +141,7 @@ static int do_put(struct ask *ask)
     entry_key(ask->id, ask->unit, name);
     entry_encode(ask->put, name, bytes);
     MDB_val key = { sizeof(name), name }, value = { sizeof(bytes), bytes };
-    return mdb_put(ask->index->writing, ask->index->dbi, &key, &value, 0);
+    return change(ask->index, key, &value);
 }
 
 enum err index_put(struct index *index, const struct object_id *id, uint32_t unit,
@@ -88,8 +155,7 @@ static int do_delete(struct ask *ask)
 {
     uint8_t name[ENTRY_KEY_BYTES];
     entry_key(ask->id, ask->unit, name);
-    MDB_val key = { sizeof(name), name };
-    return mdb_del(ask->index->writing, ask->index->dbi, &key, NULL);
+    return change(ask->index, (MDB_val){ sizeof(name), name }, NULL);
 }
 
 enum err index_delete(struct index *index, const struct object_id *id, uint32_t unit)
@@ -98,14 +164,9 @@ enum err index_delete(struct index *index, const struct object_id *id, uint32_t 
     return writing(index, do_delete, &ask);
 }
 
-static MDB_val meta_key(void)
-{
-    return (MDB_val){ sizeof(meta_name), (void *)(uintptr_t)meta_name };
-}
-
 static int do_opening(struct ask *ask)
 {
-    MDB_val key = meta_key(), value;
+    MDB_val key = index_opening_key(), value;
     int rc = mdb_get(ask->index->writing, ask->index->dbi, &key, &value);
     if (rc || value.mv_size != sizeof(ask->number))
         return rc ? rc : MDB_CORRUPTED;
@@ -126,8 +187,8 @@ enum err index_opening(struct index *index, uint64_t *ret)
 
 static int do_set_opening(struct ask *ask)
 {
-    MDB_val key = meta_key(), value = { sizeof(ask->number), &ask->number };
-    return mdb_put(ask->index->writing, ask->index->dbi, &key, &value, 0);
+    MDB_val key = index_opening_key(), value = { sizeof(ask->number), &ask->number };
+    return change(ask->index, key, &value);
 }
 
 enum err index_set_opening(struct index *index, uint64_t opening)
