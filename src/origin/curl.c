@@ -150,7 +150,8 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 
 /* ---- exchanges ---- */
 
-/* Only another libcurl than we were built for refuses an option, or one that is out of memory. */
+/* Refused by another libcurl than we were built for, by one that is out of memory, and for a handle
+ * that was not made ready for another transfer (exchange_drop). */
 #define set(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 static void set_rules(struct carrier *carrier, CURL *easy)
@@ -270,6 +271,13 @@ void exchange_resume(struct exchange *exchange)
     curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* a failure shows in the next perform */
 }
 
+static bool was_connected(const struct exchange *exchange)
+{
+    curl_off_t connected_us = 0;
+    curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+    return connected_us > 0;
+}
+
 void exchange_drop(struct exchange **dropped)
 {
     struct exchange *exchange = *dropped;
@@ -279,7 +287,8 @@ void exchange_drop(struct exchange **dropped)
     check(exchange->magic == EXCHANGE_MAGIC);
     struct carrier *carrier = exchange->carrier;
     check(curl_multi_remove_handle(carrier->multi, exchange->easy) == CURLM_OK);
-    if (carrier->pool_count < POOL_MAX) {
+    /* 7.88: a handle whose look-up failed keeps its buffer, and would take no other size for it. */
+    if (was_connected(exchange) && carrier->pool_count < POOL_MAX) {
         curl_easy_reset(exchange->easy);
         carrier->pool[carrier->pool_count++] = exchange->easy;
     } else {
@@ -321,15 +330,14 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
 static void end(struct exchange *exchange, CURLcode code)
 {
     long connects = 1;
-    curl_off_t connected_us = 0;
+    bool connected = was_connected(exchange);
     curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connects);
-    curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
     char why[CURL_ERROR_SIZE];
     memcpy(why, exchange->error, sizeof(why));
     struct exchange_end result = {
         .err = err_of(exchange, code),
-        .reused = connects == 0,
-        .connected = connected_us > 0,
+        .reused = connected && connects == 0,    /* a connect that failed counts as none */
+        .connected = connected,
         .why = why,
     };
     const struct exchange_events *events = exchange->events;
