@@ -1,0 +1,29 @@
+"""make install puts a unit where systemd looks, for the binary that it installed."""
+from harness import *
+
+with Story("b10 the systemd unit names what was installed") as story:
+    if not PENSTOCK or not os.path.exists(os.path.join(os.path.dirname(PENSTOCK), "Makefile")):
+        raise Skip("the binary does not lie in a build folder")
+    if not shutil.which("systemd-analyze"):
+        raise Skip("there is no systemd-analyze: install the package systemd")
+    status, out, err = run(["make", "-C", os.path.dirname(PENSTOCK), "install",
+                            "DESTDIR=" + story.path("root")])
+    story.same("make install", status, 0)
+    units = glob.glob(story.path("root") + "/**/lib/systemd/system/penstock.service",
+                      recursive=True)
+    check(len(units) == 1, f"{units} {out[-500:]} {err[-500:]}")
+    with open(units[0]) as f:
+        text = f.read()
+    story.same("no place is left open", re.findall("@[a-z]+@", text), [])
+    binary = re.search("^ExecStart=(/[^ ]*) serve$", text, re.M)
+    check(binary, text)
+    story.fact("it starts what was installed", os.access(story.path("root") + binary[1], os.X_OK),
+               binary[1])
+    config = run([PENSTOCK, "config"])[1]
+    settings = re.search("^config +(.*)/penstock.json ", config, re.M)
+    story.fact("its environment lies beside the settings", settings
+               and f"EnvironmentFile=-{settings[1]}/environment" in text, settings)
+    with open(story.path("penstock.service"), "w") as f:
+        f.write(text.replace(binary[1], story.path("root") + binary[1]))
+    done = run(["systemd-analyze", "verify", "--man=no", story.path("penstock.service")])
+    story.same("systemd-analyze verify has nothing to say", done, (0, "", ""))
