@@ -87,7 +87,7 @@ static void compose(struct fetch *fetch)
             range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-%" PRIu64, first, end - 1);
         fetch->fields[count++] = (struct http_field){ S("range"), range };
     }
-    if (fetch->head && fetch->kind == FETCH_GET && fetch->head->etag.len &&
+    if (fetch->head && fetch->kind == FETCH_GET && learn_is_named(fetch->head) &&
         guard_on(GUARD_IF_MATCH))
         fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->head->etag };
     fetch->call = (struct origin_call){

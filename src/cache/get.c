@@ -133,7 +133,7 @@ static enum err judge_freshness(struct get *get)
         get->upgrade = true;
         return get_go(get, GET_PROBE);
     }
-    if (get->ask.revalidate || place->freshness == FRESH_ALWAYS)
+    if (get_wants_newest(get))
         return get_go(get, GET_PROBE);
     if (place->freshness == FRESH_IMMUTABLE)
         return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
@@ -175,10 +175,35 @@ static struct fetch *same_suffix(struct moving *moving, uint64_t suffix)
     return NULL;
 }
 
-static enum err unknown(struct get *get)
+/* A GET brings bytes that a condition may not want; unless a HEAD has just told of a version that the
+ * bytes then were not of. */
+static bool should_probe(const struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
-    if (get->ask.head_only || conditions->if_none_match.ptr || conditions->if_modified_since >= 0)
+    bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
+    return get->ask.head_only || (conditional && !get->distrust);
+}
+
+/* Where versions have no name, nobody's bytes can be continued by another's. */
+static struct fetch *join_or_start(struct get *get, struct fetch_span *span)    /* under the lock */
+{
+    struct fetch *fetch = NULL;
+    const struct head *known = get->moving->head;
+    if (known && !learn_is_named(known))
+        return fetch_start(get->moving, FETCH_GET, NULL, span);
+    if (!get_wants_newest(get))
+        fetch = span->suffix ? same_suffix(get->moving, span->suffix)
+                             : fetch_join(get->moving, 0, span->first);
+    if (fetch)
+        return fetch;
+    if (!span->suffix && !span->plain)
+        span->end = MIN(span->end, fetch_next_claim(get->moving, 0, span->first));
+    return fetch_start(get->moving, FETCH_GET, NULL, span);
+}
+
+static enum err unknown(struct get *get)
+{
+    if (should_probe(get))
         return get_go(get, GET_PROBE);
     struct fetch_span span = span_of_range(&get->ask.range);
     flights_lock(get->flights, &get->id);
@@ -188,13 +213,11 @@ static enum err unknown(struct get *get)
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_FRESH);
     }
-    get->fetch = span.suffix ? same_suffix(get->moving, span.suffix)
-                             : fetch_join(get->moving, 0, span.first);
-    if (!get->fetch) {
-        if (!span.suffix && !span.plain)
-            span.end = MIN(span.end, fetch_next_claim(get->moving, 0, span.first));
-        get->fetch = fetch_start(get->moving, FETCH_GET, NULL, &span);
+    if (get_wants_newest(get) && !get->distrust && !list_empty(&get->moving->fetches)) {
+        flights_unlock(get->flights, &get->id);
+        return get_go(get, GET_PROBE);    /* if it is of the version found now, it is shared */
     }
+    get->fetch = join_or_start(get, &span);
     flights_unlock(get->flights, &get->id);
     return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }

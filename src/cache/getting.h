@@ -67,6 +67,12 @@ struct get {
     struct get_cost cost;
 };
 
+/* Must the answer be as new as the question? Then what was asked before it won't do. */
+static inline bool get_wants_newest(const struct get *get)
+{
+    return get->ask.revalidate || get->ask.place->freshness == FRESH_ALWAYS;
+}
+
 /* What a phase ends in: the next one; or ready, with a refusal. */
 enum err get_go(struct get *get, enum get_phase phase) MUST_USE;
 enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;

@@ -2,7 +2,8 @@
  *
  * Turns the head of a 200 or 206 into a struct head and into where in the object the bytes that
  * follow belong. Nothing is believed that does not fit: a range that does not start where it must,
- * a size that differs, an ETag that is not the one asked for. */
+ * a size that differs, an ETag that is not the one asked for. An answer without a strong ETag can't
+ * be shown to be of the version of any other: it is handed to who reads it now, and not kept. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -75,6 +76,18 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
     return OK;
 }
 
+bool learn_is_named(const struct head *head)
+{
+    return head->etag.len && !slice_starts(head->etag, S("W/"));
+}
+
+/* Of a version without a name, one answer is not another. */
+static uint64_t unique_hash(void)
+{
+    static atomic_uint_fast64_t last;
+    return UINT64_MAX - atomic_fetch_add(&last, 1);
+}
+
 static struct head *make_head(struct fetch *fetch, const struct origin_reply *reply,
                               const struct facts *facts)
 {
@@ -89,8 +102,11 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
         .bucket = moving->bucket,
         .key = moving->key,
     };
-    return head_new(&moving->id, &name, facts->etag, text_slice(&fields), facts->size,
-                    facts->modified_s, facts->full);
+    struct head *head = head_new(&moving->id, &name, facts->etag, text_slice(&fields), facts->size,
+                                 facts->modified_s, facts->full);
+    if (!learn_is_named(head))
+        head->etag_hash = unique_hash();
+    return head;
 }
 
 /* ---- a head on its own way to the store ---- */
@@ -157,7 +173,7 @@ static bool may_be_stored(struct fetch *fetch, const struct origin_reply *reply)
     for (slice rest = control; rest.ptr;)
         if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
             return false;
-    return fetch->head->etag.len && epoch_holds(&fetch->moving->id, fetch->epoch) &&
+    return learn_is_named(fetch->head) && epoch_holds(&fetch->moving->id, fetch->epoch) &&
            store_admits(cache_store(fetch->moving->cache), &fetch->moving->id,
                         fetch->end - fetch->next);
 }
@@ -168,7 +184,7 @@ static void learn_head(struct fetch *fetch, const struct origin_reply *reply,
 {
     struct moving *moving = fetch->moving;
     struct head *known = moving->head;
-    bool same = known && facts->etag.len && slice_eq(known->etag, facts->etag) &&
+    bool same = known && learn_is_named(known) && slice_eq(known->etag, facts->etag) &&
                 known->size == facts->size && known->modified_s == facts->modified_s;
     if (same && (known->full || !facts->full)) {
         fetch->head = head_ref(known);
@@ -194,7 +210,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (err)
         return err;
     if (fetch->head && guard_on(GUARD_IF_MATCH)) {
-        if (!slice_eq(fetch->head->etag, facts.etag))
+        if (!learn_is_named(fetch->head) || !slice_eq(fetch->head->etag, facts.etag))
             return ERR_CHANGED;
         if (fetch->head->size != facts.size)
             return ERR_ORIGIN_REPLY;

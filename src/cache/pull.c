@@ -156,7 +156,8 @@ static enum err from_origin(struct get *get)
         err = ERR_MORE;
     } else if ((err = why_over(get)) == OK) {
         struct fetch *fetch = fetch_join(get->moving, get->head->etag_hash, get->pos);
-        if (!fetch) {
+        bool named = learn_is_named(get->head);    /* else nobody else can bring it */
+        if (!fetch && named) {
             struct fetch_span span = missing_run(get);
             fetch = fetch_start(get->moving, FETCH_GET, get->head, &span);
         }
@@ -166,7 +167,7 @@ static enum err from_origin(struct get *get)
             waiter_add(&fetch->waiters, &get->waiter);
             err = ERR_WAIT;
         } else {
-            err = ERR_SLOW_DOWN;
+            err = named ? ERR_SLOW_DOWN : ERR_CHANGED;
         }
     }
     flights_unlock(get->flights, &get->id);

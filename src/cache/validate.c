@@ -64,7 +64,7 @@ enum err get_relook(struct get *get)
 /* A probe already under way will do, unless it was sent before a client asked for the newest. */
 static bool may_share_probe(const struct get *get)
 {
-    return !get->ask.revalidate && get->ask.place->freshness != FRESH_ALWAYS && !get->upgrade;
+    return !get_wants_newest(get) && !get->upgrade;
 }
 
 enum err get_probe_start(struct get *get)

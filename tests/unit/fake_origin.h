@@ -32,6 +32,7 @@ static struct {
     atomic_bool down;
     atomic_bool ignore_if_match;
     atomic_bool no_store;         /* what it says of every object */
+    _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
 
     atomic_uint gets, heads, lists;
     atomic_ullong bytes;
@@ -83,13 +84,14 @@ static void fake_head(struct fake_call *mine)
 {
     char etag[32], length[32], range[96];
     struct origin_call *call = mine->call;
-    mine->version = atomic_load(&fake.version);
     fake_range(mine);
-    snprintf(etag, sizeof(etag), "\"v%u\"", mine->version);
+    const char *form = atomic_load(&fake.etag);
+    bool weak = form && *form;
+    snprintf(etag, sizeof(etag), "%s\"v%u\"", weak ? form : "", mine->version);
     bool partial = fake_field(call, S("range")).ptr != NULL;
     slice if_match = fake_field(call, S("if-match"));
-    bool refused = if_match.ptr && !slice_eq(if_match, slice_of(etag)) &&
-                   !atomic_load(&fake.ignore_if_match);
+    bool refused = if_match.ptr && (weak || !slice_eq(if_match, slice_of(etag))) &&
+                   !atomic_load(&fake.ignore_if_match);    /* RFC 9110: a weak one never matches */
     if (refused)
         mine->next = mine->end = 0;
     snprintf(length, sizeof(length), "%" PRIu64, mine->end - mine->next);
@@ -97,7 +99,8 @@ static void fake_head(struct fake_call *mine)
              (unsigned long long)atomic_load(&fake.size));
     struct http_field fields[] = {
         { S("cache-control"), atomic_load(&fake.no_store) ? S("no-store") : S("private") },
-        { S("etag"), slice_of(etag) },
+        form && !weak ? (struct http_field){ S("x-none"), S("none") }
+                      : (struct http_field){ S("etag"), slice_of(etag) },
         { S("last-modified"), S("Sun, 06 Nov 1994 08:49:37 GMT") },
         { S("content-length"), slice_of(length) },
         { S("content-range"), slice_of(range) },
@@ -210,6 +213,7 @@ void origin_start(struct origin *origin, struct origin_call *call)
     (void)origin;
     struct fake_call *mine = calloc(1, sizeof(*mine));
     mine->call = call;
+    mine->version = atomic_load(&fake.version);    /* what there is when the request arrives */
     atomic_fetch_add(call->op == S3_HEAD_OBJECT ? &fake.heads
                      : call->op == S3_GET_OBJECT ? &fake.gets : &fake.lists, 1);
     pthread_mutex_lock(&fake.lock);
@@ -267,6 +271,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.down, false);
     atomic_store(&fake.ignore_if_match, false);
     atomic_store(&fake.no_store, false);
+    atomic_store(&fake.etag, NULL);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.heads, 0);
     atomic_store(&fake.bytes, 0);

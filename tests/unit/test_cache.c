@@ -16,6 +16,7 @@ static struct {
     struct origin origin;
     struct place place;
     const char *engine;
+    int64_t if_modified_since;    /* of what is asked for; -1: none */
 } house;
 
 static void open_house(uint64_t size)
@@ -32,6 +33,7 @@ static void open_house(uint64_t size)
     house.cache = cache_new(&(struct cache_options){
         .store = house.store, .slots_bytes = 16 * MIB, .fetches_max = 1000 });
     house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_IMMUTABLE };
+    house.if_modified_since = -1;
     fake_begin(size);
 }
 
@@ -100,7 +102,7 @@ static void ask_for(struct client *client, const char *key, uint64_t first, uint
         .place = &house.place,
         .bucket = S("bucket"),
         .key = slice_of(key),
-        .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
+        .conditions = { .if_modified_since = house.if_modified_since, .if_unmodified_since = -1 },
     };
     if (end)
         want.range = (struct s3_range){ .kind = RANGE_SPAN, .first = first, .last = end - 1 };
@@ -267,6 +269,77 @@ TEST(an_origin_that_ignores_if_match_is_not_believed)
     ok(decided(&client) == OK);
     ok(!read_some(&client, UINT64_MAX) && client.err == ERR_CHANGED);
     client_end(&client);
+    drop_house();
+}
+
+/* Without a strong ETag nothing says that two answers are of one version. */
+static void nothing_is_mixed(const char *etag)
+{
+    struct client first, second;
+    new_house(8 * MIB);
+    atomic_store(&fake.etag, etag);
+    client_begin(&first);
+    client_begin(&second);
+    ask(&first, 0, 0);
+    ok(decided(&first) == OK && !read_some(&first, 3 * MIB));
+    atomic_store(&fake.version, 2);
+    ask(&second, 0, 0);    /* what went by is gone, and the rest is of the first version */
+    ok(decided(&second) == OK);
+    second.version = second.answer->head == first.answer->head ? 1 : 2;
+    ok(read_some(&second, UINT64_MAX) || second.version == 1);
+    second.version = 2;
+    ok(reads(&second, 1 * MIB, 2 * MIB) && reads(&second, 5 * MIB, 6 * MIB));
+    ok(read_some(&first, UINT64_MAX) || first.err == ERR_CHANGED);
+    get_end(&first.get);
+    settle(&second);
+    ok(reads(&second, 0, 0) && second.answer->source == GET_MISS);    /* nor is it kept */
+    client_end(&first);
+    client_end(&second);
+    drop_house();
+}
+
+TEST(an_origin_without_etags_is_streamed_and_never_mixed)
+{
+    nothing_is_mixed("");
+}
+
+TEST(a_weak_etag_is_as_good_as_none)
+{
+    nothing_is_mixed("W/");
+}
+
+TEST(a_condition_on_a_version_without_a_name_is_answered)
+{
+    struct client client;
+    new_house(3 * MIB);
+    atomic_store(&fake.etag, "");
+    client_begin(&client);
+    house.if_modified_since = 1;
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    client_end(&client);
+    drop_house();
+}
+
+TEST(who_asks_for_the_newest_does_not_join_what_was_asked_for_before)
+{
+    struct client first, second;
+    new_house(2 * MIB);
+    house.place.freshness = FRESH_ALWAYS;
+    client_begin(&first);
+    client_begin(&second);
+    atomic_store(&fake.held, true);
+    ask(&first, 0, 0);
+    ok(get_decide(first.get, &first.answer) == ERR_WAIT && atomic_load(&fake.gets) == 1);
+    atomic_store(&fake.version, 2);
+    ask(&second, 0, 0);
+    ok(get_decide(second.get, &second.answer) == ERR_WAIT);
+    atomic_store(&fake.held, false);
+    ok(decided(&second) == OK);
+    second.version = 2;
+    ok(read_some(&second, UINT64_MAX));
+    client_end(&first);
+    client_end(&second);
     drop_house();
 }
 
@@ -558,6 +631,10 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_body_that_is_cut_goes_on_behind_the_last_byte),
     cmocka_unit_test(a_version_that_changes_midway_is_never_mixed),
     cmocka_unit_test(an_origin_that_ignores_if_match_is_not_believed),
+    cmocka_unit_test(an_origin_without_etags_is_streamed_and_never_mixed),
+    cmocka_unit_test(a_weak_etag_is_as_good_as_none),
+    cmocka_unit_test(a_condition_on_a_version_without_a_name_is_answered),
+    cmocka_unit_test(who_asks_for_the_newest_does_not_join_what_was_asked_for_before),
     cmocka_unit_test(a_write_takes_what_was_kept_and_what_was_on_its_way),
     cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
     cmocka_unit_test(what_was_read_is_there_after_a_restart),
