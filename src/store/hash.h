@@ -13,8 +13,8 @@ void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_
 void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* from the kernel */
 /* CRC-32C (ISA-L), continued from `seed`. */
 uint32_t crc32c(uint32_t seed, const void *bytes, size_t len);
-/* The seed of an object's data checksums: a block of another object, version or unit fails (DESIGN
- * 14). */
+/* The seed of an object's data checksums: a block of another object, version or unit fails
+ * (README, What lies on disk). */
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit);
 
 #endif

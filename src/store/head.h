@@ -33,7 +33,7 @@ struct head {
     slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last vouched for it; 0: not known */
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
-    /* must be revalidated once before it is served (DESIGN section 14) */
+    /* must be revalidated once before it is served (README, What lies on disk) */
     atomic_bool unproved;
     atomic_uint refs;
 };
