@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "front/inside.h"
 
 #define INLINE_BYTES 65536u
@@ -42,7 +43,7 @@ struct digests *digests_new(void)
 {
     struct digests *digests = must_alloc(sizeof(*digests));
     digests->box = mailbox_new();
-    check(pthread_create(&digests->thread, NULL, run, digests) == 0);
+    check(thread_start(&digests->thread, run, digests, "digest"));
     return digests;
 }
 

@@ -6,8 +6,9 @@
 #include "http/inside.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
+
+#include "base/thread.h"
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop)
 {
@@ -130,12 +131,7 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
 
 bool loop_start(struct http_loop *loop)
 {
-    loop->started = pthread_create(&loop->thread, NULL, run, loop) == 0;
-    if (loop->started) {
-        char name[16];
-        snprintf(name, sizeof(name), "loop-%u", loop->number % 1000);
-        pthread_setname_np(loop->thread, name);
-    }
+    loop->started = thread_start(&loop->thread, run, loop, "loop-%u", loop->number);
     return loop->started;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define IDLE_CONNECTIONS_MAX 256L
 
@@ -78,7 +79,7 @@ struct carriers *carriers_new(unsigned threads)
         curl_multi_setopt(carrier->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS_MAX);
         curl_multi_setopt(carrier->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
         list_init(&carrier->exchanges);
-        check(pthread_create(&carrier->thread, NULL, carry, carrier) == 0);
+        check(thread_start(&carrier->thread, carry, carrier, "origin-%u", i));
     }
     return all;
 }

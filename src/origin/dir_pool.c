@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define BLOCK_BYTES (256 * 1024)
 #define TURN_BLOCKS 16
@@ -132,7 +133,7 @@ struct dir_pool *dir_pool_new(unsigned threads)
     list_init(&pool->running);
     pool->thread_count = MAX(1u, MIN(threads, THREADS_MAX));
     for (unsigned i = 0; i < pool->thread_count; i++)
-        check(pthread_create(&pool->threads[i], NULL, work, pool) == 0);
+        check(thread_start(&pool->threads[i], work, pool, "dir-%u", i));
     return pool;
 }
 

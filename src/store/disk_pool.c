@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "base/thread.h"
+
 #define POOL_THREADS 16u
 
 static struct {
@@ -53,8 +55,8 @@ static void pool_grow(void)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&pool.ids[pool.threads], NULL, worker, NULL) == 0)
-        pthread_setname_np(pool.ids[pool.threads++], "disk");
+    if (thread_start(&pool.ids[pool.threads], worker, NULL, "disk-%zu", pool.threads))
+        pool.threads++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     check(pool.threads > 0 && "no thread to read with");
 }

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 
 #include "base/metric.h"
+#include "base/thread.h"
 #include "store/policy.h"
 #include "store/service.h"
 
@@ -84,8 +85,8 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         store_end(store);
         return e;
     }
-    check(pthread_create(&store->committer, NULL, commit_run, store) == 0);
-    check(pthread_create(&store->watch, NULL, service_watch, store) == 0);
+    check(thread_start(&store->committer, commit_run, store, "commit"));
+    check(thread_start(&store->watch, service_watch, store, "watch"));
     *ret = store;
     return OK;
 }
