@@ -121,7 +121,7 @@ static bool host_is_ours(const struct admin *admin, slice host)
            slice_eq_nocase(host, slice_of(admin->options.host_name));
 }
 
-static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
+static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
                   const struct http_head *head, struct http_answer *ret)
 {
     const struct admin *admin = arg;
@@ -137,11 +137,11 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
     return false;
 }
 
-static void refuse(void *arg, struct arena *keep, enum err err, const char *why,
+static void refuse(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret)
 {
-    int status = err == ERR_TIMEOUT ? 408 : err == ERR_TOO_LARGE ? 413 : 400;
-    say(keep, status, arena_printf(keep, "%s\n", why), ret);
+    int status = what->err == ERR_TIMEOUT ? 408 : what->err == ERR_TOO_LARGE ? 413 : 400;
+    say(keep, status, arena_printf(keep, "%s\n", what->why), ret);
 }
 
 static void respond(const struct admin *admin, slice path, struct arena *keep,

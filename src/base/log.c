@@ -187,15 +187,26 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     (void)ignored;
 }
 
-slice log_word(struct arena *keep, slice value)
+static slice escaped(struct arena *keep, slice value, const char *stays)
 {
     struct text text = text_in(keep);
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
-        if (c <= ' ' || c >= 0x7f || c == '"' || c == '\'' || c == '\\' || c == '%')
+        bool special = c <= ' ' || c >= 0x7f || strchr("\"'\\%", c);
+        if (special && (!c || !strchr(stays, c)))
             text_printf(&text, "%%%02X", c);
         else
             text_char(&text, (char)c);
     }
     return text_slice(&text);
+}
+
+slice log_word(struct arena *keep, slice value)
+{
+    return escaped(keep, value, "");
+}
+
+slice log_sentence(struct arena *keep, slice value)
+{
+    return escaped(keep, value, " '");
 }

@@ -1,8 +1,8 @@
 /* log.h - one line an event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Edges log (front, origin, cli); rooms below return and count. Never keys of objects' owners,
- * secrets or signatures. Lines go to stderr whole, by one write. Any thread. */
+ * Edges log (front, origin, cli); rooms below return and count. Never secret keys, session tokens
+ * or signatures. Lines go to stderr whole, by one write. Any thread. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -21,5 +21,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...) PR
 /* A value of a fact that comes from outside: control bytes, spaces, quotes and non-ASCII become
  * %XX, so that a line stays one line and one fact one word. */
 slice log_word(struct arena *keep, slice value) MUST_USE;
+/* The same for what stands between double quotes: spaces and single quotes stay. */
+slice log_sentence(struct arena *keep, slice value) MUST_USE;
 
 #endif

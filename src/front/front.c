@@ -13,6 +13,9 @@
 #include "base/metric.h"
 #include "front/inside.h"
 
+#define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
+#define NAMED_BYTES_MAX 100    /* of what is said not to be implemented */
+
 struct front *front_new(const struct front_options *options)
 {
     struct front *front = must_alloc(sizeof(*front));
@@ -148,7 +151,31 @@ static enum err judge_body(const struct http_head *head, const struct sigv4_clai
     return head->chunked ? ERR_NO_LENGTH : OK;
 }
 
-bool front_judge(void *arg, struct http_loop *http, struct arena *keep,
+/* A value as a fact of a log line: one word, not too long, "-" if there is none. */
+static slice fact(struct arena *keep, slice value)
+{
+    slice word = log_word(keep, slice_sub(value, 0, FACT_BYTES_MAX));
+    if (value.len > FACT_BYTES_MAX)
+        return arena_printf(keep, "%.*s...", SLICE_ARG(word));
+    return word.len ? word : S("-");
+}
+
+/* What came no further than a judge, so that whoever is told of a request id finds it. The path
+ * alone: signatures stand in the query, too. */
+static void log_refused(struct front *front, struct arena *keep, const struct http_refused *what,
+                        slice access_key, slice id, int status)
+{
+    if (!atomic_load(&front->access_log))
+        return;
+    slice method = fact(keep, what->head ? what->head->method : S(""));
+    slice path = fact(keep, what->head ? what->head->path : S(""));
+    access_key = fact(keep, access_key);
+    log_info("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s status=%d err=%s "
+             "why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer), SLICE_ARG(access_key),
+             SLICE_ARG(method), SLICE_ARG(path), status, err_name(what->err), what->why);
+}
+
+bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice peer,
                  const struct http_head *head, struct http_answer *ret)
 {
     struct front *front = arg;
@@ -163,23 +190,27 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep,
         ret->judged = claim;
         return true;
     }
+    const char *why = detail.len ? detail.ptr : err_text(err);
+    slice id = request_id_new(front, keep);
     metric_add(M_FRONT_REFUSED, 1);
-    answer_error(keep, err, detail, head->path, request_id_new(front, keep), ret);
+    answer_error(keep, err, detail, head->path, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
-    if (front->access_log)
-        log_info("refused", "status=%d err=%s", ret->status, err_name(err));
+    log_refused(front, keep, &(struct http_refused){ err, why, peer, head }, claim->access_key, id,
+                ret->status);
     return false;
 }
 
-void front_refuse(void *arg, struct arena *keep, enum err err, const char *why,
+void front_refuse(void *arg, struct arena *keep, const struct http_refused *what,
                   struct http_answer *ret)
 {
     struct front *front = arg;
+    slice id = request_id_new(front, keep), path = what->head ? what->head->path : S("/");
     metric_add(M_FRONT_REFUSED, 1);
-    answer_error(keep, err, slice_of(why), S("/"), request_id_new(front, keep), ret);
+    answer_error(keep, what->err, slice_of(what->why), path, id, ret);
     ret->close = true;
+    log_refused(front, keep, what, S(""), id, ret->status);
 }
 
 /* ---- the route ---- */
@@ -187,13 +218,17 @@ void front_refuse(void *arg, struct arena *keep, enum err err, const char *why,
 /* What a client asked for that is not done here: SDKs send more than their users know of. */
 static slice name_unknown(struct call *call, enum err err)
 {
-    slice unknown = slice_sub(call->s3.unknown, 0, 100);
+    const struct http_head *head = http_request_head(call->http);
+    slice unknown = slice_sub(call->s3.unknown, 0, NAMED_BYTES_MAX);
+    if (err != ERR_NOT_IMPLEMENTED)
+        return S("");
     if (!unknown.len)
-        return err == ERR_NOT_IMPLEMENTED ? S("Penstock does not implement this operation.")
-                                          : S("");
-    if (call->front->access_log)
-        log_info("not_implemented", "id=%.*s what=%.*s", SLICE_ARG(call->id),
-                 SLICE_ARG(log_word(call->keep, unknown)));
+        unknown = slice_sub(arena_printf(call->keep, "%.*s %.*s", SLICE_ARG(head->method),
+                                         SLICE_ARG(head->path)), 0, NAMED_BYTES_MAX);
+    slice what = log_sentence(call->keep, unknown);
+    if (atomic_load(&call->front->access_log))
+        log_info("not_implemented", "id=%.*s what=\"%.*s\"", SLICE_ARG(call->id),
+                 SLICE_ARG(what));
     return arena_printf(call->keep, "Penstock does not implement %.*s.", SLICE_ARG(unknown));
 }
 
@@ -226,6 +261,22 @@ static enum metric class_of(int status)
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
+static void log_request(const struct call *call, const struct http_outcome *outcome)
+{
+    slice access_key = fact(call->keep, call->access_key);
+    slice bucket = fact(call->keep, call->s3.bucket), key = fact(call->keep, call->s3.key);
+    log_info("request",
+             "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
+             " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
+             " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d",
+             SLICE_ARG(call->id), SLICE_ARG(call->peer), SLICE_ARG(access_key),
+             call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", SLICE_ARG(bucket),
+             SLICE_ARG(key), outcome->status, call->err ? err_name(call->err) : "-",
+             call->cache_result, outcome->body_bytes_sent, call->cost.cache_bytes,
+             call->cost.origin_bytes, call->cost.decided_ns / 1000, call->cost.first_ns / 1000,
+             outcome->took_ns / 1000, outcome->complete);
+}
+
 static void ended(void *arg, const struct http_outcome *outcome)
 {
     struct call *call = arg;
@@ -237,17 +288,8 @@ static void ended(void *arg, const struct http_outcome *outcome)
     metric_time(M_FRONT_SECONDS, outcome->took_ns);
     if (!outcome->complete)
         metric_add(M_FRONT_INCOMPLETE, 1);
-    if (!call->front->access_log)
-        return;
-    log_info("request",
-             "id=%.*s peer=%.*s op=%s status=%d err=%s cache=%s sent=%" PRIu64
-             " from_cache=%" PRIu64 " from_origin=%" PRIu64
-             " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d",
-             SLICE_ARG(call->id), SLICE_ARG(call->peer),
-             call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", outcome->status,
-             call->err ? err_name(call->err) : "-", call->cache_result, outcome->body_bytes_sent,
-             call->cost.cache_bytes, call->cost.origin_bytes, call->cost.decided_ns / 1000,
-             call->cost.first_ns / 1000, outcome->took_ns / 1000, outcome->complete);
+    if (atomic_load(&call->front->access_log))
+        log_request(call, outcome);
 }
 
 void front_handle(void *arg, struct http_request *request)
@@ -261,6 +303,7 @@ void front_handle(void *arg, struct http_request *request)
     call->keep = keep;
     call->id = request_id_new(front, keep);
     call->peer = http_request_peer(request);
+    call->access_key = ((const struct sigv4_claim *)http_request_judged(request))->access_key;
     call->cache_result = "-";
     call->s3.op = S3_OP_COUNT;
     call->s3.raw_path = http_request_head(request)->path;

@@ -38,9 +38,9 @@ void front_access_log(struct front *front, bool on);    /* any time, any thread 
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 
 /* The callbacks of its http_app, whose arg is the struct front ... */
-bool front_judge(void *arg, struct http_loop *loop, struct arena *keep,
+bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
                  const struct http_head *head, struct http_answer *ret);
-void front_refuse(void *arg, struct arena *keep, enum err err, const char *why,
+void front_refuse(void *arg, struct arena *keep, const struct http_refused *what,
                   struct http_answer *ret);
 void front_handle(void *arg, struct http_request *request);
 /* ... and what it keeps on each loop. */

@@ -35,7 +35,7 @@ struct call {
     struct arena *keep;
     struct s3_request s3;
     slice id;                     /* x-amz-request-id */
-    slice peer;
+    slice peer, access_key;
 
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
     void *gone_arg;

@@ -64,7 +64,10 @@ void gate_refuse(struct conn *conn, enum err err, const char *why)
 {
     const struct http_app *app = &conn->listener->bound->app;
     struct http_answer answer = { .status = 400, .close = true };
-    app->refuse(app->arg, &conn->refusal, err, why, &answer);
+    struct http_refused what = {
+        err, why, slice_of(conn->peer), conn->request ? &conn->request->head : NULL
+    };
+    app->refuse(app->arg, &conn->refusal, &what, &answer);
     tell(conn, &answer);
 }
 
@@ -116,7 +119,8 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     struct http_answer answer = { .status = 500, .close = true };
-    if (!app->judge(app->arg, conn->loop, &request->arena, &request->head, &answer)) {
+    if (!app->judge(app->arg, conn->loop, &request->arena, slice_of(conn->peer), &request->head,
+                    &answer)) {
         metric_add(M_HTTP_ANSWERED_AT_GATE, 1);
         tell(conn, &answer);
         return;

@@ -26,6 +26,14 @@ struct http_answer {
     void *judged;                       /* by a judge that says yes: for http_request_judged() */
 };
 
+/* A request that does not come as far as the app. */
+struct http_refused {
+    enum err err;
+    const char *why;                    /* a sentence for people */
+    slice peer;                         /* "127.0.0.1:4711" */
+    const struct http_head *head;       /* NULL: it was not complete, or could not be read */
+};
+
 /* What answers on one address. Callbacks run on a loop. */
 struct http_app {
     const char *name;                   /* "s3", "admin": for logs */
@@ -35,12 +43,12 @@ struct http_app {
     /* Judges a head before its body is taken in. true: go on. false: *ret is sent and the
      * connection closed. Once for every request, by the gate, with the request's own arena. */
     bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep,
-                  const struct http_head *head, struct http_answer *ret);
+                  slice peer, const struct http_head *head, struct http_answer *ret);
     /* A request that does not come as far as the judge or, with its body, as far as handle(): what
      * to say. err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE
      * (body over the limit), ERR_LIMIT (no room to spill the body to). At the connection cap nobody
      * is refused: newcomers wait. */
-    void (*refuse)(void *arg, struct arena *keep, enum err err, const char *why,
+    void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
     /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later
      * on this loop. */

@@ -267,8 +267,9 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
     uint64_t unlogged;
     if (!may_log(call->s3, &unlogged))
         return;
-    slice why = log_word(&keep, slice_of(end->why));
-    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu why=%.*s",
+    slice why = log_sentence(&keep, slice_of(end->why));
+    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu "
+             "why=\"%.*s\"",
              call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
              call->tries, (unsigned long long)unlogged, SLICE_ARG(why));
     arena_free(&keep);

@@ -1,13 +1,83 @@
-"""What an operator has to go by: the names of threads."""
+"""What an operator has to go by: log lines by which a request can be found, and the names of
+threads."""
 from harness import *
+
+
+def lines(server, event):
+    return [line for line in map(json.loads, server.log().splitlines()) if line["event"] == event]
+
+
+def id_of(reply):
+    return reply.headers["x-amz-request-id"]
+
 
 with Story("b10 an operator can see what the service does") as story:
     os.makedirs(story.path("tree/shelf"))
-    origin = story.origin("object=bucket/a 1000")
-    server = story.penstock(origin=origin.url, loops=2, origin_threads=2,
+    origin = story.origin("object=bucket/a 1000", "object=bucket/a%20b 1000")
+    server = story.penstock(origin=origin.url, loops=2, origin_threads=2, log_format="json",
+                            head_time="300ms",
                             origins={"shelf": {"url": "dir:" + story.path("tree")}},
                             buckets={"shelf": {"origin": "shelf"}})
-    story.same("a read", server.get("bucket/a").status, 200)
+
+    def line_of(event, request_id):
+        return wait_for(f"a {event} line for {request_id}", lambda: next(
+            (line for line in lines(server, event) if line.get("id") == request_id), None), 5)
+
+    def told(text, line, **facts):
+        story.same(text, {name: line.get(name) for name in facts}, facts)
+
+    # ---- requests ----
+    reply = server.get("bucket/a b")
+    told("a request's line says who asked for what", line_of("request", id_of(reply)),
+         access_key=ACCESS_KEY, op="GetObject", bucket="bucket", key="a%20b")
+    reply = server.get("bucket/" + "k" * 300)
+    told("a long key is cut", line_of("request", id_of(reply)), key="k" * 200 + "...", status=404)
+    reply = server.list("bucket")
+    told("a listing has no key", line_of("request", id_of(reply)), bucket="bucket", key="-")
+    reply = server.ask("PUT", "newbucket")
+    told("what is not done here is named", line_of("not_implemented", id_of(reply)),
+         what="PUT /newbucket")
+    story.fact("... to the client too", b"implement PUT /newbucket." in reply.body, reply.body)
+
+    # ---- refusals ----
+    reply = Client(server.port, "NOSUCHKEY", SECRET_KEY).get("bucket/a")
+    line = line_of("refused", id_of(reply))
+    told("a refused head's line has what the client was told", line, status=403,
+         err="ERR_UNKNOWN_KEY", access_key="NOSUCHKEY", method="GET", path="/bucket/a",
+         why="the access key is not known here")
+    story.fact("... and the peer", line["peer"].startswith("127.0.0.1:"), line)
+    target = presign("GET", server.client.host, "/bucket/a", ACCESS_KEY, "wrong")
+    reply = plain(server.port, "GET", target)
+    told("so has a presigned one", line_of("refused", id_of(reply)), access_key=ACCESS_KEY,
+         path="/bucket/a")
+    story.fact("no signature is in the log", "X-Amz-Signature" not in server.log()
+               and SECRET_KEY not in server.log())
+    reply = server.ask("PUT", "bucket/a", body=b"x", payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
+    story.fact("a body in signed chunks is named",
+               "signed chunks" in line_of("refused", id_of(reply))["why"], server.log()[-600:])
+
+    def refused_raw(text, data, err, seconds=5):
+        wire = Wire(server.port)
+        wire.send(data)
+        began = time.monotonic()
+        answer = wire.hears(seconds) or b""
+        found = re.search(rb"<RequestId>([^<]+)<", answer)
+        if story.fact(f"{text} is answered", found, answer[:300]):
+            line = line_of("refused", found.group(1).decode())
+            told(f"{text} is in the log", line, err=err, status=400)
+            story.fact(f"{text}: with its peer", line["peer"].startswith("127.0.0.1:"), line)
+        return time.monotonic() - began
+
+    refused_raw("a bad head", b"GET / HTTP/1.1\r\nBad Field: x\r\n\r\n", "ERR_BAD_HEAD")
+    refused_raw("a big head", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 101 + b"\r\n",
+                "ERR_HEAD_TOO_LARGE")
+    refused_raw("a slow head", b"GET / HTTP/1.1\r\n", "ERR_TIMEOUT")
+
+    # ---- origins ----
+    origin.kill()
+    story.same("the origin is gone", server.get("bucket/b").status, 503)
+    why = lines(server, "origin_failed")[-1]["why"]
+    story.fact("the log says why in words", " " in why and "%20" not in why, why)
 
     # ---- threads ----
     names = set()

@@ -56,8 +56,10 @@ with Story("s02 refusals are S3's own") as story:
                        payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
     refused("a streaming signature", reply, 501, "NotImplemented")
     story.fact("... and says that it is that", b"signed chunks" in reply.body, reply.body)
+    reply = server.ask("PUT", "newbucket")
     story.fact("an operation without a parameter is named as such",
-               b"this operation" in server.ask("PUT", "newbucket").body)
+               b"implement PUT /newbucket." in reply.body, reply.body)
+    story.fact("... in the log, too", '"what":"PUT /newbucket"' in server.log(), server.log()[-600:])
     reply = server.ask("PUT", "bucket/sum", body=b"x", payload=hashlib.sha256(b"y").hexdigest())
     refused("a body that is not what was signed", reply, 400, "XAmzContentSHA256Mismatch")
     story.same("it never reached the origin", origin.counts("bucket/sum")["put"], 0)

@@ -250,7 +250,7 @@ static void handle(void *arg, struct http_request *request)
     }
 }
 
-static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
+static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
                   const struct http_head *head, struct http_answer *ret)
 {
     atomic_fetch_add(&judged, 1);
@@ -264,11 +264,11 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep,
     return false;
 }
 
-static void refuse(void *arg, struct arena *keep, enum err err, const char *why,
+static void refuse(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret)
 {
-    ret->status = err == ERR_TIMEOUT ? 408 : err == ERR_LIMIT ? 503 : 400;
-    ret->body = arena_printf(keep, "%s: %s\n", err_name(err), why);
+    ret->status = what->err == ERR_TIMEOUT ? 408 : what->err == ERR_LIMIT ? 503 : 400;
+    ret->body = arena_printf(keep, "%s: %s\n", err_name(what->err), what->why);
 }
 
 static void on_turn(void *arg, void *local)

@@ -38,7 +38,7 @@ static int asks(struct admin *admin, const char *text)
     struct http_answer ret = { 0 };
     const char *why = NULL;
     assert_int_equal(http_head_scan(slice_of(text), &head, &why), OK);
-    if (judge(admin, NULL, &keep, &head, &ret))
+    if (judge(admin, NULL, &keep, S("127.0.0.1:1"), &head, &ret))
         respond(admin, head.path, &keep, &ret);
     int status = ret.status;
     arena_free(&keep);
