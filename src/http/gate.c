@@ -138,9 +138,20 @@ static bool worth_a_scan(const struct conn *conn, slice bytes)
            memchr(bytes.ptr + conn->scanned_bytes, '\n', bytes.len - conn->scanned_bytes);
 }
 
+/* A handshake record, where a head would begin with a letter: to wait for the rest is in vain. */
+static bool is_tls(slice bytes)
+{
+    return bytes.len && bytes.ptr[0] == 0x16;
+}
+
 void gate_look(struct conn *conn)
 {
     slice bytes = { conn->sock->input->bytes, conn->sock->input->size };
+    if (is_tls(bytes)) {
+        metric_add(M_HTTP_REFUSED_HEAD, 1);
+        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks http://, and the client began with TLS");
+        return;
+    }
     if (!worth_a_scan(conn, bytes))
         return;
     conn->scanned_bytes = bytes.len;
