@@ -199,12 +199,6 @@ uint64_t metric_read(enum metric metric)
     return value;
 }
 
-const char *metric_name(enum metric metric)
-{
-    check(metric < METRIC_COUNT);
-    return rows[metric].name;
-}
-
 /* ---- exposition ---- */
 
 static void expose_value(struct text *to, const struct row *row, int64_t value, bool is_signed)

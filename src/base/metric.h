@@ -29,7 +29,6 @@ void metric_gauge_add(enum metric gauge, int64_t by);
 void metric_time(enum metric histogram, uint64_t ns);    /* log-linear buckets, shown in seconds */
 
 uint64_t metric_read(enum metric metric);                /* counter sum or gauge value */
-const char *metric_name(enum metric metric);
 void metrics_expose(struct text *to);                    /* Prometheus text format, all of them */
 
 #endif

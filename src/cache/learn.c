@@ -131,7 +131,7 @@ static void head_stored(struct store_append *append, enum err err)
     free(mine);
 }
 
-static void store_head_alone(struct cache *cache, struct head *head, struct epoch_note epoch)
+static void keep_head_alone(struct cache *cache, struct head *head, struct epoch_note epoch)
 {
     struct head_store *mine = must_alloc(sizeof(*mine));
     mine->epoch = epoch;
@@ -230,6 +230,6 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
         return OK;
     if (fetch->admitted && !fetch->known_head && fetch->head != old && !comes_with_its_bytes)
-        store_head_alone(fetch->moving->cache, fetch->head, fetch->epoch);
+        keep_head_alone(fetch->moving->cache, fetch->head, fetch->epoch);
     return OK;
 }

@@ -89,7 +89,6 @@ void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
 void *http_loop_local(struct http_loop *loop);
-unsigned http_loop_number(const struct http_loop *loop);    /* from 0 */
 
 /* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. The timer is the caller's
  * until http_timer_stop, also after it has fired. */
@@ -106,7 +105,6 @@ const struct http_head *http_request_head(const struct http_request *request);
 slice http_request_body(const struct http_request *request);       /* whole; may be a mapped file */
 void *http_request_judged(const struct http_request *request);     /* the judge's ret->judged */
 slice http_request_peer(const struct http_request *request);       /* "127.0.0.1:4711" */
-uint64_t http_request_began_ns(const struct http_request *request);    /* mono_ns: head complete */
 
 /* A body outlives its request for whoever holds it: a write that is on its way to the origin still
  * reads it when the client has gone. NULL when the request has none. Any thread may let go. */

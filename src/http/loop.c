@@ -20,11 +20,6 @@ void *http_loop_local(struct http_loop *loop)
     return loop->local;
 }
 
-unsigned http_loop_number(const struct http_loop *loop)
-{
-    return loop->number;
-}
-
 static void on_mail(h2o_socket_t *sock, const char *err)
 {
     struct http_loop *loop = sock->data;

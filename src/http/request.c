@@ -147,12 +147,6 @@ slice http_request_peer(const struct http_request *request)
     return slice_of(request->conn->peer);
 }
 
-uint64_t http_request_began_ns(const struct http_request *request)
-{
-    check(request->magic == REQUEST_MAGIC);
-    return request->began_ns;
-}
-
 void http_request_on_end(struct http_request *request,
                          void (*ended)(void *arg, const struct http_outcome *outcome), void *arg)
 {

@@ -132,11 +132,6 @@ void origin_cancel(struct origin_call *call)
     pthread_mutex_unlock(lock);
 }
 
-const char *origin_name(const struct origin *origin)
-{
-    return origin->name;
-}
-
 slice origin_identity(const struct origin *origin)
 {
     return slice_of(origin->identity);

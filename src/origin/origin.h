@@ -69,7 +69,6 @@ void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after ORIGIN_PAUSE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
 
-const char *origin_name(const struct origin *origin);    /* lives as long as the origin */
 /* The canonical endpoint URL, which is part of every object's identity. Lives as long as origin. */
 slice origin_identity(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);

@@ -94,12 +94,6 @@ enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
     return e;
 }
 
-struct extent *extent_hold_again(struct extent *extent)
-{
-    check(atomic_fetch_add_explicit(&extent->refs, 1, memory_order_relaxed) > 0);
-    return extent;
-}
-
 void extent_release(struct extent **held)
 {
     struct extent *extent = *held;
@@ -117,11 +111,6 @@ void extent_release(struct extent **held)
 int extent_fd(const struct extent *extent)
 {
     return extent->fd;
-}
-
-uint32_t extent_number(const struct extent *extent)
-{
-    return extent->number;
 }
 
 uint64_t extent_size(const struct extent *extent)

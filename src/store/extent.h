@@ -18,12 +18,10 @@ void extents_free(struct extents **all);
 /* To read it. ERR_NOT_FOUND: there is none of this number, or its file can't be opened; ERR_LIMIT:
  * no descriptor for it just now, which says nothing about it. Sets *ret to NULL then. */
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret) MUST_USE;
-struct extent *extent_hold_again(struct extent *extent) MUST_USE;
 void extent_release(struct extent **extent);
 int extent_fd(const struct extent *extent);
 /* All of these bytes, waiting for the disk: the committer's. false: they can't be had. */
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;
-uint32_t extent_number(const struct extent *extent);
 uint64_t extent_size(const struct extent *extent);
 
 /* When the head in record `ordinal` was last vouched for: in RAM, lost at the end (then 0). Wall
@@ -77,7 +75,5 @@ enum err log_write(struct extents *all) MUST_USE;
 enum err log_roll(struct extents *all) MUST_USE;
 /* Seals the newest, if it holds anything, for a clean stop. */
 enum err log_seal(struct extents *all) MUST_USE;
-/* nothing is in the newest extent, or there is none that takes more */
-bool log_is_fresh(const struct extents *all);
 
 #endif

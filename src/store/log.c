@@ -177,7 +177,3 @@ enum err log_roll(struct extents *all)
     return OK;
 }
 
-bool log_is_fresh(const struct extents *all)
-{
-    return !all->log.extent || all->log.broken || (all->log.count == 0 && all->log.gathered == 0);
-}

@@ -7,7 +7,7 @@
 
 #include "store/head.h"
 
-enum policy_room { ROOM_ANY, ROOM_HOT, ROOM_NONE };
+enum policy_room { ROOM_ANY, ROOM_NONE };
 enum policy_admit { ADMIT_NO, ADMIT_YES, ADMIT_RECYCLE };
 
 struct policy_extent {
