@@ -9,6 +9,7 @@
 
 #include "cache/flight.h"
 
+#define FETCH_MAGIC 0x6665746368303131u
 #define NO_END UINT64_MAX
 
 /* What to ask for. With a head: [first, end) of that version (If-Match). Without: [first, end), end
@@ -81,5 +82,10 @@ void fetch_leave(struct fetch **fetch);
 void fetch_cancel(struct fetch *fetch);       /* under the lock; readers see it over soon */
 void fetch_drop_kept(struct fetch *fetch);    /* under the lock */
 void fetch_slot_free(struct fetch *fetch);    /* from the slots: there is room again */
+
+/* Between the two halves, fetch.c and deliver.c. */
+extern const struct origin_events deliver_events;
+void fetch_send(struct fetch *fetch);         /* asks for what is still missing */
+void fetch_free(struct fetch *fetch);         /* over, and without readers; under the lock */
 
 #endif

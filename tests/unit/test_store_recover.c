@@ -2,16 +2,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include <signal.h>
+
+#include "store/format.h"
+
 /* A fault inside LMDB is left by a jump (trap.c), and what it had just allocated is nobody's. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:mdb_txn_begin\nleak:mdb_env_open\nleak:mdb_cursor_open\n";
 }
-
-#include <signal.h>
-
-#include "store/format.h"
 
 static bool renew(struct unit_store *unit, const char *key)
 {

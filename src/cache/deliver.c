@@ -1,0 +1,340 @@
+/* deliver.c - what an origin's answer to a fetch becomes. SPDX-License-Identifier: Apache-2.0
+ *
+ * The head (learn.c reads it), then bytes into flight after flight, then over. Cut off mid-body it
+ * asks again behind the last byte, with If-Match, up to RESTARTS_MAX times without progress.
+ *
+ * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the error's
+ * text are theirs alone. `current` and `err` only they set, under the lock, so they read them without.
+ * A flight's bytes are written without it too, and become visible with `filled`. */
+#include "cache/fetch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "cache/inside.h"
+
+#define RESTARTS_MAX 3
+#define ERROR_BODY_MAX 65536u
+#define WAKE_BYTES 131072u
+#define WAKE_NS 2000000u
+
+static void lock(struct fetch *fetch)
+{
+    flights_lock(fetch->moving->flights, &fetch->moving->id);
+}
+
+static void unlock(struct fetch *fetch)
+{
+    flights_unlock(fetch->moving->flights, &fetch->moving->id);
+}
+
+static bool good_status(const struct fetch *fetch)
+{
+    return fetch->status == 200 || fetch->status == 206;
+}
+
+/* What is kept for slow readers is theirs only as long as nobody waits for a slot. */
+static void spare_kept(struct fetch *fetch)
+{
+    if (!slots_spare(fetch->moving->flights, fetch))
+        fetch_drop_kept(fetch);
+}
+
+/* ---- the answer ---- */
+
+static void on_head(struct origin_call *call, const struct origin_reply *reply)
+{
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    fetch->status = reply->status;
+    if (!good_status(fetch)) {
+        fetch->error_type = arena_copy(&fetch->arena, origin_reply_get(reply, S("content-type")));
+        return;
+    }
+    lock(fetch);
+    enum err err = learn_answer(fetch, reply);
+    if (err) {
+        fetch->err = err;
+        origin_cancel(call);
+    } else if (!fetch->answered) {
+        fetch->answered = true;
+        waiters_wake(&fetch->waiters);
+    }
+    unlock(fetch);
+}
+
+/* A span of the next record: up to the end of its group, of what is wanted, of the object. */
+static uint64_t record_length(const struct fetch *fetch)
+{
+    uint64_t group_end = (fetch->next / GROUP_BYTES + 1) * GROUP_BYTES;
+    return MIN(group_end, fetch->end) - fetch->next;
+}
+
+/* Someone else has brought, or is bringing, what would come next. */
+static bool already_here(struct fetch *fetch)
+{
+    struct flight *other = flight_find(fetch->moving, fetch->head->etag_hash, fetch->next);
+    if (other) {
+        flight_unref(&other);
+        return true;
+    }
+    return store_has_units(cache_store(fetch->moving->cache), fetch->head,
+                           (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
+}
+
+enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
+
+/* Under the lock: may the next byte be taken, and is there a flight for it? */
+static enum step next_step(struct fetch *fetch)
+{
+    if (fetch->next >= fetch->end)
+        return STEP_ENOUGH;
+    if (fetch->current)
+        return STEP_GO;
+    if (!fetch->readers && fetch->began) {
+        fetch->end = fetch->next;    /* H6: ends with the record that was under way */
+        return STEP_ENOUGH;
+    }
+    if (!fetch->admitted && fetch->next > fetch->wanted + REFUSED_AHEAD_BYTES) {
+        fetch->pacing = true;
+        spare_kept(fetch);
+        return STEP_PAUSE;
+    }
+    /* That the first is missing, whoever began it knew. A stream that is not stored relies on
+     * nothing that the next write may take away. */
+    if (fetch->began && fetch->admitted && already_here(fetch)) {
+        fetch->end = fetch->next;
+        return STEP_ENOUGH;
+    }
+    fetch->began = true;
+    fetch->current =
+        flight_new(fetch->moving, fetch, fetch->head, fetch->next, record_length(fetch));
+    if (!fetch->current) {
+        fetch_drop_kept(fetch);    /* what others wait for must not wait for itself */
+        return STEP_NO_SLOT;
+    }
+    waiters_wake(&fetch->waiters);
+    return STEP_GO;
+}
+
+/* A landed flight that is not going to be found in the store stays joinable a while. */
+static void keep(struct fetch *fetch, struct flight *flight)
+{
+    flight_unref(&fetch->kept[0]);
+    memmove(&fetch->kept[0], &fetch->kept[1], sizeof(fetch->kept) - sizeof(fetch->kept[0]));
+    fetch->kept[REFUSED_KEPT - 1] = flight_ref(flight);
+}
+
+/* A small object that is here was one record, head in front. Where units of it are fetched because
+ * that record went bad, its head went with it: such units bring one along. */
+static bool comes_with_head(const struct fetch *fetch, const struct flight *flight)
+{
+    return flight->head->size <= WHOLE_BYTES_MAX &&
+           (fetch->known_head || (flight->start == 0 && flight->length == flight->head->size));
+}
+
+/* The current flight is full: it goes to the store, or is kept a while for slower readers. */
+static void land(struct fetch *fetch)
+{
+    struct flight *flight = fetch->current;
+    fetch->current = NULL;
+    if (!flight_land(flight, fetch->admitted, comes_with_head(fetch, flight)))
+        keep(fetch, flight);
+    flight_unref(&flight);
+    if (!fetch->readers)
+        fetch->end = fetch->next;
+}
+
+/* Bytes come in pieces of 16 KiB: waking a crowd for each costs more than it brings. Those who wait
+ * are woken for the first, then for each 128 KiB or as soon as 2 ms have passed. */
+static void tell_readers(struct flight *flight, uint64_t filled)
+{
+    uint64_t now_ns = mono_ns();
+    if (flight->woken_bytes && filled < flight->length &&
+        filled - flight->woken_bytes < WAKE_BYTES && now_ns - flight->woken_ns < WAKE_NS)
+        return;
+    flight->woken_bytes = filled;
+    flight->woken_ns = now_ns;
+    waiters_wake(&flight->waiters);
+}
+
+static void take(struct fetch *fetch, slice bytes)
+{
+    struct flight *flight = fetch->current;
+    uint64_t filled = atomic_load(&flight->filled);
+    memcpy(flight->bytes + filled, bytes.ptr, bytes.len);
+    lock(fetch);
+    atomic_store(&flight->filled, filled + bytes.len);
+    fetch->next += bytes.len;
+    fetch->tries = 0;
+    tell_readers(flight, filled + bytes.len);
+    if (filled + bytes.len == flight->length)
+        land(fetch);
+    unlock(fetch);
+}
+
+static enum origin_take on_body(struct origin_call *call, slice bytes)
+{
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    if (!good_status(fetch) || fetch->err) {
+        size_t room = ERROR_BODY_MAX - MIN(fetch->error_body.len, ERROR_BODY_MAX);
+        text_add(&fetch->error_body, slice_sub(bytes, 0, room));
+        return ORIGIN_TAKEN;
+    }
+    /* what was taken before the pause, perhaps in other pieces */
+    size_t consumed = MIN(fetch->taken, bytes.len);
+    fetch->taken -= consumed;
+    bytes = slice_from(bytes, consumed);
+    while (bytes.len) {
+        size_t now = bytes.len;
+        if (fetch->skip) {
+            now = MIN(now, fetch->skip);
+            fetch->skip -= now;
+        } else {
+            lock(fetch);
+            enum step step = next_step(fetch);
+            unlock(fetch);
+            if (step == STEP_NO_SLOT)
+                slots_press(fetch->moving->flights);
+            if (step == STEP_PAUSE || step == STEP_NO_SLOT) {
+                fetch->taken = consumed;
+                return ORIGIN_PAUSE;
+            }
+            if (step == STEP_ENOUGH) {
+                origin_cancel(call);
+                break;
+            }
+            now = MIN(now, fetch->current->length - atomic_load(&fetch->current->filled));
+            take(fetch, slice_sub(bytes, 0, now));
+        }
+        consumed += now;
+        bytes = slice_from(bytes, now);
+        metric_add(M_CACHE_ORIGIN_BYTES, now);
+    }
+    return ORIGIN_TAKEN;
+}
+
+/* ---- the end ---- */
+
+/* Units that came whole before it broke off are worth keeping. */
+static void close_current(struct fetch *fetch)
+{
+    struct flight *flight = fetch->current;
+    fetch->current = NULL;
+    if (!flight)
+        return;
+    uint64_t filled = atomic_load(&flight->filled);
+    uint64_t whole = filled / UNIT_BYTES * UNIT_BYTES;
+    if (fetch->admitted && whole) {
+        flight->length = whole;
+        atomic_store(&flight->filled, whole);
+        if (!flight_land(flight, true, false))
+            keep(fetch, flight);
+        flight_unref(&flight);
+    } else {
+        flight_fail(&flight);
+    }
+}
+
+static bool worth_another_try(const struct fetch *fetch, enum err err)
+{
+    return fetch->kind == FETCH_GET && fetch->answered && !fetch->err && fetch->readers &&
+           learn_is_named(fetch->head) && fetch->tries < RESTARTS_MAX &&
+           !cache_is_stopping(fetch->moving->cache) &&
+           (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
+}
+
+/* The origin says there is no such object: what is here of it goes. */
+static void removed(struct store_removal *removal, enum err err)
+{
+    (void)err;    /* a folder out of service serves nothing either */
+    free((void *)removal->ids);
+    free(removal);
+}
+
+static void forget(struct fetch *fetch)
+{
+    struct store *store = cache_store(fetch->moving->cache);
+    if (!store_knows(store, &fetch->moving->id))
+        return;
+    struct object_id *id = must_alloc(sizeof(*id));
+    struct store_removal *removal = must_alloc(sizeof(*removal));
+    *id = fetch->moving->id;
+    *removal = (struct store_removal){ .ids = id, .count = 1, .done = removed };
+    store_remove(store, removal);
+}
+
+static void set_refusal(struct fetch *fetch, enum err err)
+{
+    slice body = text_slice(&fetch->error_body), code = { 0 }, message;
+    if (fetch->err == OK && err == OK) {
+        if (xml_read_error(&fetch->arena, body, &code, &message) != OK)
+            code = S("");
+        err = s3_error_from(fetch->status, code);
+        if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET)
+            forget(fetch);
+        fetch->refusal = refusal_new(err, fetch->status, fetch->error_type, body);
+    } else {
+        err = fetch->err ? fetch->err : err;
+        fetch->refusal = refusal_new(err, 0, S(""), S(""));
+    }
+    if (fetch->known_head && fetch->status == 412)
+        err = ERR_CHANGED;
+    fetch->err = err;
+}
+
+/* Under the lock: what the end of the call means, in *err and fetch->err. Has all come? */
+static bool judge_end(struct fetch *fetch, enum err *err)
+{
+    if (fetch->canceled && !fetch->err)
+        fetch->err = ERR_CANCELED;
+    bool complete = fetch->answered && !fetch->err &&
+                    (fetch->kind == FETCH_HEAD ? *err == OK : fetch->next >= fetch->end);
+    if (complete || !fetch->answered)
+        return complete;
+    if (!fetch->err && *err == OK)
+        *err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
+    if (fetch->status == 412)
+        fetch->err = ERR_CHANGED;    /* it changed while a restart was on its way */
+    return false;
+}
+
+/* Under the lock. Readers see it over; the last of them to leave frees it, or we. */
+static void retire(struct fetch *fetch)
+{
+    close_current(fetch);
+    fetch->over = true;
+    if (fetch->kind == FETCH_GET)
+        list_del(&fetch->link);
+    else if (fetch->moving->probe == fetch)
+        fetch->moving->probe = NULL;
+    waiters_wake(&fetch->waiters);
+    if (!fetch->readers)
+        fetch_free(fetch);
+    else
+        spare_kept(fetch);
+}
+
+static void on_done(struct origin_call *call, enum err err)
+{
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    struct flights *flights = fetch->moving->flights;
+    struct object_id id = fetch->moving->id;
+    flights_lock(flights, &id);
+    slots_forget(flights, fetch);
+    bool complete = judge_end(fetch, &err);
+    if (!complete && worth_another_try(fetch, err)) {
+        fetch->tries++;
+        fetch->taken = 0;
+        metric_add(M_CACHE_RESTARTS, 1);
+        fetch_send(fetch);
+    } else {
+        if (!complete)
+            set_refusal(fetch, err);
+        retire(fetch);
+    }
+    flights_unlock(flights, &id);
+}
+
+const struct origin_events deliver_events = { on_head, on_body, on_done };
