@@ -91,7 +91,7 @@ struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box)
     loop->cache = cache;
     loop->box = box;
     loop->io = store_io_new(cache->store, box);
-    list_init(&loop->behind);
+    list_init(&loop->background);
     return loop;
 }
 
@@ -99,7 +99,7 @@ void cache_loop_free(struct cache_loop **loop)
 {
     if (!*loop)
         return;
-    behind_end_all(*loop);
+    background_end_all(*loop);
     store_io_free(&(*loop)->io);
     free(*loop);
     *loop = NULL;

@@ -38,8 +38,8 @@ struct cache_loop {
     struct cache *cache;
     struct mailbox *box;
     struct store_io *io;
-    struct list behind;           /* revalidations nobody waits for (behind.c) */
-    unsigned behind_count;
+    struct list background;       /* revalidations nobody waits for (background.c) */
+    unsigned background_count;
 };
 struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
 void cache_loop_free(struct cache_loop **loop);

@@ -3,9 +3,9 @@
  * The head (learn.c reads it), then bytes into flight after flight, then over. Cut off mid-body it
  * asks again behind the last byte, with If-Match, up to RESTARTS_MAX times without progress.
  *
- * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the error's
- * text are theirs alone. `current` and `err` only they set, under the lock, so they read them without.
- * A flight's bytes are written without it too, and become visible with `filled`. */
+ * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the text of
+ * an error are theirs alone. `current` and `err` only they set, under the lock, so they read them
+ * without. A flight's bytes are written without it too, and become visible with `filled`. */
 #include "cache/fetch.h"
 
 #include <stdlib.h>
@@ -22,12 +22,12 @@
 
 static void lock(struct fetch *fetch)
 {
-    flights_lock(fetch->moving->flights, &fetch->moving->id);
+    flights_lock(fetch->inflight->flights, &fetch->inflight->id);
 }
 
 static void unlock(struct fetch *fetch)
 {
-    flights_unlock(fetch->moving->flights, &fetch->moving->id);
+    flights_unlock(fetch->inflight->flights, &fetch->inflight->id);
 }
 
 static bool good_status(const struct fetch *fetch)
@@ -38,7 +38,7 @@ static bool good_status(const struct fetch *fetch)
 /* What is kept for slow readers is theirs only as long as nobody waits for a slot. */
 static void spare_kept(struct fetch *fetch)
 {
-    if (!slots_spare(fetch->moving->flights, fetch))
+    if (!slots_spare(fetch->inflight->flights, fetch))
         fetch_drop_kept(fetch);
 }
 
@@ -74,12 +74,12 @@ static uint64_t record_length(const struct fetch *fetch)
 /* Someone else has brought, or is bringing, what would come next. */
 static bool already_here(struct fetch *fetch)
 {
-    struct flight *other = flight_find(fetch->moving, fetch->head->etag_hash, fetch->next);
+    struct flight *other = flight_find(fetch->inflight, fetch->head->etag_hash, fetch->next);
     if (other) {
         flight_unref(&other);
         return true;
     }
-    return store_has_units(cache_store(fetch->moving->cache), fetch->head,
+    return store_has_units(cache_store(fetch->inflight->cache), fetch->head,
                            (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
 }
 
@@ -109,7 +109,7 @@ static enum step next_step(struct fetch *fetch)
     }
     fetch->began = true;
     fetch->current =
-        flight_new(fetch->moving, fetch, fetch->head, fetch->next, record_length(fetch));
+        flight_new(fetch->inflight, fetch, fetch->head, fetch->next, record_length(fetch));
     if (!fetch->current) {
         fetch_drop_kept(fetch);    /* what others wait for must not wait for itself */
         return STEP_NO_SLOT;
@@ -196,7 +196,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
             enum step step = next_step(fetch);
             unlock(fetch);
             if (step == STEP_NO_SLOT)
-                slots_press(fetch->moving->flights);
+                slots_press(fetch->inflight->flights);
             if (step == STEP_PAUSE || step == STEP_NO_SLOT) {
                 fetch->taken = consumed;
                 return ORIGIN_PAUSE;
@@ -241,7 +241,7 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
 {
     return fetch->kind == FETCH_GET && fetch->answered && !fetch->err && fetch->readers &&
            learn_is_named(fetch->head) && fetch->tries < RESTARTS_MAX &&
-           !cache_is_stopping(fetch->moving->cache) &&
+           !cache_is_stopping(fetch->inflight->cache) &&
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
 
@@ -255,12 +255,12 @@ static void removed(struct store_removal *removal, enum err err)
 
 static void forget(struct fetch *fetch)
 {
-    struct store *store = cache_store(fetch->moving->cache);
-    if (!store_knows(store, &fetch->moving->id))
+    struct store *store = cache_store(fetch->inflight->cache);
+    if (!store_knows(store, &fetch->inflight->id))
         return;
     struct object_id *id = must_alloc(sizeof(*id));
     struct store_removal *removal = must_alloc(sizeof(*removal));
-    *id = fetch->moving->id;
+    *id = fetch->inflight->id;
     *removal = (struct store_removal){ .ids = id, .count = 1, .done = removed };
     store_remove(store, removal);
 }
@@ -307,8 +307,8 @@ static void retire(struct fetch *fetch)
     fetch->over = true;
     if (fetch->kind == FETCH_GET)
         list_del(&fetch->link);
-    else if (fetch->moving->probe == fetch)
-        fetch->moving->probe = NULL;
+    else if (fetch->inflight->probe == fetch)
+        fetch->inflight->probe = NULL;
     waiters_wake(&fetch->waiters);
     if (!fetch->readers)
         fetch_free(fetch);
@@ -319,8 +319,8 @@ static void retire(struct fetch *fetch)
 static void on_done(struct origin_call *call, enum err err)
 {
     struct fetch *fetch = container_of(call, struct fetch, call);
-    struct flights *flights = fetch->moving->flights;
-    struct object_id id = fetch->moving->id;
+    struct flights *flights = fetch->inflight->flights;
+    struct object_id id = fetch->inflight->id;
     flights_lock(flights, &id);
     slots_forget(flights, fetch);
     bool complete = judge_end(fetch, &err);

@@ -1,8 +1,8 @@
 /* fetch.c - one origin GET or HEAD, and what its answer becomes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The readers' side: asking, joining, leaving; all under the object's lock. The origin's side, which
- * runs on one of its threads at a time, is deliver.c. */
+ * The readers' side: asking, joining, leaving; all under the object's lock. The origin's side,
+ * which runs on one of its threads at a time, is deliver.c. */
 #include "cache/fetch.h"
 
 #include <inttypes.h>
@@ -24,13 +24,13 @@ void fetch_drop_kept(struct fetch *fetch)
 void fetch_free(struct fetch *fetch)
 {
     check(fetch->magic == FETCH_MAGIC && fetch->over && !fetch->readers && !fetch->current);
-    slots_forget(fetch->moving->flights, fetch);
+    slots_forget(fetch->inflight->flights, fetch);
     fetch_drop_kept(fetch);
     head_unref(&fetch->head);
     refusal_unref(&fetch->refusal);
     arena_free(&fetch->arena);
-    struct cache *cache = fetch->moving->cache;
-    moving_unref(&fetch->moving);
+    struct cache *cache = fetch->inflight->cache;
+    inflight_unref(&fetch->inflight);
     fetch->magic = 0;
     free(fetch);
     cache_fetch_ended(cache);
@@ -61,26 +61,26 @@ void fetch_send(struct fetch *fetch)
     fetch->call = (struct origin_call){
         .events = &deliver_events,
         .op = fetch->kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
-        .bucket = fetch->moving->bucket,
-        .key = fetch->moving->key,
+        .bucket = fetch->inflight->bucket,
+        .key = fetch->inflight->key,
         .fields = fetch->fields,
         .field_count = count,
     };
-    origin_start(fetch->moving->place->origin, &fetch->call);
+    origin_start(fetch->inflight->place->origin, &fetch->call);
 }
 
-struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct head *head,
+struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struct head *head,
                           const struct fetch_span *span)
 {
-    if (!cache_fetch_may_begin(moving->cache))
+    if (!cache_fetch_may_begin(inflight->cache))
         return NULL;
     struct fetch *fetch = must_alloc(sizeof(*fetch));
     fetch->magic = FETCH_MAGIC;
     fetch->kind = kind;
-    fetch->moving = moving;
-    moving->refs++;
+    fetch->inflight = inflight;
+    inflight->refs++;
     fetch->asked = *span;
-    fetch->epoch = epoch_now(&moving->id);
+    fetch->epoch = epoch_now(&inflight->id);
     fetch->sent_s = wall_s();
     fetch->readers = 1;
     fetch->wanted = span->first;
@@ -93,9 +93,9 @@ struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct he
         fetch->known_head = true;
     }
     if (kind == FETCH_HEAD)
-        moving->probe = fetch;
+        inflight->probe = fetch;
     else
-        list_add(&moving->fetches, &fetch->link);
+        list_add(&inflight->fetches, &fetch->link);
     metric_add(kind == FETCH_HEAD ? M_CACHE_HEADS : M_CACHE_FETCHES, 1);
     fetch_send(fetch);
     return fetch;
@@ -120,18 +120,18 @@ static bool delivers(const struct fetch *fetch, uint64_t etag_hash, uint64_t off
            offset - fetch->next <= WAIT_AHEAD_BYTES;
 }
 
-struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t offset)
+struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset)
 {
-    list_each(struct fetch, fetch, &moving->fetches, link)
+    list_each(struct fetch, fetch, &inflight->fetches, link)
         if (delivers(fetch, etag_hash, offset))
             return fetch_join_this(fetch);
     return NULL;
 }
 
-uint64_t fetch_next_claim(struct moving *moving, uint64_t etag_hash, uint64_t from)
+uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_t from)
 {
     uint64_t nearest = NO_END;
-    list_each(struct fetch, fetch, &moving->fetches, link) {
+    list_each(struct fetch, fetch, &inflight->fetches, link) {
         bool other = fetch->head && etag_hash && fetch->head->etag_hash != etag_hash;
         if (fetch->over || fetch->canceled || other || (fetch->asked.suffix && !fetch->answered))
             continue;

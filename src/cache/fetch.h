@@ -24,11 +24,11 @@ enum fetch_kind { FETCH_GET, FETCH_HEAD };
 
 struct fetch {
     uint64_t magic;
-    struct list link;             /* moving->fetches */
+    struct list link;             /* inflight->fetches */
     struct list slot_link;        /* in the queue for a slot, or of those with some to spare */
     bool slot_invited;            /* its turn in that queue has come; the slots' own */
     enum fetch_kind kind;
-    struct moving *moving;        /* a reference */
+    struct inflight *inflight;        /* a reference */
     struct fetch_span asked;
     struct epoch_note epoch;
     int64_t sent_s;               /* what the answer says is true as of then */
@@ -66,14 +66,14 @@ struct fetch {
 
 /* Starts one; under the object's lock, which is kept. The reference is the caller's, as a reader.
  * NULL: too many at once, or stopping. head NULL: the version is not known. */
-struct fetch *fetch_start(struct moving *moving, enum fetch_kind kind, struct head *head,
+struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struct head *head,
                           const struct fetch_span *span) MUST_USE;
 /* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that
  * has not been answered yet). Joined as a reader; NULL if none. Under the lock. */
-struct fetch *fetch_join(struct moving *moving, uint64_t etag_hash, uint64_t offset) MUST_USE;
+struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset) MUST_USE;
 /* Where the next fetch after `from` begins that may bring this version: a span ends there, so that
  * no byte is asked for twice. NO_END: none. Under the lock. */
-uint64_t fetch_next_claim(struct moving *moving, uint64_t etag_hash, uint64_t from);
+uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
 /* A reader got so far (paces unstored streams). Under the lock. */
 void fetch_progress(struct fetch *fetch, uint64_t offset);

@@ -81,71 +81,72 @@ void flights_unlock(struct flights *flights, const struct object_id *id)
     pthread_mutex_unlock(&shard_of(flights, id)->lock);
 }
 
-/* ---- objects that are moving ---- */
+/* ---- objects with something in flight ---- */
 
 static struct list *bucket_of(struct flights *flights, const struct object_id *id)
 {
     return &shard_of(flights, id)->buckets[id->bytes[3] % BUCKETS];
 }
 
-static void unhook(struct moving *moving)
+static void unhook(struct inflight *inflight)
 {
-    if (moving->unhooked)
+    if (inflight->unhooked)
         return;
-    moving->unhooked = true;
-    list_del(&moving->link);
-    atomic_fetch_sub(&shard_of(moving->flights, &moving->id)->hooked, 1);
+    inflight->unhooked = true;
+    list_del(&inflight->link);
+    atomic_fetch_sub(&shard_of(inflight->flights, &inflight->id)->hooked, 1);
 }
 
-struct moving *moving_find(struct flights *flights, const struct object_id *id)
+struct inflight *inflight_find(struct flights *flights, const struct object_id *id)
 {
-    list_each(struct moving, moving, bucket_of(flights, id), link) {
-        check(moving->magic == MOVING_MAGIC);
-        if (memcmp(&moving->id, id, sizeof(*id)) != 0)
+    list_each(struct inflight, inflight, bucket_of(flights, id), link) {
+        check(inflight->magic == MOVING_MAGIC);
+        if (memcmp(&inflight->id, id, sizeof(*id)) != 0)
             continue;
-        if (!epoch_holds(id, moving->epoch))    /* H7: newcomers start anew */
+        if (!epoch_holds(id, inflight->epoch))    /* H7: newcomers start anew */
             return NULL;
-        moving->refs++;
-        return moving;
+        inflight->refs++;
+        return inflight;
     }
     return NULL;
 }
 
-void moving_unhook(struct flights *flights, const struct object_id *id)
+void inflight_unhook(struct flights *flights, const struct object_id *id)
 {
-    list_each_safe(struct moving, moving, bucket_of(flights, id), link)
-        if (memcmp(&moving->id, id, sizeof(*id)) == 0)
-            unhook(moving);
+    list_each_safe(struct inflight, inflight, bucket_of(flights, id), link)
+        if (memcmp(&inflight->id, id, sizeof(*id)) == 0)
+            unhook(inflight);
 }
 
-struct moving *moving_get(struct flights *flights, const struct object_id *id,
+struct inflight *inflight_get(struct flights *flights, const struct object_id *id,
                           const struct object_name *name, const struct place *place)
 {
-    struct moving *moving = moving_find(flights, id);
-    if (moving)
-        return moving;
-    moving_unhook(flights, id);    /* one of an older epoch may be left */
-    moving = must_alloc(sizeof(*moving));
-    moving->magic = MOVING_MAGIC;
-    moving->flights = flights;
-    moving->cache = flights->cache;
-    moving->id = *id;
-    moving->place = place;
-    moving->bucket = (slice){ must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len };
-    moving->key = (slice){ must_strndup(name->key.ptr, name->key.len), name->key.len };
-    moving->epoch = epoch_now(id);
-    moving->refs = 1;
-    list_init(&moving->fetches);
-    list_init(&moving->flying);
-    list_add(bucket_of(flights, id), &moving->link);
+    struct inflight *inflight = inflight_find(flights, id);
+    if (inflight)
+        return inflight;
+    inflight_unhook(flights, id);    /* one of an older epoch may be left */
+    inflight = must_alloc(sizeof(*inflight));
+    inflight->magic = MOVING_MAGIC;
+    inflight->flights = flights;
+    inflight->cache = flights->cache;
+    inflight->id = *id;
+    inflight->place = place;
+    inflight->bucket =
+        (slice){ must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len };
+    inflight->key = (slice){ must_strndup(name->key.ptr, name->key.len), name->key.len };
+    inflight->epoch = epoch_now(id);
+    inflight->refs = 1;
+    list_init(&inflight->fetches);
+    list_init(&inflight->flying);
+    list_add(bucket_of(flights, id), &inflight->link);
     atomic_fetch_add(&shard_of(flights, id)->hooked, 1);
-    return moving;
+    return inflight;
 }
 
-void moving_unref(struct moving **moving)
+void inflight_unref(struct inflight **inflight)
 {
-    struct moving *mine = *moving;
-    *moving = NULL;
+    struct inflight *mine = *inflight;
+    *inflight = NULL;
     if (!mine || --mine->refs > 0)
         return;
     check(list_empty(&mine->fetches) && list_empty(&mine->flying) && !mine->probe);
@@ -157,10 +158,10 @@ void moving_unref(struct moving **moving)
     free(mine);
 }
 
-void moving_set_head(struct moving *moving, struct head *head)
+void inflight_set_head(struct inflight *inflight, struct head *head)
 {
-    struct head *old = moving->head;
-    moving->head = head_ref(head);
+    struct head *old = inflight->head;
+    inflight->head = head_ref(head);
     head_unref(&old);
 }
 
@@ -249,7 +250,7 @@ void slots_press(struct flights *flights)
     pthread_mutex_lock(&flights->slots_lock);
     while (!list_empty(&flights->slots_spare)) {
         struct fetch *fetch = list_of(flights->slots_spare.next, struct fetch, slot_link);
-        struct object_id id = fetch->moving->id;
+        struct object_id id = fetch->inflight->id;
         bool mine = pthread_mutex_trylock(&shard_of(flights, &id)->lock) == 0;
         if (mine)
             list_del(&fetch->slot_link);
@@ -284,17 +285,17 @@ bool slots_scarce(struct flights *flights)
 
 /* ---- flights ---- */
 
-struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct head *head,
+struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struct head *head,
                           uint64_t start, uint64_t length)
 {
     check(start % UNIT_BYTES == 0 && length > 0);
     check(start / GROUP_BYTES == (start + length - 1) / GROUP_BYTES);
-    if (!slot_take(moving->flights, length, feeder))
+    if (!slot_take(inflight->flights, length, feeder))
         return NULL;
     struct flight *flight = must_alloc(sizeof(*flight));
     flight->magic = FLIGHT_MAGIC;
-    flight->moving = moving;
-    moving->refs++;
+    flight->inflight = inflight;
+    inflight->refs++;
     flight->fetch = feeder;
     flight->head = head_ref(head);
     flight->start = start;
@@ -306,7 +307,7 @@ struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct he
     flight->epoch = feeder->epoch;
     list_init(&flight->waiters);
     list_init(&flight->link);
-    list_add(&moving->flying, &flight->link);
+    list_add(&inflight->flying, &flight->link);
     return flight;
 }
 
@@ -324,17 +325,17 @@ void flight_unref(struct flight **flight)
         return;
     check(mine->magic == FLIGHT_MAGIC && list_empty(&mine->waiters));
     list_del(&mine->link);
-    slot_give(mine->moving->flights, mine->slot_bytes);
+    slot_give(mine->inflight->flights, mine->slot_bytes);
     free(mine->bytes);
     head_unref(&mine->head);
-    moving_unref(&mine->moving);
+    inflight_unref(&mine->inflight);
     mine->magic = 0;
     free(mine);
 }
 
-struct flight *flight_find(struct moving *moving, uint64_t etag_hash, uint64_t offset)
+struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64_t offset)
 {
-    list_each(struct flight, flight, &moving->flying, link) {
+    list_each(struct flight, flight, &inflight->flying, link) {
         if (flight->head->etag_hash == etag_hash && offset >= flight->start &&
             offset < flight->start + flight->length &&
             atomic_load(&flight->state) != FLIGHT_FAILED)
@@ -346,15 +347,15 @@ struct flight *flight_find(struct moving *moving, uint64_t etag_hash, uint64_t o
 static bool may_publish(const struct store_append *append)
 {
     const struct flight *flight = container_of(append, struct flight, append);
-    return epoch_holds(&flight->moving->id, flight->epoch);
+    return epoch_holds(&flight->inflight->id, flight->epoch);
 }
 
 /* On the committer's thread: what is in the store now is found there. */
 static void appended(struct store_append *append, enum err err)
 {
     struct flight *flight = container_of(append, struct flight, append);
-    struct flights *flights = flight->moving->flights;
-    struct object_id id = flight->moving->id;
+    struct flights *flights = flight->inflight->flights;
+    struct object_id id = flight->inflight->id;
     if (err)
         metric_add(M_CACHE_UNPUBLISHED, 1);
     flights_lock(flights, &id);
@@ -369,7 +370,7 @@ bool flight_land(struct flight *flight, bool store_it, bool with_head)
     atomic_store(&flight->state, FLIGHT_LANDED);
     flight->fetch = NULL;
     waiters_wake(&flight->waiters);
-    if (!store_it || !epoch_holds(&flight->moving->id, flight->epoch))
+    if (!store_it || !epoch_holds(&flight->inflight->id, flight->epoch))
         return false;
     flight->append = (struct store_append){
         .head = flight->head,
@@ -379,7 +380,7 @@ bool flight_land(struct flight *flight, bool store_it, bool with_head)
         .may_publish = may_publish,
         .done = appended,
     };
-    if (store_append(cache_store(flight->moving->cache), &flight->append) != OK) {
+    if (store_append(cache_store(flight->inflight->cache), &flight->append) != OK) {
         metric_add(M_CACHE_UNPUBLISHED, 1);
         return false;
     }

@@ -28,7 +28,7 @@ struct flights;
 struct fetch;
 
 /* Everything under way for one object. */
-struct moving {
+struct inflight {
     uint64_t magic;
     struct list link;             /* in its shard; unlinked when unhooked */
     struct flights *flights;
@@ -48,8 +48,8 @@ enum flight_state { FLIGHT_FILLING, FLIGHT_LANDED, FLIGHT_FAILED };
 
 struct flight {
     uint64_t magic;
-    struct list link;             /* moving->flying while it can be joined */
-    struct moving *moving;
+    struct list link;             /* inflight->flying while it can be joined */
+    struct inflight *inflight;
     struct fetch *fetch;          /* who feeds it; NULL once it landed */
     struct head *head;
     uint64_t start, length;       /* bytes of the object; start on a unit */
@@ -80,15 +80,15 @@ void flights_unlock(struct flights *flights, const struct object_id *id);
 
 /* ---- under the lock of the object ---- */
 /* A reference, or NULL. */
-struct moving *moving_find(struct flights *flights, const struct object_id *id) MUST_USE;
-struct moving *moving_get(struct flights *flights, const struct object_id *id,
+struct inflight *inflight_find(struct flights *flights, const struct object_id *id) MUST_USE;
+struct inflight *inflight_get(struct flights *flights, const struct object_id *id,
                           const struct object_name *name, const struct place *place) MUST_USE;
-void moving_unref(struct moving **moving);
-void moving_unhook(struct flights *flights, const struct object_id *id);
-void moving_set_head(struct moving *moving, struct head *head);
+void inflight_unref(struct inflight **inflight);
+void inflight_unhook(struct flights *flights, const struct object_id *id);
+void inflight_set_head(struct inflight *inflight, struct head *head);
 
 /* The joinable flight of that version that has or will have this byte: a reference, or NULL. */
-struct flight *flight_find(struct moving *moving, uint64_t etag_hash, uint64_t offset) MUST_USE;
+struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64_t offset) MUST_USE;
 struct flight *flight_ref(struct flight *flight) MUST_USE;
 void flight_unref(struct flight **flight);
 void waiter_add(struct list *waiters, struct waiter *waiter);
@@ -97,7 +97,7 @@ void waiters_wake(struct list *waiters);
 /* ---- slots: RAM for bodies, a byte budget ---- */
 /* A new flight with its slot, linked and referenced by the fetch; NULL: no slot free just now, and
  * `queued` will be resumed when there is one. Under the lock. */
-struct flight *flight_new(struct moving *moving, struct fetch *feeder, struct head *head,
+struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struct head *head,
                           uint64_t start, uint64_t length) MUST_USE;
 /* Full, or closed early at a whole unit: hands it to the store if `store_it`. Under the lock.
  * false: it was not handed over, and stays joinable only as long as somebody holds it. */

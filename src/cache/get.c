@@ -66,21 +66,21 @@ static enum err restart(struct get *get)
 
 void get_hook_in(struct get *get)
 {
-    if (!get->moving)
-        get->moving = moving_get(get->flights, &get->id, &get->name, get->ask.place);
+    if (!get->inflight)
+        get->inflight = inflight_get(get->flights, &get->id, &get->name, get->ask.place);
 }
 
 void get_let_go(struct get *get)
 {
     store_op_drop(&get->op);
     fresh_leave(&get->page, &get->waiter);
-    if (!get->moving && !get->fetch && !get->flight)    /* a hit needs no lock */
+    if (!get->inflight && !get->fetch && !get->flight)    /* a hit needs no lock */
         return;
     flights_lock(get->flights, &get->id);
     list_del(&get->waiter.link);
     flight_unref(&get->flight);
     fetch_leave(&get->fetch);
-    moving_unref(&get->moving);
+    inflight_unref(&get->inflight);
     flights_unlock(get->flights, &get->id);
 }
 
@@ -100,10 +100,10 @@ static enum err look(struct get *get)
 {
     if (!flights_idle(get->flights, &get->id)) {
         flights_lock(get->flights, &get->id);
-        struct moving *moving = moving_find(get->flights, &get->id);
-        if (moving && moving->head)
-            get->head = head_ref(moving->head);
-        moving_unref(&moving);
+        struct inflight *inflight = inflight_find(get->flights, &get->id);
+        if (inflight && inflight->head)
+            get->head = head_ref(inflight->head);
+        inflight_unref(&inflight);
         flights_unlock(get->flights, &get->id);
     }
     if (get->head)
@@ -141,9 +141,9 @@ static enum err judge_freshness(struct get *get)
         return get_go(get, GET_PAGE);
     if (validated_s && age_s <= place->ttl_s)
         return get_go(get, GET_DECIDE);
-    if (validated_s && age_s <= place->ttl_s + place->grace_s && !get->ask.behind) {
+    if (validated_s && age_s <= place->ttl_s + place->grace_s && !get->ask.background) {
         get->answer.source = GET_STALE;
-        behind_start(get);
+        background_start(get);
         return get_go(get, GET_DECIDE);
     }
     return get_go(get, GET_PAGE);
@@ -167,16 +167,16 @@ static struct fetch_span span_of_range(const struct s3_range *range)
     return span;
 }
 
-static struct fetch *same_suffix(struct moving *moving, uint64_t suffix)
+static struct fetch *same_suffix(struct inflight *inflight, uint64_t suffix)
 {
-    list_each(struct fetch, fetch, &moving->fetches, link)
+    list_each(struct fetch, fetch, &inflight->fetches, link)
         if (!fetch->over && !fetch->canceled && !fetch->answered && fetch->asked.suffix == suffix)
             return fetch_join_this(fetch);
     return NULL;
 }
 
-/* A GET brings bytes that a condition may not want; unless a HEAD has just told of a version that the
- * bytes then were not of. */
+/* A GET brings bytes that a condition may not want; unless a HEAD has just told of a version that
+ * the bytes then were not of. */
 static bool should_probe(const struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
@@ -188,17 +188,17 @@ static bool should_probe(const struct get *get)
 static struct fetch *join_or_start(struct get *get, struct fetch_span *span)    /* under the lock */
 {
     struct fetch *fetch = NULL;
-    const struct head *known = get->moving->head;
+    const struct head *known = get->inflight->head;
     if (known && !learn_is_named(known))
-        return fetch_start(get->moving, FETCH_GET, NULL, span);
+        return fetch_start(get->inflight, FETCH_GET, NULL, span);
     if (!get_wants_newest(get))
-        fetch = span->suffix ? same_suffix(get->moving, span->suffix)
-                             : fetch_join(get->moving, 0, span->first);
+        fetch = span->suffix ? same_suffix(get->inflight, span->suffix)
+                             : fetch_join(get->inflight, 0, span->first);
     if (fetch)
         return fetch;
     if (!span->suffix && !span->plain)
-        span->end = MIN(span->end, fetch_next_claim(get->moving, 0, span->first));
-    return fetch_start(get->moving, FETCH_GET, NULL, span);
+        span->end = MIN(span->end, fetch_next_claim(get->inflight, 0, span->first));
+    return fetch_start(get->inflight, FETCH_GET, NULL, span);
 }
 
 static enum err unknown(struct get *get)
@@ -208,12 +208,12 @@ static enum err unknown(struct get *get)
     struct fetch_span span = span_of_range(&get->ask.range);
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
-    if (get->moving->head && !get->distrust) {    /* an answer came since we looked */
-        get->head = head_ref(get->moving->head);
+    if (get->inflight->head && !get->distrust) {    /* an answer came since we looked */
+        get->head = head_ref(get->inflight->head);
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_FRESH);
     }
-    if (get_wants_newest(get) && !get->distrust && !list_empty(&get->moving->fetches)) {
+    if (get_wants_newest(get) && !get->distrust && !list_empty(&get->inflight->fetches)) {
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_PROBE);    /* if it is of the version found now, it is shared */
     }

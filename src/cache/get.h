@@ -21,7 +21,7 @@ struct get_ask {
     bool head_only;
     bool revalidate;              /* the client said no-cache */
     bool want_checksums;          /* x-amz-checksum-mode: a head without them is completed first */
-    bool behind;                  /* nobody waits: within its grace, ask about it */
+    bool background;              /* nobody waits: within its grace, ask about it */
 };
 
 /* What the bytes, or the decision, came from. */

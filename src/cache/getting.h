@@ -42,7 +42,7 @@ struct get {
     struct waiter waiter;
     struct store_op *op;
     struct page *page;
-    struct moving *moving;        /* once it needed one */
+    struct inflight *inflight;        /* once it needed one */
     struct fetch *fetch;          /* whose reader it is */
     struct flight *flight;        /* it reads from */
 
@@ -87,10 +87,10 @@ enum err get_probe_answer(struct get *get) MUST_USE;
 /* Makes `ready` the bytes at pos: OK, ERR_WAIT, ERR_CHANGED, or why they can't be had (refusal set
  * if the origin said so). */
 enum err get_pull(struct get *get) MUST_USE;
-void get_hook_in(struct get *get);             /* under the lock: moving is there */
+void get_hook_in(struct get *get);             /* under the lock: inflight is there */
 void get_let_go(struct get *get);              /* of everything it waits for or reads from */
 /* Asks the origin about the head of this get, without anybody waiting for the answer; one at a time
  * a head. */
-void behind_start(struct get *get);
+void background_start(struct get *get);
 
 #endif

@@ -14,10 +14,10 @@ bool cache_is_stopping(struct cache *cache);
 struct flights *cache_flights(struct cache *cache);
 struct fresh *cache_fresh(struct cache *cache);
 
-void behind_end_all(struct cache_loop *loop);    /* behind.c */
+void background_end_all(struct cache_loop *loop);    /* background.c */
 
 /* Does the head name its version, so that another answer can be proved to be of the same? Only a
- * strong ETag does. One that does not is a version of its own, known to one fetch and its readers. */
+ * strong ETag does. One that does not is a version of its own, of one fetch and its readers. */
 bool learn_is_named(const struct head *head) MUST_USE;
 
 /* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next,

@@ -96,14 +96,14 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
         if (is_echoed(reply->fields[i].name, facts->full))
             text_printf(&fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
                         SLICE_ARG(reply->fields[i].value));
-    const struct moving *moving = fetch->moving;
+    const struct inflight *inflight = fetch->inflight;
     struct object_name name = {
-        .endpoint = origin_identity(moving->place->origin),
-        .bucket = moving->bucket,
-        .key = moving->key,
+        .endpoint = origin_identity(inflight->place->origin),
+        .bucket = inflight->bucket,
+        .key = inflight->key,
     };
-    struct head *head = head_new(&moving->id, &name, facts->etag, text_slice(&fields), facts->size,
-                                 facts->modified_s, facts->full);
+    struct head *head = head_new(&inflight->id, &name, facts->etag, text_slice(&fields),
+                                 facts->size, facts->modified_s, facts->full);
     if (!learn_is_named(head))
         head->etag_hash = unique_hash();
     return head;
@@ -173,8 +173,8 @@ static bool may_be_stored(struct fetch *fetch, const struct origin_reply *reply)
     for (slice rest = control; rest.ptr;)
         if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
             return false;
-    return learn_is_named(fetch->head) && epoch_holds(&fetch->moving->id, fetch->epoch) &&
-           store_admits(cache_store(fetch->moving->cache), &fetch->moving->id,
+    return learn_is_named(fetch->head) && epoch_holds(&fetch->inflight->id, fetch->epoch) &&
+           store_admits(cache_store(fetch->inflight->cache), &fetch->inflight->id,
                         fetch->end - fetch->next);
 }
 
@@ -182,15 +182,15 @@ static bool may_be_stored(struct fetch *fetch, const struct origin_reply *reply)
 static void learn_head(struct fetch *fetch, const struct origin_reply *reply,
                        const struct facts *facts)
 {
-    struct moving *moving = fetch->moving;
-    struct head *known = moving->head;
+    struct inflight *inflight = fetch->inflight;
+    struct head *known = inflight->head;
     bool same = known && learn_is_named(known) && slice_eq(known->etag, facts->etag) &&
                 known->size == facts->size && known->modified_s == facts->modified_s;
     if (same && (known->full || !facts->full)) {
         fetch->head = head_ref(known);
     } else {
         fetch->head = make_head(fetch, reply, facts);
-        moving_set_head(moving, fetch->head);
+        inflight_set_head(inflight, fetch->head);
     }
 }
 
@@ -199,7 +199,7 @@ static bool renewed(struct fetch *fetch)
 {
     const struct head *head = fetch->head;
     return epoch_holds(&head->id, fetch->epoch) &&
-           store_renew(cache_store(fetch->moving->cache), &head->id, head->etag_hash, head->size,
+           store_renew(cache_store(fetch->inflight->cache), &head->id, head->etag_hash, head->size,
                        head->modified_s, fetch->sent_s) == STORE_RENEWED;
 }
 
@@ -219,7 +219,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return err;
     if (fetch->answered)
         return OK;
-    struct head *old = fetch->moving->head;
+    struct head *old = fetch->inflight->head;
     if (!fetch->head)
         learn_head(fetch, reply, &facts);
     atomic_store(&fetch->head->validated_s, fetch->sent_s);
@@ -230,6 +230,6 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
         return OK;
     if (fetch->admitted && !fetch->known_head && fetch->head != old && !comes_with_its_bytes)
-        keep_head_alone(fetch->moving->cache, fetch->head, fetch->epoch);
+        keep_head_alone(fetch->inflight->cache, fetch->head, fetch->epoch);
     return OK;
 }

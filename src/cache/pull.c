@@ -66,13 +66,14 @@ static void read_fetch(struct get *get, struct fetch *fetch)    /* under the loc
 /* A flight that has, or will have, the byte. */
 static bool board(struct get *get)    /* under the lock */
 {
-    struct moving *moving = get->moving ? get->moving : moving_find(get->flights, &get->id);
-    if (!moving)
+    struct inflight *inflight =
+        get->inflight ? get->inflight : inflight_find(get->flights, &get->id);
+    if (!inflight)
         return false;
-    get->moving = moving;
+    get->inflight = inflight;
     if (get->fetch)
         fetch_progress(get->fetch, get->pos);
-    get->flight = flight_find(moving, get->head->etag_hash, get->pos);
+    get->flight = flight_find(inflight, get->head->etag_hash, get->pos);
     if (get->flight)
         read_fetch(get, get->flight->fetch);
     return get->flight != NULL;
@@ -126,10 +127,10 @@ static struct fetch_span missing_run(struct get *get)    /* under the lock */
         .first = (uint64_t)first * UNIT_BYTES,
         .end = MIN((uint64_t)next * UNIT_BYTES, get->head->size),
     };
-    list_each(struct flight, flight, &get->moving->flying, link)
+    list_each(struct flight, flight, &get->inflight->flying, link)
         if (flight->head->etag_hash == get->head->etag_hash && flight->start > span.first)
             span.end = MIN(span.end, flight->start);
-    span.end = MIN(span.end, fetch_next_claim(get->moving, get->head->etag_hash, span.first));
+    span.end = MIN(span.end, fetch_next_claim(get->inflight, get->head->etag_hash, span.first));
     return span;
 }
 
@@ -155,11 +156,11 @@ static enum err from_origin(struct get *get)
     if (board(get)) {
         err = ERR_MORE;
     } else if ((err = why_over(get)) == OK) {
-        struct fetch *fetch = fetch_join(get->moving, get->head->etag_hash, get->pos);
+        struct fetch *fetch = fetch_join(get->inflight, get->head->etag_hash, get->pos);
         bool named = learn_is_named(get->head);    /* else nobody else can bring it */
         if (!fetch && named) {
             struct fetch_span span = missing_run(get);
-            fetch = fetch_start(get->moving, FETCH_GET, get->head, &span);
+            fetch = fetch_start(get->inflight, FETCH_GET, get->head, &span);
         }
         if (fetch) {
             fetch_leave(&get->fetch);
@@ -191,7 +192,7 @@ enum err get_pull(struct get *get)
                 return err;
             continue;
         }
-        if (!get->piece_came && (get->moving || !flights_idle(get->flights, &get->id))) {
+        if (!get->piece_came && (get->inflight || !flights_idle(get->flights, &get->id))) {
             flights_lock(get->flights, &get->id);
             bool boarded = board(get);
             coming = comes_whole(get);

@@ -1,8 +1,8 @@
 /* validate.c - asking the origin about a version that is here. SPDX-License-Identifier: Apache-2.0
  *
- * Phases of a get (get.c): a listing page that renews it with its neighbours; where that does not help,
- * a HEAD of its own, shared by all who ask at the same time. An origin that is down leaves a copy
- * that is not too old. */
+ * Phases of a get (get.c): a listing page that renews it with its neighbours; where that does not
+ * help, a HEAD of its own, shared by all who ask at the same time. An origin that is down leaves a
+ * copy that is not too old. */
 #include "cache/getting.h"
 
 #include "base/clock.h"
@@ -71,10 +71,10 @@ enum err get_probe_start(struct get *get)
 {
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
-    if (get->moving->probe && may_share_probe(get)) {
-        get->fetch = fetch_join_this(get->moving->probe);
+    if (get->inflight->probe && may_share_probe(get)) {
+        get->fetch = fetch_join_this(get->inflight->probe);
     } else {
-        get->fetch = fetch_start(get->moving, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
+        get->fetch = fetch_start(get->inflight, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
         if (get->fetch)
             get->fetch->upgrade = get->upgrade;
     }

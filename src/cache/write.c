@@ -56,7 +56,7 @@ static void unhook_all(const struct write *write)
         if (flights_idle(flights, &write->ids[i]))
             continue;
         flights_lock(flights, &write->ids[i]);
-        moving_unhook(flights, &write->ids[i]);
+        inflight_unhook(flights, &write->ids[i]);
         flights_unlock(flights, &write->ids[i]);
     }
 }

@@ -420,9 +420,9 @@ TEST(a_stale_copy_is_served_while_one_question_is_asked)
     }
     ok(atomic_load(&fake.heads) == 1);
     atomic_store(&fake.held, false);
-    for (int i = 0; i < 50 && client.loop->behind_count; i++)
+    for (int i = 0; i < 50 && client.loop->background_count; i++)
         turn(&client);
-    ok(client.loop->behind_count == 0);
+    ok(client.loop->background_count == 0);
     client.version = 2;
     for (int i = 0; i < 20; i++)    /* its head is on its way to the store */
         turn(&client);

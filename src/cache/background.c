@@ -1,0 +1,75 @@
+/* background.c - revalidations nobody waits for. SPDX-License-Identifier: Apache-2.0
+ *
+ * A copy within its grace is served at once, and the origin is asked about it meanwhile: by a get
+ * of its own, without a client, that goes the same way as any other (page, then HEAD) and stores
+ * what it learns. The head carries the mark that one is under way, so that a crowd of readers
+ * starts one, not thousands. Belongs to the loop of the get that started it; ends with it. */
+#include <stdlib.h>
+
+#include "base/metric.h"
+#include "cache/getting.h"
+
+#define BACKGROUND_MAX 256u           /* a loop (H8); of more, the next reader tries again */
+
+struct background {
+    struct list link;             /* loop->background */
+    struct cache_loop *loop;
+    struct get *get;
+    struct head *head;            /* whose mark it holds */
+    char *bucket, *key;
+};
+
+static void background_end(struct background *background)
+{
+    atomic_store(&background->head->revalidating, false);
+    list_del(&background->link);
+    background->loop->background_count--;
+    get_end(&background->get);
+    head_unref(&background->head);
+    free(background->bucket);
+    free(background->key);
+    free(background);
+}
+
+static void step(void *arg)
+{
+    struct background *background = arg;
+    const struct get_answer *ignored;    /* whatever came of it is in the store */
+    if (get_decide(background->get, &ignored) != ERR_WAIT)
+        background_end(background);
+}
+
+void background_start(struct get *get)
+{
+    struct cache_loop *loop = get->loop;
+    if (loop->background_count >= BACKGROUND_MAX) {
+        metric_add(M_CACHE_BACKGROUND_REFUSED, 1);
+        return;
+    }
+    if (atomic_exchange(&get->head->revalidating, true))
+        return;
+    struct background *background = must_alloc(sizeof(*background));
+    background->loop = loop;
+    background->head = head_ref(get->head);
+    background->bucket = must_strndup(get->name.bucket.ptr, get->name.bucket.len);
+    background->key = must_strndup(get->name.key.ptr, get->name.key.len);
+    struct get_ask ask = {
+        .place = get->ask.place,
+        .bucket = { background->bucket, get->name.bucket.len },
+        .key = { background->key, get->name.key.len },
+        .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
+        .head_only = true,
+        .background = true,
+    };
+    list_init(&background->link);
+    list_add(&loop->background, &background->link);
+    loop->background_count++;
+    background->get = get_start(loop, &ask, step, background);
+    step(background);
+}
+
+void background_end_all(struct cache_loop *loop)
+{
+    while (!list_empty(&loop->background))
+        background_end(list_of(loop->background.next, struct background, link));
+}
