@@ -90,17 +90,20 @@ void gate_slow(struct conn *conn)
     gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
 }
 
-/* The library would answer "100 Continue" only after we have handed the head over, and would then
- * read by itself: so that is done here, and the field renamed in its copy of the head. Its copy
- * alone: the request's head is already safe in its arena. */
-static void invite_body(struct conn *conn, const struct http_head *scanned)
+/* The library would answer "100 Continue" by itself, to HTTP/1.0 too, and then read by itself: the
+ * field is renamed in its copy of the head. Its copy alone: the request's is safe in its arena. */
+static void hide_expect(struct conn *conn, const struct http_head *scanned)
 {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     for (size_t i = 0; i < scanned->field_count; i++) {
         slice name = scanned->fields[i].name;
         if (slice_eq_nocase(name, S("expect")))
             memset(conn->sock->input->bytes + (name.ptr - conn->sock->input->bytes), 'x', name.len);
     }
+}
+
+static void invite_body(struct conn *conn, const struct http_head *scanned)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     bool begun = conn->sock->input->size > scanned->bytes;
     if (begun || (!scanned->chunked && scanned->length == 0))
         return;
@@ -126,6 +129,7 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
+    hide_expect(conn, scanned);
     if (scanned->expect_continue)
         invite_body(conn, scanned);
     conn_feed(conn);

@@ -35,6 +35,16 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
     story.same("one that did not wait is not told to", (reply.status, reply.body.split()[0]),
                (200, b"5"))
 
+    old = probe.wire()
+    old.send(b"PUT /echo HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n"
+             b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+    time.sleep(0.2)
+    old.send(b"hello")
+    reply = old.read()
+    story.same("HTTP/1.0 is not invited, and its body taken", (reply.status, reply.body),
+               (200, f"5 {sum_of(b'hello')}\n".encode()))
+    old.close()
+
     body = random.Random(1).randbytes(6000000)
     held = probe.fd_count()
     writer = probe.wire()
