@@ -290,6 +290,14 @@ static void admin_down(struct serve *serve)
     admin_free(&serve->admin);
 }
 
+/* Bodies may lie in the cache folder while it serves and keeps its reserve. */
+static bool may_spill(void *arg, uint64_t bytes)
+{
+    struct store_status status;
+    store_status(((struct serve *)arg)->store, &status);
+    return status.serving && status.free_bytes >= status.reserve_bytes + bytes;
+}
+
 static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -307,7 +315,9 @@ static enum err http_up(struct serve *serve)
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
         .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
         .body_bytes_max = config->body_max_bytes, .body_memory_bytes = config->body_memory_bytes,
-        .spill_folder = config->cache_dir, .connections_max = (unsigned)config->connections_max,
+        .bodies_memory_bytes = config->bodies_memory_bytes,
+        .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
+        .connections_max = (unsigned)config->connections_max,
         .loop_begin = front_loop_begin, .loop_end = front_loop_end, .loop_turn = front_loop_turn,
         .arg = serve->front,
     };

@@ -99,14 +99,11 @@ static void print_peer(struct conn *conn, const struct sockaddr_storage *peer)
 
 /* ---- reading ---- */
 
-#define NO_ROOM (-2)
-
-/* Bytes read; 0 when there are none now; -1 when there will be none any more; or NO_ROOM. */
+/* Bytes read; 0 when there are none now; -1 when there will be none any more. */
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
     h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, MIN(room_bytes, bytes_max));
-    if (!room.base)
-        return NO_ROOM;    /* the spill folder is full or gone: the library says so on stderr */
+    check(room.base != NULL);
     ssize_t got;
     do
         got = read(h2o_socket_get_fd(conn->sock), room.base, MIN(room.len, bytes_max));
@@ -131,16 +128,11 @@ static void read_head(struct conn *conn)
         gate_look(conn);
 }
 
-/* What a body is refused for while it comes in, in the app's words instead of the library's. */
-static bool body_is_refused(struct conn *conn, ssize_t got)
+/* Of a chunked body: in the app's words instead of the library's. */
+static bool body_is_too_large(struct conn *conn)
 {
     const struct http_head *head = &conn->request->head;
     uint64_t max = conn->loop->http->options.body_bytes_max;
-    if (got == NO_ROOM) {
-        metric_add(M_HTTP_REFUSED_SPILL, 1);
-        gate_refuse(conn, ERR_LIMIT, "there is no room for the request body just now");
-        return true;
-    }
     if (!head->chunked || conn->sock->input->size - head->bytes < max)
         return false;
     metric_add(M_HTTP_REFUSED_BODY, 1);
@@ -159,8 +151,10 @@ static void read_body(struct conn *conn)
         size_t left = turn, have = conn->sock->input->size;
         if (!head->chunked)
             left = MIN(left, head->bytes + head->length - have);
+        else if (!body_make_room(conn, have + BODY_READ_BYTES))
+            break;
         ssize_t got = read_some(conn, BODY_READ_BYTES, left);
-        if (got == 0 || body_is_refused(conn, got))
+        if (got == 0 || body_is_too_large(conn))
             break;
         if (got < 0) {
             conn_close(conn, false);

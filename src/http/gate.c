@@ -129,6 +129,8 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
+    if (scanned->length && !body_make_room(conn, scanned->bytes + scanned->length))
+        return;
     hide_expect(conn, scanned);
     if (scanned->expect_continue)
         invite_body(conn, scanned);

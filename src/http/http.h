@@ -46,7 +46,7 @@ struct http_app {
                   slice peer, const struct http_head *head, struct http_answer *ret);
     /* A request that does not come as far as the judge or, with its body, as far as handle(): what
      * to say. err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE
-     * (body over the limit), ERR_LIMIT (no room to spill the body to). At the connection cap nobody
+     * (body over the limit), ERR_LIMIT (no room for the body). At the connection cap nobody
      * is refused: newcomers wait. */
     void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
@@ -66,6 +66,10 @@ struct http_options {
     uint64_t body_bytes_max;
     uint64_t body_memory_bytes;         /* larger ones lie in an unlinked file, in: */
     const char *spill_folder;
+    /* May that folder take so many bytes now? On a loop; NULL: always. If not, memory may. */
+    bool (*may_spill)(void *spill_arg, uint64_t bytes);
+    void *spill_arg;
+    uint64_t bodies_memory_bytes;       /* of all bodies in memory together */
     unsigned connections_max;           /* over all loops; admin apps have a reserve of their own */
     /* On each loop's thread: when it begins, and as the last thing before it ends. */
     void *(*loop_begin)(void *arg, struct http_loop *loop);    /* what http_loop_local() returns */

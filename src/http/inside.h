@@ -161,12 +161,18 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 
 /* ---- a request ---- */
 
+/* What a body holds of the limits that all share. */
+struct body_claim {
+    size_t memory_bytes;
+};
+
 #define BODY_MAGIC 0x626f6479u
 struct http_body {
     unsigned magic;
     atomic_uint holds;
     h2o_buffer_t *buffer;
     slice bytes;
+    struct body_claim claim;
 };
 
 #define REQUEST_MAGIC 0x72657175u
@@ -176,6 +182,7 @@ struct http_request {
     struct conn *conn;
     h2o_req_t *library;                 /* NULL until its body is complete */
     struct http_head head;              /* slices point into the arena */
+    struct body_claim claim;            /* of its body, until that is complete */
     struct http_body *body;
     void *judged;
     uint64_t began_ns;
@@ -194,6 +201,12 @@ struct http_request *request_new(struct conn *conn, const struct http_head *head
 int request_handle(h2o_handler_t *self, h2o_req_t *library);
 /* Over: stop() if its source still waits, ended(), memory. Not to be touched after. */
 void request_end(struct http_request **request, bool complete);
+
+/* body.c */
+/* The input holds so many bytes, head and all; or it has been refused: false. */
+bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
+void body_take(struct http_request *request, slice bytes);    /* complete, in sock->input */
+void body_claim_end(struct body_claim *claim);                /* accepts an empty one */
 
 /* reply.c */
 const char *reply_reason(int status);

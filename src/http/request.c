@@ -2,11 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * It lives in its own arena, with a copy of the head as it was sent: the library lower-cases names
- * in place and hides five fields that clients sign. A body is taken out of the connection's buffer,
- * so that it can outlive the connection (http_body_hold). */
+ * in place and hides five fields that clients sign. */
 #include "http/inside.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -41,28 +39,6 @@ struct http_request *request_new(struct conn *conn, const struct http_head *head
     return request;
 }
 
-/* The whole buffer goes to the body and the library keeps one that only has the right size: it
- * looks at nothing but that when it consumes the request, and frees it like any other. */
-static void take_body(struct http_request *request, h2o_iovec_t entity)
-{
-    static h2o_buffer_prototype_t unpooled;    /* freed by any thread */
-    h2o_socket_t *sock = request->conn->sock;
-    h2o_buffer_t *buffer = sock->input;
-    h2o_buffer_t *stand_in = h2o_mem_alloc(sizeof(*stand_in));
-    *stand_in = (h2o_buffer_t){ .capacity = 1, .size = buffer->size, ._fd = -1 };
-    stand_in->bytes = stand_in->_buf;
-    stand_in->_prototype = &h2o_socket_buffer_prototype;
-    sock->input = stand_in;
-
-    struct http_body *body = must_alloc(sizeof(*body));
-    body->magic = BODY_MAGIC;
-    atomic_init(&body->holds, 1);
-    body->buffer = buffer;
-    h2o_buffer_set_prototype(&body->buffer, &unpooled);
-    body->bytes = (slice){ entity.base, entity.len };
-    request->body = body;
-}
-
 int request_handle(h2o_handler_t *self, h2o_req_t *library)
 {
     struct conn *conn = conn_of(library->conn->callbacks->get_socket(library->conn));
@@ -77,7 +53,7 @@ int request_handle(h2o_handler_t *self, h2o_req_t *library)
     if (request->head.chunked || request->head.close || atomic_load(&http->draining))
         library->http1_is_persistent = 0;
     if (library->entity.len)
-        take_body(request, library->entity);
+        body_take(request, (slice){ library->entity.base, library->entity.len });
     atomic_fetch_add(&http->requests, 1);
     app->handle(app->arg, request);
     return 0;
@@ -104,6 +80,7 @@ void request_end(struct http_request **ended, bool complete)
         request->ended(request->ended_arg, &outcome);
     }
     http_body_release(&request->body);
+    body_claim_end(&request->claim);
     request->magic = 0;
     struct arena arena = request->arena;    /* the request lies in it */
     arena_free(&arena);
@@ -153,26 +130,4 @@ void http_request_on_end(struct http_request *request,
     check(request->magic == REQUEST_MAGIC);
     request->ended = ended;
     request->ended_arg = arg;
-}
-
-struct http_body *http_body_hold(struct http_request *request)
-{
-    check(request->magic == REQUEST_MAGIC);
-    if (request->body)
-        check(atomic_fetch_add(&request->body->holds, 1) > 0);
-    return request->body;
-}
-
-void http_body_release(struct http_body **body)
-{
-    struct http_body *mine = *body;
-    *body = NULL;
-    if (!mine)
-        return;
-    check(mine->magic == BODY_MAGIC);
-    if (atomic_fetch_sub(&mine->holds, 1) > 1)
-        return;
-    mine->magic = 0;
-    h2o_buffer_dispose(&mine->buffer);
-    free(mine);
 }

@@ -108,10 +108,7 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
 static void set_library_up(struct http *http)
 {
     const struct http_options *options = &http->options;
-    h2o_buffer_mmap_settings_t *spill = &h2o_socket_buffer_mmap_settings;
-    spill->threshold = options->body_memory_bytes;
-    snprintf(spill->fn_template, sizeof(spill->fn_template), "%s/body.XXXXXX",
-             options->spill_folder ? options->spill_folder : "/tmp");
+    h2o_socket_buffer_mmap_settings.threshold = SIZE_MAX;    /* body.c says where bodies lie */
     signal(SIGPIPE, SIG_IGN);
 
     h2o_config_init(&http->config);

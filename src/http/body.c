@@ -1,0 +1,169 @@
+/* body.c - where the body of a request lies. SPDX-License-Identifier: Apache-2.0
+ *
+ *     up to body_memory --> memory, else the spill folder --+
+ *                                                           +--> neither has room: refused
+ *     above             --> the spill folder, else memory --+
+ *
+ * The library would double its buffer as bytes come, and fail where its file can't be made. So it
+ * gets one that the whole body fits into before the first byte is read; one whose length nobody
+ * knows (chunked) moves as it grows. In memory all bodies share one budget (H8). The folder is a
+ * cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows. The
+ * buffer stays the library's to free; what it holds of the limits is its claim.
+ *
+ * A complete body is taken out of the connection, so that it can outlive it (http_body_hold).
+ * Threads: a body may be let go on any; claims are counted over all loops. */
+#include "http/inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/metric.h"
+
+#define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
+
+static atomic_size_t memory_claimed;
+
+void body_claim_end(struct body_claim *claim)
+{
+    if (!claim->memory_bytes)
+        return;
+    atomic_fetch_sub(&memory_claimed, claim->memory_bytes);
+    metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
+    claim->memory_bytes = 0;
+}
+
+static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct body_claim *ret)
+{
+    size_t before = atomic_fetch_add(&memory_claimed, bytes);
+    bool fits = before + bytes <= http->options.bodies_memory_bytes;
+    h2o_buffer_t *buffer = fits ? malloc(BUFFER_HEAD + bytes) : NULL;
+    if (!buffer) {
+        atomic_fetch_sub(&memory_claimed, bytes);
+        return NULL;
+    }
+    *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = -1 };
+    ret->memory_bytes = bytes;
+    metric_gauge_add(M_HTTP_BODY_MEMORY, (int64_t)bytes);
+    return buffer;
+}
+
+/* Every block of it is there before it is mapped: a full disk is seen here, not by a fault. */
+static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes)
+{
+    const struct http_options *options = &http->options;
+    char path[PATH_MAX];
+    if (options->may_spill && !options->may_spill(options->spill_arg, bytes))
+        return NULL;
+    snprintf(path, sizeof(path), "%s/body.XXXXXX", options->spill_folder);
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    unlink(path);
+    void *at = MAP_FAILED;
+    if (posix_fallocate(fd, 0, (off_t)(BUFFER_HEAD + bytes)) == 0)
+        at = mmap(NULL, BUFFER_HEAD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
+        close(fd);
+        return NULL;
+    }
+    h2o_buffer_t *buffer = at;
+    *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = fd };    /* the library closes and unmaps */
+    return buffer;
+}
+
+static h2o_buffer_t *place(const struct http *http, size_t bytes, struct body_claim *ret)
+{
+    bool small = bytes <= http->options.body_memory_bytes;
+    h2o_buffer_t *buffer = small ? in_memory(http, bytes, ret) : in_a_file(http, bytes);
+    if (!buffer)
+        buffer = small ? in_a_file(http, bytes) : in_memory(http, bytes, ret);
+    return buffer;
+}
+
+static bool move(struct conn *conn, size_t bytes)
+{
+    h2o_buffer_t *from = conn->sock->input;
+    struct body_claim claim = { 0 };
+    h2o_buffer_t *to = place(conn->loop->http, bytes, &claim);
+    if (!to)
+        return false;
+    to->bytes = to->_buf;
+    to->size = from->size;
+    to->_prototype = from->_prototype;
+    memcpy(to->bytes, from->bytes, from->size);
+    h2o_buffer_dispose(&from);
+    conn->sock->input = to;
+    body_claim_end(&conn->request->claim);
+    conn->request->claim = claim;
+    return true;
+}
+
+bool body_make_room(struct conn *conn, size_t bytes)
+{
+    const h2o_buffer_t *input = conn->sock->input;
+    check(input->bytes != NULL);
+    if (bytes <= input->capacity - (size_t)(input->bytes - input->_buf))
+        return true;
+    if (conn->request->head.chunked)
+        bytes = MAX(bytes, 2 * input->capacity);
+    if (move(conn, bytes))
+        return true;
+    metric_add(M_HTTP_REFUSED_SPILL, 1);
+    gate_refuse(conn, ERR_LIMIT, "there is no room for the request body just now");
+    return false;
+}
+
+/* ---- a complete one ---- */
+
+/* The whole buffer goes to the body and the library keeps one that only has the right size: it
+ * looks at nothing but that when it consumes the request, and frees it like any other. */
+void body_take(struct http_request *request, slice bytes)
+{
+    static h2o_buffer_prototype_t unpooled;    /* freed by any thread */
+    h2o_socket_t *sock = request->conn->sock;
+    h2o_buffer_t *buffer = sock->input;
+    h2o_buffer_t *stand_in = h2o_mem_alloc(sizeof(*stand_in));
+    *stand_in = (h2o_buffer_t){ .capacity = 1, .size = buffer->size, ._fd = -1 };
+    stand_in->bytes = stand_in->_buf;
+    stand_in->_prototype = &h2o_socket_buffer_prototype;
+    sock->input = stand_in;
+
+    struct http_body *body = must_alloc(sizeof(*body));
+    body->magic = BODY_MAGIC;
+    atomic_init(&body->holds, 1);
+    body->buffer = buffer;
+    h2o_buffer_set_prototype(&body->buffer, &unpooled);
+    body->bytes = bytes;
+    body->claim = request->claim;
+    request->claim = (struct body_claim){ 0 };
+    request->body = body;
+}
+
+struct http_body *http_body_hold(struct http_request *request)
+{
+    check(request->magic == REQUEST_MAGIC);
+    if (request->body)
+        check(atomic_fetch_add(&request->body->holds, 1) > 0);
+    return request->body;
+}
+
+void http_body_release(struct http_body **body)
+{
+    struct http_body *mine = *body;
+    *body = NULL;
+    if (!mine)
+        return;
+    check(mine->magic == BODY_MAGIC);
+    if (atomic_fetch_sub(&mine->holds, 1) > 1)
+        return;
+    mine->magic = 0;
+    h2o_buffer_dispose(&mine->buffer);
+    body_claim_end(&mine->claim);
+    free(mine);
+}

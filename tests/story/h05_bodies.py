@@ -1,0 +1,76 @@
+"""Where request bodies lie: never a reason to fail while there is memory for them."""
+from probe import *
+
+GONE = 'penstock_http_refused_total{cause="no_room"}'
+
+
+def half_of(wire, body):
+    wire.send(put("/echo", body)[:-1000])
+    return wire
+
+
+with Story("h05 bodies lie in memory or the cache folder, within both their limits") as story:
+    probe = Probe(story, body_memory_bytes=1 << 20, bodies_memory_bytes=8 << 20,
+                  body_bytes_max=16 << 20)
+    small, large, huge = bytes(1000000), bytes(5 << 20), bytes(9 << 20)
+    head_of_huge = get("/echo", f"Content-Length: {len(huge)}", method="PUT")
+
+    def spilled():
+        return sum(os.path.join(probe.spill, "body") in os.readlink(path)
+                   for path in glob.glob(f"/proc/{probe.pid}/fd/*") if os.path.lexists(path))
+
+    def taken(body):
+        return probe.ask(put("/echo", body)).body.split()[0] == b"%d" % len(body)
+
+    def settle():
+        """A body is let go of right after its answer."""
+        wait_for("requests are over", lambda: probe.stats()["requests"] == 1)
+        time.sleep(0.1)
+    crowd = [half_of(probe.wire(), small) for _ in range(20)]
+    wait_for("small bodies beyond their memory are in files", lambda: spilled() >= 12)
+    story.fact("and only those", spilled() <= 13, spilled())
+    story.fact("a large one is taken meanwhile", taken(large))
+    for wire in crowd:
+        wire.send(bytes(1000))
+    story.same("all are right", {wire.read().body for wire in crowd},
+               {f"{len(small)} {sum_of(small)}\n".encode()})
+    for wire in crowd:
+        wire.close()
+
+    os.rename(probe.spill, probe.spill + "-away")
+    story.fact("without a folder a large body is taken, in memory", taken(large))
+    settle()
+    reply = probe.ask(head_of_huge)
+    story.same("one that is larger than that memory is not", (reply.status, reply.body[:9]),
+               (503, b"ERR_LIMIT"))
+    settle()
+    holder = half_of(probe.wire(), large)
+    time.sleep(0.2)
+    story.same("two share it", probe.ask(put("/echo", large)).status, 503)
+    holder.abort()
+    wait_for("who leaves makes room", lambda: taken(large))
+    for _ in range(5):
+        settle()
+        story.fact("again and again", taken(large))
+    os.rename(probe.spill + "-away", probe.spill)
+    story.fact("with a folder the huge one is taken", taken(huge))
+    story.same("nobody prints", probe.log(), "ready\n")
+    probe.ends_cleanly()
+
+    origin = story.origin("object=bkt/k 3000000")
+    server = story.penstock(origin=origin.url, cache_reserve="1000GiB", bodies_memory="8MiB")
+    story.same("with nothing but the reserve free a large PUT is taken",
+               server.put("bkt/p", large).status, 200)
+    wire = Wire(server.port)
+    wire.send(server.client.head_of("PUT", "bkt/p", headers={"content-length": str(len(huge))},
+                                    payload="UNSIGNED-PAYLOAD"))
+    story.same("up to the memory for bodies", wire.read().code, "SlowDown")
+    story.same("which is counted", server.metrics()[GONE], 1)
+    story.same("and read through", server.get("bkt/k").status, 200)
+    shutil.rmtree(server.cache_dir)
+    with open(server.cache_dir, "w"):
+        pass
+    wait_for("the folder is out of service",
+             lambda: server.metric("penstock_store_serving") == 0, 20)
+    story.same("with a folder that is gone too", server.put("bkt/p", large).status, 200)
+    os.unlink(server.cache_dir)
