@@ -18,6 +18,13 @@
 #include "base/log.h"
 #include "cli/serve.h"
 #include "origin/credentials.h"
+#include "store/extent.h"
+
+/* Of the file descriptors that the process may have, beside what clients get. */
+#define FILES_RESERVE 64u
+#define FILES_A_LOOP 8u
+#define FILES_BODIES_SHARE 8u          /* one in so many for bodies in the cache folder */
+#define FILES_CLIENTS_SHARE 4u         /* and for connections, however much others would like */
 
 /* Big buffers, once freed, go back to the system; files may be as many as the host allows. */
 static enum err memory_up(struct serve *serve)
@@ -298,9 +305,30 @@ static bool may_spill(void *arg, uint64_t bytes)
     return status.serving && status.free_bytes >= status.reserve_bytes + bytes;
 }
 
+/* Clients' connections get the descriptors that nobody else needs, so that a crowd of them leaves a
+ * newcomer, an operator and a cold read theirs. */
+static unsigned connections_max(const struct serve *serve, unsigned loops, rlim_t files)
+{
+    const struct config *config = serve->config;
+    uint64_t others = FILES_RESERVE + loops * FILES_A_LOOP + extent_fds_allowed() +
+                      ADMIN_CONNECTIONS_MAX + files / FILES_BODIES_SHARE;
+    for (size_t i = 0; i < config->origin_count; i++)
+        others += config->origins[i].connections;
+    uint64_t most = MAX(files > others ? files - others : 0, files / FILES_CLIENTS_SHARE);
+    if (most >= config->connections_max)
+        return (unsigned)config->connections_max;
+    log_warn("connections_max", "set=%" PRIu64 " used=%" PRIu64 " why=\"%" PRIu64 " file "
+             "descriptors are allowed (ulimit -Hn), of which others need %" PRIu64 "\"",
+             config->connections_max, most, (uint64_t)files, others);
+    return (unsigned)most;
+}
+
 static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
+    unsigned loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u);
+    struct rlimit files = { .rlim_cur = 1024 };
+    getrlimit(RLIMIT_NOFILE, &files);
     struct http_app *apps = arena_alloc(&serve->keep, 2 * sizeof(*apps));
     size_t count = 0;
     apps[count++] = (struct http_app){
@@ -311,13 +339,14 @@ static enum err http_up(struct serve *serve)
         apps[count++] = admin_app(serve->admin, config->admin_listen);
     struct http_options options = {
         .apps = apps, .app_count = count,
-        .loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u),
+        .loops = loops,
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
         .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
         .body_bytes_max = config->body_max_bytes, .body_memory_bytes = config->body_memory_bytes,
         .bodies_memory_bytes = config->bodies_memory_bytes,
         .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
-        .connections_max = (unsigned)config->connections_max,
+        .spill_files_max = (unsigned)MAX(files.rlim_cur / FILES_BODIES_SHARE, (rlim_t)1),
+        .connections_max = connections_max(serve, loops, files.rlim_cur),
         .loop_begin = front_loop_begin, .loop_end = front_loop_end, .loop_turn = front_loop_turn,
         .arg = serve->front,
     };

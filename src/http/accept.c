@@ -1,9 +1,10 @@
 /* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
  *
  * The library has no cap, so this accept loop is ours. At the cap the connection that has been idle
- * for longest goes; if there is none the listener is not read any more: newcomers wait in the
- * kernel's queue until somebody leaves, on any loop. Out of descriptors is the same, but nobody
- * tells us when it ends: we look again soon. */
+ * for longest goes: this loop's, or if it has none, that of another loop, which is asked for it; and
+ * the listener is not read any more: newcomers wait in the kernel's queue until somebody leaves, on
+ * any loop. Out of descriptors is the same, whoever has them, but nobody tells us when it ends: we
+ * look again soon. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -56,17 +57,38 @@ static bool somebody_waits(h2o_socket_t *sock)
     return poll(&waiting, 1, 0) > 0;
 }
 
-static bool send_an_idle_one_off(struct listener *listener)
+/* Of those under this cap; of all for NULL. */
+static bool send_an_idle_one_off(struct http_loop *loop, const atomic_size_t *cap)
 {
-    struct list *idle = &listener->loop->timers.rows[ROW_IDLE];
-    if (list_empty(idle))
-        return false;
-    struct conn *conn = list_of(list_of(idle->next, struct timed, link), struct conn, timed);
-    if (conn->listener->bound->open != listener->bound->open)
-        return false;
-    metric_add(M_HTTP_CLOSED_IDLE, 1);
-    conn_close(conn, false);
-    return true;
+    list_each(struct timed, timed, &loop->timers.rows[ROW_IDLE], link) {
+        struct conn *conn = container_of(timed, struct conn, timed);
+        if (cap && conn->listener->bound->open != cap)
+            continue;
+        metric_add(M_HTTP_CLOSED_IDLE, 1);
+        conn_close(conn, false);
+        return true;
+    }
+    return false;
+}
+
+static void on_shed(struct mail *mail)
+{
+    struct listener *listener = container_of(mail, struct listener, shed);
+    const struct bound *bound = listener->bound;
+    atomic_store(&listener->shedding, false);
+    if (atomic_load(bound->open) >= bound->connections_max)    /* else another was quicker */
+        send_an_idle_one_off(listener->loop, bound->open);
+}
+
+static void ask_other_loops(struct listener *listener)
+{
+    struct http *http = listener->loop->http;
+    size_t app = (size_t)(listener - listener->loop->listeners);
+    for (unsigned i = 0; i < http->options.loops; i++) {
+        struct listener *other = &http->loops[i].listeners[app];
+        if (other != listener && !atomic_exchange(&other->shedding, true))
+            mailbox_post(other->loop->box, &other->shed);
+    }
 }
 
 static void resume(struct listener *listener)
@@ -90,6 +112,8 @@ static void pause_at_cap(struct listener *listener)
     if (atomic_load(bound->open) < bound->connections_max &&
         atomic_exchange(&listener->paused, false))
         resume(listener);
+    else
+        ask_other_loops(listener);
 }
 
 static void on_retry(void *arg)
@@ -113,7 +137,7 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
         if (!take_place(listener->bound)) {
             if (!somebody_waits(sock))
                 return;
-            if (send_an_idle_one_off(listener))
+            if (send_an_idle_one_off(listener->loop, listener->bound->open))
                 continue;
             pause_at_cap(listener);
             return;
@@ -124,10 +148,13 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             atomic_fetch_sub(listener->bound->open, 1);
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                pause_without_descriptors(listener);
-            else if (errno != EAGAIN)
+            if (errno == EAGAIN)
+                return;
+            if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
                 continue;    /* that one left while it waited */
+            if (send_an_idle_one_off(listener->loop, NULL))
+                continue;
+            pause_without_descriptors(listener);
             return;
         }
         conn_open(listener, fd, &peer);
@@ -137,6 +164,7 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
 void listener_open(struct listener *listener, int fd)
 {
     listener->resume.deliver = on_resume;
+    listener->shed.deliver = on_shed;
     listener->sock = h2o_evloop_socket_create(listener->loop->events, fd,
                                               H2O_SOCKET_FLAG_DONT_READ);
     listener->sock->data = listener;

@@ -27,10 +27,13 @@
 
 #define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
 
-static atomic_size_t memory_claimed;
+static atomic_size_t memory_claimed, files_claimed;
 
 void body_claim_end(struct body_claim *claim)
 {
+    if (claim->file)
+        atomic_fetch_sub(&files_claimed, 1);
+    claim->file = false;
     if (!claim->memory_bytes)
         return;
     atomic_fetch_sub(&memory_claimed, claim->memory_bytes);
@@ -54,12 +57,9 @@ static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct bod
 }
 
 /* Every block of it is there before it is mapped: a full disk is seen here, not by a fault. */
-static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes)
+static h2o_buffer_t *map_file(const struct http_options *options, size_t bytes)
 {
-    const struct http_options *options = &http->options;
     char path[PATH_MAX];
-    if (options->may_spill && !options->may_spill(options->spill_arg, bytes))
-        return NULL;
     snprintf(path, sizeof(path), "%s/body.XXXXXX", options->spill_folder);
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
@@ -77,12 +77,26 @@ static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes)
     return buffer;
 }
 
+static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct body_claim *ret)
+{
+    const struct http_options *options = &http->options;
+    h2o_buffer_t *buffer = NULL;
+    size_t before = atomic_fetch_add(&files_claimed, 1);
+    if ((!options->spill_files_max || before < options->spill_files_max) &&
+        (!options->may_spill || options->may_spill(options->spill_arg, bytes)))
+        buffer = map_file(options, bytes);
+    ret->file = buffer != NULL;
+    if (!buffer)
+        atomic_fetch_sub(&files_claimed, 1);
+    return buffer;
+}
+
 static h2o_buffer_t *place(const struct http *http, size_t bytes, struct body_claim *ret)
 {
     bool small = bytes <= http->options.body_memory_bytes;
-    h2o_buffer_t *buffer = small ? in_memory(http, bytes, ret) : in_a_file(http, bytes);
+    h2o_buffer_t *buffer = small ? in_memory(http, bytes, ret) : in_a_file(http, bytes, ret);
     if (!buffer)
-        buffer = small ? in_a_file(http, bytes) : in_memory(http, bytes, ret);
+        buffer = small ? in_a_file(http, bytes, ret) : in_memory(http, bytes, ret);
     return buffer;
 }
 

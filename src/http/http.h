@@ -69,6 +69,7 @@ struct http_options {
     /* May that folder take so many bytes now? On a loop; NULL: always. If not, memory may. */
     bool (*may_spill)(void *spill_arg, uint64_t bytes);
     void *spill_arg;
+    unsigned spill_files_max;           /* descriptors that bodies may take; 0: any number */
     uint64_t bodies_memory_bytes;       /* of all bodies in memory together */
     unsigned connections_max;           /* over all loops; admin apps have a reserve of their own */
     /* On each loop's thread: when it begins, and as the last thing before it ends. */

@@ -67,6 +67,8 @@ struct listener {                       /* one address on one loop */
     h2o_socket_t *sock;
     atomic_bool paused;                 /* at the cap: whoever makes room wakes it */
     struct mail resume;
+    atomic_bool shedding;               /* its mail is on its way: the cap is reached elsewhere */
+    struct mail shed;
     struct http_timer *retry;           /* out of descriptors: tries again */
 };
 
@@ -164,6 +166,7 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 /* What a body holds of the limits that all share. */
 struct body_claim {
     size_t memory_bytes;
+    bool file;
 };
 
 #define BODY_MAGIC 0x626f6479u

@@ -39,6 +39,7 @@ void extents_close(struct extents *all);    /* readers keep what they hold */
 /* Bytes on disk, those of recycled extents that are still held included. Any thread. */
 uint64_t extents_bytes(const struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
+uint32_t extent_fds_allowed(void);    /* the share of this process's descriptors; any thread */
 /* Of all but the newest, oldest first; in keep. */
 size_t extents_list(struct extents *all, struct arena *keep, struct policy_extent **ret);
 

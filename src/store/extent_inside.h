@@ -76,7 +76,6 @@ bool extent_read_footer(const struct extent *extent, struct toc_footer *ret) MUS
 
 /* ---- open_files.c ---- */
 
-uint32_t extent_fds_allowed(void);
 /* Where descriptors run out, an idle extent's is given up; ERR_LIMIT if there is none. ERR_FULL,
  * ERR_IO. */
 enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret) MUST_USE;

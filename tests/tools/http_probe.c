@@ -314,6 +314,7 @@ static void serve(char **args)
         .body_bytes_max = setting(args, "body_bytes_max", 64 << 20),
         .body_memory_bytes = setting(args, "body_memory_bytes", 1 << 20),
         .bodies_memory_bytes = setting(args, "bodies_memory_bytes", 256 << 20),
+        .spill_files_max = setting(args, "spill_files_max", 0),
         .spill_folder = args[3], .connections_max = setting(args, "connections_max", 1000),
         .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,
     };
