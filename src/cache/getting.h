@@ -9,6 +9,7 @@
 #define GET_MAGIC 0x6765743031303131u
 
 #define COPY_BYTES 65536u         /* what a reader takes along when it must not hold on to a slot */
+#define SHORT_COPY_BYTES 16384u   /* or to a read buffer */
 
 enum get_phase {
     GET_LOOK,            /* what is known of this object? */
@@ -58,7 +59,7 @@ struct get {
     uint64_t pos, end;            /* still to be handed out */
     slice ready;                  /* pulled, not handed out yet */
     struct piece piece;           /* holds ready, if it came from the store */
-    char *copy;                   /* holds ready, if slots were scarce: COPY_BYTES */
+    char *copy;                   /* holds ready, if slots or buffers were scarce */
     bool piece_cached;
     enum err piece_err;           /* how the store's read ended, once op is over */
     bool piece_came;

@@ -5,17 +5,25 @@
  * soon; a fetch of its own for the run of units that is missing. */
 #include "cache/getting.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/metric.h"
+
+static void copy_ready(struct get *get, size_t bytes_max)
+{
+    get->ready.len = MIN(get->ready.len, bytes_max);
+    free(get->copy);
+    get->copy = must_alloc(get->ready.len);
+    memcpy(get->copy, get->ready.ptr, get->ready.len);
+    get->ready.ptr = get->copy;
+}
 
 /* A client that takes nothing holds what it was given until it is cut: a copy costs less than a
  * slot that everybody waits for. */
 static void take_copy(struct get *get)
 {
-    if (!get->copy)
-        get->copy = must_alloc(COPY_BYTES);
-    get->ready.len = MIN(get->ready.len, (size_t)COPY_BYTES);
-    memcpy(get->copy, get->ready.ptr, get->ready.len);
-    get->ready.ptr = get->copy;
+    copy_ready(get, COPY_BYTES);
     flights_lock(get->flights, &get->id);
     flight_unref(&get->flight);
     flights_unlock(get->flights, &get->id);
@@ -99,20 +107,32 @@ static void piece_came(void *arg, enum err err, struct piece piece)
     get->changed(get->changed_arg);
 }
 
+/* And a small one costs less than a buffer that takes a whole piece. */
+static void take_short_copy(struct get *get)
+{
+    copy_ready(get, SHORT_COPY_BYTES);
+    piece_release(&get->piece);
+    metric_add(M_STORE_SHORT_PIECES, 1);
+}
+
 static enum err from_store(struct get *get)
 {
     enum err err;
+    bool scarce = store_pieces_scarce(get->loop->io);
     if (get->piece_came) {
         get->piece_came = false;
         err = get->piece_err;
     } else {
-        err = store_read(get->loop->io, get->head, get->pos, get->end, piece_came, get, &get->piece,
+        uint64_t end = scarce ? MIN(get->end, get->pos + SHORT_COPY_BYTES) : get->end;
+        err = store_read(get->loop->io, get->head, get->pos, end, piece_came, get, &get->piece,
                          &get->op);
     }
     if (err == OK) {
         get->ready = get->piece.bytes;
         get->piece_cached = true;
         check(get->ready.len > 0 && get->ready.len <= get->end - get->pos);
+        if (scarce)
+            take_short_copy(get);
     }
     return err;
 }

@@ -64,6 +64,7 @@ static enum err store_up(struct serve *serve)
         .reserve_bytes = config->cache_reserve_bytes,
         .extent_bytes = (uint32_t)config->extent_size_bytes,
         .heads_bytes = config->memory_heads_bytes,
+        .pieces_bytes = config->memory_readers_bytes,
         .queue_bytes_max = config->memory_queue_bytes,
         .commit_ms_max = (uint32_t)config->commit_time_ms,
         .engine = serve->engine,

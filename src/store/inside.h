@@ -14,7 +14,7 @@
 #define TWEAKS_MAX 65536u             /* H8: small changes waiting; what more comes is dropped */
 #define COMMIT_MS_DEFAULT 5000u
 #define SLOW_BATCH_MS 1000u           /* a batch under way for so long: the disk does not keep up */
-#define BUFFERS_MAX 4096u             /* H8: read buffers of all threads together */
+#define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */
 enum tweak_kind { TWEAK_FORGET, TWEAK_PROVE };
@@ -44,7 +44,7 @@ struct store {
     /* Since the batch began, so many of them committed; the committer's. */
     struct object_id *removed;
     size_t removed_count, removed_done, removed_max;
-    atomic_uint buffers;
+    atomic_size_t buffer_bytes;
     /* Raised by each commit that changes a head of the objects behind it: who puts a head that was
      * read from the disk into RAM looks before and after. */
     atomic_uint changes[CHANGE_COUNTERS];

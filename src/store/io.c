@@ -24,22 +24,23 @@ struct buffer *buffer_take(struct store_io *io, size_t bytes)
         *(large ? &io->large_count : &io->small_count) -= 1;
         return buffer;
     }
-    if (atomic_fetch_add(&io->store->buffers, 1) >= BUFFERS_MAX) {
-        atomic_fetch_sub(&io->store->buffers, 1);
+    size_t size = large ? LARGE_BYTES : SMALL_BYTES;
+    if (atomic_fetch_add(&io->store->buffer_bytes, size) >= BUFFER_BYTES_MAX) {
+        atomic_fetch_sub(&io->store->buffer_bytes, size);
         metric_add(M_STORE_NO_BUFFER, 1);
         return NULL;
     }
     buffer = must_alloc(sizeof(*buffer));
     buffer->io = io;
     buffer->large = large;
-    buffer->bytes = aligned_alloc(PAGE_BYTES, large ? LARGE_BYTES : SMALL_BYTES);
+    buffer->bytes = aligned_alloc(PAGE_BYTES, size);
     check(buffer->bytes != NULL);
     return buffer;
 }
 
 static void buffer_end(struct buffer *buffer)
 {
-    atomic_fetch_sub(&buffer->io->store->buffers, 1);
+    atomic_fetch_sub(&buffer->io->store->buffer_bytes, buffer->large ? LARGE_BYTES : SMALL_BYTES);
     free(buffer->bytes);
     free(buffer);
 }
@@ -64,6 +65,12 @@ void piece_release(struct piece *piece)
 {
     buffer_give(piece->owner);
     *piece = (struct piece){ { NULL, 0 }, NULL };
+}
+
+bool store_pieces_scarce(const struct store_io *io)
+{
+    size_t max = io->store->options.pieces_bytes;
+    return max && atomic_load_explicit(&io->store->buffer_bytes, memory_order_relaxed) > max;
 }
 
 /* ---- a reader ---- */

@@ -28,6 +28,7 @@ struct store_options {
     uint64_t reserve_bytes;           /* free space of the file system never used; 0: automatic */
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
     size_t heads_bytes;               /* RAM for heads */
+    size_t pieces_bytes;              /* RAM for pieces that readers hold; 0: no limit of its own */
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
     uint32_t commit_ms_max;           /* no commit for so long is out of service (H3); 0: 5 s */
     enum disk_engine engine;
@@ -78,6 +79,8 @@ struct piece {
     void *owner;                      /* the store's */
 };
 void piece_release(struct piece *piece);    /* on the thread it was read on; safe on an empty one */
+/* Readers hold more than they should: copy what you keep, and little of it. Cheap. */
+bool store_pieces_scarce(const struct store_io *io);
 
 /* Object bytes from `offset` on, at most up to `end` and PIECE_BYTES_MAX: as many as lie here in a
  * row, at least one. OK with *ret (it was in the page cache); ERR_NOT_FOUND: the unit of `offset`
