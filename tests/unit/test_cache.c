@@ -587,20 +587,20 @@ TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
         list_init(&all[i]->slot_link);
     struct head *head = head_new(&id, &name, S("\"e\""), S(""), 8 * MIB, 0, true);
     flights_lock(flights, &id);
-    struct moving *moving = moving_get(flights, &id, &name, NULL);
-    struct flight *first = flight_new(moving, &has, head, 0, MIB);
-    struct flight *second = flight_new(moving, &has, head, MIB, MIB);
-    ok(first && second && !flight_new(moving, &leaves, head, 2 * MIB, MIB) &&
-       !flight_new(moving, &waits, head, 3 * MIB, MIB));
+    struct inflight *inflight = inflight_get(flights, &id, &name, NULL);
+    struct flight *first = flight_new(inflight, &has, head, 0, MIB);
+    struct flight *second = flight_new(inflight, &has, head, MIB, MIB);
+    ok(first && second && !flight_new(inflight, &leaves, head, 2 * MIB, MIB) &&
+       !flight_new(inflight, &waits, head, 3 * MIB, MIB));
     flight_unref(&first);
     ok(list_empty(&leaves.slot_link) && !list_empty(&waits.slot_link));    /* its turn ... */
     slots_forget(flights, &leaves);
     ok(list_empty(&waits.slot_link));    /* ... is the next one's */
-    first = flight_new(moving, &waits, head, 3 * MIB, MIB);
+    first = flight_new(inflight, &waits, head, 3 * MIB, MIB);
     ok(first);
     flight_unref(&first);
     flight_unref(&second);
-    moving_unref(&moving);
+    inflight_unref(&inflight);
     flights_unlock(flights, &id);
     head_unref(&head);
     flights_free(&flights);
