@@ -16,6 +16,8 @@
 struct admin_page;
 void admin_text(struct admin_page *page, const char *path, slice value);
 void admin_number(struct admin_page *page, const char *path, uint64_t value);
+/* part of whole, 0 to 1; null while whole is 0. */
+void admin_ratio(struct admin_page *page, const char *path, uint64_t part, uint64_t whole);
 void admin_flag(struct admin_page *page, const char *path, bool value);
 void admin_item(struct admin_page *page, const char *path);    /* one more item of the list there */
 void admin_store(struct admin_page *page, const char *path, const struct store_status *status);

@@ -66,6 +66,11 @@ void admin_number(struct admin_page *page, const char *path, uint64_t value)
     set(page, path, json_integer((json_int_t)MIN(value, (uint64_t)INT64_MAX)));
 }
 
+void admin_ratio(struct admin_page *page, const char *path, uint64_t part, uint64_t whole)
+{
+    set(page, path, whole ? json_real((double)part / (double)whole) : json_null());
+}
+
 void admin_flag(struct admin_page *page, const char *path, bool value)
 {
     set(page, path, json_boolean(value));

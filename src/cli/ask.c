@@ -187,7 +187,7 @@ static slice human_bytes(struct arena *keep, json_int_t bytes)
 
 static slice shown(struct arena *keep, slice name, json_t *value)
 {
-    if (json_is_string(value))
+    if (json_is_string(value) && json_string_length(value))
         return slice_of(json_string_value(value));
     if (json_is_integer(value) && slice_ends(name, S("bytes")))
         return human_bytes(keep, json_integer_value(value));

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/log.h"
+#include "base/metric.h"
 #include "cli/serve.h"
 #include "origin/credentials.h"
 #include "store/extent.h"
@@ -260,6 +261,38 @@ static void front_down(struct serve *serve)
 
 /* ---- listeners ---- */
 
+/* The ratio: of the answers with an object, those whose bytes were all here. */
+static void tell_answers(struct admin_page *page)
+{
+    static const struct {
+        const char *path;
+        enum metric counter;
+        bool hit;
+    } rows[] = {
+        { "cache.answers.hit", M_CACHE_HIT, true },
+        { "cache.answers.stale", M_CACHE_STALE, true },
+        { "cache.answers.revalidated", M_CACHE_REVALIDATED, true },
+        { "cache.answers.partial", M_CACHE_PARTIAL, false },
+        { "cache.answers.miss", M_CACHE_MISS, false },
+    };
+    uint64_t hits = 0, all = 0;
+    for (size_t i = 0; i < countof(rows); i++) {
+        uint64_t count = metric_read(rows[i].counter);
+        admin_number(page, rows[i].path, count);
+        hits += rows[i].hit ? count : 0;
+        all += count;
+    }
+    admin_ratio(page, "cache.hit_ratio", hits, all);
+}
+
+static uint64_t requests_so_far(void)
+{
+    uint64_t count = 0;
+    for (enum metric op = M_REQ_GET; op <= M_REQ_OTHER; op++)
+        count += metric_read(op);
+    return count;
+}
+
 static void tell_status(void *arg, struct admin_page *page)
 {
     struct serve *serve = arg;
@@ -268,9 +301,11 @@ static void tell_status(void *arg, struct admin_page *page)
     admin_text(page, "listen", slice_of(serve->config->listen));
     admin_number(page, "connections", http_connections(serve->http));
     admin_number(page, "open_requests", http_open_requests(serve->http));
+    admin_number(page, "requests", requests_so_far());
     admin_text(page, "cache.folder", slice_of(serve->config->cache_dir));
     admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
     admin_store(page, "cache", &status);
+    tell_answers(page);
     for (size_t i = 0; i < serve->config->origin_count; i++) {
         admin_item(page, "origins");
         admin_text(page, "origins.name", slice_of(serve->config->origins[i].name));

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "base/metric.h"
 #include "front/inside.h"
 #include "s3/encode.h"
 
@@ -77,6 +78,11 @@ static void add_own_fields(struct fields *fields, const struct call *call,
         fields_add(fields, S("content-type"), S("binary/octet-stream"));
 }
 
+static const enum metric counters[] = {
+    [GET_HIT] = M_CACHE_HIT, [GET_STALE] = M_CACHE_STALE, [GET_REVALIDATED] = M_CACHE_REVALIDATED,
+    [GET_PARTIAL] = M_CACHE_PARTIAL, [GET_MISS] = M_CACHE_MISS,
+};
+
 static void add_cache_fields(struct fields *fields, struct object *object,
                              const struct get_answer *answer)
 {
@@ -84,6 +90,7 @@ static void add_cache_fields(struct fields *fields, struct object *object,
     const struct get_cost *cost = get_cost(object->get);
     int64_t age_s = MAX(wall_s() - answer->validated_s, (int64_t)0);
     call->cache_result = get_source_name(answer->source);
+    metric_add(counters[answer->source], 1);
     fields_add(fields, S("x-amz-request-id"), call->id);
     fields_add(fields, S("x-cache"), slice_of(call->cache_result));
     if (answer->source != GET_MISS)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "base/metric.h"
 
 /* ---- one head ---- */
 
@@ -244,6 +245,7 @@ static void shrink(struct heads *heads)
         struct entry *gone = evict(heads, shard);
         pthread_mutex_unlock(&shard->lock);
         empty_in_a_row = gone ? 0 : empty_in_a_row + 1;
+        metric_add(M_STORE_HEADS_EVICTED, gone != NULL);
         entry_end(gone);
     }
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/metric.h"
 #include "store/head.h"
 #include "store/policy.h"
 
@@ -121,6 +122,7 @@ TEST(the_budget_holds_and_what_is_used_outlives_what_is_not)
 {
     struct heads *heads = heads_new(256 * KIB);
     struct object_id favourite = id_number(0);
+    uint64_t evicted = metric_read(M_STORE_HEADS_EVICTED);
     for (uint32_t i = 0; i < 20000; i++) {
         struct head *head = head_number(i);
         heads_put(heads, head);
@@ -131,6 +133,7 @@ TEST(the_budget_holds_and_what_is_used_outlives_what_is_not)
         head_unref(&got);
     }
     ok(heads_bytes(heads) > 200 * KIB);
+    ok(metric_read(M_STORE_HEADS_EVICTED) > evicted);
     struct object_id forgotten = id_number(1), latest = id_number(19999);
     ok(heads_get(heads, &forgotten) == NULL);
     struct head *got = heads_get(heads, &latest);

@@ -1,5 +1,5 @@
-"""What an operator has to go by: log lines by which a request can be found, and the names of
-threads."""
+"""What an operator has to go by: log lines by which a request can be found, counters of what the
+cache answers, and the names of threads."""
 from harness import *
 
 
@@ -11,9 +11,9 @@ def id_of(reply):
     return reply.headers["x-amz-request-id"]
 
 
-with Story("b10 an operator can see what the service does") as story:
+with Story("b11 an operator can see what the service does") as story:
     os.makedirs(story.path("tree/shelf"))
-    origin = story.origin("object=bucket/a 1000", "object=bucket/a%20b 1000")
+    origin = story.origin("object=bucket/a 1000", "object=bucket/c 1000")
     server = story.penstock(origin=origin.url, loops=2, origin_threads=2, log_format="json",
                             head_time="300ms",
                             origins={"shelf": {"url": "dir:" + story.path("tree")}},
@@ -76,6 +76,32 @@ with Story("b10 an operator can see what the service does") as story:
     story.fact("... at once", took < 3, took)
     story.fact("... with what to do", any("speaks http://" in line["why"]
                                           for line in lines(server, "refused")))
+
+    # ---- what the cache does ----
+    def answers():
+        figures = server.metrics()
+        return {result: int(figures['penstock_cache_answers_total{result="%s"}' % result])
+                for result in ("hit", "stale", "revalidated", "partial", "miss")}
+
+    def stat():
+        out = run([PENSTOCK, "stat", "--config", server.config_path])[1]
+        return dict(line.split(None, 1) for line in out.splitlines())
+
+    story.same("a first read", server.get("bucket/a").cache, "miss")
+    wait_for("it is stored", lambda: server.get("bucket/a").cache == "hit")
+    before, earlier = answers(), stat()
+    for _ in range(3):
+        story.same("a later read", server.get("bucket/a").cache, "hit")
+    story.same("a read of another", server.get("bucket/c").cache, "miss")
+    gained = {result: count - before[result] for result, count in answers().items()}
+    story.same("answers are counted by where their bytes came from", gained,
+               {"hit": 3, "stale": 0, "revalidated": 0, "partial": 0, "miss": 1})
+    shown = stat()
+    story.same("stat shows them", (shown["cache.answers.hit"], shown["cache.answers.miss"]),
+               (str(before["hit"] + 3), str(before["miss"] + 1)))
+    story.same("... with a hit ratio", float(shown["cache.hit_ratio"]),
+               float("%.3g" % (answers()["hit"] / sum(answers().values()))))
+    story.same("... and requests", int(shown["requests"]) - int(earlier["requests"]), 4)
 
     # ---- origins ----
     origin.kill()
