@@ -180,15 +180,20 @@ static void settle(struct pass *pass)
     pass_unref(pass);
 }
 
-static void fail(struct pass *pass, enum err err)
+static void refuse(struct pass *pass, enum err err, slice detail)
 {
     struct call *call = pass->call;
     pass->call = NULL;
     if (call) {
         call->gone = NULL;
-        reply_error(call, err, S(""));
+        reply_error(call, err, detail);
     }
     settle(pass);
+}
+
+static void fail(struct pass *pass, enum err err)
+{
+    refuse(pass, err, S(""));
 }
 
 static void call_origin(struct pass *pass)
@@ -270,11 +275,13 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     return pass;
 }
 
+/* A list is asked where its prefix lies: whole inside one that has an origin of its own, or not. */
 static const struct place *place_of(const struct call *call)
 {
+    const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     if (call->s3.op == S3_LIST_BUCKETS)
         return call->front->options.service;
-    return front_place_of(call->front, call->s3.bucket, call->s3.key);
+    return front_place_of(call->front, call->s3.bucket, prefix ? prefix->value : call->s3.key);
 }
 
 void pass_read(struct call *call)
@@ -307,12 +314,42 @@ static enum err keys_of(struct pass *pass)
     return OK;
 }
 
+static enum err may_write(const struct place *place)
+{
+    if (!place)
+        return ERR_NO_SUCH_BUCKET;
+    return origin_is_read_only(place->origin) ? ERR_READ_ONLY : OK;
+}
+
+/* The keys in a body may lie elsewhere than their bucket, but all at one origin: its answer is the
+ * answer. */
+static enum err place_keys(struct pass *pass, slice *ret_detail)
+{
+    const struct call *call = pass->call;
+    pass->place = front_place_of(call->front, call->s3.bucket, pass->keys[0]);
+    for (size_t i = 1; i < pass->key_count; i++) {
+        const struct place *place = front_place_of(call->front, call->s3.bucket, pass->keys[i]);
+        if ((place ? place->origin : NULL) == (pass->place ? pass->place->origin : NULL))
+            continue;
+        *ret_detail = arena_printf(
+            call->keep, "Penstock does not implement DeleteObjects of keys at several origins, and "
+            "\"%.*s\" lies at another one than \"%.*s\": delete it by a request of its own "
+            "(DeleteObject), or the keys of one origin at a time.",
+            SLICE_ARG(pass->keys[i]), SLICE_ARG(pass->keys[0]));
+        return ERR_NOT_IMPLEMENTED;
+    }
+    return may_write(pass->place);
+}
+
 static void begin(struct pass *pass)
 {
     struct call *call = pass->call;
+    slice detail = S("");
     enum err err = keys_of(pass);
+    if (!err && s3_op_mutates(call->s3.op) == S3_MUTATES_KEYS)
+        err = place_keys(pass, &detail);
     if (err) {
-        fail(pass, err);
+        refuse(pass, err, detail);
         return;
     }
     if (pass->key_count)
@@ -357,9 +394,8 @@ void pass_write(struct call *call)
 {
     const struct place *place = place_of(call);
     const struct sigv4_claim *claim = http_request_judged(call->http);
-    enum err err = place ? OK : ERR_NO_SUCH_BUCKET;
-    if (!err && origin_is_read_only(place->origin))
-        err = ERR_READ_ONLY;
+    bool placed_by_body = s3_op_mutates(call->s3.op) == S3_MUTATES_KEYS;
+    enum err err = placed_by_body ? OK : may_write(place);
     if (err) {
         reply_error(call, err, S(""));
         return;
