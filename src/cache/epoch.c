@@ -11,6 +11,7 @@
 static struct {
     atomic_uint started, finished;
     atomic_ullong moved;      /* the moment of the last change */
+    atomic_ullong latest;     /* the highest number of a write */
 } epochs[EPOCHS];    /* process-wide: pages nobody touched cost nothing */
 
 static atomic_ullong moments;
@@ -22,8 +23,22 @@ static size_t place_of(const struct object_id *id)
     return place;
 }
 
-void epoch_write_begins(const struct object_id *id)
+uint64_t epoch_write_number(void)
 {
+    return atomic_fetch_add(&moments, 1) + 1;
+}
+
+bool epoch_write_is_latest(const struct object_id *id, uint64_t number)
+{
+    return atomic_load(&epochs[place_of(id)].latest) <= number;
+}
+
+void epoch_write_begins(const struct object_id *id, uint64_t number)
+{
+    atomic_ullong *latest = &epochs[place_of(id)].latest;
+    unsigned long long before = atomic_load(latest);
+    while (before < number && !atomic_compare_exchange_weak(latest, &before, number))
+        ;
     atomic_store(&epochs[place_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
     atomic_fetch_add(&epochs[place_of(id)].started, 1);
 }

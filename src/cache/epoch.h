@@ -13,7 +13,11 @@ struct epoch_note {
     uint32_t started, finished;
 };
 
-void epoch_write_begins(const struct object_id *id);
+/* Every write has a number: of two, the one that began later has the higher. */
+uint64_t epoch_write_number(void);
+void epoch_write_begins(const struct object_id *id, uint64_t number);
+/* No write of this object, or one that shares its pair, with a higher number has begun. */
+bool epoch_write_is_latest(const struct object_id *id, uint64_t number);
 void epoch_write_ends(const struct object_id *id);
 struct epoch_note epoch_now(const struct object_id *id);
 /* May what began at this note be published, and joined? */

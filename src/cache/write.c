@@ -4,6 +4,7 @@
 #include "cache/write.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache/inside.h"
 
@@ -20,6 +21,7 @@ struct write {
     struct ticket *ticket;
     void (*changed)(void *arg);
     void *arg;
+    uint64_t number;
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
     struct removing *removing;
@@ -103,8 +105,9 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
             store_object_id(cache_store(loop->cache), &name, &write->ids[write->id_count++]);
         }
     }
+    write->number = epoch_write_number();
     for (size_t i = 0; i < write->id_count; i++)
-        epoch_write_begins(&write->ids[i]);
+        epoch_write_begins(&write->ids[i], write->number);
     unhook_all(write);
     remove_known(write);
     return write;
@@ -129,4 +132,20 @@ void write_end(struct write **write)
     ticket_end(&mine->ticket);
     free(mine->ids);
     free(mine);
+}
+
+struct write_order write_order(const struct write *write, struct arena *keep)
+{
+    size_t bytes = write->id_count * sizeof(*write->ids);
+    struct object_id *ids = arena_alloc(keep, bytes);
+    memcpy(ids, write->ids, bytes);
+    return (struct write_order){ write->number, ids, write->id_count };
+}
+
+bool write_is_latest(const struct write_order *order)
+{
+    for (size_t i = 0; i < order->id_count; i++)
+        if (!epoch_write_is_latest(&order->ids[i], order->number))
+            return false;
+    return true;
 }

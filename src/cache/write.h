@@ -18,4 +18,14 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
 bool write_may_go(const struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 
+/* What tells whether a later write of one of its keys has begun: to repeat this one then would undo
+ * what that one did. A value that outlives the write; any thread. */
+struct write_order {
+    uint64_t number;
+    const struct object_id *ids;
+    size_t id_count;
+};
+struct write_order write_order(const struct write *write, struct arena *keep) MUST_USE;
+bool write_is_latest(const struct write_order *order);
+
 #endif

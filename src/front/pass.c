@@ -5,7 +5,9 @@
  *   write:  body's digest ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
  *
  * A pass is shared by the loop and the origin's thread. It holds the body, so that a write which is
- * on its way ends as it would have, also when the client has gone: H7 must know its outcome. */
+ * on its way ends as it would have, also when the client has gone: H7 must know its outcome. But
+ * nothing is sent (again) that nobody waits for, nor a write again that a later one has overtaken:
+ * what a client was told last would be undone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,8 @@ struct pass {
     atomic_uint refs;
 
     struct write *write;
+    struct write_order order;     /* its place among others of these keys */
+    atomic_bool abandoned;        /* the client has gone */
     slice *keys;
     size_t key_count;
     uint8_t claimed[32];          /* the digest the client signed */
@@ -107,6 +111,14 @@ static void on_done(struct origin_call *origin, enum err err)
     atomic_store(&pass->over, true);
     ticket_wake(pass->origin_ticket);
     pass_unref(pass);
+}
+
+static enum err may_send(struct origin_call *origin, bool again)
+{
+    const struct pass *pass = pass_of(origin);
+    if (atomic_load(&pass->abandoned))
+        return ERR_CANCELED;
+    return again && !write_is_latest(&pass->order) ? ERR_BUSY : OK;
 }
 
 static const struct origin_events events = { on_head, on_body, on_done };
@@ -245,7 +257,11 @@ static void changed(void *arg)
 /* The client has gone. */
 static void gone(void *arg)
 {
-    ((struct pass *)arg)->call = NULL;
+    struct pass *pass = arg;
+    pass->call = NULL;
+    atomic_store(&pass->abandoned, true);
+    if (pass->running)
+        origin_ask_again(&pass->origin);
 }
 
 static struct pass *pass_new(struct call *call, const struct place *place)
@@ -262,6 +278,7 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     pass->body = http_request_body(call->http);
     pass->origin = (struct origin_call){
         .events = &events,
+        .may_send = may_send,
         .op = call->s3.op,
         .bucket = arena_copy(&pass->arena, call->s3.bucket),
         .key = arena_copy(&pass->arena, call->s3.key),
@@ -355,6 +372,8 @@ static void begin(struct pass *pass)
     if (pass->key_count)
         pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
                                   pass->key_count, changed, pass);
+    if (pass->write)
+        pass->order = write_order(pass->write, &pass->arena);
     if (!pass->write || write_may_go(pass->write))
         call_origin(pass);
 }

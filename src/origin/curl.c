@@ -123,6 +123,16 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
     return bytes.len;
 }
 
+static int on_ready(void *arg, char *peer, char *local, int peer_port, int local_port)
+{
+    (void)peer, (void)local, (void)peer_port, (void)local_port;
+    struct exchange *exchange = exchange_of(arg);
+    if (exchange->events->ready(exchange->arg))
+        return CURL_PREREQFUNC_OK;
+    exchange->why = ERR_CANCELED;
+    return CURL_PREREQFUNC_ABORT;
+}
+
 static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
 {
     struct exchange *exchange = exchange_of(arg);
@@ -181,6 +191,8 @@ static void set_callbacks(struct exchange *exchange)
     CURL *easy = exchange->easy;
     set(easy, CURLOPT_PRIVATE, exchange);
     set(easy, CURLOPT_ERRORBUFFER, exchange->error);
+    set(easy, CURLOPT_PREREQFUNCTION, on_ready);
+    set(easy, CURLOPT_PREREQDATA, exchange);
     set(easy, CURLOPT_HEADERFUNCTION, on_header);
     set(easy, CURLOPT_HEADERDATA, exchange);
     set(easy, CURLOPT_WRITEFUNCTION, on_body);

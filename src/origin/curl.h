@@ -48,6 +48,9 @@ enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 
 /* All on the carrier. Whatever a callback does, it does not start, resume or drop exchanges. */
 struct exchange_events {
+    /* A connection is there and nothing was sent on it; false ends the exchange. Comes again when
+     * libcurl repeats by itself, after a connection that had served before turned out dead. */
+    bool (*ready)(void *arg);
     /* PAUSE is no answer to a head. */
     enum exchange_take (*head)(void *arg, const struct exchange_head *head);
     enum exchange_take (*body)(void *arg, slice bytes);

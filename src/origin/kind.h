@@ -18,6 +18,7 @@ struct origin_kind {
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
+    void (*ask_again)(struct origin_hook *hook);    /* NULL: its calls never wait */
     void (*free)(struct origin *origin);    /* no call is left */
 };
 

@@ -132,6 +132,16 @@ void origin_cancel(struct origin_call *call)
     pthread_mutex_unlock(lock);
 }
 
+void origin_ask_again(struct origin_call *call)
+{
+    pthread_mutex_t *lock = lock_of(call);
+    pthread_mutex_lock(lock);
+    struct origin_hook *hook = call->priv;
+    if (hook && hook->origin->kind->ask_again)
+        hook->origin->kind->ask_again(hook);
+    pthread_mutex_unlock(lock);
+}
+
 slice origin_identity(const struct origin *origin)
 {
     return slice_of(origin->identity);

@@ -61,6 +61,10 @@ struct origin_call {
     size_t field_count;
     const struct origin_body *body;     /* NULL: none */
     bool no_retry;                      /* for what must not happen twice */
+    /* Asked on an origin thread whenever a request is about to be sent or to be waited for, in the
+     * end right before its first byte: OK, or why not, which becomes the end. `again`: one has been
+     * sent, or tried to. NULL: always. Once it has refused, it refuses for ever. */
+    enum err (*may_send)(struct origin_call *call, bool again);
     void *priv;                         /* the origin's own, NULL at start */
 };
 
@@ -68,6 +72,8 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after ORIGIN_PAUSE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
+/* may_send would refuse now: a call that waits ends, one that is being sent goes on. Any thread. */
+void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's identity. Lives as long as origin. */
 slice origin_identity(const struct origin *origin);

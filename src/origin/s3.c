@@ -39,6 +39,7 @@ struct s3_call {
     char region[REGION_BYTES_MAX];  /* this try was signed for it */
     unsigned tries, free_tries;
     bool region_learnt;
+    bool sent;                      /* a request of it has gone out */
     bool again;                     /* what comes is swallowed: the call will be repeated */
     uint64_t again_ms, deadline_ms, swallowed, retry_after;
 };
@@ -65,6 +66,16 @@ static enum err must_stop(const struct s3_call *call)
     if (errand_stopping(&call->errand))
         return ERR_STOPPING;
     return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
+}
+
+/* Nothing of it is on the wire: may it go there? Its caller may not want it any more. */
+static enum err must_not_send(const struct s3_call *call)
+{
+    struct origin_call *asked = call->hook.call;
+    enum err stop = must_stop(call);
+    if (stop || !asked->may_send)
+        return stop;
+    return asked->may_send(asked, call->sent || call->tries > 1);
 }
 
 static void finish(struct s3_call *call, enum err err)
@@ -102,7 +113,7 @@ static void begin(struct s3_call *call)
 static void woken(struct errand *errand)
 {
     struct s3_call *call = container_of(errand, struct s3_call, errand);
-    enum err stop = must_stop(call);
+    enum err stop = call->where == SENDING ? must_stop(call) : must_not_send(call);
     if (stop) {
         finish(call, stop);
         return;
@@ -148,11 +159,13 @@ static uint64_t chance(const struct s3_call *call)
 static bool decide_again(struct s3_call *call, enum err err, int status,
                          const struct exchange_end *end)
 {
-    const struct origin_call *asked = call->hook.call;
+    struct origin_call *asked = call->hook.call;
     struct retry_case what = {
         .err = err, .status = status,
         .connected = end ? end->connected : true, .reused = end && end->reused,
-        .no_retry = asked->no_retry || call->hook.headed, .idempotent = s3_is_idempotent(asked->op),
+        .no_retry = asked->no_retry || call->hook.headed ||
+                    (asked->may_send && asked->may_send(asked, true)),
+        .idempotent = s3_is_idempotent(asked->op),
         .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
         .free_tries = call->free_tries,
     };
@@ -209,6 +222,15 @@ static bool tells_region(struct s3_call *call, const struct exchange_head *head)
         return false;
     region_learn(&call->s3->regions, call->hook.call->bucket, region);
     return call->region_learnt = true;
+}
+
+static bool on_ready(void *arg)
+{
+    struct s3_call *call = sending(arg);
+    if (must_not_send(call))
+        return false;
+    call->sent = true;
+    return true;
 }
 
 static enum exchange_take on_head(void *arg, const struct exchange_head *head)
@@ -279,7 +301,8 @@ static void on_end(void *arg, const struct exchange_end *end)
 {
     struct s3_call *call = sending(arg);
     call->exchange = NULL;
-    enum err stop = must_stop(call);
+    bool unsent = call->again || end->err == ERR_CANCELED;
+    enum err stop = unsent ? must_not_send(call) : must_stop(call);
     if (stop && (end->err || call->again)) {
         finish(call, stop);
     } else if (call->again || (end->err && decide_again(call, end->err, 0, end))) {
@@ -291,7 +314,7 @@ static void on_end(void *arg, const struct exchange_end *end)
     }
 }
 
-static const struct exchange_events events = { on_head, on_body, on_end };
+static const struct exchange_events events = { on_ready, on_head, on_body, on_end };
 
 /* ---- the kind ---- */
 
@@ -321,6 +344,11 @@ static void s3_cancel(struct origin_hook *hook)
     errand_wake(&call->errand);
 }
 
+static void s3_ask_again(struct origin_hook *hook)
+{
+    errand_wake(&container_of(hook, struct s3_call, hook)->errand);
+}
+
 static void s3_free(struct origin *origin)
 {
     struct s3 *s3 = container_of(origin, struct s3, origin);
@@ -333,7 +361,8 @@ static void s3_free(struct origin *origin)
 }
 
 static const struct origin_kind s3_kind = {
-    .start = s3_start, .resume = s3_resume, .cancel = s3_cancel, .free = s3_free,
+    .start = s3_start, .resume = s3_resume, .cancel = s3_cancel, .ask_again = s3_ask_again,
+    .free = s3_free,
 };
 
 static const char *env(const char *name)

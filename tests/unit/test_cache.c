@@ -371,6 +371,28 @@ TEST(a_write_takes_what_was_kept_and_what_was_on_its_way)
     drop_house();
 }
 
+TEST(of_two_writes_of_a_key_the_one_that_began_later_is_the_latest)
+{
+    new_house(MIB);
+    struct client client;
+    struct arena keep = { 0 };
+    client_begin(&client);
+    slice keys[] = { S("key"), S("another") };
+    struct write *one = write_begin(client.loop, &house.place, S("bucket"), keys, 2, noted, NULL);
+    struct write_order first = write_order(one, &keep);
+    ok(write_is_latest(&first));
+    struct write *two = write_begin(client.loop, &house.place, S("bucket"), keys, 1, noted, NULL);
+    struct write_order second = write_order(two, &keep);
+    ok(!write_is_latest(&first) && write_is_latest(&second));
+    write_end(&one);    /* an end changes nothing of it */
+    ok(write_is_latest(&second));
+    write_end(&two);
+    ok(!write_is_latest(&first) && write_is_latest(&second));
+    arena_free(&keep);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(an_origin_that_is_down_is_a_clear_refusal)
 {
     new_house(2 * MIB);
@@ -636,7 +658,8 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_condition_on_a_version_without_a_name_is_answered),
     cmocka_unit_test(who_asks_for_the_newest_does_not_join_what_was_asked_for_before),
     cmocka_unit_test(a_write_takes_what_was_kept_and_what_was_on_its_way),
-    cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
+    cmocka_unit_test(of_two_writes_of_a_key_the_one_that_began_later_is_the_latest),
+        cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
     cmocka_unit_test(what_was_read_is_there_after_a_restart),
     cmocka_unit_test(a_stale_copy_is_served_while_one_question_is_asked),
     cmocka_unit_test(a_crowd_on_one_cold_object_fetches_no_byte_twice),

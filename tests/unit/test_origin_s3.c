@@ -743,6 +743,105 @@ TEST(a_cancel_in_any_phase_ends_the_call_once)
     origins_free(&all);
 }
 
+static atomic_int unwanted;
+
+static enum err until_unwanted(struct origin_call *call, bool again)
+{
+    return atomic_load(&unwanted) ? ERR_CANCELED : OK;
+}
+
+static enum err only_once(struct origin_call *call, bool again)
+{
+    return again ? ERR_BUSY : OK;
+}
+
+static struct watched *wants(enum s3_op op, enum err (*may_send)(struct origin_call *, bool))
+{
+    struct watched *watched = watch_new(op, S("bucket"), S("key"), S(""));
+    watched->call.may_send = may_send;
+    origin_start(origin, &watched->call);
+    return watched;
+}
+
+static void ends_as(struct watched *watched, enum err err, int status, int requests)
+{
+    ok(watch_wait(watched, FOR_DONE));
+    if (watched->err != err || watched->status != status ||
+        atomic_load(&server.requests) != requests)
+        fail_msg("%s, status %d, %d requests", err_name(watched->err), watched->status,
+                 atomic_load(&server.requests));
+    origin_ask_again(&watched->call);
+    watch_free(&watched);
+}
+
+static bool late(struct request *request)
+{
+    usleep(200000);
+    return always_503(request);
+}
+
+TEST(what_nobody_wants_any_more_is_not_sent)
+{
+    atomic_store(&unwanted, false);
+    begin(large, WITH(.connections_max = 1));
+    struct watched *paused = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+    paused->pause_at = 2;
+    origin_start(origin, &paused->call);
+    ok(watch_wait(paused, FOR_PAUSE));
+    struct watched *queued = wants(S3_DELETE_OBJECT, until_unwanted);
+    usleep(20000);
+    atomic_store(&unwanted, true);
+    origin_ask_again(&queued->call);
+    ends_as(queued, ERR_CANCELED, 0, 1);
+    ends_as(wants(S3_DELETE_OBJECT, until_unwanted), ERR_CANCELED, 0, 1);
+    cancel_and_free(paused, ERR_CANCELED);
+    origins_free(&all);
+
+    atomic_store(&unwanted, false);
+    begin(retry_after, PLAIN);
+    struct watched *backs_off = wants(S3_DELETE_OBJECT, until_unwanted);
+    while (!atomic_load(&server.requests))
+        usleep(1000);
+    usleep(50000);
+    atomic_store(&unwanted, true);
+    origin_ask_again(&backs_off->call);
+    ends_as(backs_off, ERR_CANCELED, 0, 1);
+    origins_free(&all);
+}
+
+TEST(what_is_being_sent_goes_on_unwanted_but_not_again)
+{
+    atomic_store(&unwanted, false);
+    begin(late, PLAIN);
+    struct watched *watched = wants(S3_DELETE_OBJECT, until_unwanted);
+    while (!atomic_load(&server.requests))
+        usleep(1000);
+    atomic_store(&unwanted, true);
+    origin_ask_again(&watched->call);
+    ends_as(watched, OK, 503, 1);
+    origins_free(&all);
+}
+
+TEST(a_call_that_may_not_be_repeated_is_neither_by_us_nor_by_libcurl)
+{
+    begin(always_503, PLAIN);
+    ends_as(wants(S3_DELETE_OBJECT, only_once), OK, 503, 1);
+    origins_free(&all);
+    begin(cut_always, PLAIN);
+    ends_as(wants(S3_DELETE_OBJECT, only_once), ERR_ORIGIN_CUT, 0, 1);
+    origins_free(&all);
+    begin(only_moves, PLAIN);
+    ends_as(wants(S3_DELETE_OBJECT, only_once), ERR_BUSY, 0, 1);
+    origins_free(&all);
+    begin(dies_when_reused, PLAIN);
+    for (int i = 0; i < 2; i++) {    /* each carrier has a connection that will turn out dead */
+        struct watched *watched = got();
+        watch_free(&watched);
+    }
+    ends_as(wants(S3_DELETE_OBJECT, only_once), ERR_BUSY, 0, 3);
+    origins_free(&all);
+}
+
 /* Starts, pauses, resumes and cancels at random moments; every call must end once, and rightly. */
 static void *meddle(void *arg)
 {
@@ -846,6 +945,9 @@ int main(void)
         cmocka_unit_test(pauses_lose_and_repeat_nothing),
         cmocka_unit_test(a_paused_call_is_not_late),
         cmocka_unit_test(a_cancel_in_any_phase_ends_the_call_once),
+        cmocka_unit_test(what_nobody_wants_any_more_is_not_sent),
+        cmocka_unit_test(what_is_being_sent_goes_on_unwanted_but_not_again),
+        cmocka_unit_test(a_call_that_may_not_be_repeated_is_neither_by_us_nor_by_libcurl),
         cmocka_unit_test(calls_survive_meddling_from_all_sides),
         cmocka_unit_test(many_calls_share_a_few_connections),
         cmocka_unit_test(stopping_ends_calls_in_every_phase),
