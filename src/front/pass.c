@@ -13,6 +13,7 @@
 
 #include "base/metric.h"
 #include "front/inside.h"
+#include "s3/encode.h"
 #include "s3/xml.h"
 
 #define REPLY_BYTES_MAX (16 * MIB)
@@ -154,26 +155,33 @@ static bool is_forwarded(slice name)
     return name.len > 6 && slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-"));
 }
 
-static void forward_fields(struct pass *pass, const struct http_head *head)
+static void forward_field(struct pass *pass, struct http_field *list, struct http_field field)
 {
-    struct http_field *list = arena_alloc(&pass->arena, (head->field_count + 1) * sizeof(*list));
-    for (size_t i = 0; i < head->field_count; i++) {
-        if (is_forwarded(head->fields[i].name))
-            list[pass->origin.field_count++] = (struct http_field){
-                arena_copy(&pass->arena, head->fields[i].name),
-                arena_copy(&pass->arena, head->fields[i].value),
-            };
-    }
+    if (is_forwarded(field.name))
+        list[pass->origin.field_count++] = (struct http_field){
+            arena_copy(&pass->arena, field.name), arena_copy(&pass->arena, field.value) };
+}
+
+static void forward_fields(struct pass *pass, const struct http_head *head,
+                           const struct s3_request *s3)
+{
+    struct http_field *list = arena_alloc(
+        &pass->arena, (head->field_count + s3->said_count + 1) * sizeof(*list));
+    for (size_t i = 0; i < head->field_count; i++)
+        forward_field(pass, list, head->fields[i]);
+    for (size_t i = 0; i < s3->said_count; i++)
+        forward_field(pass, list, s3->said[i]);
     pass->origin.fields = list;
 }
 
-/* The query without the client's own presigned signature. */
+/* The query without the client's own presigned signature, and what goes as headers. */
 static slice forward_query(struct arena *keep, slice raw)
 {
     struct text query = text_in(keep);
     for (slice rest = raw; rest.ptr && raw.len;) {
-        slice pair = slice_cut(&rest, '&');
-        if (!pair.len || slice_eq_nocase(slice_sub(pair, 0, 6), S("X-Amz-")))
+        slice pair = slice_cut(&rest, '&'), value = pair, name = slice_cut(&value, '=');
+        if (!pair.len || uri_decode(keep, name, &name) != OK ||
+            slice_eq_nocase(slice_sub(name, 0, 6), S("X-Amz-")))
             continue;
         if (query.len)
             text_char(&query, '&');
@@ -284,7 +292,7 @@ static struct pass *pass_new(struct call *call, const struct place *place)
         .key = arena_copy(&pass->arena, call->s3.key),
         .query = forward_query(&pass->arena, call->s3.raw_query),
     };
-    forward_fields(pass, head);
+    forward_fields(pass, head, &call->s3);
     call->gone = gone;
     call->gone_arg = pass;
     list_init(&pass->link);

@@ -63,17 +63,21 @@ static enum err find_headers(const struct http_head *head, struct sources *ret)
     return OK;
 }
 
+/* In any case, as S3 reads them; the signature is over them as they were sent. */
 static enum err find_params(struct arena *keep, slice query, struct sources *ret)
 {
     slice name, value;
-    while (query_next(&query, &name, &value))
+    while (query_next(&query, &name, &value)) {
+        if (uri_decode(keep, name, &name) != OK)
+            return ERR_BAD_URI;
         for (size_t k = 0; k < countof(params); k++) {
-            if (!slice_eq(name, params[k].name))
+            if (!named(&(struct http_field){ name, value }, params[k].name))
                 continue;
             slice *slot = slot_of(ret, &params[k]);
             if (slot->ptr || !value.ptr || uri_decode(keep, value, slot) != OK)
                 return ERR_BAD_AUTH_QUERY;
         }
+    }
     return OK;
 }
 
@@ -203,6 +207,8 @@ enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
     bool v4 = from.algorithm.ptr || from.credential.ptr || from.signature.ptr;
     if ((from.authorization.ptr != NULL) + v2 + v4 > 1)
         return ERR_BAD_ARGUMENT;    /* S3: only one auth mechanism allowed */
+    if (from.sha256.ptr && from.query_sha256.ptr && !slice_eq(from.sha256, from.query_sha256))
+        return ERR_BAD_ARGUMENT;
     if (from.authorization.ptr)
         return read_header_claim(&from, ret);
     if (v4)

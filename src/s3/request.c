@@ -3,7 +3,8 @@
  * The operation is the first row of op.def that fits. Then every parameter and every x-amz-
  * header must be one that this operation knows, or one that changes nothing: what Penstock does
  * not understand it refuses, because to ignore it would be to answer another question than the
- * one that was asked. Any thread. */
+ * one that was asked. S3 reads x-amz- parameters as headers, because presigned requests can say
+ * them nowhere else: in a write they are headers here too. Any thread. */
 #include "s3/request.h"
 
 #include <string.h>
@@ -66,11 +67,13 @@ static const char harmless_headers[] =
     "x-amz-server-side-encryption-context x-amz-server-side-encryption-bucket-key-enabled "
     "x-amz-optional-object-attributes";
 
-/* Signatures in the query, and what SDKs move there from headers that nobody misses. */
-static const char harmless_params[] =
-    "x-id x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders "
-    "x-amz-signature x-amz-security-token x-amz-content-sha256 x-amz-user-agent x-amz-sdk-* "
-    "x-amz-checksum-*";
+/* Signatures in the query: read and judged by claim.c. */
+static const char signature_params[] =
+    "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
+    "x-amz-security-token x-amz-content-sha256";
+
+/* What SDKs move there from headers, and nobody misses when something is read. */
+static const char harmless_params[] = "x-id x-amz-user-agent x-amz-sdk-* x-amz-checksum-*";
 
 const char *s3_op_name(enum s3_op op)
 {
@@ -198,14 +201,56 @@ static enum err find_op(slice method, enum level level, struct s3_request *ret)
 static bool param_known(enum s3_op op, slice name)
 {
     char buffer[64];
+    slice lower = lower_in(buffer, sizeof(buffer), name);
     return slice_eq(name, rows[op].query) || in_words(facts[op].params, name) ||
-           in_words(harmless_params, lower_in(buffer, sizeof(buffer), name));
+           in_words(signature_params, lower) || in_words(harmless_params, lower);
+}
+
+static bool is_header(const struct s3_request *request, slice name)
+{
+    char buffer[64];
+    slice lower = lower_in(buffer, sizeof(buffer), name);
+    return !in_words("GET HEAD", rows[request->op].method) && slice_starts(lower, S("x-amz-")) &&
+           !in_words(signature_params, lower);
+}
+
+/* Said once, in the query or above it, and known as a header. */
+static enum err judge_said(const struct http_head *head, struct http_field said,
+                           struct s3_request *request)
+{
+    char buffer[64];
+    if (!in_words(harmless_headers, lower_in(buffer, sizeof(buffer), said.name))) {
+        request->unknown = said.name;
+        return ERR_NOT_IMPLEMENTED;
+    }
+    for (size_t i = 0; i < request->said_count; i++)
+        if (slice_eq_nocase(request->said[i].name, said.name))
+            return ERR_BAD_ARGUMENT;
+    return http_head_get(head, said.name).ptr ? ERR_BAD_ARGUMENT : OK;
+}
+
+static enum err read_said(struct arena *keep, const struct http_head *head,
+                          struct s3_request *request)
+{
+    struct http_field *said = arena_alloc(keep, (request->param_count + 1) * sizeof(*said));
+    request->said = said;
+    for (size_t i = 0; i < request->param_count; i++) {
+        struct s3_param param = request->params[i];
+        if (!is_header(request, param.name))
+            continue;
+        enum err e = judge_said(head, (struct http_field){ param.name, param.value }, request);
+        if (e)
+            return e;
+        said[request->said_count++] = (struct http_field){ param.name, param.value };
+    }
+    return OK;
 }
 
 static enum err judge_params(struct s3_request *request)
 {
     for (size_t i = 0; i < request->param_count; i++)
-        if (!param_known(request->op, request->params[i].name)) {
+        if (!param_known(request->op, request->params[i].name) &&
+            !is_header(request, request->params[i].name)) {
             request->unknown = request->params[i].name;
             return ERR_NOT_IMPLEMENTED;
         }
@@ -326,6 +371,8 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, struc
         e = find_op(head->method, level, ret);
     if (!e)
         e = judge_params(ret);
+    if (!e && ret->param_count)
+        e = read_said(keep, head, ret);
     if (!e)
         e = judge_headers(head, ret);
     if (!e)

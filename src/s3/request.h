@@ -44,6 +44,8 @@ struct s3_request {
     size_t param_count;
     struct s3_range range;
     struct s3_conditions conditions;
+    const struct http_field *said;    /* a write: x-amz- headers that were said in the query */
+    size_t said_count;
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
     slice unknown;            /* ERR_NOT_IMPLEMENTED: the parameter or header, if it was one */

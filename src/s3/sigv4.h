@@ -32,7 +32,7 @@ struct sigv4_claim {
 
 /* Reads the claim. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2, ERR_BAD_AUTH_HEADER,
  * ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (both ways to sign at once, or a payload hash that is none),
- * ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED (no valid date).
+ * ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED (no valid date), ERR_BAD_URI.
  * Slices point into the head or into keep. */
 enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
                           struct sigv4_claim *ret) MUST_USE;

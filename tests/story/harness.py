@@ -181,7 +181,8 @@ def sign(method, path, query, headers, payload, key, secret, now=None, region="u
                                 f"Signature={signature}")
 
 
-def presign(method, host, path, key, secret, expires=300, now=None, query=(), region="us-east-1"):
+def presign(method, host, path, key, secret, expires=300, now=None, query=(), region="us-east-1",
+            payload="UNSIGNED-PAYLOAD"):
     """The target (path and query) of a presigned request."""
     now = now or datetime.now(timezone.utc)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
@@ -191,7 +192,7 @@ def presign(method, host, path, key, secret, expires=300, now=None, query=(), re
              ("X-Amz-Date", stamp), ("X-Amz-Expires", str(expires)),
              ("X-Amz-SignedHeaders", "host")]
     canonical = "\n".join([method, path, canonical_query(query), f"host:{host}\n", "host",
-                           "UNSIGNED-PAYLOAD"])
+                           payload])
     text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope,
                       hashlib.sha256(canonical.encode()).hexdigest()])
     signature = hmac.new(signing_key(secret, day, region), text.encode(),

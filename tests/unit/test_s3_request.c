@@ -95,6 +95,26 @@ TEST(what_is_not_known_is_named)
     ok(read_line("PUT /bkt", &request) == ERR_NOT_IMPLEMENTED && request.unknown.len == 0);
 }
 
+TEST(amz_parameters_of_a_write_are_headers)
+{
+    struct s3_request request;
+    ok(read_line("PUT /bkt/k?X-Amz-Acl=private&x-id=PutObject&x-amz-%6deta-A=b%20c&X-Amz-Date=D"
+                 "&x-amz-content-sha256=x&x-amz-tagging", &request) == OK);
+    ok(request.said_count == 3);
+    same(request.said[0].name, S("X-Amz-Acl"));
+    same(request.said[0].value, S("private"));
+    same(request.said[1].name, S("x-amz-meta-A"));
+    same(request.said[1].value, S("b c"));
+    ok(request.said[2].value.len == 0);
+    ok(read_line("PUT /bkt/k?x-amz-%63opy-source=a", &request) == ERR_NOT_IMPLEMENTED);
+    same(request.unknown, S("x-amz-copy-source"));
+    ok(read_line("PUT /bkt/k?x-amz-acl=a&X-Amz-Acl=a", &request) == ERR_BAD_ARGUMENT);
+    ok(read_with("PUT /bkt/k?x-amz-acl=a", "X-Amz-ACL: b\r\n", &request) == ERR_BAD_ARGUMENT);
+    ok(read_line("GET /bkt/k?x-amz-checksum-mode=ENABLED", &request) == OK);
+    ok(request.said_count == 0);
+    ok(read_line("GET /bkt/k?x-amz-acl=private", &request) == ERR_NOT_IMPLEMENTED);
+}
+
 TEST(methods_that_s3_has_not_got_there_are_not_allowed)
 {
     static const char *const lines[] = {
@@ -364,6 +384,7 @@ TEST(wishes_about_caches_and_checksums_are_read)
 RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(what_is_not_known_is_refused_and_never_half_done),
     UNIT(what_is_not_known_is_named),
+    UNIT(amz_parameters_of_a_write_are_headers),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(headers_that_change_the_meaning_are_refused),
     UNIT(a_key_is_decoded_once_and_normalised_never),

@@ -257,6 +257,11 @@ TEST(a_presigned_claim_says_all_that_is_needed)
     ok(claimed(Q_GOOD "&X-Amz-Content-Sha256=" EMPTY_SHA256, "") == OK &&
        claim.payload == PAYLOAD_HEX);
     ok(claimed(Q_GOOD "&X-Amz-Content-Sha256=x", "") == ERR_BAD_ARGUMENT);
+    ok(claimed(Q_GOOD "&x-amz-content-sh%612%356=" EMPTY_SHA256, "") == OK &&
+       claim.payload == PAYLOAD_HEX);
+    ok(claimed(Q_GOOD "&x-amz-content-sha256=UNSIGNED-PAYLOAD", HASH) == ERR_BAD_ARGUMENT);
+    ok(claimed("/?x-amz-content-sha256=UNSIGNED-PAYLOAD", GOOD DATE HASH) == ERR_BAD_ARGUMENT);
+    ok(claimed(Q_GOOD "&x-amz-expires=1", "") == ERR_BAD_AUTH_QUERY);
     ok(claimed(Q_GOOD, "x-amz-security-token: t\r\n") == OK && claim.session_token.len == 1);
 }
 
