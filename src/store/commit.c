@@ -28,7 +28,7 @@
 struct batch {
     struct store *store;
     struct arena keep;
-    struct list appends, tweaks;
+    struct list appends, updates;
     struct job *jobs;
     uint32_t job_count;
     bool has_removals;
@@ -37,7 +37,7 @@ struct batch {
 /* ---- bytes ---- */
 
 /* Writes items[] in order; *ret_done: how many of them are on disk when it fails. */
-static enum err write_items(struct store *store, struct log_item **items, uint32_t count,
+static enum err write_items(struct store *store, struct tail_item **items, uint32_t count,
                             uint32_t *ret_done)
 {
     uint32_t done = 0;
@@ -45,9 +45,9 @@ static enum err write_items(struct store *store, struct log_item **items, uint32
     enum err e = OK;
     while (done < count) {
         uint32_t next = done;
-        while (next < count && log_add(store->extents, items[next]) == OK)
+        while (next < count && tail_add(store->extents, items[next]) == OK)
             next++;
-        e = log_write(store->extents);
+        e = tail_write(store->extents);
         if (!e && next > done) {
             done = next;
             fresh = false;
@@ -70,7 +70,7 @@ static enum err write_items(struct store *store, struct log_item **items, uint32
 
 static enum err write_batch(struct batch *batch)
 {
-    struct log_item **items = arena_alloc(&batch->keep,
+    struct tail_item **items = arena_alloc(&batch->keep,
                                           (2 * batch->job_count + 1) * sizeof(*items));
     uint32_t count = 0, done = 0;
     for (uint32_t i = 0; i < batch->job_count; i++)
@@ -114,14 +114,15 @@ static enum err publish_job(struct batch *batch, struct job *job)
     return e;
 }
 
-static enum err publish_tweak(struct store *store, const struct tweak *tweak)
+static enum err publish_update(struct store *store, const struct update *update)
 {
-    if (tweak->kind == TWEAK_FORGET)
-        return publish_forget(store->index, &tweak->id, tweak->unit, tweak->extent, tweak->ordinal);
-    if (tweak->generation != atomic_load(&store->generation))
+    if (update->kind == UPDATE_FORGET)
+        return publish_forget(store->index, &update->id, update->unit, update->extent,
+                              update->ordinal);
+    if (update->generation != atomic_load(&store->generation))
         return OK;    /* vouched for before something went by unseen */
-    return publish_proof(store->index, &tweak->id, tweak->unit, tweak->extent, tweak->ordinal,
-                         tweak->generation);
+    return publish_proof(store->index, &update->id, update->unit, update->extent, update->ordinal,
+                         update->generation);
 }
 
 static enum err publish_all(struct batch *batch)
@@ -132,8 +133,8 @@ static enum err publish_all(struct batch *batch)
     for (uint32_t i = 0; !e && i < batch->job_count; i++)
         if (batch->jobs[i].err == OK)
             e = publish_job(batch, &batch->jobs[i]);
-    list_each(struct tweak, tweak, &batch->tweaks, link)
-        e = e ? e : publish_tweak(batch->store, tweak);
+    list_each(struct update, update, &batch->updates, link)
+        e = e ? e : publish_update(batch->store, update);
     if (!e)
         e = removals_publish(batch->store, true);
     if (!e)
@@ -167,12 +168,12 @@ static void settle_job(struct store *store, const struct job *job)
     heads_put(store->heads, head);
 }
 
-static void settle_tweak(struct store *store, const struct tweak *tweak)
+static void settle_update(struct store *store, const struct update *update)
 {
-    if (tweak->kind != TWEAK_PROVE || tweak->generation != atomic_load(&store->generation))
+    if (update->kind != UPDATE_PROVE || update->generation != atomic_load(&store->generation))
         return;
-    store_changed(store, &tweak->id);    /* who reads it from the disk just now saw it unproved */
-    struct head *head = heads_get(store->heads, &tweak->id);
+    store_changed(store, &update->id);    /* who reads it from the disk just now saw it unproved */
+    struct head *head = heads_get(store->heads, &update->id);
     if (head)
         atomic_store(&head->unproved, false);
     head_unref(&head);
@@ -183,8 +184,8 @@ static void settle(struct batch *batch)
     struct store *store = batch->store;
     for (uint32_t i = 0; i < batch->job_count; i++)
         settle_job(store, &batch->jobs[i]);
-    list_each(struct tweak, tweak, &batch->tweaks, link)
-        settle_tweak(store, tweak);
+    list_each(struct update, update, &batch->updates, link)
+        settle_update(store, update);
     removals_settle(store);
 }
 
@@ -204,9 +205,9 @@ static void answer_all(struct batch *batch, enum err e)
                       batch->jobs[i].err ? batch->jobs[i].err : e);
     removals_answer(batch->store, e ? ERR_IO : OK);
     removals_end(batch->store);
-    list_each_safe(struct tweak, tweak, &batch->tweaks, link) {
-        list_del(&tweak->link);
-        free(tweak);
+    list_each_safe(struct update, update, &batch->updates, link) {
+        list_del(&update->link);
+        free(update);
     }
 }
 
@@ -245,7 +246,7 @@ static void take_batch(struct store *store, struct batch *batch)
 {
     size_t entries = 0, bytes = 0, count = 0;
     list_init(&batch->appends);
-    list_init(&batch->tweaks);
+    list_init(&batch->updates);
     /* never so many that the last would recycle the first */
     size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&store->size_bytes) / 4);
     while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES &&
@@ -261,8 +262,8 @@ static void take_batch(struct store *store, struct batch *batch)
     store->queued_entries -= entries;
     store->oldest_ms = mono_ms();
     batch->has_removals = !list_empty(&store->removals);
-    list_move(&batch->tweaks, &store->tweaks);
-    store->tweak_count = 0;
+    list_move(&batch->updates, &store->updates);
+    store->update_count = 0;
     batch->jobs = arena_alloc(&batch->keep, (count + 1) * sizeof(*batch->jobs));
 }
 
@@ -272,7 +273,7 @@ static uint64_t wait_ms(const struct store *store)
     if (store->stopping || !list_empty(&store->removals) ||
         store->queued_entries >= BATCH_ENTRIES || store->queued_bytes >= BATCH_BYTES)
         return 0;
-    if (list_empty(&store->appends) && list_empty(&store->tweaks))
+    if (list_empty(&store->appends) && list_empty(&store->updates))
         return 1000;
     if (!atomic_load(&store->open))
         return 0;
@@ -282,7 +283,7 @@ static uint64_t wait_ms(const struct store *store)
 
 static bool is_empty(const struct batch *batch)
 {
-    return list_empty(&batch->appends) && list_empty(&batch->tweaks) && !batch->has_removals;
+    return list_empty(&batch->appends) && list_empty(&batch->updates) && !batch->has_removals;
 }
 
 /* Sleeps until a batch is closed or a second has passed. False: stopping, and nothing is left. */

@@ -6,7 +6,7 @@
  * so the highest is never unlinked before a higher one exists, and an address in a recycled extent
  * finds nothing instead of other bytes.
  *
- * Writing is in log.c, what lies in an extent in contents.c, which of the files are open in
+ * Writing is in tail.c, what lies in an extent in contents.c, which of the files are open in
  * open_files.c.
  *
  * Threads: the lock guards the chains; all else but times and references is the committer's. */

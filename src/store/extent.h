@@ -62,19 +62,19 @@ void extent_drop(struct extents *all, uint32_t number);
 
 /* ---- the log: records gathered, then written as one append ---- */
 
-struct log_item {
-    struct record record;             /* extent, ordinal: set by log_add */
-    slice head_block, bytes;          /* stay until log_write */
-    uint32_t offset;                  /* set by log_add */
+struct tail_item {
+    struct record record;             /* extent, ordinal: set by tail_add */
+    slice head_block, bytes;          /* stay until tail_write */
+    uint32_t offset;                  /* set by tail_add */
 };
-/* ERR_FULL: not in this append or this extent; write what is gathered, log_roll, add it again. */
-enum err log_add(struct extents *all, struct log_item *item) MUST_USE;
+/* ERR_FULL: not in this append or this extent; write what is gathered, tail_roll, add it again. */
+enum err tail_add(struct extents *all, struct tail_item *item) MUST_USE;
 /* Writes what was gathered. On failure the extent takes no more; none of it may be committed. */
-enum err log_write(struct extents *all) MUST_USE;
+enum err tail_write(struct extents *all) MUST_USE;
 /* Seals the newest extent and starts another. ERR_FULL; ERR_LIMIT: no descriptor for it just now;
  * ERR_IO. */
-enum err log_roll(struct extents *all) MUST_USE;
+enum err tail_roll(struct extents *all) MUST_USE;
 /* Seals the newest, if it holds anything, for a clean stop. */
-enum err log_seal(struct extents *all) MUST_USE;
+enum err tail_seal(struct extents *all) MUST_USE;
 
 #endif

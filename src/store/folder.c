@@ -383,7 +383,7 @@ bool folder_is_there(const struct folder *folder)
 void folder_close(struct folder *folder, bool clean)
 {
     if (clean) {
-        enum err ignored = log_seal(folder->extents);    /* scanned at the next opening, then */
+        enum err ignored = tail_seal(folder->extents);    /* scanned at the next opening, then */
         (void)ignored;
         clean = !index_is_bad(folder->index);
     }

@@ -11,16 +11,16 @@
 
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
-#define TWEAKS_MAX 65536u             /* H8: small changes waiting; what more comes is dropped */
+#define UPDATES_MAX 65536u             /* H8: small changes waiting; what more comes is dropped */
 #define COMMIT_MS_DEFAULT 5000u
 #define SLOW_BATCH_MS 1000u           /* a batch under way for so long: the disk does not keep up */
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */
-enum tweak_kind { TWEAK_FORGET, TWEAK_PROVE };
-struct tweak {
+enum update_kind { UPDATE_FORGET, UPDATE_PROVE };
+struct update {
     struct list link;
-    enum tweak_kind kind;
+    enum update_kind kind;
     struct object_id id;
     uint32_t unit, extent, ordinal;
     uint32_t generation;              /* as it was when this was asked for */
@@ -53,9 +53,9 @@ struct store {
 
     pthread_mutex_t lock;             /* guards what follows */
     pthread_cond_t more;
-    struct list appends, removals, tweaks;
+    struct list appends, removals, updates;
     struct list committing;           /* removals under way, while nobody has answered them */
-    size_t queued_bytes, queued_entries, tweak_count;
+    size_t queued_bytes, queued_entries, update_count;
     uint64_t oldest_ms;               /* when the first append of the queue came */
     bool stopping;
     pthread_cond_t stop;              /* wakes the watch */
@@ -82,7 +82,7 @@ static inline bool store_is_serving(struct store *store)
 }
 
 /* Queues a change for the committer; dropped if too many wait. Any thread. */
-void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id,
+void store_update(struct store *store, enum update_kind kind, const struct object_id *id,
                  uint32_t unit, const struct entry *entry);
 
 /* The committer is at work, and gets on. */

@@ -115,7 +115,7 @@ void store_io_reap(struct store_io *io)
 static void forget(struct store_io *io, const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->unit_count; i++)
-        store_tweak(io->store, TWEAK_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
+        store_update(io->store, UPDATE_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
 }
 
 void plan_disown(struct store_io *io, const struct plan *plan)

@@ -16,7 +16,7 @@ static void fill_crcs(struct record *record, slice bytes)
     }
 }
 
-static void fill_head(struct log_item *item, const struct head *head, struct arena *keep)
+static void fill_head(struct tail_item *item, const struct head *head, struct arena *keep)
 {
     struct record *record = &item->record;
     size_t len = head_block_bytes(head);
@@ -28,16 +28,16 @@ static void fill_head(struct log_item *item, const struct head *head, struct are
     record->mark = head_mark(head->size, head->modified_s);
 }
 
-static struct log_item *add_item(struct job *job, enum record_kind kind, uint32_t first_unit)
+static struct tail_item *add_item(struct job *job, enum record_kind kind, uint32_t first_unit)
 {
     const struct head *head = job->append->head;
-    struct log_item *item = &job->items[job->count++];
+    struct tail_item *item = &job->items[job->count++];
     item->record = (struct record){ .kind = kind, .id = head->id, .first_unit = first_unit,
                                     .etag_hash = head->etag_hash };
     return item;
 }
 
-static void add_bytes(struct log_item *item, slice bytes)
+static void add_bytes(struct tail_item *item, slice bytes)
 {
     item->bytes = bytes;
     item->record.data_len = (uint32_t)bytes.len;
@@ -67,7 +67,7 @@ void job_make(struct store *store, struct job *job, struct store_append *append,
     if (job->err)
         return;
     if (!found) {
-        struct log_item *item = add_item(job, KIND_WHOLE, 0);
+        struct tail_item *item = add_item(job, KIND_WHOLE, 0);
         fill_head(item, append->head, keep);
         add_bytes(item, bytes);
         return;

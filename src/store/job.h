@@ -6,7 +6,7 @@
 
 struct job {
     struct store_append *append;
-    struct log_item items[2];         /* the head by itself, and units; or one WHOLE */
+    struct tail_item items[2];         /* the head by itself, and units; or one WHOLE */
     uint32_t count;
     enum err err;
 };

@@ -40,7 +40,7 @@ static struct store *store_new(const struct store_options *options)
     list_init(&store->appends);
     list_init(&store->removals);
     list_init(&store->committing);
-    list_init(&store->tweaks);
+    list_init(&store->updates);
     pthread_mutex_init(&store->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -186,7 +186,7 @@ enum err store_append(struct store *store, struct store_append *append)
     else if (store->queued_bytes + bytes > store->options.queue_bytes_max)
         e = ERR_LIMIT;
     if (!e) {
-        if (list_empty(&store->appends) && list_empty(&store->tweaks)) {
+        if (list_empty(&store->appends) && list_empty(&store->updates)) {
             store->oldest_ms = mono_ms();
             pthread_cond_signal(&store->more);
         }
@@ -214,26 +214,26 @@ void store_remove(struct store *store, struct store_removal *removal)
     pthread_mutex_unlock(&store->lock);
 }
 
-void store_tweak(struct store *store, enum tweak_kind kind, const struct object_id *id,
+void store_update(struct store *store, enum update_kind kind, const struct object_id *id,
                  uint32_t unit, const struct entry *entry)
 {
-    struct tweak *tweak = must_alloc(sizeof(*tweak));
-    *tweak = (struct tweak){ .kind = kind, .id = *id, .unit = unit, .extent = entry->extent,
+    struct update *update = must_alloc(sizeof(*update));
+    *update = (struct update){ .kind = kind, .id = *id, .unit = unit, .extent = entry->extent,
                              .ordinal = entry->ordinal,
                              .generation = atomic_load(&store->generation) };
     pthread_mutex_lock(&store->lock);
-    bool room = store->tweak_count < TWEAKS_MAX && !store->stopping;
+    bool room = store->update_count < UPDATES_MAX && !store->stopping;
     if (room) {
-        if (list_empty(&store->appends) && list_empty(&store->tweaks)) {
+        if (list_empty(&store->appends) && list_empty(&store->updates)) {
             store->oldest_ms = mono_ms();
             pthread_cond_signal(&store->more);
         }
-        store->tweak_count++;
-        list_add(&store->tweaks, &tweak->link);
+        store->update_count++;
+        list_add(&store->updates, &update->link);
     }
     pthread_mutex_unlock(&store->lock);
     if (!room)
-        free(tweak);
+        free(update);
 }
 
 /* ---- asking the index ---- */
@@ -309,6 +309,6 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id, 
         atomic_store(&head->validated_s, when_s);
     head_unref(&head);
     if (entry.generation != atomic_load(&store->generation))
-        store_tweak(store, TWEAK_PROVE, id, unit, &entry);
+        store_update(store, UPDATE_PROVE, id, unit, &entry);
     return STORE_RENEWED;
 }

@@ -14,10 +14,10 @@ static void append_one(struct extents *all, uint8_t fill, size_t len)
 {
     static uint8_t bytes[RECORD_BYTES_MAX];
     memset(bytes, fill, len);
-    struct log_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len,
+    struct tail_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len,
                                          .etag_hash = 1 },
                              .bytes = { (char *)bytes, len } };
-    ok(log_add(all, &item) == OK && log_write(all) == OK);
+    ok(tail_add(all, &item) == OK && tail_write(all) == OK);
 }
 
 static bool reads(const struct extent *extent, uint8_t fill)
@@ -48,17 +48,17 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 {
     static uint8_t bytes[UNIT_BYTES + 1];
     struct extents *all = extents_new();
-    ok(extents_open(all, unit_folder, 32 * MIB) == OK && log_roll(all) == OK);
+    ok(extents_open(all, unit_folder, 32 * MIB) == OK && tail_roll(all) == OK);
     for (unsigned i = 0; i < GATHER_MAX; i++) {
-        struct log_item item = {
+        struct tail_item item = {
             .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100,
                         .etag_hash = 1 },
             .head_block = { (char *)bytes, 100 },
             .bytes = { (char *)bytes, sizeof(bytes) },
         };
-        ok(log_add(all, &item) == OK);
+        ok(tail_add(all, &item) == OK);
     }
-    ok(log_write(all) == OK);
+    ok(tail_write(all) == OK);
     extents_free(&all);
 }
 
@@ -66,10 +66,10 @@ TEST(a_reader_keeps_a_recycled_extent_alive)
 {
     struct extents *all = extents_new();
     ok(extents_open(all, unit_folder, EXTENT) == OK);
-    ok(log_roll(all) == OK);
+    ok(tail_roll(all) == OK);
     append_one(all, 'a', UNIT_BYTES);
     struct extent *held = hold(all, 1);
-    ok(log_roll(all) == OK);
+    ok(tail_roll(all) == OK);
     uint64_t bytes = extents_bytes(all);
     ok(bytes > UNIT_BYTES);
     extent_drop(all, 1);
@@ -88,13 +88,13 @@ TEST(a_number_is_never_used_again)
     struct extents *all = extents_new();
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     for (uint32_t i = 1; i <= 5; i++) {
-        ok(log_roll(all) == OK);
+        ok(tail_roll(all) == OK);
         append_one(all, 'a', 100);
         if (i > 1)
             extent_drop(all, i - 1);
     }
     extents_close(all);
-    ok(extents_open(all, unit_folder, EXTENT) == OK && log_roll(all) == OK);
+    ok(extents_open(all, unit_folder, EXTENT) == OK && tail_roll(all) == OK);
     struct extent *held = hold(all, 6);
     ok(extents_count(all) == 2);
     extent_release(&held);
@@ -150,7 +150,7 @@ static struct extents *open_with(uint32_t count)
     struct extents *all = extents_new();
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     for (uint32_t n = 1; n <= count; n++) {
-        ok(log_roll(all) == OK);
+        ok(tail_roll(all) == OK);
         append_one(all, (uint8_t)n, UNIT_BYTES);
     }
     extents_close(all);
@@ -255,9 +255,9 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
         ok(can_hold(all, n));
     size_t count = hold_all(all, MANY, held);
     ok(count >= 4 && count <= 8);
-    ok(log_roll(all) == ERR_LIMIT);
+    ok(tail_roll(all) == ERR_LIMIT);
     release_all(held, count);
-    ok(log_roll(all) == OK);
+    ok(tail_roll(all) == OK);
     extents_free(&all);
 }
 

@@ -1,7 +1,7 @@
-/* log.c - appending to the newest extent. SPDX-License-Identifier: Apache-2.0
+/* tail.c - appending to the newest extent. SPDX-License-Identifier: Apache-2.0
  *
  * Records are gathered, then written by one pwritev that starts and ends on a page; inside, each
- * starts on 64 bytes. Nothing is committed before log_write said OK (H2). A write that failed may
+ * starts on 64 bytes. Nothing is committed before tail_write said OK (H2). A write that failed may
  * have left anything behind the last good byte: the extent is closed to appends (no block on disk
  * is written twice) and gets its table of contents, if it can be written, behind the debris. Not
  * synced: after a power cut a record may be missing that the index names; its checksum says so.
@@ -92,7 +92,7 @@ static void remember(struct log *log, const struct record *record, uint64_t offs
     };
 }
 
-enum err log_add(struct extents *all, struct log_item *item)
+enum err tail_add(struct extents *all, struct tail_item *item)
 {
     struct log *log = &all->log;
     struct record *record = &item->record;
@@ -118,7 +118,7 @@ enum err log_add(struct extents *all, struct log_item *item)
     return OK;
 }
 
-enum err log_write(struct extents *all)
+enum err tail_write(struct extents *all)
 {
     struct log *log = &all->log;
     if (!log->gathered)
@@ -142,7 +142,7 @@ enum err log_write(struct extents *all)
 
 /* ---- from one extent to the next ---- */
 
-enum err log_seal(struct extents *all)
+enum err tail_seal(struct extents *all)
 {
     struct log *log = &all->log;
     if (!log->extent)
@@ -160,10 +160,10 @@ enum err log_seal(struct extents *all)
     return e;
 }
 
-enum err log_roll(struct extents *all)
+enum err tail_roll(struct extents *all)
 {
     struct log *log = &all->log;
-    enum err ignored = log_seal(all);    /* without a table its headers are scanned instead */
+    enum err ignored = tail_seal(all);    /* without a table its headers are scanned instead */
     (void)ignored;
     if (all->highest >= EXTENT_NUMBER_MAX)
         return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
