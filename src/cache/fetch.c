@@ -167,6 +167,14 @@ void fetch_cancel(struct fetch *fetch)
     origin_cancel(&fetch->call);
 }
 
+/* Nobody is there, no record is under way, and more would come: an answer that has all come ends by
+ * itself, and its connection lives on. */
+static bool is_of_no_use(const struct fetch *fetch)
+{
+    return fetch->kind == FETCH_GET && fetch->answered && (!fetch->admitted || !fetch->current) &&
+           fetch->next < fetch->end;
+}
+
 void fetch_leave(struct fetch **fetch)
 {
     struct fetch *mine = *fetch;
@@ -178,8 +186,8 @@ void fetch_leave(struct fetch **fetch)
         return;
     if (mine->over)
         fetch_free(mine);
-    else if (mine->kind == FETCH_GET && mine->answered && (!mine->admitted || !mine->current))
-        fetch_cancel(mine);    /* nobody is there, and no record is under way */
+    else if (is_of_no_use(mine))
+        fetch_cancel(mine);
 }
 
 void fetch_slot_free(struct fetch *fetch)

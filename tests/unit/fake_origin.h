@@ -29,12 +29,14 @@ static struct {
     atomic_uint version;
     atomic_uint cut_every;        /* a transfer breaks off after so many bytes, 0: never */
     atomic_bool held;             /* no answer comes while set */
+    atomic_bool ends_held;        /* nor the end of a body that has all come */
     atomic_bool down;
     atomic_bool ignore_if_match;
     atomic_bool no_store;         /* what it says of every object */
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
 
     atomic_uint gets, heads, lists;
+    atomic_uint late_cancels;     /* of answers that had all come: each costs a connection */
     atomic_ullong bytes;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
 
@@ -123,6 +125,7 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
     static char chunk[65536];
     *ret_err = OK;
     if (mine->canceled) {
+        atomic_fetch_add(&fake.late_cancels, mine->headed && mine->next == mine->end);
         *ret_err = ERR_CANCELED;
         return true;
     }
@@ -156,13 +159,19 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
     return false;
 }
 
+static bool fake_waits(const struct fake_call *mine)
+{
+    bool sent = mine->headed && mine->next == mine->end;
+    return mine->paused || atomic_load(&fake.held) || (sent && atomic_load(&fake.ends_held));
+}
+
 /* The first call that can move; it goes to the end of the list. */
 static struct fake_call *fake_pick(void)
 {
     list_each(struct fake_call, mine, &fake.calls, link) {
         if (mine->paused && (mine->resumed || mine->canceled))
             mine->paused = mine->resumed = false;
-        if ((!mine->paused && !atomic_load(&fake.held)) || mine->canceled) {
+        if (!fake_waits(mine) || mine->canceled) {
             list_del(&mine->link);
             list_add(&fake.calls, &mine->link);
             mine->resumed = false;
@@ -268,12 +277,14 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.version, 1);
     atomic_store(&fake.cut_every, 0);
     atomic_store(&fake.held, false);
+    atomic_store(&fake.ends_held, false);
     atomic_store(&fake.down, false);
     atomic_store(&fake.ignore_if_match, false);
     atomic_store(&fake.no_store, false);
     atomic_store(&fake.etag, NULL);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.heads, 0);
+    atomic_store(&fake.late_cancels, 0);
     atomic_store(&fake.bytes, 0);
     ok(pthread_create(&fake.thread, NULL, fake_run, NULL) == 0);
 }

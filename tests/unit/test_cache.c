@@ -525,6 +525,24 @@ TEST(the_last_to_leave_lets_the_record_under_way_end)
     drop_house();
 }
 
+TEST(who_has_read_all_of_it_leaves_the_answer_to_its_end)
+{
+    for (uint64_t size = 0; size <= 5000; size += 5000) {
+        struct client client;
+        new_house(size);
+        client_begin(&client);
+        atomic_store(&fake.ends_held, true);
+        ask(&client, 0, 0);
+        ok(decided(&client) == OK && (size == 0 || read_some(&client, UINT64_MAX)));
+        get_end(&client.get);
+        turn(&client);
+        atomic_store(&fake.ends_held, false);
+        client_end(&client);
+        drop_house();
+        ok(atomic_load(&fake.late_cancels) == 0);
+    }
+}
+
 static void *ranges(void *arg)
 {
     struct crowd *mine = arg;
@@ -665,4 +683,5 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_crowd_on_one_cold_object_fetches_no_byte_twice),
     cmocka_unit_test(a_leader_that_leaves_changes_nothing_for_the_others),
     cmocka_unit_test(the_last_to_leave_lets_the_record_under_way_end),
+    cmocka_unit_test(who_has_read_all_of_it_leaves_the_answer_to_its_end),
     cmocka_unit_test(random_ranges_by_many_are_right_while_the_origin_cuts))
