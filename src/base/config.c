@@ -189,8 +189,19 @@ static void add_default_key(struct config *config)
         config->where[setting_at(SCOPE_GLOBAL, S("secret_key"))];
 }
 
+/* What other SDKs read speaks where no setting does. */
+static void use_aws_ca_bundle(struct config *config)
+{
+    if (!config->aws_ca_bundle || config->origin_ca_file[0])
+        return;
+    config->origin_ca_file = config->aws_ca_bundle;
+    config->where[setting_at(SCOPE_GLOBAL, S("origin_ca_file"))] =
+        (struct setting_where){ FROM_ENV, "AWS_CA_BUNDLE", 0, 0 };
+}
+
 static void complete_groups(struct config *config)
 {
+    use_aws_ca_bundle(config);
     add_default_origin(config);
     add_default_key(config);
     for (size_t i = 0; i < config->origin_count; i++)

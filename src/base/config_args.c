@@ -15,6 +15,8 @@ void config_read_env(struct config *config, const char *const *env)
         bool aws = slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE"));
         if (aws && value.len)
             config->aws_in_env = true;
+        if (slice_eq(name, S("AWS_CA_BUNDLE")) && value.len)
+            config->aws_ca_bundle = arena_copy(&config->arena, value).ptr;
         if (!slice_starts(name, S("PENSTOCK_")) || value.len == 0)
             continue;
         struct setting_where where = { FROM_ENV, arena_copy(&config->arena, name).ptr, 0, 0 };

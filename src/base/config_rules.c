@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define CA_FILE_BYTES_MAX (4 * MIB)
+
 static const struct setting_where *at(const struct config *config, const char *name)
 {
     return &config->where[setting_at(SCOPE_GLOBAL, slice_of(name))];
@@ -140,6 +142,37 @@ static void origins_have_urls(struct config *config)
     }
 }
 
+/* NULL if it could vouch for somebody. What its certificates are worth is for TLS to say. */
+static const char *ca_file_fault(struct config *config, const char *path)
+{
+    struct arena keep = { 0 };
+    slice text;
+    const char *why, *fault = NULL;
+    if (!config_read_bytes(path, CA_FILE_BYTES_MAX, &keep, &text, &why))
+        fault = arena_printf(&config->arena, "can't read %s: %s", path, why).ptr;
+    else if (!strstr(text.ptr, "CERTIFICATE-----"))
+        fault = arena_printf(&config->arena, "%s holds no certificate (PEM)", path).ptr;
+    arena_free(&keep);
+    return fault;
+}
+
+static void ca_files_hold_certificates(struct config *config)
+{
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        const struct setting_where *where = in_group(origin->where, SCOPE_ORIGIN, "ca_file");
+        const char *key = origin->ca_file == config->origin_ca_file
+                              ? "origin_ca_file"
+                              : group_key(config, "origins", origin->name, "ca_file");
+        if (strncmp(origin->url, "https:", 6) != 0 || !origin->ca_file[0] ||
+            is_said(config, where, key))
+            continue;
+        const char *fault = ca_file_fault(config, origin->ca_file);
+        if (fault)
+            config_mistake_add(config, where, key, NULL, "%s", fault);
+    }
+}
+
 static bool same_identity(const struct config_origin *a, const struct config_origin *b)
 {
     return strcmp(a->access_key, b->access_key) == 0 && strcmp(a->profile, b->profile) == 0 &&
@@ -233,8 +266,8 @@ void config_rules(struct config *config)
     static void (*const rules[])(struct config *config) = {
         listeners_differ, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, client_keys_are_whole, origin_keys_are_whole, there_is_an_origin,
-        origins_have_urls, origins_share_an_identity, bucket_names_are_valid, buckets_have_origins,
-        a_prefix_has_its_buckets_origin,
+        origins_have_urls, ca_files_hold_certificates, origins_share_an_identity,
+        bucket_names_are_valid, buckets_have_origins, a_prefix_has_its_buckets_origin,
     };
     for (size_t i = 0; i < countof(rules); i++)
         rules[i](config);

@@ -130,6 +130,7 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
 {
     struct origin_options options = {
         .name = from->name, .url = from->url, .region = from->region, .style = from->style,
+        .ca_file = from->ca_file,
         .access_key = from->access_key, .secret_key = from->secret_key,
         .session_token = from->session_token, .profile = from->profile,
         .connections_max = (unsigned)from->connections,

@@ -235,6 +235,10 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
     set(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
     if (ask->once)
         set(easy, CURLOPT_FRESH_CONNECT, 1L);    /* libcurl repeats by itself on a reused one */
+    if (ask->ca_file[0]) {    /* it alone: libcurl would ask its own folder too */
+        set(easy, CURLOPT_CAINFO, ask->ca_file);
+        set(easy, CURLOPT_CAPATH, NULL);
+    }
     exchange->body = ask->body ? ask->body : &empty;
     if (ask->sends_length) {
         set(easy, CURLOPT_UPLOAD, 1L);
@@ -325,8 +329,9 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
         break;
     case CURLE_COULDNT_RESOLVE_HOST: case CURLE_COULDNT_CONNECT: case CURLE_OPERATION_TIMEDOUT:
     case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION: case CURLE_SSL_CACERT_BADFILE: case CURLE_SSL_ISSUER_ERROR:
         return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
+    case CURLE_PEER_FAILED_VERIFICATION: case CURLE_SSL_CACERT_BADFILE: case CURLE_SSL_ISSUER_ERROR:
+        return ERR_ORIGIN_CERT;    /* before a byte was sent; asking again would change nothing */
     case CURLE_RECV_ERROR: case CURLE_SEND_ERROR: case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE:
         return ERR_ORIGIN_CUT;
     default:

@@ -19,6 +19,7 @@ void carriers_free(struct carriers **all);
 struct exchange_ask {
     const char *method;             /* GET, HEAD, PUT, POST, DELETE */
     const char *url;                /* scheme://host:port/ : where to connect */
+    const char *ca_file;            /* empty: the system's store */
     const char *target;             /* what the request line says, byte for byte */
     const struct http_field *fields;    /* all that is sent; Content-Length comes from the body */
     size_t field_count;

@@ -36,8 +36,8 @@ struct origin_events {
     /* The status line and headers. Comes once, before any body. Error statuses come here too. */
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
-    /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_TIMEOUT,
-     * ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED, ERR_STOPPING, or for kinds that
+    /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
+     * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED, ERR_STOPPING, or for kinds that
      * can tell without a status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
@@ -86,6 +86,7 @@ struct origin_options {
     const char *url;            /* http://host:port, https://..., or dir:/path */
     const char *region;         /* empty: us-east-1 until a redirect tells */
     const char *style;          /* "path", "host", "auto": path for IPs and single labels */
+    const char *ca_file;        /* who may vouch for https; empty: the system's store */
     const char *access_key, *secret_key, *session_token;    /* empty: environment, then profile */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, over all threads; 0: 128 */

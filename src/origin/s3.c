@@ -397,6 +397,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     s3->credentials = (struct sigv4_credentials){ found.access_key, found.secret_key,
                                                   found.session_token };
     s3->region = found.region.len ? found.region : S("us-east-1");
+    s3->ca_file = arena_copy(&s3->keep, slice_of(options->ca_file)).ptr;
     s3->connect_ms = options->connect_ms ? options->connect_ms : 5000;
     s3->progress_ms = options->progress_ms ? options->progress_ms : 30000;
     s3->total_ms = options->total_ms;

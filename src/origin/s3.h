@@ -20,6 +20,7 @@ struct s3 {
     struct endpoint endpoint;
     struct sigv4_credentials credentials;
     slice region;
+    const char *ca_file;
     unsigned connect_ms, progress_ms, total_ms, tries_max;
     struct gate gate;
     struct regions regions;

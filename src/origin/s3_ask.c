@@ -129,6 +129,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     const char *method = method_of(asked->op);
     *ret = (struct exchange_ask){
         .method = method, .url = place.url.ptr, .target = target_of(keep, &place),
+        .ca_file = s3->ca_file,
         .fields = fields, .field_count = count,
         .body = asked->body,
         .sends_length = *method == 'P',

@@ -613,9 +613,10 @@ class Penstock(Process):
 
 
 class Versity(Process):
-    """versitygw over a folder: an S3 origin that is not ours."""
+    """versitygw over a folder: an S3 origin that is not ours. tls: its certificate and key; then
+    our client, which speaks no TLS, can't ask it."""
 
-    def __init__(self, story, folder=None):
+    def __init__(self, story, folder=None, tls=None):
         self.folder = folder or story.path("versity")
         os.makedirs(self.folder, exist_ok=True)
         self.port = free_port()
@@ -623,11 +624,17 @@ class Versity(Process):
         super().__init__(story, "versitygw", [tool("versitygw"), "--quiet", "--access", ORIGIN_KEY,
                                               "--secret", ORIGIN_SECRET,
                                               "--access-log", self.access_log,
-                                              "--port", f"127.0.0.1:{self.port}", "posix",
-                                              self.folder])
-        self.url = f"http://127.0.0.1:{self.port}"
+                                              "--port", f"127.0.0.1:{self.port}",
+                                              *(["--cert", tls[0], "--key", tls[1], "--keep-alive"] if tls else []),
+                                              "posix", self.folder])
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
-        wait_for("versitygw answers", lambda: self.client.ask("GET", "").status == 200, 20)
+        wait_for("versitygw answers", lambda: self.hangs_up() if tls
+                 else self.client.ask("GET", "").status == 200, 20)
+
+    def hangs_up(self):
+        """It is there, and takes us for what we are: no TLS."""
+        return not (self.client.ask("GET", "").error or "").startswith("can't send")
 
     def env(self):
         return {"AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": ORIGIN_KEY,

@@ -286,6 +286,13 @@ static const struct seeded {
     { "{\"origin\": \"http://u@h\"}", 1, 12, "origin", NULL },
     { "{\"origin\": \"https://h/bucket\"}", 1, 12, "origin", NULL },
     { "{\"origin\": \"dir:relative\"}", 1, 12, "origin", NULL },
+    { "{\"origin\": \"https://h\",\n \"origin_ca_file\": \"/does/not/exist\"}", 2, 20,
+      "origin_ca_file", NULL },
+    { "{\"origin\": \"https://h\",\n \"origin_ca_file\": \"/dev/null\"}", 2, 20, "origin_ca_file",
+      NULL },
+    { "{\"origin\": \"https://h\", \"origin_ca_file\": \"/\"}", 1, 43, "origin_ca_file", NULL },
+    { "{\"origins\": {\"w\": {\"url\": \"https://a\",\n \"ca_file\": \"/dev/null\"}}}", 2, 13,
+      "origins.w.ca_file", NULL },
     { "{\"orgin\": \"dir:/x\"}", 1, 2, "orgin", "origin" },
     { "{\"cache_dir\": \"cache\"}", 1, 15, "cache_dir", NULL },
     { "{\"cache_dir\": \"\"}", 1, 15, "cache_dir", NULL },
@@ -418,6 +425,28 @@ TEST(strangers_are_let_in_only_where_there_are_keys)
     config_free(&config);
 }
 
+TEST(a_ca_bundle_of_aws_speaks_where_no_setting_does)
+{
+    struct arena arena = { 0 };
+    const char *env[] = { "AWS_CA_BUNDLE=/dev/null", NULL };
+    size_t at = setting_at(SCOPE_GLOBAL, S("origin_ca_file"));
+    struct config *config = load("{\"origin\": \"https://a\", \"origins\": {"
+                                 "\"b\": {\"url\": \"https://b\"},"
+                                 "\"c\": {\"url\": \"https://c\", \"ca_file\": \"\"}}}", env, NULL);
+    assert_string_equal(config->origins[1].ca_file, "/dev/null");
+    assert_string_equal(config->origins[2].ca_file, "");    /* the system's store, in spite of it */
+    same(config_where(&config->where[at], &arena), S("env AWS_CA_BUNDLE"));
+    ok(count_mistakes(config) == 1);    /* one file, one mistake, however many origins use it */
+    same(config_mistake_line(config->mistakes, &arena),
+         S("environment: AWS_CA_BUNDLE: /dev/null holds no certificate (PEM)"));
+    config_free(&config);
+    config = load("{\"origin\": \"http://a\", \"origin_ca_file\": \"/mine\"}", env, NULL);
+    assert_string_equal(config->origins[0].ca_file, "/mine");
+    ok(!config->mistakes);    /* no origin asks it */
+    config_free(&config);
+    arena_free(&arena);
+}
+
 TEST(garbage_gives_a_place_and_nothing_worse)
 {
     static const char *const texts[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":", "[[[", "}",
@@ -446,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
         cmocka_unit_test(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing),
         cmocka_unit_test(strangers_are_let_in_only_where_there_are_keys),
+        cmocka_unit_test(a_ca_bundle_of_aws_speaks_where_no_setting_does),
         cmocka_unit_test(garbage_gives_a_place_and_nothing_worse),
     };
     close(mkstemp(path));

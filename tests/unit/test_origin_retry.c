@@ -46,6 +46,7 @@ TEST(what_may_be_repeated_is_a_table)
         { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .idempotent = true,
             .tries = 2, .tries_max = 3 }, RETRY_NO },
         { { .err = ERR_ORIGIN_TIMEOUT, .connected = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_CERT, .idempotent = true, .tries = 1, .tries_max = 3 }, RETRY_NO },
         { { .err = ERR_ORIGIN_REPLY, .connected = true, .idempotent = true,
             .tries = 1, .tries_max = 3 }, RETRY_NO },
     };
