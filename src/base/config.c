@@ -13,6 +13,7 @@
 #include "base/config_inside.h"
 
 #define SECRET_BYTES_MAX 8192u
+#define SHOWN_BYTES_MAX 200u    /* of a value that is wrong */
 
 /* ---- mistakes ---- */
 
@@ -72,14 +73,31 @@ const char *config_key_of(struct config *config, const struct config_group *grou
     return arena_printf(&config->arena, "%s%s", group->path, name).ptr;
 }
 
+/* Secrets are not repeated, nor is what could hold one: a URL with a user. */
+static bool may_be_shown(const struct setting *setting, slice text)
+{
+    if (setting->type == TYPE_SECRET || slice_has(text, '@'))
+        return false;
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.ptr[i] < 0x20 || text.ptr[i] == 0x7f)
+            return false;
+    return text.len > 0;
+}
+
 void config_assign(struct config *config, const struct config_group *group,
                    const struct setting *setting, slice text, const struct setting_where *where)
 {
     const char *why;
     check(setting->scope == group->scope);
-    if (!setting_read(setting, text, &config->arena, group->values, &why))
-        config_mistake_add(config, where, config_key_of(config, group, setting->name), NULL, "%s",
-                           why);
+    if (!setting_read(setting, text, &config->arena, group->values, &why)) {
+        const char *key = config_key_of(config, group, setting->name);
+        slice shown = slice_sub(text, 0, SHOWN_BYTES_MAX);
+        if (!may_be_shown(setting, text))
+            config_mistake_add(config, where, key, NULL, "%s", why);
+        else
+            config_mistake_add(config, where, key, NULL, "%s, not \"%.*s\"", why,
+                               SLICE_ARG(shown));
+    }
     group->where[setting - settings] = *where;
 }
 

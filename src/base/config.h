@@ -61,6 +61,7 @@ struct config {
     size_t key_count;
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE; NULL: it isn't */
+    bool file_unread;                              /* what it says is not known */
     struct config_mistake *mistakes;               /* in the order they were found */
     struct config_mistake **mistakes_end;
     struct arena arena;                            /* everything above lives here */

@@ -89,6 +89,11 @@ static const char *nearest_of_group(const struct config_group *group, const char
     for (size_t i = 0; group->scope == SCOPE_GLOBAL && i < countof(groups); i++)
         if (name_distance(slice_of(groups[i]), slice_of(name)) <= 1)
             nearest = groups[i];
+    for (size_t i = 0; !nearest && strlen(name) >= 3 && i < setting_count; i++)
+        if (settings[i].scope == group->scope &&    /* "fresh", or "origin_tries" in an origin */
+            (slice_starts(slice_of(settings[i].name), slice_of(name)) ||
+             slice_ends(slice_of(name), slice_of(settings[i].name))))
+            nearest = settings[i].name;
     return nearest;
 }
 
@@ -243,6 +248,7 @@ void config_read_file(struct config *config, const char *path, bool must_be_ther
         struct config_group global = config_group_global(config);
         read_object(&load, &global, root);
     }
+    config->file_unread = !root && config->mistakes;
     read_groups(&load, root);
     json_decref(root);
 }

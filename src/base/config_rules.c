@@ -4,6 +4,7 @@
  * One function a rule, all in one table; each adds a mistake at the value that should change. */
 #include "base/config_inside.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CA_FILE_BYTES_MAX (4 * MIB)
@@ -19,9 +20,8 @@ static const struct setting_where *in_group(const struct setting_where *where,
     return &where[setting_at(scope, slice_of(name))];
 }
 
-static bool is_loopback(const char *address)
+static bool is_loopback(slice s)
 {
-    slice s = slice_of(address);
     return slice_starts(s, S("127.")) || slice_starts(s, S("[::1]:")) ||
            slice_starts(s, S("localhost:"));
 }
@@ -44,7 +44,7 @@ static void listeners_differ(struct config *config)
 static void strangers_need_keys(struct config *config)
 {
     bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0];
-    if (!is_loopback(config->listen) && !has_keys)
+    if (!is_loopback(slice_of(config->listen)) && !has_keys)
         config_mistake_add(config, at(config, "listen"), "listen", NULL,
                            "must be a loopback address while there is no access_key");
 }
@@ -54,6 +54,34 @@ static void cache_dir_is_absolute(struct config *config)
     if (config->cache_dir[0] != '/')
         config_mistake_add(config, at(config, "cache_dir"), "cache_dir", NULL,
                            "must be an absolute path");
+}
+
+/* As the file system has it, where it is there already. */
+static const char *resolved(struct config *config, const char *path)
+{
+    char *real = realpath(path, NULL);
+    const char *kept = arena_copy(&config->arena, slice_of(real ? real : path)).ptr;
+    free(real);
+    return kept;
+}
+
+/* Cached bytes would be objects of the origin, and seen by every client. */
+static void cache_dir_is_no_bucket(struct config *config)
+{
+    const char *cache = resolved(config, config->cache_dir);
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const char *url = config->origins[i].url;
+        if (strncmp(url, "dir:", 4) != 0)
+            continue;
+        slice folder = slice_of(resolved(config, url + 4)), inside = slice_of(cache);
+        while (slice_ends(folder, S("/")))
+            folder.len--;
+        if (slice_starts(inside, folder) &&
+            (inside.len == folder.len || inside.ptr[folder.len] == '/'))
+            config_mistake_add(config, at(config, "cache_dir"), "cache_dir", NULL,
+                               "%s lies inside of the origin %s: give it a folder elsewhere",
+                               config->cache_dir, url);
+    }
 }
 
 static void an_extent_fits_the_cache(struct config *config)
@@ -122,7 +150,8 @@ static bool is_said(const struct config *config, const struct setting_where *whe
 
 static void there_is_an_origin(struct config *config)
 {
-    if (!config->origin_count && !is_said(config, at(config, "origin"), "origin"))
+    bool known = config->origin_count || is_said(config, at(config, "origin"), "origin");
+    if (!known && !config->file_unread)
         config_mistake_add(config, at(config, "origin"), "origin", NULL,
                            "no origin at all: "
                            "set origin to http://HOST, https://HOST or dir:/FOLDER");
@@ -170,6 +199,53 @@ static void ca_files_hold_certificates(struct config *config)
         const char *fault = ca_file_fault(config, origin->ca_file);
         if (fault)
             config_mistake_add(config, where, key, NULL, "%s", fault);
+    }
+}
+
+/* "HOST:PORT" of a URL, with the scheme's own port where it names none. */
+static slice authority_of(struct config *config, const char *url)
+{
+    bool https = strncmp(url, "https://", 8) == 0;
+    slice rest = slice_from(slice_of(url), https ? 8 : 7), authority = slice_cut(&rest, '/');
+    slice behind = authority;
+    (void)slice_cut(&behind, ']');
+    if (slice_has(slice_starts(authority, S("[")) ? behind : authority, ':'))
+        return authority;
+    return arena_printf(&config->arena, "%.*s:%d", SLICE_ARG(authority), https ? 443 : 80);
+}
+
+static slice port_of(slice address)
+{
+    size_t i = address.len;
+    while (i && address.ptr[i - 1] != ':')
+        i--;
+    return slice_from(address, i);
+}
+
+static bool listens_there(const char *listen, slice authority)
+{
+    slice own = slice_of(listen);
+    bool everywhere = slice_starts(own, S("0.0.0.0:")) || slice_starts(own, S("[::]:"));
+    bool here = is_loopback(authority);
+    return slice_eq(own, authority) ||
+           (slice_eq(port_of(own), port_of(authority)) && here &&
+            (everywhere || is_loopback(own)));
+}
+
+/* Each miss would ask itself, until all connections wait for each other. */
+static void origins_are_not_ourselves(struct config *config)
+{
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        if (strncmp(origin->url, "http", 4) != 0)
+            continue;
+        slice authority = authority_of(config, origin->url);
+        if (listens_there(config->listen, authority) ||
+            listens_there(config->admin_listen, authority))
+            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
+                               !i && config->origin[0] ? "origin" :
+                               group_key(config, "origins", origin->name, "url"), NULL,
+                               "%s is where Penstock itself listens", origin->url);
     }
 }
 
@@ -221,17 +297,20 @@ static void buckets_have_origins(struct config *config)
     }
 }
 
-static bool is_bucket_name(slice name)
+/* NULL, or the rule it breaks. */
+static const char *bucket_name_breaks(slice name)
 {
     if (name.len < 3 || name.len > 63)
-        return false;
+        return "a bucket name has 3 to 63 characters";
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
-        bool inner = i > 0 && i < name.len - 1 && (c == '-' || c == '.');
-        if (!inner && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9'))
-            return false;
+        bool mark = c == '-' || c == '.';
+        if (!mark && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9'))
+            return "a bucket name has only a-z, 0-9, '-' and '.'";
+        if (mark && (i == 0 || i == name.len - 1))
+            return "a bucket name begins and ends with a letter or digit";
     }
-    return true;
+    return NULL;
 }
 
 static void bucket_names_are_valid(struct config *config)
@@ -240,8 +319,10 @@ static void bucket_names_are_valid(struct config *config)
         const struct config_bucket *bucket = &config->buckets[i];
         const struct setting_where *where = in_group(bucket->where, SCOPE_BUCKET, "origin");
         const char *key = arena_printf(&config->arena, "buckets.%s", bucket->name).ptr;
-        if (!is_bucket_name(bucket->bucket))
-            config_mistake_add(config, where, key, NULL, "not a bucket name, or BUCKET/PREFIX");
+        const char *rule = bucket_name_breaks(bucket->bucket);
+        if (rule)
+            config_mistake_add(config, where, key, NULL, "must be BUCKET or BUCKET/PREFIX, and %s",
+                               rule);
     }
 }
 
@@ -266,8 +347,9 @@ void config_rules(struct config *config)
     static void (*const rules[])(struct config *config) = {
         listeners_differ, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, client_keys_are_whole, origin_keys_are_whole, there_is_an_origin,
-        origins_have_urls, ca_files_hold_certificates, origins_share_an_identity,
-        bucket_names_are_valid, buckets_have_origins, a_prefix_has_its_buckets_origin,
+        origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
+        ca_files_hold_certificates, origins_share_an_identity, bucket_names_are_valid,
+        buckets_have_origins, a_prefix_has_its_buckets_origin,
     };
     for (size_t i = 0; i < countof(rules); i++)
         rules[i](config);

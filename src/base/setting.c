@@ -191,6 +191,10 @@ static bool read_number(const struct setting *setting, slice text, struct arena 
     }
     if (!good)
         return false;
+    if (setting->type == TYPE_DURATION && setting->unit[0] && *ret % SECONDS) {
+        *ret_why = "must be whole seconds, as in 1s, 90s or 5m";
+        return false;
+    }
     if (*ret == 0 && strcmp(setting_standard(setting), "0") == 0)
         return true;
     if (*ret >= setting->min && *ret <= setting->max)
@@ -221,37 +225,70 @@ static bool read_choice(const struct setting *setting, slice text, struct arena 
 }
 
 /* HOST:PORT, [V6]:PORT */
+/* From 1 to 65535, or *ret_why. */
+static bool port_is_valid(slice text, const char **ret_why)
+{
+    uint64_t port;
+    if (!slice_u64(text, &port))
+        return false;
+    if (port >= 1 && port <= 65535)
+        return true;
+    *ret_why = "the port must be between 1 and 65535";
+    return false;
+}
+
+/* What stands behind the last colon, if that is none of an IPv6 address; the rest is the host. */
+static slice cut_port(slice *host)
+{
+    for (size_t i = host->len; i && host->ptr[i - 1] != ']'; i--) {
+        if (host->ptr[i - 1] != ':')
+            continue;
+        slice port = slice_from(*host, i);
+        host->len = i - 1;
+        return port;
+    }
+    return (slice){ NULL, 0 };
+}
+
 static bool read_address(const struct setting *setting, slice text, const char **ret_why)
 {
     *ret_why = setting->unit[0] ? "must be HOST:PORT, [IPV6]:PORT or off"
                                 : "must be HOST:PORT or [IPV6]:PORT";
     if (setting->unit[0] && slice_eq(text, slice_of(setting->unit)))
         return true;
-    size_t colon = text.len;
-    while (colon && text.ptr[colon - 1] != ':')
-        colon--;
-    if (colon < 2)
-        return false;
-    slice host = slice_sub(text, 0, colon - 1);
-    uint64_t port;
-    if (!slice_u64(slice_from(text, colon), &port) || port < 1 || port > 65535)
+    slice host = text, port = cut_port(&host);
+    if (!port.ptr || !port_is_valid(port, ret_why))
         return false;
     bool v6 = slice_starts(host, S("[")) && slice_ends(host, S("]")) && host.len > 3;
-    return v6 || !(slice_has(host, ':') || slice_has(host, '[') || slice_has(host, '/'));
+    if (!host.len)
+        *ret_why = "has no host: 0.0.0.0:PORT is every IPv4 address of this machine";
+    else if (!v6 && slice_has(host, ':'))
+        *ret_why = "an IPv6 address stands in brackets: [::1]:PORT";
+    return v6 || (host.len && !slice_has(host, ':') && !slice_has(host, '[') &&
+                  !slice_has(host, '/'));
 }
 
-static bool read_url(slice text, const char **ret_why)
+static bool read_url(slice text, struct arena *keep, const char **ret_why)
 {
     *ret_why = "must be http://HOST[:PORT], https://HOST[:PORT] or dir:/FOLDER";
     if (text.len == 0 || slice_starts(text, S("dir:/")))
         return true;
-    slice host = slice_starts(text, S("http://"))    ? slice_from(text, 7)
+    slice path = slice_starts(text, S("http://"))    ? slice_from(text, 7)
                  : slice_starts(text, S("https://")) ? slice_from(text, 8)
                                                      : S("");
-    if (slice_ends(host, S("/")))
-        host.len--;
-    return host.len && !slice_has(host, '/') && !slice_has(host, '?') && !slice_has(host, '#') &&
-           !slice_has(host, '@') && !slice_has(host, ' ');
+    slice host = slice_cut(&path, '/');
+    if (slice_has(host, '@')) {
+        *ret_why = "keys don't belong into a URL: see origin_access_key";
+        return false;
+    }
+    slice port = cut_port(&host);
+    if (!host.len || slice_has(host, '?') || slice_has(host, '#') || slice_has(host, ' ') ||
+        (port.ptr && !port_is_valid(port, ret_why)))
+        return false;
+    if (path.len)
+        *ret_why = arena_printf(keep, "leave away /%.*s: buckets are named by clients",
+                                SLICE_ARG(path)).ptr;
+    return path.len == 0;
 }
 
 static bool read_text(const struct setting *setting, slice text, struct arena *keep,
@@ -266,7 +303,7 @@ static bool read_text(const struct setting *setting, slice text, struct arena *k
     switch (setting->type) {
     case TYPE_CHOICE: return read_choice(setting, text, keep, ret_why);
     case TYPE_ADDRESS: return read_address(setting, text, ret_why);
-    case TYPE_URL: return read_url(text, ret_why);
+    case TYPE_URL: return read_url(text, keep, ret_why);
     case TYPE_PATH: *ret_why = "must not be empty"; return text.len || !setting_standard(setting)[0];
     default: return true;
     }

@@ -35,7 +35,7 @@ static bool resolve(const char *listen_on, struct address *ret)
     snprintf(host, sizeof(host), "%.*s", SLICE_ARG(name));
     struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
     struct addrinfo *found = NULL;
-    bool any = !name.len || slice_eq(name, S("*"));
+    bool any = slice_eq(name, S("*"));
     if (getaddrinfo(any ? NULL : host, colon + 1, &hints, &found) || !found)
         return false;
     memcpy(&ret->at, found->ai_addr, found->ai_addrlen);

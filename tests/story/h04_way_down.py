@@ -4,8 +4,8 @@ from harness import *
 
 with Story("h04 the way down in the middle of everything") as story:
     origin = story.origin("objects=bucket/d/%02d 40 100-3000000")
-    server = story.penstock(origin=origin.url, drain_time="300ms", freshness="ttl", ttl="100ms",
-                            grace="100ms")
+    server = story.penstock(origin=origin.url, drain_time="300ms", freshness="ttl", ttl="0s",
+                            grace="0s")
     server.get("bucket/d/00")
     origin.tell("match=bucket/d/1* GET", "hang=1", "match=bucket/d/2* GET", "bandwidth=100000",
                 "match=bucket/w/* PUT", "hang=1",

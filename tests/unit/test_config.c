@@ -227,10 +227,10 @@ TEST(a_quantity_is_shown_as_it_could_be_written)
 {
     struct arena arena = { 0 };
     struct config *config =
-        load("{\"cache_size\": \"10GB\", \"ttl\": \"90s\", \"grace\": \"1500ms\","
+        load("{\"cache_size\": \"10GB\", \"ttl\": \"90s\", \"drain_time\": \"1500ms\","
              " \"body_max\": 2147483648, \"memory_heads\": \"3 MiB\"}", NULL, NULL);
     const char *const shown[][2] = {
-        { "cache_size", "9765625KiB" }, { "ttl", "90s" }, { "grace", "1500ms" },
+        { "cache_size", "9765625KiB" }, { "ttl", "90s" }, { "drain_time", "1500ms" },
         { "body_max", "2GiB" }, { "memory_heads", "3MiB" }, { "extent_size", "0" },
         { "request_time", "1h" }, { "access_log", "true" }, { "loops", "0" },
     };
@@ -323,6 +323,20 @@ static const struct seeded {
     { "{\"buckets\": {\"data\": {\"tll\": \"1s\"}}}", 1, 23, "buckets.data.tll", "ttl" },
     { "{\"buckets\": {\"\xc3\xa9t\xc3\xa9\": {\"ttl\": \"1\"}}}", 1, 29,
       "buckets.\xc3\xa9t\xc3\xa9.ttl", NULL },
+    { "{\"ttl\": \"1500ms\"}", 1, 9, "ttl", NULL },
+    { "{\"grace\": \"250ms\"}", 1, 11, "grace", NULL },
+    { "{\"buckets\": {\"data\": {\"ttl\": \"1ms\"}}}", 1, 30, "buckets.data.ttl", NULL },
+    { "{\"buckets\": {\"data\": {\"fresh\": \"ttl\"}}}", 1, 23, "buckets.data.fresh", "freshness" },
+    { "{\"origins\": {\"w\": {\"url\": \"http://a\", \"origin_tries\": 2}}}", 1, 39,
+      "origins.w.origin_tries", "tries" },
+    { "{\"cache_size\": \"65TiB\"}", 1, 16, "cache_size", NULL },
+    { "{\"listen\": \":9000\"}", 1, 12, "listen", NULL },
+    { "{\"origin\": \"http://h:99999\"}", 1, 12, "origin", NULL },
+    { "{\"origin\": \"http://127.0.0.1:9000\"}", 1, 12, "origin", NULL },
+    { "{\"origin\": \"http://localhost:9001/\"}", 1, 12, "origin", NULL },
+    { "{\"listen\": \"[::1]:80\", \"origin\": \"http://[::1]\"}", 1, 34, "origin", NULL },
+    { "{\"origin\": \"dir:/mnt/data/\",\n \"cache_dir\": \"/mnt/data/cache\"}", 2, 15, "cache_dir",
+      NULL },
     { "{\"keys\": {}}", 1, 10, "keys", NULL },
     { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"},\n 5]}", 2, 2, "keys[1]", NULL },
     { "{\"keys\": [{\"access_key\": \"A\"}]}", 1, 26, "keys[0].access_key", NULL },
@@ -382,6 +396,53 @@ TEST(all_mistakes_of_all_sources_come_at_once)
     }
     config_free(&config);
     arena_free(&arena);
+}
+
+TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
+{
+    static const char *const told[][2] = {
+        { "{\"listen\": \"127.0.0.1:99999\"}",
+          "listen: the port must be between 1 and 65535, not \"127.0.0.1:99999\"" },
+        { "{\"listen\": \":9000\"}", "has no host: 0.0.0.0:PORT" },
+        { "{\"listen\": \"::1:9000\"}", "an IPv6 address stands in brackets: [::1]:PORT" },
+        { "{\"loops\": 1000}", "must be between 1 and 256, not \"1000\"" },
+        { "{\"io\": \"aio\"}", "must be one of auto|uring|threads, not \"aio\"" },
+        { "{\"ttl\": \"1500ms\"}", "must be whole seconds, as in 1s, 90s or 5m, not \"1500ms\"" },
+        { "{\"origin\": \"https://h/mybucket\"}",
+          "origin: leave away /mybucket: buckets are named by clients" },
+        { "{\"origin\": \"https://A:B@h\"}", "keys don't belong into a URL" },
+        { "{\"origin\": \"dir:/d\", \"buckets\": {\"ab\": {}}}", "a bucket name has 3 to 63 characters" },
+        { "{\"origin\": \"dir:/d\", \"buckets\": {\"Data\": {}}}", "a bucket name has only a-z, 0-9, '-' and '.'" },
+        { "{\"origin\": \"dir:/d\", \"buckets\": {\"-data\": {}}}",
+          "a bucket name begins and ends with a letter or digit" },
+    };
+    struct arena arena = { 0 };
+    for (size_t i = 0; i < countof(told); i++) {
+        struct config *config = load(told[i][0], NULL, NULL);
+        ok(config->mistakes != NULL);
+        slice line = config_mistake_line(config->mistakes, &arena);
+        if (!memmem(line.ptr, line.len, told[i][1], strlen(told[i][1])))
+            fail_msg("\"%.*s\" does not say \"%s\"", SLICE_ARG(line), told[i][1]);
+        config_free(&config);
+    }
+    arena_free(&arena);
+}
+
+TEST(a_secret_that_is_wrong_is_not_shown)
+{
+    struct arena arena = { 0 };
+    struct config *config = load("{\"secret_key\": \"abc\\u0001\"}", NULL, NULL);
+    slice line = config_mistake_line(config->mistakes, &arena);
+    ok(!memmem(line.ptr, line.len, "abc", 3));
+    config_free(&config);
+    arena_free(&arena);
+}
+
+TEST(a_file_that_is_no_json_is_one_mistake)
+{
+    struct config *config = load("{\"origin\": \"http://a\",\n}", NULL, NULL);
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
 }
 
 TEST(a_url_that_is_wrong_is_one_mistake)
@@ -473,6 +534,9 @@ int main(void)
         cmocka_unit_test(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key),
         cmocka_unit_test(all_mistakes_of_all_sources_come_at_once),
         cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
+        cmocka_unit_test(a_mistake_shows_the_value_and_the_rule_it_breaks),
+        cmocka_unit_test(a_secret_that_is_wrong_is_not_shown),
+        cmocka_unit_test(a_file_that_is_no_json_is_one_mistake),
         cmocka_unit_test(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing),
         cmocka_unit_test(strangers_are_let_in_only_where_there_are_keys),
         cmocka_unit_test(a_ca_bundle_of_aws_speaks_where_no_setting_does),
