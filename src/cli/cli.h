@@ -37,6 +37,10 @@ struct config *cli_load(struct cli *cli) MUST_USE;
 /* Prints them, one a line; how many there were. */
 size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr);
 
+/* ---- settings.c ---- */
+/* A sentence if cache_size is more than the file system holds, else empty. */
+slice cli_size_warning(const struct config *config, struct arena *keep) MUST_USE;
+
 /* ---- generate.c: texts made from the tables ---- */
 void generate_help(struct text *to);
 void generate_help_settings(struct text *to);

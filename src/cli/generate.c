@@ -129,7 +129,8 @@ void generate_example(struct text *to, struct arena *keep)
         const struct setting *setting = &settings[i];
         if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
             continue;
-        slice words = setting->unit[0] && setting->type != TYPE_DURATION ? arena_printf(keep, " (%s)", setting->unit) : S("");
+        bool has_words = setting->unit[0] && setting->type != TYPE_DURATION;
+        slice words = has_words ? arena_printf(keep, " (%s)", setting->unit) : S("");
         text_printf(to, "  \"# %s\": ", setting->name);
         add_json(to, arena_printf(keep, "%s%.*s", setting->help, SLICE_ARG(words)).ptr);
         text_add(to, S(",\n"));

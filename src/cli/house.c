@@ -17,8 +17,8 @@
 #include "base/cores.h"
 #include "base/log.h"
 #include "base/metric.h"
+#include "cli/identity.h"
 #include "cli/serve.h"
-#include "origin/credentials.h"
 #include "store/extent.h"
 
 /* Of the file descriptors that the process may have, beside what clients get. */
@@ -71,6 +71,9 @@ static enum err store_up(struct serve *serve)
         .engine = serve->engine,
     };
     struct store_status status;
+    slice too_large = cli_size_warning(config, &serve->keep);
+    if (too_large.len)
+        log_warn("cache_size", "why=\"%.*s\"", SLICE_ARG(too_large));
     enum err err = store_open(&options, &serve->keep, &serve->store, &serve->why);
     if (err)
         return err;
@@ -205,28 +208,6 @@ static enum err places_up(struct serve *serve)
 
 /* ---- who may ask ---- */
 
-static const char *environment(const char *name)
-{
-    return getenv(name);
-}
-
-/* With nothing configured, the AWS credentials of the environment or profile serve both sides. */
-static enum err aws_key(struct serve *serve, struct front_key *ret)
-{
-    struct credentials_ask ask = {
-        .profile = slice_of(serve->config->aws_profile), .env = environment
-    };
-    struct credentials found;
-    enum err err = credentials_find(&serve->keep, &ask, &found, &serve->why);
-    if (err) {
-        serve->why = arena_printf(&serve->keep, "clients have no key to sign with "
-                                  "(access_key, secret_key): %.*s", SLICE_ARG(serve->why));
-        return err;
-    }
-    *ret = (struct front_key){ found.access_key, found.secret_key, found.session_token };
-    return OK;
-}
-
 static enum err keys_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -237,7 +218,13 @@ static enum err keys_up(struct serve *serve)
         };
     if (serve->key_count)
         return OK;
-    return aws_key(serve, &serve->keys[serve->key_count++]);
+    struct credentials found;
+    enum err err = identity_of_clients(config, &serve->keep, &found, &serve->why);
+    if (!err)
+        serve->keys[serve->key_count++] = (struct front_key){
+            found.access_key, found.secret_key, found.session_token
+        };
+    return err;
 }
 
 static enum err front_up(struct serve *serve)

@@ -18,7 +18,7 @@ const struct command commands[] = {
       run_check },
     { "config", "[SETTINGS]", "show every setting in force and where it came from", run_config },
     { "stat", "[--json]", "show what the running service is doing", run_stat },
-    { "health", "[--url URL]", "exit 0 if the running service is ready", run_health },
+    { "health", "[--url URL]", "exit 0 if the service at listen (or URL) is ready", run_health },
     { "help", "[settings]", "show this, or every setting", run_help },
     { "version", "", "show the version", run_version },
 };

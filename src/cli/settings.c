@@ -2,9 +2,56 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/identity.h"
+
+slice cli_size_warning(const struct config *config, struct arena *keep)
+{
+    struct statvfs there;
+    slice folder = arena_copy(keep, slice_of(config->cache_dir));
+    while (statvfs(folder.ptr, &there) != 0) {    /* not made yet: the folder it will be in */
+        while (folder.len && folder.ptr[folder.len - 1] != '/')
+            folder.len--;
+        if (folder.len <= 1)
+            return S("");
+        folder = arena_copy(keep, slice_sub(folder, 0, folder.len - 1));
+    }
+    uint64_t bytes = (uint64_t)there.f_blocks * there.f_frsize;
+    if (config->cache_size_bytes <= bytes)
+        return S("");
+    slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
+    return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %ju MiB: only "
+                        "what is there is used", SLICE_ARG(size), SLICE_ARG(folder),
+                        (uintmax_t)(bytes / MIB));
+}
+
+static size_t say(enum err err, slice why)
+{
+    if (err)
+        printf("credentials: %.*s\n", SLICE_ARG(why));
+    return err ? 1 : 0;
+}
+
+/* What serve would stop at although each setting is right. Half a pair among the settings was said
+ * already. */
+static size_t check_identities(struct cli *cli, const struct config *config)
+{
+    struct credentials found;
+    slice why;
+    size_t count = 0;
+    if (config->key_count == 0)
+        count += say(identity_of_clients(config, &cli->arena, &found, &why), why);
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        bool half = !origin->access_key[0] != !origin->secret_key[0];
+        if (identity_is_needed(origin) && !half)
+            count += say(identity_at_origin(origin, &cli->arena, &found, &why), why);
+    }
+    return count;
+}
 
 int run_check(struct cli *cli)
 {
@@ -14,6 +61,11 @@ int run_check(struct cli *cli)
     };
     struct config *config = config_load(&from);
     size_t count = cli_mistakes(cli, config, false);
+    if (!config->file_unread)
+        count += check_identities(cli, config);
+    slice warning = cli_size_warning(config, &cli->arena);
+    if (warning.len)
+        printf("warning: %.*s\n", SLICE_ARG(warning));
     config_free(&config);
     if (count == 0)
         puts("settings: fine");
@@ -61,6 +113,34 @@ static void show_all(struct cli *cli, const struct config *config)
                        config->keys[i].where);
 }
 
+static void show_identity(const char *name, enum err err, const struct credentials *found,
+                          slice why)
+{
+    slice key = err ? S("-") : found->access_key;
+    slice from = err ? why : found->from;
+    printf("%-34s %-34.*s %-10s %.*s\n", name, SLICE_ARG(key), "text", SLICE_ARG(from));
+}
+
+/* The keys that are used where the settings name none. */
+static void show_identities(struct cli *cli, const struct config *config)
+{
+    struct credentials found;
+    slice why = S("");
+    if (config->key_count == 0) {
+        enum err err = identity_of_clients(config, &cli->arena, &found, &why);
+        show_identity("in_force.access_key", err, &found, why);
+    }
+    for (size_t i = 0; i < config->origin_count; i++) {
+        const struct config_origin *origin = &config->origins[i];
+        if (!identity_is_needed(origin) || origin->access_key[0] || origin->secret_key[0])
+            continue;
+        enum err err = identity_at_origin(origin, &cli->arena, &found, &why);
+        const char *name = arena_printf(&cli->arena, "in_force.origins.%s.access_key",
+                                        origin->name).ptr;
+        show_identity(name, err, &found, why);
+    }
+}
+
 int run_config(struct cli *cli)
 {
     struct text text = text_in(&cli->arena);
@@ -81,6 +161,7 @@ int run_config(struct cli *cli)
     }
     struct config *config = cli_load(cli);
     show_all(cli, config);
+    show_identities(cli, config);
     fflush(stdout);
     size_t count = cli_mistakes(cli, config, true);
     config_free(&config);

@@ -114,14 +114,18 @@ static void find_region(const struct credentials_ask *ask, const struct files *f
         ret->region = in_files(files, S("region"));
 }
 
-static enum err settle(struct arena *keep, struct credentials *ret, const char *where,
-                       slice *ret_why)
+/* What was found under two names, in a place called `from`. */
+static enum err settle(struct arena *keep, struct credentials *ret, slice from,
+                       const char *access_name, const char *secret_name, slice *ret_why)
 {
-    if (!ret->access_key.len || !ret->secret_key.len) {
-        *ret_why = arena_printf(keep, "%s name %s without the other", where,
-                                ret->access_key.len ? "an access key" : "a secret key");
+    bool half = ret->access_key.len > 0, in_file = slice_starts(from, S("profile"));
+    if (!half || !ret->secret_key.len) {
+        *ret_why = arena_printf(keep, "%s is set and %s is not: set both%s%.*s",
+                                half ? access_name : secret_name, half ? secret_name : access_name,
+                                in_file ? " in " : "", SLICE_ARG(in_file ? from : S("")));
         return ERR_BAD_ARGUMENT;
     }
+    ret->from = from;
     ret->access_key = arena_copy(keep, ret->access_key);
     ret->secret_key = arena_copy(keep, ret->secret_key);
     ret->session_token = arena_copy(keep, ret->session_token);
@@ -139,19 +143,21 @@ enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
     ret->secret_key = ask->secret_key;
     ret->session_token = ask->session_token;
     if (ret->access_key.len || ret->secret_key.len)
-        return settle(keep, ret, "The settings", ret_why);
+        return settle(keep, ret, S("settings"), "the access key", "the secret key", ret_why);
     if (!ask->profile.len) {    /* a profile that was asked for goes before the environment */
         ret->access_key = env(ask, "AWS_ACCESS_KEY_ID");
         ret->secret_key = env(ask, "AWS_SECRET_ACCESS_KEY");
         ret->session_token = env(ask, "AWS_SESSION_TOKEN");
         if (ret->access_key.len || ret->secret_key.len)
-            return settle(keep, ret, "The environment variables", ret_why);
+            return settle(keep, ret, S("env AWS_ACCESS_KEY_ID"), "AWS_ACCESS_KEY_ID",
+                          "AWS_SECRET_ACCESS_KEY", ret_why);
     }
     ret->access_key = in_files(&files, S("aws_access_key_id"));
     ret->secret_key = in_files(&files, S("aws_secret_access_key"));
     ret->session_token = in_files(&files, S("aws_session_token"));
     if (ret->access_key.len || ret->secret_key.len)
-        return settle(keep, ret, "The AWS files", ret_why);
+        return settle(keep, ret, arena_printf(keep, "profile %.*s", SLICE_ARG(files.profile)),
+                      "aws_access_key_id", "aws_secret_access_key", ret_why);
     if (e)
         return e;    /* only now does it matter that a file could not be read */
     *ret_why = arena_printf(keep,

@@ -10,6 +10,7 @@
 
 struct credentials {
     slice access_key, secret_key, session_token, region;    /* token, region: may be empty */
+    slice from;    /* where the keys were found: "env AWS_ACCESS_KEY_ID", "profile NAME" */
 };
 
 struct credentials_ask {

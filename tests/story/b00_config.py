@@ -84,7 +84,32 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     example = call("config", "--example")[1]
     with open(story.path("example.json"), "w") as f:
         f.write(example)
-    story.same("the example is right", call("check", story.path("example.json"))[:2],
+    aws = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "envsecret"}
+    status, out, _ = call("check", "--origin", "http://origin.example", env={"HOME": "/nowhere"})
+    story.fact("check finds that there are no credentials", status == 2
+               and "clients have no key" in out and "origin default can't be asked" in out, out)
+    status, out, _ = call("check", "--origin", "http://origin.example",
+                          env={"AWS_ACCESS_KEY_ID": "A", "HOME": "/nowhere"})
+    story.fact("or half of a pair", status == 2 and "AWS_ACCESS_KEY_ID is set and "
+               "AWS_SECRET_ACCESS_KEY is not: set both" in out, out)
+    status, out, _ = call("check", good, "--cache-size", "60TiB", "--cache-dir",
+                          story.path("cache"))
+    story.fact("a size that is not there is a warning", status == 0
+               and "warning: cache_size is 60TiB" in out and "settings: fine" in out, out)
+    status, out, _ = call("config", "--origin", "http://origin.example", env=aws)
+    shown = {line.split()[0]: line.split(None, 3) for line in out.splitlines()}
+    for name in ("in_force.access_key", "in_force.origins.default.access_key"):
+        story.same(f"config shows {name}", shown.get(name),
+                   [name, "AKIAEXAMPLE", "text", "env AWS_ACCESS_KEY_ID"])
+    with open(story.path("aws"), "w") as f:
+        f.write("[team]\naws_access_key_id = AKIATEAM\naws_secret_access_key = teamsecret\n")
+    status, out, _ = call("config", "--origin", "http://origin.example", "--aws-profile", "team",
+                          env={"AWS_SHARED_CREDENTIALS_FILE": story.path("aws")})
+    story.fact("with the profile it is from", re.search(
+        "in_force.access_key +AKIATEAM +text +profile team\n", out)
+               and "teamsecret" not in out, out)
+
+    story.same("the example is right", call("check", story.path("example.json"), env=aws)[:2],
                (0, "settings: fine\n"))
     names = {line.split()[0] for line in out.splitlines()
              if "." not in line.split()[0]} - {"config"}

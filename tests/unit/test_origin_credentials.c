@@ -95,6 +95,29 @@ TEST(a_profile_is_found_in_either_file)
     ok(finds(none, NULL, NULL, NULL, NULL));
 }
 
+TEST(what_was_found_says_where_and_half_a_pair_what_is_missing)
+{
+    static const char *const pair[] = {
+        "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", "env", NULL,
+    };
+    static const char *const half[] = { "AWS_ACCESS_KEY_ID", "ENV", NULL };
+    struct arena keep = { 0 };
+    struct credentials found;
+    struct credentials_ask ask = { .env = env };
+    slice why;
+    variables = pair;
+    ok(credentials_find(&keep, &ask, &found, &why) == OK);
+    same(found.from, S("env AWS_ACCESS_KEY_ID"));
+    variables = half;
+    ok(credentials_find(&keep, &ask, &found, &why) == ERR_BAD_ARGUMENT);
+    same(why, S("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not: set both"));
+    ask.profile = S("half");
+    ok(credentials_find(&keep, &ask, &found, &why) == ERR_BAD_ARGUMENT);
+    same(why, S("aws_access_key_id is set and aws_secret_access_key is not: set both "
+                "in profile half"));
+    arena_free(&keep);
+}
+
 TEST(half_a_pair_is_a_mistake)
 {
     static const char *const set[] = { "AWS_ACCESS_KEY_ID", "ENV", NULL };
@@ -110,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_go_first_then_the_environment_then_the_files),
         cmocka_unit_test(a_profile_is_found_in_either_file),
+        cmocka_unit_test(what_was_found_says_where_and_half_a_pair_what_is_missing),
         cmocka_unit_test(half_a_pair_is_a_mistake),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

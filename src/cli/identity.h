@@ -1,0 +1,17 @@
+/* identity.h - whose keys clients sign with, and whose Penstock signs with to an origin.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_IDENTITY_H
+#define CLI_IDENTITY_H
+
+#include "base/config.h"
+#include "origin/credentials.h"
+
+/* With no key in the settings (key_count is 0), the AWS credentials of the environment or profile
+ * serve both sides. On failure *ret_why is a sentence for people. */
+enum err identity_of_clients(const struct config *config, struct arena *keep,
+                             struct credentials *ret, slice *ret_why) MUST_USE;
+bool identity_is_needed(const struct config_origin *origin);    /* not by a directory */
+enum err identity_at_origin(const struct config_origin *origin, struct arena *keep,
+                            struct credentials *ret, slice *ret_why) MUST_USE;
+
+#endif
