@@ -1,10 +1,13 @@
 """A write through us removes what it touches, before it is answered."""
+import base64
+
 from harness import *
 
-with Story("w01 PUT, DELETE and multipart go through and leave nothing old") as story:
+
+def tell(freshness):
     origin = story.origin("objects=bucket/set/%02d 10 50000")
-    # immutable: nothing but the write itself can renew
-    server = story.penstock(origin=origin.url)
+    server = story.penstock(origin=origin.url, freshness=freshness,
+                            cache_dir=story.path(f"cache-{freshness}"))
     body = story.random.randbytes(200_000)
     key = "bucket/set/00"
     story.bytes("cold", server.get(key), key, 0, 50000)
@@ -23,7 +26,6 @@ with Story("w01 PUT, DELETE and multipart go through and leave nothing old") as 
     for i in (1, 2, 3):
         server.get(f"bucket/set/0{i}")
     doc = b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>set/01</Key></Object><Object><Key>set/02</Key></Object></Delete>'
-    import base64
     md5 = base64.b64encode(hashlib.md5(doc).digest()).decode()
     reply = server.ask("POST", "bucket", query=[("delete", "")], body=doc,
                        headers={"content-md5": md5})
@@ -68,3 +70,9 @@ with Story("w01 PUT, DELETE and multipart go through and leave nothing old") as 
     server = server.restart()
     story.same("after a restart too", (server.get(key).body == body,
                                        server.get("bucket/set/00").status), (True, 404))
+    server.stop()
+
+
+with Story("w01 PUT, DELETE and multipart go through and leave nothing old") as story:
+    tell("immutable")    # nothing but the write itself can renew
+    tell(None)           # as the product comes
