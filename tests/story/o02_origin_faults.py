@@ -7,7 +7,10 @@ ids = iter(range(1000))
 with Story("o02 faults of the origin", seconds=180) as story:
     origin = story.origin()
     server = story.penstock(origin=origin.url, freshness="always", origin_progress_time="2s",
-                            origin_connect_time="1s")
+                            origin_connect_time="1s",
+                            buckets={"kept": {"freshness": "ttl", "ttl": "2s", "grace": "60s"},
+                                     "over": {"freshness": "ttl", "ttl": "0s", "grace": "0s"},
+                                     "still": {"freshness": "immutable"}})
 
     def fresh():
         return f"bucket/{next(ids)}/size-{SIZE}-x"
@@ -128,8 +131,11 @@ with Story("o02 faults of the origin", seconds=180) as story:
     origin.tell(f"flip={key}")
     may("an origin that ignores If-Match changes an object", server.get(key), key, versions=(1, 2))
     told()
-    warm = fresh()
-    must("something is read before the origin dies", server.get(warm), warm)
+    warm = {bucket: f"{bucket}/size-{SIZE}-x" for bucket in ("kept", "over", "still", "bucket")}
+    for key in warm.values():
+        must("something is read before the origin dies", server.get(key), key)
+    time.sleep(0.5)
+    must("... and once more", server.get(warm["kept"]), warm["kept"])
     port = origin.port
     origin.kill()
     start = time.monotonic()
@@ -137,6 +143,17 @@ with Story("o02 faults of the origin", seconds=180) as story:
     story.fact("origin down: a clear 5xx in S3 XML", reply.status in (500, 502, 503, 504)
                and reply.code, reply)
     story.fact("... soon", time.monotonic() - start < 15, f"{time.monotonic() - start:.1f} s")
+    for bucket, turn in (("still", "immutable"), ("kept", "in its ttl or grace")):
+        must(f"origin down: {turn}", server.get(warm[bucket]), warm[bucket])
+    time.sleep(2.1)
+    for turn in ("first", "second"):
+        reply = server.get(warm["kept"])
+        must(f"origin down, in its grace, {turn} read", reply, warm["kept"])
+        story.same("... called stale", reply.cache, "stale")
+    for bucket, turn in (("over", "past its grace"), ("bucket", "always")):
+        reply = server.get(warm[bucket])
+        story.fact(f"origin down, {turn}: a clear 5xx", reply.status in (500, 502, 503, 504)
+                   and reply.code, reply)
     origin = story.origin(port=port)
     key = fresh()
     wait_for("after it came back, all is well", lambda: server.get(key).body == expect(key, 1, 0,
