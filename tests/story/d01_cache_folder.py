@@ -71,12 +71,14 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
     with open(story.path("foreign/thesis.tex"), "w") as f:
         f.write("years of work")
     foreign = story.penstock(wait=False, origin=origin.url, cache_dir=story.path("foreign"))
-    clear("a folder with somebody's files", foreign, story.path("foreign"))
+    start_fails("a folder with somebody's files", foreign, story.path("foreign"))
     story.same("... which are still there", open(story.path("foreign/thesis.tex")).read(),
                "years of work")
     with open(story.path("file"), "w") as f:
         f.write("x")
-    clear("a file instead of a folder", story.penstock(wait=False, origin=origin.url, cache_dir=story.path("file")), story.path("file"))
+    start_fails("a file instead of a folder",
+                story.penstock(wait=False, origin=origin.url, cache_dir=story.path("file")),
+                story.path("file"))
 
     if os.geteuid() == 0 and shutil.which("mount"):
         os.makedirs(story.path("small"))
