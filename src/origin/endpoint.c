@@ -167,8 +167,8 @@ static slice sendable(struct arena *keep, slice query)
     return text_slice(&to);
 }
 
-void endpoint_place(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
-                    slice query, slice region, struct place *ret)
+void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
+                    slice query, slice region, struct target *ret)
 {
     slice host = host_of_region(keep, endpoint->host, region);
     bool in_host = bucket_in_host(endpoint, bucket);

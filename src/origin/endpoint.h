@@ -17,13 +17,13 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
 /* Scheme and host in lower case, no default port, no slash behind. */
 slice endpoint_identity(struct arena *keep, const struct endpoint *endpoint) MUST_USE;
 
-struct place {                  /* where one request goes */
+struct target {                  /* where one request goes */
     slice url;                  /* to connect to: "https://bucket.host:port/" */
     slice host;                 /* the Host header */
     slice path, query;          /* as sent, percent-encoded */
 };
 /* region: learnt for this bucket, or empty: then the endpoint is taken as it is. */
-void endpoint_place(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
-                    slice query, slice region, struct place *ret);
+void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
+                    slice query, slice region, struct target *ret);
 
 #endif

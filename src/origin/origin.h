@@ -37,8 +37,9 @@ struct origin_events {
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
     /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
-     * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED, ERR_STOPPING, or for kinds that
-     * can tell without a status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
+     * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED,
+     * ERR_STOPPING, or for kinds that can tell without a status: ERR_READ_ONLY,
+     * ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 

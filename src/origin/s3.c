@@ -30,7 +30,7 @@
 struct s3_call {
     struct origin_hook hook;
     struct errand errand;
-    struct gate_pass pass;
+    struct limiter_pass pass;
     struct s3 *s3;
     atomic_bool resumed, canceled;
     enum { NEW, WAITING, SENDING, BACKING_OFF } where;
@@ -81,7 +81,7 @@ static enum err must_not_send(const struct s3_call *call)
 static void finish(struct s3_call *call, enum err err)
 {
     exchange_drop(&call->exchange);
-    gate_leave(&call->s3->gate, &call->pass);
+    limiter_leave(&call->s3->limiter, &call->pass);
     hook_done(&call->hook, err);
     errand_leave(&call->errand);
     arena_free(&call->keep);
@@ -92,7 +92,7 @@ static void wait_for_connection(struct s3_call *call)
 {
     call->where = WAITING;
     errand_due(&call->errand, call->deadline_ms);
-    if (gate_enter(&call->s3->gate, &call->pass))
+    if (limiter_enter(&call->s3->limiter, &call->pass))
         send_try(call);
 }
 
@@ -123,7 +123,7 @@ static void woken(struct errand *errand)
         begin(call);
         break;
     case WAITING:
-        if (gate_is_inside(&call->s3->gate, &call->pass))
+        if (limiter_is_inside(&call->s3->limiter, &call->pass))
             send_try(call);
         break;
     case SENDING:
@@ -185,10 +185,10 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
 static void try_again(struct s3_call *call)
 {
     if (!call->again_ms) {
-        send_try(call);    /* it keeps its place inside the gate */
+        send_try(call);    /* it keeps its place inside the limiter */
         return;
     }
-    gate_leave(&call->s3->gate, &call->pass);
+    limiter_leave(&call->s3->limiter, &call->pass);
     call->where = BACKING_OFF;
     errand_due(&call->errand, call->deadline_ms ? MIN(call->again_ms, call->deadline_ms)
                                                 : call->again_ms);
@@ -353,7 +353,7 @@ static void s3_free(struct origin *origin)
 {
     struct s3 *s3 = container_of(origin, struct s3, origin);
     regions_end(&s3->regions);
-    gate_end(&s3->gate);
+    limiter_end(&s3->limiter);
     pthread_mutex_destroy(&s3->lock);
     sigv4_free(&s3->sigv4);
     arena_free(&s3->keep);
@@ -403,7 +403,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     s3->total_ms = options->total_ms;
     s3->tries_max = MAX(options->tries_max, 1u);
     s3->carriers = carriers;
-    gate_init(&s3->gate, options->connections_max ? options->connections_max : 128);
+    limiter_init(&s3->limiter, options->connections_max ? options->connections_max : 128);
     pthread_mutex_init(&s3->lock, NULL);
     s3->sigv4 = sigv4_new();
     retry_budget_init(&s3->budget);

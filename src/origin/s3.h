@@ -8,7 +8,7 @@
 
 #include "origin/curl.h"
 #include "origin/endpoint.h"
-#include "origin/gate.h"
+#include "origin/limiter.h"
 #include "origin/kind.h"
 #include "origin/region.h"
 #include "origin/retry.h"
@@ -22,7 +22,7 @@ struct s3 {
     slice region;
     const char *ca_file;
     unsigned connect_ms, progress_ms, total_ms, tries_max;
-    struct gate gate;
+    struct limiter limiter;
     struct regions regions;
     pthread_mutex_t lock;           /* for what follows */
     struct sigv4 *sigv4;

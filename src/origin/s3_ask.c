@@ -73,11 +73,11 @@ static slice payload_hash(const struct origin_body *body)
 }
 
 static size_t add_signature(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                            const char *region, const struct place *place,
+                            const char *region, const struct target *target,
                             struct http_field *fields, size_t count)
 {
     struct sigv4_ask ask = {
-        .method = slice_of(method_of(asked->op)), .path = place->path, .query = place->query,
+        .method = slice_of(method_of(asked->op)), .path = target->path, .query = target->query,
         .fields = fields, .field_count = count,
         .payload_hash = payload_hash(asked->body),
         .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
@@ -92,12 +92,12 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
 }
 
 static size_t make_fields(struct arena *keep, const struct origin_call *asked,
-                          const struct place *place, struct http_field **ret)
+                          const struct target *target, struct http_field **ret)
 {
     struct http_field *fields =
         arena_alloc(keep, (asked->field_count + EXTRA_FIELDS) * sizeof(*fields));
     size_t count = 0;
-    fields[count++] = (struct http_field){ S("Host"), place->host };
+    fields[count++] = (struct http_field){ S("Host"), target->host };
     for (size_t i = 0; i < asked->field_count; i++)
         if (!is_ours(asked->fields[i].name))
             fields[count++] = (struct http_field){ asked->fields[i].name,
@@ -106,29 +106,29 @@ static size_t make_fields(struct arena *keep, const struct origin_call *asked,
     return count;
 }
 
-static const char *target_of(struct arena *keep, const struct place *place)
+static const char *request_target(struct arena *keep, const struct target *target)
 {
-    struct text target = text_in(keep);
-    text_add(&target, place->path);
-    if (place->query.len)
-        text_printf(&target, "?%.*s", SLICE_ARG(place->query));
-    text_char(&target, '\0');
-    return target.ptr;
+    struct text text = text_in(keep);
+    text_add(&text, target->path);
+    if (target->query.len)
+        text_printf(&text, "?%.*s", SLICE_ARG(target->query));
+    text_char(&text, '\0');
+    return text.ptr;
 }
 
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  char region[REGION_BYTES_MAX], struct exchange_ask *ret)
 {
-    struct place place;
+    struct target target;
     struct http_field *fields;
     bool learnt = region_get(&s3->regions, asked->bucket, s3->region, region);
-    endpoint_place(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
-                   learnt ? slice_of(region) : S(""), &place);
-    size_t count = make_fields(keep, asked, &place, &fields);
-    count = add_signature(s3, keep, asked, region, &place, fields, count);
+    endpoint_target(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
+                   learnt ? slice_of(region) : S(""), &target);
+    size_t count = make_fields(keep, asked, &target, &fields);
+    count = add_signature(s3, keep, asked, region, &target, fields, count);
     const char *method = method_of(asked->op);
     *ret = (struct exchange_ask){
-        .method = method, .url = place.url.ptr, .target = target_of(keep, &place),
+        .method = method, .url = target.url.ptr, .target = request_target(keep, &target),
         .ca_file = s3->ca_file,
         .fields = fields, .field_count = count,
         .body = asked->body,

@@ -146,15 +146,15 @@ TEST(a_bucket_stands_in_the_host_where_it_can)
     struct arena keep = { 0 };
     for (size_t i = 0; i < countof(rows); i++) {
         struct endpoint endpoint;
-        struct place place;
+        struct target target;
         slice why;
         ok(endpoint_read(&keep, slice_of(rows[i].endpoint), slice_of(rows[i].style), &endpoint,
                          &why) == OK);
-        endpoint_place(&keep, &endpoint, slice_of(rows[i].bucket), S("a/b "), S("x=#\n\xff&y=%20"),
-                       slice_of(rows[i].region), &place);
-        same(place.host, slice_of(rows[i].host));
-        same(place.path, slice_of(rows[i].path));
-        same(place.query, S("x=%23%0A%FF&y=%20"));
+        endpoint_target(&keep, &endpoint, slice_of(rows[i].bucket), S("a/b "), S("x=#\n\xff&y=%20"),
+                       slice_of(rows[i].region), &target);
+        same(target.host, slice_of(rows[i].host));
+        same(target.path, slice_of(rows[i].path));
+        same(target.query, S("x=%23%0A%FF&y=%20"));
     }
     arena_free(&keep);
 }
