@@ -11,7 +11,7 @@ def id_of(reply):
     return reply.headers["x-amz-request-id"]
 
 
-with Story("b12 an operator can see what the service does") as story:
+with Story("b13 an operator can see what the service does") as story:
     os.makedirs(story.path("tree/shelf"))
     origin = story.origin("object=bucket/a 1000", "object=bucket/c 1000")
     server = story.penstock(origin=origin.url, loops=2, origin_threads=2, log_format="json",
