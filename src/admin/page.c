@@ -101,6 +101,7 @@ void admin_store(struct admin_page *page, const char *path, const struct store_s
     struct arena keep = { 0 };
     admin_flag(page, arena_printf(&keep, "%s.serving", path).ptr, status->serving);
     admin_text(page, arena_printf(&keep, "%s.why", path).ptr, slice_of(status->why));
+    admin_text(page, arena_printf(&keep, "%s.anew", path).ptr, slice_of(status->anew));
     for (size_t i = 0; i < countof(numbers); i++)
         admin_number(page, arena_printf(&keep, "%s.%s", path, numbers[i].name).ptr,
                      numbers[i].value);

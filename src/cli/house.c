@@ -56,6 +56,13 @@ static enum err engine_up(struct serve *serve)
     return err;
 }
 
+static void tell_anew(const struct serve *serve, const struct store_status *status)
+{
+    if (*status->anew)
+        log_warn("cache_folder_anew", "path=%s why=\"%s: all it held is lost, and fetched again\"",
+                 serve->config->cache_dir, status->anew);
+}
+
 static enum err store_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -85,6 +92,7 @@ static enum err store_up(struct serve *serve)
         log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
                  " free=%" PRIu64 " entries=%" PRIu64, config->cache_dir, status.serving,
                  status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
+    tell_anew(serve, &status);
     serve->serving = status.serving;
     serve->why = S("");
     return OK;
@@ -98,11 +106,13 @@ void house_watch(struct serve *serve)
     if (status.serving == serve->serving)
         return;
     serve->serving = status.serving;
-    if (status.serving)
+    if (status.serving) {
         log_info("cache_folder", "serving=1 entries=%" PRIu64, status.entries);
-    else
+        tell_anew(serve, &status);
+    } else {
         log_warn("cache_folder", "serving=0 why=\"%s; serving without it, tried again every 5 s\"",
                  status.why);
+    }
 }
 
 static void store_down(struct serve *serve)

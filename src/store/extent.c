@@ -253,7 +253,7 @@ static enum err add_file(struct extents *all, uint32_t number)
 }
 
 /* Only names we would give: "0000002A" is a stranger's, and what comes near the last number too. */
-static bool number_of(const char *name, uint32_t *ret)
+bool extent_number_of(const char *name, uint32_t *ret)
 {
     uint8_t bytes[4];
     char ours[16];
@@ -280,7 +280,7 @@ enum err extents_open(struct extents *all, const char *folder, uint32_t extent_b
     struct dirent *item;
     uint32_t number;
     while (!e && (item = readdir(dir)))
-        if (number_of(item->d_name, &number))
+        if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
     closedir(dir);
     if (e)

@@ -35,6 +35,8 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
 /* Finds what lies in `folder`/extents (made if it is not there). No record is read but those of
  * unsealed extents. */
 enum err extents_open(struct extents *all, const char *folder, uint32_t extent_bytes) MUST_USE;
+/* The number in a file name that is an extent's. */
+bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep what they hold */
 /* Bytes on disk, those of recycled extents that are still held included. Any thread. */
 uint64_t extents_bytes(const struct extents *all);

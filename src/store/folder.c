@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Opening, in this order, so that a crash anywhere leaves less trusted than was true, never more:
- *   lock; format file (or a new one, in an empty folder); clean mark read and removed;
+ *   lock; format file (or a new one, in an empty folder, or one that lost it: clearing.c); clean
+ *   mark read and removed;
  *   extents found by name and footer; index opened, or thrown away and built from the extents;
  *   what unsealed extents hold and the index lacks is added, and they are sealed;
  *   opening number + 1 into the index, then, with the generation, into the format file.
@@ -24,6 +25,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "store/clearing.h"
 #include "store/publish.h"
 
 #define BATCH 10000u                  /* records in one transaction of a rebuild */
@@ -50,7 +52,7 @@ enum err folder_peek(const char *folder, struct format *ret, const char **ret_wh
     int fd = open(path_in(folder, "format").text, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
-    char bytes[FORMAT_BYTES + 1];
+    char bytes[FORMAT_BYTES_MAX];
     ssize_t len = pread(fd, bytes, sizeof(bytes), 0);
     close(fd);
     return len < 0 ? ERR_IO : format_decode((slice){ bytes, (size_t)len }, ret, ret_why);
@@ -91,24 +93,6 @@ static enum err write_format(const struct folder *folder, const struct format *f
     return write_file(folder->path, "format", bytes, sizeof(bytes));
 }
 
-/* Nothing but what we put there ourselves before there is a format file. */
-static bool is_empty(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    bool empty = dir != NULL;
-    struct dirent *item;
-    while (empty && (item = readdir(dir))) {
-        static const char *const ours[] = { ".", "..", "lock", "fresh", "doubt", "lost+found" };
-        size_t i = 0;
-        while (i < countof(ours) && strcmp(item->d_name, ours[i]) != 0)
-            i++;
-        empty = i < countof(ours);
-    }
-    if (dir)
-        closedir(dir);
-    return empty;
-}
-
 static uint64_t size_that_fits(const char *folder)
 {
     struct statvfs fs;
@@ -125,21 +109,72 @@ static uint32_t extent_that_fits(uint64_t size_bytes, uint32_t wish)
     return (uint32_t)round_up(MAX(bytes, 2 * MIB), PAGE_BYTES);
 }
 
+static enum err throw_index_away(const struct folder *folder)
+{
+    struct path path = path_in(folder->path, "index");
+    unlink(path_in(path.text, "data.mdb").text);
+    unlink(path_in(path.text, "lock.mdb").text);
+    unlink(path_in(path.text, INDEX_SUSPECT).text);
+    return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
+}
+
+/* The highest extent stays, emptied, so that numbers go on. It is a new file under the old name:
+ * who reads the old one reads on. */
+static enum err throw_extents_away(const struct folder *folder)
+{
+    char name[32];
+    uint32_t highest;
+    enum err e = clearing_extents(folder->path, &highest);
+    snprintf(name, sizeof(name), "extents/%08x", highest);
+    if (!e && highest)
+        e = write_file(folder->path, name, "", 0);
+    return e ? e : sync_folder(path_in(folder->path, "extents").text);
+}
+
+/* A new folder; or one of ours that lost its format file, and with it the secret by which all in it
+ * is addressed: it begins anew. The new file comes last, so that after a crash it begins again. */
+static enum err clear(struct folder *folder, const char *why, const char **ret_why)
+{
+    struct arena keep = { 0 };
+    slice stranger = { "", 0 };
+    *ret_why = "it holds files that are not Penstock's; name an empty folder";
+    enum err e = clearing_look(folder->path, &keep, &stranger);
+    snprintf(folder->stranger, sizeof(folder->stranger), "%.*s", SLICE_ARG(stranger));
+    arena_free(&keep);
+    if (e == ERR_NOT_FOUND)
+        return OK;
+    if (e == ERR_FORMAT)
+        return e;
+    *ret_why = "its file 'format' is lost, and it can't be cleared to begin anew";
+    folder->anew = why;
+    if (!e)
+        e = throw_index_away(folder);
+    return e ? e : throw_extents_away(folder);
+}
+
+static enum err make_format(struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES],
+                            const char *why, const char **ret_why)
+{
+    enum err e = clear(folder, why, ret_why);
+    folder->format = (struct format){ .generation = 1, .size_bytes = size_that_fits(folder->path) };
+    memcpy(folder->format.secret, secret, STORE_SECRET_BYTES);
+    return e;
+}
+
 static enum err learn_format(struct folder *folder, const struct folder_wish *wish,
                              const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
     struct format *format = &folder->format;
     enum err e = folder_peek(folder->path, format, ret_why);
-    bool is_new = e == ERR_NOT_FOUND;
-    if (is_new) {
-        *ret_why = "it holds files that are not Penstock's; name an empty folder";
-        if (!is_empty(folder->path))
-            return ERR_FORMAT;
-        *format = (struct format){ .generation = 1, .size_bytes = size_that_fits(folder->path) };
-        memcpy(format->secret, fresh, sizeof(format->secret));
-    } else if (e) {
+    bool is_new = e == ERR_NOT_FOUND || e == ERR_GONE;
+    folder->anew = "";
+    folder->stranger[0] = '\0';
+    if (is_new)
+        e = make_format(folder, fresh, e == ERR_GONE ? *ret_why : "its file 'format' was missing",
+                        ret_why);
+    if (e)
         return e;
-    } else if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
+    if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
         *ret_why = "it is another folder than at the start; start again to use it";
         return ERR_BUSY;
     }
@@ -232,15 +267,6 @@ static enum err build_from_extents(struct folder *folder, bool everything)
         }
     arena_free(&keep);
     return e;
-}
-
-static enum err throw_index_away(const struct folder *folder)
-{
-    struct path path = path_in(folder->path, "index");
-    unlink(path_in(path.text, "data.mdb").text);
-    unlink(path_in(path.text, "lock.mdb").text);
-    unlink(path_in(path.text, INDEX_SUSPECT).text);
-    return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
 }
 
 /* An entry takes about 92 bytes of the index, the smallest record 320 of an extent: so large a map
@@ -348,7 +374,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     if (!e) {
         *ret_why = "its index can't be opened";
         do {
-            e = find_index(folder, used_up);
+            e = find_index(folder, used_up || *folder->anew);
             if (!e)
                 e = set_opening(folder);
         } while (e == ERR_FULL && gave_oldest(folder));

@@ -7,12 +7,16 @@
 #include "store/extent.h"
 #include "store/index.h"
 
+#define STRANGER_MAX 1024u            /* a file's name, each byte as %XX at most */
+
 struct folder {
     char *path;
     int lock_fd;                      /* -1: not ours now */
     struct format format;             /* as it stands on disk while the folder is ours */
     struct extents *extents;
     struct index *index;
+    const char *anew;                 /* why it began anew when it was opened; static text, "" */
+    char stranger[STRANGER_MAX];      /* the file that is not ours, quoted; "" */
 };
 
 /* What was asked for by settings; 0 takes what the format file says, or else what fits the disk. */
@@ -22,12 +26,12 @@ struct folder_wish {
     bool unproved;                    /* a write went by while the folder was not ours */
 };
 
-/* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet). *ret_why: static
- * text. */
+/* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet); ERR_GONE: it
+ * is damaged; ERR_FORMAT: it is newer. *ret_why: static text. */
 enum err folder_peek(const char *path, struct format *ret, const char **ret_why) MUST_USE;
 /* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. `fresh`
- * is the secret of a folder that is made now. ERR_BUSY, ERR_FORMAT, ERR_IO, ERR_FULL, each with
- * *ret_why. */
+ * is the secret of a folder that is made now, or begins anew (folder->anew). ERR_BUSY, ERR_FORMAT,
+ * ERR_IO, ERR_FULL, each with *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
 /* Leaves a note in a folder that is not ours now: a write went by that it knows nothing of. Kept

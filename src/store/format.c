@@ -403,23 +403,26 @@ void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES])
     memcpy(ret, &disk, sizeof(disk));
 }
 
+/* The CRC comes first: a version that has a flipped bit is not a newer one. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
 {
-    struct disk_format disk;
-    *ret_why = "its file 'format' was not written by Penstock";
-    if (bytes.len < offsetof(struct disk_format, generation) ||
+    struct disk_format disk = { .version = 0 };
+    uint32_t crc;
+    *ret_why = "its file 'format' was damaged";
+    if (bytes.len < offsetof(struct disk_format, generation) + sizeof(crc) ||
         memcmp(bytes.ptr, format_magic, sizeof(format_magic)) != 0)
-        return ERR_FORMAT;
-    memset(&disk, 0, sizeof(disk));
+        return ERR_GONE;
+    memcpy(&crc, bytes.ptr + bytes.len - sizeof(crc), sizeof(crc));
+    if (crc != crc32c(0, bytes.ptr, bytes.len - sizeof(crc)))
+        return ERR_GONE;
     memcpy(&disk, bytes.ptr, MIN(bytes.len, sizeof(disk)));
-    *ret_why = "it was written by a newer Penstock, whose format this one does not know";
-    if (disk.version > FORMAT_VERSION)
+    if (disk.version > FORMAT_VERSION) {
+        *ret_why = "it was written by a newer Penstock, whose format this one does not know";
         return ERR_FORMAT;
-    *ret_why = "its file 'format' is damaged; empty the folder to start anew";
+    }
     if (bytes.len != sizeof(disk) || disk.version != FORMAT_VERSION ||
-        disk.generation >= GENERATIONS ||
-        disk.crc != crc32c(0, &disk, offsetof(struct disk_format, crc)))
-        return ERR_FORMAT;
+        disk.generation >= GENERATIONS)
+        return ERR_GONE;
     *ret = (struct format){ .size_bytes = disk.size_bytes, .extent_bytes = disk.extent_bytes,
                             .generation = disk.generation, .opening = disk.opening };
     memcpy(ret->secret, disk.secret, sizeof(ret->secret));

@@ -121,6 +121,7 @@ uint64_t toc_bytes(uint64_t count);   /* from the page it starts on to the end o
 /* ---- the format file ---- */
 
 #define FORMAT_BYTES 64u
+#define FORMAT_BYTES_MAX 4096u        /* of any version: magic, u32 version, ..., CRC of all that */
 
 struct format {
     uint8_t secret[STORE_SECRET_BYTES];
@@ -132,7 +133,7 @@ struct format {
 };
 
 void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES]);
-/* ERR_FORMAT; *ret_why says whether it is foreign, newer or damaged. */
+/* ERR_FORMAT: of a newer version; ERR_GONE: damaged. Both with *ret_why. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why) MUST_USE;
 
 #endif

@@ -36,6 +36,7 @@ struct store {
 
     atomic_bool open;
     _Atomic(const char *) why;        /* not open; static text */
+    _Atomic(const char *) anew;       /* why it began anew; static text */
     _Atomic uint64_t busy_since_ms;   /* the committer is at a batch; 0: it is not */
     atomic_uint generation;
     _Atomic uint64_t size_bytes, reserve_bytes;

@@ -45,6 +45,7 @@ enum err service_begin(struct store *store, const char **ret_why)
     heads_clear(store->heads);
     store->doubted = false;
     atomic_store(&store->why, "");
+    atomic_store(&store->anew, store->folder.anew);
     atomic_store(&store->open, true);
     service_metrics(store);
     return OK;

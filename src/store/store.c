@@ -37,6 +37,7 @@ static struct store *store_new(const struct store_options *options)
     store->folder.extents = store->extents = extents_new();
     store->heads = heads_new(options->heads_bytes ? options->heads_bytes : HEADS_BYTES_DEFAULT);
     atomic_store(&store->why, "being opened");
+    atomic_store(&store->anew, "");
     list_init(&store->appends);
     list_init(&store->removals);
     list_init(&store->committing);
@@ -78,7 +79,11 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     if (e != ERR_FORMAT)
         e = service_begin(store, &why);
     *ret_why = (slice){ "", 0 };
-    if (*why)
+    if (e == ERR_FORMAT && *store->folder.stranger)
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
+                                "not Penstock's; name an empty folder", store->folder.path,
+                                store->folder.stranger);
+    else if (*why)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path,
                                 why);
     if (e == ERR_FORMAT) {
@@ -117,6 +122,7 @@ void store_status(struct store *store, struct store_status *ret)
     *ret = (struct store_status){
         .serving = serving,
         .why = stuck ? "a commit takes too long" : atomic_load(&store->why),
+        .anew = atomic_load(&store->anew),
         .size_bytes = atomic_load(&store->size_bytes),
         .used_bytes = extents_bytes(store->extents),
         .reserve_bytes = atomic_load(&store->reserve_bytes),

@@ -36,7 +36,8 @@ struct store_options {
 
 /* OK also when the folder can't be used just now (held by another process, read-only, failing): the
  * store is then out of service and tries again by itself. ERR_FORMAT: the folder holds something
- * that is not ours, or a newer format, or is not a folder: starting anyway would be a mistake.
+ * that is not ours, or a newer format, or is not a folder: starting anyway would be a mistake. One
+ * of ours whose format file is lost begins anew (store_status).
  * *ret_why (in keep) is a sentence for people in all these cases, empty when all is well. */
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
                     slice *ret_why) MUST_USE;
@@ -46,6 +47,8 @@ void store_close(struct store **store);
 struct store_status {
     bool serving;
     const char *why;                  /* static text: why not serving; "" */
+    /* why the folder began anew when it was last opened, all it held lost; static text, "" */
+    const char *anew;
     uint64_t size_bytes, used_bytes, free_bytes, reserve_bytes, entries, index_bytes, heads_bytes;
     uint32_t extents;
 };

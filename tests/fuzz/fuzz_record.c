@@ -68,6 +68,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct format format;
     const char *why;
     enum err e = format_decode(bytes, &format, &why);
-    check(e == OK || (e == ERR_FORMAT && *why));
+    check(e == OK || ((e == ERR_FORMAT || e == ERR_GONE) && *why));
     return 0;
 }

@@ -3,6 +3,14 @@ from harness import *
 
 SIZE = 3 * MIB
 
+def crc32c(text):
+    crc = 0xFFFFFFFF
+    for byte in text:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
 with Story("d01 the cache folder is full, read-only, missing, foreign, newer or held; the port is taken", seconds=150) as story:
     origin = story.origin()
     key = f"bucket/size-{SIZE}-x"
@@ -55,7 +63,8 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
             format_text = f.read()
         story.same("it begins with a magic word and version 1", format_text[:12],
                    b"PENSTOCK\x01\0\0\0")
-        newer = format_text[:8] + b"\x63\0\0\0" + format_text[12:]
+        newer = format_text[:8] + b"\x63\0\0\0" + format_text[12:-4]
+        newer += struct.pack("<I", crc32c(newer))
         with open(version[0], "wb") as f:
             f.write(newer)
         clear("a newer format", Penstock(story, server.settings, wait=False), "format")
@@ -65,6 +74,23 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
         origin.reset()
         story.bytes("put back, all is warm", server.get(key), key, 0, SIZE)
         story.same("... nothing was lost", origin.counts()["bytes"], 0)
+        server.stop()
+        with open(version[0], "wb") as f:
+            f.write(format_text[:40])
+        open(server.cache_dir + "/thesis.tex", "w").close()
+        start_fails("a damaged format beside somebody's file",
+                    Penstock(story, server.settings, wait=False), "thesis.tex", "not Penstock's")
+        os.unlink(server.cache_dir + "/thesis.tex")
+        server = Penstock(story, server.settings)
+        serves("a damaged format", server)
+        story.same("... one warning", server.log().count("cache_folder_anew"), 1)
+        story.fact("... and stat says so", "'format' was damaged" in run(
+            [PENSTOCK, "stat", "--admin-listen", server.settings["admin_listen"]])[1])
+        server.stop()
+        server = Penstock(story, server.settings)
+        origin.reset()
+        story.bytes("... and is as any other from then on", server.get(key), key, 0, SIZE)
+        story.same("... nothing was lost since", origin.counts()["bytes"], 0)
         server.stop()
 
     os.makedirs(story.path("foreign"))

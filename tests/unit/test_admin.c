@@ -18,7 +18,8 @@ static void tell_some(void *arg, struct admin_page *page)
     admin_number(page, "origins.calls", 3);
     admin_item(page, "origins");
     admin_text(page, "origins.name", S("second \"quoted\"\n"));
-    struct store_status status = { .serving = true, .why = "", .used_bytes = 1234, .extents = 7 };
+    struct store_status status = { .serving = true, .why = "", .anew = "", .used_bytes = 1234,
+                                   .extents = 7 };
     admin_store(page, "cache.folder", &status);
     admin_number(page, "huge", UINT64_MAX);
     admin_text(page, "bad", (slice){ "\xff\xfe", 2 });

@@ -172,6 +172,153 @@ TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent)
         skip();
 }
 
+/* ---- a format file that is lost ---- */
+
+/* What damage leaves of the 64 bytes; -1: no file. */
+static void damage_format(const uint8_t bytes[], ssize_t len)
+{
+    ok(unlink(in_folder("format")) == 0);
+    int fd = len < 0 ? -1 : open(in_folder("format"), O_WRONLY | O_CREAT, 0600);
+    ok(len < 0 || (fd >= 0 && write(fd, bytes, (size_t)len) == len));
+    if (fd >= 0)
+        close(fd);
+}
+
+static void read_format(uint8_t ret[65])
+{
+    int fd = open(in_folder("format"), O_RDONLY);
+    ok(fd >= 0 && read(fd, ret, 65) == 64);
+    close(fd);
+}
+
+static uint32_t highest;
+
+static void note_highest(const char *path)
+{
+    highest = MAX(highest, (uint32_t)strtoul(strrchr(path, '/') + 1, NULL, 16));
+}
+
+static uint32_t highest_extent(void)
+{
+    highest = 0;
+    each_extent(note_highest);
+    return highest;
+}
+
+static slice began_anew(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return slice_of(status.anew);
+}
+
+/* The folder holds k0 and more, and its format file is damaged now. */
+static void starts_anew(const char *why)
+{
+    uint32_t before = highest_extent();
+    struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
+    ok(serving(&unit) && slice_eq(began_anew(&unit), slice_of(why)));
+    ok(!get_head(&unit, "k0") && used(&unit) <= 4096);
+    put_some(&unit, 0, 3, 900000);
+    ok(each_extent(NULL) <= 3 && highest_extent() > before);
+    unit_close(&unit);
+    unit = unit_open_sized(8 * MIB, 2 * MIB);
+    same(began_anew(&unit), S(""));
+    ok(has_object(&unit, "k2", "\"1\"", 900000));
+    unit_close(&unit);
+}
+
+#define DAMAGED "its file 'format' was damaged"
+#define MISSING "its file 'format' was missing"
+
+TEST(a_folder_whose_format_file_is_lost_starts_anew)
+{
+    static const uint8_t zeroes[64];
+    uint8_t good[65] = { 0 };
+    struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
+    put_some(&unit, 0, 5, 900000);
+    unit_close(&unit);
+    for (unsigned at = 0; at < 64; at += at < 16 ? 1 : 7) {
+        read_format(good);
+        good[at] ^= 1;
+        damage_format(good, 64);
+        starts_anew(DAMAGED);
+    }
+    damage_format(zeroes, 64);
+    starts_anew(DAMAGED);
+    damage_format(zeroes, 0);
+    starts_anew(DAMAGED);
+    read_format(good);
+    damage_format(good, 40);
+    starts_anew(DAMAGED);
+    read_format(good);
+    damage_format(good, 65);
+    starts_anew(DAMAGED);
+    damage_format(NULL, -1);
+    starts_anew(MISSING);
+}
+
+static void is_refused_for(const char *name)
+{
+    struct unit_store unit;
+    size_t extents = each_extent(NULL);
+    leave_file(name);
+    ok(unit_try(&unit, options_of(8 * MIB, 2 * MIB)) == ERR_FORMAT);
+    ok(memmem(unit.why.ptr, unit.why.len, name, strlen(name)) != NULL);
+    arena_free(&unit.keep);
+    ok(access(in_folder(name), F_OK) == 0 && access(in_folder("index/data.mdb"), F_OK) == 0);
+    ok(unlink(in_folder(name)) == 0 && extents > 0 && each_extent(NULL) == extents);
+}
+
+TEST(nothing_is_cleared_where_a_stranger_keeps_a_file)
+{
+    struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
+    put_some(&unit, 0, 5, 900000);
+    unit_close(&unit);
+    damage_format(NULL, -1);
+    is_refused_for("thesis.tex");
+    is_refused_for("extents/thesis.tex");
+    is_refused_for("extents/0000000A");
+    is_refused_for("index/thesis.tex");
+    starts_anew(MISSING);
+}
+
+/* Somebody's LMDB, in a folder of that name: without extents it can't be ours. */
+TEST(an_index_without_extents_is_a_strangers)
+{
+    struct unit_store unit;
+    ok(mkdir(in_folder("index"), 0700) == 0);
+    leave_file("index/data.mdb");
+    ok(unit_try(&unit, options_of(8 * MIB, 2 * MIB)) == ERR_FORMAT);
+    ok(memmem(unit.why.ptr, unit.why.len, "'index'", 7) != NULL);
+    arena_free(&unit.keep);
+    ok(access(in_folder("index/data.mdb"), F_OK) == 0);
+}
+
+TEST(a_crash_while_it_starts_anew_costs_nothing_more)
+{
+    uint32_t before = 0;
+    for (unsigned round = 0; round < 40; round++) {
+        struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
+        put_some(&unit, 0, 5, 900000);
+        unit_close(&unit);
+        ok(highest_extent() > before);    /* no number came again */
+        before = highest_extent();
+        damage_format(NULL, -1);
+        pid_t child = fork();
+        if (child == 0) {
+            unit = unit_open_sized(8 * MIB, 2 * MIB);
+            pause();
+        }
+        usleep(round * 100);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        unit = unit_open_sized(8 * MIB, 2 * MIB);
+        ok(serving(&unit) && !get_head(&unit, "k0"));
+        unit_close(&unit);
+    }
+}
+
 /* ---- an index that is broken where no trap helps ---- */
 
 TEST(an_index_that_a_process_died_of_is_built_anew)
@@ -249,5 +396,9 @@ RUN_STORE(STORE_TEST(names_we_would_never_give_an_extent_are_left_alone),
           STORE_TEST(an_opening_that_hangs_holds_up_no_removal),
           STORE_TEST(a_folder_removed_under_us_is_made_anew),
           STORE_TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent),
+          STORE_TEST(a_folder_whose_format_file_is_lost_starts_anew),
+          STORE_TEST(nothing_is_cleared_where_a_stranger_keeps_a_file),
+          STORE_TEST(an_index_without_extents_is_a_strangers),
+          STORE_TEST(a_crash_while_it_starts_anew_costs_nothing_more),
           STORE_TEST(an_index_that_a_process_died_of_is_built_anew),
           STORE_TEST(free_pages_far_beyond_the_map_are_a_bad_index_and_not_a_bad_disk))

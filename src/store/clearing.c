@@ -1,0 +1,120 @@
+/* clearing.c - a folder whose format file is lost: is all in it ours, and away with its extents.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Without its secret nothing in a folder can be addressed. So it goes, but only where each name is
+ * one that we give: who mistypes a path loses nothing. A folder that was ever in use has extents/;
+ * without it, what is called format or index is somebody's. The committer's, under the lock. */
+#include "store/clearing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "store/extent.h"
+#include "store/index.h"
+
+typedef bool is_ours(const char *name);
+
+static bool is_one_of(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_before_use(const char *name)
+{
+    static const char *const ours[] = { "lock", "fresh", "clean", "doubt", "lost+found" };
+    return is_one_of(name, ours, countof(ours));
+}
+
+static bool is_in_use(const char *name)
+{
+    static const char *const ours[] = { "format", "index", "extents" };
+    return is_before_use(name) || is_one_of(name, ours, countof(ours));
+}
+
+static bool is_of_index(const char *name)
+{
+    static const char *const ours[] = { "data.mdb", "lock.mdb", INDEX_SUSPECT };
+    return is_one_of(name, ours, countof(ours));
+}
+
+static bool is_extent(const char *name)
+{
+    uint32_t number;
+    return extent_number_of(name, &number);
+}
+
+/* ERR_NOT_FOUND: there is no such folder; ERR_FORMAT: it is none. */
+static enum err open_inner(const char *folder, const char *inner, DIR **ret)
+{
+    char path[4096];
+    if (snprintf(path, sizeof(path), "%s/%s", folder, inner) >= (int)sizeof(path))
+        return ERR_IO;
+    *ret = opendir(path);
+    if (*ret)
+        return OK;
+    return errno == ENOENT ? ERR_NOT_FOUND : errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
+}
+
+static enum err look(const char *folder, const char *inner, is_ours *ours, struct arena *keep,
+                     slice *ret_stranger)
+{
+    DIR *dir;
+    struct dirent *item;
+    enum err e = open_inner(folder, inner, &dir);
+    if (e == ERR_FORMAT)
+        *ret_stranger = arena_printf(keep, "'%s'", inner);
+    if (e)
+        return e;
+    while (!e && (item = readdir(dir))) {
+        static const char *const dots[] = { ".", ".." };
+        if (is_one_of(item->d_name, dots, 2) || ours(item->d_name))
+            continue;
+        slice name = log_word(keep, slice_of(item->d_name));
+        *ret_stranger = arena_printf(keep, "'%s%s%.*s'", inner, *inner ? "/" : "",
+                                     SLICE_ARG(name));
+        e = ERR_FORMAT;
+    }
+    closedir(dir);
+    return e;
+}
+
+enum err clearing_look(const char *folder, struct arena *keep, slice *ret_stranger)
+{
+    enum err extents = look(folder, "extents", is_extent, keep, ret_stranger), e;
+    if (extents && extents != ERR_NOT_FOUND)
+        return extents;
+    e = look(folder, "", extents ? is_before_use : is_in_use, keep, ret_stranger);
+    if (e || extents)
+        return e ? e : ERR_NOT_FOUND;
+    e = look(folder, "index", is_of_index, keep, ret_stranger);
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
+enum err clearing_extents(const char *folder, uint32_t *ret_highest)
+{
+    DIR *dir;
+    uint32_t number;
+    struct dirent *item;
+    *ret_highest = 0;
+    enum err e = open_inner(folder, "extents", &dir);
+    if (e)
+        return ERR_IO;
+    while ((item = readdir(dir)))
+        if (extent_number_of(item->d_name, &number))
+            *ret_highest = MAX(*ret_highest, number);
+    rewinddir(dir);
+    while (!e && (item = readdir(dir)))
+        if (extent_number_of(item->d_name, &number) && number != *ret_highest &&
+            unlinkat(dirfd(dir), item->d_name, 0) != 0)
+            e = ERR_IO;
+    closedir(dir);
+    return e;
+}
