@@ -5,7 +5,9 @@
  *
  * Time: libcurl limits connecting. "No byte for so long" is ours: each exchange remembers when a
  * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
- * A paused exchange does not wait for its origin, so its clock stands still.
+ * A paused exchange does not wait for its origin, so its clock stands still. A 1xx head is no
+ * progress, or an origin could send them for ever; only the first byte of all shows that there is a
+ * connection.
  * Threads: an exchange belongs to its carrier. */
 #include <stdlib.h>
 #include <string.h>
@@ -88,14 +90,15 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 {
     struct exchange *exchange = exchange_of(arg);
     slice line = { ptr, size * count };
-    moved(exchange);
+    long status = 0;
+    curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status >= 200 || !exchange->moved)
+        moved(exchange);
     if (exchange->headed)
         return line.len;    /* a trailer */
     bool ended;
     if (!reply_head_line(&exchange->head, line, &ended))
         return give_up(exchange, ERR_ORIGIN_REPLY);
-    long status = 0;
-    curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
     if (!ended || status < 200)
         return line.len;
     return give_head(exchange, (int)status) ? line.len : 0;

@@ -491,6 +491,24 @@ static bool drips(struct request *request)
     return true;
 }
 
+static bool informs_for_ever(struct request *request)
+{
+    for (int i = 0; i < 30; i++) {
+        if (!reply(request, "HTTP/1.1 100 Continue\r\n\r\n"))
+            return false;
+        usleep(100000);
+    }
+    return hello(request);
+}
+
+TEST(an_origin_that_only_says_it_is_at_it_is_given_up)
+{
+    begin(informs_for_ever, WITH(.progress_ms = 400));
+    uint64_t start = mono_ms();
+    one(ERR_ORIGIN_TIMEOUT, 0, 0);
+    ok(mono_ms() - start < 2000);    /* both tries */
+}
+
 TEST(a_silent_origin_is_given_up_and_a_slow_one_is_not)
 {
     begin(stalls, WITH(.progress_ms = 300));
@@ -937,6 +955,7 @@ int main(void)
         cmocka_unit_test(an_answer_whose_end_cannot_be_told_is_none),
         cmocka_unit_test(a_dead_reused_connection_costs_no_retry),
         cmocka_unit_test(a_region_is_learnt_once_and_remembered),
+        cmocka_unit_test(an_origin_that_only_says_it_is_at_it_is_given_up),
         cmocka_unit_test(a_silent_origin_is_given_up_and_a_slow_one_is_not),
         cmocka_unit_test(nobody_there_is_told_after_the_last_try),
         cmocka_unit_test(a_body_is_sent_whole_in_every_try),
