@@ -112,8 +112,19 @@ void cache_loop_turn(struct cache_loop *loop)
 
 /* ---- refusals ---- */
 
+/* A fetch never asks for "if it has changed", and a success without an object is none: such answers
+ * make no sense. */
+static bool may_be_handed_on(int status)
+{
+    return status == 0 || (status >= 300 && status != 304);
+}
+
 struct refusal *refusal_new(enum err err, int status, slice content_type, slice body)
 {
+    if (!may_be_handed_on(status)) {
+        err = ERR_ORIGIN_REPLY;
+        status = 0;
+    }
     struct refusal *refusal = must_alloc(sizeof(*refusal) + content_type.len + body.len);
     char *text = (char *)(refusal + 1);
     atomic_init(&refusal->refs, 1);

@@ -49,7 +49,7 @@ void cache_loop_turn(struct cache_loop *loop);    /* after the mailbox was deliv
 struct refusal {
     atomic_uint refs;
     enum err err;                 /* to us: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT ... */
-    int status;                   /* 0: the origin never answered */
+    int status;                   /* 0: the origin never answered, or made no sense */
     slice content_type, body;     /* the origin's own error document, possibly empty */
 };
 struct refusal *refusal_new(enum err err, int status, slice content_type, slice body) MUST_USE;

@@ -31,6 +31,7 @@ static struct {
     atomic_bool held;             /* no answer comes while set */
     atomic_bool ends_held;        /* nor the end of a body that has all come */
     atomic_bool down;
+    atomic_int status;            /* of an answer that makes no sense; 0: those that do */
     atomic_bool ignore_if_match;
     atomic_bool no_store;         /* what it says of every object */
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
@@ -114,6 +115,10 @@ static void fake_head(struct fake_call *mine)
         .fields = fields,
         .field_count = partial && !refused ? 5 : 4,
     };
+    if (atomic_load(&fake.status)) {
+        reply.status = atomic_load(&fake.status);
+        mine->next = mine->end = 0;
+    }
     call->events->head(call, &reply);
     if (call->op == S3_HEAD_OBJECT)
         mine->next = mine->end;

@@ -407,6 +407,24 @@ TEST(an_origin_that_is_down_is_a_clear_refusal)
     drop_house();
 }
 
+/* No question of ours has a condition that these could answer. */
+TEST(an_answer_that_makes_no_sense_is_never_handed_on)
+{
+    static const int statuses[] = { 204, 205, 304 };
+    new_house(2 * MIB);
+    struct client client;
+    client_begin(&client);
+    for (size_t i = 0; i < countof(statuses); i++) {
+        atomic_store(&fake.status, statuses[i]);
+        ask(&client, 0, i);
+        ok(decided(&client) == ERR_ORIGIN_REPLY && client.answer->refusal->status == 0);
+    }
+    atomic_store(&fake.status, 0);
+    ok(reads(&client, 0, 0));
+    client_end(&client);
+    drop_house();
+}
+
 TEST(what_was_read_is_there_after_a_restart)
 {
     new_house(3 * MIB);
@@ -677,7 +695,8 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(who_asks_for_the_newest_does_not_join_what_was_asked_for_before),
     cmocka_unit_test(a_write_takes_what_was_kept_and_what_was_on_its_way),
     cmocka_unit_test(of_two_writes_of_a_key_the_one_that_began_later_is_the_latest),
-        cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
+    cmocka_unit_test(an_origin_that_is_down_is_a_clear_refusal),
+    cmocka_unit_test(an_answer_that_makes_no_sense_is_never_handed_on),
     cmocka_unit_test(what_was_read_is_there_after_a_restart),
     cmocka_unit_test(a_stale_copy_is_served_while_one_question_is_asked),
     cmocka_unit_test(a_crowd_on_one_cold_object_fetches_no_byte_twice),
