@@ -129,7 +129,7 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
 {
     struct extents *extents = io->store->extents;
     enum err e = extent_hold(extents, plan->entries[0].extent, &plan->extent);    /* H1 */
-    if (e == ERR_NOT_FOUND)
+    if (e == ERR_NOT_FOUND && store_is_serving(io->store))    /* else all are gone, for now */
         forget(io, plan);
     if (e)
         return ERR_NOT_FOUND;
