@@ -69,7 +69,7 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
     slice name, value;
     while (query_next(&query, &name, &value)) {
         if (uri_decode(keep, name, &name) != OK)
-            return ERR_BAD_URI;
+            continue;    /* no name of these; whether it may be there at all is asked later */
         for (size_t k = 0; k < countof(params); k++) {
             if (!named(&(struct http_field){ name, value }, params[k].name))
                 continue;

@@ -7,6 +7,15 @@
 
 #define SECRET S("a secret nobody guesses")
 
+/* Names of parameters count in any case, and however they are encoded. */
+static bool is_of_a_claim(struct arena *arena, slice name)
+{
+    if (uri_decode(arena, name, &name) != OK)
+        return false;
+    return slice_eq_nocase(slice_sub(name, 0, 6), S("X-Amz-")) ||
+           slice_eq_nocase(name, S("Signature")) || slice_eq_nocase(name, S("AWSAccessKeyId"));
+}
+
 static void signed_verifies(struct sigv4 *sigv4, struct arena *arena, const struct http_head *head)
 {
     struct http_head again = *head;
@@ -19,10 +28,8 @@ static void signed_verifies(struct sigv4 *sigv4, struct arena *arena, const stru
             !slice_eq_nocase(head->fields[i].name, S("host")))
             return;    /* as long as date, authorization ...: may carry a claim of its own */
     slice rest = head->query, name, value;
-    size_t params = 0;
-    while (query_next(&rest, &name, &value))
-        if (params++ == 90 || slice_starts(name, S("X-Amz-")) || slice_eq(name, S("Signature")) ||
-            slice_eq(name, S("AWSAccessKeyId")))
+    for (size_t params = 0; query_next(&rest, &name, &value); params++)
+        if (params == 90 || is_of_a_claim(arena, name))
             return;
     sigv4_sign(sigv4, arena, &ask, &(struct sigv4_credentials){ S("k"), SECRET, S("") }, &made);
     if (again.field_count + made.field_count > HTTP_FIELDS_MAX)
