@@ -4,13 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/metric.h"
 #include "store/format.h"
-
-void metric_add(enum metric counter, uint64_t by)    /* nothing is counted here */
-{
-    (void)counter, (void)by;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

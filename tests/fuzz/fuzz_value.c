@@ -3,13 +3,7 @@
  * itself. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "base/metric.h"
 #include "store/format.h"
-
-void metric_add(enum metric counter, uint64_t by)    /* nothing is counted here */
-{
-    (void)counter, (void)by;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
