@@ -216,10 +216,15 @@ static int do_stat(struct ask *ask)
     return MDB_SUCCESS;
 }
 
-uint64_t index_entries(struct index *index)
+static uint64_t number_of(struct index *index, lmdb_call *call)
 {
     struct ask ask = { 0 };
-    return reading(index, do_stat, &ask) == OK ? ask.number : 0;
+    return reading(index, call, &ask) == OK ? ask.number : 0;
+}
+
+uint64_t index_entries(struct index *index)
+{
+    return number_of(index, do_stat);
 }
 
 static int do_info(struct ask *ask)
@@ -235,8 +240,7 @@ static int do_info(struct ask *ask)
 
 uint64_t index_bytes(struct index *index)
 {
-    struct ask ask = { 0 };
-    return reading(index, do_info, &ask) == OK ? ask.number : 0;
+    return number_of(index, do_info);
 }
 
 static int do_check_readers(struct ask *ask)

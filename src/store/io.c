@@ -45,6 +45,14 @@ static void buffer_end(struct buffer *buffer)
     free(buffer);
 }
 
+static void buffers_end(struct buffer *all)
+{
+    for (struct buffer *next; all; all = next) {
+        next = all->next;
+        buffer_end(all);
+    }
+}
+
 void buffer_give(struct buffer *buffer)
 {
     if (!buffer)
@@ -90,14 +98,8 @@ void store_io_free(struct store_io **io)
     if (!mine)
         return;
     disk_free(&mine->disk);    /* ends what was dropped and is still under way */
-    for (struct buffer *next, *at = mine->small; at; at = next) {
-        next = at->next;
-        buffer_end(at);
-    }
-    for (struct buffer *next, *at = mine->large; at; at = next) {
-        next = at->next;
-        buffer_end(at);
-    }
+    buffers_end(mine->small);
+    buffers_end(mine->large);
     for (struct store_op *next, *at = mine->ops; at; at = next) {
         next = at->next;
         free(at);
