@@ -766,7 +766,7 @@ class Story:
             self.fact("the story could be told", False, failure)
         elif kind is not None and kind is not SystemExit:
             traceback.print_exception(kind, failure, trace, file=sys.stdout)
-            self.wrong.append("an exception")
+            self.fact("the story went to its end", False, f"{kind.__name__}: {failure}")
         elif kind is SystemExit:
             return False
         if status == 0:

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/metric.h"
 #include "http/http.h"
 
 #define POOL_BYTES (8 * MIB)
@@ -189,9 +190,10 @@ static slice stats(struct arena *keep)
     return arena_printf(keep,
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
                         "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
-                        "\"connections\": %zu, \"turns\": %u}\n",
+                        "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
-                        http_open_requests(http), http_connections(http), loop_turns);
+                        http_open_requests(http), http_connections(http), loop_turns,
+                        (unsigned long long)metric_read(M_HTTP_BODY_MEMORY));
 }
 
 static void hold_body(struct job *job)
