@@ -67,6 +67,9 @@ static const char harmless_headers[] =
     "x-amz-server-side-encryption-context x-amz-server-side-encryption-bucket-key-enabled "
     "x-amz-optional-object-attributes";
 
+/* Only the origin can say whether they hold: what the cache has must not be answered to them. */
+static const char origin_headers[] = "x-amz-request-payer x-amz-expected-bucket-owner";
+
 /* Signatures in the query: read and judged by claim.c. */
 static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
@@ -262,14 +265,21 @@ static enum err judge_params(struct s3_request *request)
     return OK;
 }
 
+static bool header_known(enum s3_op op, slice name)
+{
+    char buffer[64];
+    slice lower = lower_in(buffer, sizeof(buffer), name);
+    bool cached = op == S3_GET_OBJECT || op == S3_HEAD_OBJECT;
+    return in_words(harmless_headers, lower) && !(cached && in_words(origin_headers, lower));
+}
+
 static enum err judge_headers(const struct http_head *head, struct s3_request *ret)
 {
     for (size_t i = 0; i < head->field_count; i++) {
-        char buffer[64];
         slice name = head->fields[i].name;
         if (!slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")))
             continue;
-        if (!in_words(harmless_headers, lower_in(buffer, sizeof(buffer), name))) {
+        if (!header_known(ret->op, name)) {
             ret->unknown = name;
             return ERR_NOT_IMPLEMENTED;
         }

@@ -160,6 +160,20 @@ TEST(headers_that_change_the_meaning_are_refused)
     }
 }
 
+TEST(what_only_the_origin_can_judge_is_not_asked_of_a_cache)
+{
+    static const char *const headers[] = { "x-amz-request-payer: requester\r\n",
+                                           "X-Amz-Expected-Bucket-Owner: 111122223333\r\n" };
+    struct s3_request request;
+    for (size_t i = 0; i < countof(headers); i++) {
+        ok(read_with("GET /bkt/k", headers[i], &request) == ERR_NOT_IMPLEMENTED);
+        ok(read_with("HEAD /bkt/k", headers[i], &request) == ERR_NOT_IMPLEMENTED);
+        ok(read_with("HEAD /bkt", headers[i], &request) == OK);
+        ok(read_with("GET /bkt?list-type=2", headers[i], &request) == OK);
+        ok(read_with("DELETE /bkt/k", headers[i], &request) == OK);
+    }
+}
+
 TEST(a_key_is_decoded_once_and_normalised_never)
 {
     static const struct { const char *path; slice key; } rows[] = {
@@ -387,6 +401,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(amz_parameters_of_a_write_are_headers),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(headers_that_change_the_meaning_are_refused),
+    UNIT(what_only_the_origin_can_judge_is_not_asked_of_a_cache),
     UNIT(a_key_is_decoded_once_and_normalised_never),
     UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not),
     UNIT(bad_paths_and_parameters_are_bad_uris),
