@@ -16,10 +16,6 @@ with Story("h05 bodies lie in memory or the cache folder, within both their limi
     head_of_large, head_of_huge = (get("/echo", f"Content-Length: {len(body)}", method="PUT")
                                    for body in (large, huge))
 
-    def spilled():
-        return sum(os.path.join(probe.spill, "body") in os.readlink(path)
-                   for path in glob.glob(f"/proc/{probe.pid}/fd/*") if os.path.lexists(path))
-
     def taken(body):
         """False where it was refused, also if that came before all of it was sent."""
         try:
@@ -34,8 +30,8 @@ with Story("h05 bodies lie in memory or the cache folder, within both their limi
                  lambda: probe.stats()["body_memory"] // len(large) == count)
 
     crowd = [half_of(probe.wire(), small) for _ in range(20)]
-    wait_for("small bodies beyond their memory are in files", lambda: spilled() >= 12)
-    story.fact("and only those", spilled() <= 13, spilled())
+    wait_for("small bodies beyond their memory are in files", lambda: probe.spilled() >= 12)
+    story.fact("and only those", probe.spilled() <= 13, probe.spilled())
     story.fact("a large one is taken meanwhile", taken(large))
     for wire in crowd:
         wire.send(bytes(1000))

@@ -48,6 +48,17 @@ class Probe(Process):
     def stats(self):
         return json.loads(plain(self.admin, "GET", "/stats").body)
 
+    def spilled(self):
+        """How many bodies lie in files of the spill folder."""
+        count = 0
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            try:
+                target = os.readlink(f"/proc/{self.pid}/fd/{fd}")
+                count += os.path.join(self.spill, "body") in target
+            except FileNotFoundError:    # closed since it was listed
+                pass
+        return count
+
     def fd_count(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
