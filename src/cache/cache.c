@@ -41,7 +41,7 @@ void cache_free(struct cache **cache)
         return;
     cache_stop(mine);
     check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
-    while (slots_used(mine->flights) > 0)    /* the committer has them for a moment yet */
+    while (flights_busy(mine->flights))    /* the committer has them for a moment yet */
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     fresh_free(&mine->fresh);
     flights_free(&mine->flights);

@@ -14,7 +14,6 @@
 #include "base/metric.h"
 #include "cache/inside.h"
 
-
 void fetch_drop_kept(struct fetch *fetch)
 {
     for (size_t i = 0; i < REFUSED_KEPT; i++)
@@ -77,8 +76,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struc
     struct fetch *fetch = must_alloc(sizeof(*fetch));
     fetch->magic = FETCH_MAGIC;
     fetch->kind = kind;
-    fetch->inflight = inflight;
-    inflight->refs++;
+    fetch->inflight = inflight_ref(inflight);
     fetch->asked = *span;
     fetch->epoch = epoch_now(&inflight->id);
     fetch->sent_s = wall_s();

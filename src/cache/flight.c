@@ -23,6 +23,7 @@ struct shard {
 struct flights {
     struct cache *cache;
     struct shard shards[SHARDS];
+    atomic_size_t objects;        /* also those that nobody finds any more */
     pthread_mutex_t slots_lock;
     size_t slots_max, slots_used;
     struct list slots_queue;      /* fetches that wait for a slot, first come first */
@@ -49,7 +50,7 @@ void flights_free(struct flights **flights)
 {
     if (!*flights)
         return;
-    check((*flights)->slots_used == 0);
+    check(!flights_busy(*flights) && (*flights)->slots_used == 0);
     for (size_t i = 0; i < SHARDS; i++) {
         pthread_mutex_lock(&(*flights)->shards[i].lock);    /* whoever let go of the last is out */
         check(atomic_load(&(*flights)->shards[i].hooked) == 0);
@@ -64,6 +65,11 @@ void flights_free(struct flights **flights)
 static struct shard *shard_of(struct flights *flights, const struct object_id *id)
 {
     return &flights->shards[id->bytes[2] % SHARDS];
+}
+
+bool flights_busy(struct flights *flights)
+{
+    return atomic_load(&flights->objects) > 0;
 }
 
 bool flights_idle(struct flights *flights, const struct object_id *id)
@@ -105,8 +111,7 @@ struct inflight *inflight_find(struct flights *flights, const struct object_id *
             continue;
         if (!epoch_holds(id, inflight->epoch))    /* H7: newcomers start anew */
             return NULL;
-        inflight->refs++;
-        return inflight;
+        return inflight_ref(inflight);
     }
     return NULL;
 }
@@ -139,7 +144,14 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
     list_init(&inflight->fetches);
     list_init(&inflight->flying);
     list_add(bucket_of(flights, id), &inflight->link);
+    atomic_fetch_add(&flights->objects, 1);
     atomic_fetch_add(&shard_of(flights, id)->hooked, 1);
+    return inflight;
+}
+
+struct inflight *inflight_ref(struct inflight *inflight)
+{
+    inflight->refs++;
     return inflight;
 }
 
@@ -154,6 +166,7 @@ void inflight_unref(struct inflight **inflight)
     head_unref(&mine->head);
     free((char *)mine->bucket.ptr);
     free((char *)mine->key.ptr);
+    atomic_fetch_sub(&mine->flights->objects, 1);
     mine->magic = 0;
     free(mine);
 }
@@ -266,14 +279,6 @@ void slots_press(struct flights *flights)
     pthread_mutex_unlock(&flights->slots_lock);
 }
 
-size_t slots_used(struct flights *flights)
-{
-    pthread_mutex_lock(&flights->slots_lock);
-    size_t used = flights->slots_used;
-    pthread_mutex_unlock(&flights->slots_lock);
-    return used;
-}
-
 bool slots_scarce(struct flights *flights)
 {
     pthread_mutex_lock(&flights->slots_lock);
@@ -294,8 +299,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struc
         return NULL;
     struct flight *flight = must_alloc(sizeof(*flight));
     flight->magic = FLIGHT_MAGIC;
-    flight->inflight = inflight;
-    inflight->refs++;
+    flight->inflight = inflight_ref(inflight);
     flight->fetch = feeder;
     flight->head = head_ref(head);
     flight->start = start;

@@ -73,6 +73,8 @@ struct waiter {
 struct flights *flights_new(struct cache *cache, size_t slots_bytes) MUST_USE;
 void flights_free(struct flights **flights);    /* nothing may be under way */
 
+/* Is anything under way, or on its way from here to the store? */
+bool flights_busy(struct flights *flights);
 /* True if nothing is under way for any object of this shard: a hit needs no lock. */
 bool flights_idle(struct flights *flights, const struct object_id *id);
 void flights_lock(struct flights *flights, const struct object_id *id);
@@ -83,6 +85,7 @@ void flights_unlock(struct flights *flights, const struct object_id *id);
 struct inflight *inflight_find(struct flights *flights, const struct object_id *id) MUST_USE;
 struct inflight *inflight_get(struct flights *flights, const struct object_id *id,
                           const struct object_name *name, const struct place *place) MUST_USE;
+struct inflight *inflight_ref(struct inflight *inflight) MUST_USE;
 void inflight_unref(struct inflight **inflight);
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_head(struct inflight *inflight, struct head *head);
@@ -110,7 +113,6 @@ void slots_forget(struct flights *flights, struct fetch *fetch);
 bool slots_spare(struct flights *flights, struct fetch *fetch) MUST_USE;
 /* Takes such flights away. With no lock held. */
 void slots_press(struct flights *flights);
-size_t slots_used(struct flights *flights);
 /* Little is left: who reads slowly must not hold on to a slot. */
 bool slots_scarce(struct flights *flights);
 

@@ -228,9 +228,10 @@ static void renew_all(struct page *page, const struct listing *listing)
         struct object_id id;
         name.key = listed->key;
         store_object_id(store, &name, &id);
+        struct store_vouch vouch = { head_etag_hash(listed->etag), listed->size,
+                                     listed->modified_s, { NULL, 0 }, page->sent_s };
         if (epoch_quiet_since(&id, page->moment) &&
-            store_renew(store, &id, head_etag_hash(listed->etag), listed->size, listed->modified_s,
-                        page->sent_s) == STORE_RENEWED)
+            store_renew(store, &id, &vouch) == STORE_RENEWED)
             metric_add(M_CACHE_RENEWED, 1);
     }
 }

@@ -88,14 +88,19 @@ static uint64_t unique_hash(void)
     return UINT64_MAX - atomic_fetch_add(&last, 1);
 }
 
+/* A field of the answer as a head keeps it: "name: value\r\n", or nothing. */
+static void add_field(struct text *to, slice name, slice value, bool full)
+{
+    if (is_echoed(name, full))
+        text_printf(to, "%.*s: %.*s\r\n", SLICE_ARG(name), SLICE_ARG(value));
+}
+
 static struct head *make_head(struct fetch *fetch, const struct origin_reply *reply,
                               const struct facts *facts)
 {
     struct text fields = text_in(&fetch->arena);
     for (size_t i = 0; i < reply->field_count; i++)
-        if (is_echoed(reply->fields[i].name, facts->full))
-            text_printf(&fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
-                        SLICE_ARG(reply->fields[i].value));
+        add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
     const struct inflight *inflight = fetch->inflight;
     struct object_name name = {
         .endpoint = origin_identity(inflight->place->origin),
@@ -109,11 +114,37 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
     return head;
 }
 
+/* What a head would keep of its fields, had it been learnt from a 206. */
+static slice fields_of_206(struct arena *keep, const struct head *head)
+{
+    struct text fields = text_in(keep);
+    for (slice rest = head->fields; rest.len;) {
+        slice value = slice_cut(&rest, '\n'), name = slice_cut(&value, ':');
+        add_field(&fields, name, slice_trim(value), false);
+    }
+    return text_slice(&fields);
+}
+
+/* Is the head that is known as good as the new one? Fields change without the ETag, and within a
+ * second without Last-Modified. */
+static bool says_all(struct arena *keep, const struct head *known, const struct head *head)
+{
+    if (!known || !learn_is_named(known) || !slice_eq(known->etag, head->etag) ||
+        known->size != head->size || known->modified_s != head->modified_s)
+        return false;
+    if (known->full == head->full)
+        return slice_eq(known->fields, head->fields);
+    return known->full && slice_eq(fields_of_206(keep, known), head->fields);
+}
+
 /* ---- a head on its own way to the store ---- */
 
+/* Until it is committed, the object stays in the table of what is in flight, where readers look
+ * first: the store would still give them what was before. */
 struct head_store {
     struct store_append append;
     struct epoch_note epoch;
+    struct inflight *inflight;
 };
 
 static bool head_may_publish(const struct store_append *append)
@@ -122,27 +153,40 @@ static bool head_may_publish(const struct store_append *append)
     return epoch_holds(&append->head->id, mine->epoch);
 }
 
-static void head_stored(struct store_append *append, enum err err)
+static void head_store_end(struct head_store *mine)    /* under the lock */
 {
-    struct head_store *mine = container_of(append, struct head_store, append);
-    if (err)
-        metric_add(M_CACHE_UNPUBLISHED, 1);
-    head_unref(&append->head);
+    head_unref(&mine->append.head);
+    inflight_unref(&mine->inflight);
     free(mine);
 }
 
-static void keep_head_alone(struct cache *cache, struct head *head, struct epoch_note epoch)
+static void head_stored(struct store_append *append, enum err err)
+{
+    struct head_store *mine = container_of(append, struct head_store, append);
+    struct flights *flights = mine->inflight->flights;
+    struct object_id id = mine->inflight->id;
+    if (err)
+        metric_add(M_CACHE_UNPUBLISHED, 1);
+    flights_lock(flights, &id);
+    head_store_end(mine);
+    flights_unlock(flights, &id);
+}
+
+static void keep_head_alone(struct fetch *fetch)
 {
     struct head_store *mine = must_alloc(sizeof(*mine));
-    mine->epoch = epoch;
+    mine->epoch = fetch->epoch;
+    mine->inflight = inflight_ref(fetch->inflight);
     mine->append = (struct store_append){
-        .head = head_ref(head),
+        .head = head_ref(fetch->head),
         .with_head = true,
         .may_publish = head_may_publish,
         .done = head_stored,
     };
-    if (store_append(cache_store(cache), &mine->append) != OK)
-        head_stored(&mine->append, ERR_LIMIT);
+    if (store_append(cache_store(fetch->inflight->cache), &mine->append) == OK)
+        return;
+    metric_add(M_CACHE_UNPUBLISHED, 1);
+    head_store_end(mine);
 }
 
 /* ---- what follows ---- */
@@ -178,29 +222,27 @@ static bool may_be_stored(struct fetch *fetch, const struct origin_reply *reply)
                         fetch->end - fetch->next);
 }
 
-/* The version is new to us: it is what this object's newcomers are told from now on. */
+/* A version, or what is said of it, that is new to us: newcomers are told it from now on. */
 static void learn_head(struct fetch *fetch, const struct origin_reply *reply,
                        const struct facts *facts)
 {
     struct inflight *inflight = fetch->inflight;
-    struct head *known = inflight->head;
-    bool same = known && learn_is_named(known) && slice_eq(known->etag, facts->etag) &&
-                known->size == facts->size && known->modified_s == facts->modified_s;
-    if (same && (known->full || !facts->full)) {
-        fetch->head = head_ref(known);
-    } else {
-        fetch->head = make_head(fetch, reply, facts);
-        inflight_set_head(inflight, fetch->head);
-    }
+    struct head *head = make_head(fetch, reply, facts);
+    bool known = says_all(&fetch->arena, inflight->head, head);
+    if (!known)
+        inflight_set_head(inflight, head);
+    fetch->head = head_ref(known ? inflight->head : head);
+    head_unref(&head);
 }
 
 /* A HEAD that found the version we have: only its time is new. */
 static bool renewed(struct fetch *fetch)
 {
     const struct head *head = fetch->head;
+    struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, head->fields,
+                                 fetch->sent_s };
     return epoch_holds(&head->id, fetch->epoch) &&
-           store_renew(cache_store(fetch->inflight->cache), &head->id, head->etag_hash, head->size,
-                       head->modified_s, fetch->sent_s) == STORE_RENEWED;
+           store_renew(cache_store(fetch->inflight->cache), &head->id, &vouch) == STORE_RENEWED;
 }
 
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
@@ -230,6 +272,6 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
         return OK;
     if (fetch->admitted && !fetch->known_head && fetch->head != old && !comes_with_its_bytes)
-        keep_head_alone(fetch->inflight->cache, fetch->head, fetch->epoch);
+        keep_head_alone(fetch);
     return OK;
 }

@@ -299,22 +299,37 @@ uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t 
     return end;
 }
 
-enum store_renewal store_renew(struct store *store, const struct object_id *id, uint64_t etag_hash,
-                               uint64_t size, int64_t modified_s, int64_t when_s)
+/* Fields change without the ETag, and within a second without Last-Modified. */
+static bool same_fields(const struct head *head, const struct store_vouch *vouch)
+{
+    return !vouch->fields.ptr ||
+           (head && head->etag_hash == vouch->etag_hash && slice_eq(head->fields, vouch->fields));
+}
+
+static enum store_renewal renew(struct store *store, const struct object_id *id, struct head *head,
+                                const struct store_vouch *vouch)
 {
     struct entry entry;
     uint32_t unit;
     if (!store_is_serving(store) || index_get_head(store->index, id, &unit, &entry) != OK)
         return STORE_ABSENT;
-    if (entry.etag_hash != etag_hash || entry.mark != head_mark(size, modified_s))
+    if (entry.etag_hash != vouch->etag_hash ||
+        entry.mark != head_mark(vouch->size, vouch->modified_s) || !same_fields(head, vouch))
         return STORE_CHANGED;
-    if (!extent_time_set(store->extents, entry.extent, entry.ordinal, when_s))
+    if (!extent_time_set(store->extents, entry.extent, entry.ordinal, vouch->when_s))
         return STORE_ABSENT;
-    struct head *head = heads_get(store->heads, id);
-    if (head && head->etag_hash == etag_hash)
-        atomic_store(&head->validated_s, when_s);
-    head_unref(&head);
+    if (head && head->etag_hash == vouch->etag_hash)
+        atomic_store(&head->validated_s, vouch->when_s);
     if (entry.generation != atomic_load(&store->generation))
         store_update(store, UPDATE_PROVE, id, unit, &entry);
     return STORE_RENEWED;
+}
+
+enum store_renewal store_renew(struct store *store, const struct object_id *id,
+                               const struct store_vouch *vouch)
+{
+    struct head *head = heads_get(store->heads, id);
+    enum store_renewal renewal = renew(store, id, head, vouch);
+    head_unref(&head);
+    return renewal;
 }

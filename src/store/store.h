@@ -140,11 +140,18 @@ void store_remove(struct store *store, struct store_removal *removal);
 /* Is there a head of this object, here or on its way in? Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id);
 
-/* The origin vouched, at wall clock `when_s`, for the current version of an object (by HEAD or a
- * line of a listing). RENEWED: it is the one we have. Index and RAM only. An unproved head stays so
- * until a commit has said otherwise. */
+/* What the origin said of an object's current version, by a HEAD or a line of a listing. */
+struct store_vouch {
+    uint64_t etag_hash, size;
+    int64_t modified_s;
+    slice fields;                     /* as a head has them; ptr NULL: a listing tells none */
+    int64_t when_s;                   /* wall clock when it was asked */
+};
+/* RENEWED: it is the one we have, CHANGED: it is not, or its fields are others, or it can't be seen
+ * in RAM whether they are. Index and RAM only. An unproved head stays so until a commit has said
+ * otherwise. */
 enum store_renewal { STORE_RENEWED, STORE_ABSENT, STORE_CHANGED };
-enum store_renewal store_renew(struct store *store, const struct object_id *id, uint64_t etag_hash,
-                               uint64_t size, int64_t modified_s, int64_t when_s);
+enum store_renewal store_renew(struct store *store, const struct object_id *id,
+                               const struct store_vouch *vouch);
 
 #endif

@@ -22,3 +22,36 @@ with Story("c10 an object is given other metadata while it is read") as story:
     story.same("a GET does", server.get(key, 0, 9).headers.get("x-amz-meta-colour"), "blue")
     story.fact("the reader has its bytes", (reply := reader.read()).body == body
                and not reply.error, reply)
+
+    # Last-Modified has whole seconds, and tags or expirations change without it: then nothing but
+    # the fields themselves tells two answers apart.
+    for how, settings in {
+            "always": {"freshness": "always"},
+            "ttl": {"freshness": "ttl", "ttl": "1s", "grace": "0s", "revalidate": "head"},
+            "immutable": {"freshness": "immutable"}}.items():
+        server = story.penstock(origin=origin.url, cache_dir=story.path(how), **settings)
+        for size in (0, 1000, 2 * MIB):
+            key = f"bucket/{how}{size}"
+            direct.put(key, bytes(size), {"x-amz-meta-colour": "red", "content-type": "a/red"})
+            was = server.get(key).headers
+            while True:    # until both are of one second
+                direct.put(key, bytes(size), {"x-amz-meta-colour": "blue",
+                                              "content-type": "a/blue"})
+                if direct.head(key).headers["last-modified"] == was["last-modified"]:
+                    break
+                direct.put(key, bytes(size), {"x-amz-meta-colour": "red", "content-type": "a/red"})
+                was = server.get(key, headers={"cache-control": "no-cache"}).headers
+            time.sleep(2.1 if how == "ttl" else 0.4)
+            if how == "immutable":
+                story.same("the old ones are a hit's", server.get(key).headers["content-type"],
+                           "a/red")
+            server.head(key, headers={"cache-control": "no-cache"} if how == "immutable" else {})
+            story.same(f"{how}, {size} bytes: once asked for, the new ones are served from then on",
+                       [server.get(key, *span).headers.get("x-amz-meta-colour")
+                        for span in ((), (0, 0), ()) if size or not span],
+                       ["blue"] * (3 if size else 2))
+            time.sleep(0.4)    # until they are committed
+            story.same("and are kept", server.head(key).headers["content-type"], "a/blue")
+        server = server.restart()
+        story.same("over a restart", {server.head(f"bucket/{how}{size}").headers["content-type"]
+                                      for size in (0, 1000, 2 * MIB)}, {"a/blue"})

@@ -172,16 +172,24 @@ TEST(a_renewal_is_for_the_version_that_is_here)
     ok(put_object(&unit, "k", "\"1\"", 10) == OK);
     struct head *head = get_head(&unit, "k");
     const struct object_id *id = &head->id;
-    ok(store_renew(unit.store, id, head->etag_hash, 10, 1700000000, 1760000000) == STORE_RENEWED);
+    const slice none = { NULL, 0 };
+    const struct store_vouch it = { head->etag_hash, 10, 1700000000, none, 1760000000 }, others[] = {
+        { head->etag_hash, 11, 1700000000, none, 1770000000 },
+        { head->etag_hash, 10, 1700000001, none, 1770000000 },
+        { 5, 10, 1700000000, none, 1770000000 },
+        { head->etag_hash, 10, 1700000000, S("content-type: a/other\r\n"), 1770000000 },
+    };
+    ok(store_renew(unit.store, id, &it) == STORE_RENEWED);
     ok(atomic_load(&head->validated_s) == 1760000000);
-    ok(store_renew(unit.store, id, head->etag_hash, 11, 1700000000, 1770000000) == STORE_CHANGED);
-    ok(store_renew(unit.store, id, head->etag_hash, 10, 1700000001, 1770000000) == STORE_CHANGED);
-    ok(store_renew(unit.store, id, 5, 10, 1700000000, 1770000000) == STORE_CHANGED);
+    for (size_t i = 0; i < countof(others); i++)
+        ok(store_renew(unit.store, id, &others[i]) == STORE_CHANGED);
     ok(atomic_load(&head->validated_s) == 1760000000);
+    struct store_vouch same = it;
+    same.fields = head->fields;
+    ok(store_renew(unit.store, id, &same) == STORE_RENEWED);
     struct object_id other = *id;
     other.bytes[0] ^= 1;
-    ok(store_renew(unit.store, &other, head->etag_hash, 10, 1700000000, 1770000000) ==
-       STORE_ABSENT);
+    ok(store_renew(unit.store, &other, &it) == STORE_ABSENT);
     head_unref(&head);
     unit_close(&unit);
 }

@@ -17,8 +17,9 @@ static bool renew(struct unit_store *unit, const char *key)
 {
     struct head *head = get_head(unit, key);
     ok(head != NULL);
-    bool renewed = store_renew(unit->store, &head->id, head->etag_hash, head->size,
-                               head->modified_s, 1760000000) == STORE_RENEWED;
+    struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
+                                 1760000000 };
+    bool renewed = store_renew(unit->store, &head->id, &vouch) == STORE_RENEWED;
     head_unref(&head);
     return renewed;
 }
