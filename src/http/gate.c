@@ -101,11 +101,12 @@ static void hide_expect(struct conn *conn, const struct http_head *scanned)
     }
 }
 
+/* Also one of no bytes: botocore takes a final answer without a 100 for its next answer's, too. */
 static void invite_body(struct conn *conn, const struct http_head *scanned)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     bool begun = conn->sock->input->size > scanned->bytes;
-    if (begun || (!scanned->chunked && scanned->length == 0))
+    if (begun)
         return;
     ssize_t ignored = send(h2o_socket_get_fd(conn->sock), go_on, sizeof(go_on) - 1,
                            MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -129,9 +130,9 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
+    hide_expect(conn, scanned);    /* before the buffer moves: what was scanned lies in it */
     if (scanned->length && !body_make_room(conn, scanned->bytes + scanned->length))
         return;
-    hide_expect(conn, scanned);
     if (scanned->expect_continue)
         invite_body(conn, scanned);
     conn_feed(conn);

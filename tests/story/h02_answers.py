@@ -27,6 +27,13 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
                wire.socket.recv(1000).startswith(b"HTTP/1.1 100 Continue\r\n\r\n"))
     wire.send(b"hello")
     story.same("and the body taken", wire.read().body, f"5 {sum_of(b'hello')}\n".encode())
+    for size in (5000, 20_000, 3_000_000):    # a buffer of its own, of another size, a file
+        body = pattern(size)
+        wire.send(get("/echo", f"Content-Length: {size}", "Expect: 100-continue", method="PUT"))
+        invited = wire.socket.recv(1000)
+        wire.send(body)
+        story.same(f"once, also to one of {size} bytes", (invited, wire.read().body),
+                   (b"HTTP/1.1 100 Continue\r\n\r\n", f"{size} {sum_of(body)}\n".encode()))
     reply = probe.ask(get("/echo", "Content-Length: 5", "Expect: 100-continue", "x-deny: 1",
                           method="PUT"))
     story.same("a refused one is not invited", reply.status, 403)
