@@ -245,7 +245,6 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
 
-/* The origin says there is no such object: what is here of it goes. */
 static void removed(struct store_removal *removal, enum err err)
 {
     (void)err;    /* a folder out of service serves nothing either */
@@ -253,9 +252,11 @@ static void removed(struct store_removal *removal, enum err err)
     free(removal);
 }
 
-static void forget(struct fetch *fetch)
+void deliver_forget(struct fetch *fetch)
 {
     struct store *store = cache_store(fetch->inflight->cache);
+    if (fetch->inflight->head == fetch->head)
+        head_unref(&fetch->inflight->head);
     if (!store_knows(store, &fetch->inflight->id))
         return;
     struct object_id *id = must_alloc(sizeof(*id));
@@ -273,14 +274,12 @@ static void set_refusal(struct fetch *fetch, enum err err)
             code = S("");
         err = s3_error_from(fetch->status, code);
         if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET)
-            forget(fetch);
+            deliver_forget(fetch);
         fetch->refusal = refusal_new(err, fetch->status, fetch->error_type, body);
     } else {
         err = fetch->err ? fetch->err : err;
         fetch->refusal = refusal_new(err, 0, S(""), S(""));
     }
-    if (fetch->known_head && fetch->status == 412)
-        err = ERR_CHANGED;
     fetch->err = err;
 }
 
@@ -291,12 +290,14 @@ static bool judge_end(struct fetch *fetch, enum err *err)
         fetch->err = ERR_CANCELED;
     bool complete = fetch->answered && !fetch->err &&
                     (fetch->kind == FETCH_HEAD ? *err == OK : fetch->next >= fetch->end);
-    if (complete || !fetch->answered)
-        return complete;
-    if (!fetch->err && *err == OK)
+    if (complete)
+        return true;
+    if (fetch->answered && !fetch->err && *err == OK)
         *err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
-    if (fetch->status == 412)
-        fetch->err = ERR_CHANGED;    /* it changed while a restart was on its way */
+    if (fetch->head && (fetch->status == 412 || fetch->status == 416))
+        fetch->err = ERR_CHANGED;
+    if (fetch->head && fetch->status == 416)    /* it is not as long as was said */
+        deliver_forget(fetch);
     return false;
 }
 

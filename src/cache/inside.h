@@ -25,4 +25,8 @@ bool learn_is_named(const struct head *head) MUST_USE;
  * Under the lock. */
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;
 
+/* The origin contradicts what is here of the object: it is gone, or its size was a mistake. What is
+ * here goes. Under the lock. */
+void deliver_forget(struct fetch *fetch);
+
 #endif

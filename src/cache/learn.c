@@ -254,8 +254,10 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->head && guard_on(GUARD_IF_MATCH)) {
         if (!learn_is_named(fetch->head) || !slice_eq(fetch->head->etag, facts.etag))
             return ERR_CHANGED;
-        if (fetch->head->size != facts.size)
-            return ERR_ORIGIN_REPLY;
+        if (fetch->head->size != facts.size) {
+            deliver_forget(fetch);
+            return ERR_CHANGED;
+        }
     }
     if (fetch->kind == FETCH_GET && (err = place_bytes(fetch, &facts)) != OK)
         return err;

@@ -103,6 +103,7 @@ void hex(const uint8_t *bytes, size_t count, char *ret);
     X(cut_fin, 0, "1: cut with FIN, 0: with RST")                                                \
     X(length_error, 0, "add this to Content-Length, not to the body")                            \
     X(range_error, 0, "add this to both ends of Content-Range, not to the body")                 \
+    X(total_error, 0, "add this to the total of Content-Range")                                  \
     X(status, 0, "answer this status and an S3 error instead")                                   \
     X(retry_after, -1, "a Retry-After of so many seconds with that status")                      \
     X(flip_after, -1, "a new version is there once so many body bytes are sent")                 \

@@ -363,7 +363,8 @@ static void send_object(struct conn *conn, struct view *view, const char *range_
         at += (size_t)snprintf(fields + at, sizeof(fields) - at,
                                "Content-Range: bytes %ld-%ld/%ld\r\n",
                                (long)(span.first + told->range_error),
-                               (long)(span.last + told->range_error), (long)view->size);
+                               (long)(span.last + told->range_error),
+                               (long)(view->size + told->total_error));
     at += (size_t)snprintf(fields + at, sizeof(fields) - at, "%s%s\r\n",
                            view->fields[0] ? view->fields : "Content-Type: binary/octet-stream\r\n",
                            conn->close ? "Connection: close\r\n" : "");
