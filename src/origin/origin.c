@@ -76,6 +76,8 @@ void hook_done(struct origin_hook *hook, enum err err)
     metric_gauge_add(M_ORIGIN_CALLS, -1);
     if (err == ERR_CANCELED || err == ERR_STOPPING)
         metric_add(M_ORIGIN_CANCELED, 1);
+    else if (err == ERR_ORIGIN_KEYS)
+        metric_add(M_ORIGIN_REFUSED_KEYS, 1);
     else if (err || hook->status >= 500)
         metric_add(M_ORIGIN_ERROR, 1);
     else

@@ -29,7 +29,7 @@ struct origin_reply {
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* PAUSE: the same bytes come again after origin_resume. */
+/* PAUSE: the same bytes come again after origin_resume. Not for a 400, 401 or 403. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE };
 
 struct origin_events {
@@ -37,9 +37,9 @@ struct origin_events {
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
     /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
-     * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_CANCELED,
-     * ERR_STOPPING, or for kinds that can tell without a status: ERR_READ_ONLY,
-     * ERR_NOT_IMPLEMENTED. */
+     * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (it refuses
+     * our own credentials; then no head came), ERR_CANCELED, ERR_STOPPING, or for kinds that can
+     * tell without a status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 

@@ -10,6 +10,9 @@
  * it. Each try is built and signed anew (s3_ask.c). An answer that will be repeated is swallowed;
  * from the moment a head was handed out nothing is repeated any more.
  *
+ * What may be a refusal of our own credentials is held back until its document is there: a client
+ * that was told it as it came would take its own for wrong (s3_keys.c).
+ *
  * A bucket of another region answers 301, 307 or 400 and names its region: it is remembered by
  * bucket, and the request is signed anew for it. Where a redirect points is never asked: signed
  * requests go to the endpoint that was set, or to AWS's own endpoint of the region. */
@@ -26,6 +29,7 @@
 #include "origin/credentials.h"
 
 #define SWALLOW_BYTES_MAX (64 * 1024)
+#define HELD_BYTES_MAX (16 * 1024)
 
 struct s3_call {
     struct origin_hook hook;
@@ -42,6 +46,9 @@ struct s3_call {
     bool sent;                      /* a request of it has gone out */
     bool again;                     /* what comes is swallowed: the call will be repeated */
     uint64_t again_ms, deadline_ms, swallowed, retry_after;
+    bool holding;                   /* this answer, until it is known what it is about */
+    struct origin_reply held;
+    struct text held_body;
 };
 
 /* ---- the course of a call ---- */
@@ -54,7 +61,7 @@ static void send_try(struct s3_call *call)
     arena_free(&call->keep);
     s3_ask_make(call->s3, &call->keep, call->hook.call, call->region, &ask);
     call->where = SENDING;
-    call->again = false;
+    call->again = call->holding = false;
     call->again_ms = call->swallowed = call->retry_after = 0;
     call->exchange = exchange_start(&call->errand, &ask, &events, call);
 }
@@ -233,6 +240,29 @@ static bool on_ready(void *arg)
     return true;
 }
 
+static void hold(struct s3_call *call, const struct origin_reply *reply)
+{
+    struct http_field *fields =
+        arena_alloc(&call->keep, (reply->field_count + 1) * sizeof(*fields));
+    for (size_t i = 0; i < reply->field_count; i++)
+        fields[i] = (struct http_field){ arena_copy(&call->keep, reply->fields[i].name),
+                                         arena_copy(&call->keep, reply->fields[i].value) };
+    call->held = *reply;
+    call->held.fields = fields;
+    call->held_body = text_in(&call->keep);
+    call->holding = true;
+}
+
+/* It is about something else: its caller gets it. */
+static void let_go(struct s3_call *call)
+{
+    slice body = text_slice(&call->held_body);
+    call->holding = false;
+    hook_head(&call->hook, &call->held);
+    if (body.len && !atomic_load(&call->canceled))
+        hook_body(&call->hook, body);
+}
+
 static enum exchange_take on_head(void *arg, const struct exchange_head *head)
 {
     struct s3_call *call = sending(arg);
@@ -250,6 +280,12 @@ static enum exchange_take on_head(void *arg, const struct exchange_head *head)
         .first_byte_ns = head->first_byte_ns,
         .tries = call->tries,
     };
+    if (s3_keys_in_doubt(head->status)) {
+        hold(call, &reply);
+        return EXCHANGE_TAKEN;
+    }
+    if (head->status < 500)
+        s3_keys_taken(call->s3);
     hook_head(&call->hook, &reply);
     return atomic_load(&call->canceled) ? EXCHANGE_END : EXCHANGE_TAKEN;
 }
@@ -263,6 +299,14 @@ static enum exchange_take on_body(void *arg, slice bytes)
     }
     if (must_stop(call))
         return EXCHANGE_END;
+    if (call->holding && call->held_body.len + bytes.len <= HELD_BYTES_MAX) {
+        text_add(&call->held_body, bytes);
+        return EXCHANGE_TAKEN;
+    }
+    if (call->holding)    /* no such document is so long */
+        let_go(call);
+    if (atomic_load(&call->canceled))
+        return EXCHANGE_END;
     atomic_store(&call->resumed, false);
     enum origin_take take = hook_body(&call->hook, bytes);
     if (atomic_load(&call->canceled))
@@ -270,24 +314,11 @@ static enum exchange_take on_body(void *arg, slice bytes)
     return take == ORIGIN_PAUSE ? EXCHANGE_PAUSE : EXCHANGE_TAKEN;
 }
 
-/* At most one line a second: an origin that is down fails every call. */
-static bool may_log(struct s3 *s3, uint64_t *ret_unlogged)
-{
-    uint64_t now_ms = mono_ms();
-    pthread_mutex_lock(&s3->lock);
-    bool may = now_ms >= s3->logged_ms + 1000 || s3->logged_ms == 0;
-    *ret_unlogged = s3->unlogged;
-    s3->unlogged = may ? 0 : s3->unlogged + 1;
-    s3->logged_ms = may ? now_ms : s3->logged_ms;
-    pthread_mutex_unlock(&s3->lock);
-    return may;
-}
-
 static void log_failure(const struct s3_call *call, const struct exchange_end *end)
 {
     struct arena keep = { 0 };
     uint64_t unlogged;
-    if (!may_log(call->s3, &unlogged))
+    if (!s3_may_log(call->s3, &call->s3->failures, &unlogged))
         return;
     slice why = log_sentence(&keep, slice_of(end->why));
     log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu "
@@ -295,6 +326,16 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
              call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
              call->tries, (unsigned long long)unlogged, SLICE_ARG(why));
     arena_free(&keep);
+}
+
+/* All of a held answer is there. */
+static enum err judge_held(struct s3_call *call)
+{
+    if (s3_keys_refused(call->s3, call->hook.call->op, call->held.status,
+                        text_slice(&call->held_body)))
+        return ERR_ORIGIN_KEYS;
+    let_go(call);
+    return must_stop(call) == ERR_CANCELED ? ERR_CANCELED : OK;
 }
 
 static void on_end(void *arg, const struct exchange_end *end)
@@ -307,6 +348,8 @@ static void on_end(void *arg, const struct exchange_end *end)
         finish(call, stop);
     } else if (call->again || (end->err && decide_again(call, end->err, 0, end))) {
         try_again(call);
+    } else if (!end->err && call->holding) {
+        finish(call, judge_held(call));
     } else {
         if (end->err)
             log_failure(call, end);

@@ -1,10 +1,12 @@
 /* s3.h - the s3 kind of origins: what its files share. SPDX-License-Identifier: Apache-2.0
  *
- * s3.c moves calls along, s3_ask.c builds what each try sends. */
+ * s3.c moves calls along, s3_ask.c builds what each try sends, s3_keys.c says whether an answer
+ * refuses our own credentials. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "origin/curl.h"
 #include "origin/endpoint.h"
@@ -12,6 +14,11 @@
 #include "origin/kind.h"
 #include "origin/region.h"
 #include "origin/retry.h"
+
+/* At most one line a second: what goes wrong goes wrong for every call. */
+struct seldom {
+    uint64_t logged_ms, unlogged;   /* the last line; how many were left away since */
+};
 
 struct s3 {
     struct origin origin;
@@ -27,7 +34,9 @@ struct s3 {
     pthread_mutex_t lock;           /* for what follows */
     struct sigv4 *sigv4;
     struct retry_budget budget;
-    uint64_t logged_ms, unlogged;   /* the last failure logged; how many were not since */
+    struct seldom failures, refusals;
+    atomic_bool keys_taken;         /* it has answered what was signed with our keys */
+    atomic_bool keys_refused;       /* the last it said of them */
 };
 
 /* s3.c: on failure *ret_why is a sentence for people, in keep. */
@@ -38,6 +47,12 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  char region[REGION_BYTES_MAX], struct exchange_ask *ret);
 bool s3_is_idempotent(enum s3_op op);    /* is twice the same as once? */
+/* s3_keys.c: may an answer of this status say that our own credentials are refused? */
+bool s3_keys_in_doubt(int status);
+void s3_keys_taken(struct s3 *s3);    /* any other answer of its own */
+/* Does it? A HEAD's says nothing (no document): then the last answer that did is believed. Logs. */
+bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
+bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged);
 /* No byte in them that could split a head. */
 bool s3_fields_are_sendable(const struct origin_call *asked);
 

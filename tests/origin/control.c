@@ -12,7 +12,8 @@
  *     flip=GLOB                 a new version of every such object, now
  *     match=GLOB [METHOD]       begins a new rule; without it a behaviour makes a new rule for all
  *     NAME=NUMBER               a behaviour (scripted.h lists them)
- *     region=NAME               x-amz-bucket-region of a status answer */
+ *     region=NAME               x-amz-bucket-region of a status answer
+ *     code=NAME                 the S3 error code of a status answer */
 #include "scripted.h"
 
 #include <fnmatch.h>
@@ -28,7 +29,7 @@ struct rule {
     int method;                  /* -1: any */
     struct behaviour set;        /* values; named by `has` */
     uint64_t has;
-    bool has_region;
+    bool has_region, has_code;
 };
 
 static struct rule *rules[RULES_MAX];    /* oldest first */
@@ -89,6 +90,8 @@ void behaviour_for(const char *key, enum method method, struct behaviour *ret)
                 *field(ret, row) = *field(&rule->set, row);
         if (rule->has_region)
             memcpy(ret->region, rule->set.region, sizeof(ret->region));
+        if (rule->has_code)
+            memcpy(ret->code, rule->set.code, sizeof(ret->code));
     }
     pthread_mutex_unlock(&lock);
 }
@@ -158,6 +161,10 @@ static bool set_behaviour(struct rule **rule, const char *name, const char *valu
     if (strcmp(name, "region") == 0) {
         snprintf((*rule)->set.region, sizeof((*rule)->set.region), "%s", value);
         return (*rule)->has_region = true;
+    }
+    if (strcmp(name, "code") == 0) {
+        snprintf((*rule)->set.code, sizeof((*rule)->set.code), "%s", value);
+        return (*rule)->has_code = true;
     }
     for (size_t row = 0; row < TABLE_ROWS; row++) {
         char *end;

@@ -120,6 +120,7 @@ struct behaviour {
     BEHAVIOURS(X)
 #undef X
     char region[32];             /* x-amz-bucket-region of a status */
+    char code[32];               /* its S3 error code; empty: what is usual for it */
 };
 
 void behaviour_for(const char *key, enum method method, struct behaviour *ret);

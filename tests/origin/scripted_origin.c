@@ -256,10 +256,11 @@ void answer(struct conn *conn, int status, const char *type, const char *fields,
 void answer_error(struct conn *conn, int status, const char *fields)
 {
     char body[512];
+    const char *code = status == conn->told.status && conn->told.code[0] ? conn->told.code
+                       : status == 404 && strlen(conn->key) < 2 ? "NoSuchBucket" : reason(-status);
     int len = snprintf(body, sizeof(body),
                        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
-                       "<Message>told to</Message><RequestId>SCRIPTED</RequestId></Error>",
-                       status == 404 && strlen(conn->key) < 2 ? "NoSuchBucket" : reason(-status));
+                       "<Message>told to</Message><RequestId>SCRIPTED</RequestId></Error>", code);
     answer(conn, status, "application/xml", fields, body, (size_t)len);
 }
 
@@ -580,7 +581,7 @@ static int usage(FILE *to)
     fprintf(to, "usage: scripted-origin [--port N] [--bind ADDRESS] [CONTROL-LINE ...]\n"
             "An S3 origin for tests: synthetic objects, faults on demand, exact counts.\n"
             "Control lines: reset=rules, seed=N, object=KEY SIZE, objects=FORMAT N SIZE,\n"
-            "flip=GLOB, match=GLOB [METHOD], region=NAME, and behaviours (default):\n");
+            "flip=GLOB, match=GLOB [METHOD], region=NAME, code=NAME, and behaviours:\n");
     control_help(to);
     return to == stdout ? 0 : 2;
 }

@@ -16,6 +16,13 @@ with Story("b07 a real S3 origin, boto3 and s5cmd") as story:
                            server.client_env())
     story.same("s5cmd copies", (status, err[-300:]), (0, ""))
     files_right(story, "every SHA-256 is right", story.path("copy"), sums, "set/")
+    wrong = story.penstock(origin=origin.url, origin_secret_key="wrong",
+                           cache_dir=story.path("cache2"))
+    story.same("a HEAD, refused without a word", wrong.head("photos/" + min(sums)).status, 403)
+    reply = wrong.get("photos/" + min(sums))
+    story.same("refused keys of Penstock's are not taken for the client's",
+               (reply.status, reply.code, b"not yours" in reply.body), (403, "AccessDenied", True))
+    story.same("both are in the log", wrong.log().count("origin_refused"), 2)
     origin.kill()
     bad = [k for k, want in sums.items()
            if hashlib.sha256(server.get("photos/" + k).body).hexdigest() != want]

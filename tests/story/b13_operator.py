@@ -103,6 +103,44 @@ with Story("b13 an operator can see what the service does") as story:
                float("%.3g" % (answers()["hit"] / sum(answers().values()))))
     story.same("... and requests", int(shown["requests"]) - int(earlier["requests"]), 4)
 
+    # ---- an origin that refuses Penstock's own keys ----
+    def refused_lines():
+        return lines(server, "origin_refused")
+
+    def ours_refused(text, reply, body=True):
+        story.same(f"{text}: refused", reply.status, 403)
+        if body:
+            story.same(f"{text}: not as if the client's key were wrong", reply.code, "AccessDenied")
+            story.fact(f"{text}: says whose keys", b"own credentials, not yours" in reply.body
+                       and b"told to" not in reply.body, reply.body)
+        told(f"{text}: in the log", line_of("request", id_of(reply)), err="ERR_ORIGIN_KEYS",
+             status=403)
+
+    keyed = server.metric('penstock_origin_requests_total{result="refused_keys"}')
+    origin.tell("match=*", "status=403", "code=SignatureDoesNotMatch")
+    ours_refused("GET", server.get("bucket/refused"))
+    line = refused_lines()[-1]
+    told("the log warns of it", line, level="warn", origin="default", code="SignatureDoesNotMatch")
+    story.fact("... and says what to check", "origin_secret_key" in line["why"], line)
+    ours_refused("a list", server.list("bucket"))
+    ours_refused("PUT", server.put("bucket/refused", b"x"))
+    ours_refused("DELETE", server.delete("bucket/refused"))
+    ours_refused("HEAD", server.head("bucket/refused2"), body=False)
+    story.same("one line a second is enough", len(refused_lines()), 1)
+    story.same("they are counted", server.metric(
+        'penstock_origin_requests_total{result="refused_keys"}') - keyed, 5)
+    origin.tell("reset=rules", "match=*", "status=400", "code=ExpiredToken")
+    time.sleep(1.1)
+    ours_refused("an expired token", server.get("bucket/refused"))
+    told("the log warns of that, too", refused_lines()[-1], code="ExpiredToken", not_logged=4)
+    origin.tell("reset=rules", "match=*", "status=403", "code=AccessDenied")
+    reply = server.get("bucket/refused")
+    story.same("a permission is the origin's to refuse", (reply.status, b"told to" in reply.body),
+               (403, True))
+    story.same("... also for HEAD", line_of("request", id_of(server.head("bucket/refused")))["err"],
+               "ERR_DENIED")
+    origin.tell("reset=rules")
+
     # ---- origins ----
     origin.kill()
     story.same("the origin is gone", server.get("bucket/b").status, 503)

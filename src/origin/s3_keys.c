@@ -1,0 +1,91 @@
+/* s3_keys.c - an origin that refuses our own credentials. SPDX-License-Identifier: Apache-2.0
+ *
+ * The client's signature was right: what the origin says of a key or a signature is about ours, and
+ * who runs Penstock must hear of it, in the log, by a line that names what to check. That the keys
+ * are good but may not do this (AccessDenied) is no such thing: it goes to the client as it came.
+ * A HEAD is refused without a word, so what the origin said last decides. On carrier threads. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "origin/s3.h"
+#include "s3/xml.h"
+
+#define SOURCE " (if that is empty: the AWS credentials in Penstock's environment or profile)"
+
+static const struct {
+    const char *code, *why;
+} rows[] = {
+    { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE },
+    { "InvalidAccessKeyId", "it does not know the access key: check origin_access_key" SOURCE },
+    { "ExpiredToken", "the session token has expired: start again with new credentials" },
+    { "InvalidToken", "the session token is wrong: check origin_session_token" },
+    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's" },
+};
+
+bool s3_keys_in_doubt(int status)
+{
+    return status == 400 || status == 401 || status == 403;
+}
+
+void s3_keys_taken(struct s3 *s3)
+{
+    if (!atomic_load_explicit(&s3->keys_taken, memory_order_relaxed))
+        atomic_store(&s3->keys_taken, true);
+    if (atomic_load_explicit(&s3->keys_refused, memory_order_relaxed))
+        atomic_store(&s3->keys_refused, false);
+}
+
+bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged)
+{
+    uint64_t now_ms = mono_ms();
+    pthread_mutex_lock(&s3->lock);
+    bool may = now_ms >= which->logged_ms + 1000 || which->logged_ms == 0;
+    *ret_unlogged = which->unlogged;
+    which->unlogged = may ? 0 : which->unlogged + 1;
+    which->logged_ms = may ? now_ms : which->logged_ms;
+    pthread_mutex_unlock(&s3->lock);
+    return may;
+}
+
+static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, const char *why)
+{
+    uint64_t unlogged;
+    if (s3_may_log(s3, &s3->refusals, &unlogged))
+        log_warn("origin_refused", "origin=%s op=%s status=%d code=%s not_logged=%llu why=\"the "
+                 "origin refuses Penstock's own credentials: %s\"",
+                 s3->origin.name, s3_op_name(op), status, code, (unsigned long long)unlogged, why);
+}
+
+static bool of_head(struct s3 *s3, enum s3_op op, int status)
+{
+    if (atomic_load(&s3->keys_refused)) {
+        warn(s3, op, status, "-", "as it said before, though not of this HEAD");
+        return true;
+    }
+    if (!atomic_exchange(&s3->keys_taken, true))    /* once is enough: it may be a permission */
+        log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
+                 "refused the first request that was signed with Penstock's own credentials, and "
+                 "does not say why to a HEAD: if all others fail too, check origin_access_key and "
+                 "origin_secret_key\"", s3->origin.name, s3_op_name(op), status);
+    return false;
+}
+
+bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
+{
+    struct arena keep = { 0 };
+    slice code = S(""), message;
+    size_t row = 0;
+    if (!document.len)
+        return of_head(s3, op, status);
+    if (xml_read_error(&keep, document, &code, &message) != OK)
+        code = S("");
+    while (row < countof(rows) && !slice_eq(code, slice_of(rows[row].code)))
+        row++;
+    arena_free(&keep);
+    if (row == countof(rows)) {
+        s3_keys_taken(s3);
+        return false;
+    }
+    atomic_store(&s3->keys_refused, true);
+    warn(s3, op, status, rows[row].code, rows[row].why);
+    return true;
+}
