@@ -1,7 +1,7 @@
 /* arena.h - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0
  *
- * Everything taken from an arena lives until the arena is freed or reset; nothing is given
- * back one by one. A request owns one. Not for more than one thread at a time.
+ * Everything taken from an arena lives until the arena is freed; nothing is given back one by
+ * one. A request owns one. Not for more than one thread at a time.
  * text is a string that grows inside an arena. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H

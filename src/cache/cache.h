@@ -1,7 +1,7 @@
-/* cache.h - what the rooms of the cache share: places, loops, refusals.
+/* cache.h - what the files of the cache share: places, loops, refusals.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The cache stands between a store and origins. It decides hit, stale, miss and pass (get.h), runs
+ * The cache stands between a store and origins. It decides hit, stale and miss (get.h), runs
  * fetches that feed flights (flight.h), keeps freshness (fresh.h) and order around writes
  * (write.h). It knows no HTTP server: whoever waits gives a ticket (base/mailbox.h) and is woken on
  * its own thread. */

@@ -11,7 +11,7 @@
 
 #define SHARDS 64
 #define BUCKETS 64
-#define MOVING_MAGIC 0x6d6f76696e673031u
+#define INFLIGHT_MAGIC 0x696e666c69676874u
 #define FLIGHT_MAGIC 0x666c696768743031u
 
 struct shard {
@@ -106,7 +106,7 @@ static void unhook(struct inflight *inflight)
 struct inflight *inflight_find(struct flights *flights, const struct object_id *id)
 {
     list_each(struct inflight, inflight, bucket_of(flights, id), link) {
-        check(inflight->magic == MOVING_MAGIC);
+        check(inflight->magic == INFLIGHT_MAGIC);
         if (memcmp(&inflight->id, id, sizeof(*id)) != 0)
             continue;
         if (!epoch_holds(id, inflight->epoch))    /* H7: newcomers start anew */
@@ -131,7 +131,7 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
         return inflight;
     inflight_unhook(flights, id);    /* one of an older epoch may be left */
     inflight = must_alloc(sizeof(*inflight));
-    inflight->magic = MOVING_MAGIC;
+    inflight->magic = INFLIGHT_MAGIC;
     inflight->flights = flights;
     inflight->cache = flights->cache;
     inflight->id = *id;

@@ -1,6 +1,6 @@
 /* flight.h - bytes on their way in. SPDX-License-Identifier: Apache-2.0
  *
- * object ──┬─ probe      one HEAD under way, whoever wants its answer
+ * inflight ──┬─ probe      one HEAD under way, whoever wants its answer
  *            ├─ fetch ──── one origin GET of a span of units; leader of the flights it feeds
  *            └─ flights    runs of at most 8 units in one aligned 1 MiB group, filling in RAM
  *
@@ -99,7 +99,7 @@ void waiters_wake(struct list *waiters);
 
 /* ---- slots: RAM for bodies, a byte budget ---- */
 /* A new flight with its slot, linked and referenced by the fetch; NULL: no slot free just now, and
- * `queued` will be resumed when there is one. Under the lock. */
+ * `feeder` will be resumed when there is one. Under the lock. */
 struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struct head *head,
                           uint64_t start, uint64_t length) MUST_USE;
 /* Full, or closed early at a whole unit: hands it to the store if `store_it`. Under the lock.

@@ -1,7 +1,8 @@
 /* get.h - one GET or HEAD of an object, decided and delivered. SPDX-License-Identifier: Apache-2.0
  *
- * look ─ head ─ fresh? ─┬─ page/probe ─┐
- *     └──── unknown ─ fetch's answer ────┴─ decide ─ first piece ─ ready ─ next, next ...
+ * look ─┬─ head ─ fresh? ─┬──────────────┬─ decide ─ first piece ─ ready ─ next, next ...
+ *       │                 └─ page/probe ─┤
+ *       └─ unknown ─ fetch's answer ─────┘
  *
  * Belongs to one loop. changed() is called on it whenever a call that said ERR_WAIT is worth
  * repeating. Version, freshness and conditions are fixed once, before ready; from then on the bytes
@@ -52,6 +53,6 @@ enum err get_decide(struct get *get, const struct get_answer **ret) MUST_USE;
  * more. Not to be called when all have been handed out. */
 enum err get_next(struct get *get, slice *ret) MUST_USE;
 const struct get_cost *get_cost(const struct get *get);
-void get_end(struct get **get);   /* any time; a flight it led goes on without it (H6) */
+void get_end(struct get **get);   /* any time; an admitted fetch ends its record without it (H6) */
 
 #endif

@@ -28,7 +28,7 @@
 #define FILES_CLIENTS_SHARE 4u         /* and for connections, however much others would like */
 
 /* Big buffers, once freed, go back to the system; files may be as many as the host allows. */
-static enum err memory_up(struct serve *serve)
+static enum err limits_up(struct serve *serve)
 {
     struct rlimit files;
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
@@ -406,7 +406,7 @@ static void http_down(struct serve *serve)
 }
 
 const struct step house_steps[] = {
-    { "memory", memory_up, NULL },       { "io", engine_up, NULL },
+    { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "cache", cache_up, cache_down },
     { "origins", origins_up, origins_down }, { "places", places_up, NULL },
     { "keys", keys_up, NULL },           { "front", front_up, front_down },

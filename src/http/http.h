@@ -37,7 +37,7 @@ struct http_refused {
 /* What answers on one address. Callbacks run on a loop. */
 struct http_app {
     const char *name;                   /* "s3", "admin": for logs */
-    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", "*:9000": any IPv4 */
+    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", "*:9000": as 0.0.0.0 */
     unsigned connections_max;           /* a cap of its own beside the options'; 0: shares theirs */
     void *arg;
     /* Judges a head before its body is taken in. true: go on. false: *ret is sent and the

@@ -1,6 +1,6 @@
 /* s3.c - an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
  *
- * A call is an errand on one carrier thread, in one of five places:
+ * A call is an errand on one carrier thread, in one of four places, until it is done:
  *
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |

@@ -1,7 +1,8 @@
 /* extent.h - append-only files of records. SPDX-License-Identifier: Apache-2.0
  *
  * struct extents is the table of them all. Bytes are read only under a reference (H1); a number is
- * never used twice. Holding, releasing and times: any thread. Everything else: the committer's. */
+ * never used twice. Holding, releasing, times, and what says
+ * so: any thread. Everything else: the committer's. */
 #ifndef STORE_EXTENT_H
 #define STORE_EXTENT_H
 
