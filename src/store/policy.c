@@ -5,11 +5,11 @@
  * oldest. Pure (H9): no state, no I/O, any thread. */
 #include "store/policy.h"
 
-enum policy_admit policy_admit(const struct object_id *id, uint64_t size, enum policy_room room)
+bool policy_admit(const struct object_id *id, uint64_t size)
 {
     (void)id;
     (void)size;
-    return room == ROOM_NONE ? ADMIT_RECYCLE : ADMIT_YES;
+    return true;
 }
 
 size_t policy_victim(const struct policy_extent *extents, size_t count)

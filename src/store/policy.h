@@ -7,9 +7,6 @@
 
 #include "store/head.h"
 
-enum policy_room { ROOM_ANY, ROOM_NONE };
-enum policy_admit { ADMIT_NO, ADMIT_YES, ADMIT_RECYCLE };
-
 struct policy_extent {
     uint32_t number;
     uint64_t live_bytes, bytes;
@@ -20,7 +17,7 @@ struct policy_record {
     bool pinned;
 };
 
-enum policy_admit policy_admit(const struct object_id *id, uint64_t size, enum policy_room room);
+bool policy_admit(const struct object_id *id, uint64_t size);
 /* Index into extents[], or count if none may go. The newest is never asked about. */
 size_t policy_victim(const struct policy_extent *extents, size_t count);
 bool policy_keep(const struct policy_record *record);

@@ -160,7 +160,7 @@ static bool has_room(struct store *store)
 
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes)
 {
-    if (!store_is_serving(store) || policy_admit(id, bytes, ROOM_ANY) == ADMIT_NO)
+    if (!store_is_serving(store) || !policy_admit(id, bytes))
         return false;
     bool room = has_room(store);
     if (!room)
