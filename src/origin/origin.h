@@ -90,9 +90,9 @@ struct origin_options {
     const char *ca_file;        /* who may vouch for https; empty: the system's store */
     const char *access_key, *secret_key, *session_token;    /* empty: environment, then profile */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
-    unsigned connections_max;   /* to this origin, over all threads; 0: 128 */
-    unsigned connect_ms;        /* of one try; 0: 5,000 */
-    unsigned progress_ms;       /* no byte for so long: the try has failed; 0: 30,000 */
+    unsigned connections_max;   /* to this origin, over all threads; at least 1 */
+    unsigned connect_ms;        /* of one try */
+    unsigned progress_ms;       /* no byte for so long: the try has failed; 0: no limit */
     unsigned total_ms;          /* all tries; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */
 };

@@ -441,12 +441,12 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
                                                   found.session_token };
     s3->region = found.region.len ? found.region : S("us-east-1");
     s3->ca_file = arena_copy(&s3->keep, slice_of(options->ca_file)).ptr;
-    s3->connect_ms = options->connect_ms ? options->connect_ms : 5000;
-    s3->progress_ms = options->progress_ms ? options->progress_ms : 30000;
+    s3->connect_ms = options->connect_ms;
+    s3->progress_ms = options->progress_ms;
     s3->total_ms = options->total_ms;
     s3->tries_max = MAX(options->tries_max, 1u);
     s3->carriers = carriers;
-    limiter_init(&s3->limiter, options->connections_max ? options->connections_max : 128);
+    limiter_init(&s3->limiter, options->connections_max);
     pthread_mutex_init(&s3->lock, NULL);
     s3->sigv4 = sigv4_new();
     retry_budget_init(&s3->budget);

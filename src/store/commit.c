@@ -17,9 +17,7 @@
 #include "store/room.h"
 #include "store/service.h"
 
-#define BATCH_ENTRIES 100u
 #define BATCH_MS 100u
-#define BATCH_BYTES (16 * MIB)
 #define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits */
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u

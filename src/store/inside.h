@@ -12,7 +12,8 @@
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
 #define UPDATES_MAX 65536u             /* H8: small changes waiting; what more comes is dropped */
-#define COMMIT_MS_DEFAULT 5000u
+#define BATCH_ENTRIES 100u            /* a batch ends at so many entries, or so many */
+#define BATCH_BYTES (16 * MIB)         /* bytes of records */
 #define SLOW_BATCH_MS 1000u           /* a batch under way for so long: the disk does not keep up */
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 

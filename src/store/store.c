@@ -16,8 +16,6 @@
 #include "store/policy.h"
 #include "store/service.h"
 
-#define QUEUE_BYTES_DEFAULT (64 * MIB)
-#define HEADS_BYTES_DEFAULT (16 * MIB)
 #define RUN 64u
 
 /* ---- life ---- */
@@ -26,16 +24,13 @@ static struct store *store_new(const struct store_options *options)
 {
     struct store *store = must_alloc(sizeof(*store));
     store->options = *options;
-    if (!store->options.commit_ms_max)
-        store->options.commit_ms_max = COMMIT_MS_DEFAULT;
-    if (!store->options.queue_bytes_max)
-        store->options.queue_bytes_max = QUEUE_BYTES_DEFAULT;
+    check(options->heads_bytes && options->queue_bytes_max && options->commit_ms_max);
     store->folder.path = must_strndup(options->folder, strlen(options->folder));
     store->options.folder = store->folder.path;
     store->folder.lock_fd = -1;
     store->folder.index = store->index = index_new();
     store->folder.extents = store->extents = extents_new();
-    store->heads = heads_new(options->heads_bytes ? options->heads_bytes : HEADS_BYTES_DEFAULT);
+    store->heads = heads_new(options->heads_bytes);
     atomic_store(&store->why, "being opened");
     atomic_store(&store->anew, "");
     list_init(&store->appends);
@@ -199,7 +194,7 @@ enum err store_append(struct store *store, struct store_append *append)
         list_add(&store->appends, &append->link);
         store->queued_bytes += bytes;
         store->queued_entries += 1 + bytes / UNIT_BYTES;
-        if (store->queued_entries >= 100 || store->queued_bytes >= 16 * MIB)
+        if (store->queued_entries >= BATCH_ENTRIES || store->queued_bytes >= BATCH_BYTES)
             pthread_cond_signal(&store->more);
         if (append->with_head)
             atomic_fetch_add(coming_counter(store, &append->head->id), 1);

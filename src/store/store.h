@@ -30,7 +30,7 @@ struct store_options {
     size_t heads_bytes;               /* RAM for heads */
     size_t pieces_bytes;              /* RAM for pieces that readers hold; 0: no limit of its own */
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
-    uint32_t commit_ms_max;           /* no commit for so long is out of service (H3); 0: 5 s */
+    uint32_t commit_ms_max;           /* no commit for so long is out of service (H3) */
     enum disk_engine engine;
 };
 

@@ -58,6 +58,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct store_options options = { .folder = argv[1], .heads_bytes = MIB,
+                                     .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
                                      .engine = DISK_THREADS };
     struct object_name base = { slice_of(argv[3]), slice_of(argv[4]), S(""), S("") };
     struct arena keep = { 0 };

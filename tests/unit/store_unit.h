@@ -85,7 +85,8 @@ static struct store_options options_of(uint64_t size_bytes, uint32_t extent_byte
     return (struct store_options){ .folder = unit_folder, .size_bytes = size_bytes,
                                    .reserve_bytes = 1, .extent_bytes = extent_bytes,
                                    .heads_bytes = 4 * MIB,
-                                   .queue_bytes_max = 64 * MIB, .engine = unit_engine };
+                                   .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
+                                   .engine = unit_engine };
 }
 
 static enum err unit_try(struct unit_store *unit, struct store_options options)

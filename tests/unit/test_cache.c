@@ -25,7 +25,7 @@ static void open_house(uint64_t size)
     const char *engine_why;
     struct store_options options = {
         .folder = house.folder, .size_bytes = 64 * MIB, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
-        .heads_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB,
+        .heads_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB, .commit_ms_max = 5000,
     };
     const char *engine = getenv("PENSTOCK_IO");
     ok(disk_choose(slice_of(engine ? engine : "auto"), &options.engine, &engine_why) == OK);

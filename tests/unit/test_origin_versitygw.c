@@ -68,7 +68,8 @@ static int setup(void **state)
     all = origins_new(2);
     struct origin_options options = {
         .name = "versity", .url = arena_copy(&keep, arena_printf(&keep, "http://%s", port)).ptr,
-        .access_key = "AKID", .secret_key = "SECRET", .region = "us-east-1", .tries_max = 2 };
+        .access_key = "AKID", .secret_key = "SECRET", .region = "us-east-1",
+        .connections_max = 16, .connect_ms = 2000, .progress_ms = 5000, .tries_max = 2 };
     ok(origins_add(all, &options, &keep, &origin, &why) == OK);
     arena_free(&keep);
     return 0;
