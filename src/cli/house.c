@@ -291,6 +291,33 @@ static uint64_t requests_so_far(void)
     return count;
 }
 
+static slice time_text(struct arena *keep, int64_t at_s)
+{
+    time_t at = (time_t)at_s;
+    struct tm tm;
+    char text[32];
+    if (!at_s)
+        return S("never");
+    gmtime_r(&at, &tm);
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return arena_copy(keep, slice_of(text));
+}
+
+static void tell_origin(struct admin_page *page, const char *name, struct origin *origin)
+{
+    struct arena keep = { 0 };
+    struct origin_health health;
+    origin_health(origin, &keep, &health);
+    admin_item(page, "origins");
+    admin_text(page, "origins.name", slice_of(name));
+    admin_text(page, "origins.url", origin_identity(origin));
+    admin_text(page, "origins.last_answer", time_text(&keep, health.answered_s));
+    admin_text(page, "origins.last_failure", time_text(&keep, health.failed_s));
+    admin_text(page, "origins.last_failure_why", health.why);
+    admin_number(page, "origins.calls", health.calls);
+    arena_free(&keep);
+}
+
 static void tell_status(void *arg, struct admin_page *page)
 {
     struct serve *serve = arg;
@@ -304,11 +331,8 @@ static void tell_status(void *arg, struct admin_page *page)
     admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
     admin_store(page, "cache", &status);
     tell_answers(page);
-    for (size_t i = 0; i < serve->config->origin_count; i++) {
-        admin_item(page, "origins");
-        admin_text(page, "origins.name", slice_of(serve->config->origins[i].name));
-        admin_text(page, "origins.url", origin_identity(serve->origin_of[i]));
-    }
+    for (size_t i = 0; i < serve->config->origin_count; i++)
+        tell_origin(page, serve->config->origins[i].name, serve->origin_of[i]);
 }
 
 static bool is_ready(void *arg)

@@ -10,6 +10,9 @@
 #ifndef ORIGIN_KIND_H
 #define ORIGIN_KIND_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "origin/origin.h"
 
 struct origin_hook;
@@ -28,6 +31,11 @@ struct origin {
     const struct origin_kind *kind;
     struct list link;
     char *name, *identity;
+    atomic_uint_fast64_t calls;         /* under way */
+    _Atomic int64_t answered_s;         /* its last answer, of any status; 0: none */
+    pthread_mutex_t lock;               /* for what follows */
+    int64_t failed_s;                   /* the last failure */
+    char why[200];
 };
 
 #define HOOK_MAGIC 0x4007ca11u
@@ -37,6 +45,7 @@ struct origin_hook {
     struct origin_call *call;
     bool headed;
     int status;
+    const char *why;                    /* more than the err says of its end; NULL */
 };
 
 void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call);

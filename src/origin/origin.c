@@ -8,9 +8,11 @@
 #include "origin/origin.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/metric.h"
 #include "origin/dir.h"
 #include "origin/s3.h"
@@ -46,6 +48,7 @@ void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call
 {
     *hook = (struct origin_hook){ .magic = HOOK_MAGIC, .origin = origin, .call = call };
     metric_gauge_add(M_ORIGIN_CALLS, 1);
+    atomic_fetch_add(&origin->calls, 1);
     call->priv = hook;
 }
 
@@ -55,6 +58,7 @@ void hook_head(struct origin_hook *hook, const struct origin_reply *reply)
     check(reply->status >= 200 && reply->status <= 999);
     hook->headed = true;
     hook->status = reply->status;
+    atomic_store(&hook->origin->answered_s, wall_s());
     metric_time(M_ORIGIN_FIRST_BYTE, reply->first_byte_ns);
     hook->call->events->head(hook->call, reply);
 }
@@ -68,13 +72,30 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
     return take;
 }
 
+static void note_failure(const struct origin_hook *hook, enum err err)
+{
+    struct origin *origin = hook->origin;
+    pthread_mutex_lock(&origin->lock);
+    origin->failed_s = wall_s();
+    if (err)
+        snprintf(origin->why, sizeof(origin->why), "%s%s%s", err_text(err),
+                 hook->why && *hook->why ? ": " : "", hook->why ? hook->why : "");
+    else
+        snprintf(origin->why, sizeof(origin->why), "it answered %d", hook->status);
+    pthread_mutex_unlock(&origin->lock);
+}
+
 void hook_done(struct origin_hook *hook, enum err err)
 {
     struct origin_call *call = hook->call;
     check(hook->magic == HOOK_MAGIC && (err || hook->headed));
     hook->magic = 0;
     metric_gauge_add(M_ORIGIN_CALLS, -1);
-    if (err == ERR_CANCELED || err == ERR_STOPPING)
+    atomic_fetch_sub(&hook->origin->calls, 1);
+    bool ended = err == ERR_CANCELED || err == ERR_STOPPING;
+    if (!ended && (err || hook->status >= 500))
+        note_failure(hook, err);
+    if (ended)
         metric_add(M_ORIGIN_CANCELED, 1);
     else if (err == ERR_ORIGIN_KEYS)
         metric_add(M_ORIGIN_REFUSED_KEYS, 1);
@@ -149,6 +170,16 @@ slice origin_identity(const struct origin *origin)
     return slice_of(origin->identity);
 }
 
+void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret)
+{
+    ret->calls = atomic_load(&origin->calls);
+    ret->answered_s = atomic_load(&origin->answered_s);
+    pthread_mutex_lock(&origin->lock);
+    ret->failed_s = origin->failed_s;
+    ret->why = arena_copy(keep, slice_of(origin->why));
+    pthread_mutex_unlock(&origin->lock);
+}
+
 bool origin_is_read_only(const struct origin *origin)
 {
     return origin->kind->read_only;
@@ -182,6 +213,7 @@ enum err origins_add(struct origins *all, const struct origin_options *options, 
     if (e)
         return e;
     origin->magic = ORIGIN_MAGIC;
+    pthread_mutex_init(&origin->lock, NULL);
     origin->name = must_strndup(options->name, strlen(options->name));
     list_add(&all->list, &origin->link);
     *ret = origin;
@@ -192,6 +224,7 @@ static void free_one(struct origin *origin)
 {
     list_del(&origin->link);
     origin->magic = 0;
+    pthread_mutex_destroy(&origin->lock);
     free(origin->name);
     free(origin->identity);
     origin->kind->free(origin);

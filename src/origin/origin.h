@@ -80,6 +80,14 @@ void origin_ask_again(struct origin_call *call);
 slice origin_identity(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
 
+/* What its calls have come to. Times are wall seconds, 0: never. */
+struct origin_health {
+    uint64_t calls;                     /* under way or waiting */
+    int64_t answered_s, failed_s;
+    slice why;                          /* the last failure, in words */
+};
+void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret);
+
 /* ---- making them ---- */
 
 struct origin_options {

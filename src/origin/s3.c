@@ -353,6 +353,7 @@ static void on_end(void *arg, const struct exchange_end *end)
     } else {
         if (end->err)
             log_failure(call, end);
+        call->hook.why = end->why;
         finish(call, end->err);
     }
 }

@@ -147,6 +147,16 @@ with Story("b13 an operator can see what the service does") as story:
     why = lines(server, "origin_failed")[-1]["why"]
     story.fact("the log says why in words", " " in why and "%20" not in why, why)
 
+    page = json.loads(plain(server.admin_port, "GET", "/status").body)["origins"]
+    down = next(one for one in page if one["name"] == "default")
+    story.same("stat has its last answer, and failure",
+               [one[:2] for one in (down.get("last_answer", ""), down.get("last_failure", ""))],
+               ["20", "20"])
+    story.fact("... with why", "can't be reached: " in down.get("last_failure_why", ""), down)
+    shelf = next(one for one in page if one["name"] == "shelf")
+    story.same("one that was never asked has none", (shelf.get("last_answer"),
+               shelf.get("last_failure"), shelf.get("calls")), ("never", "never", 0))
+
     # ---- threads ----
     names = set()
     for path in glob.glob(f"/proc/{server.process.pid}/task/*/comm"):
