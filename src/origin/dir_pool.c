@@ -79,7 +79,7 @@ static enum err step(struct dir_pool *pool, struct dir_call *call, char *buffer)
     if (e)
         return e;
     forget_resume(pool, call);
-    if (hook_body(&call->hook, bytes) == ORIGIN_PAUSE)
+    if (hook_body(&call->hook, bytes) != ORIGIN_TAKEN)
         return ERR_WAIT;
     check(bytes.len > 0 && bytes.len <= call->end - call->at);
     call->at += bytes.len;

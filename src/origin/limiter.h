@@ -9,13 +9,15 @@
 
 struct limiter {                    /* any thread */
     pthread_mutex_t lock;
-    unsigned most, inside;
-    struct list waiting;
+    unsigned most, inside, waiters;
+    unsigned pressed;               /* who is inside, and was asked to leave */
+    struct list waiting, spare;     /* spare: inside, and may be asked to; longest first */
 };
 
 struct limiter_pass {                  /* one errand's; all zeroes at start */
     struct errand *errand;
-    struct list link;
+    struct list link;               /* waiting, or spare */
+    bool pressed;
     enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* limiter->lock */
 };
 
@@ -24,6 +26,10 @@ void limiter_end(struct limiter *limiter);
 /* False: it waits, and its errand is woken when it is inside. */
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
+/* It does not need its place for now: it is woken when another does. */
+void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);
+/* False: another needs its place, and it must leave. needs: it is not to be asked any more. */
+bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs) MUST_USE;
 void limiter_leave(struct limiter *limiter, struct limiter_pass *pass);    /* from wherever it is */
 
 #endif

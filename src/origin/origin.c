@@ -92,7 +92,9 @@ void hook_done(struct origin_hook *hook, enum err err)
     hook->magic = 0;
     metric_gauge_add(M_ORIGIN_CALLS, -1);
     atomic_fetch_sub(&hook->origin->calls, 1);
-    bool ended = err == ERR_CANCELED || err == ERR_STOPPING;
+    bool ended = err == ERR_CANCELED || err == ERR_YIELDED || err == ERR_STOPPING;
+    if (err == ERR_YIELDED)
+        metric_add(M_ORIGIN_YIELDED, 1);
     if (!ended && (err || hook->status >= 500))
         note_failure(hook, err);
     if (ended)

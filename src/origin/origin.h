@@ -29,8 +29,10 @@ struct origin_reply {
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* PAUSE: the same bytes come again after origin_resume. Not for a 400, 401 or 403. */
-enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE };
+/* PAUSE: the same bytes come again after origin_resume. Not for a 400, 401 or 403. SPARE: so too, but
+ * until then the origin may end the call with ERR_YIELDED, and does if another waits for its
+ * connection. */
+enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 
 struct origin_events {
     /* The status line and headers. Comes once, before any body. Error statuses come here too. */
@@ -38,8 +40,9 @@ struct origin_events {
     enum origin_take (*body)(struct origin_call *call, slice bytes);
     /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
      * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (it refuses
-     * our own credentials; then no head came), ERR_CANCELED, ERR_STOPPING, or for kinds that can
-     * tell without a status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
+     * our own credentials; then no head came), ERR_CANCELED, ERR_YIELDED (after SPARE),
+     * ERR_STOPPING, or for kinds that can tell without a status: ERR_READ_ONLY,
+     * ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
@@ -71,7 +74,7 @@ struct origin_call {
 
 /* Starts a call; any thread. Never fails: what goes wrong comes through done(). */
 void origin_start(struct origin *origin, struct origin_call *call);
-void origin_resume(struct origin_call *call);    /* after ORIGIN_PAUSE; any thread */
+void origin_resume(struct origin_call *call);    /* after PAUSE or SPARE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
 /* may_send would refuse now: a call that waits ends, one that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);

@@ -117,6 +117,16 @@ static void begin(struct s3_call *call)
     wait_for_connection(call);
 }
 
+/* Woken while it is sent: it goes on after a pause, or must give its place to another. */
+static void go_on_or_yield(struct s3_call *call)
+{
+    bool resumed = atomic_exchange(&call->resumed, false);
+    if (!limiter_stay(&call->s3->limiter, &call->pass, resumed))
+        finish(call, ERR_YIELDED);
+    else if (resumed)
+        exchange_resume(call->exchange);
+}
+
 static void woken(struct errand *errand)
 {
     struct s3_call *call = container_of(errand, struct s3_call, errand);
@@ -134,8 +144,7 @@ static void woken(struct errand *errand)
             send_try(call);
         break;
     case SENDING:
-        if (atomic_exchange(&call->resumed, false))
-            exchange_resume(call->exchange);
+        go_on_or_yield(call);
         break;
     case BACKING_OFF:
         if (mono_ms() >= call->again_ms)
@@ -311,7 +320,9 @@ static enum exchange_take on_body(void *arg, slice bytes)
     enum origin_take take = hook_body(&call->hook, bytes);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
-    return take == ORIGIN_PAUSE ? EXCHANGE_PAUSE : EXCHANGE_TAKEN;
+    if (take == ORIGIN_SPARE)
+        limiter_spare(&call->s3->limiter, &call->pass);    /* pressed, it is woken, and ends there */
+    return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
 static void log_failure(const struct s3_call *call, const struct exchange_end *end)

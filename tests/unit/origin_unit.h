@@ -19,7 +19,8 @@ struct watched {
     struct origin_call call;
     /* what to do */
     int pause_at;    /* the nth body callback is answered PAUSE (from 1); -1: every second one */
-    bool resume_inside;         /* resume before PAUSE is returned */
+    bool spares;                /* by SPARE */
+    bool resume_inside;         /* resume before that is returned */
     int cancel_at;              /* 1: in head, n + 1: in the nth body callback */
     void (*on_body)(struct watched *watched);
     void *arg;
@@ -92,7 +93,7 @@ static enum origin_take watched_body(struct origin_call *call, slice bytes)
         origin_resume(call);
     if (cancel)
         origin_cancel(call);
-    return pause ? ORIGIN_PAUSE : ORIGIN_TAKEN;
+    return !pause ? ORIGIN_TAKEN : watched->spares ? ORIGIN_SPARE : ORIGIN_PAUSE;
 }
 
 static void watched_done(struct origin_call *call, enum err err)
