@@ -199,7 +199,8 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
                 slots_press(fetch->inflight->flights);
             if (step == STEP_PAUSE || step == STEP_NO_SLOT) {
                 fetch->taken = consumed;
-                return ORIGIN_PAUSE;
+                return step == STEP_PAUSE && learn_is_named(fetch->head) ? ORIGIN_SPARE
+                                                                         : ORIGIN_PAUSE;
             }
             if (step == STEP_ENOUGH) {
                 origin_cancel(call);
@@ -324,6 +325,8 @@ static void on_done(struct origin_call *call, enum err err)
     struct object_id id = fetch->inflight->id;
     flights_lock(flights, &id);
     slots_forget(flights, fetch);
+    if (err == ERR_YIELDED)
+        fetch->end = fetch->next;    /* its readers go on with another, when they need more */
     bool complete = judge_end(fetch, &err);
     if (!complete && worth_another_try(fetch, err)) {
         fetch->tries++;

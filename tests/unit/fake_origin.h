@@ -30,6 +30,7 @@ static struct {
     atomic_uint cut_every;        /* a transfer breaks off after so many bytes, 0: never */
     atomic_bool held;             /* no answer comes while set */
     atomic_bool ends_held;        /* nor the end of a body that has all come */
+    atomic_bool crowded;          /* who spares its connection loses it */
     atomic_bool down;
     atomic_int status;            /* of an answer that makes no sense; 0: those that do */
     atomic_bool ignore_if_match;
@@ -154,10 +155,12 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
     for (size_t i = 0; i < bytes; i++)
         chunk[i] = (char)fake_byte(mine->version, mine->next + i);
     atomic_fetch_add(&fake.bytes, bytes);
-    if (mine->call->events->body(mine->call, (slice){ chunk, bytes }) == ORIGIN_PAUSE) {
+    enum origin_take take = mine->call->events->body(mine->call, (slice){ chunk, bytes });
+    if (take != ORIGIN_TAKEN) {
         atomic_fetch_sub(&fake.bytes, bytes);
         mine->paused = true;
-        return false;
+        *ret_err = ERR_YIELDED;
+        return take == ORIGIN_SPARE && atomic_load(&fake.crowded);
     }
     mine->next += bytes;
     mine->sent += bytes;
@@ -283,6 +286,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.cut_every, 0);
     atomic_store(&fake.held, false);
     atomic_store(&fake.ends_held, false);
+    atomic_store(&fake.crowded, false);
     atomic_store(&fake.down, false);
     atomic_store(&fake.ignore_if_match, false);
     atomic_store(&fake.no_store, false);

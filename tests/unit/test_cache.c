@@ -634,6 +634,42 @@ TEST(nor_do_those_of_a_stream_that_is_not_stored)
     stop_reading_and_look(12 * MIB, true);    /* ... and waits for them */
 }
 
+/* Two readers of one stream, the second far behind; both get every byte. */
+static unsigned gets_in_a_crowd(const char *etag)
+{
+    struct client fast, slow;
+    new_house(12 * MIB + 12345);
+    atomic_store(&fake.no_store, true);
+    atomic_store(&fake.crowded, true);
+    atomic_store(&fake.etag, etag);
+    client_begin(&fast);
+    client_begin(&slow);
+    ask(&fast, 0, 0);
+    ok(decided(&fast) == OK);
+    if (!etag) {
+        ask(&slow, 0, 0);
+        ok(decided(&slow) == OK);
+    }
+    for (uint64_t most = 100000; !read_some(&fast, most); most += 700000) {
+        ok(fast.err == OK);
+        if (!etag)
+            read_some(&slow, most / 2);
+    }
+    ok(etag || read_some(&slow, UINT64_MAX));
+    client_end(&fast);
+    client_end(&slow);
+    unsigned gets = atomic_load(&fake.gets);
+    drop_house();
+    return gets;
+}
+
+TEST(a_paced_stream_that_lost_its_connection_goes_on_where_it_was)
+{
+    unsigned gets = gets_in_a_crowd(NULL);
+    ok(gets > 2 && gets <= 2 * (12 / 2 + 1));    /* each brings more than 2 MiB */
+    ok(gets_in_a_crowd("W/") == 1 && gets_in_a_crowd("") == 1);    /* others can't: they keep it */
+}
+
 TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
 {
     struct flights *flights = flights_new(NULL, 2 * MIB);
@@ -681,6 +717,7 @@ TEST(a_refusal_at_the_first_byte_is_freed)
 
 RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(nor_do_those_of_a_stream_that_is_not_stored),
+    cmocka_unit_test(a_paced_stream_that_lost_its_connection_goes_on_where_it_was),
     cmocka_unit_test(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next),
     cmocka_unit_test(a_refusal_at_the_first_byte_is_freed),
     cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
