@@ -7,6 +7,8 @@
 #include "admin/admin.h"
 
 #include <arpa/inet.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,10 +23,29 @@ struct admin {
     int64_t began_s;
 };
 
+/* By the names every Prometheus client library gives them. */
+static void expose_process(struct text *to, int64_t began_s)
+{
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file && fscanf(file, "%lu %lu", &pages, &resident) != 2)
+        resident = 0;
+    if (file)
+        fclose(file);
+    text_printf(to, "# HELP process_start_time_seconds When this process began, in Unix time\n"
+                "# TYPE process_start_time_seconds gauge\n"
+                "process_start_time_seconds %jd\n"
+                "# HELP process_resident_memory_bytes Resident memory\n"
+                "# TYPE process_resident_memory_bytes gauge\n"
+                "process_resident_memory_bytes %ju\n", (intmax_t)began_s,
+                (uintmax_t)resident * (uintmax_t)sysconf(_SC_PAGESIZE));
+}
+
 static slice metrics(const struct admin *admin, struct arena *keep, int *status)
 {
     struct text text = text_in(keep);
     metrics_expose(&text);
+    expose_process(&text, admin->began_s);
     return text_slice(&text);
 }
 

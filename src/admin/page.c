@@ -95,6 +95,7 @@ void admin_store(struct admin_page *page, const char *path, const struct store_s
     } numbers[] = {
         { "size_bytes", status->size_bytes },       { "used_bytes", status->used_bytes },
         { "free_bytes", status->free_bytes },       { "reserve_bytes", status->reserve_bytes },
+        { "capacity_bytes", status->capacity_bytes },
         { "extents", status->extents },             { "entries", status->entries },
         { "index_bytes", status->index_bytes },     { "heads_bytes", status->heads_bytes },
     };

@@ -98,11 +98,31 @@ static enum err store_up(struct serve *serve)
     return OK;
 }
 
+/* Others fill the disk, and the cache gives way, down to nothing: why the hit ratio fell. */
+static void watch_room(struct serve *serve, const struct store_status *status)
+{
+    bool squeezed = status->capacity_bytes < status->size_bytes / 2;
+    if (!status->serving || squeezed == serve->squeezed)
+        return;
+    serve->squeezed = squeezed;
+    if (squeezed)
+        log_warn("cache_squeezed", "capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
+                 " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
+                 "than cache_size needs, beside cache_reserve: the cache keeps less, and more "
+                 "comes from the origin; make room there, or lower cache_size\"",
+                 status->capacity_bytes, status->size_bytes, status->free_bytes,
+                 status->reserve_bytes);
+    else
+        log_info("cache_squeezed", "over=1 capacity=%" PRIu64 " size=%" PRIu64,
+                 status->capacity_bytes, status->size_bytes);
+}
+
 /* The store returns and counts; that its folder went out of service, or came back, is said here. */
 void house_watch(struct serve *serve)
 {
     struct store_status status;
     store_status(serve->store, &status);
+    watch_room(serve, &status);
     if (status.serving == serve->serving)
         return;
     serve->serving = status.serving;

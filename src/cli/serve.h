@@ -16,6 +16,7 @@ struct serve {
     enum disk_engine engine;
     struct store *store;
     bool serving;                  /* was its folder in service when last looked at? */
+    bool squeezed;                 /* had it room for less than half its size? */
     struct cache *cache;
     struct origins *origins;
     struct origin **origin_of;     /* beside config->origins */

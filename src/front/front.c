@@ -94,7 +94,8 @@ static bool judge_health(struct front *front, struct arena *keep, const struct h
     static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
     if (!slice_starts(head->path, S("/_/")))
         return false;
-    *ret = (struct http_answer){ .status = 404, .close = true, .fields = &json, .field_count = 1,
+    *ret = (struct http_answer){ .status = 404, .close = true, .is_page = true,
+                                 .fields = &json, .field_count = 1,
                                  .body = S("{\"error\":\"no such page\"}\n") };
     bool reads = slice_eq(head->method, S("GET")) || slice_eq(head->method, S("HEAD"));
     if (reads && slice_eq(head->path, S("/_/health/live"))) {
@@ -192,7 +193,6 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     }
     const char *why = detail.len ? detail.ptr : err_text(err);
     slice id = request_id_new(front, keep);
-    metric_add(M_FRONT_REFUSED, 1);
     answer_error(keep, err, detail, head->path, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
@@ -207,7 +207,6 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 {
     struct front *front = arg;
     slice id = request_id_new(front, keep), path = what->head ? what->head->path : S("/");
-    metric_add(M_FRONT_REFUSED, 1);
     answer_error(keep, what->err, slice_of(what->why), path, id, ret);
     ret->close = true;
     log_refused(front, keep, what, S(""), id, ret->status);

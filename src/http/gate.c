@@ -125,7 +125,8 @@ static void judge(struct conn *conn, const struct http_head *scanned)
     struct http_answer answer = { .status = 500, .close = true };
     if (!app->judge(app->arg, conn->loop, &request->arena, slice_of(conn->peer), &request->head,
                     &answer)) {
-        metric_add(M_HTTP_ANSWERED_AT_GATE, 1);
+        if (!answer.is_page)
+            metric_add(M_HTTP_REFUSED_JUDGED, 1);
         tell(conn, &answer);
         return;
     }

@@ -23,6 +23,7 @@ struct http_answer {
     size_t field_count;
     slice body;
     bool close;
+    bool is_page;                       /* of a judge that says no: its own page, no refusal */
     void *judged;                       /* by a judge that says yes: for http_request_judged() */
 };
 

@@ -272,7 +272,7 @@ static uint64_t wait_ms(const struct store *store)
         store->queued_entries >= BATCH_ENTRIES || store->queued_bytes >= BATCH_BYTES)
         return 0;
     if (list_empty(&store->appends) && list_empty(&store->updates))
-        return 1000;
+        return 500;
     if (!atomic_load(&store->open))
         return 0;
     uint64_t age = mono_ms() - store->oldest_ms;
@@ -284,12 +284,12 @@ static bool is_empty(const struct batch *batch)
     return list_empty(&batch->appends) && list_empty(&batch->updates) && !batch->has_removals;
 }
 
-/* Sleeps until a batch is closed or a second has passed. False: stopping, and nothing is left. */
+/* Sleeps until a batch is closed, for half a second at most. False: stopping, nothing is left. */
 static bool next_batch(struct store *store, struct batch *batch)
 {
     *batch = (struct batch){ .store = store };
     pthread_mutex_lock(&store->lock);
-    uint64_t until = mono_ms() + 1000;
+    uint64_t until = mono_ms() + 500;
     for (uint64_t ms; (ms = wait_ms(store)) > 0 && mono_ms() < until;) {
         uint64_t at = clock_ns(CLOCK_MONOTONIC) + ms * 1000000u;
         struct timespec ts = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
@@ -359,6 +359,7 @@ void *commit_run(void *arg)
         }
         arena_free(&batch.keep);
         tend(store, &retried_ms, &checked_ms);
+        service_measure(store);
     }
     arena_free(&batch.keep);
     return NULL;

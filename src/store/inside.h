@@ -41,6 +41,7 @@ struct store {
     _Atomic uint64_t busy_since_ms;   /* the committer is at a batch; 0: it is not */
     atomic_uint generation;
     _Atomic uint64_t size_bytes, reserve_bytes;
+    _Atomic uint64_t free_bytes;      /* of the file system, as the committer saw it last */
     atomic_bool unproved;             /* a removal went by while the folder was not there */
     bool doubted;                     /* and a note of that lies in it; the committer's */
     /* Since the batch began, so many of them committed; the committer's. */

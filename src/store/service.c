@@ -16,6 +16,26 @@
 #define WATCH_MS 500u
 #define RESERVE_MAX (8 * GIB)
 
+/* What the file system has left: asked here alone, for it may hang. Who must not wait reads what
+ * was noted. */
+void service_measure(struct store *store)
+{
+    struct statvfs fs;
+    if (statvfs(store->folder.path, &fs) != 0)
+        return;
+    uint64_t free = (uint64_t)fs.f_bavail * fs.f_frsize;
+    atomic_store(&store->free_bytes, free);
+    metric_set(M_STORE_FREE, (int64_t)free);
+    metric_set(M_STORE_CAPACITY, (int64_t)store_capacity(store));
+}
+
+uint64_t store_capacity(struct store *store)
+{
+    uint64_t free = atomic_load(&store->free_bytes), kept = atomic_load(&store->reserve_bytes);
+    uint64_t used = extents_bytes(store->extents), size = atomic_load(&store->size_bytes);
+    return MIN(size, used + (free > kept ? free - kept : 0));
+}
+
 void service_metrics(struct store *store)
 {
     metric_set(M_STORE_BYTES, (int64_t)extents_bytes(store->extents));
@@ -46,6 +66,7 @@ enum err service_begin(struct store *store, const char **ret_why)
     store->doubted = false;
     atomic_store(&store->why, "");
     atomic_store(&store->anew, store->folder.anew);
+    service_measure(store);
     atomic_store(&store->open, true);
     service_metrics(store);
     return OK;
@@ -80,6 +101,7 @@ void *service_watch(void *arg)
         struct timespec ts = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
         pthread_cond_timedwait(&store->stop, &store->lock, &ts);
         pthread_mutex_unlock(&store->lock);
+        metric_set(M_STORE_SERVING, store_is_serving(store));
         if (!store_is_serving(store))    /* stuck in a commit, or in opening the folder */
             removals_give_up(store);
         pthread_mutex_lock(&store->lock);

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "base/metric.h"
 #include "base/thread.h"
@@ -111,7 +110,6 @@ void store_close(struct store **store)
 
 void store_status(struct store *store, struct store_status *ret)
 {
-    struct statvfs fs;
     bool serving = store_is_serving(store);
     bool stuck = !serving && atomic_load(&store->open);
     *ret = (struct store_status){
@@ -121,13 +119,13 @@ void store_status(struct store *store, struct store_status *ret)
         .size_bytes = atomic_load(&store->size_bytes),
         .used_bytes = extents_bytes(store->extents),
         .reserve_bytes = atomic_load(&store->reserve_bytes),
+        .free_bytes = atomic_load(&store->free_bytes),
+        .capacity_bytes = store_capacity(store),
         .entries = index_entries(store->index),
         .index_bytes = index_bytes(store->index),
         .heads_bytes = heads_bytes(store->heads),
         .extents = extents_count(store->extents),
     };
-    if (statvfs(store->options.folder, &fs) == 0)
-        ret->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
 void store_object_id(const struct store *store, const struct object_name *name,

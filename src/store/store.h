@@ -49,10 +49,12 @@ struct store_status {
     const char *why;                  /* static text: why not serving; "" */
     /* why the folder began anew when it was last opened, all it held lost; static text, "" */
     const char *anew;
-    uint64_t size_bytes, used_bytes, free_bytes, reserve_bytes, entries, index_bytes, heads_bytes;
+    uint64_t size_bytes, used_bytes, entries, index_bytes, heads_bytes;
+    uint64_t free_bytes, reserve_bytes;    /* of the file system: seen less than a second ago */
+    uint64_t capacity_bytes;          /* of size_bytes, what the file system has room for */
     uint32_t extents;
 };
-void store_status(struct store *store, struct store_status *ret);
+void store_status(struct store *store, struct store_status *ret);    /* never waits for the disk */
 
 void store_object_id(const struct store *store, const struct object_name *name,
                      struct object_id *ret);

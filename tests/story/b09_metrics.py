@@ -12,6 +12,9 @@ with Story("b09 promtool accepts /metrics") as story:
     server = story.penstock(origin=origin.url)
     for _ in range(3):
         story.same("a read", server.get("bucket/a").status, 200)
+    bad = Client(server.port, ACCESS_KEY, "wrong")
+    story.same("a bad signature", bad.get("bucket/a").status, 403)
+    story.same("a probe of health", plain(server.port, "GET", "/_/health/ready").status, 200)
     text = plain(server.admin_port, "GET", "/metrics").body
     checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True,
                              timeout=30)
@@ -19,3 +22,22 @@ with Story("b09 promtool accepts /metrics") as story:
                (0, b""))
     story.fact("the reads are counted", b'penstock_requests_total{op="GetObject"} 3\n' in text,
                text[:2000])
+    story.fact("a refusal is counted once, a probe of health is none",
+               b'penstock_http_refused_total{cause="judge"} 1\n' in text
+               and b"front_refused" not in text, text[:6000])
+    figures = server.metrics()
+    story.fact("memory and the start are those of the process",
+               int(figures.get("process_resident_memory_bytes", 0)) > 1 << 20 and
+               abs(int(figures.get("process_start_time_seconds", 0)) - time.time()) < 60, figures)
+    story.fact("the file system's free bytes are told",
+               int(figures.get("penstock_store_filesystem_free_bytes", 0)) > 0, figures)
+    story.same("all of the size may be used",
+               int(figures.get("penstock_store_capacity_bytes", 0)), 2 << 30)
+
+    # ---- a disk that others have filled ----
+    squeezed = story.penstock(origin=origin.url, cache_dir=story.path("squeezed"),
+                              cache_reserve="1024GiB")
+    wait_for("a warning that the cache has no room", lambda: "cache_squeezed" in squeezed.log(), 10)
+    story.same("nothing may be used", int(squeezed.metrics()["penstock_store_capacity_bytes"]), 0)
+    time.sleep(1.5)
+    story.same("one warning is enough", squeezed.log().count("cache_squeezed"), 1)
