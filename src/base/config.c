@@ -17,6 +17,18 @@
 
 /* ---- mistakes ---- */
 
+/* As they came, but those of one file by where they stand in it. */
+static void put_in_order(struct config *config, struct config_mistake *mistake)
+{
+    struct config_mistake **at = &config->mistakes;
+    while (*at && (!mistake->line || strcmp((*at)->file, mistake->file) != 0 ||
+                   (*at)->line < mistake->line ||
+                   ((*at)->line == mistake->line && (*at)->column <= mistake->column)))
+        at = &(*at)->next;
+    mistake->next = *at;
+    *at = mistake;
+}
+
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...)
 {
@@ -39,8 +51,7 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
     mistake->key = at->from == FROM_ENV || at->from == FROM_FLAG ? at->name : key;
     mistake->text = text.ptr;
     mistake->nearest = nearest;
-    *config->mistakes_end = mistake;
-    config->mistakes_end = &mistake->next;
+    put_in_order(config, mistake);
 }
 
 slice config_mistake_line(const struct config_mistake *mistake, struct arena *keep)
@@ -241,7 +252,6 @@ static void complete_groups(struct config *config)
 struct config *config_load(const struct config_sources *from)
 {
     struct config *config = must_alloc(sizeof(*config));
-    config->mistakes_end = &config->mistakes;
     config->where = config_where_new(config);
     struct config_group global = config_group_global(config);
     config_assign_defaults(config, &global);

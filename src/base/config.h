@@ -63,7 +63,6 @@ struct config {
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE; NULL: it isn't */
     bool file_unread;                              /* what it says is not known */
     struct config_mistake *mistakes;               /* in the order they were found */
-    struct config_mistake **mistakes_end;
     struct arena arena;                            /* everything above lives here */
 };
 

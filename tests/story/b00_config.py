@@ -67,6 +67,11 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                  "environment: PENSTOCK_GRACE: needs a unit",
                  "command line: --io: must be one of auto|uring|threads", "no origin at all"):
         story.fact("check says " + line.rsplit("/", 1)[-1], line in out, out)
+    mixed = story.path("mixed.json")
+    with open(mixed, "w") as f:
+        f.write('{"buckets": {\n "photos": {"ttl": 5}},\n "origin": "ftp://x",\n "loops": 1000}\n')
+    places = re.findall(rf"^{re.escape(mixed)}:(\d+):", call("check", mixed)[1], re.M)
+    story.same("what is wrong in a file comes in its order", places, ["2", "3", "4"])
     status, _, err = call("serve", "--config", bad)
     story.fact("serve refuses the same", status == 2 and "lisen" in err, err)
 
