@@ -211,15 +211,33 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
     return OK;
 }
 
-static bool may_be_stored(struct fetch *fetch, const struct origin_reply *reply)
+static bool says_no_store(const struct origin_reply *reply)
 {
     slice control = origin_reply_get(reply, S("cache-control"));
     for (slice rest = control; rest.ptr;)
         if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
-            return false;
-    return learn_is_named(fetch->head) && epoch_holds(&fetch->inflight->id, fetch->epoch) &&
-           store_admits(cache_store(fetch->inflight->cache), &fetch->inflight->id,
-                        fetch->end - fetch->next);
+            return true;
+    return false;
+}
+
+/* "Why is my hit ratio 0?": each answer with bytes that will not be stored counts by why not. */
+static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *reply)
+{
+    enum metric cause;
+    if (says_no_store(reply))
+        cause = M_NOT_STORED_NO_STORE;
+    else if (!learn_is_named(fetch->head))
+        cause = M_NOT_STORED_NO_ETAG;
+    else if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
+        cause = M_NOT_STORED_WRITTEN;
+    else if (!store_admits(cache_store(fetch->inflight->cache), &fetch->inflight->id,
+                           fetch->end - fetch->next))
+        cause = M_NOT_STORED_FOLDER;
+    else
+        return true;
+    if (fetch->kind == FETCH_GET)
+        metric_add(cause, 1);
+    return false;
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on. */

@@ -41,3 +41,12 @@ with Story("b09 promtool accepts /metrics") as story:
     story.same("nothing may be used", int(squeezed.metrics()["penstock_store_capacity_bytes"]), 0)
     time.sleep(1.5)
     story.same("one warning is enough", squeezed.log().count("cache_squeezed"), 1)
+
+    # ---- what is not stored ----
+    os.makedirs(story.path("tree/bucket"))
+    young = story.penstock(origin="dir:" + story.path("tree"), cache_dir=story.path("young"))
+    with open(story.path("tree/bucket/new"), "wb") as f:
+        f.write(b"x" * 1000)
+    story.same("a file that may still change is served", young.get("bucket/new").status, 200)
+    story.same("... and it is counted why it is not stored",
+               young.metrics().get('penstock_not_stored_total{cause="no_store"}'), 1)
