@@ -9,6 +9,8 @@
 #include "cache/fresh.h"
 #include "cache/inside.h"
 
+#define AHEAD_LEAST (2 * GROUP_BYTES)
+
 struct cache {
     struct store *store;
     struct flights *flights;
@@ -41,7 +43,7 @@ void cache_free(struct cache **cache)
         return;
     cache_stop(mine);
     check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
-    while (flights_busy(mine->flights))    /* the committer has them for a moment yet */
+    while (flights_objects(mine->flights) > 0)    /* the committer has them for a moment yet */
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     fresh_free(&mine->fresh);
     flights_free(&mine->flights);
@@ -61,6 +63,13 @@ struct flights *cache_flights(struct cache *cache)
 struct fresh *cache_fresh(struct cache *cache)
 {
     return cache->fresh;
+}
+
+uint64_t cache_ahead_max(struct cache *cache)
+{
+    size_t objects = MAX(flights_objects(cache->flights), (size_t)1);
+    uint64_t share = store_size(cache->store) / 2 / objects;
+    return MAX(share / GROUP_BYTES * GROUP_BYTES, (uint64_t)AHEAD_LEAST);
 }
 
 bool cache_fetch_may_begin(struct cache *cache)

@@ -96,7 +96,13 @@ static enum step next_step(struct fetch *fetch)
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
-    if (!fetch->admitted && fetch->next > fetch->wanted + REFUSED_AHEAD_BYTES) {
+    uint64_t ahead = fetch->next - MIN(fetch->wanted, fetch->next);
+    if (fetch->admitted && ahead > cache_ahead_max(fetch->inflight->cache)) {
+        fetch->end = fetch->next;    /* its readers ask for the rest when they come to it */
+        fetch->outran = true;
+        return STEP_ENOUGH;
+    }
+    if (!fetch->admitted && ahead > REFUSED_AHEAD_BYTES) {
         fetch->pacing = true;
         spare_kept(fetch);
         return STEP_PAUSE;

@@ -55,6 +55,7 @@ struct fetch {
     bool admitted;
     bool began;                   /* has fed a flight */
     bool pacing;                  /* paused until its fastest reader comes nearer */
+    bool outran;                  /* ended, because they were too far behind */
     int status;
     uint64_t skip;                /* bytes of this answer in front of `next` */
     size_t taken;                 /* of the bytes that come again after a pause */

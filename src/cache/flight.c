@@ -50,7 +50,7 @@ void flights_free(struct flights **flights)
 {
     if (!*flights)
         return;
-    check(!flights_busy(*flights) && (*flights)->slots_used == 0);
+    check(flights_objects(*flights) == 0 && (*flights)->slots_used == 0);
     for (size_t i = 0; i < SHARDS; i++) {
         pthread_mutex_lock(&(*flights)->shards[i].lock);    /* whoever let go of the last is out */
         check(atomic_load(&(*flights)->shards[i].hooked) == 0);
@@ -67,9 +67,9 @@ static struct shard *shard_of(struct flights *flights, const struct object_id *i
     return &flights->shards[id->bytes[2] % SHARDS];
 }
 
-bool flights_busy(struct flights *flights)
+size_t flights_objects(struct flights *flights)
 {
-    return atomic_load(&flights->objects) > 0;
+    return atomic_load(&flights->objects);
 }
 
 bool flights_idle(struct flights *flights, const struct object_id *id)

@@ -73,8 +73,9 @@ struct waiter {
 struct flights *flights_new(struct cache *cache, size_t slots_bytes) MUST_USE;
 void flights_free(struct flights **flights);    /* nothing may be under way */
 
-/* Is anything under way, or on its way from here to the store? */
-bool flights_busy(struct flights *flights);
+/* Of how many objects is something under way, or read by who has waited for it, or on its way from
+ * here to the store? */
+size_t flights_objects(struct flights *flights);
 /* True if nothing is under way for any object of this shard: a hit needs no lock. */
 bool flights_idle(struct flights *flights, const struct object_id *id);
 void flights_lock(struct flights *flights, const struct object_id *id);

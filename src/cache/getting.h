@@ -63,6 +63,7 @@ struct get {
     bool piece_cached;
     enum err piece_err;           /* how the store's read ended, once op is over */
     bool piece_came;
+    bool slow;                    /* a fetch has outrun it */
     struct refusal *refusal;
     struct get_answer answer;
     struct get_cost cost;

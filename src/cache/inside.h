@@ -14,6 +14,10 @@ bool cache_is_stopping(struct cache *cache);
 struct flights *cache_flights(struct cache *cache);
 struct fresh *cache_fresh(struct cache *cache);
 
+/* How far a fill may run ahead of its readers: further, and what is streamed at once would push
+ * itself out of the cache before it is read. */
+uint64_t cache_ahead_max(struct cache *cache);
+
 void background_end_all(struct cache_loop *loop);    /* background.c */
 
 /* Does the head name its version, so that another answer can be proved to be of the same? Only a

@@ -151,6 +151,8 @@ static struct fetch_span missing_run(struct get *get)    /* under the lock */
         if (flight->head->etag_hash == get->head->etag_hash && flight->start > span.first)
             span.end = MIN(span.end, flight->start);
     span.end = MIN(span.end, fetch_next_claim(get->inflight, get->head->etag_hash, span.first));
+    if (get->slow)    /* what would be asked for in vain costs its way here all the same */
+        span.end = MIN(span.end, span.first + cache_ahead_max(get->loop->cache));
     return span;
 }
 
@@ -178,6 +180,7 @@ static enum err from_origin(struct get *get)
     } else if ((err = why_over(get)) == OK) {
         struct fetch *fetch = fetch_join(get->inflight, get->head->etag_hash, get->pos);
         bool named = learn_is_named(get->head);    /* else nobody else can bring it */
+        get->slow |= get->fetch && get->fetch->outran;
         if (!fetch && named) {
             struct fetch_span span = missing_run(get);
             fetch = fetch_start(get->inflight, FETCH_GET, get->head, &span);

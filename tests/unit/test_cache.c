@@ -160,7 +160,7 @@ static bool reads(struct client *client, uint64_t first, uint64_t end)
 static void settle(struct client *client)    /* what is on its way to the store has arrived */
 {
     get_end(&client->get);    /* it may hold the last flight */
-    while (flights_busy(cache_flights(house.cache)))
+    while (flights_objects(cache_flights(house.cache)) > 0)
         turn(client);
 }
 

@@ -1,0 +1,36 @@
+"""What is streamed at once may be larger than the cache: nothing comes twice for it."""
+from harness import *
+
+READERS, SIZE, STEP = 6, 32 * MIB, 256 * 1024
+
+with Story("f08 slow readers of more than fits into the cache") as story:
+    origin = story.origin(f"objects=bucket/shard/%d {READERS} {SIZE}")
+    server = story.penstock(origin=origin.url, cache_size="64MiB", extent_size="4MiB")
+
+    def begin(number):
+        wire = Wire(server.port, 30, receive_buffer=65536)
+        wire.send(server.client.head_of("GET", f"bucket/shard/{number}"))
+        return wire
+
+    # As a data loader does: a step of each in turn, at a pace that the origin is well ahead of.
+    wires = [begin(number) for number in range(READERS)]
+    texts = [b""] * READERS
+    while any(len(text) < SIZE for text in texts):
+        for i, wire in enumerate(wires):
+            until = min(len(texts[i]) + STEP, SIZE)
+            while len(texts[i]) < until:
+                more = wire.socket.recv(until - len(texts[i]) + 4096)
+                check(more, f"reader {i} is cut after {len(texts[i])} bytes")
+                texts[i] += more
+                if b"\r\n\r\n" in texts[i][:4096] and texts[i].startswith(b"HTTP/"):
+                    texts[i] = texts[i].partition(b"\r\n\r\n")[2]
+        time.sleep(0.02)
+    story.same("every byte is right", [text == expect(f"bucket/shard/{i}", 1, 0, SIZE)
+                                       for i, text in enumerate(texts)], [True] * READERS)
+    counts = origin.counts()
+    story.fact("what was read came once", counts["bytes"] <= 1.05 * READERS * SIZE,
+               f"{counts['bytes'] / (READERS * SIZE):.2f} times, {counts['get']} GETs")
+    story.fact("in not too many GETs", counts["get"] <= READERS * (SIZE // (2 * MIB) + 1), counts["get"])
+    origin.reset()
+    story.bytes("a fast reader", server.get("bucket/shard/0"), "bucket/shard/0", 0, SIZE)
+    story.fact("... alone needs few", origin.counts()["get"] <= 2, origin.counts()["get"])
