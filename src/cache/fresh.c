@@ -22,6 +22,7 @@
 #define FAILED_S 60            /* a listing that hangs must not hold up the next reader too */
 #define REFUSED_MAX 256
 #define MISSING_MAX 3
+#define MISSING_ORIGINS 16        /* more share a count */
 #define FEW_LINES 500             /* half of what a page could have brought */
 #define WIDE_MAX 64
 
@@ -54,6 +55,11 @@ struct wide {
     slice bucket, prefix;         /* owned; bucket.ptr NULL: none */
 };
 
+struct missing {
+    const struct origin *origin;  /* NULL: nobody's yet */
+    unsigned in_a_row;
+};
+
 struct fresh {
     struct cache *cache;
     pthread_mutex_t lock;
@@ -62,7 +68,7 @@ struct fresh {
     unsigned refused_next;
     struct wide wide[WIDE_MAX];
     unsigned wide_next;
-    unsigned missing;
+    struct missing missing[MISSING_ORIGINS];
     struct paging *paging;
 };
 
@@ -141,12 +147,23 @@ static void refuse(struct fresh *fresh, const struct place *place, slice bucket,
     refused->prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
 }
 
+static struct missing *missing_at(struct fresh *fresh, const struct origin *origin)
+{
+    size_t i = 0;
+    while (i < MISSING_ORIGINS - 1 && fresh->missing[i].origin != origin &&
+           fresh->missing[i].origin)
+        i++;
+    fresh->missing[i].origin = origin;
+    return &fresh->missing[i];
+}
+
 void fresh_missing(struct fresh *fresh, const struct place *place, bool missing)
 {
     pthread_mutex_lock(&fresh->lock);
-    fresh->missing = missing ? fresh->missing + 1 : 0;
-    if (fresh->missing >= MISSING_MAX) {
-        fresh->missing = 0;
+    struct missing *count = missing_at(fresh, place->origin);
+    count->in_a_row = missing ? count->in_a_row + 1 : 0;
+    if (count->in_a_row >= MISSING_MAX) {
+        count->in_a_row = 0;
         refuse(fresh, place, S(""), S(""), true, REFUSED_S);
     }
     pthread_mutex_unlock(&fresh->lock);

@@ -213,6 +213,12 @@ static enum err unknown(struct get *get)
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_FRESH);
     }
+    if (!get->distrust && !get->looked_again && list_empty(&get->inflight->fetches) &&
+        store_knows(cache_store(get->loop->cache), &get->id)) {    /* so did all of it */
+        get->looked_again = true;
+        flights_unlock(get->flights, &get->id);
+        return get_go(get, GET_LOOK);
+    }
     if (get_wants_newest(get) && !get->distrust && !list_empty(&get->inflight->fetches)) {
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_PROBE);    /* if it is of the version found now, it is shared */

@@ -53,6 +53,7 @@ struct get {
     int64_t seen_s;               /* when it was last confirmed, before the page */
     unsigned pages;
     bool upgrade;                 /* the HEAD is for what the head lacks (FULL) */
+    bool looked_again;            /* for what came between looking and asking the origin */
     bool distrust;                /* what is stored was found to be of another version */
     unsigned restarts;
 
