@@ -68,7 +68,7 @@ struct fresh *cache_fresh(struct cache *cache)
 uint64_t cache_ahead_max(struct cache *cache)
 {
     size_t objects = MAX(flights_objects(cache->flights), (size_t)1);
-    uint64_t share = store_size(cache->store) / 2 / objects;
+    uint64_t share = store_capacity(cache->store) / 2 / objects;
     return MAX(share / GROUP_BYTES * GROUP_BYTES, (uint64_t)AHEAD_LEAST);
 }
 

@@ -198,11 +198,33 @@ static bool make_folder(const char *folder)
     return mkdir(folder, 0700) == 0 || errno == EEXIST;
 }
 
+/* Static text: it is read by others, later. */
+static const char *why_no_folder(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return "it can't be made or written to: this user may not; give it the folder, or name "
+               "another";
+    case EROFS:
+        return "it can't be made or written to: its file system is mounted read-only";
+    case ENOSPC:
+    case EDQUOT:
+        return "it can't be made or written to: its file system is full";
+    case ENOTDIR:
+        return "it can't be made: a part of its path is a file";
+    default:
+        return "it can't be made or written to";
+    }
+}
+
 static enum err take_lock(struct folder *folder, const char **ret_why)
 {
-    *ret_why = "it can't be made or written to";
-    if (!make_folder(folder->path))
+    if (!make_folder(folder->path)) {
+        *ret_why = why_no_folder(errno);
         return errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
+    }
+    *ret_why = "it can't be looked at";
     struct stat st;
     if (stat(folder->path, &st) != 0)
         return ERR_IO;
@@ -211,8 +233,10 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
         return ERR_FORMAT;
     }
     folder->lock_fd = open(path_in(folder->path, "lock").text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (folder->lock_fd < 0)
+    if (folder->lock_fd < 0) {
+        *ret_why = why_no_folder(errno);
         return ERR_IO;
+    }
     if (flock(folder->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return OK;
     *ret_why = errno == EWOULDBLOCK ? "another process holds it" : "it can't be locked";

@@ -9,8 +9,6 @@ enum err service_begin(struct store *store, const char **ret_why) MUST_USE;
 void service_end(struct store *store, const char *why);    /* static text */
 void service_metrics(struct store *store);
 void service_measure(struct store *store);    /* may wait for the disk */
-/* Bytes of extents that there may be now; any thread. */
-uint64_t store_capacity(struct store *store);
 /* Once, while the folder is out: our memory of what it did not see ends with us. */
 void service_note_doubt(struct store *store);
 void *service_watch(void *store);     /* a thread: answers for the committer when it is stuck */

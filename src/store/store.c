@@ -151,11 +151,6 @@ static bool has_room(struct store *store)
     return room;
 }
 
-uint64_t store_size(const struct store *store)
-{
-    return atomic_load(&store->size_bytes);
-}
-
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes)
 {
     if (!store_is_serving(store) || !policy_admit(id, bytes))

@@ -107,8 +107,8 @@ uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t 
 
 /* ---- writing ---- */
 
-/* What it may use, bytes, as it is set now. Any thread; cheap. */
-uint64_t store_size(const struct store *store);
+/* Bytes of extents that there may be now. Any thread; cheap. */
+uint64_t store_capacity(struct store *store);
 
 /* May these bytes be stored? Asked once, when a fill starts. */
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes);

@@ -498,7 +498,7 @@ static int play_read_only(void)
         return 2;
     if (unit_try(&unit, options_of(4 * MIB, 2 * MIB)) != OK || serving(&unit))
         return 3;
-    if (!slice_ends(unit.why, S("it can't be made or written to")))
+    if (!slice_ends(unit.why, S("its file system is mounted read-only")))
         return 4;
     if (put_object(&unit, "k", "\"2\"", 10) != ERR_IO || get_head(&unit, "k"))
         return 5;
