@@ -262,7 +262,8 @@ static void removed(struct store_removal *removal, enum err err)
 void deliver_forget(struct fetch *fetch)
 {
     struct store *store = cache_store(fetch->inflight->cache);
-    if (fetch->inflight->head == fetch->head)
+    struct head *told = fetch->inflight->head;    /* to newcomers, unless a later answer said so */
+    if (told && (told == fetch->head || atomic_load(&told->validated_s) <= fetch->sent_s))
         head_unref(&fetch->inflight->head);
     if (!store_knows(store, &fetch->inflight->id))
         return;

@@ -119,7 +119,8 @@ static slice fields_of_206(struct arena *keep, const struct head *head)
 {
     struct text fields = text_in(keep);
     for (slice rest = head->fields; rest.len;) {
-        slice value = slice_cut(&rest, '\n'), name = slice_cut(&value, ':');
+        slice line = slice_cut(&rest, '\n'), value = slice_cut(&line, '\r');
+        slice name = slice_cut(&value, ':');
         add_field(&fields, name, slice_trim(value), false);
     }
     return text_slice(&fields);

@@ -188,6 +188,7 @@ static enum err from_origin(struct get *get)
         if (fetch) {
             fetch_leave(&get->fetch);
             get->fetch = fetch;
+            fetch_progress(fetch, get->pos);    /* it may be paused for a slower reader */
             waiter_add(&fetch->waiters, &get->waiter);
             err = ERR_WAIT;
         } else {

@@ -101,7 +101,8 @@ static enum err store_up(struct serve *serve)
 /* Others fill the disk, and the cache gives way, down to nothing: why the hit ratio fell. */
 static void watch_room(struct serve *serve, const struct store_status *status)
 {
-    bool squeezed = status->capacity_bytes < status->size_bytes / 2;
+    unsigned eighths = serve->squeezed ? 6 : 4;    /* over when three quarters are there */
+    bool squeezed = status->capacity_bytes < status->size_bytes / 8 * eighths;
     if (!status->serving || squeezed == serve->squeezed)
         return;
     serve->squeezed = squeezed;

@@ -72,6 +72,22 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
     return take;
 }
 
+/* Of the origin; not of who asked, or of what was asked. */
+static bool is_failure(const struct origin_hook *hook, enum err err)
+{
+    switch (err) {
+    case OK:
+        return hook->status >= 500;
+    case ERR_BUSY:
+    case ERR_BAD_REQUEST:
+    case ERR_READ_ONLY:
+    case ERR_NOT_IMPLEMENTED:
+        return false;
+    default:
+        return true;
+    }
+}
+
 static void note_failure(const struct origin_hook *hook, enum err err)
 {
     struct origin *origin = hook->origin;
@@ -95,7 +111,7 @@ void hook_done(struct origin_hook *hook, enum err err)
     bool ended = err == ERR_CANCELED || err == ERR_YIELDED || err == ERR_STOPPING;
     if (err == ERR_YIELDED)
         metric_add(M_ORIGIN_YIELDED, 1);
-    if (!ended && (err || hook->status >= 500))
+    if (!ended && is_failure(hook, err))
         note_failure(hook, err);
     if (ended)
         metric_add(M_ORIGIN_CANCELED, 1);

@@ -359,7 +359,9 @@ void *commit_run(void *arg)
         }
         arena_free(&batch.keep);
         tend(store, &retried_ms, &checked_ms);
+        atomic_store(&store->busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
         service_measure(store);
+        atomic_store(&store->busy_since_ms, 0);
     }
     arena_free(&batch.keep);
     return NULL;

@@ -55,3 +55,28 @@ with Story("c10 an object is given other metadata while it is read") as story:
         server = server.restart()
         story.same("over a restart", {server.head(f"bucket/{how}{size}").headers["content-type"]
                                       for size in (0, 1000, 2 * MIB)}, {"a/blue"})
+
+    # A 206 tells less than a 200: of the version that is known it changes nothing.
+    key = "bucket/both"
+    direct.put(key, bytes(300_000), {"x-amz-meta-colour": "red"})
+    origin.tell(f"match={key} GET", "first_byte_ms=400")
+    together(lambda: server.get(key), lambda: (time.sleep(0.1), server.get(key, suffix=1)))
+    origin.reset()
+    story.same("a HEAD for checksums is answered", server.head(
+        key, headers={"x-amz-checksum-mode": "ENABLED"}).headers["x-amz-meta-colour"], "red")
+    story.same("without another one to the origin", origin.counts(key)["head"], 0)
+    origin.calm()
+
+    # What the origin says is gone, nobody is told of any more, though somebody still reads it.
+    key = "bucket/gone"
+    direct.put(key, body)
+    origin.tell(f"match={key} GET", "bandwidth=1000000")
+    reader = Wire(server.port, 30)
+    reader.send(server.client.head_of("GET", key))
+    wait_for("a read is under way", lambda: origin.totals()["requests_open"] > 0)
+    time.sleep(0.2)
+    direct.delete(key)
+    story.same("who asks the origin hears that it is gone",
+               server.head(key, headers={"cache-control": "no-cache"}).status, 404)
+    wait_for("and then who does not", lambda: server.head(key).status == 404, 3)
+    reader.close()

@@ -52,3 +52,9 @@ with Story("f07 slow readers of streams that are not stored, beside others") as 
                gets <= READERS * (SIZE // PER_GET + 1), gets)
     story.same("nothing broke off", sum(server.metric(f"penstock_{name}_total") for name in
                ("origin_retries", "cache_restarts")), 0)
+
+    stalled = begins(server, keys[0])
+    story.fact("one more begins, and takes nothing", has_begun(stalled))
+    time.sleep(0.5)    # until its stream waits for it
+    story.bytes("who is fast does not wait for it", client.get(keys[0]), keys[0], 0, SIZE)
+    stalled.abort()
