@@ -7,8 +7,8 @@
  * may_publish, asked in the batch's own transaction, says no (H7). What was removed without an
  * epoch (the origin says that there is no such object) is removed again by that transaction, after
  * the fills; none that began after the answer can be among them, and who does not wait for it may
- * lose such a fill. Ids are copied: the watch may have
- * answered for their owners. Threads: the committer's; giving up is the watch's. */
+ * lose such a fill. Ids are copied: the watch may have answered for their owners. Threads: the
+ * committer's; giving up is the watch's. */
 #include "store/removal.h"
 
 #include <stdlib.h>

@@ -6,12 +6,11 @@
  * Threads: the committer's. */
 #include "store/room.h"
 
-#include <sys/statvfs.h>
-
 #include "base/metric.h"
 #include "store/policy.h"
 #include "store/publish.h"
 #include "store/removal.h"
+#include "store/service.h"
 
 #define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
 #define SHRINK_MS 200u
@@ -70,19 +69,13 @@ enum err room_recycle(struct store *store)
     return e;
 }
 
-static uint64_t free_bytes(const struct store *store)
-{
-    struct statvfs fs;
-    return statvfs(store->folder.path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
-}
-
 /* Recycles until one more extent fits into the size and leaves the reserve alone. */
 static enum err make_room(struct store *store)
 {
     uint64_t want = store->folder.format.extent_bytes;
     enum err e = OK;
     while (!e && (extents_bytes(store->extents) + want > atomic_load(&store->size_bytes) ||
-                  free_bytes(store) < atomic_load(&store->reserve_bytes) + want))
+                  service_free_bytes(store) < atomic_load(&store->reserve_bytes) + want))
         e = room_recycle(store);
     return e;
 }
@@ -92,7 +85,7 @@ static enum err make_room(struct store *store)
 static bool is_last_too_big(struct store *store)
 {
     uint64_t want = atomic_load(&store->reserve_bytes) + store->folder.format.extent_bytes;
-    return extents_count(store->extents) == 1 && free_bytes(store) >= want;
+    return extents_count(store->extents) == 1 && service_free_bytes(store) >= want;
 }
 
 enum err room_next_extent(struct store *store)

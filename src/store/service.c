@@ -16,14 +16,18 @@
 #define WATCH_MS 500u
 #define RESERVE_MAX (8 * GIB)
 
-/* What the file system has left: asked here alone, for it may hang. Who must not wait reads what
- * was noted. */
-void service_measure(struct store *store)
+uint64_t service_free_bytes(const struct store *store)
 {
     struct statvfs fs;
-    if (statvfs(store->folder.path, &fs) != 0)
+    return statvfs(store->folder.path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+}
+
+/* Who must not wait reads what is noted here. */
+void service_measure(struct store *store)
+{
+    uint64_t free = service_free_bytes(store);
+    if (free == UINT64_MAX)
         return;
-    uint64_t free = (uint64_t)fs.f_bavail * fs.f_frsize;
     atomic_store(&store->free_bytes, free);
     metric_set(M_STORE_FREE, (int64_t)free);
     metric_set(M_STORE_CAPACITY, (int64_t)store_capacity(store));
