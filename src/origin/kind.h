@@ -18,6 +18,7 @@
 struct origin_hook;
 struct origin_kind {
     bool read_only;
+    bool knows_identities;              /* it answers by who signed */
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);

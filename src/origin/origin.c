@@ -203,6 +203,11 @@ bool origin_is_read_only(const struct origin *origin)
     return origin->kind->read_only;
 }
 
+bool origin_knows_identities(const struct origin *origin)
+{
+    return origin->kind->knows_identities;
+}
+
 /* ---- making them ---- */
 
 struct origins *origins_new(unsigned threads)

@@ -65,6 +65,10 @@ struct origin_call {
     size_t field_count;
     const struct origin_body *body;     /* NULL: none */
     bool no_retry;                      /* for what must not happen twice */
+    /* Whom it is signed as; must outlive the call. NULL: as the origin's own credentials say. An
+     * empty access key: as nobody, unsigned. What the origin says of such a key is its client's to
+     * hear, and never ERR_ORIGIN_KEYS, unless our signature or clock is what it finds wrong. */
+    const struct sigv4_credentials *as;
     /* Asked on an origin thread whenever a request is about to be sent or to be waited for, in the
      * end right before its first byte: OK, or why not, which becomes the end. `again`: one has been
      * sent, or tried to. NULL: always. Once it has refused, it refuses for ever. */
@@ -82,6 +86,8 @@ void origin_ask_again(struct origin_call *call);
 /* The canonical endpoint URL, which is part of every object's identity. Lives as long as origin. */
 slice origin_identity(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
+/* Does it answer by who signed? A directory does not: whom it would refuse nobody knows. */
+bool origin_knows_identities(const struct origin *origin);
 
 /* What its calls have come to. Times are wall seconds, 0: never. */
 struct origin_health {

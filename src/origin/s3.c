@@ -293,7 +293,7 @@ static enum exchange_take on_head(void *arg, const struct exchange_head *head)
         hold(call, &reply);
         return EXCHANGE_TAKEN;
     }
-    if (head->status < 500)
+    if (head->status < 500 && !call->hook.call->as)
         s3_keys_taken(call->s3);
     hook_head(&call->hook, &reply);
     return atomic_load(&call->canceled) ? EXCHANGE_END : EXCHANGE_TAKEN;
@@ -342,8 +342,11 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
 /* All of a held answer is there. */
 static enum err judge_held(struct s3_call *call)
 {
-    if (s3_keys_refused(call->s3, call->hook.call->op, call->held.status,
-                        text_slice(&call->held_body)))
+    const struct origin_call *asked = call->hook.call;
+    slice document = text_slice(&call->held_body);
+    int status = call->held.status;
+    if (asked->as ? s3_signing_refused(call->s3, asked, status, document)
+                  : s3_keys_refused(call->s3, asked->op, status, document))
         return ERR_ORIGIN_KEYS;
     let_go(call);
     return must_stop(call) == ERR_CANCELED ? ERR_CANCELED : OK;
@@ -416,6 +419,7 @@ static void s3_free(struct origin *origin)
 }
 
 static const struct origin_kind s3_kind = {
+    .knows_identities = true,
     .start = s3_start, .resume = s3_resume, .cancel = s3_cancel, .ask_again = s3_ask_again,
     .free = s3_free,
 };

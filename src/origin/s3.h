@@ -52,6 +52,8 @@ bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* any other answer of its own */
 /* Does it? A HEAD's says nothing (no document): then the last answer that did is believed. Logs. */
 bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
+/* Of what was signed as a client: does it find fault with our signature, not with whose it is? */
+bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document);
 bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged);
 /* No byte in them that could split a head. */
 bool s3_fields_are_sendable(const struct origin_call *asked);

@@ -83,8 +83,10 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
         .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
     };
     struct sigv4_signed added;
+    if (asked->as && !asked->as->access_key.len)
+        return count;
     pthread_mutex_lock(&s3->lock);    /* a signer belongs to one thread; this one goes round */
-    sigv4_sign(s3->sigv4, keep, &ask, &s3->credentials, &added);
+    sigv4_sign(s3->sigv4, keep, &ask, asked->as ? asked->as : &s3->credentials, &added);
     pthread_mutex_unlock(&s3->lock);
     for (size_t i = 0; i < added.field_count; i++)
         fields[count++] = added.fields[i];

@@ -3,7 +3,9 @@
  * The client's signature was right: what the origin says of a key or a signature is about ours, and
  * who runs Penstock must hear of it, in the log, by a line that names what to check. That the keys
  * are good but may not do this (AccessDenied) is no such thing: it goes to the client as it came.
- * A HEAD is refused without a word, so what the origin said last decides. On carrier threads. */
+ * A HEAD is refused without a word, so what the origin said last decides. What was signed as a client
+ * (call->as) is refused to that client, and says nothing of our own keys; but a signature or a clock
+ * that the origin finds wrong is ours all the same. On carrier threads. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "origin/s3.h"
@@ -13,12 +15,16 @@
 
 static const struct {
     const char *code, *why;
+    const char *why_as;    /* of what was signed as a client; NULL: the client's to hear */
 } rows[] = {
-    { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE },
-    { "InvalidAccessKeyId", "it does not know the access key: check origin_access_key" SOURCE },
-    { "ExpiredToken", "the session token has expired: start again with new credentials" },
-    { "InvalidToken", "the session token is wrong: check origin_session_token" },
-    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's" },
+    { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE,
+      "the secret key that goes with this access key is wrong: check its row of keys" },
+    { "InvalidAccessKeyId", "it does not know the access key: check origin_access_key" SOURCE,
+      NULL },
+    { "ExpiredToken", "the session token has expired: start again with new credentials", NULL },
+    { "InvalidToken", "the session token is wrong: check origin_session_token", NULL },
+    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's",
+      "its clock and this machine's differ: set this machine's" },
 };
 
 bool s3_keys_in_doubt(int status)
@@ -69,23 +75,47 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
     return false;
 }
 
-bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
+/* Which row the document names; their number if none. */
+static size_t row_of(slice document)
 {
     struct arena keep = { 0 };
     slice code = S(""), message;
     size_t row = 0;
-    if (!document.len)
-        return of_head(s3, op, status);
     if (xml_read_error(&keep, document, &code, &message) != OK)
         code = S("");
     while (row < countof(rows) && !slice_eq(code, slice_of(rows[row].code)))
         row++;
     arena_free(&keep);
+    return row;
+}
+
+bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
+{
+    if (!document.len)
+        return of_head(s3, op, status);
+    size_t row = row_of(document);
     if (row == countof(rows)) {
         s3_keys_taken(s3);
         return false;
     }
     atomic_store(&s3->keys_refused, true);
     warn(s3, op, status, rows[row].code, rows[row].why);
+    return true;
+}
+
+bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document)
+{
+    struct arena keep = { 0 };
+    uint64_t unlogged;
+    size_t row = document.len ? row_of(document) : countof(rows);
+    if (row == countof(rows) || !rows[row].why_as)
+        return false;
+    slice key = log_word(&keep, asked->as->access_key);
+    if (s3_may_log(s3, &s3->refusals, &unlogged))
+        log_warn("origin_refused", "origin=%s op=%s status=%d code=%s access_key=%.*s "
+                 "not_logged=%llu why=\"the origin refuses what Penstock signs for a client: %s\"",
+                 s3->origin.name, s3_op_name(asked->op), status, rows[row].code, SLICE_ARG(key),
+                 (unsigned long long)unlogged, rows[row].why_as);
+    arena_free(&keep);
     return true;
 }

@@ -245,6 +245,65 @@ TEST(an_answer_comes_as_it_was_sent)
     origins_free(&all);
 }
 
+static struct watched *got_as(const struct sigv4_credentials *as)
+{
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
+    watched->call.as = as;
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_DONE));
+    return watched;
+}
+
+TEST(a_call_is_signed_as_whom_it_names_or_not_at_all)
+{
+    static const struct sigv4_credentials theirs = {
+        { "THEIRS", 6 }, { "secret", 6 }, { "token", 5 }
+    }, nobody = { 0 };
+    begin(hello, PLAIN);
+    struct watched *watched = got_as(&theirs);
+    ok(watched->err == OK && told(0, NULL, "Credential=THEIRS/"));
+    ok(told(0, NULL, "x-amz-security-token"));    /* among the signed headers */
+    watch_free(&watched);
+    watched = got_as(&nobody);
+    ok(watched->err == OK && atomic_load(&server.requests) == 2);
+    ok(server.authorization[1][0] == '\0');
+    watch_free(&watched);
+    watched = got();
+    ok(told(2, NULL, "Credential=AKID/"));
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+static bool unknown_key(struct request *request)
+{
+    return reply(request, "HTTP/1.1 403 No\r\nContent-Length: 46\r\n\r\n"
+                          "<Error><Code>InvalidAccessKeyId</Code></Error>");
+}
+
+static bool bad_signature(struct request *request)
+{
+    return reply(request, "HTTP/1.1 403 No\r\nContent-Length: 49\r\n\r\n"
+                          "<Error><Code>SignatureDoesNotMatch</Code></Error>");
+}
+
+TEST(who_is_unknown_to_the_origin_hears_it_and_our_own_keys_are_not_in_doubt)
+{
+    static const struct sigv4_credentials theirs = { { "THEIRS", 6 }, { "secret", 6 }, { "", 0 } };
+    begin(unknown_key, PLAIN);
+    struct watched *watched = got_as(&theirs);
+    ok(watched->err == OK && watched->status == 403 && watched->heads == 1);
+    ok(slice_starts(text_slice(&watched->body), S("<Error><Code>InvalidAccessKeyId")));
+    watch_free(&watched);
+    watched = got();
+    ok(watched->err == ERR_ORIGIN_KEYS && watched->heads == 0);    /* signed as ourselves */
+    watch_free(&watched);
+    atomic_store(&server.answer, bad_signature);
+    watched = got_as(&theirs);    /* it is we who made that signature */
+    ok(watched->err == ERR_ORIGIN_KEYS && watched->heads == 0);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
 TEST(odd_keys_are_sent_byte_for_byte)
 {
     static const struct {
@@ -1004,6 +1063,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_comes_as_it_was_sent),
+        cmocka_unit_test(a_call_is_signed_as_whom_it_names_or_not_at_all),
+        cmocka_unit_test(who_is_unknown_to_the_origin_hears_it_and_our_own_keys_are_not_in_doubt),
         cmocka_unit_test(odd_keys_are_sent_byte_for_byte),
         cmocka_unit_test(a_503_is_repeated_and_the_last_one_is_handed_out),
         cmocka_unit_test(retry_after_is_obeyed),
