@@ -621,10 +621,10 @@ class Versity(Process):
     """versitygw over a folder: an S3 origin that is not ours. tls: its certificate and key; then
     our client, which speaks no TLS, can't ask it."""
 
-    def __init__(self, story, folder=None, tls=None):
+    def __init__(self, story, folder=None, tls=None, port=None):
         self.folder = folder or story.path("versity")
         os.makedirs(self.folder, exist_ok=True)
-        self.port = free_port()
+        self.port = port or free_port()
         self.access_log = story.path("versity-access.log")
         super().__init__(story, "versitygw", [tool("versitygw"), "--quiet", "--access", ORIGIN_KEY,
                                               "--secret", ORIGIN_SECRET,
@@ -636,6 +636,11 @@ class Versity(Process):
         self.client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
         wait_for("versitygw answers", lambda: self.hangs_up() if tls
                  else self.client.ask("GET", "").status == 200, 20)
+
+    def again(self):
+        """Killed, if it still runs; then a new one on the same folder and port."""
+        self.kill()
+        return Versity(self.story, folder=self.folder, port=self.port)
 
     def hangs_up(self):
         """It is there, and takes us for what we are: no TLS."""

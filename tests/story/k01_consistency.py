@@ -1,0 +1,83 @@
+"""Consistency (H7): clients write unique values and read them, with faults and restarts amid it.
+
+Through one proxy every key is linearizable, as at the origin itself; through two proxies, with writes
+past them, nothing older than the freshness bound is read. `k01_consistency.py [OPERATIONS [ROUNDS]]`:
+scripts/soak runs it long."""
+from consistency import *
+
+OPERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+ALL = {"get": 50, "range": 12, "head": 8, "list": 4, "put": 20, "delete": 3, "parts": 1, "leave": 1}
+TTL, GRACE = 1, 1
+BOUND_NS = (TTL + GRACE + 1) * 10**9    # ages are whole seconds
+
+
+class Faults:
+    """One after the other, a while apart: a proxy killed, a proxy stopped, the origin killed."""
+
+    def __init__(self, servers, origin):
+        self.servers, self.origin, self.next = servers, origin, time.monotonic() + 2
+        self.done = []
+
+    def __call__(self):
+        if time.monotonic() < self.next:
+            return
+        number = len(self.done)
+        if number % 3 == 2:
+            self.origin = self.origin.again()
+            self.done.append("origin killed")
+        else:
+            i = number % len(self.servers)
+            server = self.servers[i]
+            if number % 3 == 0:
+                server.kill()
+            else:
+                server.stop()
+            self.servers[i] = server.again()
+            self.done.append("proxy killed" if number % 3 == 0 else "proxy stopped")
+        self.next = time.monotonic() + 4
+
+
+def door(name, server):
+    client = server.client
+    return Door(name, server.port, client.key, client.secret)
+
+
+def one_proxy(story, number, operations, delay_ms=0):
+    name = f"one{'-slow' if delay_ms else ''}-{number}"
+    origin = story.versity(folder=story.path(name))
+    url = SlowWay(origin.port, delay_ms, story.seed).url if delay_ms else origin.url
+    server = story.penstock(origin=url, cache_dir=story.path(f"cache-{name}"),
+                            cache_size="64MiB" if number % 2 else "1GiB", access_log=False)
+    story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
+    faults = Faults([server], origin)
+    history = live(story, [door("one", server)], ALL, operations, meanwhile=faults)
+    wrong = verdicts(history, linear)
+    story.note(f"one proxy{', a slow way to the origin' if delay_ms else ''}: {figures(history)}; {', '.join(faults.done) or 'no fault'}")
+    story.fact("through one proxy every key is linearizable", not wrong, "\n".join(wrong[:3]))
+    story.fact("and much of it came from the cache", share_of_hits(history) > 0.1, figures(history))
+    faults.servers[0].stop()
+    faults.origin.stop()
+
+
+def two_proxies(story, number, operations):
+    origin = story.versity(folder=story.path(f"two-{number}"))
+    servers = [story.penstock(origin=origin.url, cache_dir=story.path(f"cache-two-{number}-{i}"), freshness="ttl",
+                              ttl=f"{TTL}s", grace=f"{GRACE}s", access_log=False) for i in range(2)]
+    story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
+    doors = [door("one", servers[0]), door("two", servers[1]), door("direct", origin)]
+    faults = Faults(servers, origin)
+    history = live(story, doors, ALL, operations, meanwhile=faults)
+    wrong = verdicts(history, lambda ops: stale(ops, BOUND_NS))
+    story.note(f"two proxies and past them: {figures(history)}; {', '.join(faults.done) or 'no fault'}")
+    story.fact(f"nothing is older than {BOUND_NS // 10**9} s", not wrong, "\n".join(wrong[:3]))
+    faults.servers[0].stop()
+    faults.servers[1].stop()
+    faults.origin.stop()
+
+
+with Story("k01 what is read can be true", seconds=120 + OPERATIONS // 100) as story:
+    for number in range(ROUNDS):
+        one_proxy(story, number, OPERATIONS * 60 // 100 // ROUNDS)
+        one_proxy(story, number, OPERATIONS * 4 // 100 // ROUNDS, delay_ms=20)
+        two_proxies(story, number, OPERATIONS * 40 // 100 // ROUNDS)
