@@ -4,9 +4,11 @@
  * waits for it. Small bodies are hashed where they are. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/thread.h"
 #include "front/inside.h"
+#include "s3/checksum.h"
 
 #define INLINE_BYTES 65536u
 
@@ -63,9 +65,9 @@ void digests_free(struct digests **digests)
 
 static void hash(struct digest *digest)
 {
-    struct sha256 *sha256 = sha256_new();
-    sha256_add(sha256, digest->bytes);
-    sha256_end(&sha256, digest->sha256);
+    uint8_t sum[CHECKSUM_BYTES_MAX];
+    checksum_of(CHECKSUM_SHA256, digest->bytes, sum);
+    memcpy(digest->sha256, sum, sizeof(digest->sha256));
 }
 
 static void deliver(struct mail *mail)    /* on the loop again */

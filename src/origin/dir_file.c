@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "s3/checksum.h"
 #include "s3/encode.h"
-#include "s3/sigv4.h"
 
 #define YOUNG_NS (2 * (int64_t)1000000000)
 
@@ -62,10 +62,8 @@ slice dir_etag(struct arena *keep, const struct stat *file)
 {
     uint64_t facts[] = { (uint64_t)file->st_dev, (uint64_t)file->st_ino, (uint64_t)file->st_size,
                          (uint64_t)stat_ns(file->st_mtim), (uint64_t)stat_ns(file->st_ctim) };
-    uint8_t digest[32];
-    struct sha256 *sha256 = sha256_new();
-    sha256_add(sha256, (slice){ (const char *)facts, sizeof(facts) });
-    sha256_end(&sha256, digest);
+    uint8_t digest[CHECKSUM_BYTES_MAX];
+    checksum_of(CHECKSUM_SHA256, (slice){ (const char *)facts, sizeof(facts) }, digest);
     char hex[32];
     hex_write(digest, 16, hex);
     return arena_printf(keep, "\"%.32s-1\"", hex);

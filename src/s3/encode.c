@@ -272,3 +272,40 @@ void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES])
     struct moment m = writable(unix_s);
     picture_write(&m, "YYYY-nn-DDThh:mm:ss.000Z", 0, ret);
 }
+
+/* ---- base64 ---- */
+
+static int base64_digit(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+bool base64_read(slice s, uint8_t *ret, size_t bytes)
+{
+    if (s.len != (bytes + 2) / 3 * 4)
+        return false;
+    size_t digits = (bytes * 8 + 5) / 6;
+    uint32_t held = 0;
+    for (size_t i = 0, bits = 0; i < digits; i++) {
+        int digit = base64_digit(s.ptr[i]);
+        if (digit < 0)
+            return false;
+        held = held << 6 | (uint32_t)digit;
+        bits += 6;
+        if (bits >= 8) {
+            bits -= 8;
+            *ret++ = (uint8_t)(held >> bits);
+            held &= (1u << bits) - 1;
+        }
+    }
+    for (size_t i = digits; i < s.len; i++)
+        if (s.ptr[i] != '=')
+            return false;
+    return held == 0;    /* bits that belong to no byte: only one way to write each value */
+}

@@ -1,4 +1,4 @@
-/* encode.h - percent-coding and the time formats of S3. Pure.
+/* encode.h - percent-coding, base64 and the time formats of S3. Pure.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_ENCODE_H
 #define S3_ENCODE_H
@@ -27,5 +27,8 @@ void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES]);
 int64_t iso_date_read(slice s);
 #define ISO_DATE_BYTES 25
 void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
+
+/* Standard base64; false if s is not the base64 of exactly `bytes` bytes. */
+bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;
 
 #endif

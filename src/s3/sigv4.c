@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "s3/canon.h"
-#include "s3/digest.h"
+#include "s3/checksum.h"
 #include "s3/encode.h"
 
 #define DAY_KEYS 64
@@ -54,7 +54,7 @@ struct sigv4 *sigv4_new(void)
     check(sigv4->hmac && "OpenSSL has HMAC");
     sigv4->deriving = hmac_context(sigv4->hmac);
     sigv4->sha256 = EVP_MD_CTX_new();
-    check(sigv4->sha256 && EVP_DigestInit_ex2(sigv4->sha256, digest_sha256(), NULL) == 1);
+    check(sigv4->sha256 && EVP_DigestInit_ex2(sigv4->sha256, checksum_sha256(), NULL) == 1);
     return sigv4;
 }
 

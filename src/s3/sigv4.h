@@ -72,14 +72,4 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
 slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                     const struct sigv4_credentials *with, int64_t expires_s) MUST_USE;
 
-/* SHA-256 as a running digest, for bodies. */
-struct sha256;
-struct sha256 *sha256_new(void) MUST_USE;
-void sha256_add(struct sha256 *sha256, slice bytes);
-void sha256_end(struct sha256 **sha256, uint8_t ret[32]);    /* ret NULL: only free it */
-/* MD5 for Content-MD5, one shot. */
-void md5_of(slice bytes, uint8_t ret[16]);
-/* Standard base64; false if s is not the base64 of exactly `bytes` bytes. */
-bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;
-
 #endif

@@ -2,15 +2,11 @@
  *
  * The one file of the store that names OpenSSL. Its SipHash is fetched once a process, because a
  * fetch costs more than the hash; each thread keeps one context, keyed anew by every call, and a
- * thread that ends frees its own. ISA-L's crc32_iscsi takes and gives the register itself, so the
- * usual inversion before and after is done here: crc32c(0, "123456789") is 0xE3069283, and a sum
- * goes on from where the last one ended. Any thread. */
+ * thread that ends frees its own. Any thread. */
 #include "store/hash.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <isa-l/crc.h>
-#include <limits.h>
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -93,19 +89,6 @@ void secret_make(uint8_t ret[STORE_SECRET_BYTES])
         got = getrandom(ret, STORE_SECRET_BYTES, 0);
     while (got < 0 && errno == EINTR);
     check(got == STORE_SECRET_BYTES);
-}
-
-uint32_t crc32c(uint32_t seed, const void *bytes, size_t len)
-{
-    unsigned char *at = (unsigned char *)(uintptr_t)bytes;    /* ISA-L forgot the const */
-    unsigned int sum = ~seed;
-    while (len) {
-        int part = (int)MIN(len, (size_t)INT_MAX);
-        sum = crc32_iscsi(at, part, sum);
-        at += part;
-        len -= (size_t)part;
-    }
-    return ~sum;
 }
 
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit)

@@ -2,6 +2,7 @@
 #ifndef STORE_HASH_H
 #define STORE_HASH_H
 
+#include "base/crc.h"
 #include "store/head.h"
 
 #define STORE_SECRET_BYTES 16
@@ -11,8 +12,6 @@
 void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
                   struct object_id *ret);
 void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* from the kernel */
-/* CRC-32C (ISA-L), continued from `seed`. */
-uint32_t crc32c(uint32_t seed, const void *bytes, size_t len);
 /* The seed of an object's data checksums: a block of another object, version or unit fails
  * (README, What lies on disk). */
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit);

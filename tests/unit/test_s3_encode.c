@@ -122,6 +122,18 @@ TEST(dates_look_as_s3_writes_them)
     same(slice_of(amz), S("19700101T000000Z"));
 }
 
+TEST(base64_has_one_way_to_write_each_value)
+{
+    uint8_t bytes[4];
+    ok(base64_read(S("Zm9v"), bytes, 3) && memcmp(bytes, "foo", 3) == 0);
+    ok(base64_read(S("Zm8="), bytes, 2) && memcmp(bytes, "fo", 2) == 0);
+    ok(base64_read(S("+/9abg=="), bytes, 4) && memcmp(bytes, "\xfb\xff\x5a\x6e", 4) == 0);
+    ok(base64_read(S("Zg=="), bytes, 1) && bytes[0] == 'f' && base64_read(S(""), bytes, 0));
+    ok(!base64_read(S("Zh=="), bytes, 1) && !base64_read(S("Zg"), bytes, 1) &&
+       !base64_read(S("Zg=A"), bytes, 1));
+    ok(!base64_read(S("Z-9v"), bytes, 3) && !base64_read(S("Zm9v"), bytes, 2));
+}
+
 RUN(cmocka_unit_test(only_the_unreserved_stay_as_they_are),
     cmocka_unit_test(an_escape_is_decoded_once_and_a_plus_stays),
     cmocka_unit_test(a_bad_escape_or_a_nul_is_refused),
@@ -129,4 +141,5 @@ RUN(cmocka_unit_test(only_the_unreserved_stay_as_they_are),
     cmocka_unit_test(the_three_http_dates_are_one_moment),
     cmocka_unit_test(what_is_no_date_is_minus_one),
     cmocka_unit_test(every_format_reads_what_it_wrote),
-    cmocka_unit_test(dates_look_as_s3_writes_them))
+    cmocka_unit_test(dates_look_as_s3_writes_them),
+    cmocka_unit_test(base64_has_one_way_to_write_each_value))
