@@ -74,6 +74,9 @@ def tool(name):
     """A client or server that scripts/tools installed; skips the story if it is absent."""
     if name == "versitygw":
         found = glob.glob(os.path.join(TOOLS, "versitygw-*", "bin", "versitygw"))
+    elif name == "radosgw":    # the folder that Debian's packages are unpacked in
+        found = [p for p in glob.glob(os.path.join(TOOLS, "ceph-*"))
+                 if os.path.exists(os.path.join(p, ".whole"))]
     else:
         found = sorted(glob.glob(os.path.join(TOOLS, "venv-*", "bin", name)), key=os.path.getmtime)
     if not found:
@@ -430,10 +433,12 @@ class Process:
         self.log_file = open(self.log_path, "wb")
         clean = {n: v for n, v in os.environ.items()
                  if not n.startswith("PENSTOCK")}    # else they are settings
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout
-                                        or self.log_file,
-                                        stderr=self.log_file, env={**clean, **(env or {})})
-        story.processes.append(self)
+        with story.starting:
+            check(not story.over, f"{name} is not started: the story ends")
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout
+                                            or self.log_file,
+                                            stderr=self.log_file, env={**clean, **(env or {})})
+            story.processes.append(self)
 
     @property
     def pid(self):
@@ -663,6 +668,7 @@ def check(condition, why):
 class Story:
     def __init__(self, title, seconds=None):
         self.title, self.facts, self.wrong, self.processes = title, 0, [], []
+        self.starting, self.over = threading.RLock(), False    # nothing starts once it ends
         self.seconds = int(os.environ.get("STORY_SECONDS") or seconds or 120)
         self.io = os.environ.get("PENSTOCK_IO", "")
         self.folder = tempfile.mkdtemp(prefix="penstock-story-")
@@ -736,6 +742,8 @@ class Story:
         os._exit(1)
 
     def _end_all(self):
+        with self.starting:
+            self.over = True
         for process in self.processes:
             if process.process.poll() is None:
                 process.process.kill()
