@@ -1,7 +1,7 @@
 /* errand.c - work that lives on one thread and is woken there. SPDX-License-Identifier: Apache-2.0
  *
  * Wakes travel by tickets (mailbox.h), so any number of them between two rounds is one. Timers are
- * a plain list, looked through each round: only what backs off or has a deadline is in it. */
+ * a list in order of time: most are set a fixed while from now, and go to its end at once. */
 #include "origin/errand.h"
 
 #define WAIT_MS_MAX 1000
@@ -32,10 +32,15 @@ void errand_wake(struct errand *errand)
 
 void errand_due(struct errand *errand, uint64_t at_ms)
 {
+    struct list *timers = &errand->of->timers, *before;
     list_del(&errand->timer);
     errand->due_ms = at_ms;
-    if (at_ms)
-        list_add(&errand->of->timers, &errand->timer);
+    if (!at_ms)
+        return;
+    for (before = timers->prev; before != timers; before = before->prev)
+        if (list_of(before, struct errand, timer)->due_ms <= at_ms)
+            break;
+    list_add(before->next, &errand->timer);    /* in front of the next one is behind this one */
 }
 
 bool errand_stopping(const struct errand *errand)
@@ -80,11 +85,12 @@ static void wake_the_due(struct errands *of, uint64_t now_ms)
 {
     struct list due;
     list_init(&due);
-    list_each_safe(struct errand, errand, &of->timers, timer)
-        if (errand->due_ms <= now_ms) {
-            list_del(&errand->timer);
-            list_add(&due, &errand->timer);
-        }
+    list_each_safe(struct errand, errand, &of->timers, timer) {
+        if (errand->due_ms > now_ms)
+            break;
+        list_del(&errand->timer);
+        list_add(&due, &errand->timer);
+    }
     while (!list_empty(&due)) {
         struct errand *errand = list_of(due.next, struct errand, timer);
         list_del(&errand->timer);
@@ -105,8 +111,8 @@ void errands_run(struct errands *of, uint64_t now_ms)
 
 int errands_wait_ms(const struct errands *of, uint64_t now_ms)
 {
-    uint64_t until = now_ms + WAIT_MS_MAX;
-    list_each(struct errand, errand, &of->timers, timer)
-        until = MIN(until, errand->due_ms);
-    return until > now_ms ? (int)(until - now_ms) : 0;
+    if (list_empty(&of->timers))
+        return WAIT_MS_MAX;
+    uint64_t first_ms = list_of(of->timers.next, struct errand, timer)->due_ms;
+    return first_ms > now_ms ? (int)MIN(first_ms - now_ms, (uint64_t)WAIT_MS_MAX) : 0;
 }

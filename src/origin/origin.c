@@ -79,6 +79,7 @@ static bool is_failure(const struct origin_hook *hook, enum err err)
     case OK:
         return hook->status >= 500;
     case ERR_BUSY:
+    case ERR_SLOW_DOWN:
     case ERR_BAD_REQUEST:
     case ERR_READ_ONLY:
     case ERR_NOT_IMPLEMENTED:

@@ -40,9 +40,9 @@ struct origin_events {
     enum origin_take (*body)(struct origin_call *call, slice bytes);
     /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
      * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (it refuses
-     * our own credentials; then no head came), ERR_CANCELED, ERR_YIELDED (after SPARE),
-     * ERR_STOPPING, or for kinds that can tell without a status: ERR_READ_ONLY,
-     * ERR_NOT_IMPLEMENTED. */
+     * our own credentials; then no head came), ERR_SLOW_DOWN (no connection was free in time),
+     * ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING, or for kinds that can tell without a
+     * status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
@@ -110,6 +110,7 @@ struct origin_options {
     unsigned connections_max;   /* to this origin, over all threads; at least 1 */
     unsigned connect_ms;        /* of one try */
     unsigned progress_ms;       /* no byte for so long: the try has failed; 0: no limit */
+    unsigned wait_ms;           /* for a connection, where all are in use; 0: no limit */
     unsigned total_ms;          /* all tries; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */
 };

@@ -45,7 +45,7 @@ struct s3_call {
     bool region_learnt;
     bool sent;                      /* a request of it has gone out */
     bool again;                     /* what comes is swallowed: the call will be repeated */
-    uint64_t again_ms, deadline_ms, swallowed, retry_after;
+    uint64_t again_ms, deadline_ms, waited_out_ms, swallowed, retry_after;
     bool holding;                   /* this answer, until it is known what it is about */
     struct origin_reply held;
     struct text held_body;
@@ -61,6 +61,7 @@ static void send_try(struct s3_call *call)
     arena_free(&call->keep);
     s3_ask_make(call->s3, &call->keep, call->hook.call, call->region, &ask);
     call->where = SENDING;
+    errand_due(&call->errand, call->deadline_ms);
     call->again = call->holding = false;
     call->again_ms = call->swallowed = call->retry_after = 0;
     call->exchange = exchange_start(&call->errand, &ask, &events, call);
@@ -98,9 +99,23 @@ static void finish(struct s3_call *call, enum err err)
 static void wait_for_connection(struct s3_call *call)
 {
     call->where = WAITING;
-    errand_due(&call->errand, call->deadline_ms);
-    if (limiter_enter(&call->s3->limiter, &call->pass))
+    if (limiter_enter(&call->s3->limiter, &call->pass)) {
         send_try(call);
+        return;
+    }
+    uint64_t until_ms = call->deadline_ms ? call->deadline_ms : UINT64_MAX;
+    call->waited_out_ms = call->s3->wait_ms ? mono_ms() + call->s3->wait_ms : UINT64_MAX;
+    until_ms = MIN(until_ms, call->waited_out_ms);
+    errand_due(&call->errand, until_ms < UINT64_MAX ? until_ms : 0);
+}
+
+/* Told so, a client asks again later; left to wait, it would time out, and ask again at once. */
+static void judge_wait(struct s3_call *call)
+{
+    if (mono_ms() < call->waited_out_ms)
+        return;
+    metric_add(M_ORIGIN_WAITED_OUT, 1);
+    finish(call, ERR_SLOW_DOWN);
 }
 
 static void begin(struct s3_call *call)
@@ -142,6 +157,8 @@ static void woken(struct errand *errand)
     case WAITING:
         if (limiter_is_inside(&call->s3->limiter, &call->pass))
             send_try(call);
+        else
+            judge_wait(call);
         break;
     case SENDING:
         go_on_or_yield(call);
@@ -459,6 +476,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     s3->ca_file = arena_copy(&s3->keep, slice_of(options->ca_file)).ptr;
     s3->connect_ms = options->connect_ms;
     s3->progress_ms = options->progress_ms;
+    s3->wait_ms = options->wait_ms;
     s3->total_ms = options->total_ms;
     s3->tries_max = MAX(options->tries_max, 1u);
     s3->carriers = carriers;

@@ -28,7 +28,7 @@ struct s3 {
     struct sigv4_credentials credentials;
     slice region;
     const char *ca_file;
-    unsigned connect_ms, progress_ms, total_ms, tries_max;
+    unsigned connect_ms, progress_ms, wait_ms, total_ms, tries_max;
     struct limiter limiter;
     struct regions regions;
     pthread_mutex_t lock;           /* for what follows */
