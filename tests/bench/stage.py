@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -185,6 +186,7 @@ class Stage:
 
     def __init__(self, quick, subject):
         self.quick, self.subject_name, self.processes = quick, subject, []
+        self.starting, self.over = threading.RLock(), False    # as in a story
         self.folder = tempfile.mkdtemp(prefix="penstock-bench-", dir=os.environ.get("BENCH_FOLDER"))
 
     def __enter__(self):
