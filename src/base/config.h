@@ -76,6 +76,11 @@ struct config_sources {
 struct config *config_load(const struct config_sources *from) MUST_USE;
 void config_free(struct config **config);
 
+/* What differs, by name ("ttl, mnist.freshness, lab.(new)"): of settings that a reload takes
+ * over, or of those that need a restart. Empty: nothing. */
+slice config_changes(const struct config *before, const struct config *after, bool reloadable,
+                     struct arena *keep) MUST_USE;
+
 /* "env PENSTOCK_TTL", "/etc/penstock/penstock.json:12", "default" */
 slice config_where(const struct setting_where *where, struct arena *keep) MUST_USE;
 /* "FILE:LINE:COLUMN: KEY: TEXT (did you mean "x"?)" */

@@ -125,18 +125,31 @@ static void steps_down(struct serve *serve, size_t standing)
 
 /* ---- the life of the service ---- */
 
+static slice or_nothing(slice text)
+{
+    return text.len ? text : S("nothing");
+}
+
+/* All of it or, with one mistake, nothing. What needs a restart is named each time, until that. */
 static void reload(struct serve *serve)
 {
     struct config *fresh = cli_load(serve->cli);
     if (fresh->mistakes) {
         slice line = config_mistake_line(fresh->mistakes, &fresh->arena);
         log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(line));
-    } else {
-        log_begin(fresh);
-        front_access_log(serve->front, fresh->access_log);
-        log_info("reloaded", "%s", "");
+        config_free(&fresh);
+        return;
     }
-    config_free(&fresh);
+    struct arena *keep = &fresh->arena;
+    slice changed = config_changes(serve->reloaded ? serve->reloaded : serve->config, fresh, true,
+                                   keep);
+    slice waiting = config_changes(serve->config, fresh, false, keep);
+    log_begin(fresh);
+    front_access_log(serve->front, fresh->access_log);
+    log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
+             SLICE_ARG(or_nothing(waiting)));
+    config_free(&serve->reloaded);
+    serve->reloaded = fresh;
 }
 
 static void live(struct serve *serve)
@@ -166,6 +179,7 @@ int run_serve(struct cli *cli)
         live(&serve);
     steps_down(&serve, standing);
     arena_free(&serve.keep);
+    config_free(&serve.reloaded);
     config_free(&serve.config);
     return all ? EXIT_GOOD : EXIT_FAILED;
 }

@@ -9,6 +9,7 @@
 struct serve {
     struct cli *cli;
     struct config *config;
+    struct config *reloaded;       /* by the last SIGHUP; NULL: there was none */
     struct arena keep;
     slice why;              /* of a step that failed: a sentence for people */
     uint64_t began_ms;

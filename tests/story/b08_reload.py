@@ -23,5 +23,13 @@ with Story("b08 SIGHUP reloads what can be reloaded") as story:
     story.same("none when that is switched off", lines(), 0)
     reload("reload_refused", access_log="perhaps")
     story.same("a mistake changes nothing", lines(), 0)
-    reload("reloaded", access_log=True)
+    reload("reload_refused", access_log=True, ttl="perhaps")
+    story.same("all or nothing: not what is right beside it", lines(), 0)
+    reload("reloaded", access_log=True, log_level="debug", ttl="7s", buckets={"mnist": {"freshness": "always"}})
+    reload("reloaded", access_log=True, ttl="7s", buckets={"mnist": {"freshness": "always"}})
+    said = [json.loads(line) for line in server.log().splitlines() if '"reloaded"' in line]
+    story.same("what is in force now is named", [line["changed"] for line in said],
+               ["access_log", "log_level, access_log", "log_level"])
+    story.same("and what waits for a restart, until it comes", [line["needs_restart"] for line in said],
+               ["nothing", *["ttl, mnist.(new)"] * 2])
     story.same("and a line again", lines(), 1)
