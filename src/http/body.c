@@ -4,10 +4,10 @@
  *                                                           +--> neither has room: refused
  *     above             --> the spill folder, else memory --+
  *
- * The library would double its buffer as bytes come, and fail where its file can't be made. So it
- * gets one that the whole body fits into before the first byte is read; one whose length nobody
- * knows (chunked) moves as it grows. In memory all bodies share one budget (H8). The folder is a
- * cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows. The
+ * The library would double a socket's buffer as bytes come, and fail where its file can't be made.
+ * So it gets one that the whole body fits into before the first byte is read; one whose length
+ * nobody knows (chunked) moves as it grows. In memory all bodies share one budget (H8). The folder
+ * is a cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows. The
  * buffer stays the library's to free; what it holds of the limits is its claim.
  *
  * A complete body is taken out of the connection, so that it can outlive it (http_body_hold).
@@ -135,25 +135,23 @@ bool body_make_room(struct conn *conn, size_t bytes)
 
 /* ---- a complete one ---- */
 
-/* The whole buffer goes to the body and the library keeps one that only has the right size: it
- * looks at nothing but that when it consumes the request, and frees it like any other. */
-void body_take(struct http_request *request, slice bytes)
+void body_take(struct http_request *request)
 {
     static h2o_buffer_prototype_t unpooled;    /* freed by any thread */
     h2o_socket_t *sock = request->conn->sock;
     h2o_buffer_t *buffer = sock->input;
-    h2o_buffer_t *stand_in = h2o_mem_alloc(sizeof(*stand_in));
-    *stand_in = (h2o_buffer_t){ .capacity = 1, .size = buffer->size, ._fd = -1 };
-    stand_in->bytes = stand_in->_buf;
-    stand_in->_prototype = &h2o_socket_buffer_prototype;
-    sock->input = stand_in;
-
+    size_t whole = request->head.bytes + request->body_bytes, rest = buffer->size - whole;
+    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
+    if (rest) {
+        memcpy(h2o_buffer_reserve(&sock->input, rest).base, buffer->bytes + whole, rest);
+        sock->input->size = rest;
+    }
     struct http_body *body = must_alloc(sizeof(*body));
     body->magic = BODY_MAGIC;
     atomic_init(&body->holds, 1);
     body->buffer = buffer;
     h2o_buffer_set_prototype(&body->buffer, &unpooled);
-    body->bytes = bytes;
+    body->bytes = (slice){ buffer->bytes + request->head.bytes, request->body_bytes };
     body->claim = request->claim;
     request->claim = (struct body_claim){ 0 };
     request->body = body;

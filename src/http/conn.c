@@ -1,9 +1,8 @@
 /* conn.c - one connection: its socket, its phase, its end. SPDX-License-Identifier: Apache-2.0
  *
- * Holds together what inside.h promises: reads are ours and bounded, the library gets one whole
- * judged request at a time, and a connection ends through the library's own read callback, which
- * frees what it has. A socket's on_close is the one place where a connection is taken apart,
- * whoever closed it; the library closes too (a broken chunk, a write that fails). Whoever calls
+ * Holds together what inside.h promises: every read is ours and bounded, bytes of the next request
+ * wait in the socket's buffer, or with the client, until this one has been answered. A socket's
+ * on_close is the one place where a connection is taken apart, whoever closed it. Whoever calls
  * something that may close the connection holds it meanwhile (conn_hold). */
 #include "http/inside.h"
 
@@ -13,18 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/metric.h"
 
 #define BODY_TURN_BYTES (256 * KIB)    /* read at most so much before others get their turn */
 #define BODY_READ_BYTES 65536
-
-static_assert(H2O_VERSION_MAJOR == 2 && H2O_VERSION_MINOR == 2, "conn.c leans on details of 2.2");
-
-/* The library's own read callback, the same for all its connections: learnt from the first one. */
-static _Atomic(h2o_socket_cb) library_read;
 
 struct conn *conn_of(h2o_socket_t *sock)
 {
@@ -57,8 +50,6 @@ static void on_close(void *data)
     conn->sock = NULL;
     timed_stop(&conn->timed);
     list_del(&conn->link);
-    if (conn->rest)
-        h2o_buffer_dispose(&conn->rest);
     if (conn->request)
         request_end(&conn->request, false);
     atomic_fetch_sub(&http->open_all, 1);
@@ -77,10 +68,7 @@ void conn_close(struct conn *conn, bool reset)
         setsockopt(h2o_socket_get_fd(conn->sock), SOL_SOCKET, SO_LINGER, &at_once,
                    sizeof(at_once));
     }
-    if (conn->known)
-        atomic_load(&library_read)(conn->sock, h2o_socket_error_closed);
-    else
-        h2o_socket_close(conn->sock);
+    h2o_socket_close(conn->sock);
 }
 
 static void print_peer(struct conn *conn, const struct sockaddr_storage *peer)
@@ -128,20 +116,46 @@ static void read_head(struct conn *conn)
         gate_look(conn);
 }
 
-/* Of a chunked body: in the app's words instead of the library's. */
-static bool body_is_too_large(struct conn *conn)
+/* New bytes of the chunked coding lie behind what has been decoded. */
+static enum err decode(struct conn *conn)
 {
-    const struct http_head *head = &conn->request->head;
-    uint64_t max = conn->loop->http->options.body_bytes_max;
-    if (!head->chunked || conn->sock->input->size - head->bytes < max)
-        return false;
-    metric_add(M_HTTP_REFUSED_BODY, 1);
-    gate_refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
-    return true;
+    struct http_request *request = conn->request;
+    h2o_buffer_t *input = conn->sock->input;
+    size_t have = request->head.bytes + request->body_bytes, decoded = 0, rest = 0;
+    enum err err = chunks_decode(&request->chunks, input->bytes + have, input->size - have,
+                                 &decoded, &rest);
+    request->body_bytes += decoded;
+    if (err == OK || err == ERR_MORE)
+        input->size = have + decoded + rest * (err == OK);
+    return err;
 }
 
-/* The library is told when there is something new. It never gets bytes behind a body whose length
- * is known; a chunked one is the last of its connection. */
+/* Hands the request on when its body is complete. */
+static void look_at_body(struct conn *conn)
+{
+    struct http_request *request = conn->request;
+    const struct http_head *head = &request->head;
+    enum err err = OK;
+    if (head->chunked) {
+        err = decode(conn);
+    } else {
+        request->body_bytes = MIN(conn->sock->input->size - head->bytes, head->length);
+        err = request->body_bytes < head->length ? ERR_MORE : OK;
+    }
+    if (request->body_bytes > conn->loop->http->options.body_bytes_max) {
+        metric_add(M_HTTP_REFUSED_BODY, 1);
+        gate_refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
+    } else if (err == OK) {
+        conn->phase = PHASE_REQUEST;
+        timed_stop(&conn->timed);
+        request_handle(request);
+    } else if (err != ERR_MORE) {
+        metric_add(M_HTTP_REFUSED_CHUNKS, 1);
+        gate_refuse(conn, err, "the chunks of the body are not framed as they must be");
+    }
+}
+
+/* Of a body whose length is known no byte too much is read. */
 static void read_body(struct conn *conn)
 {
     size_t turn = BODY_TURN_BYTES;
@@ -154,14 +168,14 @@ static void read_body(struct conn *conn)
         else if (!body_make_room(conn, have + BODY_READ_BYTES))
             break;
         ssize_t got = read_some(conn, BODY_READ_BYTES, left);
-        if (got == 0 || body_is_too_large(conn))
+        if (got == 0)
             break;
         if (got < 0) {
             conn_close(conn, false);
             break;
         }
         turn -= (size_t)got;
-        atomic_load(&library_read)(conn->sock, NULL);
+        look_at_body(conn);
         if ((size_t)got < BODY_READ_BYTES / 2)
             break;    /* likely all there is: the next turn will tell */
     }
@@ -214,7 +228,7 @@ void conn_watch(struct conn *conn)
         h2o_socket_read_start(conn->sock, on_readable);
 }
 
-/* ---- to and from the library ---- */
+/* ---- its steps ---- */
 
 void conn_open(struct listener *listener, int fd, const struct sockaddr_storage *peer)
 {
@@ -241,70 +255,39 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     h2o_socket_read_start(conn->sock, on_readable);
 }
 
-/* The library begins by looking at what has been read: it is shown nothing, so that it only waits,
- * and then we take its place as the one who is told of bytes. */
-static void introduce(struct conn *conn)
+void conn_take_body(struct conn *conn)
 {
-    h2o_socket_t *sock = conn->sock;
-    h2o_buffer_t *input = sock->input;
-    struct timeval now;
-    gettimeofday(&now, NULL);
-    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
-    h2o_http1_accept(&conn->loop->accept, sock, now);
-    sock->input = input;
-    conn->known = true;
-    atomic_store(&library_read, sock->_cb.read);
-    h2o_socket_read_start(sock, on_readable);
-}
-
-static void set_rest_aside(struct conn *conn)
-{
-    h2o_buffer_t *input = conn->sock->input;
-    const struct http_head *head = &conn->request->head;
-    uint64_t whole = head->bytes + head->length;    /* length is 0 without a body */
-    if (head->chunked || input->size <= whole)
-        return;
-    size_t extra = input->size - whole;
-    h2o_buffer_init(&conn->rest, &h2o_socket_buffer_prototype);
-    memcpy(h2o_buffer_reserve(&conn->rest, extra).base, input->bytes + whole, extra);
-    conn->rest->size = extra;
-    input->size = whole;
-}
-
-void conn_feed(struct conn *conn)
-{
-    check(conn->request && !conn->rest && conn->phase == PHASE_HEAD);
-    set_rest_aside(conn);
-    timed_stop(&conn->timed);
+    check(conn->request && conn->phase == PHASE_HEAD);
     conn->phase = PHASE_BODY;
+    timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
     conn_hold(conn);
-    if (!conn->known)
-        introduce(conn);
-    atomic_load(&library_read)(conn->sock, NULL);
-    if (conn->sock && conn->phase == PHASE_BODY)
-        timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
-    else if (conn->sock && conn->phase == PHASE_REQUEST)
+    look_at_body(conn);
+    if (conn->sock && conn->phase == PHASE_REQUEST)
         conn_watch(conn);
     conn_release(conn);
 }
 
 void conn_next_head(struct conn *conn)
 {
-    check(!conn->request && conn->known);
+    check(!conn->request && conn->sock);
     h2o_socket_t *sock = conn->sock;
     h2o_socket_read_start(sock, on_readable);
     conn->phase = PHASE_HEAD;
     conn->scanned_bytes = 0;
-    if (!conn->rest) {
-        timed_start(&conn->loop->timers, ROW_IDLE, &conn->timed);
-        listener_idle(conn->listener);
+    if (sock->input->size) {    /* what came behind the last */
+        timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
+        gate_look(conn);
         return;
     }
-    check(sock->input->size == 0);
-    sock->input = conn->rest;
-    conn->rest = NULL;
-    timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
-    gate_look(conn);
+    h2o_buffer_dispose(&sock->input);    /* an idle connection holds no buffer */
+    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
+    timed_start(&conn->loop->timers, ROW_IDLE, &conn->timed);
+    listener_idle(conn->listener);
+}
+
+void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done)
+{
+    h2o_socket_write(conn->sock, bufs, count, done);
 }
 
 /* ---- waiting ---- */

@@ -1,7 +1,7 @@
-/* gate.c - judges every head before the library sees it. SPDX-License-Identifier: Apache-2.0
+/* gate.c - judges every head before its body is read. SPDX-License-Identifier: Apache-2.0
  *
  * A head is scanned (s3/head.h), held against the body limit and shown to the app's judge; only
- * then does the library parse it. What is refused is answered here and closed: the answer is
+ * then is its body taken in. What is refused is answered here and closed: the answer is
  * written, our side is shut, and what the client still sends is thrown away for a while, since
  * closing with unread bytes would reset the connection and take the answer with it. */
 #include "http/inside.h"
@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/metric.h"
 
 #define LINGER_BYTES_MAX (4 * MIB)
@@ -26,38 +24,22 @@ static void on_told(h2o_socket_t *sock, const char *err)
     shutdown(h2o_socket_get_fd(sock), SHUT_WR);
 }
 
-static slice print_answer(struct arena *keep, const struct http_answer *answer, bool with_body)
-{
-    time_t now = (time_t)wall_s();
-    struct tm utc;
-    char date[40];
-    strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &utc));
-    struct text text = text_in(keep);
-    text_printf(&text, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: penstock\r\nConnection: close\r\n"
-                       "Content-Length: %zu\r\n",
-                answer->status, reply_reason(answer->status), date, answer->body.len);
-    for (size_t i = 0; i < answer->field_count; i++)
-        text_printf(&text, "%.*s: %.*s\r\n", SLICE_ARG(answer->fields[i].name),
-                    SLICE_ARG(answer->fields[i].value));
-    text_add(&text, S("\r\n"));
-    if (with_body)
-        text_add(&text, answer->body);
-    return text_slice(&text);
-}
-
 /* Answers and closes. The answer's slices may lie in the request's arena: it ends last. */
 static void tell(struct conn *conn, const struct http_answer *answer)
 {
     slice begin = { conn->sock->input->bytes, conn->sock->input->size };
-    bool with_body = !slice_starts(begin, S("HEAD "));
-    slice out = print_answer(&conn->refusal, answer, with_body);
+    struct text out =
+        reply_head(conn->loop, &conn->refusal, answer->status, true, answer->body.len);
+    reply_fields(&out, answer->fields, answer->field_count);
+    if (!slice_starts(begin, S("HEAD ")))
+        text_add(&out, answer->body);
     conn->phase = PHASE_LINGER;
     timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
     if (conn->request)
         request_end(&conn->request, false);
     h2o_buffer_consume(&conn->sock->input, conn->sock->input->size);
-    h2o_iovec_t buf = { (char *)out.ptr, out.len };
-    h2o_socket_write(conn->sock, &buf, 1, on_told);
+    h2o_iovec_t buf = { out.ptr, out.len };
+    conn_write(conn, &buf, 1, on_told);
 }
 
 void gate_refuse(struct conn *conn, enum err err, const char *why)
@@ -90,17 +72,6 @@ void gate_slow(struct conn *conn)
     gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
 }
 
-/* The library would answer "100 Continue" by itself, to HTTP/1.0 too, and then read by itself: the
- * field is renamed in its copy of the head. Its copy alone: the request's is safe in its arena. */
-static void hide_expect(struct conn *conn, const struct http_head *scanned)
-{
-    for (size_t i = 0; i < scanned->field_count; i++) {
-        slice name = scanned->fields[i].name;
-        if (slice_eq_nocase(name, S("expect")))
-            memset(conn->sock->input->bytes + (name.ptr - conn->sock->input->bytes), 'x', name.len);
-    }
-}
-
 /* Also one of no bytes: botocore takes a final answer without a 100 for its next answer's, too. */
 static void invite_body(struct conn *conn, const struct http_head *scanned)
 {
@@ -131,12 +102,11 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
-    hide_expect(conn, scanned);    /* before the buffer moves: what was scanned lies in it */
     if (scanned->length && !body_make_room(conn, scanned->bytes + scanned->length))
         return;
     if (scanned->expect_continue)
         invite_body(conn, scanned);
-    conn_feed(conn);
+    conn_take_body(conn);
 }
 
 /* A head that comes in many pieces is scanned when a line of it has ended, not at every byte. */

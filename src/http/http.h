@@ -1,10 +1,9 @@
-/* http.h - HTTP/1.1 for those who know nothing of the HTTP library.
+/* http.h - HTTP/1.1 for those who know nothing of sockets.
  * SPDX-License-Identifier: Apache-2.0
  *
  * N loops, each a thread with its own event loop, listeners (SO_REUSEPORT), mailbox and whatever
- * the apps keep for it. A connection is judged by a gate before the HTTP library sees it: the first
- * head of a connection is read and scanned here, later heads are scanned by the same code before
- * the app's handler runs. A request belongs to the loop that accepted it (H4). */
+ * the apps keep for it. Every head is judged by a gate before its body is read. A request belongs to
+ * the loop that accepted it (H4). */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 

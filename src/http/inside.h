@@ -1,30 +1,26 @@
 /* inside.h - what the files of this room share. SPDX-License-Identifier: Apache-2.0
  *
- * The HTTP library (libh2o 2.2.5) parses heads leniently, buffers bodies whole, has no connection
- * cap, no slow-reader timeout and one timer for everything. So it sees a connection only through
- * us:
- *
- *     accept.c --> conn.c (socket, phase) --> gate.c --> library: one whole request --> request.c
+ *     accept.c --> conn.c (socket, phase) --> gate.c (one head) --> conn.c (its body) --> request.c
  *                     ^                                                                    |
  *                     +---------------------- next head <----- reply.c <-------------------+
  *
- * Every read is ours: the socket is a do-not-read one, so that the library is told of bytes but
- * never fetches any. It is handed one judged request at a time, never a byte of the next
- * (conn->rest keeps those), and while it is between requests we hold its read callback. Closing
- * goes through that callback too, with an error, which is the one way to end a connection of the
- * library's in any phase.
+ * libh2o 2.2.5 is the event loop, the sockets and their buffers, and no more: its HTTP parses heads
+ * and chunks leniently, has one timer for everything and no slow-reader timeout, and closes a TLS
+ * connection in its own time. Its sockets are do-not-read ones: it tells of bytes and never fetches
+ * any, so every read is ours, and bounded. What has been read lies in sock->input: a head, its
+ * body, and perhaps bytes of the next request, which nobody looks at before this one is answered.
  * Threads: a connection, its request and its timers belong to one loop (H4); atomics are marked. */
 #ifndef HTTP_INSIDE_H
 #define HTTP_INSIDE_H
 
 #define H2O_USE_EPOLL 1    /* the flavour of the library we link: libh2o-evloop */
-#include <h2o.h>
-#include <h2o/http1.h>
+#include <h2o/socket.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "http/chunks.h"
 #include "http/http.h"
 
 /* ---- timers: rows of one length each, in order of age; a heap for any length ---- */
@@ -78,14 +74,14 @@ struct http_loop {
     pthread_t thread;
     bool started, ending;
     h2o_evloop_t *events;
-    h2o_context_t context;
-    h2o_accept_ctx_t accept;
     struct mailbox *box;
     h2o_socket_t *box_sock;
     struct timers timers;
     struct list conns;                  /* of struct conn, all of this loop */
     struct listener *listeners;         /* one an app */
     struct http_head scratch;           /* of the head being scanned */
+    int64_t date_s;
+    char date[32];                      /* as answers have it, of that second */
     struct mail drain, end;
     void *local;
 };
@@ -94,7 +90,6 @@ struct http {
     struct http_options options;
     struct bound *bounds;               /* one an app */
     struct http_loop *loops;
-    h2o_globalconf_t config;
     int *listen_fds;                    /* [app * loops + loop] until the loops take them */
     atomic_size_t open, open_all, requests;
     atomic_bool draining;
@@ -109,8 +104,8 @@ void loop_free(struct http_loop *loop);    /* all are joined: they look at each 
 /* ---- a connection ---- */
 
 enum phase {
-    PHASE_HEAD,    /* a head is awaited or being read; the library is idle or does not know of us */
-    PHASE_BODY,       /* judged; the library takes the body in as we read it */
+    PHASE_HEAD,       /* a head is awaited or being read */
+    PHASE_BODY,       /* judged; its body is being read */
     PHASE_REQUEST,    /* the app has it, or its answer is on its way */
     PHASE_LINGER      /* refused: the answer is out, what the client still sends is thrown away */
 };
@@ -124,9 +119,7 @@ struct conn {
     struct list link;
     struct timed timed;                 /* the one thing that is waited for */
     enum phase phase;
-    bool known;                         /* the library has it */
     unsigned holds;                     /* freed at 0; the open socket is one */
-    h2o_buffer_t *rest;                 /* bytes behind the request under way; NULL: none */
     size_t scanned_bytes;               /* of the head being read */
     size_t lingered_bytes;
     size_t stalls;                      /* send timers in a row without a byte taken */
@@ -142,8 +135,10 @@ void conn_hold(struct conn *conn);
 void conn_release(struct conn *conn);
 /* Ends it; the request under way ends incomplete. With reset the peer sees no clean end. */
 void conn_close(struct conn *conn, bool reset);
-void conn_next_head(struct conn *conn);    /* an answer is complete and the library idle again */
-void conn_feed(struct conn *conn);    /* the judged request in sock->input goes to the library */
+void conn_next_head(struct conn *conn);    /* an answer is complete */
+void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
+/* One at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
+void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
 void conn_watch(struct conn *conn);    /* notices that the client leaves while nothing is sent */
 bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the last call? */
 
@@ -183,16 +178,19 @@ struct http_request {
     unsigned magic;
     struct arena arena;                 /* it lives in here itself */
     struct conn *conn;
-    h2o_req_t *library;                 /* NULL until its body is complete */
+    bool handled;                       /* its body is complete, the app has it */
+    bool close;                         /* the last of its connection */
+    struct chunks chunks;
+    size_t body_bytes;                  /* in sock->input so far, the chunks' framing taken off */
     struct http_head head;              /* slices point into the arena */
     struct body_claim claim;            /* of its body, until that is complete */
     struct http_body *body;
     void *judged;
     uint64_t began_ns;
     /* the answer */
-    h2o_generator_t generator;
     int status;
-    bool answered, started, sending;
+    bool answered, sending;
+    slice reply;                        /* its head, until that leaves with the first piece */
     uint64_t length, sent_bytes;        /* of the body on the wire: length is 0 for HEAD */
     const struct http_source *source;
     void *source_arg;
@@ -201,17 +199,20 @@ struct http_request {
 };
 
 struct http_request *request_new(struct conn *conn, const struct http_head *head);
-int request_handle(h2o_handler_t *self, h2o_req_t *library);
+void request_handle(struct http_request *request);    /* its body is complete, in sock->input */
 /* Over: stop() if its source still waits, ended(), memory. Not to be touched after. */
 void request_end(struct http_request **request, bool complete);
 
 /* body.c */
 /* The input holds so many bytes, head and all; or it has been refused: false. */
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
-void body_take(struct http_request *request, slice bytes);    /* complete, in sock->input */
+/* Complete: its buffer is the body's now, sock->input begins with what came behind it. */
+void body_take(struct http_request *request);
 void body_claim_end(struct body_claim *claim);                /* accepts an empty one */
 
 /* reply.c */
-const char *reply_reason(int status);
+struct text reply_head(struct http_loop *loop, struct arena *keep, int status, bool close,
+                       uint64_t length);    /* UINT64_MAX: without; a blank line ends it */
+void reply_fields(struct text *head, const struct http_field *fields, size_t count);
 
 #endif

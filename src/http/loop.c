@@ -41,7 +41,6 @@ static void on_drain(struct mail *mail)
     struct list *idle = &loop->timers.rows[ROW_IDLE];
     for (size_t app = 0; app < loop->http->options.app_count; app++)
         listener_drain(&loop->listeners[app]);
-    loop->context.shutdown_requested = 1;
     while (!list_empty(idle))
         conn_close(list_of(list_of(idle->next, struct timed, link), struct conn, timed), false);
 }
@@ -56,9 +55,6 @@ static void set_up(struct http_loop *loop)
     struct http *http = loop->http;
     const struct http_options *options = &http->options;
     loop->events = h2o_evloop_create();
-    h2o_context_init(&loop->context, loop->events, &http->config);
-    loop->accept.ctx = &loop->context;
-    loop->accept.hosts = http->config.hosts;
     int fd = fcntl(mailbox_fd(loop->box), F_DUPFD_CLOEXEC, 0);    /* the library closes its own */
     check(fd >= 0);
     loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
@@ -82,7 +78,6 @@ static void tear_down(struct http_loop *loop)
         options->loop_end(options->arg, loop->local);
     h2o_socket_close(loop->box_sock);
     h2o_evloop_run(loop->events, 0);    /* frees the sockets that were closed */
-    h2o_context_dispose(&loop->context);
     h2o_evloop_destroy(loop->events);
     timers_free(&loop->timers);
 }

@@ -1,12 +1,14 @@
 /* reply.c - answers, whole or in pieces. SPDX-License-Identifier: Apache-2.0
  *
- * The head of an answer leaves with its first piece, in one writev. Every piece but none is "the
- * last" for the library: when all bytes are out, the source is told, and only then an empty end is
- * handed in, so that the request is over at one place (finish). One send at a time (H5). */
+ * The head of an answer leaves with its first piece, in one write. When all bytes are out the
+ * source is told a last time, then the request is over (finish). One send at a time (H5). */
 #include "http/inside.h"
 
+#include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/metric.h"
 
 static const struct {
@@ -39,7 +41,7 @@ static const struct {
     { 504, "Gateway Timeout" },
 };
 
-const char *reply_reason(int status)
+static const char *reason(int status)
 {
     for (size_t i = 0; i < countof(REASONS); i++)
         if (REASONS[i].status == status)
@@ -47,24 +49,27 @@ const char *reply_reason(int status)
     return "Unknown";
 }
 
-/* All bytes are out. The library closes or waits for the next request. */
+/* All bytes are out. */
 static void finish(struct conn *conn)
 {
-    struct http_request *request = conn->request;
-    h2o_iovec_t nothing = { NULL, 0 };
+    bool close = conn->request->close;
     conn_hold(conn);
-    conn->request = NULL;
-    h2o_send(request->library, &nothing, 0, H2O_SEND_STATE_FINAL);
-    request_end(&request, true);
-    if (conn->sock)
+    request_end(&conn->request, true);
+    if (conn->sock && close)
+        conn_close(conn, false);
+    else if (conn->sock)
         conn_next_head(conn);
     conn_release(conn);
 }
 
-static void on_proceed(h2o_generator_t *self, h2o_req_t *library)
+static void on_sent(h2o_socket_t *sock, const char *err)
 {
-    struct http_request *request = container_of(self, struct http_request, generator);
-    struct conn *conn = request->conn;
+    struct conn *conn = conn_of(sock);
+    struct http_request *request = conn->request;
+    if (err) {
+        conn_close(conn, true);
+        return;
+    }
     timed_stop(&conn->timed);
     request->sending = false;
     bool full = request->sent_bytes == request->length;
@@ -78,6 +83,32 @@ static void on_proceed(h2o_generator_t *self, h2o_req_t *library)
     conn_release(conn);
 }
 
+/* ---- the head of an answer ---- */
+
+static slice date_of_now(struct http_loop *loop)
+{
+    int64_t now_s = wall_s();
+    if (now_s != loop->date_s) {
+        time_t now = (time_t)now_s;
+        struct tm utc;
+        strftime(loop->date, sizeof(loop->date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &utc));
+        loop->date_s = now_s;
+    }
+    return slice_of(loop->date);
+}
+
+struct text reply_head(struct http_loop *loop, struct arena *keep, int status, bool close,
+                       uint64_t length)
+{
+    struct text head = text_in(keep);
+    text_printf(&head, "HTTP/1.1 %d %s\r\nDate: %.*s\r\nConnection: %s\r\n", status, reason(status),
+                SLICE_ARG(date_of_now(loop)), close ? "close" : "keep-alive");
+    if (length != UINT64_MAX)
+        text_printf(&head, "Content-Length: %" PRIu64 "\r\n", length);
+    text_add(&head, S("Server: penstock\r\n"));
+    return head;
+}
+
 static bool is_clean(slice text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -86,10 +117,18 @@ static bool is_clean(slice text)
     return true;
 }
 
-static h2o_iovec_t keep(struct http_request *request, slice text)
+/* A field with a line break in it would be a second answer: it is left out. */
+void reply_fields(struct text *head, const struct http_field *fields, size_t count)
 {
-    slice copy = arena_copy(&request->arena, text);
-    return (h2o_iovec_t){ (char *)copy.ptr, copy.len };
+    for (size_t i = 0; i < count; i++) {
+        if (!is_clean(fields[i].name) || !is_clean(fields[i].value))
+            continue;
+        text_add(head, fields[i].name);
+        text_add(head, S(": "));
+        text_add(head, fields[i].value);
+        text_add(head, S("\r\n"));
+    }
+    text_add(head, S("\r\n"));
 }
 
 static bool has_body(int status)
@@ -97,30 +136,21 @@ static bool has_body(int status)
     return status >= 200 && status != 204 && status != 304;
 }
 
-/* A field with a line break in it would be a second answer: it is left out. */
 static void begin(struct http_request *request, int status, const struct http_field *fields,
                   size_t field_count, uint64_t length)
 {
-    h2o_req_t *library = request->library;
-    check(request->magic == REQUEST_MAGIC && library && !request->answered);
+    struct http_loop *loop = request->conn->loop;
+    check(request->magic == REQUEST_MAGIC && request->handled && !request->answered);
     request->answered = true;
-    request->status = library->res.status = status;
-    library->res.reason = reply_reason(status);
-    library->res.content_length = has_body(status) || length ? length : SIZE_MAX;
-    h2o_headers_t *headers = &library->res.headers;
-    h2o_vector_reserve(&library->pool, headers, field_count);
-    for (size_t i = 0; i < field_count; i++) {
-        if (!is_clean(fields[i].name) || !is_clean(fields[i].value))
-            continue;
-        h2o_iovec_t *name = arena_alloc(&request->arena, sizeof(*name));
-        *name = keep(request, fields[i].name);
-        headers->entries[headers->size++] =
-            (h2o_header_t){ name, NULL, keep(request, fields[i].value) };
-    }
+    request->status = status;
+    if (atomic_load(&loop->http->draining))
+        request->close = true;
+    uint64_t told = has_body(status) || length ? length : UINT64_MAX;
+    struct text head = reply_head(loop, &request->arena, status, request->close, told);
+    reply_fields(&head, fields, field_count);
+    request->reply = text_slice(&head);
     bool bare = slice_eq(request->head.method, S("HEAD")) || !has_body(status);
     request->length = bare ? 0 : length;
-    if (atomic_load(&request->conn->loop->http->draining))
-        library->http1_is_persistent = 0;
 }
 
 static void push(struct http_request *request, slice bytes)
@@ -132,20 +162,20 @@ static void push(struct http_request *request, slice bytes)
     request->sent_bytes += bytes.len;
     conn->stalls = 0;
     timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
-    if (!request->started) {
-        request->started = true;
-        request->generator.proceed = on_proceed;
-        h2o_start_response(request->library, &request->generator);
-    }
-    h2o_iovec_t buf = { (char *)bytes.ptr, bytes.len };
-    h2o_send(request->library, &buf, bytes.len ? 1 : 0, H2O_SEND_STATE_IN_PROGRESS);
+    h2o_iovec_t bufs[2];
+    size_t count = 0;
+    if (request->reply.len)
+        bufs[count++] = (h2o_iovec_t){ (char *)request->reply.ptr, request->reply.len };
+    if (bytes.len)
+        bufs[count++] = (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
+    request->reply = S("");
+    conn_write(conn, bufs, count, on_sent);
 }
 
 void http_reply(struct http_request *request, const struct http_answer *answer)
 {
+    request->close = request->close || answer->close;
     begin(request, answer->status, answer->fields, answer->field_count, answer->body.len);
-    if (answer->close)
-        request->library->http1_is_persistent = 0;
     push(request, request->length ? arena_copy(&request->arena, answer->body) : (slice){ 0 });
 }
 

@@ -1,8 +1,7 @@
 /* request.c - one request, from its judged head to the end of its answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It lives in its own arena, with a copy of the head as it was sent: the library lower-cases names
- * in place and hides five fields that clients sign. */
+ * It lives in its own arena, with a copy of the head as it was sent. */
 #include "http/inside.h"
 
 #include <string.h>
@@ -39,24 +38,19 @@ struct http_request *request_new(struct conn *conn, const struct http_head *head
     return request;
 }
 
-int request_handle(h2o_handler_t *self, h2o_req_t *library)
+void request_handle(struct http_request *request)
 {
-    struct conn *conn = conn_of(library->conn->callbacks->get_socket(library->conn));
-    struct http_request *request = conn->request;
+    struct conn *conn = request->conn;
     const struct http_app *app = &conn->listener->bound->app;
-    struct http *http = conn->loop->http;
-    check(request && !request->library && conn->phase == PHASE_BODY);
-    conn->phase = PHASE_REQUEST;
-    timed_stop(&conn->timed);
-    request->library = library;
-    /* What comes behind a chunked body, a lenient parser found: nothing is read from there. */
-    if (request->head.chunked || request->head.close || atomic_load(&http->draining))
-        library->http1_is_persistent = 0;
-    if (library->entity.len)
-        body_take(request, (slice){ library->entity.base, library->entity.len });
-    atomic_fetch_add(&http->requests, 1);
+    check(request->magic == REQUEST_MAGIC && !request->handled);
+    request->handled = true;
+    request->close = request->head.close;
+    if (request->body_bytes)
+        body_take(request);
+    else
+        h2o_buffer_consume(&conn->sock->input, request->head.bytes);
+    atomic_fetch_add(&conn->loop->http->requests, 1);
     app->handle(app->arg, request);
-    return 0;
 }
 
 void request_end(struct http_request **ended, bool complete)
@@ -64,7 +58,7 @@ void request_end(struct http_request **ended, bool complete)
     struct http_request *request = *ended;
     *ended = NULL;
     check(request->magic == REQUEST_MAGIC);
-    if (request->library)
+    if (request->handled)
         atomic_fetch_sub(&request->conn->loop->http->requests, 1);
     const struct http_source *source = request->source;
     request->source = NULL;

@@ -105,23 +105,6 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
     return OK;
 }
 
-static void set_library_up(struct http *http)
-{
-    const struct http_options *options = &http->options;
-    h2o_socket_buffer_mmap_settings.threshold = SIZE_MAX;    /* body.c says where bodies lie */
-    signal(SIGPIPE, SIG_IGN);
-
-    h2o_config_init(&http->config);
-    http->config.server_name = h2o_iovec_init(H2O_STRLIT("penstock"));
-    http->config.max_request_entity_size = options->body_bytes_max;
-    /* One timer from the last answer to the end of the next body: ours are finer and come first. */
-    http->config.http1.req_timeout = (uint64_t)options->request_ms + options->idle_ms + 60000;
-    http->config.http1.upgrade_to_http2 = 0;
-    h2o_hostconf_t *host = h2o_config_register_host(
-        &http->config, h2o_iovec_init(H2O_STRLIT("default")), 65535);
-    h2o_create_handler(&host->fallback_path, sizeof(h2o_handler_t))->on_req = request_handle;
-}
-
 static struct http *make(const struct http_options *options)
 {
     struct http *http = must_alloc(sizeof(*http));
@@ -141,7 +124,8 @@ static struct http *make(const struct http_options *options)
     http->loops = must_alloc(options->loops * sizeof(*http->loops));
     for (unsigned i = 0; i < options->loops; i++)
         loop_init(&http->loops[i], http, i);
-    set_library_up(http);
+    h2o_socket_buffer_mmap_settings.threshold = SIZE_MAX;    /* body.c says where bodies lie */
+    signal(SIGPIPE, SIG_IGN);
     return http;
 }
 
@@ -205,7 +189,6 @@ void http_stop(struct http **http)
         loop_join(&mine->loops[i]);
     for (unsigned i = 0; i < mine->options.loops; i++)
         loop_free(&mine->loops[i]);
-    h2o_config_dispose(&mine->config);
     free(mine->loops);
     free(mine->listen_fds);
     free(mine->bounds);
@@ -213,11 +196,10 @@ void http_stop(struct http **http)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* The library keeps some buffers for each thread and a queue for each loop, and has no call that
- * frees them when a thread ends. */
+/* The library keeps some buffers for each thread, and has no call that frees them when it ends. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:h2o_mem_alloc_recycle\nleak:h2o_multithread_create_queue\n";
+    return "leak:h2o_mem_alloc_recycle\n";
 }
 #endif

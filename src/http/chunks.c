@@ -1,0 +1,82 @@
+/* chunks.c - the chunked coding of a request body, taken apart. SPDX-License-Identifier: Apache-2.0
+ *
+ * A machine of seven steps, each of which takes exactly one byte but for the data, which is moved
+ * as it is. Nothing is kept between calls but the step and what is left of a chunk. */
+#include "http/chunks.h"
+
+#include <string.h>
+
+#define DIGITS_MAX 15    /* of a size: below 2^60, no sum of it overflows */
+
+enum step { SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, END_CR, END_LF, DONE };
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool size_byte(struct chunks *chunks, char c)
+{
+    int value = hex_value(c);
+    if (value < 0) {
+        chunks->step = SIZE_LF;
+        return c == '\r' && chunks->digits > 0;
+    }
+    chunks->left = chunks->left * 16 + (unsigned)value;
+    return ++chunks->digits <= DIGITS_MAX;
+}
+
+/* One byte of a line. false: it has no business there. */
+static bool line_byte(struct chunks *chunks, char c)
+{
+    static const struct {
+        char want;
+        enum step next;
+    } lines[] = {
+        [DATA_CR] = { '\r', DATA_LF },
+        [DATA_LF] = { '\n', SIZE },
+        [END_CR] = { '\r', END_LF },
+        [END_LF] = { '\n', DONE },
+    };
+    if (chunks->step == SIZE)
+        return size_byte(chunks, c);
+    if (chunks->step == SIZE_LF) {
+        chunks->step = chunks->left ? DATA : END_CR;
+        chunks->digits = 0;
+        return c == '\n';
+    }
+    bool as_wanted = c == lines[chunks->step].want;
+    chunks->step = lines[chunks->step].next;
+    return as_wanted;
+}
+
+enum err chunks_decode(struct chunks *chunks, char *bytes, size_t len, size_t *ret_decoded,
+                       size_t *ret_rest)
+{
+    size_t at = 0, out = 0;
+    bool good = chunks->step != DONE;
+    while (good && at < len && chunks->step != DONE) {
+        if (chunks->step != DATA) {
+            good = line_byte(chunks, bytes[at++]);
+            continue;
+        }
+        size_t run = (size_t)MIN(chunks->left, (uint64_t)(len - at));
+        memmove(bytes + out, bytes + at, run);
+        out += run;
+        at += run;
+        chunks->left -= run;
+        if (chunks->left == 0)
+            chunks->step = DATA_CR;
+    }
+    *ret_decoded = out;
+    *ret_rest = len - at;
+    if (!good)
+        return ERR_BAD_HEAD;
+    if (chunks->step != DONE)
+        return ERR_MORE;
+    memmove(bytes + out, bytes + at, len - at);
+    return OK;
+}
