@@ -7,7 +7,9 @@
 
 bool guard_on(enum guard guard)
 {
-    static const char *const names[] = { "crc", "identity", "epoch", "if-match", "pages" };
+    static const char *const names[] = {
+        "crc", "identity", "epoch", "if-match", "pages", "missing", "lists",
+    };
     const char *off = getenv("PENSTOCK_GUARD_OFF");
     return !off || !strstr(off, names[guard]);
 }

@@ -8,6 +8,7 @@
 #include "base/metric.h"
 #include "cache/fresh.h"
 #include "cache/inside.h"
+#include "cache/missing.h"
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
 
@@ -15,6 +16,7 @@ struct cache {
     struct store *store;
     struct flights *flights;
     struct fresh *fresh;
+    struct missing_keys *missing;
     unsigned fetches_max;
     atomic_uint fetches;          /* under way, listing pages among them */
     atomic_bool stopping;
@@ -27,6 +29,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->fetches_max = options->fetches_max;
     cache->flights = flights_new(cache, options->slots_bytes);
     cache->fresh = fresh_new(cache);
+    cache->missing = missing_new(options->missing_ms);
     return cache;
 }
 
@@ -45,6 +48,7 @@ void cache_free(struct cache **cache)
     check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
     while (flights_objects(mine->flights) > 0)    /* the committer has them for a moment yet */
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    missing_free(&mine->missing);
     fresh_free(&mine->fresh);
     flights_free(&mine->flights);
     free(mine);
@@ -63,6 +67,11 @@ struct flights *cache_flights(struct cache *cache)
 struct fresh *cache_fresh(struct cache *cache)
 {
     return cache->fresh;
+}
+
+struct missing_keys *cache_missing(struct cache *cache)
+{
+    return cache->missing;
 }
 
 uint64_t cache_ahead_max(struct cache *cache)
@@ -128,23 +137,23 @@ static bool may_be_handed_on(int status)
     return status == 0 || (status >= 300 && status != 304);
 }
 
-struct refusal *refusal_new(enum err err, int status, slice content_type, slice body)
+struct refusal *refusal_new(enum err err, int status, slice content_type, slice fields, slice body)
 {
     if (!may_be_handed_on(status)) {
         err = ERR_ORIGIN_REPLY;
         status = 0;
     }
-    struct refusal *refusal = must_alloc(sizeof(*refusal) + content_type.len + body.len);
+    struct refusal *refusal =
+        must_alloc(sizeof(*refusal) + content_type.len + fields.len + body.len);
     char *text = (char *)(refusal + 1);
     atomic_init(&refusal->refs, 1);
     refusal->err = err;
     refusal->status = status;
-    if (content_type.len)
-        memcpy(text, content_type.ptr, content_type.len);
-    if (body.len)
-        memcpy(text + content_type.len, body.ptr, body.len);
-    refusal->content_type = (slice){ text, content_type.len };
-    refusal->body = (slice){ text + content_type.len, body.len };
+    refusal->content_type = (slice){ text, slice_put(text, content_type) };
+    text += content_type.len;
+    refusal->fields = (slice){ text, slice_put(text, fields) };
+    text += fields.len;
+    refusal->body = (slice){ text, slice_put(text, body) };
     return refusal;
 }
 

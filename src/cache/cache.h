@@ -23,6 +23,7 @@ struct cache_options {
     struct store *store;
     size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
     unsigned fetches_max;         /* origin GETs and HEADs at once; more get SlowDown */
+    uint64_t missing_ms;          /* for so long a key that was not there is known not to be */
 };
 
 struct cache;
@@ -50,9 +51,11 @@ struct refusal {
     atomic_uint refs;
     enum err err;                 /* to us: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT ... */
     int status;                   /* 0: the origin never answered, or made no sense */
+    slice fields;                 /* "name: value\r\n"..., what it said beside its document */
     slice content_type, body;     /* the origin's own error document, possibly empty */
 };
-struct refusal *refusal_new(enum err err, int status, slice content_type, slice body) MUST_USE;
+struct refusal *refusal_new(enum err err, int status, slice content_type, slice fields,
+                            slice body) MUST_USE;
 struct refusal *refusal_ref(struct refusal *refusal) MUST_USE;
 void refusal_unref(struct refusal **refusal);
 /* Might a stale copy, or another try, be better than this answer? (5xx, unreachable, timeouts) */

@@ -44,12 +44,28 @@ static void spare_kept(struct fetch *fetch)
 
 /* ---- the answer ---- */
 
+/* What a client is told of a refusal beside its document: a delete marker shows itself by it. */
+static bool is_of_refusal(slice name)
+{
+    return slice_eq(name, S("last-modified")) || slice_eq(name, S("allow")) ||
+           (slice_starts(name, S("x-amz-")) && !slice_eq(name, S("x-amz-request-id")));
+}
+
+static void note_refusal(struct fetch *fetch, const struct origin_reply *reply)
+{
+    fetch->error_type = arena_copy(&fetch->arena, origin_reply_get(reply, S("content-type")));
+    for (size_t i = 0; i < reply->field_count; i++)
+        if (is_of_refusal(reply->fields[i].name))
+            text_printf(&fetch->error_fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
+                        SLICE_ARG(reply->fields[i].value));
+}
+
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
     struct fetch *fetch = container_of(call, struct fetch, call);
     fetch->status = reply->status;
     if (!good_status(fetch)) {
-        fetch->error_type = arena_copy(&fetch->arena, origin_reply_get(reply, S("content-type")));
+        note_refusal(fetch, reply);
         return;
     }
     lock(fetch);
@@ -283,10 +299,11 @@ static void set_refusal(struct fetch *fetch, enum err err)
         err = s3_error_from(fetch->status, code);
         if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET)
             deliver_forget(fetch);
-        fetch->refusal = refusal_new(err, fetch->status, fetch->error_type, body);
+        fetch->refusal = refusal_new(err, fetch->status, fetch->error_type,
+                                     text_slice(&fetch->error_fields), body);
     } else {
         err = fetch->err ? fetch->err : err;
-        fetch->refusal = refusal_new(err, 0, S(""), S(""));
+        fetch->refusal = refusal_new(err, 0, S(""), S(""), S(""));
     }
     fetch->err = err;
 }

@@ -82,7 +82,9 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struc
     fetch->sent_s = wall_s();
     fetch->readers = 1;
     fetch->wanted = span->first;
+    fetch->sent_ms = mono_ms();
     fetch->error_body = text_in(&fetch->arena);
+    fetch->error_fields = text_in(&fetch->arena);
     list_init(&fetch->link);
     list_init(&fetch->slot_link);
     list_init(&fetch->waiters);

@@ -33,6 +33,7 @@ struct fetch {
     struct fetch_span asked;
     struct epoch_note epoch;
     int64_t sent_s;               /* what the answer says is true as of then */
+    uint64_t sent_ms;             /* the same, monotonic */
 
     /* what readers look at, under the lock */
     struct head *head;            /* the version asked for, or learnt */
@@ -62,7 +63,7 @@ struct fetch {
     unsigned tries;               /* restarts since the last byte */
     struct flight *current;
     struct flight *kept[REFUSED_KEPT];    /* of a stream that is not stored, for slower readers */
-    struct text error_body;
+    struct text error_body, error_fields;
     slice error_type;
 };
 

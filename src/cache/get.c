@@ -10,10 +10,13 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "cache/missing.h"
 
 #define RESTARTS_MAX 3
 
-static const char *const source_names[] = { "HIT", "STALE", "REVALIDATED", "PARTIAL", "MISS" };
+static const char *const source_names[] = {
+    "HIT", "STALE", "REVALIDATED", "PARTIAL", "MISS", "NEGATIVE-HIT",
+};
 
 const char *get_source_name(enum get_source source)
 {
@@ -46,7 +49,7 @@ enum err get_refuse(struct get *get, const struct refusal *refusal)
 
 enum err get_fail(struct get *get, enum err err)
 {
-    struct refusal *refusal = refusal_new(err, 0, S(""), S(""));
+    struct refusal *refusal = refusal_new(err, 0, S(""), S(""), S(""));
     enum err result = get_refuse(get, refusal);
     refusal_unref(&refusal);
     return result;
@@ -203,6 +206,8 @@ static struct fetch *join_or_start(struct get *get, struct fetch_span *span)    
 
 static enum err unknown(struct get *get)
 {
+    if (!get->distrust && missing_find(get))
+        return get_go(get, GET_READY);
     if (should_probe(get))
         return get_go(get, GET_PROBE);
     struct fetch_span span = span_of_range(&get->ask.range);
@@ -237,8 +242,11 @@ static enum err answer_judge(struct get *get)
         get->answer.source = GET_MISS;
         return get_go(get, GET_DECIDE);    /* stays its reader */
     }
-    enum err err = fetch->err == ERR_CHANGED || fetch->err == ERR_CANCELED
-                       ? ERR_CHANGED : get_refuse(get, fetch->refusal);
+    enum err err = ERR_CHANGED;
+    if (fetch->err != ERR_CHANGED && fetch->err != ERR_CANCELED) {
+        missing_note(get, fetch);
+        err = get_refuse(get, fetch->refusal);
+    }
     fetch_leave(&get->fetch);
     return err;
 }

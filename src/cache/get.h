@@ -26,7 +26,7 @@ struct get_ask {
 };
 
 /* What the bytes, or the decision, came from. */
-enum get_source { GET_HIT, GET_STALE, GET_REVALIDATED, GET_PARTIAL, GET_MISS };
+enum get_source { GET_HIT, GET_STALE, GET_REVALIDATED, GET_PARTIAL, GET_MISS, GET_NEGATIVE };
 const char *get_source_name(enum get_source source);    /* "HIT" ... for X-Cache */
 
 struct get_answer {

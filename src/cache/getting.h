@@ -76,6 +76,13 @@ static inline bool get_wants_newest(const struct get *get)
     return get->ask.revalidate || get->ask.place->freshness == FRESH_ALWAYS;
 }
 
+/* Whose origin's word counts: what one identity was told, another was not. */
+static inline uint64_t get_who(const struct get *get)
+{
+    (void)get;
+    return 0;
+}
+
 /* What a phase ends in: the next one; or ready, with a refusal. */
 enum err get_go(struct get *get, enum get_phase phase) MUST_USE;
 enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;

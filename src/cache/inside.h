@@ -13,6 +13,7 @@ void cache_fetch_ended(struct cache *cache);
 bool cache_is_stopping(struct cache *cache);
 struct flights *cache_flights(struct cache *cache);
 struct fresh *cache_fresh(struct cache *cache);
+struct missing_keys *cache_missing(struct cache *cache);
 
 /* How far a fill may run ahead of its readers: further, and what is streamed at once would push
  * itself out of the cache before it is read. */

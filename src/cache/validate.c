@@ -6,6 +6,7 @@
 #include "cache/getting.h"
 
 #include "base/clock.h"
+#include "cache/missing.h"
 
 enum err get_wait_for_page(struct get *get)
 {
@@ -110,6 +111,7 @@ static enum err probe_judge(struct get *get)
         get->answer.source = GET_STALE;
         return get_go(get, GET_FRESH);
     }
+    missing_note(get, probe);
     return get_refuse(get, probe->refusal);
 }
 

@@ -147,6 +147,7 @@ static enum err cache_up(struct serve *serve)
         .store = serve->store,
         .slots_bytes = serve->config->memory_slots_bytes,
         .fetches_max = (unsigned)serve->config->fetches_max,
+        .missing_ms = serve->config->missing_time_ms,
     };
     serve->cache = cache_new(&options);
     return OK;

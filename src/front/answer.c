@@ -59,7 +59,14 @@ void reply_refusal(struct call *call, const struct refusal *refusal)
     call->err = refusal->err;
     if (refusal->content_type.len)
         fields_add(&fields, S("content-type"), arena_copy(call->keep, refusal->content_type));
+    for (slice rest = arena_copy(call->keep, refusal->fields); rest.len;) {
+        slice line = slice_cut(&rest, '\n'), value = slice_cut(&line, '\r');
+        slice name = slice_cut(&value, ':');
+        fields_add(&fields, name, slice_trim(value));
+    }
     fields_add(&fields, S("x-amz-request-id"), call->id);
+    if (slice_of(call->cache_result).len > 1)
+        fields_add(&fields, S("x-cache"), slice_of(call->cache_result));
     http_reply(call->http, &(struct http_answer){
         .status = refusal->status,
         .fields = fields.list,

@@ -80,7 +80,7 @@ static void add_own_fields(struct fields *fields, const struct call *call,
 
 static const enum metric counters[] = {
     [GET_HIT] = M_CACHE_HIT, [GET_STALE] = M_CACHE_STALE, [GET_REVALIDATED] = M_CACHE_REVALIDATED,
-    [GET_PARTIAL] = M_CACHE_PARTIAL, [GET_MISS] = M_CACHE_MISS,
+    [GET_PARTIAL] = M_CACHE_PARTIAL, [GET_MISS] = M_CACHE_MISS, [GET_NEGATIVE] = M_CACHE_NEGATIVE,
 };
 
 static void add_cache_fields(struct fields *fields, struct object *object,
@@ -125,6 +125,10 @@ static void refuse(struct object *object, const struct get_answer *answer)
     struct fields *fields = arena_alloc(call->keep, sizeof(*fields));
     struct http_answer reply;
     if (answer->refusal) {
+        if (answer->source == GET_NEGATIVE) {
+            call->cache_result = get_source_name(answer->source);
+            metric_add(M_CACHE_NEGATIVE, 1);
+        }
         reply_refusal(call, answer->refusal);
     } else if (answer->err == ERR_NOT_MODIFIED) {
         compose(object, answer, fields);

@@ -96,6 +96,7 @@ void hex(const uint8_t *bytes, size_t count, char *ret);
 /* What can be told, one row each: name, default, help. Values are whole numbers. */
 #define BEHAVIOURS(X)                                                                            \
     X(first_byte_ms, 0, "wait this long before the head")                                        \
+    X(late_ms, 0, "wait this long behind what an answer without an object's bytes was made from")  \
     X(bandwidth, 0, "body bytes a second and connection, 0: as fast as it goes")                 \
     X(tail_ppm, 0, "how many of a million requests are slow ...")                                \
     X(tail_factor, 10, "... and by how much: times first_byte_ms")                               \

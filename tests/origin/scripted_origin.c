@@ -237,6 +237,7 @@ void answer(struct conn *conn, int status, const char *type, const char *fields,
                    const char *body, size_t bytes)
 {
     char *head, date[40];
+    linger(conn, conn->told.late_ms);
     date_text(time(NULL), date, sizeof(date));
     conn->status = status;
     int len = asprintf(&head, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: scripted-origin\r\n"

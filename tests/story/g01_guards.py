@@ -76,7 +76,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         """An origin and a daemon of their own."""
         origin = story.origin(*lines)
         server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(ids)}"),
-                                cache_size="256MiB",
+                                cache_size="256MiB", missing_time="60s",
                                 env={"PENSTOCK_GUARD_OFF": off} if off else {})
         return origin, server
 
@@ -157,12 +157,25 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         origin.tell(f"flip={key}")
         return one_version(server.get(key), expect(key, 1, 0, size), expect(key, 2, 0, size))
 
+    def late_missing(off):
+        """The origin says "no such key" late: a PUT has ended meanwhile."""
+        key, body = "bucket/new", b"put through us"
+        origin, server = house(off, f"match={key} GET", "late_ms=800", "times=1")
+
+        def write():
+            wait_for("the origin is asked", lambda: origin.totals()["requests_open"] > 0)
+            story.same("a PUT meanwhile is acknowledged", server.put(key, body).status, 200)
+        together(lambda: server.get(key), write)
+        reply = server.get(key)
+        return None if reply.body == body else f"{reply} instead of what was put"
+
     # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
     # left.
     for text, scenario, guard in (("a flipped bit", flipped_bit, "crc"),
                                   ("blocks in each other's place", swapped, "crc"),
                                   ("two names with one hash", same_hash, "identity"),
                                   ("a PUT during a fill", overwritten, "epoch"),
+                                  ("a PUT amid a late 404", late_missing, "missing"),
                                   ("a change with half of it warm", changed_half_way, "if-match")):
         wrong = scenario("")
         story.fact(f"{text}, {guard} on: no wrong byte", wrong is None, wrong)

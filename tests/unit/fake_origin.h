@@ -48,6 +48,7 @@ struct fake_call {
     bool headed, paused, resumed;
     atomic_bool canceled;
     unsigned version;
+    int status;
     uint64_t next, end, sent;
 };
 
@@ -116,8 +117,8 @@ static void fake_head(struct fake_call *mine)
         .fields = fields,
         .field_count = partial && !refused ? 5 : 4,
     };
-    if (atomic_load(&fake.status)) {
-        reply.status = atomic_load(&fake.status);
+    if (mine->status) {
+        reply.status = mine->status;
         mine->next = mine->end = 0;
     }
     call->events->head(call, &reply);
@@ -231,6 +232,7 @@ void origin_start(struct origin *origin, struct origin_call *call)
     struct fake_call *mine = calloc(1, sizeof(*mine));
     mine->call = call;
     mine->version = atomic_load(&fake.version);    /* what there is when the request arrives */
+    mine->status = atomic_load(&fake.status);
     atomic_fetch_add(call->op == S3_HEAD_OBJECT ? &fake.heads
                      : call->op == S3_GET_OBJECT ? &fake.gets : &fake.lists, 1);
     pthread_mutex_lock(&fake.lock);
@@ -288,6 +290,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.ends_held, false);
     atomic_store(&fake.crowded, false);
     atomic_store(&fake.down, false);
+    atomic_store(&fake.status, 0);
     atomic_store(&fake.ignore_if_match, false);
     atomic_store(&fake.no_store, false);
     atomic_store(&fake.etag, NULL);

@@ -1,0 +1,142 @@
+/* missing.c - keys that were not there a moment ago. SPDX-License-Identifier: Apache-2.0
+ *
+ *     id, identity, GET or HEAD ──> place ──> [ entry | entry | entry | entry ]
+ *
+ * A fixed table of places with WAYS entries each; a place that is full lets go of what would end
+ * first. An entry is the origin's own answer: a HEAD has none of the document that a GET was told,
+ * so each answers its own kind. It counts from when the question was sent. Few bytes hang on an
+ * entry (H8): a longer document is not kept. One lock: who comes here would ask the origin else. */
+#include "cache/missing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/metric.h"
+#include "cache/getting.h"
+
+#define PLACES 1024u
+#define WAYS 4u
+#define REFUSAL_BYTES_MAX 2048u       /* 4,096 of them: 8 MiB */
+
+struct entry {
+    struct object_id id;
+    uint64_t who;
+    bool head_only;
+    struct epoch_note epoch;
+    uint64_t until_ms;
+    struct refusal *refusal;          /* NULL: the entry is free */
+};
+
+struct missing_keys {
+    uint64_t for_ms;
+    pthread_mutex_t lock;
+    struct entry entries[PLACES][WAYS];
+};
+
+struct missing_keys *missing_new(uint64_t for_ms)
+{
+    struct missing_keys *all = must_alloc(sizeof(*all));
+    all->for_ms = for_ms;
+    pthread_mutex_init(&all->lock, NULL);
+    return all;
+}
+
+void missing_free(struct missing_keys **all)
+{
+    if (!*all)
+        return;
+    for (size_t i = 0; i < PLACES * WAYS; i++)
+        refusal_unref(&(*all)->entries[i / WAYS][i % WAYS].refusal);
+    pthread_mutex_destroy(&(*all)->lock);
+    free(*all);
+    *all = NULL;
+}
+
+static struct entry *place_of(struct missing_keys *all, const struct object_id *id)
+{
+    uint32_t hash;
+    memcpy(&hash, id->bytes + 4, sizeof(hash));
+    return all->entries[hash % PLACES];
+}
+
+/* A version that is not there may never come; but what else its 404 may mean, its origin knows. */
+static bool may_be_remembered(const struct get *get)
+{
+    const struct place *place = get->ask.place;
+    return !get->name.version.len && !get_wants_newest(get) &&
+           (place->freshness != FRESH_TTL || place->ttl_s + place->grace_s > 0);
+}
+
+static bool holds(const struct entry *entry)
+{
+    return !guard_on(GUARD_MISSING) || epoch_holds(&entry->id, entry->epoch);
+}
+
+static bool is_of(const struct entry *entry, const struct get *get)
+{
+    return entry->refusal && memcmp(&entry->id, &get->id, sizeof(get->id)) == 0 &&
+           entry->who == get_who(get) && entry->head_only == get->ask.head_only;
+}
+
+/* Where it goes: its own old entry, a free one, or that which ends first. */
+static struct entry *room_for(struct missing_keys *all, const struct get *get, uint64_t now_ms)
+{
+    struct entry *place = place_of(all, &get->id), *first = place;
+    for (size_t i = 0; i < WAYS; i++) {
+        if (is_of(&place[i], get))
+            return &place[i];
+        if (place[i].until_ms < first->until_ms)
+            first = &place[i];
+    }
+    if (first->refusal && first->until_ms > now_ms)
+        metric_add(M_CACHE_NEGATIVE_DROPPED, 1);
+    return first;
+}
+
+void missing_note(struct get *get, const struct fetch *fetch)
+{
+    struct missing_keys *all = cache_missing(get->loop->cache);
+    struct refusal *refusal = fetch->refusal;
+    uint64_t now_ms = mono_ms();
+    struct entry entry = {
+        .id = get->id, .who = get_who(get), .head_only = get->ask.head_only,
+        .epoch = fetch->epoch, .until_ms = fetch->sent_ms + all->for_ms,
+    };
+    bool own_kind = (fetch->kind == FETCH_HEAD) == get->ask.head_only;
+    if (refusal->err != ERR_NO_SUCH_KEY || refusal->status != 404 || !own_kind ||
+        entry.until_ms <= now_ms || !may_be_remembered(get) || !holds(&entry))
+        return;
+    if (refusal->fields.len + refusal->body.len > REFUSAL_BYTES_MAX) {
+        metric_add(M_CACHE_NEGATIVE_DROPPED, 1);
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    struct entry *room = room_for(all, get, now_ms);
+    refusal_unref(&room->refusal);
+    *room = entry;
+    room->refusal = refusal_ref(refusal);
+    pthread_mutex_unlock(&all->lock);
+}
+
+bool missing_find(struct get *get)
+{
+    struct missing_keys *all = cache_missing(get->loop->cache);
+    struct refusal *found = NULL;
+    if (!all->for_ms || !may_be_remembered(get))
+        return false;
+    pthread_mutex_lock(&all->lock);
+    struct entry *place = place_of(all, &get->id);
+    for (size_t i = 0; i < WAYS && !found; i++)
+        if (is_of(&place[i], get) && place[i].until_ms > mono_ms() && holds(&place[i]))
+            found = refusal_ref(place[i].refusal);
+    pthread_mutex_unlock(&all->lock);
+    if (!found)
+        return false;
+    enum err refused = get_refuse(get, found);
+    check(refused == OK);
+    get->answer.source = GET_NEGATIVE;
+    refusal_unref(&found);
+    return true;
+}
