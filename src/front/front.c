@@ -14,7 +14,6 @@
 #include "front/inside.h"
 
 #define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
-#define NAMED_BYTES_MAX 100    /* of what is said not to be implemented */
 
 struct front *front_new(const struct front_options *options)
 {
@@ -214,44 +213,18 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 
 /* ---- the route ---- */
 
-/* What a client asked for that is not done here: SDKs send more than their users know of. */
-static slice name_unknown(struct call *call, enum err err)
+static void route(struct call *call)
 {
-    const struct http_head *head = http_request_head(call->http);
-    slice unknown = slice_sub(call->s3.unknown, 0, NAMED_BYTES_MAX);
-    if (err != ERR_NOT_IMPLEMENTED)
-        return S("");
-    if (!unknown.len)
-        unknown = slice_sub(arena_printf(call->keep, "%.*s %.*s", SLICE_ARG(head->method),
-                                         SLICE_ARG(head->path)), 0, NAMED_BYTES_MAX);
-    slice what = log_sentence(call->keep, unknown);
-    if (atomic_load(&call->front->access_log))
-        log_info("not_implemented", "id=%.*s what=\"%.*s\"", SLICE_ARG(call->id),
-                 SLICE_ARG(what));
-    return arena_printf(call->keep, "Penstock does not implement %.*s.", SLICE_ARG(unknown));
+    const struct s3_operation *row = s3_operation(call->s3.op);
+    bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
+    metric_add(row->metric, 1);
+    if (row->route == S3_CACHE && !call->s3.pass)
+        object_read(call);
+    else if (reads)
+        pass_read(call);
+    else
+        pass_write(call);
 }
-
-static const struct {
-    void (*run)(struct call *call);
-    enum metric counter;
-} routes[S3_OP_COUNT] = {
-    [S3_LIST_BUCKETS] = { pass_read, M_REQ_LIST },
-    [S3_GET_BUCKET_LOCATION] = { pass_read, M_REQ_BUCKET },
-    [S3_LIST_UPLOADS] = { pass_read, M_REQ_LIST },
-    [S3_LIST_OBJECTS_V2] = { pass_read, M_REQ_LIST },
-    [S3_LIST_OBJECTS] = { pass_read, M_REQ_LIST },
-    [S3_HEAD_BUCKET] = { pass_read, M_REQ_BUCKET },
-    [S3_LIST_PARTS] = { pass_read, M_REQ_LIST },
-    [S3_GET_OBJECT] = { object_read, M_REQ_GET },
-    [S3_HEAD_OBJECT] = { object_read, M_REQ_HEAD },
-    [S3_DELETE_OBJECTS] = { pass_write, M_REQ_DELETE },
-    [S3_UPLOAD_PART] = { pass_write, M_REQ_UPLOAD },
-    [S3_PUT_OBJECT] = { pass_write, M_REQ_PUT },
-    [S3_CREATE_UPLOAD] = { pass_write, M_REQ_UPLOAD },
-    [S3_COMPLETE_UPLOAD] = { pass_write, M_REQ_UPLOAD },
-    [S3_ABORT_UPLOAD] = { pass_write, M_REQ_UPLOAD },
-    [S3_DELETE_OBJECT] = { pass_write, M_REQ_DELETE },
-};
 
 static enum metric class_of(int status)
 {
@@ -311,9 +284,8 @@ void front_handle(void *arg, struct http_request *request)
     if (err) {
         call->s3.op = S3_OP_COUNT;
         metric_add(M_REQ_OTHER, 1);
-        reply_error(call, err, name_unknown(call, err));
+        reply_error(call, err, call->s3.detail);
         return;
     }
-    metric_add(routes[call->s3.op].counter, 1);
-    routes[call->s3.op].run(call);
+    route(call);
 }

@@ -141,7 +141,7 @@ static bool is_forwarded(slice name)
     static const char *const names[] = {
         "content-type", "content-md5", "cache-control", "content-disposition", "content-encoding",
         "content-language", "expires", "if-match", "if-none-match", "if-modified-since",
-        "if-unmodified-since",
+        "if-unmodified-since", "range", "if-range", "origin",
     };
     static const char *const ours[] = {
         "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
@@ -324,8 +324,10 @@ static enum err keys_of(struct pass *pass)
 {
     struct call *call = pass->call;
     struct deletion *deletions;
-    enum s3_mutates mutates = s3_op_mutates(call->s3.op);
-    if (mutates == S3_MUTATES_KEY) {
+    enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
+    if (mutates == S3_MUTATES_FORM)
+        return ERR_NOT_IMPLEMENTED;
+    if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
         pass->keys = &pass->origin.key;
         pass->key_count = 1;
     } else if (mutates == S3_MUTATES_KEYS) {
@@ -371,7 +373,7 @@ static void begin(struct pass *pass)
     struct call *call = pass->call;
     slice detail = S("");
     enum err err = keys_of(pass);
-    if (!err && s3_op_mutates(call->s3.op) == S3_MUTATES_KEYS)
+    if (!err && s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
         err = place_keys(pass, &detail);
     if (err) {
         refuse(pass, err, detail);
@@ -421,7 +423,7 @@ void pass_write(struct call *call)
 {
     const struct place *place = place_of(call);
     const struct sigv4_claim *claim = http_request_judged(call->http);
-    bool placed_by_body = s3_op_mutates(call->s3.op) == S3_MUTATES_KEYS;
+    bool placed_by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
     enum err err = placed_by_body ? OK : may_write(place);
     if (err) {
         reply_error(call, err, S(""));

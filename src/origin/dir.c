@@ -237,17 +237,17 @@ static enum err answer_buckets(struct draft *draft)
 enum err dir_answer(struct dir_call *call)
 {
     struct draft draft = { .call = call };
-    switch (call->hook.call->op) {
+    enum s3_op op = call->hook.call->op;
+    switch (op) {
     case S3_GET_OBJECT: case S3_HEAD_OBJECT:
         return answer_object(&draft);
     case S3_LIST_OBJECTS: case S3_LIST_OBJECTS_V2: case S3_HEAD_BUCKET: case S3_GET_BUCKET_LOCATION:
         return answer_bucket(&draft);
     case S3_LIST_BUCKETS:
         return answer_buckets(&draft);
-    case S3_LIST_UPLOADS: case S3_LIST_PARTS:
-        return ERR_NOT_IMPLEMENTED;
     default:
-        return ERR_READ_ONLY;
+        return s3_operation(op)->method == S3_GET || s3_operation(op)->method == S3_HEAD
+                   ? ERR_NOT_IMPLEMENTED : ERR_READ_ONLY;
     }
 }
 

@@ -11,16 +11,6 @@
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define EXTRA_FIELDS 5      /* Host, and what the signer adds */
 
-static const char *method_of(enum s3_op op)
-{
-    static const char *const methods[] = {
-#define OP(name, method, level, query, mutates) [name] = method,
-#include "s3/op.def"
-#undef OP
-    };
-    return methods[op];
-}
-
 /* What belongs to a connection, or is ours to say. */
 static bool is_ours(slice name)
 {
@@ -59,10 +49,13 @@ bool s3_fields_are_sendable(const struct origin_call *asked)
     return true;
 }
 
-/* A second CompleteMultipartUpload is an error, a second Create leaks. */
+/* A second CompleteMultipartUpload is an error, as a second CreateBucket may be; a second
+ * CreateMultipartUpload leaks. What a POST that is not known does is not known either. */
 bool s3_is_idempotent(enum s3_op op)
 {
-    return op != S3_CREATE_UPLOAD && op != S3_COMPLETE_UPLOAD;
+    if (op == S3_CREATE_BUCKET || op == S3_DELETE_BUCKET || op == S3_RENAME_OBJECT)
+        return false;
+    return s3_operation(op)->method != S3_POST || op == S3_DELETE_OBJECTS || op == S3_SELECT_OBJECT;
 }
 
 static slice payload_hash(const struct origin_body *body)
@@ -77,7 +70,7 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
                             struct http_field *fields, size_t count)
 {
     struct sigv4_ask ask = {
-        .method = slice_of(method_of(asked->op)), .path = target->path, .query = target->query,
+        .method = slice_of(s3_operation(asked->op)->method_name), .path = target->path, .query = target->query,
         .fields = fields, .field_count = count,
         .payload_hash = payload_hash(asked->body),
         .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
@@ -128,7 +121,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
                    learnt ? slice_of(region) : S(""), &target);
     size_t count = make_fields(keep, asked, &target, &fields);
     count = add_signature(s3, keep, asked, region, &target, fields, count);
-    const char *method = method_of(asked->op);
+    const char *method = s3_operation(asked->op)->method_name;
     *ret = (struct exchange_ask){
         .method = method, .url = target.url.ptr, .target = request_target(keep, &target),
         .ca_file = s3->ca_file,

@@ -1,10 +1,10 @@
 /* request.c - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
  *
- * The operation is the first row of op.def that fits. Then every parameter and every x-amz-
- * header must be one that this operation knows, or one that changes nothing: what Penstock does
- * not understand it refuses, because to ignore it would be to answer another question than the
- * one that was asked. S3 reads x-amz- parameters as headers, because presigned requests can say
- * them nowhere else: in a write they are headers here too. Any thread. */
+ * The operation is the row of op.def that fits, with the most words; two that fit and say different
+ * things make the request ambiguous, which it must not be: the right that one of them takes would
+ * open the other. What no row knows is forwarded as it came, and never answered from the cache.
+ * S3 reads x-amz- parameters as headers, because presigned requests can say them nowhere else: they
+ * are headers here too. Any thread. */
 #include "s3/request.h"
 
 #include <string.h>
@@ -14,80 +14,53 @@
 #define KEY_BYTES_MAX 1024
 #define PARAMS_MAX 100
 
-enum level { SERVICE, BUCKET, OBJECT };
-
-static const struct row {
-    slice method;
-    enum level level;
-    slice query;
-    enum s3_mutates mutates;
-} rows[] = {
-#define OP(name, method, level, query, mutates) \
-    [name] = { { method, sizeof(method) - 1 }, level, { query, sizeof(query) - 1 }, \
-               S3_MUTATES_##mutates },
+static const struct s3_operation operations[] = {
+#define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
+    [id] = { name, #method, S3_##method, S3_##level, selector, params, S3_##route, \
+             S3_MUTATES_##mutates, RIGHT_##right, metric },
+#define RIGHT_READ S3_READ
+#define RIGHT_LIST S3_LIST_KEYS
+#define RIGHT_WRITE S3_WRITE
+#define RIGHT_ADMIN S3_ADMIN
 #include "s3/op.def"
 #undef OP
 };
 
-/* What else an operation has in its query, beside its own parameter in op.def: words between
- * blanks, "response-*" any name that begins so. */
-static const struct {
-    const char *name, *params;
-} facts[] = {
-    [S3_LIST_BUCKETS] = { "ListBuckets", "max-buckets continuation-token prefix bucket-region" },
-    [S3_GET_BUCKET_LOCATION] = { "GetBucketLocation", "" },
-    [S3_LIST_UPLOADS] = { "ListMultipartUploads", "delimiter encoding-type key-marker max-uploads "
-                          "prefix upload-id-marker" },
-    [S3_LIST_OBJECTS_V2] = { "ListObjectsV2", "continuation-token delimiter encoding-type "
-                             "fetch-owner max-keys prefix start-after marker" },
-    [S3_LIST_OBJECTS] = { "ListObjects", "delimiter encoding-type marker max-keys prefix" },
-    [S3_HEAD_BUCKET] = { "HeadBucket", "" },
-    [S3_DELETE_OBJECTS] = { "DeleteObjects", "" },
-    [S3_LIST_PARTS] = { "ListParts", "max-parts part-number-marker encoding-type" },
-    [S3_GET_OBJECT] = { "GetObject", "response-*" },
-    [S3_HEAD_OBJECT] = { "HeadObject", "response-*" },
-    [S3_UPLOAD_PART] = { "UploadPart", "partNumber" },
-    [S3_PUT_OBJECT] = { "PutObject", "" },
-    [S3_CREATE_UPLOAD] = { "CreateMultipartUpload", "" },
-    [S3_COMPLETE_UPLOAD] = { "CompleteMultipartUpload", "" },
-    [S3_ABORT_UPLOAD] = { "AbortMultipartUpload", "" },
-    [S3_DELETE_OBJECT] = { "DeleteObject", "" },
+/* Where they lie, apart: a request looks at the few rows of its own place. */
+#define AT(method, level) (unsigned char)((unsigned)(method) * 3 + (unsigned)(level))
+static const unsigned char places[] = {
+#define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
+    [id] = AT(S3_##method, S3_##level),
+#include "s3/op.def"
+#undef OP
 };
-_Static_assert(countof(facts) == S3_OP_COUNT, "every operation has a name");
 
-/* Headers that leave the meaning of a known operation alone, or are handed on with it; the most
- * common first. Any other x-amz- header is refused: copy-source, SSE-C, bypass, object locks ... */
-static const char harmless_headers[] =
-    "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-* x-amz-sdk-* "
-    "x-amz-meta-* x-amz-trailer x-amz-te x-amz-user-agent x-amz-api-version x-amz-acl "
-    "x-amz-grant-* "
-    "x-amz-storage-class x-amz-tagging x-amz-request-payer x-amz-expected-bucket-owner "
-    "x-amz-decoded-content-length x-amz-website-redirect-location x-amz-mp-object-size "
-    "x-amz-server-side-encryption x-amz-server-side-encryption-aws-kms-key-id "
-    "x-amz-server-side-encryption-context x-amz-server-side-encryption-bucket-key-enabled "
-    "x-amz-optional-object-attributes";
+/* A GetObject or HeadObject with any other x-amz- header is one that only the origin understands:
+ * SSE-C, x-amz-request-payer, x-amz-expected-bucket-owner ... */
+static const char cache_headers[] =
+    "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-mode x-amz-sdk-* "
+    "x-amz-user-agent x-amz-api-version x-amz-te";
 
-/* Only the origin can say whether they hold: what the cache has must not be answered to them. */
-static const char origin_headers[] = "x-amz-request-payer x-amz-expected-bucket-owner";
+/* So is one with these parameters. */
+static const char origin_params[] = "versionId partNumber";
 
 /* Signatures in the query: read and judged by claim.c. */
 static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
     "x-amz-security-token x-amz-content-sha256";
 
-/* What SDKs move there from headers, and nobody misses when something is read. */
-static const char harmless_params[] = "x-id x-amz-user-agent x-amz-sdk-* x-amz-checksum-*";
+/* What SDKs say there about themselves, in every operation. */
+static const char sdk_params[] = "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
+
+const struct s3_operation *s3_operation(enum s3_op op)
+{
+    check((unsigned)op < S3_OP_COUNT);
+    return &operations[op];
+}
 
 const char *s3_op_name(enum s3_op op)
 {
-    check((unsigned)op < S3_OP_COUNT);
-    return facts[op].name;
-}
-
-enum s3_mutates s3_op_mutates(enum s3_op op)
-{
-    check((unsigned)op < S3_OP_COUNT);
-    return rows[op].mutates;
+    return s3_operation(op)->name;
 }
 
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name)
@@ -186,52 +159,15 @@ static bool in_words(const char *words, slice name)
     return false;
 }
 
-static enum err find_op(slice method, enum level level, struct s3_request *ret)
-{
-    for (size_t i = 0; i < S3_OP_COUNT; i++) {
-        if (rows[i].level != level || !slice_eq(rows[i].method, method))
-            continue;
-        if (rows[i].query.len && !s3_param_get(ret, rows[i].query))
-            continue;
-        ret->op = (enum s3_op)i;
-        return OK;
-    }
-    static const char s3_has[][24] = { [SERVICE] = "GET", [BUCKET] = "PUT POST DELETE",
-                                       [OBJECT] = "POST" };
-    return in_words(s3_has[level], method) ? ERR_NOT_IMPLEMENTED : ERR_BAD_METHOD;
-}
-
-static bool param_known(enum s3_op op, slice name)
+/* x-amz- parameters are headers, but for the signature. */
+static bool is_header(slice name)
 {
     char buffer[64];
     slice lower = lower_in(buffer, sizeof(buffer), name);
-    return slice_eq(name, rows[op].query) || in_words(facts[op].params, name) ||
-           in_words(signature_params, lower) || in_words(harmless_params, lower);
+    return slice_starts(lower, S("x-amz-")) && !in_words(signature_params, lower);
 }
 
-static bool is_header(const struct s3_request *request, slice name)
-{
-    char buffer[64];
-    slice lower = lower_in(buffer, sizeof(buffer), name);
-    return !in_words("GET HEAD", rows[request->op].method) && slice_starts(lower, S("x-amz-")) &&
-           !in_words(signature_params, lower);
-}
-
-/* Said once, in the query or above it, and known as a header. */
-static enum err judge_said(const struct http_head *head, struct http_field said,
-                           struct s3_request *request)
-{
-    char buffer[64];
-    if (!in_words(harmless_headers, lower_in(buffer, sizeof(buffer), said.name))) {
-        request->unknown = said.name;
-        return ERR_NOT_IMPLEMENTED;
-    }
-    for (size_t i = 0; i < request->said_count; i++)
-        if (slice_eq_nocase(request->said[i].name, said.name))
-            return ERR_BAD_ARGUMENT;
-    return http_head_get(head, said.name).ptr ? ERR_BAD_ARGUMENT : OK;
-}
-
+/* Said once, in the query or above it. */
 static enum err read_said(struct arena *keep, const struct http_head *head,
                           struct s3_request *request)
 {
@@ -239,52 +175,136 @@ static enum err read_said(struct arena *keep, const struct http_head *head,
     request->said = said;
     for (size_t i = 0; i < request->param_count; i++) {
         struct s3_param param = request->params[i];
-        if (!is_header(request, param.name))
+        if (!is_header(param.name))
             continue;
-        enum err e = judge_said(head, (struct http_field){ param.name, param.value }, request);
-        if (e)
-            return e;
+        for (size_t j = 0; j < request->said_count; j++)
+            if (slice_eq_nocase(said[j].name, param.name))
+                return ERR_BAD_ARGUMENT;
+        if (http_head_get(head, param.name).ptr)
+            return ERR_BAD_ARGUMENT;
         said[request->said_count++] = (struct http_field){ param.name, param.value };
     }
     return OK;
 }
 
-static enum err judge_params(struct s3_request *request)
+static slice header_of(const struct http_head *head, const struct s3_request *request, slice name)
 {
-    for (size_t i = 0; i < request->param_count; i++)
-        if (!param_known(request->op, request->params[i].name) &&
-            !is_header(request, request->params[i].name)) {
-            request->unknown = request->params[i].name;
-            return ERR_NOT_IMPLEMENTED;
-        }
-    if (request->op == S3_UPLOAD_PART && !s3_param_get(request, S("partNumber")))
-        return ERR_NOT_IMPLEMENTED;
-    if (request->op == S3_LIST_OBJECTS_V2 &&
-        !slice_eq(s3_param_get(request, S("list-type"))->value, S("2")))
-        return ERR_BAD_ARGUMENT;
-    return OK;
+    for (size_t i = 0; i < request->said_count; i++)
+        if (slice_eq_nocase(request->said[i].name, name))
+            return request->said[i].value.ptr ? request->said[i].value : S("");
+    return http_head_get(head, name);
 }
 
-static bool header_known(enum s3_op op, slice name)
+/* A word of a selector: param, param=value, @header. */
+static bool word_holds(slice word, const struct http_head *head, const struct s3_request *request)
+{
+    if (slice_starts(word, S("@")))
+        return header_of(head, request, slice_from(word, 1)).ptr != NULL;
+    slice value = word, name = slice_cut(&value, '=');
+    const struct s3_param *param = s3_param_get(request, name);
+    return param && (!value.ptr || slice_eq(param->value, value));
+}
+
+static bool param_known(const struct s3_operation *row, slice name)
 {
     char buffer[64];
     slice lower = lower_in(buffer, sizeof(buffer), name);
-    bool cached = op == S3_GET_OBJECT || op == S3_HEAD_OBJECT;
-    return in_words(harmless_headers, lower) && !(cached && in_words(origin_headers, lower));
+    return in_words(row->params, name) || is_header(name) || in_words(signature_params, lower) ||
+           in_words(sdk_params, lower);
 }
 
-static enum err judge_headers(const struct http_head *head, struct s3_request *ret)
+/* How many words of the row hold, all of them; -1 if it does not fit. */
+static int fit(const struct s3_operation *row, const struct http_head *head,
+               const struct s3_request *request)
 {
-    for (size_t i = 0; i < head->field_count; i++) {
-        slice name = head->fields[i].name;
-        if (!slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")))
+    int words = 0;
+    bool by_param = false;
+    for (slice rest = slice_of(row->selector); rest.len; words++) {
+        slice word = slice_cut(&rest, ' ');
+        if (!word_holds(word, head, request))
+            return -1;
+        by_param |= word.ptr[0] != '@';
+    }
+    for (size_t i = 0; i < request->param_count && !by_param; i++)
+        if (!param_known(row, request->params[i].name))
+            return -1;
+    return words;
+}
+
+/* The parameter by which `row` fits as well as `best`, which says nothing of it; ptr NULL if none. */
+static slice conflict(const struct s3_operation *best, const struct s3_operation *row)
+{
+    for (slice rest = slice_of(row->selector); rest.len;) {
+        slice word = slice_cut(&rest, ' ');
+        if (word.ptr[0] != '@' && !in_words(best->selector, word) && !in_words(best->params, word))
+            return word;
+    }
+    return (slice){ 0 };
+}
+
+static bool method_of(slice name, enum s3_method *ret)
+{
+    static const slice names[] = {
+        [S3_GET] = { "GET", 3 }, [S3_HEAD] = { "HEAD", 4 }, [S3_PUT] = { "PUT", 3 },
+        [S3_POST] = { "POST", 4 }, [S3_DELETE] = { "DELETE", 6 }, [S3_OPTIONS] = { "OPTIONS", 7 },
+    };
+    for (size_t i = 0; i < countof(names); i++) {
+        *ret = (enum s3_method)i;
+        if (slice_eq(names[i], name))
+            return true;
+    }
+    return false;
+}
+
+static enum err find_op(struct arena *keep, const struct http_head *head, enum s3_level level,
+                        struct s3_request *ret)
+{
+    enum s3_method method;
+    int best = -1, words[S3_OP_COUNT];
+    if (!method_of(head->method, &method))
+        return ERR_BAD_METHOD;
+    for (size_t i = 0; i < S3_OP_COUNT; i++) {
+        if (places[i] != AT(method, level))
             continue;
-        if (!header_known(ret->op, name)) {
-            ret->unknown = name;
-            return ERR_NOT_IMPLEMENTED;
-        }
+        words[i] = fit(&operations[i], head, ret);
+        if (words[i] < 0 || (best >= 0 && words[i] <= words[best]))
+            continue;
+        best = (int)i;
+    }
+    if (best < 0)
+        return ERR_BAD_METHOD;
+    ret->op = (enum s3_op)best;
+    for (size_t i = 0; i < S3_OP_COUNT && words[best] > 0; i++) {
+        slice other = { 0 };
+        if (places[i] == AT(method, level) && words[i] > 0)
+            other = conflict(&operations[best], &operations[i]);
+        if (!other.ptr)
+            continue;
+        ret->detail = arena_printf(keep, "Conflicting query string parameters: \"%s\" and \"%.*s\"",
+                                   operations[best].selector, SLICE_ARG(other));
+        return ERR_BAD_ARGUMENT;
     }
     return OK;
+}
+
+/* ---- what the cache can't answer ---- */
+
+static bool only_origin_knows(const struct http_head *head, const struct s3_request *request)
+{
+    char buffer[64];
+    for (size_t i = 0; i < head->field_count; i++) {
+        slice name = lower_in(buffer, sizeof(buffer), head->fields[i].name);
+        if (slice_eq(name, S("origin")) ||
+            (slice_starts(name, S("x-amz-")) && !in_words(cache_headers, name)))
+            return true;
+    }
+    for (size_t i = 0; i < request->said_count; i++)
+        if (!in_words(cache_headers, lower_in(buffer, sizeof(buffer), request->said[i].name)))
+            return true;
+    for (size_t i = 0; i < request->param_count; i++)
+        if (in_words(origin_params, request->params[i].name))
+            return true;
+    return false;
 }
 
 /* ---- ranges and conditions ---- */
@@ -367,7 +387,7 @@ static void read_headers(struct arena *keep, const struct http_head *head, struc
     };
     read_cache_control(joined(keep, head, S("cache-control")), ret);
     ret->checksum_mode =
-        slice_eq_nocase(http_head_get(head, S("x-amz-checksum-mode")), S("ENABLED"));
+        slice_eq_nocase(header_of(head, ret, S("x-amz-checksum-mode")), S("ENABLED"));
 }
 
 enum err s3_request_read(struct arena *keep, const struct http_head *head, struct s3_request *ret)
@@ -376,18 +396,16 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, struc
     enum err e = read_path(keep, head->path, ret);
     if (!e)
         e = read_params(keep, head->query, ret);
-    enum level level = ret->key.len ? OBJECT : ret->bucket.len ? BUCKET : SERVICE;
-    if (!e)
-        e = find_op(head->method, level, ret);
-    if (!e)
-        e = judge_params(ret);
+    enum s3_level level = ret->key.len ? S3_OBJECT : ret->bucket.len ? S3_BUCKET : S3_SERVICE;
     if (!e && ret->param_count)
         e = read_said(keep, head, ret);
     if (!e)
-        e = judge_headers(head, ret);
-    if (!e)
-        read_headers(keep, head, ret);
-    return e;
+        e = find_op(keep, head, level, ret);
+    if (e)
+        return e;
+    read_headers(keep, head, ret);
+    ret->pass = operations[ret->op].route == S3_CACHE && only_origin_knows(head, ret);
+    return OK;
 }
 
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,

@@ -6,18 +6,36 @@
 #define S3_REQUEST_H
 
 #include "base/arena.h"
+#include "base/metric.h"
 #include "s3/head.h"
 
 enum s3_op {
-#define OP(name, method, level, query, mutates) name,
+#define OP(id, name, method, level, selector, route, mutates, right, metric, params) id,
 #include "s3/op.def"
 #undef OP
     S3_OP_COUNT
 };
-enum s3_mutates { S3_MUTATES_NOTHING, S3_MUTATES_KEY, S3_MUTATES_KEYS };
+enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS };
+enum s3_level { S3_SERVICE, S3_BUCKET, S3_OBJECT };
+enum s3_route { S3_CACHE, S3_LIST, S3_PASS };
+enum s3_mutates {
+    S3_MUTATES_NOTHING, S3_MUTATES_KEY, S3_MUTATES_KEYS, S3_MUTATES_FORM, S3_MUTATES_GRANTS
+};
+enum s3_right { S3_READ, S3_LIST_KEYS, S3_WRITE, S3_ADMIN };
 
-const char *s3_op_name(enum s3_op op);              /* "GetObject": for metrics and logs */
-enum s3_mutates s3_op_mutates(enum s3_op op);
+/* A row of op.def, which says what its columns mean. */
+struct s3_operation {
+    const char *name, *method_name;     /* "GetObject": for metrics and logs; "GET" */
+    enum s3_method method;
+    enum s3_level level;
+    const char *selector, *params;
+    enum s3_route route;
+    enum s3_mutates mutates;
+    enum s3_right right;
+    enum metric metric;
+};
+const struct s3_operation *s3_operation(enum s3_op op);
+const char *s3_op_name(enum s3_op op);
 
 /* A range as asked: first-last, first- (last == UINT64_MAX), -suffix. */
 struct s3_range {
@@ -44,15 +62,17 @@ struct s3_request {
     size_t param_count;
     struct s3_range range;
     struct s3_conditions conditions;
-    const struct http_field *said;    /* a write: x-amz- headers that were said in the query */
+    const struct http_field *said;    /* x-amz- headers that were said in the query */
     size_t said_count;
+    bool pass;                /* GetObject, HeadObject: only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    slice unknown;            /* ERR_NOT_IMPLEMENTED: the parameter or header, if it was one */
+    slice detail;             /* of a request that is wrong: why, for people; may be empty */
 };
 
-/* OK, or what is wrong with it: ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_NOT_IMPLEMENTED
- * (an operation, parameter or header that changes the meaning and is not known), ERR_BAD_METHOD ...
+/* OK, or what is wrong with it: ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_BAD_METHOD (S3
+ * has no such method there), ERR_BAD_ARGUMENT (it can be read in two ways). What is not known is no
+ * mistake: op.def has rows for it.
  * A malformed Range header is no range (RFC 9110); several ranges are read as none, as S3 does. */
 enum err s3_request_read(struct arena *keep, const struct http_head *head,
                          struct s3_request *ret) MUST_USE;

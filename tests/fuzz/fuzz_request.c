@@ -1,0 +1,60 @@
+/* FUZZ-WITH: src/s3/request.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/slice.c src/base/arena.c */
+/* fuzz_request.c - any head as an operation of S3. SPDX-License-Identifier: Apache-2.0
+ *
+ * The input is "METHOD TARGET" and headers. Whatever the order of its parameters, a request is the
+ * same operation, of its own method and level; what reads changes nothing; and only a GET or HEAD
+ * in which every word is known may be answered by a cache. */
+#include "s3/request.h"
+
+static slice turned(struct arena *arena, slice query)
+{
+    struct text text = text_in(arena);
+    for (size_t end = query.len, at = query.len; at-- > 0;) {
+        if (at > 0 && query.ptr[at - 1] != '&')
+            continue;
+        if (text.len)
+            text_char(&text, '&');
+        text_add(&text, slice_sub(query, at, end - at));
+        end = at ? at - 1 : 0;
+    }
+    return text_slice(&text);
+}
+
+static void judge(const struct http_head *head, const struct s3_request *request)
+{
+    const struct s3_operation *row = s3_operation(request->op);
+    enum s3_level level = request->key.len ? S3_OBJECT : request->bucket.len ? S3_BUCKET
+                                                                             : S3_SERVICE;
+    bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
+    check(slice_eq(head->method, slice_of(row->method_name)) && row->level == level);
+    check(!reads || row->mutates == S3_MUTATES_NOTHING);
+    check(!request->pass || row->route == S3_CACHE);
+    for (size_t i = 0; i < request->param_count && row->route == S3_CACHE; i++) {
+        slice name = request->params[i].name;
+        check(request->pass || !slice_eq(name, S("versionId")));
+        check(!slice_eq(name, S("acl")) && !slice_eq(name, S("tagging")));
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct arena arena = { 0 };
+    struct http_head head;
+    struct s3_request request, again;
+    slice rest = { (const char *)data, size }, line = slice_cut(&rest, '\n');
+    slice bytes = arena_printf(&arena, "%.*s HTTP/1.1\r\nHost: h\r\n%.*s\r\n\r\n", SLICE_ARG(line),
+                               SLICE_ARG(rest));
+    if (http_head_scan(bytes, &head, NULL) == OK) {
+        enum err e = s3_request_read(&arena, &head, &request);
+        check(e == OK || e == ERR_BAD_URI || e == ERR_BAD_BUCKET || e == ERR_KEY_TOO_LONG ||
+              e == ERR_BAD_METHOD || e == ERR_BAD_ARGUMENT);
+        if (!e)
+            judge(&head, &request);
+        head.query = turned(&arena, head.query);
+        enum err other = s3_request_read(&arena, &head, &again);
+        check(!e == !other && (e || (request.op == again.op && request.pass == again.pass)));
+    }
+    arena_free(&arena);
+    return 0;
+}
