@@ -5,7 +5,7 @@ Every object is read once, in random order, each request with a signature of its
 be remembered instead of found. Server and loader have a processor each. CPU is that of the server's
 threads, divided by the requests. A round is nginx, the subject, nginx again and nginx with its
 open_file_cache; a ratio is the subject against the mean of the two, the control one against the
-other. """
+other. With --against BINARY the subject is measured beside another build of penstock in nginx's place. """
 
 import os
 import time
@@ -61,44 +61,50 @@ def measured(server, port, *how, **more):
     return run
 
 
-def warm(kind, static, subject, origin, pause_s):
-    """Reads everything through both until the origin is no longer asked: what comes faster than the
-    disk takes it is served, but not stored."""
+def fill(kind, server, origin, pause_s):
+    """Reads everything until the origin is no longer asked: what comes faster than the disk takes
+    it is served, but not stored."""
     for _ in range(WARM_PASSES_MAX):
         before = origin.totals()["bytes"]
-        load(subject.port, kind.whole(), 0, True, conns=4 if kind.ranges else 16)
+        load(server.port, kind.whole(), 0, True, conns=4 if kind.ranges else 16)
         if origin.totals()["bytes"] == before:
             break
         time.sleep(pause_s)    # what is stored goes to the disk in the background
     else:
         raise Failed(f"{kind.name}: the origin is still asked after {WARM_PASSES_MAX} passes")
+    load(server.port, kind.asked(), 1, True)    # as it will be asked
+
+
+def warm(kind, static, subject, origin, pause_s):
+    fill(kind, subject, origin, pause_s)
     load(static.port, kind.whole(), 0, True)
-    for port in (subject.port, static.cached_port):    # as it will be asked
-        load(port, kind.asked(), 1, True)
+    load(static.cached_port, kind.asked(), 1, True)
 
 
 def rounds(kind, static, subject, pairs, **more):
     """Lists of runs by who: 'nginx' and 'again' stand around 'subject' in time."""
     turns = [("nginx", static, static.port), ("subject", subject, subject.port),
-             ("again", static, static.port), ("ofc", static, static.cached_port)]
-    runs = {name: [] for name, _, _ in turns}
+             ("again", static, static.port)]
+    if not kind.ranges and hasattr(static, "cached_port"):
+        turns.append(("ofc", static, static.cached_port))
+    runs = {name: [] for name, _, _ in [*turns, ("ofc", None, 0)]}
     for pair in range(pairs):
-        for name, server, port in turns if not kind.ranges else turns[:3]:
+        for name, server, port in turns:
             runs[name].append(measured(server, port, kind.asked(), pair + 2, True, **more))
     return runs
 
 
-def figures_of(figures, case, runs, metric, unit, controls):
+def figures_of(figures, case, runs, metric, unit, controls, baseline="nginx-sendfile"):
     def values(name):
         return [run[metric] for run in runs[name]]
     plain = [(a + b) / 2 for a, b in zip(values("nginx"), values("again"))]
-    figures.put("hit", case, metric, unit, values("subject"), "nginx-sendfile", plain)
+    figures.put("hit", case, metric, unit, values("subject"), baseline, plain)
     if not controls:
         return
     if runs["ofc"]:
         figures.put("hit", f"{case}-ofc", metric, unit, values("subject"), "nginx-ofc",
                     values("ofc"))
-    figures.put("hit", f"{case}-control", metric, unit, values("again"), "nginx-sendfile",
+    figures.put("hit", f"{case}-control", metric, unit, values("again"), baseline,
                 values("nginx"))
 
 
@@ -134,7 +140,27 @@ def measure(figures, stage, kind, origin, static, root, pairs):
     subject.stop()
 
 
-def run(figures, quick, subject):
+def against(figures, stage, kind, origin, binary, pairs):
+    """Two builds of penstock, each with a cache of its own."""
+    size = kind.bytes * 2 + 512 * MIB
+    other = stage.subject(origin, size, cpu=0, loops=1, binary=binary)
+    subject = stage.subject(origin, size, cpu=0, loops=1)
+    for server in (other, subject):
+        fill(kind, server, origin, 0.3 if stage.quick else 1)
+    before = origin.totals()["bytes"]
+    runs = rounds(kind, other, subject, pairs)
+    for metric, unit in (("cpu", "us/request"), ("p50_us", "us"), ("p99_us", "us")):
+        figures_of(figures, kind.name, runs, metric, unit, metric == "cpu", "other-build")
+    if origin.totals()["bytes"] != before:
+        raise Failed(f"{kind.name}: the origin was asked while hits were measured")
+
+
+def run(figures, quick, subject, binary=None):
+    if binary:
+        for kind in QUICK if quick else FULL:
+            with Stage(quick, subject) as stage:
+                against(figures, stage, kind, stage.origin(), binary, 5 if quick else 9)
+        return
     for kind in QUICK if quick else FULL:
         with Stage(quick, subject) as stage:
             root = stage.path("root")

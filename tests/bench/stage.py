@@ -213,8 +213,9 @@ class Stage:
         server.cached_port = cached_port
         return server
 
-    def subject(self, origin, cache_bytes, cpu=None, **settings):
-        """The server under test, in front of the origin, with a cache of its own."""
+    def subject(self, origin, cache_bytes, cpu=None, binary=None, **settings):
+        """The server under test, in front of the origin, with a cache of its own. binary: another
+        build of it."""
         folder = tempfile.mkdtemp(prefix="cache-", dir=self.folder)
         port = free_port()
         if self.subject_name == "nginx":
@@ -227,7 +228,12 @@ class Stage:
                     "origin_access_key": harness.ORIGIN_KEY, "log_level": "warn",
                     "origin_secret_key": harness.ORIGIN_SECRET, "freshness": "immutable",
                     **settings}
-        return pinned(cpu, lambda: Penstock(self, settings))
+        ours = harness.PENSTOCK
+        harness.PENSTOCK = binary or ours
+        try:
+            return pinned(cpu, lambda: Penstock(self, settings))
+        finally:
+            harness.PENSTOCK = ours
 
 
 # ---- figures ----
