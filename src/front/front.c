@@ -143,7 +143,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
 static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim,
                            slice *ret_detail)
 {
-    if (claim->payload == PAYLOAD_STREAMING) {
+    if (claim->payload >= PAYLOAD_SIGNED_CHUNKS) {
         *ret_detail = S("Penstock does not implement bodies that come in signed chunks "
                         "(x-amz-content-sha256: STREAMING-...).");
         return ERR_NOT_IMPLEMENTED;

@@ -130,8 +130,14 @@ static enum err read_payload(slice hash, struct sigv4_claim *ret)
     ret->payload_hash = hash;
     if (slice_eq(hash, S("UNSIGNED-PAYLOAD")))
         ret->payload = PAYLOAD_UNSIGNED;
+    else if (slice_eq(hash, S("STREAMING-AWS4-HMAC-SHA256-PAYLOAD")))
+        ret->payload = PAYLOAD_SIGNED_CHUNKS;
+    else if (slice_eq(hash, S("STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER")))
+        ret->payload = PAYLOAD_SIGNED_CHUNKS_TRAILER;
+    else if (slice_eq(hash, S("STREAMING-UNSIGNED-PAYLOAD-TRAILER")))
+        ret->payload = PAYLOAD_CHUNKS_TRAILER;
     else if (slice_starts(hash, S("STREAMING-")))
-        ret->payload = PAYLOAD_STREAMING;
+        ret->payload = PAYLOAD_OTHER_CHUNKS;
     else if (slice_unhex(hash, ret->payload_sha256, sizeof(ret->payload_sha256)))
         ret->payload = PAYLOAD_HEX;
     else

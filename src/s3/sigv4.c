@@ -216,6 +216,75 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
     return same && canon_all_signed(&canon) ? OK : ERR_SIGNATURE;
 }
 
+/* ---- chunks ---- */
+
+#define SIGNATURE_CHARS 64
+
+struct sigv4_chain {
+    EVP_MAC_CTX *keyed;                 /* a copy: the day key's slot may change hands meanwhile */
+    char *scope;                        /* "\n<stamp>\n<date>/<region>/<service>/aws4_request\n" */
+    char last[SIGNATURE_CHARS];
+    char *text;                         /* what is signed: long enough for any */
+    size_t scope_len;
+};
+
+static slice chain_scope(struct arena *keep, const struct sigv4_claim *claim)
+{
+    char stamp[AMZ_DATE_BYTES];
+    amz_date_write(claim->signed_at_s, stamp);
+    return arena_printf(keep, "\n%s\n%.*s/%.*s/%.*s/aws4_request\n", stamp, SLICE_ARG(claim->date),
+                        SLICE_ARG(claim->region), SLICE_ARG(claim->service));
+}
+
+struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,
+                                    slice secret_key)
+{
+    struct arena scratch = { 0 };
+    struct scope scope = { claim->date, claim->region, claim->service };
+    struct sigv4_chain *chain = must_alloc(sizeof(*chain));
+    chain->keyed = EVP_MAC_CTX_dup(day_key(sigv4, &scratch, secret_key, &scope));
+    check(chain->keyed != NULL && claim->signature.len == SIGNATURE_CHARS);
+    slice text = chain_scope(&scratch, claim);
+    chain->scope = must_strndup(text.ptr, text.len);
+    chain->scope_len = text.len;
+    chain->text = must_alloc(32 + text.len + 3 * (SIGNATURE_CHARS + 1));
+    slice_put(chain->last, claim->signature);
+    arena_free(&scratch);
+    return chain;
+}
+
+void sigv4_chain_free(struct sigv4_chain **chain)
+{
+    if (!*chain)
+        return;
+    EVP_MAC_CTX_free((*chain)->keyed);
+    free((*chain)->scope);
+    free((*chain)->text);
+    free(*chain);
+    *chain = NULL;
+}
+
+enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
+                          const uint8_t sha256[32], slice signature)
+{
+    char *at = chain->text;
+    uint8_t mac[32];
+    at += slice_put(at, link == LINK_CHUNK ? S("AWS4-HMAC-SHA256-PAYLOAD")
+                                           : S("AWS4-HMAC-SHA256-TRAILER"));
+    at += slice_put(at, (slice){ chain->scope, chain->scope_len });
+    at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
+    *at++ = '\n';
+    if (link == LINK_CHUNK)    /* a chunk's headers, of which there are none */
+        at += slice_put(at, S("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n"));
+    hex_write(sha256, 32, at);
+    at += SIGNATURE_CHARS;
+    hmac(chain->keyed, NULL, 0, (slice){ chain->text, (size_t)(at - chain->text) }, mac);
+    hex_write(mac, sizeof(mac), chain->last);
+    bool same = signature.len == sizeof(chain->last) &&
+                CRYPTO_memcmp(signature.ptr, chain->last, sizeof(chain->last)) == 0;
+    return same ? OK : ERR_SIGNATURE;
+}
+
 /* ---- making ---- */
 
 static struct canon canon_of(const struct sigv4_ask *ask)

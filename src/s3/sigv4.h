@@ -16,7 +16,9 @@ void sigv4_free(struct sigv4 **sigv4);
 enum sigv4_payload {
     PAYLOAD_HEX,            /* x-amz-content-sha256 is a digest: the body must match it */
     PAYLOAD_UNSIGNED,       /* UNSIGNED-PAYLOAD, and presigned requests */
-    PAYLOAD_STREAMING       /* any STREAMING-...: ERR_NOT_IMPLEMENTED for now, see the caller */
+    /* the forms of s3/chunked.h: chunks that are signed, or not, and a trailer or none */
+    PAYLOAD_SIGNED_CHUNKS, PAYLOAD_SIGNED_CHUNKS_TRAILER, PAYLOAD_CHUNKS_TRAILER,
+    PAYLOAD_OTHER_CHUNKS    /* of a kind that is not known here */
 };
 
 /* What a request says about its signature; nothing of it is proven yet. */
@@ -71,5 +73,16 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
 /* The query string of a presigned GET or HEAD, for tests and `penstock` tools. */
 slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                     const struct sigv4_credentials *with, int64_t expires_s) MUST_USE;
+
+/* The signatures of a body's chunks and of its trailer: each covers the one before, the first that
+ * of the head, so none can be left out or moved. NULL is none. */
+struct sigv4_chain;
+struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,
+                                    slice secret_key) MUST_USE;
+void sigv4_chain_free(struct sigv4_chain **chain);
+enum sigv4_link { LINK_CHUNK, LINK_TRAILER };
+/* Is `signature` the next one, over bytes of this digest? In constant time. ERR_SIGNATURE. */
+enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
+                          const uint8_t sha256[32], slice signature) MUST_USE;
 
 #endif

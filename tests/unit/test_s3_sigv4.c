@@ -177,7 +177,7 @@ TEST(the_payload_is_named_in_three_ways)
     ok(claim.payload == PAYLOAD_UNSIGNED);
     ok(claimed("/", GOOD DATE
                "x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD\r\n") == OK);
-    ok(claim.payload == PAYLOAD_STREAMING);
+    ok(claim.payload == PAYLOAD_SIGNED_CHUNKS);
     ok(claimed("/", GOOD DATE "x-amz-content-sha256: e3b0\r\n") == ERR_BAD_ARGUMENT);
     ok(claimed("/", GOOD DATE) == ERR_BAD_REQUEST);
 }

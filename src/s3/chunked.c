@@ -1,0 +1,246 @@
+/* chunked.c - aws-chunked bodies, decoded. SPDX-License-Identifier: Apache-2.0
+ *
+ *     SIZE ──> DATA ──> DATA_END ──> SIZE ...      SIZE (0) ──> TRAILER ──> SEAL ──> LAST ──> OVER
+ *
+ * All states but DATA take a line, which is collected until its CRLF and is short: so a cut at any
+ * place is no case of its own. A chunk's signature stands in front of it and is verified behind it.
+ * The hashes are over data at its new place, right after it was moved: still in the cache. */
+#include "s3/chunked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "s3/checksum.h"
+
+#define LINE_BYTES_MAX 1024
+#define CHUNK_BYTES_LEAST 8192
+#define SIGNATURE_CHARS 64
+
+enum state { SIZE, DATA, DATA_END, TRAILER, SEAL, LAST, OVER, SKIP };
+
+struct chunked {
+    struct chunked_form form;
+    enum state state;
+    char line[LINE_BYTES_MAX + 2];
+    size_t line_len;
+    uint64_t left, got;           /* of the chunk under way; of data in all */
+    bool small;                   /* a chunk came that only the last one may be like */
+    char signature[SIGNATURE_CHARS];
+    struct checksum_run *sha256;
+    char *trailer;
+    size_t trailer_len;
+};
+
+struct chunked *chunked_new(const struct chunked_form *form)
+{
+    struct chunked *chunked = must_alloc(sizeof(*chunked));
+    chunked->form = *form;
+    if (form->chain)
+        chunked->sha256 = checksum_begin(CHECKSUM_SHA256);
+    return chunked;
+}
+
+void chunked_free(struct chunked **chunked)
+{
+    if (!*chunked)
+        return;
+    checksum_free(&(*chunked)->sha256);
+    free((*chunked)->trailer);
+    free(*chunked);
+    *chunked = NULL;
+}
+
+slice chunked_trailer(const struct chunked *chunked)
+{
+    return (slice){ chunked->trailer, chunked->trailer_len };
+}
+
+/* ---- lines ---- */
+
+static bool hex_size(slice digits, uint64_t *ret)
+{
+    uint64_t value = 0;
+    if (!digits.len || digits.len > 16)
+        return false;
+    for (size_t i = 0; i < digits.len; i++) {
+        int digit = hex_digit(digits.ptr[i]);
+        if (digit < 0)
+            return false;
+        value = value << 4 | (uint64_t)digit;
+    }
+    *ret = value;
+    return value <= INT64_MAX;
+}
+
+static enum err prove(struct chunked *chunked, enum sigv4_link link, slice signature)
+{
+    uint8_t sum[CHECKSUM_BYTES_MAX];
+    checksum_get(chunked->sha256, sum);
+    checksum_again(chunked->sha256);
+    return sigv4_chain_next(chunked->form.chain, link, sum, signature);
+}
+
+static enum err take_size(struct chunked *chunked, slice line)
+{
+    static const slice mark = { "chunk-signature=", 16 };
+    uint64_t size;
+    slice digits = chunked->form.chain ? slice_cut(&line, ';') : line;
+    if (!hex_size(digits, &size))
+        return ERR_INCOMPLETE;
+    if (chunked->form.chain) {
+        if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
+            return ERR_INCOMPLETE;
+        memcpy(chunked->signature, line.ptr + mark.len, SIGNATURE_CHARS);
+    }
+    if (size && chunked->small)
+        return ERR_CHUNK_SIZE;
+    chunked->small = size < CHUNK_BYTES_LEAST;
+    chunked->left = size;
+    chunked->state = size ? DATA : TRAILER;
+    return OK;
+}
+
+static enum err take_data_end(struct chunked *chunked, slice line)
+{
+    if (line.len)
+        return ERR_INCOMPLETE;
+    chunked->state = SIZE;
+    return chunked->form.chain
+         ? prove(chunked, LINK_CHUNK, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
+}
+
+/* The first line behind the last chunk: empty, or what was announced. */
+static enum err take_trailer(struct chunked *chunked, slice line)
+{
+    const struct chunked_form *form = &chunked->form;
+    slice value = line, name = slice_cut(&value, ':');
+    bool announced = form->trailer.len > 0;
+    if (!form->chain && chunked->got != form->length) {
+        chunked->state = SKIP;    /* chunked_end says why: plainer than any fault of the trailer */
+        return OK;
+    }
+    chunked->state = OVER;
+    if (line.len ? !announced || !value.ptr || !slice_eq_nocase(name, form->trailer)
+                 : announced || form->trailer_must)
+        return ERR_TRAILER;
+    if (form->chain) {
+        enum err err = prove(chunked, LINK_CHUNK, (slice){ chunked->signature, SIGNATURE_CHARS });
+        if (err)
+            return err;
+    }
+    if (!line.len)
+        return OK;
+    value = slice_trim(value);
+    chunked->trailer = must_strndup(value.ptr, value.len);
+    chunked->trailer_len = value.len;
+    chunked->state = form->chain ? SEAL : LAST;
+    return OK;
+}
+
+/* The trailer's signature is over "name:value\n". */
+static enum err take_seal(struct chunked *chunked, slice line)
+{
+    static const slice mark = { "x-amz-trailer-signature:", 24 };
+    if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
+        return ERR_INCOMPLETE;
+    checksum_add(chunked->sha256, chunked->form.trailer);
+    checksum_add(chunked->sha256, S(":"));
+    checksum_add(chunked->sha256, chunked_trailer(chunked));
+    checksum_add(chunked->sha256, S("\n"));
+    memcpy(chunked->signature, line.ptr + mark.len, SIGNATURE_CHARS);
+    chunked->state = LAST;
+    return OK;
+}
+
+/* The end of all is seen before the seal is judged: what is cut short is told as that. */
+static enum err take_last(struct chunked *chunked, slice line)
+{
+    chunked->state = OVER;
+    if (line.len)
+        return ERR_INCOMPLETE;
+    return chunked->form.chain
+         ? prove(chunked, LINK_TRAILER, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
+}
+
+static enum err take_line(struct chunked *chunked)
+{
+    slice line = { chunked->line, chunked->line_len };
+    chunked->line_len = 0;
+    switch (chunked->state) {
+    case SIZE: return take_size(chunked, line);
+    case DATA_END: return take_data_end(chunked, line);
+    case TRAILER: return take_trailer(chunked, line);
+    case SEAL: return take_seal(chunked, line);
+    case LAST: return take_last(chunked, line);
+    case DATA: case OVER: case SKIP: break;
+    }
+    return ERR_INCOMPLETE;
+}
+
+/* ---- input ---- */
+
+/* A line as far as `in` has it. Behind data, whatever is no CRLF is wrong at once. */
+static enum err feed_line(struct chunked *chunked, slice *in)
+{
+    size_t longest = chunked->state == DATA_END ? 0 : LINE_BYTES_MAX;
+    while (in->len) {
+        char c = *in->ptr;
+        *in = slice_from(*in, 1);
+        bool after_cr = chunked->line_len && chunked->line[chunked->line_len - 1] == '\r';
+        if (after_cr) {
+            if (c != '\n')
+                return ERR_INCOMPLETE;
+            chunked->line_len--;
+            return take_line(chunked);
+        }
+        if (c == '\n' || (c != '\r' && chunked->line_len == longest))
+            return ERR_INCOMPLETE;
+        chunked->line[chunked->line_len++] = c;
+    }
+    return OK;
+}
+
+static void feed_data(struct chunked *chunked, slice *in, char **to)
+{
+    slice data = slice_sub(*in, 0, (size_t)MIN(in->len, chunked->left));
+    if (*to != data.ptr)
+        memmove(*to, data.ptr, data.len);
+    if (chunked->sha256)
+        checksum_add(chunked->sha256, (slice){ *to, data.len });
+    *to += data.len;
+    *in = slice_from(*in, data.len);
+    chunked->got += data.len;
+    chunked->left -= data.len;
+    if (!chunked->left)
+        chunked->state = DATA_END;
+}
+
+enum err chunked_feed(struct chunked *chunked, slice in, char *to, size_t *ret_len)
+{
+    char *start = to;
+    enum err err = OK;
+    while (in.len && !err) {
+        if (chunked->state == SKIP)
+            in.len = 0;
+        else if (chunked->state == OVER)
+            err = ERR_INCOMPLETE;
+        else if (chunked->state == DATA)
+            feed_data(chunked, &in, &to);
+        else
+            err = feed_line(chunked, &in);
+    }
+    *ret_len = (size_t)(to - start);
+    return err;
+}
+
+enum err chunked_end(struct chunked *chunked, slice *ret_why)
+{
+    *ret_why = S("");
+    if (chunked->state != OVER && chunked->state != SKIP)
+        return ERR_INCOMPLETE;
+    if (chunked->got == chunked->form.length)
+        return OK;
+    *ret_why = S("You did not provide the number of bytes specified by the Content-Length HTTP "
+                 "header");
+    return ERR_INCOMPLETE;
+}

@@ -1,0 +1,174 @@
+/* integrity.c - what a request says its body is. SPDX-License-Identifier: Apache-2.0
+ *
+ * At most one of S3's checksums may be named, in a header or as the trailer to come; the algorithm
+ * that an SDK says it used must be that one's. */
+#include "s3/integrity.h"
+
+#include <string.h>
+
+#include "s3/encode.h"
+
+static const slice sum_prefix = { "x-amz-checksum-", 15 };
+
+/* What is said of sums, before it is held against each other. */
+struct said {
+    slice sum_field, sum_text, trailer, algorithm, md5, length, encoding;
+    size_t sums;
+};
+
+bool integrity_is_framing(slice name)
+{
+    return slice_eq_nocase(name, S("x-amz-trailer")) ||
+           slice_eq_nocase(name, S("x-amz-decoded-content-length")) ||
+           slice_eq_nocase(name, S("content-encoding"));
+}
+
+/* x-amz-checksum-mode, -type and -algorithm are no sums. */
+static bool is_sum(slice name)
+{
+    static const char *const others[] = { "mode", "type", "algorithm" };
+    if (!slice_eq_nocase(slice_sub(name, 0, sum_prefix.len), sum_prefix))
+        return false;
+    for (size_t i = 0; i < countof(others); i++)
+        if (slice_eq_nocase(slice_from(name, sum_prefix.len), slice_of(others[i])))
+            return false;
+    return true;
+}
+
+static void hear(const struct http_field *field, struct said *ret)
+{
+    static const struct {
+        slice name;
+        size_t at;
+    } known[] = {
+        { { "x-amz-trailer", 13 }, offsetof(struct said, trailer) },
+        { { "x-amz-sdk-checksum-algorithm", 28 }, offsetof(struct said, algorithm) },
+        { { "x-amz-decoded-content-length", 28 }, offsetof(struct said, length) },
+        { { "content-md5", 11 }, offsetof(struct said, md5) },
+        { { "content-encoding", 16 }, offsetof(struct said, encoding) },
+    };
+    for (size_t i = 0; i < countof(known); i++)
+        if (slice_eq_nocase(field->name, known[i].name))
+            *(slice *)((char *)ret + known[i].at) = field->value;
+    if (!is_sum(field->name))
+        return;
+    ret->sums++;
+    ret->sum_field = field->name;
+    ret->sum_text = field->value;
+}
+
+static enum err wrong(slice sentence, slice *ret_why)
+{
+    *ret_why = sentence;
+    return ERR_BAD_REQUEST;
+}
+
+static enum err wrong_value(struct arena *keep, slice field, slice *ret_why)
+{
+    return wrong(arena_printf(keep, "Value for %.*s header is invalid.", SLICE_ARG(field)),
+                 ret_why);
+}
+
+static enum err find_sum(struct arena *keep, const struct said *said, struct integrity *ret,
+                         slice *ret_why)
+{
+    ret->sum = CHECKSUM_COUNT;
+    if (said->sums) {
+        ret->sum = checksum_of_header(said->sum_field);
+        if (ret->sum == CHECKSUM_COUNT)
+            return wrong(S("The algorithm type you specified in x-amz-checksum- header is "
+                           "invalid."), ret_why);
+    }
+    if (said->sums + (said->trailer.len > 0) > 1)
+        return wrong(S("Expecting a single x-amz-checksum- header. Multiple checksum Types are "
+                       "not allowed."), ret_why);
+    if (said->sums && !base64_read(said->sum_text, ret->sum_value, checksum_bytes(ret->sum)))
+        return wrong_value(keep, checksum_header(ret->sum), ret_why);
+    if (said->trailer.len && ret->framed) {
+        ret->sum = checksum_of_header(said->trailer);
+        ret->sum_in_trailer = true;
+        if (ret->sum == CHECKSUM_COUNT)
+            return wrong(S("The value specified in the x-amz-trailer header is not supported"),
+                         ret_why);
+    }
+    return OK;
+}
+
+static enum err agree(struct arena *keep, const struct said *said, const struct integrity *with,
+                      slice *ret_why)
+{
+    if (!said->algorithm.len)
+        return OK;
+    enum checksum named = checksum_named(said->algorithm);
+    if (named == CHECKSUM_COUNT)
+        return wrong(S("Checksum algorithm provided is unsupported. Please try again with any of "
+                       "the valid types: [CRC32, CRC32C, CRC64NVME, MD5, SHA1, SHA256, SHA512, "
+                       "XXHASH128, XXHASH3, XXHASH64]"), ret_why);
+    if (with->sum == CHECKSUM_COUNT && with->framed)
+        return wrong(S("x-amz-sdk-checksum-algorithm specified, but no corresponding "
+                       "x-amz-checksum-* or x-amz-trailer headers were found."), ret_why);
+    return with->sum == CHECKSUM_COUNT || with->sum == named
+         ? OK : wrong_value(keep, S("x-amz-sdk-checksum-algorithm"), ret_why);
+}
+
+/* "aws-chunked, gzip" is gzip once the framing is off. */
+static slice encoding_inside(struct arena *keep, slice value)
+{
+    struct text text = text_in(keep);
+    while (value.ptr) {
+        slice one = slice_trim(slice_cut(&value, ','));
+        if (one.len && !slice_eq_nocase(one, S("aws-chunked")))
+            text_printf(&text, "%s%.*s", text.len ? "," : "", SLICE_ARG(one));
+    }
+    return text.len ? text_slice(&text) : (slice){ NULL, 0 };
+}
+
+static enum err read_framing(struct arena *keep, const struct sigv4_claim *claim,
+                             const struct said *said, struct integrity *ret, slice *ret_why)
+{
+    ret->chunks_signed = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
+                         claim->payload == PAYLOAD_SIGNED_CHUNKS_TRAILER;
+    ret->trailer_must = claim->payload == PAYLOAD_SIGNED_CHUNKS_TRAILER;
+    ret->framed = ret->chunks_signed || claim->payload == PAYLOAD_CHUNKS_TRAILER;
+    ret->has_length = slice_u64(said->length, &ret->length);
+    ret->encoding = encoding_inside(keep, said->encoding);
+    if (claim->payload == PAYLOAD_OTHER_CHUNKS) {
+        *ret_why = arena_printf(keep, "The chunk encoding algorithm %.*s is not supported.",
+                                SLICE_ARG(claim->payload_hash));
+        return ERR_NOT_IMPLEMENTED;
+    }
+    return ret->framed && !ret->has_length ? ERR_NO_LENGTH : OK;
+}
+
+enum err integrity_read(struct arena *keep, const struct http_head *head,
+                        const struct http_field *said_list, size_t said_count,
+                        const struct sigv4_claim *claim, bool of_body, struct integrity *ret,
+                        slice *ret_why)
+{
+    struct said said = { 0 };
+    *ret = (struct integrity){ .sum = CHECKSUM_COUNT };
+    *ret_why = S("");
+    for (size_t i = 0; i < head->field_count; i++)
+        hear(&head->fields[i], &said);
+    for (size_t i = 0; i < said_count; i++)
+        hear(&said_list[i], &said);
+    enum err err = read_framing(keep, claim, &said, ret, ret_why);
+    if (!err && of_body)
+        err = find_sum(keep, &said, ret, ret_why);
+    if (!err && of_body)
+        err = agree(keep, &said, ret, ret_why);
+    if (err)
+        return err;
+    ret->has_sha256 = claim->payload == PAYLOAD_HEX;
+    memcpy(ret->sha256, claim->payload_sha256, sizeof(ret->sha256));
+    ret->has_md5 = said.md5.ptr != NULL;
+    return ret->has_md5 && !base64_read(said.md5, ret->md5, sizeof(ret->md5)) ? ERR_BAD_MD5 : OK;
+}
+
+bool integrity_length(const struct http_head *head, const struct sigv4_claim *claim, uint64_t *ret)
+{
+    slice said = http_head_get(head, S("x-amz-decoded-content-length"));
+    bool framed = claim->payload != PAYLOAD_HEX && claim->payload != PAYLOAD_UNSIGNED;
+    *ret = head->length;
+    return framed || head->chunked ? slice_u64(said, ret) : true;
+}
