@@ -297,7 +297,8 @@ static void set_refusal(struct fetch *fetch, enum err err)
         if (xml_read_error(&fetch->arena, body, &code, &message) != OK)
             code = S("");
         err = s3_error_from(fetch->status, code);
-        if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET)
+        if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET ||
+            (fetch->status == 404 && fetch->inflight->version.len))
             deliver_forget(fetch);
         fetch->refusal = refusal_new(err, fetch->status, fetch->error_type,
                                      text_slice(&fetch->error_fields), body);

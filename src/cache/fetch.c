@@ -13,6 +13,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 #include "cache/inside.h"
+#include "s3/encode.h"
 
 void fetch_drop_kept(struct fetch *fetch)
 {
@@ -36,6 +37,16 @@ void fetch_free(struct fetch *fetch)
 }
 
 /* ---- asking ---- */
+
+static slice query_of(struct fetch *fetch)
+{
+    struct text query = text_in(&fetch->arena);
+    if (fetch->inflight->version.len) {
+        text_add(&query, S("versionId="));
+        uri_encode(&query, fetch->inflight->version, true);
+    }
+    return text_slice(&query);
+}
 
 void fetch_send(struct fetch *fetch)
 {
@@ -62,6 +73,7 @@ void fetch_send(struct fetch *fetch)
         .op = fetch->kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
         .bucket = fetch->inflight->bucket,
         .key = fetch->inflight->key,
+        .query = query_of(fetch),
         .fields = fetch->fields,
         .field_count = count,
     };

@@ -139,6 +139,8 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
     inflight->bucket =
         (slice){ must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len };
     inflight->key = (slice){ must_strndup(name->key.ptr, name->key.len), name->key.len };
+    inflight->version =
+        (slice){ must_strndup(name->version.ptr, name->version.len), name->version.len };
     inflight->epoch = epoch_now(id);
     inflight->refs = 1;
     list_init(&inflight->fetches);
@@ -166,6 +168,7 @@ void inflight_unref(struct inflight **inflight)
     head_unref(&mine->head);
     free((char *)mine->bucket.ptr);
     free((char *)mine->key.ptr);
+    free((char *)mine->version.ptr);
     atomic_fetch_sub(&mine->flights->objects, 1);
     mine->magic = 0;
     free(mine);

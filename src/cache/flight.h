@@ -35,7 +35,7 @@ struct inflight {
     struct cache *cache;
     struct object_id id;
     const struct place *place;
-    slice bucket, key;            /* own copies */
+    slice bucket, key, version;   /* own copies */
     struct head *head;            /* what the newest answer said; NULL until one came */
     struct list fetches, flying;
     struct fetch *probe;          /* a HEAD is a fetch without a body */

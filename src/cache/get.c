@@ -123,6 +123,16 @@ static bool is_whole(const struct get *get)
     return get->ask.head_only || get->ask.range.kind == RANGE_NONE;
 }
 
+/* A version that is named never becomes another, but for "null": that is whatever was written last
+ * while the bucket had no versions, and no listing of what is current tells of it. */
+static enum err judge_version(struct get *get, bool unproved, int64_t age_s)
+{
+    const struct place *place = get->ask.place;
+    bool fixed = place->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null"));
+    bool fresh = fixed ? !unproved : age_s >= 0 && age_s <= place->ttl_s;
+    return get_go(get, fresh ? GET_DECIDE : GET_PROBE);
+}
+
 /* May this head answer without a word from the origin? */
 static enum err judge_freshness(struct get *get)
 {
@@ -138,6 +148,8 @@ static enum err judge_freshness(struct get *get)
     }
     if (get_wants_newest(get))
         return get_go(get, GET_PROBE);
+    if (get->name.version.len)
+        return judge_version(get, unproved, age_s);
     if (place->freshness == FRESH_IMMUTABLE)
         return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
     if (validated_s && age_s < 0)    /* the clock was set back: no trust beyond what is promised */
@@ -351,6 +363,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
         .endpoint = origin_identity(ask->place->origin),
         .bucket = ask->bucket,
         .key = ask->key,
+        .version = ask->version,
     };
     store_object_id(cache_store(loop->cache), &get->name, &get->id);
     get->ticket = ticket_new(loop->box, woken, get);

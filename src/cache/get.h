@@ -16,7 +16,7 @@ struct get;
 
 struct get_ask {
     const struct place *place;
-    slice bucket, key;            /* live as long as the get */
+    slice bucket, key, version;   /* live as long as the get; version empty: what is current */
     struct s3_range range;
     struct s3_conditions conditions;
     bool head_only;

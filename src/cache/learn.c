@@ -106,6 +106,7 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
         .endpoint = origin_identity(inflight->place->origin),
         .bucket = inflight->bucket,
         .key = inflight->key,
+        .version = inflight->version,
     };
     struct head *head = head_new(&inflight->id, &name, facts->etag, text_slice(&fields),
                                  facts->size, facts->modified_s, facts->full);

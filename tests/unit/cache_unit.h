@@ -22,6 +22,7 @@ static struct {
     const char *engine;
     int64_t if_modified_since;    /* of what is asked for; -1: none */
     uint64_t missing_ms;
+    slice version;                /* of what is asked for; empty: what is current */
 } house;
 
 static void open_house(uint64_t size)
@@ -108,6 +109,7 @@ static void ask_for(struct client *client, const char *key, uint64_t first, uint
         .place = &house.place,
         .bucket = S("bucket"),
         .key = slice_of(key),
+        .version = house.version,
         .conditions = { .if_modified_since = house.if_modified_since, .if_unmodified_since = -1 },
     };
     if (end)

@@ -233,6 +233,8 @@ void origin_start(struct origin *origin, struct origin_call *call)
     mine->call = call;
     mine->version = atomic_load(&fake.version);    /* what there is when the request arrives */
     mine->status = atomic_load(&fake.status);
+    if (slice_starts(call->query, S("versionId=v")))    /* one that is named stays */
+        mine->version = (unsigned)(call->query.ptr[11] - '0');
     atomic_fetch_add(call->op == S3_HEAD_OBJECT ? &fake.heads
                      : call->op == S3_GET_OBJECT ? &fake.gets : &fake.lists, 1);
     pthread_mutex_lock(&fake.lock);

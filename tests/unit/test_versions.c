@@ -1,0 +1,96 @@
+/* test_versions.c - versions that are asked for by name. SPDX-License-Identifier: Apache-2.0 */
+#include "cache_unit.h"
+
+static bool reads_version(struct client *client, const char *version, unsigned want)
+{
+    house.version = slice_of(version);
+    client->version = want;
+    bool whole = reads(client, 0, 0);
+    settle(client);
+    house.version = S("");
+    return whole;
+}
+
+static unsigned asked(void)
+{
+    return atomic_load(&fake.gets) + atomic_load(&fake.heads) + atomic_load(&fake.lists);
+}
+
+TEST(each_version_is_an_object_of_its_own)
+{
+    struct client client;
+    new_house(3 * MIB + 5);
+    client_begin(&client);
+    atomic_store(&fake.version, 4);
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "v3", 3) &&
+       reads_version(&client, "", 4));
+    unsigned so_far = asked();
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "v3", 3) &&
+       reads_version(&client, "", 4));
+    ok(asked() == so_far);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_named_version_is_never_asked_about_again_but_null_is_by_a_head)
+{
+    struct client client;
+    new_house(MIB);
+    house.place.freshness = FRESH_TTL;    /* ttl and grace are 0: expired after this second */
+    house.place.by_listing = true;
+    client_begin(&client);
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "null", 1));
+    sleep(2);
+    unsigned so_far = asked(), heads = atomic_load(&fake.heads);
+    ok(reads_version(&client, "v2", 2) && asked() == so_far);
+    ok(reads_version(&client, "null", 1));
+    ok(atomic_load(&fake.heads) == heads + 1 && atomic_load(&fake.lists) == 0);
+    house.place.freshness = FRESH_ALWAYS;
+    ok(reads_version(&client, "v2", 2) && atomic_load(&fake.heads) == heads + 2);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_write_of_the_key_takes_null_and_leaves_named_versions)
+{
+    struct client client;
+    new_house(MIB);
+    client_begin(&client);
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "null", 1));
+    slice key = S("key");
+    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    while (!write_may_go(write))
+        turn(&client);
+    atomic_store(&fake.version, 5);
+    write_end(&write);
+    unsigned so_far = asked();
+    ok(reads_version(&client, "v2", 2) && asked() == so_far);
+    ok(reads_version(&client, "null", 5) && asked() == so_far + 1);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_version_that_came_back_without_proof_is_asked_about_once)
+{
+    struct client client;
+    new_house(MIB);
+    client_begin(&client);
+    ok(reads_version(&client, "v2", 2));
+    client_end(&client);
+    close_house();
+    char clean[96];
+    snprintf(clean, sizeof(clean), "%s/clean", house.folder);
+    ok(unlink(clean) == 0);    /* as after kill -9 */
+    open_house(MIB);
+    client_begin(&client);
+    unsigned heads = atomic_load(&fake.heads), gets = atomic_load(&fake.gets);
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "v2", 2));
+    ok(atomic_load(&fake.heads) == heads + 1 && atomic_load(&fake.gets) == gets);
+    client_end(&client);
+    drop_house();
+}
+
+RUN(cmocka_unit_test(each_version_is_an_object_of_its_own),
+    cmocka_unit_test(a_named_version_is_never_asked_about_again_but_null_is_by_a_head),
+    cmocka_unit_test(a_write_of_the_key_takes_null_and_leaves_named_versions),
+    cmocka_unit_test(a_version_that_came_back_without_proof_is_asked_about_once))
