@@ -624,19 +624,25 @@ class Penstock(Process):
 
 class Versity(Process):
     """versitygw over a folder: an S3 origin that is not ours. tls: its certificate and key; then
-    our client, which speaks no TLS, can't ask it."""
+    our client, which speaks no TLS, can't ask it. iam: it has users; versioning: and versions."""
 
-    def __init__(self, story, folder=None, tls=None, port=None):
+    def __init__(self, story, folder=None, tls=None, port=None, iam=False, versioning=False):
         self.folder = folder or story.path("versity")
-        os.makedirs(self.folder, exist_ok=True)
+        iam_dir, versions_dir = self.folder + "-iam", self.folder + "-versions"
+        for path in (self.folder, iam_dir, versions_dir):
+            os.makedirs(path, exist_ok=True)
         self.port = port or free_port()
-        self.access_log = story.path("versity-access.log")
+        self.access_log = self.folder + "-access.log"
         super().__init__(story, "versitygw", [tool("versitygw"), "--quiet", "--access", ORIGIN_KEY,
                                               "--secret", ORIGIN_SECRET,
                                               "--access-log", self.access_log,
                                               "--port", f"127.0.0.1:{self.port}",
                                               *(["--cert", tls[0], "--key", tls[1], "--keep-alive"] if tls else []),
-                                              "posix", self.folder])
+                                              *(["--iam-dir", iam_dir] if iam else []),
+                                              "posix",
+                                              *(["--versioning-dir", versions_dir]
+                                                if versioning else []),
+                                              self.folder])
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
         wait_for("versitygw answers", lambda: self.hangs_up() if tls
