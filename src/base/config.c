@@ -128,7 +128,9 @@ static void assign_file(struct config *config, const struct config_group *group,
     }
     while (secret.len && (secret.ptr[secret.len - 1] == '\n' || secret.ptr[secret.len - 1] == '\r'))
         secret.len--;
-    config_assign(config, group, setting, secret, where);
+    struct setting_where inside = *where;
+    inside.secret_file = name;
+    config_assign(config, group, setting, secret, &inside);
 }
 
 bool config_assign_named(struct config *config, const struct config_group *group, slice name,
@@ -225,7 +227,7 @@ static void use_aws_ca_bundle(struct config *config)
         return;
     config->origin_ca_file = config->aws_ca_bundle;
     config->where[setting_at(SCOPE_GLOBAL, S("origin_ca_file"))] =
-        (struct setting_where){ FROM_ENV, "AWS_CA_BUNDLE", 0, 0 };
+        (struct setting_where){ FROM_ENV, "AWS_CA_BUNDLE", 0, 0, NULL };
 }
 
 static void complete_groups(struct config *config)

@@ -12,6 +12,7 @@ struct setting_where {
     enum setting_source from;
     const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
     unsigned line, column;   /* FROM_FILE */
+    const char *secret_file; /* the value is the text of this file (NAME_file); NULL: it isn't */
 };
 
 /* Groups of the file. where[] runs beside settings[]. */

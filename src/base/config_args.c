@@ -19,7 +19,7 @@ void config_read_env(struct config *config, const char *const *env)
             config->aws_ca_bundle = arena_copy(&config->arena, value).ptr;
         if (!slice_starts(name, S("PENSTOCK_")) || value.len == 0)
             continue;
-        struct setting_where where = { FROM_ENV, arena_copy(&config->arena, name).ptr, 0, 0 };
+        struct setting_where where = { FROM_ENV, arena_copy(&config->arena, name).ptr, 0, 0, NULL };
         char key[64];
         size_t len = MIN(name.len - 9, sizeof(key));
         for (size_t i = 0; i < len; i++)
@@ -39,7 +39,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
     struct config_group global = config_group_global(config);
     for (size_t i = 0; i < argc; i++) {
         slice value = slice_of(argv[i]), name = slice_cut(&value, '=');
-        struct setting_where where = { FROM_FLAG, arena_copy(&config->arena, name).ptr, 0, 0 };
+        struct setting_where where = { FROM_FLAG, arena_copy(&config->arena, name).ptr, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
             config_mistake_add(config, &where, "", NULL, "not a flag: settings are --name VALUE");
             continue;

@@ -52,7 +52,7 @@ static struct setting_where file_where(const struct loading *load, const struct 
     bool ignored = json_place(load->text, steps, depth, &key, &value);
     (void)ignored;    /* the nearest place is good enough */
     struct text_place place = of_value ? value : key;
-    return (struct setting_where){ FROM_FILE, load->file, place.line, place.column };
+    return (struct setting_where){ FROM_FILE, load->file, place.line, place.column, NULL };
 }
 
 /* The text of a scalar. Text must be in quotes, so that 007 or true are what they look like. */
@@ -149,7 +149,8 @@ static void read_group(struct loading *load, enum setting_scope scope, const cha
     group.path = path.ptr;
     struct setting_where at = file_where(load, &group, NULL, true);
     for (size_t i = 0; i < setting_count; i++)    /* so that what is missing has a place too */
-        group.where[i] = (struct setting_where){ FROM_DEFAULT, at.name, at.line, at.column };
+        group.where[i] = (struct setting_where){ FROM_DEFAULT, at.name, at.line, at.column,
+                                                  NULL };
     config_assign_defaults(config, &group);
     if (json_is_object(object)) {
         read_object(load, &group, object);
@@ -215,7 +216,7 @@ static json_t *parse(struct loading *load)
     json_t *root = json_loadb(load->text.ptr, load->text.len, flags, &error);
     if (!root) {
         struct setting_where at = { FROM_FILE, load->file, (unsigned)MAX(error.line, 1),
-                                    (unsigned)MAX(error.column, 1) };
+                                    (unsigned)MAX(error.column, 1), NULL };
         bool twice = json_error_code(&error) == json_error_duplicate_key;
         config_mistake_add(load->config, &at, "", NULL, twice ? "%s" : "not valid JSON: %s",
                            error.text);
@@ -223,7 +224,7 @@ static json_t *parse(struct loading *load)
             root = json_loadb(load->text.ptr, load->text.len, 0, &error);
     }
     if (root && !json_is_object(root)) {
-        struct setting_where at = { FROM_FILE, load->file, 1, 1 };
+        struct setting_where at = { FROM_FILE, load->file, 1, 1, NULL };
         config_mistake_add(load->config, &at, "", NULL, "must be an object: { ... }");
         json_decref(root);
         root = NULL;
@@ -240,7 +241,7 @@ void config_read_file(struct config *config, const char *path, bool must_be_ther
         if (config_read_bytes(path, FILE_BYTES_MAX, &config->arena, &load.text, &why)) {
             root = parse(&load);
         } else {
-            struct setting_where at = { FROM_FILE, load.file, 0, 0 };
+            struct setting_where at = { FROM_FILE, load.file, 0, 0, NULL };
             config_mistake_add(config, &at, "", NULL, "can't read it: %s", why);
         }
     }

@@ -168,6 +168,9 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
         .ca_file = from->ca_file,
         .access_key = from->access_key, .secret_key = from->secret_key,
         .session_token = from->session_token, .profile = from->profile,
+        .secret_key_file = from->where[setting_at(SCOPE_ORIGIN, S("secret_key"))].secret_file,
+        .session_token_file =
+            from->where[setting_at(SCOPE_ORIGIN, S("session_token"))].secret_file,
         .connections_max = (unsigned)from->connections,
         .connect_ms = (unsigned)from->connect_time_ms,
         .progress_ms = (unsigned)from->progress_time_ms,
@@ -326,6 +329,16 @@ static slice time_text(struct arena *keep, int64_t at_s)
     return arena_copy(keep, slice_of(text));
 }
 
+static void tell_keys(struct admin_page *page, struct arena *keep, const struct origin_keys *keys)
+{
+    admin_text(page, "origins.credentials.access_key", keys->access_key);
+    admin_text(page, "origins.credentials.from", keys->from);
+    admin_text(page, "origins.credentials.expires", time_text(keep, keys->expires_s));
+    admin_text(page, "origins.credentials.renewed", time_text(keep, keys->renewed_s));
+    admin_text(page, "origins.credentials.last_failure", time_text(keep, keys->failed_s));
+    admin_text(page, "origins.credentials.last_failure_why", keys->why);
+}
+
 static void tell_origin(struct admin_page *page, const char *name, struct origin *origin)
 {
     struct arena keep = { 0 };
@@ -338,6 +351,8 @@ static void tell_origin(struct admin_page *page, const char *name, struct origin
     admin_text(page, "origins.last_failure", time_text(&keep, health.failed_s));
     admin_text(page, "origins.last_failure_why", health.why);
     admin_number(page, "origins.calls", health.calls);
+    if (health.keys.from.len)
+        tell_keys(page, &keep, &health.keys);
     arena_free(&keep);
 }
 

@@ -1,11 +1,13 @@
 /* identity.c - whose keys clients sign with, and whose Penstock signs with to an origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Settings first, then the environment, then a profile: origin/credentials.h looks. What serve
+ * origin/credentials.h looks, in the order of the SDKs. What serve
  * starts with, check checks and config shows comes from here, so that the three agree. */
 #include "cli/identity.h"
 
 #include <stdlib.h>
+
+#include "base/clock.h"
 
 static const char *environment(const char *name)
 {
@@ -16,9 +18,15 @@ enum err identity_of_clients(const struct config *config, struct arena *keep,
                              struct credentials *ret, slice *ret_why)
 {
     struct credentials_ask ask = {
-        .profile = slice_of(config->aws_profile), .env = environment
+        .profile = slice_of(config->aws_profile), .env = environment, .now_s = wall_s(),
     };
     enum err err = credentials_find(keep, &ask, ret, ret_why);
+    if (!err && ret->kind == CREDENTIALS_LENT) {
+        *ret_why = arena_printf(keep, "what Penstock signs with (%.*s) is lent to it and changes, "
+                                "so clients can't sign with it: name a key pair for them",
+                                SLICE_ARG(ret->from));
+        err = ERR_NOT_FOUND;
+    }
     if (err)
         *ret_why = arena_printf(keep, "clients have no key to sign with (access_key, secret_key): "
                                 "%.*s", SLICE_ARG(*ret_why));
@@ -30,13 +38,21 @@ bool identity_is_needed(const struct config_origin *origin)
     return slice_starts(slice_of(origin->url), S("http"));
 }
 
-enum err identity_at_origin(const struct config_origin *origin, struct arena *keep,
-                            struct credentials *ret, slice *ret_why)
+static slice read_from(const struct config_origin *origin, slice row)
+{
+    return slice_of(origin->where[setting_at(SCOPE_ORIGIN, row)].secret_file);
+}
+
+enum err identity_at_origin(const struct config_origin *origin, struct carriers *carriers,
+                            struct arena *keep, struct credentials *ret, slice *ret_why)
 {
     struct credentials_ask ask = {
         .access_key = slice_of(origin->access_key), .secret_key = slice_of(origin->secret_key),
         .session_token = slice_of(origin->session_token), .region = slice_of(origin->region),
         .profile = slice_of(origin->profile), .env = environment,
+        .secret_key_file = read_from(origin, S("secret_key")),
+        .session_token_file = read_from(origin, S("session_token")),
+        .carriers = carriers, .now_s = wall_s(),
     };
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (err)

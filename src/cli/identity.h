@@ -7,11 +7,13 @@
 #include "origin/credentials.h"
 
 /* With no key in the settings (key_count is 0), the AWS credentials of the environment or profile
- * serve both sides. On failure *ret_why is a sentence for people. */
+ * serve both sides, if
+ * they are a pair that stays. On failure *ret_why is a sentence for people. */
 enum err identity_of_clients(const struct config *config, struct arena *keep,
                              struct credentials *ret, slice *ret_why) MUST_USE;
 bool identity_is_needed(const struct config_origin *origin);    /* not by a directory */
-enum err identity_at_origin(const struct config_origin *origin, struct arena *keep,
-                            struct credentials *ret, slice *ret_why) MUST_USE;
+/* carriers NULL: a source that lends is not asked, and only its name is found. */
+enum err identity_at_origin(const struct config_origin *origin, struct carriers *carriers,
+                            struct arena *keep, struct credentials *ret, slice *ret_why) MUST_USE;
 
 #endif

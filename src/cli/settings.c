@@ -7,6 +7,8 @@
 
 #include "cli/cli.h"
 #include "cli/identity.h"
+#include "origin/curl.h"
+#include "s3/encode.h"
 
 slice cli_size_warning(const struct config *config, struct arena *keep)
 {
@@ -35,10 +37,28 @@ static size_t say(enum err err, slice why)
     return err ? 1 : 0;
 }
 
+/* Asks for them as serve will, so that what it would be told is told now. */
+static size_t check_origin(struct cli *cli, struct carriers *carriers,
+                           const struct config_origin *origin)
+{
+    struct credentials found;
+    slice why;
+    char expires[ISO_DATE_BYTES] = "";
+    enum err err = identity_at_origin(origin, carriers, &cli->arena, &found, &why);
+    if (err)
+        return say(err, why);
+    if (found.expires_s)
+        iso_date_write(found.expires_s, expires);
+    printf("credentials: origin %s is asked as %.*s, from: %.*s%s%s\n", origin->name,
+           SLICE_ARG(found.access_key), SLICE_ARG(found.from), *expires ? ", until " : "", expires);
+    return 0;
+}
+
 /* What serve would stop at although each setting is right. Half a pair among the settings was said
  * already. */
 static size_t check_identities(struct cli *cli, const struct config *config)
 {
+    struct carriers *carriers = carriers_new(1);
     struct credentials found;
     slice why;
     size_t count = 0;
@@ -48,8 +68,9 @@ static size_t check_identities(struct cli *cli, const struct config *config)
         const struct config_origin *origin = &config->origins[i];
         bool half = !origin->access_key[0] != !origin->secret_key[0];
         if (identity_is_needed(origin) && !half)
-            count += say(identity_at_origin(origin, &cli->arena, &found, &why), why);
+            count += check_origin(cli, carriers, origin);
     }
+    carriers_free(&carriers);
     return count;
 }
 
@@ -116,7 +137,7 @@ static void show_all(struct cli *cli, const struct config *config)
 static void show_identity(const char *name, enum err err, const struct credentials *found,
                           slice why)
 {
-    slice key = err ? S("-") : found->access_key;
+    slice key = err || !found->access_key.len ? S("-") : found->access_key;
     slice from = err ? why : found->from;
     printf("%-34s %-34.*s %-10s %.*s\n", name, SLICE_ARG(key), "text", SLICE_ARG(from));
 }
@@ -134,7 +155,7 @@ static void show_identities(struct cli *cli, const struct config *config)
         const struct config_origin *origin = &config->origins[i];
         if (!identity_is_needed(origin) || origin->access_key[0] || origin->secret_key[0])
             continue;
-        enum err err = identity_at_origin(origin, &cli->arena, &found, &why);
+        enum err err = identity_at_origin(origin, NULL, &cli->arena, &found, &why);
         const char *name = arena_printf(&cli->arena, "in_force.origins.%s.access_key",
                                         origin->name).ptr;
         show_identity(name, err, &found, why);

@@ -1,169 +1,240 @@
 /* credentials.c - whose name an origin is asked in. SPDX-License-Identifier: Apache-2.0
  *
- * The AWS files are lists of "[section]" and "name = value". Sections of the config file are called
- * "profile NAME" (but "default"), those of the credentials file just "NAME". A pair is never put
- * together from two places. What other SDKs do beyond that (sso, credential_process, instance
- * roles) is not done here, and the message says what is looked at. */
-#include "origin/credentials.h"
-
-#include <errno.h>
+ * A table of sources, tried in order; each says whether it is configured at all. A pair is never
+ * put together from two places. What other SDKs do beyond that (SSO, MFA) is left to a
+ * credential_process, and the message says so. */
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_BYTES_MAX (1024 * 1024)
+#include "base/json.h"
+#include "origin/source.h"
+#include "s3/encode.h"
 
-static slice env(const struct credentials_ask *ask, const char *name)
+slice seek_env(const struct seek *seek, const char *name)
 {
-    return slice_of(ask->env(name));
+    return slice_of(seek->ask->env(name));
 }
 
-/* A file that is not there is an empty one. */
-static enum err read_file(struct arena *keep, slice path, slice *ret)
+slice seek_profile(const struct seek *seek, const char *name)
 {
-    *ret = S("");
-    FILE *file = path.len ? fopen(arena_copy(keep, path).ptr, "re") : NULL;
-    if (!file)
-        return path.len && errno != ENOENT && errno != ENOTDIR ? ERR_IO : OK;
-    char *bytes = arena_alloc(keep, FILE_BYTES_MAX);
-    size_t len = fread(bytes, 1, FILE_BYTES_MAX, file);
-    enum err e = ferror(file) || len == FILE_BYTES_MAX ? ERR_IO : OK;
-    fclose(file);
-    *ret = (slice){ bytes, len };
-    return e;
+    return aws_files_value(&seek->files, seek->profile, slice_of(name));
 }
 
-static slice trim_line(slice line)
+enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...)
 {
+    char text[600];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    seek->why = arena_copy(seek->keep, slice_of(text));
+    return err;
+}
+
+enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
+{
+    ret->kind = CREDENTIALS_LENT;
+    ret->expires_s = expires.len ? iso_date_read(expires) : 0;
+    if (!ret->access_key.len || !ret->secret_key.len)
+        return seek_fail(seek, ERR_FORMAT, "%.*s gave no access key or no secret key",
+                         SLICE_ARG(ret->from));
+    if (ret->expires_s < 0)
+        return seek_fail(seek, ERR_FORMAT, "%.*s says that they expire at \"%.*s\", which is no "
+                         "time", SLICE_ARG(ret->from), SLICE_ARG(slice_sub(expires, 0, 80)));
+    if (ret->expires_s && ret->expires_s <= seek->ask->now_s)
+        return seek_fail(seek, ERR_EXPIRED, "%.*s gave credentials that expired at %.*s: see to "
+                         "it, and to this machine's clock", SLICE_ARG(ret->from),
+                         SLICE_ARG(expires));
+    return OK;
+}
+
+enum err seek_read_json(struct seek *seek, slice document, const char *token_name,
+                        struct credentials *ret)
+{
+    slice expires;
+    const struct json_want wants[] = {
+        { "AccessKeyId", &ret->access_key }, { "SecretAccessKey", &ret->secret_key },
+        { token_name, &ret->session_token }, { "Expiration", &expires },
+    };
+    if (json_read_members(seek->keep, document, wants, countof(wants)))
+        return seek_fail(seek, ERR_FORMAT, "%.*s gave something else than credentials in JSON",
+                         SLICE_ARG(ret->from));
+    return seek_lent(seek, expires, ret);
+}
+
+/* ---- what is written down somewhere ---- */
+
+/* What was found under two names. */
+static enum err settle(struct seek *seek, struct credentials *ret, const char *access_name,
+                       const char *secret_name)
+{
+    bool half = ret->access_key.len > 0, in_file = slice_starts(ret->from, S("profile"));
+    if (!ret->access_key.len && !ret->secret_key.len)
+        return ERR_NOT_FOUND;
+    if (half && ret->secret_key.len)
+        return OK;
+    return seek_fail(seek, ERR_BAD_ARGUMENT, "%s is set and %s is not: set both%s%.*s",
+                     half ? access_name : secret_name, half ? secret_name : access_name,
+                     in_file ? " in " : "", SLICE_ARG(in_file ? ret->from : S("")));
+}
+
+static slice first_line(slice text)
+{
+    slice line = slice_cut(&text, '\n');
     while (line.len && line.ptr[line.len - 1] == '\r')
         line.len--;
     return slice_trim(line);
 }
 
-/* The value of `name` in [section]; empty if there is none. A later one wins, as in the SDKs. */
-static slice look_up(slice file, slice section, slice name)
+/* What an orchestrator mounts, and writes anew when it changes; no path: *ret stays. */
+static enum err from_file(struct seek *seek, slice path, slice *ret)
 {
-    slice found = S("");
-    bool inside = false;
-    for (slice rest = file; rest.ptr;) {
-        slice raw = slice_cut(&rest, '\n'), line = trim_line(raw);
-        if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';')
-            continue;
-        if (line.ptr[0] == '[') {
-            slice title = slice_from(line, 1);
-            inside = slice_eq(slice_trim(slice_cut(&title, ']')), section);
-            continue;
-        }
-        if (!inside || raw.ptr[0] == ' ' || raw.ptr[0] == '\t')
-            continue;    /* indented: below another setting */
-        slice value = line, key = slice_trim(slice_cut(&value, '='));
-        if (slice_eq_nocase(key, name))
-            found = slice_trim(value);
-    }
-    return found;
+    slice text;
+    if (!path.len)
+        return OK;
+    if (aws_file_read(seek->keep, path, &text, &seek->why))
+        return ERR_IO;
+    *ret = first_line(text);
+    return OK;
 }
 
-struct files {
-    slice credentials, config;      /* their text */
-    slice profile, config_section;
+static enum err source_settings(struct seek *seek, struct credentials *ret)
+{
+    const struct credentials_ask *ask = seek->ask;
+    ret->from = S("settings");
+    ret->access_key = ask->access_key;
+    ret->secret_key = ask->secret_key;
+    ret->session_token = ask->session_token;
+    if (ask->secret_key_file.len || ask->session_token_file.len)
+        ret->kind = CREDENTIALS_IN_FILES;
+    enum err e = from_file(seek, ask->secret_key_file, &ret->secret_key);
+    if (!e)
+        e = from_file(seek, ask->session_token_file, &ret->session_token);
+    return e ? e : settle(seek, ret, "the access key", "the secret key");
+}
+
+enum err source_env(struct seek *seek, struct credentials *ret)
+{
+    ret->from = S("env AWS_ACCESS_KEY_ID");
+    ret->access_key = seek_env(seek, "AWS_ACCESS_KEY_ID");
+    ret->secret_key = seek_env(seek, "AWS_SECRET_ACCESS_KEY");
+    ret->session_token = seek_env(seek, "AWS_SESSION_TOKEN");
+    return settle(seek, ret, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+}
+
+/* Secrets that an orchestrator mounts, and writes anew when they change. */
+static enum err source_mounted(struct seek *seek, struct credentials *ret)
+{
+    const struct {
+        const char *name;
+        slice *to;
+    } files[] = {
+        { "AWS_ACCESS_KEY_ID_FILE", &ret->access_key },
+        { "AWS_SECRET_ACCESS_KEY_FILE", &ret->secret_key },
+        { "AWS_SESSION_TOKEN_FILE", &ret->session_token },
+    };
+    if (!seek_env(seek, files[0].name).len && !seek_env(seek, files[1].name).len)
+        return ERR_NOT_FOUND;
+    ret->from = S("env AWS_ACCESS_KEY_ID_FILE");
+    ret->kind = CREDENTIALS_IN_FILES;
+    ret->access_key = seek_env(seek, "AWS_ACCESS_KEY_ID");
+    for (size_t i = 0; i < countof(files); i++)
+        if (from_file(seek, seek_env(seek, files[i].name), files[i].to))
+            return ERR_IO;
+    enum err e = settle(seek, ret, files[0].name, files[1].name);
+    return e == ERR_NOT_FOUND
+        ? seek_fail(seek, ERR_IO, "%s and %s are empty", files[0].name, files[1].name) : e;
+}
+
+enum err source_profile(struct seek *seek, struct credentials *ret)
+{
+    ret->from = arena_printf(seek->keep, "profile %.*s", SLICE_ARG(seek->profile));
+    ret->kind = CREDENTIALS_IN_FILES;
+    ret->access_key = seek_profile(seek, "aws_access_key_id");
+    ret->secret_key = seek_profile(seek, "aws_secret_access_key");
+    ret->session_token = seek_profile(seek, "aws_session_token");
+    return settle(seek, ret, "aws_access_key_id", "aws_secret_access_key");
+}
+
+/* ---- the order ---- */
+
+static const struct {
+    enum err (*find)(struct seek *seek, struct credentials *ret);
+    bool is_env;    /* a profile that the settings name goes before it */
+} sources[] = {
+    { source_settings, false },
+    { source_env, true },
+    { source_mounted, true },
+    { source_role, false },
+    { source_web_identity, false },
+    { source_profile, false },
+    { source_process, false },
+    { source_container, true },
+    { source_instance, true },
 };
 
-static slice path_of(struct arena *keep, const struct credentials_ask *ask, const char *name,
-                     const char *below_home)
+static void find_region(struct seek *seek)
 {
-    slice set = env(ask, name), home = env(ask, "HOME");
-    if (set.len)
-        return set;
-    return home.len ? arena_printf(keep, "%.*s/%s", SLICE_ARG(home), below_home) : S("");
+    seek->region = seek->ask->region;
+    if (!seek->region.len)
+        seek->region = seek_env(seek, "AWS_REGION");
+    if (!seek->region.len)
+        seek->region = seek_env(seek, "AWS_DEFAULT_REGION");
+    if (!seek->region.len)
+        seek->region = seek_profile(seek, "region");
 }
 
-static enum err read_files(struct arena *keep, const struct credentials_ask *ask, struct files *ret,
-                           slice *ret_why)
+static enum err nowhere(struct seek *seek)
 {
-    slice credentials = path_of(keep, ask, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
-    slice config = path_of(keep, ask, "AWS_CONFIG_FILE", ".aws/config");
-    ret->profile = ask->profile.len ? ask->profile : env(ask, "AWS_PROFILE");
-    if (!ret->profile.len)
-        ret->profile = S("default");
-    ret->config_section = slice_eq(ret->profile, S("default"))
-        ? ret->profile : arena_printf(keep, "profile %.*s", SLICE_ARG(ret->profile));
-    ret->config = S("");
-    enum err e = read_file(keep, credentials, &ret->credentials);
-    if (!e)
-        e = read_file(keep, config, &ret->config);
-    if (e)
-        *ret_why = arena_printf(keep, "%.*s or %.*s can't be read: %s", SLICE_ARG(credentials),
-                                SLICE_ARG(config), strerror(errno));
-    return e;
+    if (seek_profile(seek, "sso_start_url").len || seek_profile(seek, "sso_session").len)
+        return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' signs on by SSO, which Penstock does "
+                         "not: give a profile credential_process = aws configure "
+                         "export-credentials --profile %.*s --format process",
+                         SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
+    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials: set AWS_ACCESS_KEY_ID and "
+                     "AWS_SECRET_ACCESS_KEY, or give profile '%.*s' an aws_access_key_id, a role "
+                     "or a credential_process, or name keys in the settings%s",
+                     SLICE_ARG(seek->profile), seek->ask->carriers
+                     ? " (no container or instance role answers either)" : "");
 }
 
-static slice in_files(const struct files *files, slice name)
+static enum err walk(struct seek *seek, struct credentials *ret)
 {
-    slice found = look_up(files->credentials, files->profile, name);
-    return found.len ? found : look_up(files->config, files->config_section, name);
-}
-
-static void find_region(const struct credentials_ask *ask, const struct files *files,
-                        struct credentials *ret)
-{
-    ret->region = ask->region;
-    if (!ret->region.len)
-        ret->region = env(ask, "AWS_REGION");
-    if (!ret->region.len)
-        ret->region = env(ask, "AWS_DEFAULT_REGION");
-    if (!ret->region.len)
-        ret->region = in_files(files, S("region"));
-}
-
-/* What was found under two names, in a place called `from`. */
-static enum err settle(struct arena *keep, struct credentials *ret, slice from,
-                       const char *access_name, const char *secret_name, slice *ret_why)
-{
-    bool half = ret->access_key.len > 0, in_file = slice_starts(from, S("profile"));
-    if (!half || !ret->secret_key.len) {
-        *ret_why = arena_printf(keep, "%s is set and %s is not: set both%s%.*s",
-                                half ? access_name : secret_name, half ? secret_name : access_name,
-                                in_file ? " in " : "", SLICE_ARG(in_file ? from : S("")));
-        return ERR_BAD_ARGUMENT;
+    for (unsigned i = 0; i < countof(sources); i++) {
+        if (seek->ask->source != CREDENTIALS_ANY && seek->ask->source != i + 1)
+            continue;
+        if (sources[i].is_env && seek->ask->profile.len)
+            continue;
+        *ret = (struct credentials){ .source = i + 1 };
+        enum err e = sources[i].find(seek, ret);
+        if (e != ERR_NOT_FOUND)
+            return e;
     }
-    ret->from = from;
-    ret->access_key = arena_copy(keep, ret->access_key);
-    ret->secret_key = arena_copy(keep, ret->secret_key);
-    ret->session_token = arena_copy(keep, ret->session_token);
-    ret->region = arena_copy(keep, ret->region);
-    return OK;
+    *ret = (struct credentials){ 0 };
+    return nowhere(seek);
 }
 
 enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
                           struct credentials *ret, slice *ret_why)
 {
-    struct files files;
-    enum err e = read_files(keep, ask, &files, ret_why);
-    find_region(ask, &files, ret);
-    ret->access_key = ask->access_key;
-    ret->secret_key = ask->secret_key;
-    ret->session_token = ask->session_token;
-    if (ret->access_key.len || ret->secret_key.len)
-        return settle(keep, ret, S("settings"), "the access key", "the secret key", ret_why);
-    if (!ask->profile.len) {    /* a profile that was asked for goes before the environment */
-        ret->access_key = env(ask, "AWS_ACCESS_KEY_ID");
-        ret->secret_key = env(ask, "AWS_SECRET_ACCESS_KEY");
-        ret->session_token = env(ask, "AWS_SESSION_TOKEN");
-        if (ret->access_key.len || ret->secret_key.len)
-            return settle(keep, ret, S("env AWS_ACCESS_KEY_ID"), "AWS_ACCESS_KEY_ID",
-                          "AWS_SECRET_ACCESS_KEY", ret_why);
+    struct seek seek = { .keep = keep, .ask = ask, .profile = ask->profile };
+    if (!seek.profile.len)
+        seek.profile = slice_of(ask->env("AWS_PROFILE"));
+    if (!seek.profile.len)
+        seek.profile = S("default");
+    slice unread = S("");
+    enum err files = aws_files_read(keep, ask->env, &seek.files, &unread);
+    find_region(&seek);
+    enum err e = walk(&seek, ret);
+    if (e == ERR_NOT_FOUND && files) {    /* only now does it matter that one could not be read */
+        e = files;
+        seek.why = unread;
     }
-    ret->access_key = in_files(&files, S("aws_access_key_id"));
-    ret->secret_key = in_files(&files, S("aws_secret_access_key"));
-    ret->session_token = in_files(&files, S("aws_session_token"));
-    if (ret->access_key.len || ret->secret_key.len)
-        return settle(keep, ret, arena_printf(keep, "profile %.*s", SLICE_ARG(files.profile)),
-                      "aws_access_key_id", "aws_secret_access_key", ret_why);
+    ret->access_key = arena_copy(keep, ret->access_key);
+    ret->secret_key = arena_copy(keep, ret->secret_key);
+    ret->session_token = arena_copy(keep, ret->session_token);
+    ret->region = arena_copy(keep, seek.region);
     if (e)
-        return e;    /* only now does it matter that a file could not be read */
-    *ret_why = arena_printf(keep,
-        "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give "
-        "profile '%.*s' an aws_access_key_id, or name keys in the settings "
-        "(other sources are not known here)",
-        SLICE_ARG(files.profile));
-    return ERR_NOT_FOUND;
+        *ret_why = seek.why;
+    return e;
 }

@@ -23,6 +23,8 @@ struct origin_kind {
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
     void (*ask_again)(struct origin_hook *hook);    /* NULL: its calls never wait */
+    void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);    /* NULL */
+    void (*stop)(struct origin *origin);    /* the threads that carry calls are about to end; NULL */
     void (*free)(struct origin *origin);    /* no call is left */
 };
 

@@ -191,6 +191,9 @@ slice origin_identity(const struct origin *origin)
 
 void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret)
 {
+    ret->keys = (struct origin_keys){ 0 };
+    if (origin->kind->health)
+        origin->kind->health(origin, keep, &ret->keys);
     ret->calls = atomic_load(&origin->calls);
     ret->answered_s = atomic_load(&origin->answered_s);
     pthread_mutex_lock(&origin->lock);
@@ -260,6 +263,9 @@ void origins_free(struct origins **all)
     *all = NULL;
     if (!mine)
         return;
+    list_each(struct origin, origin, &mine->list, link)
+        if (origin->kind->stop)
+            origin->kind->stop(origin);
     carriers_free(&mine->carriers);    /* returns when every call is done */
     dir_pool_free(&mine->dir_pool);
     while (!list_empty(&mine->list))

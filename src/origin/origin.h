@@ -40,9 +40,10 @@ struct origin_events {
     enum origin_take (*body)(struct origin_call *call, slice bytes);
     /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
      * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (it refuses
-     * our own credentials; then no head came), ERR_SLOW_DOWN (no connection was free in time),
-     * ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING, or for kinds that can tell without a
-     * status: ERR_READ_ONLY, ERR_NOT_IMPLEMENTED. */
+     * our own credentials; then no head came), ERR_NO_KEYS (we have none that are good),
+     * ERR_SLOW_DOWN (no connection was free in time), ERR_CANCELED, ERR_YIELDED (after SPARE),
+     * ERR_STOPPING, or for kinds that can tell without a status: ERR_READ_ONLY,
+     * ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
@@ -90,10 +91,16 @@ bool origin_is_read_only(const struct origin *origin);
 bool origin_knows_identities(const struct origin *origin);
 
 /* What its calls have come to. Times are wall seconds, 0: never. */
+struct origin_keys {
+    slice access_key, from;             /* empty while there are none; where they come from */
+    int64_t expires_s, renewed_s, failed_s;    /* failed: the last time the source gave none */
+    slice why;                          /* the last failure, in words */
+};
 struct origin_health {
     uint64_t calls;                     /* under way or waiting */
     int64_t answered_s, failed_s;
     slice why;                          /* the last failure, in words */
+    struct origin_keys keys;            /* all empty where none are needed */
 };
 void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret);
 
@@ -105,7 +112,8 @@ struct origin_options {
     const char *region;         /* empty: us-east-1 until a redirect tells */
     const char *style;          /* "path", "host", "auto": path for IPs and single labels */
     const char *ca_file;        /* who may vouch for https; empty: the system's store */
-    const char *access_key, *secret_key, *session_token;    /* empty: environment, then profile */
+    const char *access_key, *secret_key, *session_token;    /* empty: as the AWS SDKs look */
+    const char *secret_key_file, *session_token_file;    /* they were read from there; NULL: not */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, over all threads; at least 1 */
     unsigned connect_ms;        /* of one try */

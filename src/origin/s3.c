@@ -1,10 +1,11 @@
 /* s3.c - an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
  *
- * A call is an errand on one carrier thread, in one of four places, until it is done:
+ * A call is an errand on one carrier thread, in one of five places, until it is done:
  *
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |
  *               +------- BACKING_OFF <--------+  the try failed, and may be repeated
+ *               +------- RENEWING <-----------+  once: our credentials have expired, or were refused
  *
  * Only that thread moves it, so its callbacks come one at a time. Other threads set a flag and wake
  * it. Each try is built and signed anew (s3_ask.c). An answer that will be repeated is swallowed;
@@ -26,10 +27,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
-#include "origin/credentials.h"
 
 #define SWALLOW_BYTES_MAX (64 * 1024)
 #define HELD_BYTES_MAX (16 * 1024)
+#define RENEW_MS 11000u             /* a call waits so long for newer credentials: STS gets 10 s */
+#define RENEW_LOOK_MS 20u
 
 struct s3_call {
     struct origin_hook hook;
@@ -37,10 +39,13 @@ struct s3_call {
     struct limiter_pass pass;
     struct s3 *s3;
     atomic_bool resumed, canceled;
-    enum { NEW, WAITING, SENDING, BACKING_OFF } where;
+    enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
     struct exchange *exchange;
     struct arena keep;              /* of this try */
     char region[REGION_BYTES_MAX];  /* this try was signed for it */
+    struct sigv4_credentials with;  /* this try was signed with it, unless as somebody */
+    unsigned with_version, looks;   /* of the provider: then */
+    uint64_t renew_until_ms;        /* RENEWING ends; 0: it has not begun, which it does once */
     unsigned tries, free_tries;
     bool region_learnt;
     bool sent;                      /* a request of it has gone out */
@@ -55,14 +60,23 @@ struct s3_call {
 
 static const struct exchange_events events;
 
+static bool renew(struct s3_call *call);
+static void finish(struct s3_call *call, enum err err);
+
 static void send_try(struct s3_call *call)
 {
     struct exchange_ask ask;
+    const struct sigv4_credentials *as = call->hook.call->as;
     arena_free(&call->keep);
-    s3_ask_make(call->s3, &call->keep, call->hook.call, call->region, &ask);
+    call->again = call->holding = false;
+    if (!as && provider_take(call->s3->provider, &call->keep, &call->with, &call->with_version)) {
+        if (!renew(call))
+            finish(call, ERR_NO_KEYS);
+        return;
+    }
+    s3_ask_make(call->s3, &call->keep, call->hook.call, as ? as : &call->with, call->region, &ask);
     call->where = SENDING;
     errand_due(&call->errand, call->deadline_ms);
-    call->again = call->holding = false;
     call->again_ms = call->swallowed = call->retry_after = 0;
     call->exchange = exchange_start(&call->errand, &ask, &events, call);
 }
@@ -142,6 +156,39 @@ static void go_on_or_yield(struct s3_call *call)
         exchange_resume(call->exchange);
 }
 
+/* Once a call: waits until the source of our credentials was asked again. */
+static bool renew(struct s3_call *call)
+{
+    struct origin_call *asked = call->hook.call;
+    if (call->renew_until_ms)
+        return false;
+    call->renew_until_ms = mono_ms() + RENEW_MS;
+    call->looks = provider_looks(call->s3->provider);
+    if (!provider_renew(call->s3->provider, call->with_version))
+        return false;
+    if (call->sent && asked->may_send && asked->may_send(asked, true))
+        return false;
+    limiter_leave(&call->s3->limiter, &call->pass);
+    call->where = RENEWING;
+    errand_due(&call->errand, mono_ms() + RENEW_LOOK_MS);
+    return true;
+}
+
+static enum err judge_held(struct s3_call *call);
+
+static void renewing(struct s3_call *call)
+{
+    struct provider *provider = call->s3->provider;
+    if (provider_version(provider) != call->with_version) {
+        metric_add(M_ORIGIN_RETRY, call->sent ? 1 : 0);
+        wait_for_connection(call);
+    } else if (provider_looks(provider) != call->looks || mono_ms() >= call->renew_until_ms) {
+        finish(call, call->holding ? judge_held(call) : ERR_NO_KEYS);
+    } else {
+        errand_due(&call->errand, mono_ms() + RENEW_LOOK_MS);
+    }
+}
+
 static void woken(struct errand *errand)
 {
     struct s3_call *call = container_of(errand, struct s3_call, errand);
@@ -162,6 +209,9 @@ static void woken(struct errand *errand)
         break;
     case SENDING:
         go_on_or_yield(call);
+        break;
+    case RENEWING:
+        renewing(call);
         break;
     case BACKING_OFF:
         if (mono_ms() >= call->again_ms)
@@ -369,6 +419,12 @@ static enum err judge_held(struct s3_call *call)
     return must_stop(call) == ERR_CANCELED ? ERR_CANCELED : OK;
 }
 
+static bool may_be_renewed(const struct s3_call *call)
+{
+    return !call->hook.call->as &&
+           s3_keys_may_be_old(call->held.status, text_slice(&call->held_body));
+}
+
 static void on_end(void *arg, const struct exchange_end *end)
 {
     struct s3_call *call = sending(arg);
@@ -380,7 +436,8 @@ static void on_end(void *arg, const struct exchange_end *end)
     } else if (call->again || (end->err && decide_again(call, end->err, 0, end))) {
         try_again(call);
     } else if (!end->err && call->holding) {
-        finish(call, judge_held(call));
+        if (!may_be_renewed(call) || !renew(call))
+            finish(call, judge_held(call));
     } else {
         if (end->err)
             log_failure(call, end);
@@ -427,6 +484,7 @@ static void s3_ask_again(struct origin_hook *hook)
 static void s3_free(struct origin *origin)
 {
     struct s3 *s3 = container_of(origin, struct s3, origin);
+    provider_free(&s3->provider);
     regions_end(&s3->regions);
     limiter_end(&s3->limiter);
     pthread_mutex_destroy(&s3->lock);
@@ -435,10 +493,20 @@ static void s3_free(struct origin *origin)
     free(s3);
 }
 
+static void s3_stop(struct origin *origin)
+{
+    provider_stop(container_of(origin, struct s3, origin)->provider);
+}
+
+static void s3_health(struct origin *origin, struct arena *keep, struct origin_keys *ret)
+{
+    provider_health(container_of(origin, struct s3, origin)->provider, keep, ret);
+}
+
 static const struct origin_kind s3_kind = {
     .knows_identities = true,
     .start = s3_start, .resume = s3_resume, .cancel = s3_cancel, .ask_again = s3_ask_again,
-    .free = s3_free,
+    .health = s3_health, .stop = s3_stop, .free = s3_free,
 };
 
 static const char *env(const char *name)
@@ -450,8 +518,10 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
                 struct origin **ret, slice *ret_why)
 {
     struct s3 *s3 = must_alloc(sizeof(*s3));
-    struct credentials found;
+    slice region = S("");
     struct credentials_ask ask = {
+        .secret_key_file = slice_of(options->secret_key_file),
+        .session_token_file = slice_of(options->session_token_file), .carriers = carriers,
         .access_key = slice_of(options->access_key), .secret_key = slice_of(options->secret_key),
         .session_token = slice_of(options->session_token), .region = slice_of(options->region),
         .profile = slice_of(options->profile), .env = env,
@@ -459,20 +529,19 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     slice url = arena_copy(&s3->keep, slice_of(options->url));
     enum err e = endpoint_read(&s3->keep, url, slice_of(options->style), &s3->endpoint, ret_why);
     if (!e)
-        e = credentials_find(&s3->keep, &ask, &found, ret_why);
-    if (!e && found.region.len && !region_valid(found.region)) {
+        e = provider_new(&ask, options->name, &s3->keep, &s3->provider, &region, ret_why);
+    if (!e && region.len && !region_valid(region)) {
         *ret_why = S("a region is lower-case letters, digits and '-'");
         e = ERR_BAD_ARGUMENT;
     }
     if (e) {
         *ret_why = arena_copy(keep, *ret_why);
+        provider_free(&s3->provider);
         arena_free(&s3->keep);
         free(s3);
         return e;
     }
-    s3->credentials = (struct sigv4_credentials){ found.access_key, found.secret_key,
-                                                  found.session_token };
-    s3->region = found.region.len ? found.region : S("us-east-1");
+    s3->region = region.len ? region : S("us-east-1");
     s3->ca_file = arena_copy(&s3->keep, slice_of(options->ca_file)).ptr;
     s3->connect_ms = options->connect_ms;
     s3->progress_ms = options->progress_ms;

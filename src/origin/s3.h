@@ -12,6 +12,7 @@
 #include "origin/endpoint.h"
 #include "origin/limiter.h"
 #include "origin/kind.h"
+#include "origin/provider.h"
 #include "origin/region.h"
 #include "origin/retry.h"
 
@@ -25,7 +26,7 @@ struct s3 {
     struct carriers *carriers;
     struct arena keep;
     struct endpoint endpoint;
-    struct sigv4_credentials credentials;
+    struct provider *provider;
     slice region;
     const char *ca_file;
     unsigned connect_ms, progress_ms, wait_ms, total_ms, tries_max;
@@ -43,15 +44,17 @@ struct s3 {
 enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
                 struct origin **ret, slice *ret_why) MUST_USE;
 
-/* s3_ask.c: what this try sends, in keep; `region` is what it was signed for. */
+/* s3_ask.c: what this try sends, in keep, signed with `with`; `region` is what it was signed for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                 char region[REGION_BYTES_MAX], struct exchange_ask *ret);
+                 const struct sigv4_credentials *with, char region[REGION_BYTES_MAX], struct exchange_ask *ret);
 bool s3_is_idempotent(enum s3_op op);    /* is twice the same as once? */
 /* s3_keys.c: may an answer of this status say that our own credentials are refused? */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* any other answer of its own */
 /* Does it? A HEAD's says nothing (no document): then the last answer that did is believed. Logs. */
 bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
+/* May other credentials of the same source be taken, where these were refused? */
+bool s3_keys_may_be_old(int status, slice document);
 /* Of what was signed as a client: does it find fault with our signature, not with whose it is? */
 bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document);
 bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged);

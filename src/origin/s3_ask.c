@@ -66,7 +66,7 @@ static slice payload_hash(const struct origin_body *body)
 }
 
 static size_t add_signature(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                            const char *region, const struct target *target,
+                            const struct sigv4_credentials *with, const char *region, const struct target *target,
                             struct http_field *fields, size_t count)
 {
     struct sigv4_ask ask = {
@@ -76,10 +76,10 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
         .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
     };
     struct sigv4_signed added;
-    if (asked->as && !asked->as->access_key.len)
+    if (!with->access_key.len)
         return count;
     pthread_mutex_lock(&s3->lock);    /* a signer belongs to one thread; this one goes round */
-    sigv4_sign(s3->sigv4, keep, &ask, asked->as ? asked->as : &s3->credentials, &added);
+    sigv4_sign(s3->sigv4, keep, &ask, with, &added);
     pthread_mutex_unlock(&s3->lock);
     for (size_t i = 0; i < added.field_count; i++)
         fields[count++] = added.fields[i];
@@ -112,7 +112,7 @@ static const char *request_target(struct arena *keep, const struct target *targe
 }
 
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                 char region[REGION_BYTES_MAX], struct exchange_ask *ret)
+                 const struct sigv4_credentials *with, char region[REGION_BYTES_MAX], struct exchange_ask *ret)
 {
     struct target target;
     struct http_field *fields;
@@ -120,7 +120,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     endpoint_target(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
                    learnt ? slice_of(region) : S(""), &target);
     size_t count = make_fields(keep, asked, &target, &fields);
-    count = add_signature(s3, keep, asked, region, &target, fields, count);
+    count = add_signature(s3, keep, asked, with, region, &target, fields, count);
     const char *method = s3_operation(asked->op)->method_name;
     *ret = (struct exchange_ask){
         .method = method, .url = target.url.ptr, .target = request_target(keep, &target),

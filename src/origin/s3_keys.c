@@ -15,15 +15,17 @@
 
 static const struct {
     const char *code, *why;
+    bool renew;            /* the source of ours may have others by now */
     const char *why_as;    /* of what was signed as a client; NULL: the client's to hear */
 } rows[] = {
-    { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE,
+    { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
       "the secret key that goes with this access key is wrong: check its row of keys" },
     { "InvalidAccessKeyId", "it does not know the access key: check origin_access_key" SOURCE,
+      true, NULL },
+    { "ExpiredToken", "the session token has expired, and their source has no newer one", true,
       NULL },
-    { "ExpiredToken", "the session token has expired: start again with new credentials", NULL },
-    { "InvalidToken", "the session token is wrong: check origin_session_token", NULL },
-    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's",
+    { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
+    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's", false,
       "its clock and this machine's differ: set this machine's" },
 };
 
@@ -101,6 +103,14 @@ bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
     atomic_store(&s3->keys_refused, true);
     warn(s3, op, status, rows[row].code, rows[row].why);
     return true;
+}
+
+bool s3_keys_may_be_old(int status, slice document)
+{
+    if (!document.len)
+        return status == 400;    /* a HEAD with a token that has expired; nobody may says 403 */
+    size_t row = row_of(document);
+    return row < countof(rows) && rows[row].renew;
 }
 
 bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document)

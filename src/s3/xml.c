@@ -427,6 +427,35 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
     return OK;
 }
 
+/* ---- what STS lends ---- */
+
+static enum err lent_value(struct reading *reading, slice value)
+{
+    struct lent *lent = reading->result;
+    slice *const members[] = { &lent->access_key, &lent->secret_key, &lent->session_token,
+                               &lent->expires };
+    *members[(size_t)(reading->open - reading->steps) % countof(members)] = value;
+    return OK;
+}
+
+#define LENT_BY(response, result, member) \
+    { "/" response "/" result "/Credentials/" member, NULL, lent_value }
+#define ROLE(member) LENT_BY("AssumeRoleResponse", "AssumeRoleResult", member)
+#define WEB(member) \
+    LENT_BY("AssumeRoleWithWebIdentityResponse", "AssumeRoleWithWebIdentityResult", member)
+
+/* In the order of lent_value. */
+static const struct step lent_steps[] = {
+    ROLE("AccessKeyId"), ROLE("SecretAccessKey"), ROLE("SessionToken"), ROLE("Expiration"),
+    WEB("AccessKeyId"), WEB("SecretAccessKey"), WEB("SessionToken"), WEB("Expiration"),
+};
+
+enum err xml_read_lent(struct arena *keep, slice document, struct lent *ret)
+{
+    *ret = (struct lent){ S(""), S(""), S(""), S("") };
+    return walk(keep, document, lent_steps, countof(lent_steps), ret);
+}
+
 /* ---- errors ---- */
 
 struct error_state {
@@ -448,6 +477,8 @@ static enum err error_message(struct reading *reading, slice value)
 static const struct step error_steps[] = {
     { "/Error/Code", NULL, error_code },
     { "/Error/Message", NULL, error_message },
+    { "/ErrorResponse/Error/Code", NULL, error_code },
+    { "/ErrorResponse/Error/Message", NULL, error_message },
 };
 
 enum err xml_read_error(struct arena *keep, slice document, slice *ret_code, slice *ret_message)

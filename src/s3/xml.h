@@ -35,7 +35,14 @@ struct deletion {
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
                          size_t *ret_count) MUST_USE;
 
-/* Code and Message of an <Error> document; OK with empty slices if it is another document. */
+/* What STS lends: the credentials in an AssumeRole...Response. What is not there is empty. */
+struct lent {
+    slice access_key, secret_key, session_token, expires;
+};
+enum err xml_read_lent(struct arena *keep, slice document, struct lent *ret) MUST_USE;
+
+/* Code and Message of an <Error> (also in STS's <ErrorResponse>) document; OK with
+ * empty slices if it is another document. */
 enum err xml_read_error(struct arena *keep, slice document, slice *ret_code,
                         slice *ret_message) MUST_USE;
 

@@ -5,7 +5,8 @@ from harness import *
 
 def call(*args, env=None, timeout=10):
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
-    done = subprocess.run([PENSTOCK, *args], env={**clean, **(env or {})}, capture_output=True,
+    done = subprocess.run([PENSTOCK, *args], env={**clean, "AWS_EC2_METADATA_DISABLED": "true",
+                                                   **(env or {})}, capture_output=True,
                           text=True,
                           timeout=timeout)
     return done.returncode, done.stdout, done.stderr
@@ -115,7 +116,8 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                and "teamsecret" not in out, out)
 
     story.same("the example is right", call("check", story.path("example.json"), env=aws)[:2],
-               (0, "settings: fine\n"))
+               (0, "credentials: origin west is asked as AKIAEXAMPLE, from: env "
+                   "AWS_ACCESS_KEY_ID\nsettings: fine\n"))
     names = {line.split()[0] for line in out.splitlines()
              if "." not in line.split()[0]} - {"config"}
     story.same("and has every setting", names - set(json.loads(example)), set())

@@ -55,6 +55,7 @@ def find_binary(variable, *places):
     return max(found, key=os.path.getmtime) if found else None
 
 
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"    # a test asks no instance for its role
 PENSTOCK = find_binary("PENSTOCK", "penstock", "build/penstock", "build/src/penstock")
 SCRIPTED = find_binary("SCRIPTED_ORIGIN", "tests/origin/scripted-origin",
                        "build*/tests/origin/scripted-origin")

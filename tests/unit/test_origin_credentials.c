@@ -39,7 +39,9 @@ static int setup(void **state)
         "[half]\naws_access_key_id = HALF\n");
     put(config_path,
         "[default]\nregion = eu-north-1\n[profile work]\nregion=ap-south-1\n[work]\nregion=wrong\n"
-        "[profile only]\naws_access_key_id = ONLY\naws_secret_access_key = only");
+        "[profile only]\naws_access_key_id = ONLY\naws_secret_access_key = only\n"
+        "[profile role]\nrole_arn = arn\nsource_profile = work\n"
+        "[profile process]\ncredential_process = give\n");
     return 0;
 }
 
@@ -118,6 +120,64 @@ TEST(what_was_found_says_where_and_half_a_pair_what_is_missing)
     arena_free(&keep);
 }
 
+/* Nobody is asked: only whose turn it would be. */
+static bool chooses(const char *const *set, slice profile, const char *from)
+{
+    struct arena keep = { 0 };
+    struct credentials found;
+    struct credentials_ask ask = { .env = env, .profile = profile };
+    slice why = S("");
+    variables = set;
+    enum err e = credentials_find(&keep, &ask, &found, &why);
+    bool right = e == OK && slice_eq(found.from, slice_of(from)) &&
+                 (found.kind == CREDENTIALS_LENT) == (found.access_key.len == 0);
+    arena_free(&keep);
+    return right;
+}
+
+#define CONTAINER "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/x"
+#define WEB "AWS_WEB_IDENTITY_TOKEN_FILE", "/t", "AWS_ROLE_ARN", "r"
+
+TEST(what_lends_comes_in_the_order_of_the_sdks)
+{
+    static const char *const all[] = { "AWS_PROFILE", "role", WEB, CONTAINER, "AWS_ACCESS_KEY_ID",
+                                       "A", "AWS_SECRET_ACCESS_KEY", "s", NULL };
+    static const char *const role[] = { "AWS_PROFILE", "role", WEB, CONTAINER, NULL };
+    static const char *const web[] = { "AWS_PROFILE", "process", WEB, CONTAINER, NULL };
+    static const char *const process[] = { "AWS_PROFILE", "process", CONTAINER, NULL };
+    static const char *const container[] = { "AWS_PROFILE", "nobody", CONTAINER, NULL };
+    ok(chooses(all, S(""), "env AWS_ACCESS_KEY_ID"));
+    ok(chooses(all, S("work"), "profile work"));
+    ok(chooses(role, S(""), "role arn of profile role"));
+    ok(chooses(web, S(""), "role r by the token in /t"));
+    ok(chooses(web, S("process"), "credential_process of profile process"));
+    ok(chooses(process, S(""), "credential_process of profile process"));
+    ok(chooses(container, S(""), "container endpoint http://169.254.170.2/v2/x"));
+}
+
+TEST(keys_over_plain_http_come_from_near_by_alone)
+{
+    static const struct {
+        const char *url;
+        bool good;
+    } rows[] = {
+        { "http://127.0.0.1:80/x", true }, { "http://127.9.0.1/", true },
+        { "http://localhost:1/x", true }, { "http://[::1]:8/x", true },
+        { "http://169.254.170.23/v1", true }, { "https://example.com/x", true },
+        { "http://example.com/x", false }, { "http://127.0.0.1.example.com/", false },
+        { "http://169.254.170.2.example.com", false }, { "http://[::2]/", false },
+        { "ftp://localhost/", false }, { "http://localhost@example.com/", false },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        const char *const set[] = { "AWS_PROFILE", "nobody", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                    rows[i].url, NULL };
+        char from[200];
+        snprintf(from, sizeof(from), "container endpoint %s", rows[i].url);
+        if (chooses(set, S(""), from) != rows[i].good)
+            fail_msg("%s", rows[i].url);
+    }
+}
+
 TEST(half_a_pair_is_a_mistake)
 {
     static const char *const set[] = { "AWS_ACCESS_KEY_ID", "ENV", NULL };
@@ -134,6 +194,8 @@ int main(void)
         cmocka_unit_test(settings_go_first_then_the_environment_then_the_files),
         cmocka_unit_test(a_profile_is_found_in_either_file),
         cmocka_unit_test(what_was_found_says_where_and_half_a_pair_what_is_missing),
+        cmocka_unit_test(what_lends_comes_in_the_order_of_the_sdks),
+        cmocka_unit_test(keys_over_plain_http_come_from_near_by_alone),
         cmocka_unit_test(half_a_pair_is_a_mistake),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

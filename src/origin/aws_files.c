@@ -1,0 +1,104 @@
+/* aws_files.c - the AWS files of a user. SPDX-License-Identifier: Apache-2.0 */
+#include "origin/aws_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FILE_BYTES_MAX (1024 * 1024)
+
+enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_why)
+{
+    *ret = S("");
+    errno = 0;
+    FILE *file = path.len ? fopen(arena_copy(keep, path).ptr, "re") : NULL;
+    if (!file && (!path.len || errno == ENOENT || errno == ENOTDIR)) {
+        *ret_why = arena_printf(keep, "%.*s is not there", SLICE_ARG(path));
+        return ERR_NOT_FOUND;
+    }
+    struct text text = text_in(keep);
+    char piece[4096];
+    size_t len;
+    while (file && text.len <= FILE_BYTES_MAX && (len = fread(piece, 1, sizeof(piece), file)) > 0)
+        text_add(&text, (slice){ piece, len });
+    bool good = file && !ferror(file) && text.len <= FILE_BYTES_MAX;
+    if (!good)
+        *ret_why = arena_printf(keep, "%.*s can't be read: %s", SLICE_ARG(path),
+                                errno ? strerror(errno) : "it is too large");
+    if (file)
+        fclose(file);
+    *ret = text.len ? text_slice(&text) : S("");
+    return good ? OK : ERR_IO;
+}
+
+static slice path_of(struct arena *keep, const char *(*env)(const char *name), const char *name,
+                     const char *below_home)
+{
+    slice set = slice_of(env(name)), home = slice_of(env("HOME"));
+    if (set.len)
+        return set;
+    return home.len ? arena_printf(keep, "%.*s/%s", SLICE_ARG(home), below_home) : S("");
+}
+
+enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name),
+                        struct aws_files *ret, slice *ret_why)
+{
+    slice credentials = path_of(keep, env, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
+    slice config = path_of(keep, env, "AWS_CONFIG_FILE", ".aws/config");
+    *ret = (struct aws_files){ S(""), S("") };
+    enum err e = aws_file_read(keep, credentials, &ret->credentials, ret_why);
+    if (!e || e == ERR_NOT_FOUND)
+        e = aws_file_read(keep, config, &ret->config, ret_why);
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
+static slice trim_line(slice line)
+{
+    while (line.len && line.ptr[line.len - 1] == '\r')
+        line.len--;
+    return slice_trim(line);
+}
+
+/* A later one wins, as in the SDKs. */
+static slice look_up(slice file, slice section, slice name)
+{
+    slice found = S("");
+    bool inside = false;
+    for (slice rest = file; rest.ptr;) {
+        slice raw = slice_cut(&rest, '\n'), line = trim_line(raw);
+        if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';')
+            continue;
+        if (line.ptr[0] == '[') {
+            slice title = slice_from(line, 1);
+            inside = slice_eq(slice_trim(slice_cut(&title, ']')), section);
+            continue;
+        }
+        if (!inside || raw.ptr[0] == ' ' || raw.ptr[0] == '\t')
+            continue;    /* indented: below another setting */
+        slice value = line, key = slice_trim(slice_cut(&value, '='));
+        if (slice_eq_nocase(key, name))
+            found = slice_trim(value);
+    }
+    return found;
+}
+
+slice aws_files_credential(const struct aws_files *files, slice profile, slice name)
+{
+    return look_up(files->credentials, profile, name);
+}
+
+slice aws_files_config(const struct aws_files *files, slice profile, slice name)
+{
+    struct arena keep = { 0 };
+    slice section = slice_eq(profile, S("default"))
+        ? profile : arena_printf(&keep, "profile %.*s", SLICE_ARG(profile));
+    slice found = look_up(files->config, section, name);    /* points into the file */
+    arena_free(&keep);
+    return found;
+}
+
+slice aws_files_value(const struct aws_files *files, slice profile, slice name)
+{
+    slice found = aws_files_credential(files, profile, name);
+    return found.len ? found : aws_files_config(files, profile, name);
+}

@@ -1,0 +1,192 @@
+/* metadata.c - credentials of the place we run in. SPDX-License-Identifier: Apache-2.0
+ *
+ * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) names a URL in the
+ * environment. An instance has 169.254.169.254: a token is PUT, the role's name is read, then its
+ * credentials (IMDSv2). The token goes no further than one hop, so a container may get no answer. */
+#include <string.h>
+
+#include "base/json.h"
+#include "origin/source.h"
+#include "origin/web.h"
+
+#define TOKEN_SECONDS "21600"
+#define FIRST_TIME_MS 1000u    /* who runs elsewhere waits for nobody longer than that */
+
+static bool is_one_of(slice host, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq(host, slice_of(names[i])))
+            return true;
+    return false;
+}
+
+/* Keys come over plain HTTP from this machine or from AWS's own link-local addresses alone. */
+static bool is_trusted(slice url)
+{
+    static const char *const near[] = {
+        "localhost", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]",
+    };
+    if (slice_starts(url, S("https://")))
+        return true;
+    if (!slice_starts(url, S("http://")))
+        return false;
+    slice rest = slice_from(url, 7), host = slice_cut(&rest, '/');
+    for (size_t i = 0; i < host.len && host.ptr[0] != '['; i++)
+        if (host.ptr[i] == ':')
+            host.len = i;
+    for (size_t i = 0; i < host.len && host.ptr[0] == '['; i++)
+        if (host.ptr[i] == ']')
+            host.len = i + 1;
+    bool digits = slice_starts(host, S("127."));
+    for (size_t i = 0; digits && i < host.len; i++)
+        digits = host.ptr[i] == '.' || (host.ptr[i] >= '0' && host.ptr[i] <= '9');
+    return digits || is_one_of(host, near, countof(near));
+}
+
+static enum err ask_for(struct seek *seek, slice from, const struct web_ask *ask,
+                        struct web_reply *ret)
+{
+    slice why;
+    enum err e = web_get(seek->ask->carriers, ask, seek->keep, ret, &why);
+    if (e)
+        return seek_fail(seek, e, "%.*s: %.*s can't be asked: %.*s", SLICE_ARG(from),
+                         SLICE_ARG(ask->url), SLICE_ARG(why));
+    if (ret->status != 200)
+        return seek_fail(seek, ERR_DENIED, "%.*s: %.*s answered %d", SLICE_ARG(from),
+                         SLICE_ARG(ask->url), ret->status);
+    return OK;
+}
+
+/* ---- containers ---- */
+
+static enum err container_url(struct seek *seek, slice *ret)
+{
+    slice relative = seek_env(seek, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    slice full = seek_env(seek, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    *ret = relative.len ? arena_printf(seek->keep, "http://169.254.170.2%.*s", SLICE_ARG(relative))
+                        : full;
+    if (!ret->len)
+        return ERR_NOT_FOUND;
+    if (!is_trusted(*ret))
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither "
+                         "https nor of this machine: %.*s", SLICE_ARG(*ret));
+    return OK;
+}
+
+static enum err container_token(struct seek *seek, slice *ret)
+{
+    slice path = seek_env(seek, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+    *ret = seek_env(seek, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    if (path.len && aws_file_read(seek->keep, path, ret, &seek->why))
+        return seek_fail(seek, ERR_IO, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: %.*s",
+                         SLICE_ARG(seek->why));
+    while (slice_ends(*ret, S("\n")) || slice_ends(*ret, S("\r")))
+        ret->len--;
+    for (size_t i = 0; i < ret->len; i++)
+        if ((unsigned char)ret->ptr[i] < ' ')
+            return seek_fail(seek, ERR_BAD_ARGUMENT, "the container's authorization token has "
+                             "control characters");
+    return OK;
+}
+
+enum err source_container(struct seek *seek, struct credentials *ret)
+{
+    slice url, token;
+    enum err e = container_url(seek, &url);
+    if (e == ERR_NOT_FOUND)
+        return e;
+    ret->from = arena_printf(seek->keep, "container endpoint %.*s", SLICE_ARG(url));
+    ret->kind = CREDENTIALS_LENT;
+    if (!e)
+        e = container_token(seek, &token);
+    if (e || !seek->ask->carriers)
+        return e;
+    const struct http_field field = { S("Authorization"), token };
+    const struct web_ask ask = {
+        .method = "GET", .url = url, .fields = &field, .field_count = token.len > 0,
+        .ca_file = seek->ask->env("AWS_CA_BUNDLE"), .time_ms = WEB_TIME_MS,
+        .stop = seek->ask->stop,
+    };
+    struct web_reply reply;
+    e = ask_for(seek, ret->from, &ask, &reply);
+    return e ? e : seek_read_json(seek, reply.body, "Token", ret);
+}
+
+/* ---- instances ---- */
+
+static slice instance_base(const struct seek *seek)
+{
+    slice set = seek_env(seek, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    if (!set.len && slice_eq_nocase(seek_env(seek, "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"),
+                                    S("ipv6")))
+        set = S("http://[fd00:ec2::254]");
+    while (slice_ends(set, S("/")))
+        set.len--;
+    return set.len ? set : S("http://169.254.169.254");
+}
+
+static enum err instance_token(struct seek *seek, slice base, slice from, slice *ret)
+{
+    const struct http_field field = { S("X-aws-ec2-metadata-token-ttl-seconds"),
+                                      S(TOKEN_SECONDS) };
+    const struct web_ask ask = {
+        .method = "PUT",
+        .url = arena_printf(seek->keep, "%.*s/latest/api/token", SLICE_ARG(base)),
+        .fields = &field, .field_count = 1, .stop = seek->ask->stop,
+        .time_ms = seek->ask->source == CREDENTIALS_ANY ? FIRST_TIME_MS : WEB_TIME_MS,
+    };
+    struct web_reply reply;
+    enum err e = ask_for(seek, from, &ask, &reply);
+    *ret = e ? S("") : reply.body;
+    return e;
+}
+
+static enum err instance_get(struct seek *seek, slice base, slice name, slice token, slice from,
+                             slice *ret)
+{
+    const struct http_field field = { S("X-aws-ec2-metadata-token"), token };
+    const struct web_ask ask = {
+        .method = "GET",
+        .url = arena_printf(seek->keep, "%.*s/latest/meta-data/iam/security-credentials/%.*s",
+                            SLICE_ARG(base), SLICE_ARG(name)),
+        .fields = &field, .field_count = 1, .time_ms = WEB_TIME_MS, .stop = seek->ask->stop,
+    };
+    struct web_reply reply;
+    enum err e = ask_for(seek, from, &ask, &reply);
+    *ret = e ? S("") : reply.body;
+    return e;
+}
+
+static enum err instance_role(struct seek *seek, slice base, struct credentials *ret)
+{
+    slice token, roles, document, code;
+    enum err e = instance_token(seek, base, ret->from, &token);
+    if (e)    /* nobody is there who could know of a role: not an instance, or not asked by it */
+        return seek->ask->source == CREDENTIALS_ANY ? ERR_NOT_FOUND : e;
+    e = instance_get(seek, base, S(""), token, ret->from, &roles);
+    if (e)
+        return e;
+    slice role = slice_trim(slice_cut(&roles, '\n'));
+    ret->from = arena_printf(seek->keep, "instance role %.*s", SLICE_ARG(role));
+    if (!role.len)
+        return seek_fail(seek, ERR_DENIED, "the instance has no role: give it an instance profile");
+    e = instance_get(seek, base, role, token, ret->from, &document);
+    if (e)
+        return e;
+    const struct json_want want = { "Code", &code };
+    if (!json_read_members(seek->keep, document, &want, 1) && code.len &&
+        !slice_eq(code, S("Success")))
+        return seek_fail(seek, ERR_DENIED, "%.*s: its credentials can't be had: %.*s",
+                         SLICE_ARG(ret->from), SLICE_ARG(slice_sub(code, 0, 80)));
+    return seek_read_json(seek, document, "Token", ret);
+}
+
+enum err source_instance(struct seek *seek, struct credentials *ret)
+{
+    if (slice_eq_nocase(seek_env(seek, "AWS_EC2_METADATA_DISABLED"), S("true")) ||
+        !seek->ask->carriers)
+        return ERR_NOT_FOUND;
+    ret->from = S("instance role");
+    ret->kind = CREDENTIALS_LENT;
+    return instance_role(seek, instance_base(seek), ret);
+}

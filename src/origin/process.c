@@ -1,0 +1,142 @@
+/* process.c - credentials that a program prints. SPDX-License-Identifier: Apache-2.0
+ *
+ * credential_process of a profile: no shell, words split as a shell would split them. Its standard
+ * output is JSON; what it says on standard error goes where ours goes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "origin/source.h"
+
+#define WORDS_MAX 64
+#define OUTPUT_BYTES_MAX (64 * 1024)
+#define RUN_MS_MAX 60000u
+#define LOOK_MS 100
+
+/* The next word, quotes and backslashes undone; NULL at the end. */
+static char *next_word(struct arena *keep, slice *rest)
+{
+    struct text word = text_in(keep);
+    size_t i = 0;
+    char quote = 0;
+    bool any = false;
+    while (i < rest->len && (rest->ptr[i] == ' ' || rest->ptr[i] == '\t'))
+        i++;
+    for (; i < rest->len; i++) {
+        char c = rest->ptr[i];
+        if (!quote && (c == ' ' || c == '\t'))
+            break;
+        any = true;
+        if (c == '\\' && quote != '\'' && i + 1 < rest->len)
+            text_char(&word, rest->ptr[++i]);
+        else if (quote ? c == quote : c == '"' || c == '\'')
+            quote = quote ? 0 : c;
+        else
+            text_char(&word, c);
+    }
+    *rest = slice_from(*rest, i);
+    text_char(&word, '\0');
+    return any ? word.ptr : NULL;
+}
+
+static enum err start(struct seek *seek, slice command, pid_t *ret_pid, int *ret_out)
+{
+    char *words[WORDS_MAX + 1] = { NULL };
+    int ends[2];
+    for (size_t i = 0; i < WORDS_MAX && (words[i] = next_word(seek->keep, &command)); i++)
+        ;
+    if (!words[0] || pipe2(ends, O_CLOEXEC) != 0)
+        return seek_fail(seek, ERR_IO, "credential_process can't be run: %s",
+                         words[0] ? strerror(errno) : "it is empty");
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    int failed = posix_spawnp(ret_pid, words[0], &actions, &attributes, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    close(ends[1]);
+    *ret_out = ends[0];
+    if (!failed)
+        return OK;
+    close(ends[0]);
+    return seek_fail(seek, ERR_IO, "credential_process %s can't be run: %s", words[0],
+                     strerror(failed));
+}
+
+/* All it prints; false if that takes too long or is too much. */
+static bool listen_to(const struct seek *seek, int out, struct text *ret)
+{
+    uint64_t until_ms = mono_ms() + RUN_MS_MAX;
+    while (mono_ms() < until_ms && ret->len <= OUTPUT_BYTES_MAX) {
+        char piece[4096];
+        struct pollfd ready = { .fd = out, .events = POLLIN };
+        if (seek->ask->stop && atomic_load(seek->ask->stop))
+            return false;
+        if (poll(&ready, 1, LOOK_MS) < 1)
+            continue;
+        ssize_t got = read(out, piece, sizeof(piece));
+        if (got <= 0)
+            return got == 0;
+        text_add(ret, (slice){ piece, (size_t)got });
+    }
+    return false;
+}
+
+static enum err run(struct seek *seek, slice command, slice *ret)
+{
+    struct text text = text_in(seek->keep);
+    pid_t pid;
+    int out, status;
+    enum err e = start(seek, command, &pid, &out);
+    if (e)
+        return e;
+    bool whole = listen_to(seek, out, &text);
+    close(out);
+    if (!whole)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!whole)
+        return seek_fail(seek, ERR_TIMEOUT, "credential_process was ended: it printed too much, or "
+                         "took longer than %u s", RUN_MS_MAX / 1000);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return seek_fail(seek, ERR_IO, "credential_process failed: exit status %d: see what it "
+                         "said on standard error", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    *ret = text.len ? text_slice(&text) : S("");
+    return OK;
+}
+
+enum err source_process(struct seek *seek, struct credentials *ret)
+{
+    slice command = seek_profile(seek, "credential_process"), document, version = S("");
+    if (!command.len)
+        return ERR_NOT_FOUND;
+    ret->from = arena_printf(seek->keep, "credential_process of profile %.*s",
+                             SLICE_ARG(seek->profile));
+    ret->kind = CREDENTIALS_LENT;
+    if (!seek->ask->carriers)
+        return OK;
+    enum err e = run(seek, command, &document);
+    if (e)
+        return e;
+    const struct json_want want = { "Version", &version };
+    if (!json_read_members(seek->keep, document, &want, 1) && !slice_eq(version, S("1")))
+        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\": 1 is "
+                         "known", SLICE_ARG(slice_sub(version, 0, 20)));
+    return seek_read_json(seek, document, "SessionToken", ret);
+}

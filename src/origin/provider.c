@@ -1,0 +1,338 @@
+/* provider.c - credentials that stay good. SPDX-License-Identifier: Apache-2.0
+ *
+ * What was found is used until it expires, however often a later look fails: then calls fail with
+ * ERR_NO_KEYS, which clients try again, until a look succeeds. Looks come one at a time, LEAD_S
+ * (and up to JITTER_S, so that a fleet does not come all at once) before the end, or at half of a
+ * short life; after a failure with growing pauses. Wall time decides, and is read every few
+ * seconds: a clock that is set, or a machine that slept, is noticed.
+ * Threads: the source is asked on the provider's own, or in provider_new; all else under the lock,
+ * which is never held while asking. */
+#include "origin/provider.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "base/thread.h"
+#include "s3/encode.h"
+
+#define LEAD_S 300
+#define JITTER_S 60
+#define FILES_EVERY_S 10            /* so often those in files are read */
+#define CLOCK_EVERY_MS 2000u        /* so often the wall clock is looked at */
+#define PAUSE_S_MAX 30              /* between looks that fail */
+#define FAILED_MS 1000u             /* so long nobody asks again */
+
+struct provider {
+    struct arena keep;
+    struct credentials_ask ask;
+    const char *origin;
+    unsigned jitter_s;
+    pthread_t thread;
+    bool running;
+    atomic_bool stop;
+    atomic_uint version, looks;
+    pthread_mutex_t lock;           /* for what follows */
+    pthread_cond_t change;
+    struct arena held;              /* what `now` points into */
+    struct credentials now;
+    enum credentials_kind kind;
+    int64_t look_s;                 /* the next look; INT64_MAX: none of itself */
+    unsigned failures;              /* of the last looks */
+    uint64_t failed_ms;
+    bool wanted;                    /* somebody was refused */
+    int64_t renewed_s, failed_s;
+    slice from;                     /* in `keep`: of the source, before there is anything */
+    char why[600];
+};
+
+/* ---- what a look has come to ---- */
+
+static slice time_text(struct arena *keep, int64_t at_s)
+{
+    char text[ISO_DATE_BYTES];
+    if (!at_s)
+        return S("never");
+    iso_date_write(at_s, text);
+    return arena_copy(keep, slice_of(text));
+}
+
+static void log_found(const struct provider *provider, const struct credentials *found)
+{
+    struct arena keep = { 0 };
+    slice from = log_sentence(&keep, found->from), key = log_word(&keep, found->access_key);
+    slice expires = time_text(&keep, found->expires_s);
+    log_info("credentials", "origin=%s access_key=%.*s expires=%.*s from=\"%.*s\"",
+             provider->origin, SLICE_ARG(key), SLICE_ARG(expires), SLICE_ARG(from));
+    arena_free(&keep);
+}
+
+static void log_failed(const struct provider *provider, slice why, int64_t expires_s, int64_t now_s)
+{
+    struct arena keep = { 0 };
+    bool good = atomic_load(&provider->version) && (!expires_s || expires_s > now_s);
+    slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
+    log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
+             SLICE_ARG(expires), SLICE_ARG(text),
+             good ? "those at hand are used meanwhile, and new ones asked for again"
+                  : "there are none that are good: what is not cached can't be had until this "
+                    "is seen to; it is tried again and again");
+    arena_free(&keep);
+}
+
+static bool same(const struct credentials *a, const struct credentials *b)
+{
+    return slice_eq(a->access_key, b->access_key) && slice_eq(a->secret_key, b->secret_key) &&
+           slice_eq(a->session_token, b->session_token) && a->expires_s == b->expires_s;
+}
+
+static int64_t next_look(const struct provider *provider, const struct credentials *found,
+                         int64_t now_s)
+{
+    if (found->kind == CREDENTIALS_IN_FILES)
+        return now_s + FILES_EVERY_S;
+    if (!found->expires_s)
+        return INT64_MAX;
+    int64_t life_s = found->expires_s - now_s, lead_s = LEAD_S + (int64_t)provider->jitter_s;
+    return found->expires_s - MIN(lead_s, life_s / 2);
+}
+
+static void note_found(struct provider *provider, const struct credentials *found, int64_t now_s)
+{
+    pthread_mutex_lock(&provider->lock);
+    bool news = !atomic_load(&provider->version) || !same(found, &provider->now);
+    if (news) {
+        struct arena held = { 0 };
+        provider->now = *found;
+        provider->now.access_key = arena_copy(&held, found->access_key);
+        provider->now.secret_key = arena_copy(&held, found->secret_key);
+        provider->now.session_token = arena_copy(&held, found->session_token);
+        provider->now.from = arena_copy(&held, found->from);
+        arena_free(&provider->held);
+        provider->held = held;
+        provider->renewed_s = now_s;
+        atomic_fetch_add(&provider->version, 1);
+    }
+    provider->failures = 0;
+    provider->failed_ms = 0;
+    provider->look_s = next_look(provider, found, now_s);
+    provider->kind = found->kind;
+    pthread_mutex_unlock(&provider->lock);
+    if (news)
+        log_found(provider, found);
+}
+
+static void note_failure(struct provider *provider, slice why, int64_t now_s)
+{
+    pthread_mutex_lock(&provider->lock);
+    unsigned pause_s = 1u << MIN(provider->failures, 5u);
+    provider->failures++;
+    provider->look_s = now_s + MIN(pause_s, PAUSE_S_MAX);
+    provider->failed_ms = mono_ms();
+    provider->failed_s = now_s;
+    size_t len = slice_put(provider->why, slice_sub(why, 0, sizeof(provider->why) - 1));
+    provider->why[len] = '\0';
+    int64_t expires_s = provider->now.expires_s;
+    pthread_mutex_unlock(&provider->lock);
+    metric_add(M_ORIGIN_KEYS_FAILED, 1);
+    log_failed(provider, why, expires_s, now_s);
+}
+
+static void look(struct provider *provider)
+{
+    struct arena keep = { 0 };
+    struct credentials found;
+    struct credentials_ask ask = provider->ask;
+    slice why = S("");
+    ask.now_s = wall_s();
+    enum err e = credentials_find(&keep, &ask, &found, &why);
+    metric_add(M_ORIGIN_KEYS_LOOKS, 1);
+    if (!e)
+        note_found(provider, &found, ask.now_s);
+    else if (!atomic_load(&provider->stop))
+        note_failure(provider, why, ask.now_s);
+    arena_free(&keep);
+}
+
+/* ---- the thread ---- */
+
+static void sleep_a_while(struct provider *provider)
+{
+    struct timespec until;
+    uint64_t at_ns = mono_ns() + CLOCK_EVERY_MS * 1000000ull;
+    int64_t away_s = provider->look_s - wall_s();
+    if (away_s == 1)
+        at_ns = mono_ns() + 1000000000u;
+    until.tv_sec = (time_t)(at_ns / 1000000000u);
+    until.tv_nsec = (long)(at_ns % 1000000000u);
+    pthread_cond_timedwait(&provider->change, &provider->lock, &until);
+}
+
+static void *run(void *arg)
+{
+    struct provider *provider = arg;
+    pthread_mutex_lock(&provider->lock);
+    while (!atomic_load(&provider->stop)) {
+        if (!provider->wanted && wall_s() < provider->look_s) {
+            sleep_a_while(provider);
+            continue;
+        }
+        pthread_mutex_unlock(&provider->lock);
+        look(provider);
+        pthread_mutex_lock(&provider->lock);
+        provider->wanted = false;
+        atomic_fetch_add(&provider->looks, 1);
+    }
+    pthread_mutex_unlock(&provider->lock);
+    return NULL;
+}
+
+/* ---- for those who sign ---- */
+
+enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
+                       unsigned *ret_version)
+{
+    pthread_mutex_lock(&provider->lock);
+    const struct credentials *now = &provider->now;
+    *ret_version = atomic_load(&provider->version);
+    bool good = *ret_version && (!now->expires_s || now->expires_s > wall_s());
+    if (good)
+        *ret = (struct sigv4_credentials){ arena_copy(keep, now->access_key),
+                                           arena_copy(keep, now->secret_key),
+                                           arena_copy(keep, now->session_token) };
+    pthread_mutex_unlock(&provider->lock);
+    return good ? OK : ERR_NO_KEYS;
+}
+
+unsigned provider_version(const struct provider *provider)
+{
+    return atomic_load(&provider->version);
+}
+
+unsigned provider_looks(const struct provider *provider)
+{
+    return atomic_load(&provider->looks);
+}
+
+bool provider_renew(struct provider *provider, unsigned version)
+{
+    pthread_mutex_lock(&provider->lock);
+    bool news = version != atomic_load(&provider->version);
+    bool failed = provider->failed_ms && mono_ms() < provider->failed_ms + FAILED_MS;
+    bool may = provider->running && !failed;
+    if (!news && may && !provider->wanted) {
+        provider->wanted = true;
+        pthread_cond_signal(&provider->change);
+    }
+    pthread_mutex_unlock(&provider->lock);
+    return news || may;
+}
+
+void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret)
+{
+    pthread_mutex_lock(&provider->lock);
+    slice from = provider->now.from.len ? provider->now.from : provider->from;
+    *ret = (struct origin_keys){
+        .access_key = arena_copy(keep, provider->now.access_key),
+        .from = arena_copy(keep, from),
+        .expires_s = provider->now.expires_s,
+        .renewed_s = provider->renewed_s, .failed_s = provider->failed_s,
+        .why = arena_copy(keep, slice_of(provider->why)),
+    };
+    pthread_mutex_unlock(&provider->lock);
+}
+
+/* ---- making one ---- */
+
+static void keep_ask(struct provider *provider, const struct credentials_ask *ask)
+{
+    struct arena *keep = &provider->keep;
+    provider->ask = *ask;
+    provider->ask.stop = &provider->stop;
+    slice *const texts[] = {
+        &provider->ask.access_key, &provider->ask.secret_key, &provider->ask.session_token,
+        &provider->ask.region, &provider->ask.profile, &provider->ask.secret_key_file,
+        &provider->ask.session_token_file,
+    };
+    for (size_t i = 0; i < countof(texts); i++)
+        *texts[i] = arena_copy(keep, *texts[i]);
+}
+
+/* Wrong in itself, so that it stays wrong; what else goes wrong may come right. */
+static bool is_mistake(enum err e)
+{
+    return e == ERR_NOT_FOUND || e == ERR_BAD_ARGUMENT;
+}
+
+static void begin(struct provider *provider)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&provider->lock, NULL);
+    pthread_cond_init(&provider->change, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    uint32_t chance = 0;
+    if (getrandom(&chance, sizeof(chance), GRND_NONBLOCK) != sizeof(chance))
+        chance = (uint32_t)mono_ns();
+    provider->jitter_s = chance % (JITTER_S + 1);
+}
+
+enum err provider_new(const struct credentials_ask *ask, const char *origin, struct arena *keep,
+                      struct provider **ret, slice *ret_region, slice *ret_why)
+{
+    struct provider *provider = must_alloc(sizeof(*provider));
+    struct credentials found;
+    begin(provider);
+    keep_ask(provider, ask);
+    provider->ask.now_s = wall_s();
+    provider->origin = arena_copy(&provider->keep, slice_of(origin)).ptr;
+    enum err e = credentials_find(keep, &provider->ask, &found, ret_why);
+    if (is_mistake(e)) {
+        provider_free(&provider);
+        return e;
+    }
+    *ret_region = found.region;
+    provider->ask.source = found.source;
+    provider->from = arena_copy(&provider->keep, found.from);
+    if (e)
+        note_failure(provider, *ret_why, provider->ask.now_s);
+    else
+        note_found(provider, &found, provider->ask.now_s);
+    if (e || found.kind != CREDENTIALS_FIXED) {
+        provider->running = thread_start(&provider->thread, run, provider, "credentials");
+        check(provider->running);
+    }
+    *ret = provider;
+    return OK;
+}
+
+void provider_stop(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->lock);
+    atomic_store(&provider->stop, true);
+    bool running = provider->running;
+    provider->running = false;
+    pthread_cond_signal(&provider->change);
+    pthread_mutex_unlock(&provider->lock);
+    if (running)
+        pthread_join(provider->thread, NULL);
+}
+
+void provider_free(struct provider **provider)
+{
+    struct provider *mine = *provider;
+    *provider = NULL;
+    if (!mine)
+        return;
+    provider_stop(mine);
+    pthread_cond_destroy(&mine->change);
+    pthread_mutex_destroy(&mine->lock);
+    arena_free(&mine->held);
+    arena_free(&mine->keep);
+    free(mine);
+}

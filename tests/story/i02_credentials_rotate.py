@@ -1,0 +1,93 @@
+"""Credentials change under load, and no read fails; when they can't be had, clients are told so."""
+from harness import *
+from lender import Lender
+
+OFF = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_PROFILE": "",
+       "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+       "AWS_EC2_METADATA_DISABLED": "true"}
+
+with Story("i02 credentials rotate") as story:
+    lender = Lender(life=4)    # renewed at half of it
+    server = story.penstock(True, {**OFF, "AWS_CONTAINER_CREDENTIALS_FULL_URI":
+                                   lender.url + "/container"}, origin=lender.url,
+                            origin_access_key="", origin_secret_key="", access_log=False)
+
+    def keys():
+        return json.loads(plain(server.admin_port, "GET", "/status").body)["origins"][0]["credentials"]
+
+    over, bad, good = threading.Event(), [], [0] * 4
+
+    def read(number):
+        client = Client(server.port, keep=True)
+        while not over.is_set():
+            key = f"bucket/{number}-{good[number]}"
+            reply = client.ask("HEAD" if good[number] % 5 == 4 else "GET", key)
+            want = f"/{key}".encode() * 50
+            if reply.status != 200 or (reply.body and reply.body != want):
+                bad.append((key, reply))
+            good[number] += 1
+            time.sleep(0.005)
+    readers = [threading.Thread(target=read, args=(n,)) for n in range(4)]
+    for reader in readers:
+        reader.start()
+    time.sleep(9)
+    lender.delay = 1           # a slow source holds nobody up
+    time.sleep(4)
+    lender.delay, lender.down = 0, 500
+    time.sleep(1)              # one that fails, either, while those at hand are good
+    lender.down = 0
+    time.sleep(2)
+    lender.life = 3600
+    wait_for("long-lived ones were lent", lambda: keys()["expires"] > time.strftime(
+        "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1800)), 10)
+    refused = lender.refused
+    story.same("renewed before they expire: the origin refused none", refused, 0)
+    lender.revoke()            # the origin takes them no more, long before their time
+    time.sleep(1)
+    over.set()
+    for reader in readers:
+        reader.join()
+    story.fact("keys came and went meanwhile", len(lender.seen_by) >= 5, lender.seen_by)
+    story.same("no read failed", bad[:3], [])
+    story.fact("there were many", sum(good) > 300, good)
+    story.fact("what was refused was asked again, once", 0 < lender.refused - refused <= 12,
+               lender.refused - refused)
+
+    # ---- expired, and nobody to ask
+    lender.life = 3
+    lender.revoke()
+    server.get("bucket/short")
+    lender.down = 500
+    time.sleep(4)
+    reply = server.get("bucket/later")
+    story.same("expired: clients are to try again", (reply.status, reply.code),
+               (503, "ServiceUnavailable"))
+    story.fact("and who runs it is told", "there are none that are good" in server.log()
+               and keys()["last_failure_why"], server.log()[-800:])
+    story.same("what is cached is served", server.get("bucket/short").status, 200)
+    lender.down = 0
+    wait_for("it heals by itself", lambda: server.get("bucket/later").status == 200, 10)
+    lender.delay = 30
+    lender.life = 1
+    began = time.monotonic()
+    story.same("a source that hangs holds up no end", server.stop(), 0)
+    story.fact("... for long", time.monotonic() - began < 5, time.monotonic() - began)
+
+    # ---- files that are written anew
+    path = story.path("credentials")
+
+    def write(key):
+        with open(path + ".new", "w") as f:
+            f.write(f"[default]\naws_access_key_id={key}\naws_secret_access_key=s\n")
+        os.rename(path + ".new", path)
+    lender.static, lender.delay = {"FIRST": ""}, 0
+    write("FIRST")
+    server = story.penstock(True, {**OFF, "AWS_SHARED_CREDENTIALS_FILE": path}, origin=lender.url,
+                            origin_access_key="", origin_secret_key="",
+                            cache_dir=story.path("files"))
+    story.same("keys in a file", server.get("bucket/f1").status, 200)
+    lender.static = {"SECOND": ""}
+    write("SECOND")
+    story.same("other keys in it: taken when the first are refused",
+               server.get("bucket/f2").status, 200)
+    server.stop()
