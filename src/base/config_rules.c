@@ -342,6 +342,23 @@ static void a_prefix_has_its_buckets_origin(struct config *config)
     }
 }
 
+/* A prefix is what a row says it is. */
+static void prefix_scopes_have_prefixes(struct config *config)
+{
+    if (strcmp(config->grant_scope, "prefix") == 0)
+        config_mistake_add(config, at(config, "grant_scope"), "grant_scope", NULL,
+                           "\"prefix\" is for rows of buckets that name one (BUCKET/PREFIX)");
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *bucket = &config->buckets[i];
+        const struct setting_where *where = in_group(bucket->where, SCOPE_BUCKET, "grant_scope");
+        const char *key = group_key(config, "buckets", bucket->name, "grant_scope");
+        if (!bucket->prefix.len && strcmp(bucket->grant_scope, "prefix") == 0 &&
+            !is_said(config, where, "grant_scope"))
+            config_mistake_add(config, where, key, NULL, "there is no prefix in \"%s\": name one "
+                               "(BUCKET/PREFIX), or say \"bucket\"", bucket->name);
+    }
+}
+
 void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
@@ -349,7 +366,7 @@ void config_rules(struct config *config)
         an_extent_fits_the_cache, client_keys_are_whole, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, origins_share_an_identity, bucket_names_are_valid,
-        buckets_have_origins, a_prefix_has_its_buckets_origin,
+        buckets_have_origins, a_prefix_has_its_buckets_origin, prefix_scopes_have_prefixes,
     };
     for (size_t i = 0; i < countof(rules); i++)
         rules[i](config);

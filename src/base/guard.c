@@ -8,7 +8,7 @@
 bool guard_on(enum guard guard)
 {
     static const char *const names[] = {
-        "crc", "identity", "epoch", "if-match", "pages", "missing", "lists",
+        "crc", "identity", "epoch", "if-match", "pages", "missing", "lists", "grants",
     };
     const char *off = getenv("PENSTOCK_GUARD_OFF");
     return !off || !strstr(off, names[guard]);

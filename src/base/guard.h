@@ -2,14 +2,16 @@
  * fail. SPDX-License-Identifier: Apache-2.0
  *
  * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
- * to leave out (crc,identity,epoch,if-match,pages,missing,lists). In every other build guard_on() is true. */
+ * to leave out (crc,identity,epoch,if-match,pages,missing,lists,grants). In every other build
+ * guard_on() is true. */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
 
 #include "base/base.h"
 
 enum guard {
-    GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH, GUARD_PAGES, GUARD_MISSING, GUARD_LISTS
+    GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH, GUARD_PAGES, GUARD_MISSING, GUARD_LISTS,
+    GUARD_GRANTS
 };
 
 #ifdef GUARDS_OFF

@@ -39,7 +39,7 @@ static void step(void *arg)
         background_end(background);
 }
 
-void background_start(struct get *get)
+void background_start(struct get *get, bool by_head)
 {
     struct cache_loop *loop = get->loop;
     if (loop->background_count >= BACKGROUND_MAX) {
@@ -58,7 +58,9 @@ void background_start(struct get *get)
         .bucket = { background->bucket, get->name.bucket.len },
         .key = { background->key, get->name.key.len },
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
+        .who = get->asker.who,
         .head_only = true,
+        .revalidate = by_head,
         .background = true,
     };
     list_init(&background->link);

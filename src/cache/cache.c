@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/metric.h"
 #include "cache/fresh.h"
 #include "cache/inside.h"
@@ -17,6 +18,8 @@ struct cache {
     struct flights *flights;
     struct fresh *fresh;
     struct missing_keys *missing;
+    struct grants *grants;
+    uint64_t began_ms;
     unsigned fetches_max;
     atomic_uint fetches;          /* under way, listing pages among them */
     atomic_bool stopping;
@@ -30,6 +33,8 @@ struct cache *cache_new(const struct cache_options *options)
     cache->flights = flights_new(cache, options->slots_bytes);
     cache->fresh = fresh_new(cache);
     cache->missing = missing_new(options->missing_ms);
+    cache->grants = grants_new(options->grants_bytes);
+    cache->began_ms = mono_ms();
     return cache;
 }
 
@@ -50,6 +55,7 @@ void cache_free(struct cache **cache)
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     missing_free(&mine->missing);
     fresh_free(&mine->fresh);
+    grants_free(&mine->grants);
     flights_free(&mine->flights);
     free(mine);
 }
@@ -72,6 +78,16 @@ struct fresh *cache_fresh(struct cache *cache)
 struct missing_keys *cache_missing(struct cache *cache)
 {
     return cache->missing;
+}
+
+struct grants *cache_grants(struct cache *cache)
+{
+    return cache->grants;
+}
+
+uint64_t cache_began_ms(const struct cache *cache)
+{
+    return cache->began_ms;
 }
 
 uint64_t cache_ahead_max(struct cache *cache)

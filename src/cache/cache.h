@@ -8,6 +8,7 @@
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
+#include "cache/grant.h"
 #include "origin/origin.h"
 #include "store/store.h"
 
@@ -17,6 +18,11 @@ struct place {
     enum { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS } freshness;
     int64_t ttl_s, grace_s;
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
+    /* Who has shown a right to read is believed for so long (permit.c), and for what. */
+    uint64_t grant_ms;            /* an identity of a client */
+    uint64_t permission_ms;       /* the shared one */
+    enum grant_scope grant_scope;
+    slice grant_prefix;           /* GRANT_PREFIX */
 };
 
 struct cache_options {
@@ -24,6 +30,7 @@ struct cache_options {
     size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
     unsigned fetches_max;         /* origin GETs and HEADs at once; more get SlowDown */
     uint64_t missing_ms;          /* for so long a key that was not there is known not to be */
+    size_t grants_bytes;          /* RAM for grants (H8) */
 };
 
 struct cache;

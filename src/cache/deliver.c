@@ -290,6 +290,15 @@ void deliver_forget(struct fetch *fetch)
     store_remove(store, removal);
 }
 
+/* What an origin hides from one client is still there for others: only the shared identity is
+ * believed that there is nothing. */
+static bool is_gone(const struct fetch *fetch, enum err err)
+{
+    return identity_id(fetch->asker.who) == 0 &&
+           (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET ||
+            (fetch->status == 404 && fetch->inflight->version.len));
+}
+
 static void set_refusal(struct fetch *fetch, enum err err)
 {
     slice body = text_slice(&fetch->error_body), code = { 0 }, message;
@@ -297,8 +306,7 @@ static void set_refusal(struct fetch *fetch, enum err err)
         if (xml_read_error(&fetch->arena, body, &code, &message) != OK)
             code = S("");
         err = s3_error_from(fetch->status, code);
-        if (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET ||
-            (fetch->status == 404 && fetch->inflight->version.len))
+        if (is_gone(fetch, err))
             deliver_forget(fetch);
         fetch->refusal = refusal_new(err, fetch->status, fetch->error_type,
                                      text_slice(&fetch->error_fields), body);
@@ -307,6 +315,8 @@ static void set_refusal(struct fetch *fetch, enum err err)
         fetch->refusal = refusal_new(err, 0, S(""), S(""), S(""));
     }
     fetch->err = err;
+    if (fetch->status == 401 || fetch->status == 403 || err == ERR_ORIGIN_KEYS)
+        permit_refused(fetch);
 }
 
 /* Under the lock: what the end of the call means, in *err and fetch->err. Has all come? */
@@ -332,10 +342,7 @@ static void retire(struct fetch *fetch)
 {
     close_current(fetch);
     fetch->over = true;
-    if (fetch->kind == FETCH_GET)
-        list_del(&fetch->link);
-    else if (fetch->inflight->probe == fetch)
-        fetch->inflight->probe = NULL;
+    list_del(&fetch->link);
     waiters_wake(&fetch->waiters);
     if (!fetch->readers)
         fetch_free(fetch);

@@ -76,11 +76,13 @@ void fetch_send(struct fetch *fetch)
         .query = query_of(fetch),
         .fields = fetch->fields,
         .field_count = count,
+        .as = identity_as(fetch->asker.who),
     };
     origin_start(fetch->inflight->place->origin, &fetch->call);
 }
 
-struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struct head *head,
+struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
+                          const struct asker *asker, struct head *head,
                           const struct fetch_span *span)
 {
     if (!cache_fetch_may_begin(inflight->cache))
@@ -92,6 +94,8 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struc
     fetch->asked = *span;
     fetch->epoch = epoch_now(&inflight->id);
     fetch->sent_s = wall_s();
+    fetch->asker = *asker;
+    fetch->granted = grant_note_now(&asker->grant, inflight->bucket);
     fetch->readers = 1;
     fetch->wanted = span->first;
     fetch->sent_ms = mono_ms();
@@ -104,13 +108,20 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struc
         fetch->head = head_ref(head);
         fetch->known_head = true;
     }
-    if (kind == FETCH_HEAD)
-        inflight->probe = fetch;
-    else
-        list_add(&inflight->fetches, &fetch->link);
+    list_add(kind == FETCH_HEAD ? &inflight->probes : &inflight->fetches, &fetch->link);
     metric_add(kind == FETCH_HEAD ? M_CACHE_HEADS : M_CACHE_FETCHES, 1);
     fetch_send(fetch);
     return fetch;
+}
+
+struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who)
+{
+    struct fetch *newest = NULL;
+    list_each(struct fetch, probe, &inflight->probes, link)
+        if (!probe->canceled && identity_same(probe->asker.who, who) &&
+            (!newest || probe->sent_ms >= newest->sent_ms))
+            newest = probe;
+    return newest;
 }
 
 /* ---- readers ---- */

@@ -23,6 +23,12 @@ struct fetch_span {
 
 enum fetch_kind { FETCH_GET, FETCH_HEAD };
 
+/* In whose name it is asked, and what a 2xx to that grants. */
+struct asker {
+    const struct identity *who;
+    struct grant_name grant;
+};
+
 struct fetch {
     uint64_t magic;
     struct list link;             /* inflight->fetches */
@@ -33,7 +39,9 @@ struct fetch {
     struct fetch_span asked;
     struct epoch_note epoch;
     int64_t sent_s;               /* what the answer says is true as of then */
-    uint64_t sent_ms;             /* the same, monotonic */
+    struct asker asker;
+    struct grant_note granted;    /* as of then */
+    uint64_t sent_ms;             /* the same moment, monotonic */
 
     /* what readers look at, under the lock */
     struct head *head;            /* the version asked for, or learnt */
@@ -69,8 +77,11 @@ struct fetch {
 
 /* Starts one; under the object's lock, which is kept. The reference is the caller's, as a reader.
  * NULL: too many at once, or stopping. head NULL: the version is not known. */
-struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind, struct head *head,
+struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
+                          const struct asker *asker, struct head *head,
                           const struct fetch_span *span) MUST_USE;
+/* The newest HEAD under way in this name; NULL if none. Under the lock. */
+struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who) MUST_USE;
 /* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that
  * has not been answered yet). Joined as a reader; NULL if none. Under the lock. */
 struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset) MUST_USE;

@@ -145,6 +145,7 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
     inflight->refs = 1;
     list_init(&inflight->fetches);
     list_init(&inflight->flying);
+    list_init(&inflight->probes);
     list_add(bucket_of(flights, id), &inflight->link);
     atomic_fetch_add(&flights->objects, 1);
     atomic_fetch_add(&shard_of(flights, id)->hooked, 1);
@@ -163,7 +164,8 @@ void inflight_unref(struct inflight **inflight)
     *inflight = NULL;
     if (!mine || --mine->refs > 0)
         return;
-    check(list_empty(&mine->fetches) && list_empty(&mine->flying) && !mine->probe);
+    check(list_empty(&mine->fetches) && list_empty(&mine->flying) &&
+          list_empty(&mine->probes));
     unhook(mine);
     head_unref(&mine->head);
     free((char *)mine->bucket.ptr);

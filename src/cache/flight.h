@@ -1,6 +1,6 @@
 /* flight.h - bytes on their way in. SPDX-License-Identifier: Apache-2.0
  *
- * inflight ──┬─ probe      one HEAD under way, whoever wants its answer
+ * inflight ──┬─ probes     HEADs under way, for who wants their answers
  *            ├─ fetch ──── one origin GET of a span of units; leader of the flights it feeds
  *            └─ flights    runs of at most 8 units in one aligned 1 MiB group, filling in RAM
  *
@@ -38,7 +38,7 @@ struct inflight {
     slice bucket, key, version;   /* own copies */
     struct head *head;            /* what the newest answer said; NULL until one came */
     struct list fetches, flying;
-    struct fetch *probe;          /* a HEAD is a fetch without a body */
+    struct list probes;           /* HEADs: fetches without a body */
     struct epoch_note epoch;      /* when it was hooked in */
     unsigned refs;                /* under the lock */
     bool unhooked;

@@ -30,6 +30,7 @@ struct page {
     struct list link;             /* fresh->pages while it runs */
     struct fresh *fresh;
     const struct place *place;
+    const struct identity *who;   /* in whose name it is listed: what it tells renews for all */
     struct arena arena;
     struct object_name name;      /* of the key it was started for */
     slice prefix, start_after;
@@ -47,6 +48,7 @@ struct page {
 
 struct refused {
     const struct place *place;
+    uint64_t identity;            /* to whom; who it is does not matter for a whole origin */
     slice bucket, prefix;         /* owned; prefix.ptr NULL: the whole origin */
     int64_t until_s;
 };
@@ -121,25 +123,26 @@ static slice prefix_of(slice key)
 
 /* ---- what can't be listed ---- */
 
-static bool is_refused(struct fresh *fresh, const struct place *place, slice bucket, slice prefix,
-                       int64_t now_s)
+static bool is_refused(struct fresh *fresh, const struct place *place, const struct identity *who,
+                       slice bucket, slice prefix, int64_t now_s)
 {
     for (size_t i = 0; i < REFUSED_MAX; i++) {
         const struct refused *refused = &fresh->refused[i];
         if (refused->until_s > now_s && refused->place->origin == place->origin &&
             (!refused->prefix.ptr ||
-             (slice_eq(refused->bucket, bucket) && slice_eq(refused->prefix, prefix))))
+             (refused->identity == identity_id(who) && slice_eq(refused->bucket, bucket) && slice_eq(refused->prefix, prefix))))
             return true;
     }
     return false;
 }
 
-static void refuse(struct fresh *fresh, const struct place *place, slice bucket, slice prefix,
-                   bool whole_origin, int64_t for_s)
+static void refuse(struct fresh *fresh, const struct place *place, const struct identity *who,
+                   slice bucket, slice prefix, bool whole_origin, int64_t for_s)
 {
     struct refused *refused = &fresh->refused[fresh->refused_next++ % REFUSED_MAX];
     refused_clear(refused);
     refused->place = place;
+    refused->identity = identity_id(who);
     refused->until_s = wall_s() + for_s;
     if (whole_origin)
         return;
@@ -164,7 +167,7 @@ void fresh_missing(struct fresh *fresh, const struct place *place, bool missing)
     count->in_a_row = missing ? count->in_a_row + 1 : 0;
     if (count->in_a_row >= MISSING_MAX) {
         count->in_a_row = 0;
-        refuse(fresh, place, S(""), S(""), true, REFUSED_S);
+        refuse(fresh, place, NULL, S(""), S(""), true, REFUSED_S);
     }
     pthread_mutex_unlock(&fresh->lock);
 }
@@ -197,13 +200,13 @@ static void widen(struct fresh *fresh, slice bucket, slice prefix)
 
 /* The widest folder around the key that is noted and may be listed; else its own. */
 static slice widest_prefix(struct fresh *fresh, const struct place *place,
-                           const struct object_name *name)
+                           const struct identity *who, const struct object_name *name)
 {
     slice own = prefix_of(name->key);
     for (size_t len = 0; len < own.len; len++) {
         slice prefix = slice_sub(own, 0, len);
         if ((len == 0 || own.ptr[len - 1] == '/') && is_wide(fresh, name->bucket, prefix) &&
-            !is_refused(fresh, place, name->bucket, prefix, wall_s()))
+            !is_refused(fresh, place, who, name->bucket, prefix, wall_s()))
             return prefix;
     }
     return own;
@@ -286,7 +289,7 @@ static void on_done(struct origin_call *call, enum err err)
     page->failed = !good;
     page->listing = listing;
     if (!good)
-        refuse(fresh, page->place, page->name.bucket, page->prefix, false,
+        refuse(fresh, page->place, page->who, page->name.bucket, page->prefix, false,
                err ? FAILED_S : REFUSED_S);
     else
         learn_from(fresh, page);
@@ -300,11 +303,13 @@ static void on_done(struct origin_call *call, enum err err)
 static const struct origin_events events = { on_head, on_body, on_done };
 
 static struct page *page_start(struct fresh *fresh, const struct place *place,
-                               const struct object_name *name, slice prefix, slice start_after)
+                               const struct identity *who, const struct object_name *name,
+                               slice prefix, slice start_after)
 {
     struct page *page = must_alloc(sizeof(*page));
     page->fresh = fresh;
     page->place = place;
+    page->who = who;
     page->refs = 1;
     page->name = (struct object_name){
         .endpoint = arena_copy(&page->arena, name->endpoint),
@@ -331,6 +336,7 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
         .bucket = page->name.bucket,
         .query = text_slice(&query),
         .no_retry = true,    /* who waits for it can ask by HEAD instead */
+        .as = identity_as(who),
     };
     metric_add(M_CACHE_PAGES, 1);
     origin_start(place->origin, &page->call);
@@ -351,20 +357,20 @@ static struct page *running_page(struct fresh *fresh, const struct place *place,
 }
 
 struct page *fresh_page(struct fresh *fresh, const struct place *place,
-                        const struct object_name *name, bool own_only)
+                        const struct identity *who, const struct object_name *name, bool own_only)
 {
     struct arena scratch = { 0 };
     slice start_after;
     struct page *page = NULL;
     pthread_mutex_lock(&fresh->lock);
-    slice prefix = widest_prefix(fresh, place, name);
+    slice prefix = widest_prefix(fresh, place, who, name);
     struct folder_name folder = { place->origin, name->bucket, prefix };
-    if (place->by_listing && !is_refused(fresh, place, name->bucket, prefix, wall_s())) {
+    if (place->by_listing && !is_refused(fresh, place, who, name->bucket, prefix, wall_s())) {
         if (!own_only)
             page = running_page(fresh, place, name);
         if (!page && cache_fetch_may_begin(fresh->cache)) {
             if (paging_start(fresh->paging, &scratch, &folder, name->key, own_only, &start_after))
-                page = page_start(fresh, place, name, prefix, start_after);
+                page = page_start(fresh, place, who, name, prefix, start_after);
             else
                 cache_fetch_ended(fresh->cache);
         }

@@ -16,9 +16,10 @@ void fresh_free(struct fresh **fresh);
 
 /* Joins the running page that may cover this key, or starts one. NULL: ask by HEAD (this origin,
  * prefix or key can't be listed, or too much is under way). own_only: a joined page did not cover
- * it; start one. The reference is the caller's, who waits by fresh_look. */
+ * it; start one, listed as `who`. The reference is the caller's, who waits by fresh_look. */
 struct page *fresh_page(struct fresh *fresh, const struct place *place,
-                        const struct object_name *name, bool own_only) MUST_USE;
+                        const struct identity *who, const struct object_name *name,
+                        bool own_only) MUST_USE;
 
 enum page_state { PAGE_RUNNING, PAGE_COVERS, PAGE_LACKS, PAGE_MISSES };
 /* COVERS: it is over and names the key, so it was renewed or has changed and needs a HEAD; LACKS:

@@ -140,8 +140,14 @@ static enum err judge_freshness(struct get *get)
     int64_t validated_s = atomic_load(&get->head->validated_s);
     bool unproved = atomic_load(&get->head->unproved) && !validated_s;
     int64_t age_s = wall_s() - validated_s;
+    if (!permit_has(get)) {    /* nobody learns anything before the origin let them */
+        metric_add(M_GRANT_CHECKS, 1);
+        return get_go(get, GET_PROBE);
+    }
     if (get->validated)
         return get_go(get, GET_DECIDE);
+    if (get->permit_ages && !get->ask.background && !get_wants_newest(get))
+        background_start(get, true);    /* so that who reads often never waits for it */
     if (get->ask.want_checksums && is_whole(get) && !get->head->full) {
         get->upgrade = true;
         return get_go(get, GET_PROBE);
@@ -158,7 +164,7 @@ static enum err judge_freshness(struct get *get)
         return get_go(get, GET_DECIDE);
     if (validated_s && age_s <= place->ttl_s + place->grace_s && !get->ask.background) {
         get->answer.source = GET_STALE;
-        background_start(get);
+        background_start(get, false);
         return get_go(get, GET_DECIDE);
     }
     return get_go(get, GET_PAGE);
@@ -200,20 +206,22 @@ static bool should_probe(const struct get *get)
 }
 
 /* Where versions have no name, nobody's bytes can be continued by another's. */
-static struct fetch *join_or_start(struct get *get, struct fetch_span *span)    /* under the lock */
+static struct fetch *join(struct get *get, const struct fetch_span *span)    /* under the lock */
 {
-    struct fetch *fetch = NULL;
     const struct head *known = get->inflight->head;
-    if (known && !learn_is_named(known))
-        return fetch_start(get->inflight, FETCH_GET, NULL, span);
-    if (!get_wants_newest(get))
-        fetch = span->suffix ? same_suffix(get->inflight, span->suffix)
-                             : fetch_join(get->inflight, 0, span->first);
-    if (fetch)
-        return fetch;
-    if (!span->suffix && !span->plain)
+    if (get->alone || get_wants_newest(get) || (known && !learn_is_named(known)))
+        return NULL;
+    return span->suffix ? same_suffix(get->inflight, span->suffix)
+                        : fetch_join(get->inflight, 0, span->first);
+}
+
+static struct fetch *start(struct get *get, struct fetch_span *span)    /* under the lock */
+{
+    const struct head *known = get->inflight->head;
+    bool named = !known || learn_is_named(known);
+    if (named && !get->alone && !span->suffix && !span->plain)
         span->end = MIN(span->end, fetch_next_claim(get->inflight, 0, span->first));
-    return fetch_start(get->inflight, FETCH_GET, NULL, span);
+    return fetch_start(get->inflight, FETCH_GET, &get->asker, NULL, span);
 }
 
 static enum err unknown(struct get *get)
@@ -240,7 +248,14 @@ static enum err unknown(struct get *get)
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_PROBE);    /* if it is of the version found now, it is shared */
     }
-    get->fetch = join_or_start(get, &span);
+    get->fetch = join(get, &span);
+    if (get->fetch && !permit_shares(get, get->fetch)) {    /* H6: as for a hit */
+        fetch_leave(&get->fetch);
+        flights_unlock(get->flights, &get->id);
+        return get_go(get, GET_PROBE);
+    }
+    if (!get->fetch)
+        get->fetch = start(get, &span);
     flights_unlock(get->flights, &get->id);
     return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
@@ -250,9 +265,13 @@ static enum err answer_judge(struct get *get)
     struct fetch *fetch = get->fetch;
     if (fetch->answered) {
         get->head = head_ref(fetch->head);
-        get->validated = true;
+        get->validated = get->permitted = true;    /* it shares, or may have it anyhow */
         get->answer.source = GET_MISS;
         return get_go(get, GET_DECIDE);    /* stays its reader */
+    }
+    if (!identity_same(fetch->asker.who, get->asker.who)) {    /* refused to another, not to us */
+        get->alone = true;
+        return ERR_CHANGED;
     }
     enum err err = ERR_CHANGED;
     if (fetch->err != ERR_CHANGED && fetch->err != ERR_CANCELED) {
@@ -366,6 +385,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
         .version = ask->version,
     };
     store_object_id(cache_store(loop->cache), &get->name, &get->id);
+    permit_ask_as(get, ask->who);
     get->ticket = ticket_new(loop->box, woken, get);
     get->waiter.ticket = get->ticket;
     list_init(&get->waiter.link);

@@ -16,6 +16,7 @@ struct get;
 
 struct get_ask {
     const struct place *place;
+    const struct identity *who;   /* NULL: the shared identity */
     slice bucket, key, version;   /* live as long as the get; version empty: what is current */
     struct s3_range range;
     struct s3_conditions conditions;

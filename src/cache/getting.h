@@ -34,6 +34,7 @@ struct get {
     void *changed_arg;
     struct object_name name;
     struct object_id id;
+    struct asker asker;
     int64_t began_s;
     uint64_t began_ns;
     enum get_phase phase;
@@ -56,6 +57,9 @@ struct get {
     bool looked_again;            /* for what came between looking and asking the origin */
     bool distrust;                /* what is stored was found to be of another version */
     unsigned restarts;
+    bool permitted;               /* who asks may read it: known once, for the whole get */
+    bool permit_ages;             /* ... by a proof that is past its half */
+    bool alone;                   /* another's refusal is not ours: ask in our own name */
 
     uint64_t pos, end;            /* still to be handed out */
     slice ready;                  /* pulled, not handed out yet */
@@ -79,8 +83,7 @@ static inline bool get_wants_newest(const struct get *get)
 /* Whose origin's word counts: what one identity was told, another was not. */
 static inline uint64_t get_who(const struct get *get)
 {
-    (void)get;
-    return 0;
+    return identity_id(get->asker.who);
 }
 
 /* What a phase ends in: the next one; or ready, with a refusal. */
@@ -100,7 +103,14 @@ enum err get_pull(struct get *get) MUST_USE;
 void get_hook_in(struct get *get);             /* under the lock: inflight is there */
 void get_let_go(struct get *get);              /* of everything it waits for or reads from */
 /* Asks the origin about the head of this get, without anybody waiting for the answer; one at a time
- * a head. */
-void background_start(struct get *get);
+ * a head. by_head: by HEAD, in this name, whatever is known. */
+void background_start(struct get *get, bool by_head);
+
+/* ---- permit.c ---- */
+void permit_ask_as(struct get *get, const struct identity *who);    /* name and id are known */
+/* Is it proven that who asks may read this? */
+bool permit_has(struct get *get);
+/* Will the answer to this fetch, which is under way, be good for this get, too? */
+bool permit_shares(struct get *get, const struct fetch *fetch);
 
 #endif

@@ -14,6 +14,8 @@ bool cache_is_stopping(struct cache *cache);
 struct flights *cache_flights(struct cache *cache);
 struct fresh *cache_fresh(struct cache *cache);
 struct missing_keys *cache_missing(struct cache *cache);
+struct grants *cache_grants(struct cache *cache);
+uint64_t cache_began_ms(const struct cache *cache);
 
 /* How far a fill may run ahead of its readers: further, and what is streamed at once would push
  * itself out of the cache before it is read. */
@@ -33,5 +35,11 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUS
 /* The origin contradicts what is here of the object: it is gone, or its size was a mistake. What is
  * here goes. Under the lock. */
 void deliver_forget(struct fetch *fetch);
+
+/* ---- permit.c: what an answer says of who asked ---- */
+/* A 2xx to it came, under the lock; fetch->head is known. */
+void permit_shown(struct fetch *fetch);
+/* It ended in a refusal to who asked (401, 403, or of what was signed in its name). */
+void permit_refused(struct fetch *fetch);
 
 #endif

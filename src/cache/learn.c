@@ -110,6 +110,7 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
     };
     struct head *head = head_new(&inflight->id, &name, facts->etag, text_slice(&fields),
                                  facts->size, facts->modified_s, facts->full);
+    head->unshared = identity_id(fetch->asker.who) != 0;
     if (!learn_is_named(head))
         head->etag_hash = unique_hash();
     return head;
@@ -287,6 +288,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (!fetch->head)
         learn_head(fetch, reply, &facts);
     atomic_store(&fetch->head->validated_s, fetch->sent_s);
+    permit_shown(fetch);
     fetch->admitted = may_be_stored(fetch, reply);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
                                 fetch->end == fetch->head->size && fetch->end > 0 &&

@@ -165,6 +165,8 @@ static enum err why_over(struct get *get)    /* under the lock */
         return OK;
     if (fetch->err == ERR_CHANGED)
         return ERR_CHANGED;
+    if (!identity_same(fetch->asker.who, get->asker.who))
+        return OK;    /* refused to another, not to us: we ask in our own name */
     refusal_unref(&get->refusal);
     get->refusal = refusal_ref(fetch->refusal);
     return fetch->refusal->err ? fetch->refusal->err : ERR_ORIGIN_CUT;
@@ -183,7 +185,7 @@ static enum err from_origin(struct get *get)
         get->slow |= get->fetch && get->fetch->outran;
         if (!fetch && named) {
             struct fetch_span span = missing_run(get);
-            fetch = fetch_start(get->inflight, FETCH_GET, get->head, &span);
+            fetch = fetch_start(get->inflight, FETCH_GET, &get->asker, get->head, &span);
         }
         if (fetch) {
             fetch_leave(&get->fetch);

@@ -12,8 +12,8 @@ enum err get_wait_for_page(struct get *get)
 {
     if (!get->page) {
         get->seen_s = atomic_load(&get->head->validated_s);
-        get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, &get->name,
-                               get->pages > 0);
+        get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, get->asker.who,
+                               &get->name, get->pages > 0);
     }
     if (!get->page)
         return get_go(get, GET_PROBE);
@@ -62,20 +62,23 @@ enum err get_relook(struct get *get)
     return err ? get_go(get, GET_UNKNOWN) : judge_page(get);
 }
 
-/* A probe already under way will do, unless it was sent before a client asked for the newest. */
-static bool may_share_probe(const struct get *get)
+/* A probe already under way will do, unless it was sent before a client asked for the newest, or is
+ * no proof that this one may have it. */
+static struct fetch *shared_probe(struct get *get)    /* under the lock */
 {
-    return !get_wants_newest(get) && !get->upgrade;
+    struct fetch *probe = get_wants_newest(get) || get->upgrade
+                              ? NULL : fetch_probe(get->inflight, get->asker.who);
+    return probe && permit_shares(get, probe) ? fetch_join_this(probe) : NULL;
 }
 
 enum err get_probe_start(struct get *get)
 {
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
-    if (get->inflight->probe && may_share_probe(get)) {
-        get->fetch = fetch_join_this(get->inflight->probe);
-    } else {
-        get->fetch = fetch_start(get->inflight, FETCH_HEAD, NULL, &(struct fetch_span){ 0 });
+    get->fetch = shared_probe(get);
+    if (!get->fetch) {
+        get->fetch = fetch_start(get->inflight, FETCH_HEAD, &get->asker, NULL,
+                                 &(struct fetch_span){ 0 });
         if (get->fetch)
             get->fetch->upgrade = get->upgrade;
     }
@@ -83,10 +86,10 @@ enum err get_probe_start(struct get *get)
     return get->fetch ? get_go(get, GET_PROBE_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
-static bool stale_will_do(const struct get *get, const struct refusal *refusal)
+static bool stale_will_do(struct get *get, const struct refusal *refusal)
 {
     const struct place *place = get->ask.place;
-    if (!get->head || get->ask.revalidate || !refusal_is_outage(refusal))
+    if (!get->head || !permit_has(get) || get->ask.revalidate || !refusal_is_outage(refusal))
         return false;
     int64_t age_s = wall_s() - atomic_load(&get->head->validated_s);
     return place->freshness != FRESH_ALWAYS && atomic_load(&get->head->validated_s) &&
@@ -103,7 +106,7 @@ static enum err probe_judge(struct get *get)
                                                                               : GET_MISS;
         get->head = head_ref(probe->head);
         head_unref(&old);
-        get->validated = true;
+        get->validated = get->permitted = true;
         return get_go(get, GET_FRESH);
     }
     if (stale_will_do(get, probe->refusal)) {

@@ -148,6 +148,7 @@ static enum err cache_up(struct serve *serve)
         .slots_bytes = serve->config->memory_slots_bytes,
         .fetches_max = (unsigned)serve->config->fetches_max,
         .missing_ms = serve->config->missing_time_ms,
+        .grants_bytes = serve->config->memory_grants_bytes,
     };
     serve->cache = cache_new(&options);
     return OK;
@@ -207,6 +208,12 @@ static void origins_down(struct serve *serve)
     origins_free(&serve->origins);
 }
 
+static enum grant_scope scope_of(const char *word)
+{
+    return strcmp(word, "bucket") == 0   ? GRANT_BUCKET
+           : strcmp(word, "prefix") == 0 ? GRANT_PREFIX : GRANT_OBJECT;
+}
+
 static struct place make_place(struct serve *serve, const struct config_origin *from,
                                const char *freshness, uint64_t ttl_ms, uint64_t grace_ms,
                                const char *revalidate)
@@ -233,10 +240,18 @@ static enum err places_up(struct serve *serve)
             .place = make_place(serve, bucket->from, bucket->freshness, bucket->ttl_ms,
                                 bucket->grace_ms, bucket->revalidate),
         };
+        struct place *place = &serve->places[serve->place_count - 1].place;
+        place->grant_ms = bucket->grant_time_ms;
+        place->permission_ms = bucket->permission_time_ms;
+        place->grant_scope = scope_of(bucket->grant_scope);
+        place->grant_prefix = bucket->prefix;
     }
     if (config->origin_default) {
         serve->service = make_place(serve, config->origin_default, config->freshness,
                                     config->ttl_ms, config->grace_ms, config->revalidate);
+        serve->service.grant_ms = config->grant_time_ms;
+        serve->service.permission_ms = config->permission_time_ms;
+        serve->service.grant_scope = scope_of(config->grant_scope);
         serve->places[serve->place_count++].place = serve->service;
     }
     return OK;

@@ -103,8 +103,9 @@ void extent_release(struct extent **held)
     if (extent->fd >= 0)
         extent_close_fd(extent->all, extent->fd);
     atomic_fetch_sub(&extent->all->bytes, atomic_load(&extent->bytes));
-    for (size_t i = 0; i < TIME_CHUNKS; i++)
-        free(atomic_load_explicit(&extent->times[i], memory_order_relaxed));
+    for (size_t i = 0; i < MARK_COUNT * TIME_CHUNKS; i++)
+        free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
+                                  memory_order_relaxed));
     free(extent);
 }
 
@@ -183,26 +184,24 @@ void extent_drop(struct extents *all, uint32_t number)
     unlist(all, number);
 }
 
-/* ---- times ---- */
+/* ---- times, and who was shown what ---- */
 
-int64_t extent_time(struct extent *extent, uint32_t ordinal)
+static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordinal)
 {
     if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
         return 0;
-    _Atomic uint32_t *chunk =
-        atomic_load_explicit(&extent->times[ordinal / TIMES_A_CHUNK], memory_order_acquire);
+    _Atomic uint32_t *chunk = atomic_load_explicit(&extent->times[which][ordinal / TIMES_A_CHUNK],
+                                                   memory_order_acquire);
     if (!chunk)
         return 0;
-    uint32_t since = atomic_load_explicit(&chunk[ordinal % TIMES_A_CHUNK], memory_order_relaxed);
-    return since ? TIME_BASE_S + (int64_t)since : 0;
+    return atomic_load_explicit(&chunk[ordinal % TIMES_A_CHUNK], memory_order_relaxed);
 }
 
-static void set_time(struct extent *extent, uint32_t ordinal, int64_t when_s)
+static void mark_put(struct extent *extent, enum mark which, uint32_t ordinal, uint32_t mark)
 {
-    int64_t since = when_s - TIME_BASE_S;
-    if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS || since <= 0 || since > UINT32_MAX)
-        return;    /* not known then: revalidated */
-    _Atomic(_Atomic uint32_t *) *place = &extent->times[ordinal / TIMES_A_CHUNK];
+    if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
+        return;    /* not known then: asked for again */
+    _Atomic(_Atomic uint32_t *) *place = &extent->times[which][ordinal / TIMES_A_CHUNK];
     _Atomic uint32_t *chunk = atomic_load_explicit(place, memory_order_acquire);
     if (!chunk) {
         _Atomic uint32_t *fresh = must_alloc(TIMES_A_CHUNK * sizeof(*fresh));
@@ -211,10 +210,11 @@ static void set_time(struct extent *extent, uint32_t ordinal, int64_t when_s)
         else
             free(fresh);
     }
-    atomic_store_explicit(&chunk[ordinal % TIMES_A_CHUNK], (uint32_t)since, memory_order_relaxed);
+    atomic_store_explicit(&chunk[ordinal % TIMES_A_CHUNK], mark, memory_order_relaxed);
 }
 
-bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s)
+static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint32_t ordinal,
+                     uint32_t mark)
 {
     pthread_mutex_lock(&all->lock);
     struct extent *extent = extent_find(all, number);
@@ -223,9 +223,32 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
         ref(extent);
     pthread_mutex_unlock(&all->lock);
     if (there)
-        set_time(extent, ordinal, when_s);
+        mark_put(extent, which, ordinal, mark);
     extent_release(&extent);
     return there;
+}
+
+int64_t extent_time(struct extent *extent, uint32_t ordinal)
+{
+    uint32_t since = mark_get(extent, MARK_TIME, ordinal);
+    return since ? TIME_BASE_S + (int64_t)since : 0;
+}
+
+bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s)
+{
+    int64_t since = when_s - TIME_BASE_S;
+    bool fits = since > 0 && since <= UINT32_MAX;    /* else not known: revalidated */
+    return mark_set(all, number, MARK_TIME, ordinal, fits ? (uint32_t)since : 0);
+}
+
+uint32_t extent_shown(struct extent *extent, uint32_t ordinal)
+{
+    return mark_get(extent, MARK_SHOWN, ordinal);
+}
+
+bool extent_shown_set(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown)
+{
+    return mark_set(all, number, MARK_SHOWN, ordinal, shown);
 }
 
 /* ---- opening ---- */

@@ -25,11 +25,13 @@ int extent_fd(const struct extent *extent);
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;
 uint64_t extent_size(const struct extent *extent);
 
-/* When the head in record `ordinal` was last vouched for: in RAM, lost at the end (then 0). Wall
- * clock, by whole seconds. */
+/* What is known of the head in record `ordinal`, in RAM, lost at the end (then 0): when it was last
+ * vouched for (wall clock, by whole seconds), and head->shown. */
 int64_t extent_time(struct extent *extent, uint32_t ordinal);
+uint32_t extent_shown(struct extent *extent, uint32_t ordinal);
 /* false: there is no such extent. */
 bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s);
+bool extent_shown_set(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown);
 
 /* ---- the committer's ---- */
 

@@ -12,6 +12,8 @@
 #define CHAINS 4096u
 #define TIMES_A_CHUNK 4096u
 #define TIME_CHUNKS 128u
+
+enum mark { MARK_TIME, MARK_SHOWN, MARK_COUNT };    /* what is kept of a record in RAM */
 #define GATHER_MAX 128u               /* records in one append */
 #define EXTENT_NUMBER_MAX 0xF0000000u /* of 4 MiB each: 16 PB written */
 
@@ -25,7 +27,7 @@ struct extent {
     bool sealed;                      /* the committer's */
     atomic_uint refs;
     _Atomic uint64_t bytes;           /* of the file */
-    _Atomic(_Atomic uint32_t *) times[TIME_CHUNKS];
+    _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
 };
 
 /* The newest extent, while it takes more, and what is gathered for its next append. */

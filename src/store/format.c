@@ -37,7 +37,7 @@ ON_DISK disk_record {
 ON_DISK disk_head {
     uint64_t size;
     int64_t modified_s;
-    uint32_t full, name_len, etag_len, fields_len;
+    uint32_t flags, name_len, etag_len, fields_len;
 };
 ON_DISK disk_toc_entry {
     uint8_t id[12];
@@ -56,6 +56,8 @@ ON_DISK disk_format {
     uint64_t size_bytes, opening;
     uint32_t extent_bytes, zero[2], crc;
 };
+
+enum { HEAD_FULL = 1, HEAD_UNSHARED = 2 };    /* disk_head.flags */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little endian");
 static_assert(sizeof(struct disk_entry) == ENTRY_BYTES, "on disk");
@@ -291,7 +293,7 @@ void head_block_encode(const struct head *head, uint8_t *ret)
     struct disk_head disk = {
         .size = head->size,
         .modified_s = head->modified_s,
-        .full = head->full,
+        .flags = (head->full ? HEAD_FULL : 0u) | (head->unshared ? HEAD_UNSHARED : 0u),
         .name_len = (uint32_t)head->name.len,
         .etag_len = (uint32_t)head->etag.len,
         .fields_len = (uint32_t)head->fields.len,
@@ -327,11 +329,14 @@ struct head *head_block_decode(const struct object_id *id, slice bytes)
     slice rest = slice_from(bytes, sizeof(disk));
     uint64_t total = (uint64_t)disk.name_len + disk.etag_len + disk.fields_len;
     struct object_name name;
-    if (total != rest.len || disk.full > 1 || !name_split(slice_sub(rest, 0, disk.name_len), &name))
+    if (total != rest.len || disk.flags > (HEAD_FULL | HEAD_UNSHARED) ||
+        !name_split(slice_sub(rest, 0, disk.name_len), &name))
         return NULL;
-    return head_new(id, &name, slice_sub(rest, disk.name_len, disk.etag_len),
-                    slice_from(rest, (size_t)disk.name_len + disk.etag_len), disk.size,
-                    disk.modified_s, disk.full);
+    struct head *head = head_new(id, &name, slice_sub(rest, disk.name_len, disk.etag_len),
+                                 slice_from(rest, (size_t)disk.name_len + disk.etag_len),
+                                 disk.size, disk.modified_s, disk.flags & HEAD_FULL);
+    head->unshared = disk.flags & HEAD_UNSHARED;
+    return head;
 }
 
 /* ---- a table of contents ---- */

@@ -35,6 +35,7 @@ struct head *head_new(const struct object_id *id, const struct object_name *name
     head->modified_s = modified_s;
     head->full = full;
     atomic_init(&head->validated_s, 0);
+    atomic_init(&head->shown, 0);
     atomic_init(&head->unproved, false);
     atomic_init(&head->refs, 1);
     return head;

@@ -26,12 +26,18 @@ struct head {
     uint64_t size;
     int64_t modified_s;           /* Last-Modified, unix seconds */
     bool full;                    /* FULL: learnt from a 200 or a HEAD, so `fields` lacks nothing */
+    /* learnt in the name of a client of its own rights: Penstock's own (shared) identity has shown
+     * no right to it. Set before anybody else sees the head. */
+    bool unshared;
     /* endpoint NUL bucket NUL key NUL version: compared on every read */
     slice name;
     slice etag;                   /* as the origin wrote it, with quotes */
     /* "name: value\r\n"..., lower-case names: headers worth echoing */
     slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last vouched for it; 0: not known */
+    /* when the origin last showed it to the shared identity, as cache/permit.c writes it; 0: not
+     * known, in this process */
+    _Atomic uint32_t shown;
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
     /* must be revalidated once before it is served (README, What lies on disk) */
     atomic_bool unproved;

@@ -70,6 +70,7 @@ static enum err decode_head(struct store_io *io, struct plan *plan, struct head 
 static void remember_head(struct store *store, const struct plan *plan, struct head *head)
 {
     atomic_store(&head->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
+    atomic_store(&head->shown, extent_shown(plan->extent, plan->entries[0].ordinal));
     atomic_store(&head->unproved, plan->entries[0].generation != plan->generation);
     heads_put(store->heads, head);
     if (atomic_load(change_counter(store, &plan->id)) != plan->changes)

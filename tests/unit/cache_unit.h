@@ -23,6 +23,7 @@ static struct {
     int64_t if_modified_since;    /* of what is asked for; -1: none */
     uint64_t missing_ms;
     slice version;                /* of what is asked for; empty: what is current */
+    const struct identity *who;   /* who asks from now on */
 } house;
 
 static void open_house(uint64_t size)
@@ -38,9 +39,10 @@ static void open_house(uint64_t size)
     ok(store_open(&options, &house.keep, &house.store, &why) == OK);
     house.cache = cache_new(&(struct cache_options){
         .store = house.store, .slots_bytes = 16 * MIB, .fetches_max = 1000,
-        .missing_ms = house.missing_ms });
+        .missing_ms = house.missing_ms, .grants_bytes = MIB });
     house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_IMMUTABLE };
     house.if_modified_since = -1;
+    house.who = NULL;
     fake_begin(size);
 }
 
@@ -107,6 +109,7 @@ static void ask_for(struct client *client, const char *key, uint64_t first, uint
 {
     struct get_ask want = {
         .place = &house.place,
+        .who = house.who,
         .bucket = S("bucket"),
         .key = slice_of(key),
         .version = house.version,

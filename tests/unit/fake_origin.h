@@ -35,6 +35,8 @@ static struct {
     atomic_int status;            /* of an answer that makes no sense; 0: those that do */
     atomic_bool ignore_if_match;
     atomic_bool no_store;         /* what it says of every object */
+    atomic_bool knows_identities;
+    _Atomic(const char *) denies; /* the access key it refuses; "": unsigned and its own */
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
 
     atomic_uint gets, heads, lists;
@@ -117,6 +119,11 @@ static void fake_head(struct fake_call *mine)
         .fields = fields,
         .field_count = partial && !refused ? 5 : 4,
     };
+    const char *denied = atomic_load(&fake.denies);
+    if (denied && slice_eq(call->as ? call->as->access_key : S(""), slice_of(denied))) {
+        reply.status = 403;
+        mine->next = mine->end = 0;
+    }
     if (mine->status) {
         reply.status = mine->status;
         mine->next = mine->end = 0;
@@ -273,6 +280,12 @@ slice origin_identity(const struct origin *origin)
     return S("http://fake");
 }
 
+bool origin_knows_identities(const struct origin *origin)
+{
+    (void)origin;
+    return atomic_load(&fake.knows_identities);
+}
+
 slice origin_reply_get(const struct origin_reply *reply, slice name)
 {
     for (size_t i = 0; i < reply->field_count; i++)
@@ -296,6 +309,8 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.ignore_if_match, false);
     atomic_store(&fake.no_store, false);
     atomic_store(&fake.etag, NULL);
+    atomic_store(&fake.knows_identities, false);
+    atomic_store(&fake.denies, NULL);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.heads, 0);
     atomic_store(&fake.late_cancels, 0);

@@ -1,0 +1,194 @@
+/* grant.c - whom the origin has lately let read what. SPDX-License-Identifier: Apache-2.0
+ *
+ * A table of SHARDS parts, each with a lock and rows of WAYS slots (H8: `bytes` in all). A new grant
+ * takes the place of one that is over, else of the one of its row that would be over first, which
+ * is counted. What ends many grants at once, a change of a bucket's policy, moves a counter that each
+ * of them has noted, and so does a write its key's (epoch.h): nothing is ever searched for. */
+#include "cache/grant.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+
+#define SHARDS 64u
+#define WAYS 8u
+#define BUCKETS 4096u
+
+struct slot {
+    struct grant_name name;
+    struct grant_note note;
+    uint64_t until_ms;            /* 0: free */
+    uint64_t refused_ms;          /* not 0: a question of then was refused, and this is no grant */
+};
+
+struct shard {
+    pthread_mutex_t lock;
+    struct slot *slots;           /* rows * WAYS */
+};
+
+struct grants {
+    size_t rows;                  /* of a shard */
+    struct shard shards[SHARDS];
+};
+
+/* Two buckets that share a pair cost each other a question, never an answer. Process-wide. */
+static struct {
+    atomic_uint started, finished;
+    atomic_ullong changed_ms;
+} changes[BUCKETS];
+
+static size_t place_of(slice bucket)
+{
+    uint32_t hash = 2166136261u;    /* FNV-1a */
+    for (size_t i = 0; i < bucket.len; i++)
+        hash = (hash ^ (uint8_t)bucket.ptr[i]) * 16777619u;
+    return (hash ^ hash >> 16) % BUCKETS;
+}
+
+void grants_change_begins(slice bucket, uint64_t now_ms)
+{
+    atomic_store(&changes[place_of(bucket)].changed_ms, now_ms);
+    atomic_fetch_add(&changes[place_of(bucket)].started, 1);
+}
+
+void grants_change_ends(slice bucket, uint64_t now_ms)
+{
+    atomic_store(&changes[place_of(bucket)].changed_ms, now_ms);
+    atomic_fetch_add(&changes[place_of(bucket)].finished, 1);
+}
+
+uint64_t grants_changed_ms(slice bucket)
+{
+    return atomic_load(&changes[place_of(bucket)].changed_ms);
+}
+
+static struct epoch_note bucket_note(slice bucket)
+{
+    size_t place = place_of(bucket);
+    unsigned finished = atomic_load(&changes[place].finished);    /* first, as in epoch_now */
+    return (struct epoch_note){ atomic_load(&changes[place].started), finished };
+}
+
+struct grant_note grant_note_now(const struct grant_name *name, slice bucket)
+{
+    return (struct grant_note){ epoch_now(&name->id), bucket_note(bucket) };
+}
+
+static bool note_holds(const struct grant_name *name, slice bucket, struct grant_note since)
+{
+    struct epoch_note now = bucket_note(bucket);
+    return since.bucket.started == since.bucket.finished && now.started == now.finished &&
+           now.started == since.bucket.started && epoch_holds(&name->id, since.key);
+}
+
+struct grants *grants_new(size_t bytes)
+{
+    struct grants *grants = must_alloc(sizeof(*grants));
+    grants->rows = MAX(bytes / (SHARDS * WAYS * sizeof(struct slot)), (size_t)1);
+    for (size_t i = 0; i < SHARDS; i++) {
+        pthread_mutex_init(&grants->shards[i].lock, NULL);
+        grants->shards[i].slots = must_alloc(grants->rows * WAYS * sizeof(struct slot));
+    }
+    return grants;
+}
+
+void grants_free(struct grants **grants)
+{
+    if (!*grants)
+        return;
+    for (size_t i = 0; i < SHARDS; i++) {
+        pthread_mutex_destroy(&(*grants)->shards[i].lock);
+        free((*grants)->shards[i].slots);
+    }
+    free(*grants);
+    *grants = NULL;
+}
+
+/* The row it is in; its shard's lock is held from now on. */
+static struct slot *row_of(struct grants *grants, const struct grant_name *name,
+                           struct shard **ret_shard)
+{
+    uint64_t hash;
+    memcpy(&hash, name->id.bytes, sizeof(hash));    /* a keyed hash already */
+    hash ^= name->identity * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+    *ret_shard = &grants->shards[hash % SHARDS];
+    pthread_mutex_lock(&(*ret_shard)->lock);
+    return &(*ret_shard)->slots[hash / SHARDS % grants->rows * WAYS];
+}
+
+static struct slot *find(struct slot *row, const struct grant_name *name)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        if (row[i].until_ms && row[i].name.identity == name->identity &&
+            row[i].name.scope == name->scope &&
+            memcmp(&row[i].name.id, &name->id, sizeof(name->id)) == 0)
+            return &row[i];
+    return NULL;
+}
+
+uint64_t grants_find(struct grants *grants, const struct grant_name *name, slice bucket,
+                     uint64_t now_ms)
+{
+    struct shard *shard;
+    const struct slot *slot = find(row_of(grants, name, &shard), name);
+    bool live = slot && !slot->refused_ms && now_ms < slot->until_ms &&
+                note_holds(name, bucket, slot->note);
+    uint64_t until_ms = live ? slot->until_ms : 0;
+    pthread_mutex_unlock(&shard->lock);
+    return until_ms;
+}
+
+/* Refusals go first: who asks for what it may not have must not push out those who may. */
+static uint64_t worth(const struct slot *slot)
+{
+    return slot->refused_ms ? 0 : slot->until_ms;
+}
+
+/* Its own, or the one of its row that is of no use first. */
+static struct slot *slot_for(struct slot *row, const struct grant_name *name, uint64_t now_ms)
+{
+    struct slot *first = find(row, name);
+    if (first)
+        return first;
+    first = &row[0];
+    for (size_t i = 1; i < WAYS; i++)
+        if (worth(&row[i]) < worth(first))
+            first = &row[i];
+    if (worth(first) > now_ms)
+        metric_add(M_GRANTS_EVICTED, 1);
+    *first = (struct slot){ .name = *name };
+    return first;
+}
+
+void grants_give(struct grants *grants, const struct grant_name *name, slice bucket,
+                 struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms)
+{
+    struct shard *shard;
+    if (asked_ms + ttl_ms <= now_ms || !note_holds(name, bucket, note))
+        return;
+    struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
+    bool refused = slot->refused_ms >= asked_ms && slot->refused_ms;
+    bool older = !slot->refused_ms && slot->until_ms > asked_ms + ttl_ms &&
+                 note_holds(name, bucket, slot->note);    /* a later question was answered first */
+    if (!refused && !older)
+        *slot = (struct slot){ *name, note, asked_ms + ttl_ms, 0 };
+    pthread_mutex_unlock(&shard->lock);
+    if (!refused)
+        metric_add(M_GRANTS_GIVEN, 1);
+}
+
+void grants_refuse(struct grants *grants, const struct grant_name *name, uint64_t asked_ms,
+                   uint64_t ttl_ms, uint64_t now_ms)
+{
+    struct shard *shard;
+    struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
+    bool revoked = slot->until_ms > now_ms && !slot->refused_ms;
+    slot->refused_ms = MAX(slot->refused_ms, asked_ms);
+    slot->until_ms = slot->refused_ms + ttl_ms;    /* so long an earlier question could give one */
+    pthread_mutex_unlock(&shard->lock);
+    if (revoked)
+        metric_add(M_GRANTS_REVOKED, 1);
+}

@@ -1,0 +1,114 @@
+/* permit.c - may who asks have what is here? SPDX-License-Identifier: Apache-2.0
+ *
+ * A hit, a stale answer, and a place beside others who wait for a fill: each needs the proof that
+ * the origin has lately let this very identity read this (README, Who may read what). Without it, a
+ * HEAD in its name is the proof, or the refusal; a miss is its own. Nothing that was learnt or
+ * brought in one name lets another read.
+ *
+ * Identities of clients have grants (grant.h). The shared identity, in whose name all is asked that
+ * has no other, has no room there for each object of a large cache: when the origin last showed it
+ * an object stands in the head, in RAM, beside when that was last confirmed. What was lost with the
+ * last process counts from the beginning of this one, so that a restart asks for nothing; but a head
+ * that was learnt in the name of a client says so (unshared), on disk, too, and is not the shared
+ * identity's before the origin has shown it to that. Threads: the get's loop; permit_shown and
+ * permit_refused on origin threads. */
+#include "cache/getting.h"
+
+#include "base/clock.h"
+#include "base/guard.h"
+#include "base/metric.h"
+
+/* head->shown: seconds since the cache began, and REFUSED + 1. */
+#define UNKNOWN 0u
+#define REFUSED 1u
+
+static uint64_t ttl_ms(const struct place *place, const struct identity *who)
+{
+    return identity_id(who) ? place->grant_ms : place->permission_ms;
+}
+
+/* Until when the shared identity is believed to be allowed this; 0: it is not known to be. */
+static uint64_t shared_until_ms(const struct cache *cache, const struct head *head,
+                                const struct place *place, slice bucket)
+{
+    uint32_t shown = atomic_load(&head->shown);
+    if (shown == REFUSED || (shown == UNKNOWN && head->unshared))
+        return 0;
+    uint64_t since_ms = cache_began_ms(cache);
+    if (shown != UNKNOWN)
+        since_ms += (uint64_t)(shown - REFUSED - 1) * 1000;
+    if (since_ms <= grants_changed_ms(bucket))
+        return 0;
+    return since_ms + place->permission_ms;
+}
+
+static uint64_t until_ms(const struct get *get, uint64_t now_ms)
+{
+    struct cache *cache = get->loop->cache;
+    if (identity_id(get->asker.who))
+        return grants_find(cache_grants(cache), &get->asker.grant, get->name.bucket, now_ms);
+    return get->head ? shared_until_ms(cache, get->head, get->ask.place, get->name.bucket) : 0;
+}
+
+void permit_ask_as(struct get *get, const struct identity *who)
+{
+    const struct place *place = get->ask.place;
+    struct object_name name = get->name;
+    get->asker = (struct asker){ who, { identity_id(who), get->id, place->grant_scope } };
+    if (place->grant_scope == GRANT_OBJECT || !identity_id(who))
+        return;
+    name.key = place->grant_scope == GRANT_PREFIX ? place->grant_prefix : S("");
+    if (name.version.len)    /* of any version: that is another right than to what is current */
+        name.version = S("any");
+    store_object_id(cache_store(get->loop->cache), &name, &get->asker.grant.id);
+}
+
+bool permit_has(struct get *get)
+{
+    if (get->permitted || !origin_knows_identities(get->ask.place->origin) ||
+        !guard_on(GUARD_GRANTS))
+        return true;
+    uint64_t now_ms = mono_ms(), until = until_ms(get, now_ms);
+    get->permitted = now_ms < until;    /* once a request, as version and freshness are */
+    get->permit_ages = get->permitted && until - now_ms < ttl_ms(get->ask.place, get->asker.who) / 2;
+    return get->permitted;
+}
+
+bool permit_shares(struct get *get, const struct fetch *fetch)
+{
+    if (permit_has(get))
+        return true;
+    if (!identity_same(get->asker.who, fetch->asker.who))
+        return false;
+    return fetch->sent_ms > get->began_ns / 1000000 ||
+           mono_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who);
+}
+
+void permit_shown(struct fetch *fetch)
+{
+    struct inflight *inflight = fetch->inflight;
+    struct cache *cache = inflight->cache;
+    if (identity_id(fetch->asker.who)) {
+        grants_give(cache_grants(cache), &fetch->asker.grant, inflight->bucket, fetch->granted,
+                    fetch->sent_ms, inflight->place->grant_ms, mono_ms());
+        return;
+    }
+    uint64_t since_s = (fetch->sent_ms - cache_began_ms(cache)) / 1000;
+    uint32_t shown = (uint32_t)MIN(since_s, (uint64_t)(UINT32_MAX - 2)) + REFUSED + 1;
+    atomic_store(&fetch->head->shown, shown);
+    store_shown(cache_store(cache), &inflight->id, shown);
+}
+
+void permit_refused(struct fetch *fetch)
+{
+    struct inflight *inflight = fetch->inflight;
+    struct cache *cache = inflight->cache;
+    if (identity_id(fetch->asker.who)) {
+        grants_refuse(cache_grants(cache), &fetch->asker.grant, fetch->sent_ms,
+                      inflight->place->grant_ms, mono_ms());
+        return;
+    }
+    if (inflight->head)
+        atomic_store(&inflight->head->shown, REFUSED);
+    store_shown(cache_store(cache), &inflight->id, REFUSED);
+}

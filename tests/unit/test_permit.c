@@ -1,0 +1,198 @@
+/* test_permit.c - who may read what is in the cache. SPDX-License-Identifier: Apache-2.0 */
+#include "cache_unit.h"
+
+static const struct sigv4_credentials anna_keys = { { "ANNA", 4 }, { "a", 1 }, { "", 0 } },
+                                      ben_keys = { { "BEN", 3 }, { "b", 1 }, { "", 0 } };
+static const struct identity anna = { 1, &anna_keys }, ben = { 2, &ben_keys };
+
+static void new_shared_house(uint64_t size)
+{
+    new_house(size);
+    atomic_store(&fake.knows_identities, true);
+    house.place.grant_ms = house.place.permission_ms = 60000;
+}
+
+static enum err got_as(struct client *client, const struct identity *who)
+{
+    house.who = who;
+    if (reads(client, 0, 0))
+        return OK;
+    check(client->answer->err);
+    return client->answer->err;
+}
+
+TEST(a_hit_needs_a_grant_of_ones_own)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.gets) == 1);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == 0);
+    ok(got_as(&client, &ben) == OK && atomic_load(&fake.heads) == 1);
+    ok(got_as(&client, &ben) == OK && atomic_load(&fake.heads) == 1);
+    atomic_store(&fake.denies, "");
+    ok(got_as(&client, NULL) == ERR_DENIED);    /* ours alone was never shown it */
+    ok(atomic_load(&fake.gets) == 1 && atomic_load(&fake.heads) == 2);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_refusal_ends_a_grant_at_once_and_gives_no_byte)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, &anna) == OK && got_as(&client, &ben) == OK);
+    atomic_store(&fake.denies, "BEN");
+    ok(got_as(&client, &ben) == OK);    /* nobody has asked yet */
+    house.who = &ben;
+    struct get_ask newest = { .place = &house.place, .who = &ben, .bucket = S("bucket"),
+                              .key = S("key"), .revalidate = true,
+                              .conditions = { .if_modified_since = -1,
+                                              .if_unmodified_since = -1 } };
+    get_end(&client.get);
+    client.got = 0;
+    client.get = get_start(client.loop, &newest, noted, &client);
+    ok(decided(&client) == ERR_DENIED && client.got == 0);
+    unsigned heads = atomic_load(&fake.heads);
+    ok(got_as(&client, &ben) == ERR_DENIED && atomic_load(&fake.heads) == heads + 1);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == heads + 1);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(who_joins_a_fill_asks_in_their_own_name_first)
+{
+    struct client leader, follower;
+    new_shared_house(3 * MIB);
+    client_begin(&leader);
+    client_begin(&follower);
+    atomic_store(&fake.denies, "BEN");
+    atomic_store(&fake.held, true);
+    house.who = &anna;
+    ask(&leader, 0, 0);
+    ok(get_decide(leader.get, &leader.answer) == ERR_WAIT && atomic_load(&fake.gets) == 1);
+    house.who = &ben;
+    ask(&follower, 0, 0);
+    ok(get_decide(follower.get, &follower.answer) == ERR_WAIT);
+    ok(atomic_load(&fake.gets) == 1 && atomic_load(&fake.heads) == 1);
+    atomic_store(&fake.held, false);
+    ok(decided(&follower) == ERR_DENIED && follower.got == 0);
+    ok(decided(&leader) == OK && read_some(&leader, UINT64_MAX));
+    client_end(&leader);
+    client_end(&follower);
+    drop_house();
+}
+
+TEST(a_leaders_refusal_is_not_the_followers)
+{
+    struct client leader, follower;
+    new_shared_house(300000);
+    client_begin(&leader);
+    client_begin(&follower);
+    ok(got_as(&follower, &ben) == OK);
+    house.place.grant_scope = GRANT_BUCKET;    /* so that a grant outlives the object's record */
+    struct object_name name = { .endpoint = S("http://fake"), .bucket = S("bucket") };
+    struct grant_name grant = { ben.id, { { 0 } }, GRANT_BUCKET };
+    store_object_id(house.store, &name, &grant.id);
+    uint64_t now_ms = mono_ms();
+    grants_give(cache_grants(house.cache), &grant, S("bucket"),
+                grant_note_now(&grant, S("bucket")), now_ms, 60000, now_ms);
+    atomic_store(&fake.denies, "ANNA");
+    atomic_store(&fake.held, true);
+    house.who = &anna;
+    ask_for(&leader, "cold", 0, 0);
+    ok(get_decide(leader.get, &leader.answer) == ERR_WAIT && atomic_load(&fake.gets) == 2);
+    house.who = &ben;
+    ask_for(&follower, "cold", 0, 0);
+    ok(get_decide(follower.get, &follower.answer) == ERR_WAIT && atomic_load(&fake.gets) == 2);
+    atomic_store(&fake.held, false);
+    ok(decided(&leader) == ERR_DENIED);
+    ok(decided(&follower) == OK && read_some(&follower, UINT64_MAX));
+    ok(atomic_load(&fake.gets) == 3);    /* in their own name */
+    client_end(&leader);
+    client_end(&follower);
+    drop_house();
+}
+
+TEST(an_outage_is_bridged_only_for_who_has_a_grant)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    house.place.freshness = FRESH_TTL;
+    house.place.grace_s = 3600;
+    ok(got_as(&client, &anna) == OK);
+    atomic_store(&fake.down, true);
+    ok(got_as(&client, &anna) == OK);
+    ok(got_as(&client, &ben) == ERR_ORIGIN_CONNECT && client.got == 0);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(what_was_learnt_in_a_clients_name_stays_theirs_over_a_restart)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, &anna) == OK);
+    client_end(&client);
+    close_house();
+    open_house(300000);
+    atomic_store(&fake.knows_identities, true);
+    house.place.grant_ms = house.place.permission_ms = 60000;
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    ok(atomic_load(&fake.heads) == 1 && atomic_load(&fake.gets) == 0);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 1);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(what_was_learnt_in_our_own_name_needs_no_word_after_a_restart)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    client_end(&client);
+    close_house();
+    open_house(300000);
+    atomic_store(&fake.knows_identities, true);
+    house.place.grant_ms = house.place.permission_ms = 60000;
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    ok(atomic_load(&fake.heads) == 0 && atomic_load(&fake.gets) == 0);
+    house.place.permission_ms = 0;    /* ask every time */
+    ok(got_as(&client, NULL) == OK && got_as(&client, NULL) == OK);
+    ok(atomic_load(&fake.heads) == 2);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK && got_as(&client, &anna) == OK);
+    ok(atomic_load(&fake.heads) == 1);
+    grants_change_begins(S("bucket"), mono_ms());
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == 2);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == 3);    /* it is not over */
+    grants_change_ends(S("bucket"), mono_ms());
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == 4);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == 4);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 5);
+    client_end(&client);
+    drop_house();
+}
+
+RUN(cmocka_unit_test(a_hit_needs_a_grant_of_ones_own),
+    cmocka_unit_test(a_refusal_ends_a_grant_at_once_and_gives_no_byte),
+    cmocka_unit_test(who_joins_a_fill_asks_in_their_own_name_first),
+    cmocka_unit_test(a_leaders_refusal_is_not_the_followers),
+    cmocka_unit_test(an_outage_is_bridged_only_for_who_has_a_grant),
+    cmocka_unit_test(what_was_learnt_in_a_clients_name_stays_theirs_over_a_restart),
+    cmocka_unit_test(what_was_learnt_in_our_own_name_needs_no_word_after_a_restart),
+    cmocka_unit_test(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket))
