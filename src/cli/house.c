@@ -288,6 +288,7 @@ static enum err front_up(struct serve *serve)
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
         .access_log = serve->config->access_log,
+        .body_bytes_max = serve->config->body_max_bytes,
     };
     serve->front = front_new(&options);
     return OK;
@@ -453,7 +454,11 @@ static enum err http_up(struct serve *serve)
         .loops = loops,
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
         .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
-        .body_bytes_max = config->body_max_bytes, .body_memory_bytes = config->body_memory_bytes,
+        .body_progress_ms = (unsigned)config->body_progress_time_ms,
+        .body_progress_bytes = config->body_progress_bytes,
+        .body_bytes_max = FRONT_FRAMED_BYTES(config->body_max_bytes),
+        .body_memory_bytes = config->body_memory_bytes,
+        .bodies_disk_bytes = config->bodies_disk_bytes,
         .bodies_memory_bytes = config->bodies_memory_bytes,
         .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
         .spill_files_max = (unsigned)MAX(files.rlim_cur / FILES_BODIES_SHARE, (rlim_t)1),

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "front/inside.h"
+#include "s3/integrity.h"
 
 #define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
 
@@ -19,7 +20,7 @@ struct front *front_new(const struct front_options *options)
 {
     struct front *front = must_alloc(sizeof(*front));
     front->options = *options;
-    front->digests = digests_new();
+    front->intakes = intakes_new();
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
         front->boot = mono_ns();
@@ -30,7 +31,7 @@ void front_free(struct front **front)
 {
     if (!*front)
         return;
-    digests_free(&(*front)->digests);
+    intakes_free(&(*front)->intakes);
     free(*front);
     *front = NULL;
 }
@@ -124,6 +125,13 @@ static const struct front_key *key_of(const struct front *front, slice access_ke
     return NULL;
 }
 
+slice front_secret_of(const struct front *front, slice access_key)
+{
+    const struct front_key *key = key_of(front, access_key);
+    check(key != NULL);
+    return key->secret_key;
+}
+
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
                                 const struct http_head *head, struct sigv4_claim *ret)
 {
@@ -139,16 +147,20 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     return slice_eq(ret->session_token, key->session_token) ? OK : ERR_UNKNOWN_KEY;
 }
 
-/* What of a body can be refused before it is taken in. */
-static enum err judge_body(const struct http_head *head, const struct sigv4_claim *claim,
-                           slice *ret_detail)
+/* What of a body can be refused before it is taken in; and how much it will be, framing and all. */
+static enum err judge_body(const struct front *front, const struct http_head *head,
+                           const struct sigv4_claim *claim, uint64_t *ret_bytes)
 {
-    if (claim->payload >= PAYLOAD_SIGNED_CHUNKS) {
-        *ret_detail = S("Penstock does not implement bodies that come in signed chunks "
-                        "(x-amz-content-sha256: STREAMING-...).");
-        return ERR_NOT_IMPLEMENTED;
+    uint64_t length;
+    *ret_bytes = 0;
+    if (!integrity_length(head, claim, &length))
+        return ERR_NO_LENGTH;
+    if (length > front->options.body_bytes_max) {
+        metric_add(M_HTTP_REFUSED_BODY, 1);
+        return ERR_TOO_LARGE;
     }
-    return head->chunked ? ERR_NO_LENGTH : OK;
+    *ret_bytes = FRONT_FRAMED_BYTES(length);
+    return OK;
 }
 
 /* A value as a fact of a log line: one word, not too long, "-" if there is none. */
@@ -182,22 +194,20 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     struct sigv4_claim *claim = arena_alloc(keep, sizeof(*claim));
     if (judge_health(front, keep, head, ret))
         return false;
-    slice detail = S("");
     enum err err = judge_signature(front, http_loop_local(http), keep, head, claim);
     if (!err)
-        err = judge_body(head, claim, &detail);
+        err = judge_body(front, head, claim, &ret->body_bytes);
     if (!err) {
         ret->judged = claim;
         return true;
     }
-    const char *why = detail.len ? detail.ptr : err_text(err);
     slice id = request_id_new(front, keep);
-    answer_error(keep, err, detail, head->path, id, ret);
+    answer_error(keep, err, S(""), head->path, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
-    log_refused(front, keep, &(struct http_refused){ err, why, peer, head }, claim->access_key, id,
-                ret->status);
+    log_refused(front, keep, &(struct http_refused){ err, err_text(err), peer, head },
+                claim->access_key, id, ret->status);
     return false;
 }
 

@@ -28,7 +28,11 @@ struct front_options {
     size_t place_count;
     struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */
     bool access_log;
+    uint64_t body_bytes_max;      /* of data */
 };
+
+/* At most so much is a body of so many bytes with S3's framing: 8 KiB a chunk, a trailer. */
+#define FRONT_FRAMED_BYTES(bytes) ((bytes) + (bytes) / 64 + 64 * KIB)
 
 /* What options point at must outlive the front; it is made and freed while no loop runs. */
 struct front;

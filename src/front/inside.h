@@ -6,6 +6,7 @@
 #include "cache/get.h"
 #include "cache/write.h"
 #include "front/front.h"
+#include "front/intake.h"
 #include "s3/error.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
@@ -17,7 +18,7 @@ struct front {
     atomic_bool draining, access_log;
     atomic_uint_fast64_t request_number;
     uint64_t boot;                /* tells the request ids of two runs apart */
-    struct digests *digests;
+    struct intakes *intakes;
 };
 
 /* What the front keeps on each loop. */
@@ -62,6 +63,8 @@ void reply_refusal(struct call *call, const struct refusal *refusal);
 
 /* ---- front.c ---- */
 const struct place *front_place_of(const struct front *front, slice bucket, slice key);
+/* What a key signs with: of one that has been judged. */
+slice front_secret_of(const struct front *front, slice access_key);
 
 /* ---- object.c, pass.c: the operations ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */
@@ -69,15 +72,5 @@ void pass_read(struct call *call);      /* lists and bucket calls: answered as t
 void pass_write(struct call *call);     /* whatever has a body or changes something */
 /* The loop ends: origins may still be busy with some. */
 void passes_leave(struct front_loop *loop);
-
-/* ---- digest.c: bodies are hashed off the loops ---- */
-struct digests;
-struct digests *digests_new(void) MUST_USE;
-void digests_free(struct digests **digests);
-/* Hashes bytes, which must stay; done is called on the loop of `box`, or at once up to 64 KiB.
- * lost is called instead, on another thread, if that loop has gone. */
-void digest_start(struct digests *digests, struct mailbox *box, slice bytes,
-                  void (*done)(void *arg, const uint8_t sha256[32]), void (*lost)(void *arg),
-                  void *arg);
 
 #endif

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   read:   origin call ─ answer relayed
- *   write:  body's digest ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
+ *   write:  body's intake ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
  *
  * A pass is shared by the loop and the origin's thread. It holds the body, so that a write which is
  * on its way ends as it would have, also when the client has gone: H7 must know its outcome. But
@@ -14,6 +14,7 @@
 #include "base/metric.h"
 #include "front/inside.h"
 #include "s3/encode.h"
+#include "s3/integrity.h"
 #include "s3/xml.h"
 
 #define REPLY_BYTES_MAX (16 * MIB)
@@ -34,13 +35,13 @@ struct pass {
     atomic_bool abandoned;        /* the client has gone */
     slice *keys;
     size_t key_count;
-    uint8_t claimed[32];          /* the digest the client signed */
 
     struct http_body *hold;       /* keeps the body where it is */
     slice body;
     struct origin_body source;
     struct origin_call origin;
-    bool running, hashing;
+    struct http_field *origin_fields;    /* with room for the intake's */
+    bool running, in_intake;
 
     /* the answer: the origin's thread until over, then the loop */
     atomic_bool over;
@@ -139,8 +140,8 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 static bool is_forwarded(slice name)
 {
     static const char *const names[] = {
-        "content-type", "content-md5", "cache-control", "content-disposition", "content-encoding",
-        "content-language", "expires", "if-match", "if-none-match", "if-modified-since",
+        "content-type", "content-md5", "cache-control", "content-disposition", "content-language",
+        "expires", "if-match", "if-none-match", "if-modified-since",
         "if-unmodified-since", "range", "if-range", "origin",
     };
     static const char *const ours[] = {
@@ -149,6 +150,8 @@ static bool is_forwarded(slice name)
     for (size_t i = 0; i < countof(ours); i++)
         if (slice_eq_nocase(name, slice_of(ours[i])))
             return false;
+    if (integrity_is_framing(name))
+        return false;    /* what is left of it, the intake says */
     for (size_t i = 0; i < countof(names); i++)
         if (slice_eq_nocase(name, slice_of(names[i])))
             return true;
@@ -166,12 +169,12 @@ static void forward_fields(struct pass *pass, const struct http_head *head,
                            const struct s3_request *s3)
 {
     struct http_field *list = arena_alloc(
-        &pass->arena, (head->field_count + s3->said_count + 1) * sizeof(*list));
+        &pass->arena, (head->field_count + s3->said_count + INTAKE_FIELDS_MAX) * sizeof(*list));
     for (size_t i = 0; i < head->field_count; i++)
         forward_field(pass, list, head->fields[i]);
     for (size_t i = 0; i < s3->said_count; i++)
         forward_field(pass, list, s3->said[i]);
-    pass->origin.fields = list;
+    pass->origin.fields = pass->origin_fields = list;
 }
 
 /* The query without the client's own presigned signature, and what goes as headers. */
@@ -388,14 +391,20 @@ static void begin(struct pass *pass)
         call_origin(pass);
 }
 
-static void hashed(void *arg, const uint8_t sha256[32])
+static void taken_in(void *arg, const struct intake_outcome *outcome)
 {
     struct pass *pass = arg;
-    pass->hashing = false;
+    pass->in_intake = false;
+    pass->body = outcome->body;
+    pass->source.length = outcome->body.len;
+    for (size_t i = 0; i < outcome->field_count; i++)
+        pass->origin_fields[pass->origin.field_count++] = (struct http_field){
+            arena_copy(&pass->arena, outcome->fields[i].name),
+            arena_copy(&pass->arena, outcome->fields[i].value) };
     if (!pass->call)
         settle(pass);
-    else if (memcmp(sha256, pass->claimed, sizeof(pass->claimed)) != 0)
-        fail(pass, ERR_BAD_SHA256);
+    else if (outcome->err)
+        refuse(pass, outcome->err, arena_copy(&pass->arena, outcome->detail));
     else
         begin(pass);
 }
@@ -406,12 +415,12 @@ static void lost(void *arg)
 }
 
 /* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass
- * is its own. One that is being hashed ends with that. */
+ * is its own. One whose body is being taken in ends with that. */
 void passes_leave(struct front_loop *loop)
 {
     list_each_safe(struct pass, pass, &loop->passes, link) {
         list_del(&pass->link);
-        if (pass->hashing)
+        if (pass->in_intake)
             continue;
         pass->running = false;
         write_end(&pass->write);    /* H7: no fill that knew of it may publish */
@@ -430,15 +439,14 @@ void pass_write(struct call *call)
         return;
     }
     struct pass *pass = pass_new(call, place);
-    pass->source = (struct origin_body){ .length = pass->body.len, .read = read_body, .arg = pass };
+    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
+    if (claim->payload == PAYLOAD_HEX)
+        pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
     pass->origin.body = &pass->source;
-    if (claim->payload != PAYLOAD_HEX) {
-        begin(pass);
-        return;
-    }
-    memcpy(pass->claimed, claim->payload_sha256, sizeof(pass->claimed));
-    pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
-    pass->hashing = true;
-    digest_start(call->front->digests, http_loop_mailbox(http_request_loop(call->http)), pass->body,
-                 hashed, lost, pass);
+    pass->in_intake = true;
+    intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
+                 &(struct intake_ask){ pass->body, http_request_head(call->http), &call->s3, claim,
+                                       call->loop->sigv4,
+                                       front_secret_of(call->front, claim->access_key) },
+                 taken_in, lost, pass);
 }

@@ -6,9 +6,11 @@
  *
  * The library would double a socket's buffer as bytes come, and fail where its file can't be made.
  * So it gets one that the whole body fits into before the first byte is read; one whose length
- * nobody knows (chunked) moves as it grows. In memory all bodies share one budget (H8). The folder
- * is a cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows. The
- * buffer stays the library's to free; what it holds of the limits is its claim.
+ * nobody knows (chunked) moves as it grows. In memory all bodies share one budget, in the folder
+ * another (H8). The folder is a cache's: it takes a body only while it serves and keeps its reserve,
+ * which may_spill knows. The buffer stays the library's to free; what it holds of the limits is its
+ * claim. What lies in a file is page cache; to let go of gigabytes of it takes as long as a second,
+ * so a thread of its own does that.
  *
  * A complete body is taken out of the connection, so that it can outlive it (http_body_hold).
  * Threads: a body may be let go on any; claims are counted over all loops. */
@@ -24,21 +26,25 @@
 #include <unistd.h>
 
 #include "base/metric.h"
+#include "base/thread.h"
 
 #define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
+#define LARGE_BYTES (64 * MIB)
 
-static atomic_size_t memory_claimed, files_claimed;
+static atomic_size_t memory_claimed, disk_claimed, files_claimed;
 
 void body_claim_end(struct body_claim *claim)
 {
-    if (claim->file)
+    if (claim->file_bytes) {
         atomic_fetch_sub(&files_claimed, 1);
-    claim->file = false;
-    if (!claim->memory_bytes)
-        return;
-    atomic_fetch_sub(&memory_claimed, claim->memory_bytes);
-    metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
-    claim->memory_bytes = 0;
+        atomic_fetch_sub(&disk_claimed, claim->file_bytes);
+        metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
+    }
+    if (claim->memory_bytes) {
+        atomic_fetch_sub(&memory_claimed, claim->memory_bytes);
+        metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
+    }
+    *claim = (struct body_claim){ 0 };
 }
 
 static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct body_claim *ret)
@@ -81,13 +87,16 @@ static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct bod
 {
     const struct http_options *options = &http->options;
     h2o_buffer_t *buffer = NULL;
-    size_t before = atomic_fetch_add(&files_claimed, 1);
-    if ((!options->spill_files_max || before < options->spill_files_max) &&
+    size_t files = atomic_fetch_add(&files_claimed, 1);
+    size_t before = atomic_fetch_add(&disk_claimed, bytes);
+    if ((!options->spill_files_max || files < options->spill_files_max) &&
+        (!options->bodies_disk_bytes || before + bytes <= options->bodies_disk_bytes) &&
         (!options->may_spill || options->may_spill(options->spill_arg, bytes)))
         buffer = map_file(options, bytes);
-    ret->file = buffer != NULL;
+    *ret = (struct body_claim){ .file_bytes = bytes };
+    metric_gauge_add(M_HTTP_BODY_DISK, (int64_t)bytes);
     if (!buffer)
-        atomic_fetch_sub(&files_claimed, 1);
+        body_claim_end(ret);
     return buffer;
 }
 
@@ -165,6 +174,19 @@ struct http_body *http_body_hold(struct http_request *request)
     return request->body;
 }
 
+static void dispose(struct http_body *body)
+{
+    h2o_buffer_dispose(&body->buffer);
+    body_claim_end(&body->claim);
+    free(body);
+}
+
+static void *dispose_large(void *arg)
+{
+    dispose(arg);
+    return NULL;
+}
+
 void http_body_release(struct http_body **body)
 {
     struct http_body *mine = *body;
@@ -175,7 +197,10 @@ void http_body_release(struct http_body **body)
     if (atomic_fetch_sub(&mine->holds, 1) > 1)
         return;
     mine->magic = 0;
-    h2o_buffer_dispose(&mine->buffer);
-    body_claim_end(&mine->claim);
-    free(mine);
+    pthread_t thread;
+    if (mine->claim.file_bytes >= LARGE_BYTES &&
+        thread_start(&thread, dispose_large, mine, "body-end"))
+        pthread_detach(thread);
+    else
+        dispose(mine);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/metric.h"
 
 #define BODY_TURN_BYTES (256 * KIB)    /* read at most so much before others get their turn */
@@ -175,6 +176,7 @@ static void read_body(struct conn *conn)
             break;
         }
         turn -= (size_t)got;
+        conn->request->body_read += (uint64_t)got;
         look_at_body(conn);
         if ((size_t)got < BODY_READ_BYTES / 2)
             break;    /* likely all there is: the next turn will tell */
@@ -315,6 +317,23 @@ static void look_for_stall(struct conn *conn)
     conn_close(conn, true);
 }
 
+/* A body may take as long as it needs while it comes along; and there is an end to that, too. */
+static void look_at_progress(struct conn *conn)
+{
+    struct http_request *request = conn->request;
+    const struct http_options *options = &conn->loop->http->options;
+    bool slow = request->body_read - request->body_mark < options->body_progress_bytes;
+    bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
+    request->body_mark = request->body_read;
+    if (!slow && !late) {
+        timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
+        return;
+    }
+    metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
+    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body comes too slowly"
+                                        : "the request body took too long");
+}
+
 void conn_timed_out(struct timed *timed, enum row row)
 {
     struct conn *conn = container_of(timed, struct conn, timed);
@@ -323,8 +342,7 @@ void conn_timed_out(struct timed *timed, enum row row)
         gate_slow(conn);
         break;
     case ROW_BODY:
-        metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
-        gate_refuse(conn, ERR_TIMEOUT, "the request body took too long");
+        look_at_progress(conn);
         break;
     case ROW_SEND:
         look_for_stall(conn);

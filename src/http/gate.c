@@ -102,7 +102,8 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
-    if (scanned->length && !body_make_room(conn, scanned->bytes + scanned->length))
+    uint64_t body = scanned->chunked ? answer.body_bytes : scanned->length;
+    if (body && !body_make_room(conn, scanned->bytes + body))
         return;
     if (scanned->expect_continue)
         invite_body(conn, scanned);

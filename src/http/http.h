@@ -24,6 +24,7 @@ struct http_answer {
     bool close;
     bool is_page;                       /* of a judge that says no: its own page, no refusal */
     void *judged;                       /* by a judge that says yes: for http_request_judged() */
+    uint64_t body_bytes;                /* likewise: what a chunked body may come to; 0: unknown */
 };
 
 /* A request that does not come as far as the app. */
@@ -60,7 +61,9 @@ struct http_options {
     size_t app_count;
     unsigned loops;
     unsigned head_ms;                   /* a head must be complete after so long */
-    unsigned request_ms;                /* a body too */
+    unsigned request_ms;                /* a body too, as seen at the next look at its progress: */
+    unsigned body_progress_ms;          /* in each so long it brings so many bytes; 0: no such look */
+    uint64_t body_progress_bytes;
     unsigned idle_ms;                   /* keep-alive without a request */
     unsigned send_ms;                   /* a client that takes no byte for so long is cut */
     uint64_t body_bytes_max;
@@ -69,6 +72,7 @@ struct http_options {
     /* May that folder take so many bytes now? On a loop; NULL: always. If not, memory may. */
     bool (*may_spill)(void *spill_arg, uint64_t bytes);
     void *spill_arg;
+    uint64_t bodies_disk_bytes;         /* of all bodies in there together; 0: any number */
     unsigned spill_files_max;           /* descriptors that bodies may take; 0: any number */
     uint64_t bodies_memory_bytes;       /* of all bodies in memory together */
     unsigned connections_max;           /* over all loops; admin apps have a reserve of their own */

@@ -160,8 +160,7 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 
 /* What a body holds of the limits that all share. */
 struct body_claim {
-    size_t memory_bytes;
-    bool file;
+    size_t memory_bytes, file_bytes;
 };
 
 #define BODY_MAGIC 0x626f6479u
@@ -181,6 +180,7 @@ struct http_request {
     bool handled;                       /* its body is complete, the app has it */
     bool close;                         /* the last of its connection */
     struct chunks chunks;
+    uint64_t body_read, body_mark;      /* from the socket; when its progress was last looked at */
     size_t body_bytes;                  /* in sock->input so far, the chunks' framing taken off */
     struct http_head head;              /* slices point into the arena */
     struct body_claim claim;            /* of its body, until that is complete */

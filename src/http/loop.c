@@ -100,7 +100,8 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     const struct http_options *options = &http->options;
     unsigned row_ms[ROW_COUNT] = {
         [ROW_HEAD] = options->head_ms,
-        [ROW_BODY] = options->request_ms,
+        [ROW_BODY] = options->body_progress_ms
+                   ? MIN(options->body_progress_ms, options->request_ms) : options->request_ms,
         [ROW_IDLE] = options->idle_ms,
         [ROW_SEND] = MAX(options->send_ms / 2, 1u),
         [ROW_LINGER] = 2000,

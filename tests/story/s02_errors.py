@@ -48,10 +48,10 @@ with Story("s02 refusals are S3's own") as story:
     story.fact("an unknown method is refused", reply.status in (400, 405, 501), reply)
     origin.tell("match=bucket/hidden", "status=403", "object=bucket/hidden 10")
     refused("what the origin refuses", server.get("bucket/hidden"), 403, "AccessDenied")
-    reply = server.ask("PUT", "bucket/stream", body=b"x",
-                       payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
-    refused("a streaming signature", reply, 501, "NotImplemented")
-    story.fact("... and says that it is that", b"signed chunks" in reply.body, reply.body)
+    reply = server.ask("PUT", "bucket/stream", body=b"x", headers={"x-amz-decoded-content-length": "1"},
+                       payload="STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD")
+    refused("chunks signed in a way that is not known", reply, 501, "NotImplemented")
+    story.fact("... and says that it is that", b"ECDSA-P256-SHA256-PAYLOAD is not supported" in reply.body, reply.body)
     reply = server.ask("PUT", "bucket/sum", body=b"x", payload=hashlib.sha256(b"y").hexdigest())
     refused("a body that is not what was signed", reply, 400, "XAmzContentSHA256Mismatch")
     story.same("it never reached the origin", origin.counts("bucket/sum")["put"], 0)

@@ -26,7 +26,7 @@ with Story("w04 what a presigned write says in its query is done or refused") as
         story.same(f"the body that {name} says", write([(name, hashlib.sha256(body).hexdigest())], "bucket/right").status, 200)
         story.same(f"{name}: UNSIGNED-PAYLOAD", write([(name, "UNSIGNED-PAYLOAD")], "bucket/right").status, 200)
     refused("a digest that is none", [("x-amz-content-sha256", "abc")], 400, "InvalidArgument")
-    refused("a body signed in chunks", [("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD")], 501, "NotImplemented")
+    refused("a body signed in chunks, of no length", [("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD")], 411, "MissingContentLength")
 
     refused("one thing said twice", [("x-amz-meta-a", "1"), ("X-Amz-Meta-A", "2")], 400, "InvalidArgument")
     story.same("twice in query and headers", write([("x-amz-content-sha256", "UNSIGNED-PAYLOAD")], headers=["x-amz-content-sha256: " + "0" * 64]).status in (400, 403), True)

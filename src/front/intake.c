@@ -1,0 +1,311 @@
+/* intake.c - bodies are taken in: their framing off, every sum right.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * No origin sees a byte before all that the client said of its body holds: digest, checksums,
+ * signatures of chunks. The body lies whole in memory or in a mapped file; it is worked through once,
+ * a piece that fits the processor's cache at a time: decoded in place, then summed where it now lies.
+ *
+ * That takes seconds for gigabytes, so a few threads do it, no loop, but for small bodies, which are
+ * done where they are. Large ones take turns: one of 5 GiB keeps no other waiting for long. */
+#include "front/intake.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cores.h"
+#include "base/list.h"
+#include "base/thread.h"
+#include "s3/chunked.h"
+#include "s3/encode.h"
+#include "s3/integrity.h"
+
+#define INLINE_BYTES (64 * KIB)
+#define PIECE_BYTES (256 * KIB)
+#define TURN_BYTES (32 * MIB)
+#define THREADS_MAX 8u
+
+struct intakes {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct list queue;               /* of struct intake */
+    bool stopping;
+    unsigned count;
+    pthread_t threads[THREADS_MAX];
+};
+
+struct intake {
+    struct mail mail;
+    struct list link;
+    struct mailbox *back;
+    struct arena arena;
+    char *bytes;                     /* the body, as long as it came */
+    size_t len, at, data_len;        /* done with `at` of it; so much data so far */
+    struct integrity is;
+    struct sigv4_chain *chain;
+    struct chunked *chunked;
+    struct checksum_run *sha256, *md5, *sum;
+    struct intake_outcome outcome;
+    void (*done)(void *arg, const struct intake_outcome *outcome);
+    void (*lost)(void *arg);
+    void *arg;
+};
+
+static void intake_free(struct intake *intake)
+{
+    chunked_free(&intake->chunked);
+    sigv4_chain_free(&intake->chain);
+    checksum_free(&intake->sha256);
+    checksum_free(&intake->md5);
+    checksum_free(&intake->sum);
+    mailbox_unref(&intake->back);
+    arena_free(&intake->arena);
+    free(intake);
+}
+
+/* ---- the work ---- */
+
+static void add(struct intake *intake, slice data)
+{
+    struct checksum_run *runs[] = { intake->sha256, intake->md5, intake->sum };
+    for (size_t i = 0; i < countof(runs); i++)
+        if (runs[i])
+            checksum_add(runs[i], data);
+}
+
+static void work_on_piece(struct intake *intake)
+{
+    slice piece = { intake->bytes + intake->at, MIN(intake->len - intake->at, PIECE_BYTES) };
+    slice data = piece;
+    if (intake->chunked) {
+        data.ptr = intake->bytes + intake->data_len;
+        intake->outcome.err = chunked_feed(intake->chunked, piece,
+                                           intake->bytes + intake->data_len, &data.len);
+    }
+    add(intake, data);
+    intake->at += piece.len;
+    intake->data_len += data.len;
+}
+
+static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes)
+{
+    uint8_t sum[CHECKSUM_BYTES_MAX];
+    if (!run)
+        return true;
+    checksum_get(run, sum);
+    return memcmp(sum, want, bytes) == 0;
+}
+
+static enum err end_framing(struct intake *intake)
+{
+    struct intake_outcome *outcome = &intake->outcome;
+    struct integrity *is = &intake->is;
+    enum err err = chunked_end(intake->chunked, &outcome->detail);
+    if (err || !is->sum_in_trailer)
+        return err;
+    slice header = checksum_header(is->sum), value = chunked_trailer(intake->chunked);
+    outcome->fields[outcome->field_count++] =
+        (struct http_field){ header, arena_copy(&intake->arena, value) };
+    if (base64_read(value, is->sum_value, checksum_bytes(is->sum)))
+        return OK;
+    outcome->detail = arena_printf(&intake->arena, "Value for %.*s trailing header is invalid.",
+                                   SLICE_ARG(header));
+    return ERR_BAD_REQUEST;
+}
+
+static enum err compare(struct intake *intake)
+{
+    const struct integrity *is = &intake->is;
+    if (!holds(intake->sha256, is->sha256, sizeof(is->sha256)))
+        return ERR_BAD_SHA256;
+    if (!holds(intake->md5, is->md5, sizeof(is->md5))) {
+        intake->outcome.detail =
+            S("The Content-MD5 you specified did not match what we received.");
+        return ERR_BAD_DIGEST;
+    }
+    if (holds(intake->sum, is->sum_value, intake->sum ? checksum_bytes(is->sum) : 0))
+        return OK;
+    intake->outcome.detail = arena_printf(
+        &intake->arena, "The %.*s you specified did not match the calculated checksum.",
+        SLICE_ARG(checksum_name(is->sum)));
+    return ERR_BAD_DIGEST;
+}
+
+static void conclude(struct intake *intake)
+{
+    struct intake_outcome *outcome = &intake->outcome;
+    if (!outcome->err && intake->chunked)
+        outcome->err = end_framing(intake);
+    if (!outcome->err)
+        outcome->err = compare(intake);
+    outcome->body = (slice){ intake->bytes, intake->data_len };
+}
+
+/* true: it is over */
+static bool work(struct intake *intake, size_t bytes)
+{
+    size_t until = intake->at + bytes;
+    while (!intake->outcome.err && intake->at < intake->len && intake->at < until)
+        work_on_piece(intake);
+    if (!intake->outcome.err && intake->at < intake->len)
+        return false;
+    conclude(intake);
+    return true;
+}
+
+/* ---- the threads ---- */
+
+static void deliver(struct mail *mail)    /* on the loop again */
+{
+    struct intake *intake = container_of(mail, struct intake, mail);
+    intake->done(intake->arg, &intake->outcome);
+    intake_free(intake);
+}
+
+static void finish(struct intake *intake)
+{
+    intake->mail.deliver = deliver;
+    if (mailbox_post(intake->back, &intake->mail))
+        return;
+    intake->lost(intake->arg);    /* the loop is gone, and the request with it */
+    intake_free(intake);
+}
+
+static void put(struct intakes *intakes, struct intake *intake)
+{
+    pthread_mutex_lock(&intakes->lock);
+    list_add(&intakes->queue, &intake->link);
+    pthread_cond_signal(&intakes->wake);
+    pthread_mutex_unlock(&intakes->lock);
+}
+
+/* NULL: there is none, and there will be none. */
+static struct intake *take(struct intakes *intakes)
+{
+    struct intake *intake = NULL;
+    pthread_mutex_lock(&intakes->lock);
+    while (list_empty(&intakes->queue) && !intakes->stopping)
+        pthread_cond_wait(&intakes->wake, &intakes->lock);
+    if (!list_empty(&intakes->queue)) {
+        intake = list_of(intakes->queue.next, struct intake, link);
+        list_del(&intake->link);
+    }
+    pthread_mutex_unlock(&intakes->lock);
+    return intake;
+}
+
+static void *run(void *arg)
+{
+    struct intakes *intakes = arg;
+    for (struct intake *intake; (intake = take(intakes)) != NULL;)
+        if (work(intake, TURN_BYTES))
+            finish(intake);
+        else
+            put(intakes, intake);
+    return NULL;
+}
+
+struct intakes *intakes_new(void)
+{
+    struct intakes *intakes = must_alloc(sizeof(*intakes));
+    check(pthread_mutex_init(&intakes->lock, NULL) == 0);
+    check(pthread_cond_init(&intakes->wake, NULL) == 0);
+    list_init(&intakes->queue);
+    intakes->count = MIN(MAX(cores_available(), 2u), THREADS_MAX);
+    for (unsigned i = 0; i < intakes->count; i++)
+        check(thread_start(&intakes->threads[i], run, intakes, "intake-%u", i));
+    return intakes;
+}
+
+void intakes_free(struct intakes **intakes)
+{
+    if (!*intakes)
+        return;
+    pthread_mutex_lock(&(*intakes)->lock);
+    (*intakes)->stopping = true;
+    pthread_cond_broadcast(&(*intakes)->wake);
+    pthread_mutex_unlock(&(*intakes)->lock);
+    for (unsigned i = 0; i < (*intakes)->count; i++)
+        pthread_join((*intakes)->threads[i], NULL);
+    pthread_cond_destroy(&(*intakes)->wake);
+    pthread_mutex_destroy(&(*intakes)->lock);
+    free(*intakes);
+    *intakes = NULL;
+}
+
+/* ---- its start ---- */
+
+/* Chunks are for objects: elsewhere S3 refuses them, and an origin could not if we took them off. */
+static enum err may_be_framed(const struct intake_ask *ask, struct intake_outcome *ret)
+{
+    if (ask->s3->op == S3_PUT_OBJECT || ask->s3->op == S3_UPLOAD_PART)
+        return OK;
+    ret->detail = S("The value of x-amz-content-sha256 header is invalid.");
+    return ERR_BAD_REQUEST;
+}
+
+static enum err plan(struct intake *intake, const struct intake_ask *ask)
+{
+    struct integrity *is = &intake->is;
+    struct intake_outcome *outcome = &intake->outcome;
+    bool of_body = ask->s3->op != S3_COMPLETE_UPLOAD;
+    enum err err = integrity_read(&intake->arena, ask->head, ask->s3->said, ask->s3->said_count,
+                                  ask->claim, of_body, is, &outcome->detail);
+    if (!err && is->framed)
+        err = may_be_framed(ask, outcome);
+    if (err)
+        return err;
+    if (!is->framed && ask->head->chunked && is->has_length && is->length != ask->body.len) {
+        outcome->detail = S("You did not provide the number of bytes specified by the "
+                            "Content-Length HTTP header");
+        return ERR_INCOMPLETE;
+    }
+    if (is->encoding.ptr)
+        outcome->fields[outcome->field_count++] = (struct http_field){
+            S("content-encoding"), arena_copy(&intake->arena, is->encoding) };
+    return OK;
+}
+
+static void prepare(struct intake *intake, const struct intake_ask *ask)
+{
+    const struct integrity *is = &intake->is;
+    if (is->chunks_signed)
+        intake->chain = sigv4_chain_new(ask->sigv4, ask->claim, ask->secret_key);
+    if (is->framed)
+        intake->chunked = chunked_new(&(struct chunked_form){
+            .trailer = is->sum_in_trailer ? checksum_header(is->sum) : S(""),
+            .length = is->length, .chain = intake->chain, .trailer_must = is->trailer_must });
+    if (is->has_sha256)
+        intake->sha256 = checksum_begin(CHECKSUM_SHA256);
+    if (is->has_md5)
+        intake->md5 = checksum_begin(CHECKSUM_MD5);
+    if (is->sum != CHECKSUM_COUNT)
+        intake->sum = checksum_begin(is->sum);
+    if (!intake->chunked && !intake->sha256 && !intake->md5 && !intake->sum)
+        intake->at = intake->data_len = intake->len;    /* nothing is said of it */
+}
+
+void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
+                  void (*done)(void *arg, const struct intake_outcome *outcome),
+                  void (*lost)(void *arg), void *arg)
+{
+    struct intake *intake = must_alloc(sizeof(*intake));
+    check(box && done && lost);
+    intake->back = mailbox_ref(box);
+    intake->bytes = (char *)(uintptr_t)ask->body.ptr;    /* ours to change: see intake_ask */
+    intake->len = ask->body.len;
+    intake->done = done;
+    intake->lost = lost;
+    intake->arg = arg;
+    list_init(&intake->link);
+    intake->outcome.err = plan(intake, ask);
+    if (!intake->outcome.err)
+        prepare(intake, ask);
+    if (!intake->outcome.err && intake->len - intake->at > INLINE_BYTES) {
+        put(intakes, intake);
+        return;
+    }
+    if (!intake->outcome.err)
+        check(work(intake, INLINE_BYTES + 1));
+    deliver(&intake->mail);
+}

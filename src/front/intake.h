@@ -1,0 +1,42 @@
+/* intake.h - bodies are taken in: their framing off, every sum right.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FRONT_INTAKE_H
+#define FRONT_INTAKE_H
+
+#include "base/mailbox.h"
+#include "s3/request.h"
+#include "s3/sigv4.h"
+
+struct intakes;    /* a few threads */
+struct intakes *intakes_new(void) MUST_USE;
+void intakes_free(struct intakes **intakes);
+
+/* A body as it came; it must stay, is written to and not read by others meanwhile. The rest is
+ * needed only until intake_start returns. */
+struct intake_ask {
+    slice body;
+    const struct http_head *head;
+    const struct s3_request *s3;
+    const struct sigv4_claim *claim;
+    struct sigv4 *sigv4;             /* the loop's, and the secret of the claim's key: */
+    slice secret_key;                /* for chunks that are signed */
+};
+
+#define INTAKE_FIELDS_MAX 2
+
+/* What is known of it then. Slices are good until done() returns, but for the body's. */
+struct intake_outcome {
+    enum err err;
+    slice detail;
+    slice body;                      /* the data alone */
+    struct http_field fields[INTAKE_FIELDS_MAX];    /* to be sent in place of those of the framing */
+    size_t field_count;
+};
+
+/* done() is called once: on the loop of `box`, or at once up to 64 KiB. Instead of it lost(), on
+ * another thread, if that loop has gone. */
+void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
+                  void (*done)(void *arg, const struct intake_outcome *outcome),
+                  void (*lost)(void *arg), void *arg);
+
+#endif
