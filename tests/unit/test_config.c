@@ -232,7 +232,7 @@ TEST(a_quantity_is_shown_as_it_could_be_written)
     const char *const shown[][2] = {
         { "cache_size", "9765625KiB" }, { "ttl", "90s" }, { "drain_time", "1500ms" },
         { "body_max", "2GiB" }, { "memory_heads", "3MiB" }, { "extent_size", "0" },
-        { "request_time", "1h" }, { "access_log", "true" }, { "loops", "0" },
+        { "request_time", "1d" }, { "access_log", "true" }, { "loops", "0" },
     };
     for (size_t i = 0; i < countof(shown); i++)
         same(setting_show(setting_find(SCOPE_GLOBAL, slice_of(shown[i][0])), config, &arena),
