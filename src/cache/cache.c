@@ -9,6 +9,7 @@
 #include "base/metric.h"
 #include "cache/fresh.h"
 #include "cache/inside.h"
+#include "cache/lists.h"
 #include "cache/missing.h"
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
@@ -20,6 +21,7 @@ struct cache {
     struct missing_keys *missing;
     struct grants *grants;
     uint64_t began_ms;
+    struct lists *lists;
     unsigned fetches_max;
     atomic_uint fetches;          /* under way, listing pages among them */
     atomic_bool stopping;
@@ -35,6 +37,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->missing = missing_new(options->missing_ms);
     cache->grants = grants_new(options->grants_bytes);
     cache->began_ms = mono_ms();
+    cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
     return cache;
 }
 
@@ -53,6 +56,7 @@ void cache_free(struct cache **cache)
     check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
     while (flights_objects(mine->flights) > 0)    /* the committer has them for a moment yet */
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    lists_free(&mine->lists);
     missing_free(&mine->missing);
     fresh_free(&mine->fresh);
     grants_free(&mine->grants);
@@ -73,6 +77,11 @@ struct flights *cache_flights(struct cache *cache)
 struct fresh *cache_fresh(struct cache *cache)
 {
     return cache->fresh;
+}
+
+struct lists *cache_lists(struct cache *cache)
+{
+    return cache->lists;
 }
 
 struct missing_keys *cache_missing(struct cache *cache)

@@ -29,6 +29,8 @@ struct cache_options {
     struct store *store;
     size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
     unsigned fetches_max;         /* origin GETs and HEADs at once; more get SlowDown */
+    uint64_t lists_ms;            /* for so long the answer to a list may be used again */
+    size_t lists_bytes;           /* RAM for lists under way and kept (H8) */
     uint64_t missing_ms;          /* for so long a key that was not there is known not to be */
     size_t grants_bytes;          /* RAM for grants (H8) */
 };

@@ -66,6 +66,44 @@ bool epoch_holds(const struct object_id *id, struct epoch_note since)
            now.finished == since.finished;
 }
 
+/* ---- of buckets ---- */
+
+#define BUCKET_EPOCHS 4096
+
+static struct {
+    atomic_uint started, finished;
+} buckets[BUCKET_EPOCHS];
+
+unsigned epoch_bucket_of(slice endpoint, slice bucket)
+{
+    return (unsigned)((head_etag_hash(endpoint) * 31 + head_etag_hash(bucket)) % BUCKET_EPOCHS);
+}
+
+void epoch_bucket_write_begins(unsigned pair)
+{
+    atomic_fetch_add(&buckets[pair].started, 1);
+}
+
+void epoch_bucket_write_ends(unsigned pair)
+{
+    atomic_fetch_add(&buckets[pair].finished, 1);
+}
+
+struct epoch_note epoch_bucket_now(unsigned pair)
+{
+    unsigned finished = atomic_load(&buckets[pair].finished);    /* first, as above */
+    return (struct epoch_note){ atomic_load(&buckets[pair].started), finished };
+}
+
+bool epoch_bucket_holds(unsigned pair, struct epoch_note since)
+{
+    if (!guard_on(GUARD_LISTS))
+        return true;
+    struct epoch_note now = epoch_bucket_now(pair);
+    return since.started == since.finished && now.started == since.started &&
+           now.finished == since.finished;
+}
+
 uint64_t epoch_moment(void)
 {
     return atomic_load(&moments);

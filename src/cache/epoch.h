@@ -23,6 +23,15 @@ struct epoch_note epoch_now(const struct object_id *id);
 /* May what began at this note be published, and joined? */
 bool epoch_holds(const struct object_id *id, struct epoch_note since);
 
+/* The same for lists: what one shows changes with any write in its bucket. A pair a bucket, of an
+ * array of their own: buckets are written to all the time, and keys that shared a pair with one
+ * would never be kept. */
+unsigned epoch_bucket_of(slice endpoint, slice bucket);    /* which pair */
+void epoch_bucket_write_begins(unsigned pair);
+void epoch_bucket_write_ends(unsigned pair);
+struct epoch_note epoch_bucket_now(unsigned pair);
+bool epoch_bucket_holds(unsigned pair, struct epoch_note since);
+
 /* For what is learnt about many objects at once (a listing page): a moment, and whether an object
  * was written to since then or is being written to. */
 uint64_t epoch_moment(void);

@@ -8,6 +8,8 @@
 
 #include "cache/inside.h"
 
+#define VERSIONS_MAX 3    /* of a key, that one write may touch */
+
 struct removing {
     atomic_uint refs;             /* the write's and the committer's */
     atomic_bool over;
@@ -24,6 +26,7 @@ struct write {
     uint64_t number;
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
+    unsigned pair;                /* of the bucket, for its lists */
     struct removing *removing;
 };
 
@@ -85,26 +88,35 @@ static void remove_known(struct write *write)
     store_remove(store, &removing->removal);
 }
 
+/* What it has no version of, what has the version "null", and the version it names. */
+static void add_ids(struct write *write, const struct place *place, slice bucket,
+                    const struct write_key *key)
+{
+    const slice versions[VERSIONS_MAX] = { S(""), S("null"), key->version };
+    bool names_another = key->version.len && !slice_eq(key->version, S("null"));
+    for (size_t i = 0; i < (names_another ? 3 : 2); i++) {
+        struct object_name name = {
+            .endpoint = origin_identity(place->origin),
+            .bucket = bucket, .key = key->key, .version = versions[i],
+        };
+        store_object_id(cache_store(write->cache), &name, &write->ids[write->id_count++]);
+    }
+}
+
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
-                          const slice *keys, size_t key_count, void (*changed)(void *arg),
+                          const struct write_key *keys, size_t key_count, void (*changed)(void *arg),
                           void *arg)
 {
-    static const slice versions[] = { { "", 0 }, { "null", 4 } };
     struct write *write = must_alloc(sizeof(*write));
     write->cache = loop->cache;
     write->changed = changed;
     write->arg = arg;
     write->ticket = ticket_new(loop->box, woken, write);
-    write->ids = must_alloc(key_count * countof(versions) * sizeof(*write->ids));
-    for (size_t i = 0; i < key_count; i++) {
-        for (size_t j = 0; j < countof(versions); j++) {
-            struct object_name name = {
-                .endpoint = origin_identity(place->origin),
-                .bucket = bucket, .key = keys[i], .version = versions[j],
-            };
-            store_object_id(cache_store(loop->cache), &name, &write->ids[write->id_count++]);
-        }
-    }
+    write->ids = must_alloc((key_count * VERSIONS_MAX + 1) * sizeof(*write->ids));
+    for (size_t i = 0; i < key_count; i++)
+        add_ids(write, place, bucket, &keys[i]);
+    write->pair = epoch_bucket_of(origin_identity(place->origin), bucket);
+    epoch_bucket_write_begins(write->pair);
     write->number = epoch_write_number();
     for (size_t i = 0; i < write->id_count; i++)
         epoch_write_begins(&write->ids[i], write->number);
@@ -126,6 +138,7 @@ void write_end(struct write **write)
         return;
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
+    epoch_bucket_write_ends(mine->pair);
     unhook_all(mine);
     if (mine->removing)
         removing_unref(mine->removing);

@@ -10,10 +10,15 @@
 
 struct write;
 
+/* What a write may touch: the key, and the version it names; empty if it names none. */
+struct write_key {
+    slice key, version;
+};
+
 /* changed() is called on the loop when the removal is committed, unless write_may_go() says so at
- * once. */
+ * once. Without keys it is the bucket that is written to: what its lists show. */
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
-                          const slice *keys, size_t key_count, void (*changed)(void *arg),
+                          const struct write_key *keys, size_t key_count, void (*changed)(void *arg),
                           void *arg) MUST_USE;
 bool write_may_go(const struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */

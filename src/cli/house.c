@@ -147,6 +147,8 @@ static enum err cache_up(struct serve *serve)
         .store = serve->store,
         .slots_bytes = serve->config->memory_slots_bytes,
         .fetches_max = (unsigned)serve->config->fetches_max,
+        .lists_ms = serve->config->list_time_ms,
+        .lists_bytes = serve->config->memory_lists_bytes,
         .missing_ms = serve->config->missing_time_ms,
         .grants_bytes = serve->config->memory_grants_bytes,
     };

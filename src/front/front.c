@@ -230,6 +230,8 @@ static void route(struct call *call)
     metric_add(row->metric, 1);
     if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
+    else if (row->route == S3_LIST)
+        list_read(call);
     else if (reads)
         pass_read(call);
     else

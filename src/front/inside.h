@@ -66,10 +66,12 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 /* What a key signs with: of one that has been judged. */
 slice front_secret_of(const struct front *front, slice access_key);
 
-/* ---- object.c, pass.c: the operations ---- */
+/* ---- object.c, list.c, pass.c: the operations ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */
+void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
+const struct place *pass_place(const struct call *call);    /* NULL: there is none */
 /* The loop ends: origins may still be busy with some. */
 void passes_leave(struct front_loop *loop);
 

@@ -234,12 +234,14 @@ void object_read(struct call *call)
         reply_error(call, ERR_NO_SUCH_BUCKET, S(""));
         return;
     }
+    const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     struct object *object = arena_alloc(call->keep, sizeof(*object));
     object->call = call;
     struct get_ask ask = {
         .place = place,
         .bucket = call->s3.bucket,
         .key = call->s3.key,
+        .version = version ? version->value : S(""),
         .range = call->s3.range,
         .conditions = call->s3.conditions,
         .head_only = call->s3.op == S3_HEAD_OBJECT,

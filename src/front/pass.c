@@ -33,7 +33,7 @@ struct pass {
     struct write *write;
     struct write_order order;     /* its place among others of these keys */
     atomic_bool abandoned;        /* the client has gone */
-    slice *keys;
+    struct write_key *keys;
     size_t key_count;
 
     struct http_body *hold;       /* keeps the body where it is */
@@ -304,7 +304,7 @@ static struct pass *pass_new(struct call *call, const struct place *place)
 }
 
 /* A list is asked where its prefix lies: whole inside one that has an origin of its own, or not. */
-static const struct place *place_of(const struct call *call)
+const struct place *pass_place(const struct call *call)
 {
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     if (call->s3.op == S3_LIST_BUCKETS)
@@ -314,7 +314,7 @@ static const struct place *place_of(const struct call *call)
 
 void pass_read(struct call *call)
 {
-    const struct place *place = place_of(call);
+    const struct place *place = pass_place(call);
     if (!place)
         reply_error(call, ERR_NO_SUCH_BUCKET, S(""));
     else
@@ -322,6 +322,13 @@ void pass_read(struct call *call)
 }
 
 /* ---- writes ---- */
+
+static struct write_key version_of(struct pass *pass)
+{
+    const struct s3_param *version = s3_param_get(&pass->call->s3, S("versionId"));
+    return (struct write_key){ pass->origin.key,
+                               version ? arena_copy(&pass->arena, version->value) : S("") };
+}
 
 static enum err keys_of(struct pass *pass)
 {
@@ -331,15 +338,15 @@ static enum err keys_of(struct pass *pass)
     if (mutates == S3_MUTATES_FORM)
         return ERR_NOT_IMPLEMENTED;
     if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
-        pass->keys = &pass->origin.key;
-        pass->key_count = 1;
+        pass->keys = arena_alloc(&pass->arena, 2 * sizeof(*pass->keys));
+        pass->keys[pass->key_count++] = version_of(pass);
     } else if (mutates == S3_MUTATES_KEYS) {
         enum err err = xml_read_delete(&pass->arena, pass->body, &deletions, &pass->key_count);
         if (err)
             return err;
         pass->keys = arena_alloc(&pass->arena, (pass->key_count + 1) * sizeof(*pass->keys));
         for (size_t i = 0; i < pass->key_count; i++)
-            pass->keys[i] = deletions[i].key;
+            pass->keys[i] = (struct write_key){ deletions[i].key, deletions[i].version };
     }
     return OK;
 }
@@ -356,16 +363,16 @@ static enum err may_write(const struct place *place)
 static enum err place_keys(struct pass *pass, slice *ret_detail)
 {
     const struct call *call = pass->call;
-    pass->place = front_place_of(call->front, call->s3.bucket, pass->keys[0]);
+    pass->place = front_place_of(call->front, call->s3.bucket, pass->keys[0].key);
     for (size_t i = 1; i < pass->key_count; i++) {
-        const struct place *place = front_place_of(call->front, call->s3.bucket, pass->keys[i]);
+        const struct place *place = front_place_of(call->front, call->s3.bucket, pass->keys[i].key);
         if ((place ? place->origin : NULL) == (pass->place ? pass->place->origin : NULL))
             continue;
         *ret_detail = arena_printf(
             call->keep, "Penstock does not implement DeleteObjects of keys at several origins, and "
             "\"%.*s\" lies at another one than \"%.*s\": delete it by a request of its own "
             "(DeleteObject), or the keys of one origin at a time.",
-            SLICE_ARG(pass->keys[i]), SLICE_ARG(pass->keys[0]));
+            SLICE_ARG(pass->keys[i].key), SLICE_ARG(pass->keys[0].key));
         return ERR_NOT_IMPLEMENTED;
     }
     return may_write(pass->place);
@@ -382,12 +389,10 @@ static void begin(struct pass *pass)
         refuse(pass, err, detail);
         return;
     }
-    if (pass->key_count)
-        pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
-                                  pass->key_count, changed, pass);
-    if (pass->write)
-        pass->order = write_order(pass->write, &pass->arena);
-    if (!pass->write || write_may_go(pass->write))
+    pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
+                              pass->key_count, changed, pass);
+    pass->order = write_order(pass->write, &pass->arena);
+    if (write_may_go(pass->write))
         call_origin(pass);
 }
 
@@ -430,7 +435,7 @@ void passes_leave(struct front_loop *loop)
 
 void pass_write(struct call *call)
 {
-    const struct place *place = place_of(call);
+    const struct place *place = pass_place(call);
     const struct sigv4_claim *claim = http_request_judged(call->http);
     bool placed_by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
     enum err err = placed_by_body ? OK : may_write(place);

@@ -13,6 +13,7 @@
 
 #define KEY_BYTES_MAX 1024
 #define PARAMS_MAX 100
+#define VERSION_BYTES_MAX 1024
 
 static const struct s3_operation operations[] = {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
@@ -41,8 +42,8 @@ static const char cache_headers[] =
     "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-mode x-amz-sdk-* "
     "x-amz-user-agent x-amz-api-version x-amz-te";
 
-/* So is one with these parameters. */
-static const char origin_params[] = "versionId partNumber";
+/* So is one with this parameter. */
+static const char origin_params[] = "partNumber";
 
 /* Signatures in the query: read and judged by claim.c. */
 static const char signature_params[] =
@@ -289,6 +290,13 @@ static enum err find_op(struct arena *keep, const struct http_head *head, enum s
 
 /* ---- what the cache can't answer ---- */
 
+/* One that may be the name of a version; what is wrong with any other, the origin says. */
+static bool is_version(const struct s3_param *param)
+{
+    return !slice_eq(param->name, S("versionId")) ||
+           (param->value.len > 0 && param->value.len <= VERSION_BYTES_MAX);
+}
+
 static bool only_origin_knows(const struct http_head *head, const struct s3_request *request)
 {
     char buffer[64];
@@ -302,7 +310,8 @@ static bool only_origin_knows(const struct http_head *head, const struct s3_requ
         if (!in_words(cache_headers, lower_in(buffer, sizeof(buffer), request->said[i].name)))
             return true;
     for (size_t i = 0; i < request->param_count; i++)
-        if (in_words(origin_params, request->params[i].name))
+        if (in_words(origin_params, request->params[i].name) ||
+            !is_version(&request->params[i]))
             return true;
     return false;
 }

@@ -169,6 +169,18 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         reply = server.get(key)
         return None if reply.body == body else f"{reply} instead of what was put"
 
+    def late_list(off):
+        """A list is under way: a PUT has ended meanwhile, and somebody lists again."""
+        origin, server = house(off, "object=bucket/a 10", "match=bucket/ LIST", "late_ms=1000", "times=1")
+        after = []
+
+        def write():
+            wait_for("the origin is asked", lambda: origin.totals()["requests_open"] > 0)
+            story.same("a PUT meanwhile is acknowledged", server.put("bucket/b", b"x").status, 200)
+            after.append(server.list("bucket"))
+        together(lambda: server.list("bucket"), write)
+        return None if b"<Key>b</Key>" in after[0].body else "a list without the key that was put before it"
+
     # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
     # left.
     for text, scenario, guard in (("a flipped bit", flipped_bit, "crc"),
@@ -176,6 +188,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
                                   ("two names with one hash", same_hash, "identity"),
                                   ("a PUT during a fill", overwritten, "epoch"),
                                   ("a PUT amid a late 404", late_missing, "missing"),
+                                  ("a PUT amid a list", late_list, "lists"),
                                   ("a change with half of it warm", changed_half_way, "if-match")):
         wrong = scenario("")
         story.fact(f"{text}, {guard} on: no wrong byte", wrong is None, wrong)

@@ -21,7 +21,8 @@ static struct {
     struct place place;
     const char *engine;
     int64_t if_modified_since;    /* of what is asked for; -1: none */
-    uint64_t missing_ms;
+    uint64_t missing_ms, lists_ms;
+    size_t lists_bytes;
     slice version;                /* of what is asked for; empty: what is current */
     const struct identity *who;   /* who asks from now on */
 } house;
@@ -39,7 +40,8 @@ static void open_house(uint64_t size)
     ok(store_open(&options, &house.keep, &house.store, &why) == OK);
     house.cache = cache_new(&(struct cache_options){
         .store = house.store, .slots_bytes = 16 * MIB, .fetches_max = 1000,
-        .missing_ms = house.missing_ms, .grants_bytes = MIB });
+        .missing_ms = house.missing_ms, .lists_ms = house.lists_ms,
+        .lists_bytes = house.lists_bytes, .grants_bytes = MIB });
     house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_IMMUTABLE };
     house.if_modified_since = -1;
     house.who = NULL;
@@ -94,7 +96,7 @@ static void client_end(struct client *client)
     mailbox_free(&client->box);
 }
 
-static void noted(void *arg)
+static inline void noted(void *arg)
 {
     (void)arg;
 }
@@ -105,7 +107,7 @@ static void turn(struct client *client)
     cache_loop_turn(client->loop);
 }
 
-static void ask_for(struct client *client, const char *key, uint64_t first, uint64_t end)
+static inline void ask_for(struct client *client, const char *key, uint64_t first, uint64_t end)
 {
     struct get_ask want = {
         .place = &house.place,
@@ -122,12 +124,12 @@ static void ask_for(struct client *client, const char *key, uint64_t first, uint
     client->get = get_start(client->loop, &want, noted, client);
 }
 
-static void ask(struct client *client, uint64_t first, uint64_t end)
+static inline void ask(struct client *client, uint64_t first, uint64_t end)
 {
     ask_for(client, "key", first, end);
 }
 
-static enum err decided(struct client *client)
+static inline enum err decided(struct client *client)
 {
     uint64_t until = mono_ms() + 20000;
     enum err err;
@@ -139,7 +141,7 @@ static enum err decided(struct client *client)
 }
 
 /* Reads up to `most` bytes, each compared; true if all of the answer came. */
-static bool read_some(struct client *client, uint64_t most)
+static inline bool read_some(struct client *client, uint64_t most)
 {
     uint64_t until = mono_ms() + 20000, length = client->answer->end - client->answer->first;
     unsigned version = client->version ? client->version : 1;
@@ -162,7 +164,7 @@ static bool read_some(struct client *client, uint64_t most)
     return client->got == length;
 }
 
-static bool reads(struct client *client, uint64_t first, uint64_t end)
+static inline bool reads(struct client *client, uint64_t first, uint64_t end)
 {
     ask(client, first, end);
     return decided(client) == OK && read_some(client, UINT64_MAX);

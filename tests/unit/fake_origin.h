@@ -313,6 +313,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.denies, NULL);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.heads, 0);
+    atomic_store(&fake.lists, 0);
     atomic_store(&fake.late_cancels, 0);
     atomic_store(&fake.bytes, 0);
     ok(pthread_create(&fake.thread, NULL, fake_run, NULL) == 0);

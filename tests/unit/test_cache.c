@@ -187,7 +187,7 @@ TEST(a_write_takes_what_was_kept_and_what_was_on_its_way)
     client_begin(&other);
     ok(reads(&client, 0, 0));
     settle(&client);
-    slice key = S("key");
+    struct write_key key = { S("key"), S("") };
     struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
     while (!write_may_go(write))
         turn(&client);
@@ -213,7 +213,7 @@ TEST(of_two_writes_of_a_key_the_one_that_began_later_is_the_latest)
     struct client client;
     struct arena keep = { 0 };
     client_begin(&client);
-    slice keys[] = { S("key"), S("another") };
+    struct write_key keys[] = { { S("key"), S("") }, { S("another"), S("") } };
     struct write *one = write_begin(client.loop, &house.place, S("bucket"), keys, 2, noted, NULL);
     struct write_order first = write_order(one, &keep);
     ok(write_is_latest(&first));

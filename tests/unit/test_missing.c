@@ -61,7 +61,7 @@ TEST(it_is_not_known_for_longer_than_was_said)
 
 static void put(struct client *client)
 {
-    slice key = S("key");
+    struct write_key key = { S("key"), S("") };
     struct write *write = write_begin(client->loop, &house.place, S("bucket"), &key, 1, noted, NULL);
     while (!write_may_go(write))
         turn(client);
@@ -99,7 +99,7 @@ TEST(nor_one_to_a_question_amid_a_write)
 {
     struct client client;
     begin(&client, 60000);
-    slice key = S("key");
+    struct write_key key = { S("key"), S("") };
     struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
     ok(is_missing(&client));
     atomic_store(&fake.status, 0);    /* the origin has it now, and the write is not over */

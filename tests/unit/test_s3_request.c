@@ -207,7 +207,10 @@ TEST(what_only_the_origin_can_judge_is_not_asked_of_a_cache)
             ok(read_with(lines[l], header.ptr, &request) == OK && !request.pass);
         }
     }
-    ok(read_line("GET /bkt/k?versionId=1", &request) == OK && request.pass);
+    ok(read_line("GET /bkt/k?versionId=1", &request) == OK && !request.pass);
+    ok(read_line("GET /bkt/k?versionId=", &request) == OK && request.pass);
+    ok(read_line("GET /bkt/k?versionId", &request) == OK && request.pass);
+    ok(read_line("GET /bkt/k?partNumber=1", &request) == OK && request.pass);
     ok(read_line("GET /bkt/k?response-expires=1", &request) == OK && !request.pass);
     ok(read_with("PUT /bkt/k", "x-amz-unheard-of: 1\r\n", &request) == OK && !request.pass);
 }

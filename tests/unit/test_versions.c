@@ -57,7 +57,7 @@ TEST(a_write_of_the_key_takes_null_and_leaves_named_versions)
     new_house(MIB);
     client_begin(&client);
     ok(reads_version(&client, "v2", 2) && reads_version(&client, "null", 1));
-    slice key = S("key");
+    struct write_key key = { S("key"), S("") };
     struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
     while (!write_may_go(write))
         turn(&client);

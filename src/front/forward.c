@@ -1,0 +1,99 @@
+/* forward.c - what goes on to an origin, and what comes back from it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * To the origin goes what is said about an object or an operation: never what is about this
+ * connection or this signature, for those are Penstock's own. Back comes all but that. */
+#include "front/forward.h"
+
+#include "s3/encode.h"
+
+static bool is_one_of(const char *const *names, size_t count, slice name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return false;
+}
+
+static bool begins(slice name, slice with)
+{
+    return name.len > with.len && slice_eq_nocase(slice_sub(name, 0, with.len), with);
+}
+
+bool forward_is_sent(slice name)
+{
+    static const char *const names[] = {
+        "content-type", "content-md5", "cache-control", "content-disposition", "content-encoding",
+        "content-language", "expires", "if-match", "if-none-match", "if-modified-since",
+        "if-unmodified-since", "range", "if-range", "origin", "access-control-request-method",
+        "access-control-request-headers", "referer",
+    };
+    static const char *const ours[] = {
+        "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
+    };
+    if (is_one_of(ours, countof(ours), name))
+        return false;
+    return begins(name, S("x-amz-")) || begins(name, S("x-rgw-")) ||
+           is_one_of(names, countof(names), name);
+}
+
+bool forward_is_answered(slice name)
+{
+    static const char *const ours[] = {
+        "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te", "trailer",
+        "transfer-encoding", "upgrade", "content-length", "date", "server", "alt-svc",
+        "strict-transport-security", "set-cookie", "x-amz-request-id",
+    };
+    return !is_one_of(ours, countof(ours), name);
+}
+
+struct http_field *forward_fields(struct arena *keep, const struct call *call, size_t *ret_count)
+{
+    const struct http_head *head = http_request_head(call->http);
+    const struct s3_request *s3 = &call->s3;
+    size_t count = 0, room = head->field_count + s3->said_count + FORWARD_FIELDS_MORE;
+    struct http_field *list = arena_alloc(keep, room * sizeof(*list));
+    for (size_t i = 0; i < head->field_count + s3->said_count; i++) {
+        struct http_field field = i < head->field_count ? head->fields[i]
+                                                        : s3->said[i - head->field_count];
+        if (forward_is_sent(field.name))
+            list[count++] = (struct http_field){ arena_copy(keep, field.name),
+                                                 arena_copy(keep, field.value) };
+    }
+    *ret_count = count;
+    return list;
+}
+
+static bool is_signature(slice name)
+{
+    static const char *const sigv2[] = { "AWSAccessKeyId", "Signature", "Expires" };
+    return slice_eq_nocase(slice_sub(name, 0, 6), S("X-Amz-")) ||
+           is_one_of(sigv2, countof(sigv2), name);
+}
+
+slice forward_query(struct arena *keep, slice raw)
+{
+    struct text query = text_in(keep);
+    for (slice rest = raw; rest.ptr && raw.len;) {
+        slice pair = slice_cut(&rest, '&'), value = pair, name = slice_cut(&value, '=');
+        if (!pair.len || uri_decode(keep, name, &name) != OK || is_signature(name))
+            continue;
+        if (query.len)
+            text_char(&query, '&');
+        text_add(&query, pair);
+    }
+    return text_slice(&query);
+}
+
+void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields)
+{
+    for (size_t i = 0; i < reply->field_count; i++)
+        if (forward_is_answered(reply->fields[i].name))
+            fields_add(fields, arena_copy(keep, reply->fields[i].name),
+                       arena_copy(keep, reply->fields[i].value));
+    /* The origin's own name of the request, for those who ask its people: ours stands in
+     * x-amz-request-id, or nobody would find the request in our log. */
+    slice id = origin_reply_get(reply, S("x-amz-request-id"));
+    if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
+        fields_add(fields, S("x-amz-id-2"), arena_copy(keep, id));
+}

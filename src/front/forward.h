@@ -1,0 +1,19 @@
+/* forward.h - what goes on to an origin, and what comes back from it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef FRONT_FORWARD_H
+#define FRONT_FORWARD_H
+
+#include "front/inside.h"
+
+#define FORWARD_FIELDS_MORE 4    /* room behind what is returned */
+
+bool forward_is_sent(slice name);        /* a request's field, any case */
+bool forward_is_answered(slice name);    /* an answer's */
+
+struct http_field *forward_fields(struct arena *keep, const struct call *call,
+                                  size_t *ret_count) MUST_USE;
+/* The query without the client's own signature, and what goes as headers. */
+slice forward_query(struct arena *keep, slice raw) MUST_USE;
+void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields);
+
+#endif
