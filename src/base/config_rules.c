@@ -41,12 +41,33 @@ static void listeners_differ(struct config *config)
                            "is the same address as listen");
 }
 
+static bool is_on(const char *address)
+{
+    return strcmp(address, "off") != 0;
+}
+
+static void tls_has_a_certificate(struct config *config)
+{
+    if (!is_on(config->tls_listen))
+        return;
+    if (strcmp(config->tls_listen, config->listen) == 0 ||
+        strcmp(config->tls_listen, config->admin_listen) == 0)
+        config_mistake_add(config, at(config, "tls_listen"), "tls_listen", NULL,
+                           "is the same address as listen or admin_listen");
+    if (!config->tls_cert_file[0])
+        config_mistake_add(config, at(config, "tls_listen"), "tls_listen", NULL,
+                           "needs a certificate: set tls_cert_file and tls_key_file");
+}
+
 static void strangers_need_keys(struct config *config)
 {
     bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0];
-    if (!is_loopback(slice_of(config->listen)) && !has_keys)
-        config_mistake_add(config, at(config, "listen"), "listen", NULL,
-                           "must be a loopback address while there is no access_key");
+    const char *addresses[] = { config->listen, config->tls_listen };
+    static const char *const names[] = { "listen", "tls_listen" };
+    for (size_t i = 0; i < countof(names); i++)
+        if (is_on(addresses[i]) && !is_loopback(slice_of(addresses[i])) && !has_keys)
+            config_mistake_add(config, at(config, names[i]), names[i], NULL,
+                               "must be a loopback address while there is no access_key");
 }
 
 static void cache_dir_is_absolute(struct config *config)
@@ -362,7 +383,7 @@ static void prefix_scopes_have_prefixes(struct config *config)
 void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
-        listeners_differ, strangers_need_keys, cache_dir_is_absolute,
+        listeners_differ, tls_has_a_certificate, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, client_keys_are_whole, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, origins_share_an_identity, bucket_names_are_valid,

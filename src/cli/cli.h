@@ -41,6 +41,14 @@ size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr
 /* A sentence if cache_size is more than the file system holds, else empty. */
 slice cli_size_warning(const struct config *config, struct arena *keep) MUST_USE;
 
+/* ---- tls.c ---- */
+struct http_tls;
+/* As the settings say; OK with NULL where tls_listen is off. */
+enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
+                      slice *ret_why) MUST_USE;
+/* A sentence if its certificate expires soon or has done so, else empty. */
+slice cli_tls_warning(struct http_tls *tls, struct arena *keep) MUST_USE;
+
 /* ---- generate.c: texts made from the tables ---- */
 void generate_help(struct text *to);
 void generate_help_settings(struct text *to);

@@ -118,11 +118,66 @@ static void watch_room(struct serve *serve, const struct store_status *status)
                  status->capacity_bytes, status->size_bytes);
 }
 
+/* ---- the certificate ---- */
+
+static void tell_expiry(struct serve *serve)
+{
+    struct arena keep = { 0 };
+    slice warning = cli_tls_warning(serve->tls, &keep);
+    metric_set(M_TLS_EXPIRES, http_tls_expires_s(serve->tls));
+    if (warning.len && !serve->expiry_told)
+        log_warn("tls_expires", "file=%s why=\"%.*s\"", serve->config->tls_cert_file,
+                 SLICE_ARG(warning));
+    serve->expiry_told = warning.len > 0;
+    arena_free(&keep);
+}
+
+static enum err tls_up(struct serve *serve)
+{
+    enum err err = cli_tls_open(serve->config, &serve->keep, &serve->tls, &serve->why);
+    if (!err && serve->tls)
+        tell_expiry(serve);
+    return err;
+}
+
+static void tls_down(struct serve *serve)
+{
+    http_tls_free(&serve->tls);
+}
+
+/* All or nothing: a pair that can't be used changes nothing but a counter. */
+void house_reload(struct serve *serve)
+{
+    struct arena keep = { 0 };
+    slice why;
+    if (!serve->tls)
+        return;
+    enum err err = http_tls_reload(serve->tls, &keep, &why);
+    metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
+    if (err)
+        log_warn("tls_reload_refused", "why=\"%.*s; the old certificate serves on\"",
+                 SLICE_ARG(why));
+    else
+        log_info("tls_reloaded", "file=%s", serve->config->tls_cert_file);
+    serve->expiry_told = false;
+    tell_expiry(serve);
+    arena_free(&keep);
+}
+
+static void watch_tls(struct serve *serve)
+{
+    if (serve->tls && http_tls_changed(serve->tls))
+        house_reload(serve);
+    else if (serve->tls)
+        tell_expiry(serve);
+}
+
 /* The store returns and counts; that its folder went out of service, or came back, is said here. */
 void house_watch(struct serve *serve)
 {
     struct store_status status;
     store_status(serve->store, &status);
+    watch_tls(serve);
     watch_room(serve, &status);
     if (status.serving == serve->serving)
         return;
@@ -374,12 +429,23 @@ static void tell_origin(struct admin_page *page, const char *name, struct origin
     arena_free(&keep);
 }
 
+static void tell_tls(struct admin_page *page, const struct serve *serve)
+{
+    struct arena keep = { 0 };
+    if (!serve->tls)
+        return;
+    admin_text(page, "tls.listen", slice_of(serve->config->tls_listen));
+    admin_text(page, "tls.expires", time_text(&keep, http_tls_expires_s(serve->tls)));
+    arena_free(&keep);
+}
+
 static void tell_status(void *arg, struct admin_page *page)
 {
     struct serve *serve = arg;
     struct store_status status;
     store_status(serve->store, &status);
     admin_text(page, "listen", slice_of(serve->config->listen));
+    tell_tls(page, serve);
     admin_number(page, "connections", http_connections(serve->http));
     admin_number(page, "open_requests", http_open_requests(serve->http));
     admin_number(page, "requests", requests_so_far());
@@ -443,12 +509,17 @@ static enum err http_up(struct serve *serve)
     unsigned loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u);
     struct rlimit files = { .rlim_cur = 1024 };
     getrlimit(RLIMIT_NOFILE, &files);
-    struct http_app *apps = arena_alloc(&serve->keep, 2 * sizeof(*apps));
+    struct http_app *apps = arena_alloc(&serve->keep, 3 * sizeof(*apps));
     size_t count = 0;
     apps[count++] = (struct http_app){
         .name = "s3", .listen = config->listen, .arg = serve->front,
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
+    if (serve->tls) {
+        apps[count] = apps[0];
+        apps[count].listen = config->tls_listen;
+        apps[count++].tls = serve->tls;
+    }
     if (serve->admin)
         apps[count++] = admin_app(serve->admin, config->admin_listen);
     struct http_options options = {
@@ -494,6 +565,7 @@ const struct step house_steps[] = {
     { "store", store_up, store_down },   { "cache", cache_up, cache_down },
     { "origins", origins_up, origins_down }, { "places", places_up, NULL },
     { "keys", keys_up, NULL },           { "front", front_up, front_down },
-    { "admin", admin_up, admin_down },   { "http", http_up, http_down },
+    { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
+    { "http", http_up, http_down },
 };
 const size_t house_step_count = countof(house_steps);

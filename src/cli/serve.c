@@ -145,6 +145,7 @@ static void reload(struct serve *serve)
                                    keep);
     slice waiting = config_changes(serve->config, fresh, false, keep);
     log_begin(fresh);
+    house_reload(serve);
     front_access_log(serve->front, fresh->access_log);
     log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
              SLICE_ARG(or_nothing(waiting)));

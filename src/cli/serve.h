@@ -29,6 +29,8 @@ struct serve {
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;
+    struct http_tls *tls;          /* NULL: tls_listen is off */
+    bool expiry_told;              /* that its certificate expires soon */
     struct http *http;
 };
 
@@ -41,6 +43,7 @@ struct step {
 /* ---- house.c: the rooms, lowest floor first ---- */
 extern const struct step house_steps[];
 extern const size_t house_step_count;
+void house_reload(struct serve *serve);   /* files that the settings name */
 void house_watch(struct serve *serve);    /* once a second: says what has changed for an operator */
 /* Answers what is under way, takes nothing new, for at most drain_time. */
 void house_drain(struct serve *serve);

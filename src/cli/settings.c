@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/identity.h"
+#include "http/tls.h"
 #include "origin/curl.h"
 #include "s3/encode.h"
 
@@ -74,6 +75,24 @@ static size_t check_identities(struct cli *cli, const struct config *config)
     return count;
 }
 
+/* Do its files fit each other? What is missing among the settings was said already. */
+static size_t check_tls(struct cli *cli, const struct config *config)
+{
+    struct http_tls *tls;
+    slice why, warning;
+    if (!config->tls_cert_file[0])
+        return 0;
+    if (cli_tls_open(config, &cli->arena, &tls, &why)) {
+        printf("tls_cert_file: %.*s\n", SLICE_ARG(why));
+        return 1;
+    }
+    warning = tls ? cli_tls_warning(tls, &cli->arena) : S("");
+    if (warning.len)
+        printf("warning: %.*s\n", SLICE_ARG(warning));
+    http_tls_free(&tls);
+    return 0;
+}
+
 int run_check(struct cli *cli)
 {
     const char *file = cli_word(cli);
@@ -83,7 +102,7 @@ int run_check(struct cli *cli)
     struct config *config = config_load(&from);
     size_t count = cli_mistakes(cli, config, false);
     if (!config->file_unread)
-        count += check_identities(cli, config);
+        count += check_identities(cli, config) + check_tls(cli, config);
     slice warning = cli_size_warning(config, &cli->arena);
     if (warning.len)
         printf("warning: %.*s\n", SLICE_ARG(warning));

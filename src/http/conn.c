@@ -49,8 +49,10 @@ static void on_close(void *data)
     struct conn *conn = data;
     struct http *http = conn->loop->http;
     conn->sock = NULL;
+    session_free(&conn->session);
     timed_stop(&conn->timed);
     list_del(&conn->link);
+    list_del(&conn->unread);
     if (conn->request)
         request_end(&conn->request, false);
     atomic_fetch_sub(&http->open_all, 1);
@@ -64,6 +66,8 @@ void conn_close(struct conn *conn, bool reset)
     check(conn->magic == CONN_MAGIC);
     if (!conn->sock)
         return;
+    if (!reset && !conn->request && conn->session)
+        session_shut(conn->session);
     if (reset) {
         struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
         setsockopt(h2o_socket_get_fd(conn->sock), SOL_SOCKET, SO_LINGER, &at_once,
@@ -89,19 +93,34 @@ static void print_peer(struct conn *conn, const struct sockaddr_storage *peer)
 /* ---- reading ---- */
 
 /* Bytes read; 0 when there are none now; -1 when there will be none any more. */
+static ssize_t read_plain(int fd, void *to, size_t bytes)
+{
+    ssize_t got;
+    do
+        got = read(fd, to, bytes);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return errno == EAGAIN ? 0 : -1;
+    return got ? got : -1;
+}
+
+static ssize_t peek_plain(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    return got ? got : -1;
+}
+
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
     h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, MIN(room_bytes, bytes_max));
     check(room.base != NULL);
-    ssize_t got;
-    do
-        got = read(h2o_socket_get_fd(conn->sock), room.base, MIN(room.len, bytes_max));
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return errno == EAGAIN ? 0 : -1;
-    if (got == 0)
-        return -1;
-    conn->sock->input->size += (size_t)got;
+    size_t bytes = MIN(room.len, bytes_max);
+    ssize_t got = conn->session ? session_read(conn->session, room.base, bytes)
+                                : read_plain(h2o_socket_get_fd(conn->sock), room.base, bytes);
+    conn->sock->input->size += got > 0 ? (size_t)got : 0;
     return got;
 }
 
@@ -190,22 +209,51 @@ static void read_body(struct conn *conn)
  * is being sent may have got all it wanted: the write will tell. A next request has to wait. */
 static void look_for_leaving(struct conn *conn)
 {
-    char byte;
     if (conn->request->sending) {
         h2o_socket_read_stop(conn->sock);
         return;
     }
-    ssize_t got = recv(h2o_socket_get_fd(conn->sock), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t got = conn->session ? session_peek(conn->session)
+                                : peek_plain(h2o_socket_get_fd(conn->sock));
     if (got > 0)
         h2o_socket_read_stop(conn->sock);
-    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+    else if (got < 0)
         conn_close(conn, true);
 }
 
-static void on_readable(h2o_socket_t *sock, const char *err)
+static void shake_hands(struct conn *conn)
 {
-    struct conn *conn = conn_of(sock);
+    switch (session_shake(conn->session)) {
+    case SHAKEN_MORE:
+        break;
+    case SHAKEN_DONE:
+        conn->phase = PHASE_HEAD;
+        break;
+    case SHAKEN_FAILED:
+        conn_close(conn, false);
+        break;
+    case SHAKEN_PLAIN:
+        session_free(&conn->session);
+        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks https://, and the client began without");
+        break;
+    }
+}
+
+/* Bytes that are decrypted already: nobody else will tell of them. */
+static void note_unread(struct conn *conn)
+{
+    bool reads = conn->phase == PHASE_HEAD || conn->phase == PHASE_BODY;
+    list_del(&conn->unread);
+    if (conn->sock && conn->session && reads && session_holds(conn->session))
+        list_add(&conn->loop->unread, &conn->unread);
+}
+
+static void read_on(struct conn *conn)
+{
     switch (conn->phase) {
+    case PHASE_HANDSHAKE:
+        shake_hands(conn);
+        break;
     case PHASE_HEAD:
         read_head(conn);
         break;
@@ -221,6 +269,28 @@ static void on_readable(h2o_socket_t *sock, const char *err)
         else
             gate_drain(conn);
         break;
+    }
+}
+
+static void on_readable(h2o_socket_t *sock, const char *err)
+{
+    struct conn *conn = conn_of(sock);
+    (void)err;
+    conn_hold(conn);
+    read_on(conn);
+    note_unread(conn);
+    conn_release(conn);
+}
+
+void conns_read_on(struct http_loop *loop)
+{
+    struct list now;
+    list_init(&now);
+    list_move(&now, &loop->unread);
+    while (!list_empty(&now)) {
+        struct conn *conn = list_of(now.next, struct conn, unread);
+        list_del(&conn->unread);
+        on_readable(conn->sock, NULL);
     }
 }
 
@@ -248,6 +318,7 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     conn->sock->on_close.data = conn;
     list_init(&conn->timed.link);
     list_init(&conn->link);
+    list_init(&conn->unread);
     list_add(&loop->conns, &conn->link);
     print_peer(conn, peer);
     atomic_fetch_add(&loop->http->open_all, 1);
@@ -255,6 +326,10 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     metric_add(M_HTTP_ACCEPTED, 1);
     timed_start(&loop->timers, ROW_HEAD, &conn->timed);
     h2o_socket_read_start(conn->sock, on_readable);
+    struct http_tls *tls = listener->bound->app.tls;
+    conn->phase = tls ? PHASE_HANDSHAKE : PHASE_HEAD;
+    if (tls && !(conn->session = session_new(tls, fd)))
+        conn_close(conn, true);
 }
 
 void conn_take_body(struct conn *conn)
@@ -279,17 +354,38 @@ void conn_next_head(struct conn *conn)
     if (sock->input->size) {    /* what came behind the last */
         timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
         gate_look(conn);
+        note_unread(conn);
         return;
     }
     h2o_buffer_dispose(&sock->input);    /* an idle connection holds no buffer */
     h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
     timed_start(&conn->loop->timers, ROW_IDLE, &conn->timed);
+    note_unread(conn);
     listener_idle(conn->listener);
 }
 
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done)
 {
-    h2o_socket_write(conn->sock, bufs, count, done);
+    if (conn->session)
+        session_write(conn->session, conn->sock, bufs, count, done);
+    else
+        h2o_socket_write(conn->sock, bufs, count, done);
+}
+
+bool conn_say(struct conn *conn, slice bytes)
+{
+    if (conn->session)
+        return session_say(conn->session, bytes);
+    ssize_t sent = send(h2o_socket_get_fd(conn->sock), bytes.ptr, bytes.len,
+                        MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent <= 0 || (size_t)sent == bytes.len;    /* else it waits a while, and goes on */
+}
+
+void conn_shut(struct conn *conn)
+{
+    if (conn->session)
+        session_shut(conn->session);
+    shutdown(h2o_socket_get_fd(conn->sock), SHUT_WR);
 }
 
 /* ---- waiting ---- */

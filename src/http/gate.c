@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/metric.h"
 
@@ -17,11 +16,10 @@
 static void on_told(h2o_socket_t *sock, const char *err)
 {
     struct conn *conn = conn_of(sock);
-    if (err) {
+    if (err)
         conn_close(conn, false);
-        return;
-    }
-    shutdown(h2o_socket_get_fd(sock), SHUT_WR);
+    else
+        conn_shut(conn);
 }
 
 /* Answers and closes. The answer's slices may lie in the request's arena: it ends last. */
@@ -64,6 +62,8 @@ void gate_drain(struct conn *conn)
 
 void gate_slow(struct conn *conn)
 {
+    if (conn->phase == PHASE_HANDSHAKE)
+        metric_add(M_TLS_SLOW, 1);
     if (conn->sock->input->size == 0) {    /* never said a word */
         conn_close(conn, false);
         return;
@@ -73,15 +73,13 @@ void gate_slow(struct conn *conn)
 }
 
 /* Also one of no bytes: botocore takes a final answer without a 100 for its next answer's, too. */
-static void invite_body(struct conn *conn, const struct http_head *scanned)
+static bool invite_body(struct conn *conn, const struct http_head *scanned)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     bool begun = conn->sock->input->size > scanned->bytes;
     if (begun)
-        return;
-    ssize_t ignored = send(h2o_socket_get_fd(conn->sock), go_on, sizeof(go_on) - 1,
-                           MSG_DONTWAIT | MSG_NOSIGNAL);
-    (void)ignored;    /* 25 bytes to an idle client, which goes on without them after a second */
+        return true;
+    return conn_say(conn, slice_of(go_on));
 }
 
 static void judge(struct conn *conn, const struct http_head *scanned)
@@ -105,9 +103,10 @@ static void judge(struct conn *conn, const struct http_head *scanned)
     uint64_t body = scanned->chunked ? answer.body_bytes : scanned->length;
     if (body && !body_make_room(conn, scanned->bytes + body))
         return;
-    if (scanned->expect_continue)
-        invite_body(conn, scanned);
-    conn_take_body(conn);
+    if (!scanned->expect_continue || invite_body(conn, scanned))
+        conn_take_body(conn);
+    else
+        conn_close(conn, true);
 }
 
 /* A head that comes in many pieces is scanned when a line of it has ended, not at every byte. */

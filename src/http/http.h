@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/mailbox.h"
+#include "http/tls.h"
 #include "s3/head.h"
 
 struct http;
@@ -39,6 +40,7 @@ struct http_refused {
 struct http_app {
     const char *name;                   /* "s3", "admin": for logs */
     const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", "*:9000": as 0.0.0.0 */
+    struct http_tls *tls;               /* the caller's, until http_stop; NULL: without */
     unsigned connections_max;           /* a cap of its own beside the options'; 0: shares theirs */
     void *arg;
     /* Judges a head before its body is taken in. true: go on. false: *ret is sent and the

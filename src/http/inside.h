@@ -22,6 +22,7 @@
 #include "base/list.h"
 #include "http/chunks.h"
 #include "http/http.h"
+#include "http/session.h"
 
 /* ---- timers: rows of one length each, in order of age; a heap for any length ---- */
 
@@ -78,6 +79,7 @@ struct http_loop {
     h2o_socket_t *box_sock;
     struct timers timers;
     struct list conns;                  /* of struct conn, all of this loop */
+    struct list unread;                 /* those with bytes that no poll tells of: conn->unread */
     struct listener *listeners;         /* one an app */
     struct http_head scratch;           /* of the head being scanned */
     int64_t date_s;
@@ -104,6 +106,7 @@ void loop_free(struct http_loop *loop);    /* all are joined: they look at each 
 /* ---- a connection ---- */
 
 enum phase {
+    PHASE_HANDSHAKE,  /* TLS is being agreed on */
     PHASE_HEAD,       /* a head is awaited or being read */
     PHASE_BODY,       /* judged; its body is being read */
     PHASE_REQUEST,    /* the app has it, or its answer is on its way */
@@ -116,7 +119,8 @@ struct conn {
     h2o_socket_t *sock;                 /* NULL once closed */
     struct http_loop *loop;
     struct listener *listener;
-    struct list link;
+    struct session *session;            /* NULL: without TLS */
+    struct list link, unread;
     struct timed timed;                 /* the one thing that is waited for */
     enum phase phase;
     unsigned holds;                     /* freed at 0; the open socket is one */
@@ -139,8 +143,14 @@ void conn_next_head(struct conn *conn);    /* an answer is complete */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
 /* One at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
+bool conn_say(struct conn *conn, slice bytes);    /* few, at once; false: it is over */
+void conn_shut(struct conn *conn);    /* nothing more will be said */
+void conns_read_on(struct http_loop *loop);    /* what has been decrypted already */
 void conn_watch(struct conn *conn);    /* notices that the client leaves while nothing is sent */
 bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the last call? */
+
+/* tls.c */
+SSL *tls_new_ssl(struct http_tls *tls);
 
 /* accept.c */
 void listener_open(struct listener *listener, int fd);

@@ -88,7 +88,9 @@ static void *run(void *arg)
     set_up(loop);
     bool ran = false;
     while (!loop->ending) {
-        h2o_evloop_run(loop->events, ran ? 0 : timers_wait_ms(&loop->timers));
+        bool wait = !ran && list_empty(&loop->unread);
+        h2o_evloop_run(loop->events, wait ? timers_wait_ms(&loop->timers) : 0);
+        conns_read_on(loop);
         ran = timers_run(&loop->timers);
     }
     tear_down(loop);
@@ -113,6 +115,7 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     loop->end.deliver = on_end;
     timers_init(&loop->timers, row_ms);
     list_init(&loop->conns);
+    list_init(&loop->unread);
     loop->listeners = must_alloc(options->app_count * sizeof(*loop->listeners));
     for (size_t app = 0; app < options->app_count; app++) {
         loop->listeners[app].bound = &http->bounds[app];

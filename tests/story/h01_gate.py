@@ -79,8 +79,9 @@ BODIES = {    # and what is heard: the request behind is answered as itself, or 
     "a trailer that looks like a field": ("0\r\nContent-Length: 44\r\n\r\n", [400]),
 }
 
-with Story("h01 nothing gets past the gate") as story:
-    probe = Probe(story)
+
+def nothing_gets_past(story, tls):
+    probe = Probe(story, tls=tls)
 
     wrong = []
     for name, text in HEADS.items():
@@ -161,3 +162,9 @@ with Story("h01 nothing gets past the gate") as story:
                probe.ask(get("/echo", f"Content-Length: {(64 << 20) + 1}", method="PUT")).body[:13],
                b"ERR_TOO_LARGE")
     probe.ends_cleanly()
+
+
+with Story("h01 nothing gets past the gate, with TLS or without") as story:
+    for tls in (False, True):
+        story.note("over TLS" if tls else "over plain TCP")
+        nothing_gets_past(story, tls)

@@ -1,8 +1,9 @@
 """Answers are whole, in order, or cut with a reset."""
 from probe import *
 
-with Story("h02 answers are whole, in order, or cut with a reset") as story:
-    probe = Probe(story, send_ms=1000, body_memory_bytes=1 << 20)
+
+def answers_come_whole(story, tls):
+    probe = Probe(story, tls=tls, send_ms=1000, body_memory_bytes=1 << 20)
     wire = probe.wire()
     for n in (0, 1, 4096, 131072, 3000000):
         for path in ("whole", "direct", "stream"):
@@ -125,3 +126,9 @@ with Story("h02 answers are whole, in order, or cut with a reset") as story:
     story.fact("one that is slow but reads is not", not reply.error
                and reply.body == pattern(8000000), reply)
     probe.ends_cleanly()
+
+
+with Story("h02 answers are whole, in order, or cut with a reset") as story:
+    for tls in (False, True):
+        story.note("over TLS" if tls else "over plain TCP")
+        answers_come_whole(story, tls)

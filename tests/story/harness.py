@@ -207,13 +207,16 @@ def presign(method, host, path, key, secret, expires=300, now=None, query=(), re
 class Wire:
     """A socket that reads HTTP/1.1 answers and notices when they end early."""
 
-    def __init__(self, port, timeout=60, host="127.0.0.1", receive_buffer=None):
+    def __init__(self, port, timeout=60, host="127.0.0.1", receive_buffer=None, tls=None):
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:    # an end without close_notify is an error
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host,
+                                          suppress_ragged_eofs=False)
         self.rest = b""
 
     def close(self):
@@ -341,7 +344,8 @@ class Wire:
 class Client:
     """Signs and sends. One connection a request unless told to keep one."""
 
-    def __init__(self, port, key=ACCESS_KEY, secret=SECRET_KEY, keep=False, timeout=60):
+    def __init__(self, port, key=ACCESS_KEY, secret=SECRET_KEY, keep=False, timeout=60, tls=None):
+        self.tls = tls
         self.port, self.key, self.secret, self.keep, self.timeout = port, key, secret, keep, timeout
         self.host = f"127.0.0.1:{port}"
         self.wire = None
@@ -369,7 +373,7 @@ class Client:
         reply.began = time.monotonic()
         try:
             if wire is None:
-                wire = Wire(self.port, self.timeout, receive_buffer=receive_buffer)
+                wire = Wire(self.port, self.timeout, receive_buffer=receive_buffer, tls=self.tls)
             wire.send(self.head_of(method, key, query, headers, body, **how))
         except OSError as failure:
             reply.error = f"can't send ({failure.__class__.__name__})"

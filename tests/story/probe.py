@@ -1,7 +1,7 @@
 """probe.py - the HTTP room alone, as tests/tools/http_probe serves it. SPDX-License-Identifier:
 Apache-2.0"""
 
-from harness import *
+from authority import *
 
 PROBE = find_binary("HTTP_PROBE", "tests/tools/http_probe", "build*/tests/tools/http_probe")
 
@@ -26,17 +26,23 @@ def put(target, body, *fields):
 
 
 class Probe(Process):
-    def __init__(self, story, **settings):
+    def __init__(self, story, tls=bool(os.environ.get("PROBE_TLS")), **settings):
         check(PROBE, "http_probe is not built: make tests/tools/http_probe")
         self.port, self.admin = free_port(), free_port()
         self.spill = story.path("spill")
         os.makedirs(self.spill, exist_ok=True)
-        super().__init__(story, "http_probe", [PROBE, str(self.port), str(self.admin), self.spill,
+        self.tls, self.plain_port = None, self.port
+        if tls:
+            authority = Authority(story, "probe-ca")
+            settings["tls_cert"], settings["tls_key"] = authority.sign("probe")
+            settings["tls_port"] = self.port = free_port()
+            self.tls = authority.client()
+        super().__init__(story, "http_probe", [PROBE, str(self.plain_port), str(self.admin), self.spill,
                                                *(f"{n}={v}" for n, v in settings.items())])
         wait_for("the probe is ready", lambda: "ready" in self.log() or not self.alive())
 
     def wire(self, timeout=20, **how):
-        return Wire(self.port, timeout, **how)
+        return Wire(self.port, timeout, tls=self.tls, **how)
 
     def ask(self, data, timeout=20, method="GET"):
         wire = self.wire(timeout)

@@ -24,6 +24,7 @@
 static char judged_mark[] = "what the judge leaves for the handler";
 static char *pool;    /* bytes of the pattern, with room to start anywhere in it */
 static struct http *http;
+static struct http_tls *tls;
 static atomic_uint complete, incomplete, stops, judged, handled, held_sum, loop_turns;
 
 /* ---- a thread that wakes others a little later ---- */
@@ -291,26 +292,50 @@ static void on_loop_end(void *arg, void *local)
 
 /* ---- the whole ---- */
 
-static unsigned setting(char **args, const char *name, unsigned otherwise)
+static const char *text_setting(char **args, const char *name)
 {
     for (size_t len = strlen(name); *args; args++)
         if (strncmp(*args, name, len) == 0 && (*args)[len] == '=')
-            return (unsigned)strtoul(*args + len + 1, NULL, 10);
-    return otherwise;
+            return *args + len + 1;
+    return NULL;
+}
+
+static unsigned setting(char **args, const char *name, unsigned otherwise)
+{
+    const char *text = text_setting(args, name);
+    return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
+/* The S3 address again, with TLS: tls_port=N tls_cert=FILE tls_key=FILE. */
+static size_t add_tls(char **args, struct http_app *ret, const struct http_app *plain,
+                      struct arena *keep)
+{
+    slice why;
+    unsigned port = setting(args, "tls_port", 0);
+    if (!port)
+        return 0;
+    *ret = *plain;
+    ret->listen = arena_printf(keep, "127.0.0.1:%u", port).ptr;
+    check(http_tls_open(text_setting(args, "tls_cert"), text_setting(args, "tls_key"), keep,
+                        &ret->tls, &why) == OK);
+    return 1;
 }
 
 static void serve(char **args)
 {
     static char listen_on[2][64];
-    struct http_app apps[2];
+    static struct arena keep;
+    struct http_app apps[3];
     for (int i = 0; i < 2; i++) {
         snprintf(listen_on[i], sizeof(listen_on[i]), "127.0.0.1:%s", args[1 + i]);
         apps[i] = (struct http_app){ .name = i ? "admin" : "s3", .listen = listen_on[i],
                                      .connections_max = i ? 4 : 0, .judge = judge,
                                      .refuse = refuse, .handle = handle };
     }
+    size_t count = 2 + add_tls(args, &apps[2], &apps[0], &keep);
+    tls = count > 2 ? apps[2].tls : NULL;
     struct http_options options = {
-        .apps = apps, .app_count = 2, .loops = setting(args, "loops", 2),
+        .apps = apps, .app_count = count, .loops = setting(args, "loops", 2),
         .head_ms = setting(args, "head_ms", 2000), .request_ms = setting(args, "request_ms", 20000),
         .idle_ms = setting(args, "idle_ms", 20000), .send_ms = setting(args, "send_ms", 20000),
         .body_bytes_max = setting(args, "body_bytes_max", 64 << 20),
@@ -320,7 +345,6 @@ static void serve(char **args)
         .spill_folder = args[3], .connections_max = setting(args, "connections_max", 1000),
         .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,
     };
-    struct arena keep = { 0 };
     slice why = { 0 };
     enum err err = http_start(&options, &keep, &http, &why);
     if (err) {
@@ -359,6 +383,7 @@ int main(int count, char **args)
     pthread_mutex_unlock(&chores_lock);
     pthread_join(thread, NULL);
     http_stop(&http);
+    http_tls_free(&tls);
     free(pool);
     return 0;
 }

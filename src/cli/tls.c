@@ -1,0 +1,31 @@
+/* tls.c - the certificate of the listener, as the settings name it, and how long it is good.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "http/tls.h"
+
+#define DAY_S (24 * 60 * 60)
+#define SOON_S (21 * DAY_S)    /* what renews certificates by itself does so earlier */
+
+enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
+                      slice *ret_why)
+{
+    *ret = NULL;
+    if (strcmp(config->tls_listen, "off") == 0)
+        return OK;
+    const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
+    return http_tls_open(config->tls_cert_file, key, keep, ret, ret_why);
+}
+
+slice cli_tls_warning(struct http_tls *tls, struct arena *keep)
+{
+    int64_t left_s = http_tls_expires_s(tls) - wall_s();
+    if (left_s > SOON_S)
+        return S("");
+    if (left_s <= 0)
+        return S("the certificate of tls_cert_file has expired: clients refuse it");
+    return arena_printf(keep, "the certificate of tls_cert_file expires in %d days",
+                        (int)(left_s / DAY_S));
+}

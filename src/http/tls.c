@@ -1,0 +1,197 @@
+/* tls.c - who this server is towards clients that speak TLS. SPDX-License-Identifier: Apache-2.0
+ *
+ * One SSL_CTX at a time. A reload makes a whole new one from the files and swaps it in under the
+ * lock; sessions hold the one that they began with. Tickets are sealed with keys of that SSL_CTX
+ * and carry no identity of the client: nothing can be resumed across a reload or a restart, and
+ * there is no session cache to fill. */
+#include "http/inside.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* What tells one state of a file from another. */
+struct stamp {
+    dev_t dev;
+    ino_t ino;
+    off_t size;
+    struct timespec changed;
+};
+
+struct http_tls {
+    struct arena arena;
+    const char *cert_file, *key_file;
+    pthread_mutex_t lock;    /* of all below */
+    SSL_CTX *context;
+    int64_t expires_s;
+    struct stamp seen[2];
+};
+
+static struct stamp stamp_of(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return (struct stamp){ 0 };
+    return (struct stamp){ st.st_dev, st.st_ino, st.st_size, st.st_ctim };
+}
+
+static bool same_stamp(struct stamp a, struct stamp b)
+{
+    return a.dev == b.dev && a.ino == b.ino && a.size == b.size &&
+           a.changed.tv_sec == b.changed.tv_sec && a.changed.tv_nsec == b.changed.tv_nsec;
+}
+
+/* http/1.1 or nothing: a client that wants only others is told so by an alert. */
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *outlen,
+                           const unsigned char *in, unsigned inlen, void *arg)
+{
+    static const unsigned char ours[] = "\x08http/1.1";
+    unsigned char *chosen;
+    (void)ssl, (void)arg;
+    if (SSL_select_next_proto(&chosen, outlen, ours, sizeof(ours) - 1, in, inlen) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+/* Nobody is there to be asked for one. */
+static int no_password(char *buf, int size, int writing, void *arg)
+{
+    (void)buf, (void)size, (void)writing, (void)arg;
+    return 0;
+}
+
+static bool set_up(SSL_CTX *context)
+{
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                     SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                  SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
+    SSL_CTX_set_default_passwd_cb(context, no_password);
+    static const unsigned char name[] = "penstock";
+    return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) &&
+           SSL_CTX_set_max_proto_version(context, 0) &&
+           SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") &&
+           SSL_CTX_set_num_tickets(context, 1) &&
+           SSL_CTX_set_session_id_context(context, name, sizeof(name) - 1);
+}
+
+static slice because(struct arena *keep, const char *file, const char *what)
+{
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    return arena_printf(keep, "%s %s%s%s", file, what, reason ? ": " : "", reason ? reason : "");
+}
+
+static SSL_CTX *load(const char *cert, const char *key, struct arena *keep, slice *ret_why)
+{
+    ERR_clear_error();
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    *ret_why = S("");
+    if (!context || !set_up(context))
+        *ret_why = because(keep, "OpenSSL", "can't be set up");
+    else if (SSL_CTX_use_certificate_chain_file(context, cert) != 1)
+        *ret_why = because(keep, cert, "holds no certificate (PEM) that can be used");
+    else if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
+        *ret_why = because(keep, key, "holds no private key (PEM, without a passphrase) that fits "
+                                      "the certificate");
+    else if (SSL_CTX_check_private_key(context) != 1)
+        *ret_why = because(keep, key, "does not fit the certificate");
+    ERR_clear_error();
+    if (!ret_why->len)
+        return context;
+    SSL_CTX_free(context);
+    return NULL;
+}
+
+static int64_t end_of(const X509 *cert)
+{
+    struct tm tm;
+    if (!cert || !ASN1_TIME_to_tm(X509_get0_notAfter(cert), &tm))
+        return INT64_MAX;
+    return (int64_t)timegm(&tm);
+}
+
+static int64_t first_end(SSL_CTX *context)
+{
+    int64_t first = end_of(SSL_CTX_get0_certificate(context));
+    STACK_OF(X509) *chain = NULL;
+    SSL_CTX_get0_chain_certs(context, &chain);
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        first = MIN(first, end_of(sk_X509_value(chain, i)));
+    return first;
+}
+
+enum err http_tls_reload(struct http_tls *tls, struct arena *keep, slice *ret_why)
+{
+    /* Before they are read: what changes meanwhile is seen at the next look. */
+    struct stamp seen[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
+    SSL_CTX *fresh = load(tls->cert_file, tls->key_file, keep, ret_why), *old = NULL;
+    pthread_mutex_lock(&tls->lock);
+    memcpy(tls->seen, seen, sizeof(seen));
+    if (fresh) {
+        old = tls->context;
+        tls->context = fresh;
+        tls->expires_s = first_end(fresh);
+    }
+    pthread_mutex_unlock(&tls->lock);
+    SSL_CTX_free(old);
+    return fresh ? OK : ERR_BAD_ARGUMENT;
+}
+
+enum err http_tls_open(const char *cert_file, const char *key_file, struct arena *keep,
+                       struct http_tls **ret, slice *ret_why)
+{
+    struct http_tls *tls = must_alloc(sizeof(*tls));
+    tls->cert_file = arena_copy(&tls->arena, slice_of(cert_file)).ptr;
+    tls->key_file = arena_copy(&tls->arena, slice_of(key_file)).ptr;
+    pthread_mutex_init(&tls->lock, NULL);
+    enum err err = http_tls_reload(tls, keep, ret_why);
+    if (err)
+        http_tls_free(&tls);
+    *ret = tls;
+    return err;
+}
+
+bool http_tls_changed(struct http_tls *tls)
+{
+    struct stamp now[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
+    pthread_mutex_lock(&tls->lock);
+    bool same = same_stamp(now[0], tls->seen[0]) && same_stamp(now[1], tls->seen[1]);
+    pthread_mutex_unlock(&tls->lock);
+    return !same;
+}
+
+int64_t http_tls_expires_s(struct http_tls *tls)
+{
+    pthread_mutex_lock(&tls->lock);
+    int64_t expires_s = tls->expires_s;
+    pthread_mutex_unlock(&tls->lock);
+    return expires_s;
+}
+
+void http_tls_free(struct http_tls **tls)
+{
+    struct http_tls *mine = *tls;
+    *tls = NULL;
+    if (!mine)
+        return;
+    SSL_CTX_free(mine->context);
+    pthread_mutex_destroy(&mine->lock);
+    arena_free(&mine->arena);
+    free(mine);
+}
+
+SSL *tls_new_ssl(struct http_tls *tls)
+{
+    pthread_mutex_lock(&tls->lock);
+    SSL *ssl = SSL_new(tls->context);
+    pthread_mutex_unlock(&tls->lock);
+    return ssl;
+}
