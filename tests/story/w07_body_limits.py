@@ -1,0 +1,64 @@
+"""Large and slow bodies: their room is taken before their first byte, and they must come along."""
+from harness import *
+
+NO_ROOM, SLOW = ('penstock_http_refused_total{cause="%s"}' % cause for cause in ("no_room", "slow_body"))
+HELD = "penstock_http_body_disk_bytes"
+
+
+def head_of(server, key, size, chunked=False):
+    fields = {"transfer-encoding": "chunked", "x-amz-decoded-content-length": str(size)} if chunked else {"content-length": str(size)}
+    head = server.client.head_of("PUT", key, headers=fields, payload="UNSIGNED-PAYLOAD").decode()
+    return head.replace("content-length: 0\r\n", "").encode() if chunked else head.encode()
+
+
+def begun(server, key, size, chunked=False):
+    wire = Wire(server.port)
+    wire.send(head_of(server, key, size, chunked))
+    return wire
+
+
+def pace(wire, data, piece, every):
+    """Sends until the other side has enough; how long that took, and what it says."""
+    start = time.monotonic()
+    try:
+        for at in range(0, len(data), piece):
+            wire.send(data[at:at + piece])
+            time.sleep(every)
+    except OSError:
+        pass
+    reply = wire.read()
+    wire.close()
+    return time.monotonic() - start, reply
+
+
+with Story("w07 bodies have a budget on disk, a pace and an end") as story:
+    origin = story.origin("object=bkt/k 1000")
+    server = story.penstock(origin=origin.url, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB",
+                            body_progress="40KiB", body_progress_time="500ms", request_time="3s")
+    large = story.random.randbytes(5 * MIB)
+    for chunked in (False, True):
+        wire = begun(server, "bkt/huge", 20 * MIB, chunked)
+        story.same("more than there is room for is refused before its body", wire.read().code, "SlowDown")
+        wire.close()
+    story.same("which is counted", server.metrics()[NO_ROOM], 2)
+    for chunked in (False, True):
+        holder = begun(server, "bkt/held", len(large), chunked)
+        wait_for("all of its room is taken at once", lambda: 5 * MIB <= server.metrics()[HELD] < 6 * MIB)
+        wire = begun(server, "bkt/second", len(large), chunked)
+        story.same("a second one finds none", wire.read().code, "SlowDown")
+        holder.abort()
+        wait_for("who leaves gives it back", lambda: server.metrics()[HELD] == 0)
+        wire.close()
+    origin.tell("match=bkt/again PUT", "status=503", "times=2")
+    story.same("what the origin fails is sent again", server.put("bkt/again", large).status, 200)
+    story.same("from where it lies", origin.counts("bkt/again")["sha256"], hashlib.sha256(large).hexdigest())
+
+    took, reply = pace(begun(server, "bkt/steady", 400_000), large[:400_000], 40_000, 0.2)
+    story.same("a slow body that comes along is taken", (reply.status, took > 1.5), (200, True))
+    took, reply = pace(begun(server, "bkt/trickle", 400_000), large[:400_000], 1000, 0.05)
+    story.fact("one that does not is refused", reply.code == "RequestTimeout" and took < 8, (reply, took))
+    took, reply = pace(begun(server, "bkt/endless", 4_000_000), large[:4_000_000], 50_000, 0.1)
+    story.fact("as is one that takes too long in all", reply.code == "RequestTimeout" and 2.9 < took < 8, (reply, took))
+    story.same("both are counted", server.metrics()[SLOW], 2)
+    story.same("no origin saw them", [origin.counts(f"bkt/{key}")["put"] for key in ("trickle", "endless", "huge", "held")], [0] * 4)
+    wait_for("no room is lost", lambda: server.metrics()[HELD] == 0)
