@@ -142,6 +142,27 @@ bool body_make_room(struct conn *conn, size_t bytes)
     return false;
 }
 
+/* A fault in the map would cost a page of zeroes first, and a signal if the disk fails: this costs
+ * neither. The map sees what is written. */
+bool body_append(struct conn *conn, slice bytes)
+{
+    const h2o_buffer_t *input = conn->sock->input;
+    off_t at = (input->bytes + input->size) - (const char *)input;
+    while (bytes.len) {
+        ssize_t put = pwrite(input->_fd, bytes.ptr, bytes.len, at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            metric_add(M_HTTP_REFUSED_SPILL, 1);
+            gate_refuse(conn, ERR_LIMIT, "the request body could not be written to the disk");
+            return false;
+        }
+        bytes = slice_from(bytes, (size_t)put);
+        at += put;
+    }
+    return true;
+}
+
 /* ---- a complete one ---- */
 
 void body_take(struct http_request *request)

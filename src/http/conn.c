@@ -113,13 +113,18 @@ static ssize_t peek_plain(int fd)
     return got ? got : -1;
 }
 
+/* What lies in a file is written there, not read into its map: see body_append. */
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
     h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, MIN(room_bytes, bytes_max));
     check(room.base != NULL);
-    size_t bytes = MIN(room.len, bytes_max);
-    ssize_t got = conn->session ? session_read(conn->session, room.base, bytes)
-                                : read_plain(h2o_socket_get_fd(conn->sock), room.base, bytes);
+    bool in_file = conn->sock->input->_fd >= 0;
+    char *to = in_file ? conn->loop->piece : room.base;
+    size_t bytes = MIN(MIN(room.len, bytes_max), in_file ? sizeof(conn->loop->piece) : SIZE_MAX);
+    ssize_t got = conn->session ? session_read(conn->session, to, bytes)
+                                : read_plain(h2o_socket_get_fd(conn->sock), to, bytes);
+    if (got > 0 && in_file && !body_append(conn, (slice){ to, (size_t)got }))
+        return 0;    /* refused */
     conn->sock->input->size += got > 0 ? (size_t)got : 0;
     return got;
 }

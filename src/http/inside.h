@@ -82,6 +82,7 @@ struct http_loop {
     struct list unread;                 /* those with bytes that no poll tells of: conn->unread */
     struct listener *listeners;         /* one an app */
     struct http_head scratch;           /* of the head being scanned */
+    char piece[65536];                  /* of a body on its way into a file */
     int64_t date_s;
     char date[32];                      /* as answers have it, of that second */
     struct mail drain, end;
@@ -218,6 +219,8 @@ void request_end(struct http_request **request, bool complete);
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
 /* Complete: its buffer is the body's now, sock->input begins with what came behind it. */
 void body_take(struct http_request *request);
+/* Into the file that is sock->input, behind what there is; or the request has been refused. */
+bool body_append(struct conn *conn, slice bytes) MUST_USE;
 void body_claim_end(struct body_claim *claim);                /* accepts an empty one */
 
 /* reply.c */

@@ -166,7 +166,7 @@ def wrong(origin, sender, server):
 
 with Story("w06 bodies of all forms are verified before the origin sees a byte") as story:
     origin = story.origin("object=bkt/k 1000")
-    server = story.penstock(origin=origin.url)
+    server = story.penstock(origin=origin.url, body_memory="64KiB")    # above, in a file
     sender = Sender(server)
     good(origin, sender, story.random)
     wrong(origin, sender, server)
