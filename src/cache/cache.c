@@ -11,6 +11,7 @@
 #include "cache/inside.h"
 #include "cache/lists.h"
 #include "cache/missing.h"
+#include "cache/parts.h"
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
 
@@ -19,6 +20,7 @@ struct cache {
     struct flights *flights;
     struct fresh *fresh;
     struct missing_keys *missing;
+    struct parts *parts;
     struct grants *grants;
     uint64_t began_ms;
     struct lists *lists;
@@ -35,6 +37,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->flights = flights_new(cache, options->slots_bytes);
     cache->fresh = fresh_new(cache);
     cache->missing = missing_new(options->missing_ms);
+    cache->parts = parts_new();
     cache->grants = grants_new(options->grants_bytes);
     cache->began_ms = mono_ms();
     cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
@@ -58,6 +61,7 @@ void cache_free(struct cache **cache)
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     lists_free(&mine->lists);
     missing_free(&mine->missing);
+    parts_free(&mine->parts);
     fresh_free(&mine->fresh);
     grants_free(&mine->grants);
     flights_free(&mine->flights);
@@ -82,6 +86,11 @@ struct fresh *cache_fresh(struct cache *cache)
 struct lists *cache_lists(struct cache *cache)
 {
     return cache->lists;
+}
+
+struct parts *cache_parts(struct cache *cache)
+{
+    return cache->parts;
 }
 
 struct missing_keys *cache_missing(struct cache *cache)

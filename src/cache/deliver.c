@@ -330,9 +330,10 @@ static bool judge_end(struct fetch *fetch, enum err *err)
         return true;
     if (fetch->answered && !fetch->err && *err == OK)
         *err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
-    if (fetch->head && (fetch->status == 412 || fetch->status == 416))
+    bool no_such_part = fetch->asked.part && fetch->status == 416;
+    if (fetch->head && (fetch->status == 412 || fetch->status == 416) && !no_such_part)
         fetch->err = ERR_CHANGED;
-    if (fetch->head && fetch->status == 416)    /* it is not as long as was said */
+    if (fetch->head && fetch->status == 416 && !no_such_part)    /* it is not as long as was said */
         deliver_forget(fetch);
     return false;
 }

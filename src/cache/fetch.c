@@ -45,6 +45,8 @@ static slice query_of(struct fetch *fetch)
         text_add(&query, S("versionId="));
         uri_encode(&query, fetch->inflight->version, true);
     }
+    if (fetch->asked.part)
+        text_printf(&query, "%spartNumber=%u", query.len ? "&" : "", fetch->asked.part);
     return text_slice(&query);
 }
 
@@ -65,8 +67,8 @@ void fetch_send(struct fetch *fetch)
             range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-%" PRIu64, first, end - 1);
         fetch->fields[count++] = (struct http_field){ S("range"), range };
     }
-    if (fetch->head && fetch->kind == FETCH_GET && learn_is_named(fetch->head) &&
-        guard_on(GUARD_IF_MATCH))
+    bool of_known = fetch->kind == FETCH_GET || fetch->asked.part;
+    if (fetch->head && of_known && learn_is_named(fetch->head) && guard_on(GUARD_IF_MATCH))
         fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->head->etag };
     fetch->call = (struct origin_call){
         .events = &deliver_events,
@@ -114,11 +116,11 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     return fetch;
 }
 
-struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who)
+struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who, unsigned part)
 {
     struct fetch *newest = NULL;
     list_each(struct fetch, probe, &inflight->probes, link)
-        if (!probe->canceled && identity_same(probe->asker.who, who) &&
+        if (!probe->canceled && probe->asked.part == part && identity_same(probe->asker.who, who) &&
             (!newest || probe->sent_ms >= newest->sent_ms))
             newest = probe;
     return newest;

@@ -19,6 +19,7 @@ struct fetch_span {
     uint64_t first, end;
     uint64_t suffix;
     bool plain;
+    unsigned part;                /* of a HEAD: where this part lies; 0: none */
 };
 
 enum fetch_kind { FETCH_GET, FETCH_HEAD };
@@ -81,7 +82,8 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
                           const struct asker *asker, struct head *head,
                           const struct fetch_span *span) MUST_USE;
 /* The newest HEAD under way in this name; NULL if none. Under the lock. */
-struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who) MUST_USE;
+struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who,
+                          unsigned part) MUST_USE;
 /* A fetch under way that will deliver this byte soon enough, of this version (etag_hash 0: any that
  * has not been answered yet). Joined as a reader; NULL if none. Under the lock. */
 struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset) MUST_USE;

@@ -11,8 +11,10 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "cache/missing.h"
+#include "cache/parts.h"
 
 #define RESTARTS_MAX 3
+#define PART_TRIES_MAX 3
 
 static const char *const source_names[] = {
     "HIT", "STALE", "REVALIDATED", "PARTIAL", "MISS", "NEGATIVE-HIT",
@@ -57,7 +59,7 @@ enum err get_fail(struct get *get, enum err err)
 
 /* Another version turned up before anything was said: begin again, and believe the origin this
  * time. */
-static enum err restart(struct get *get)
+enum err get_restart(struct get *get)
 {
     if (++get->restarts > RESTARTS_MAX)
         return get_fail(get, ERR_SLOW_DOWN);
@@ -120,7 +122,7 @@ static enum err look(struct get *get)
 
 static bool is_whole(const struct get *get)
 {
-    return get->ask.head_only || get->ask.range.kind == RANGE_NONE;
+    return !get->ask.part && (get->ask.head_only || get->ask.range.kind == RANGE_NONE);
 }
 
 /* A version that is named never becomes another, but for "null": that is whatever was written last
@@ -202,7 +204,7 @@ static bool should_probe(const struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
     bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
-    return get->ask.head_only || (conditional && !get->distrust);
+    return get->ask.head_only || get->ask.part || (conditional && !get->distrust);
 }
 
 /* Where versions have no name, nobody's bytes can be continued by another's. */
@@ -228,6 +230,7 @@ static enum err unknown(struct get *get)
 {
     if (!get->distrust && missing_find(get))
         return get_go(get, GET_READY);
+    get->part_asked += get->ask.part > 0;    /* a HEAD of the part tells of the object, too */
     if (should_probe(get))
         return get_go(get, GET_PROBE);
     struct fetch_span span = span_of_range(&get->ask.range);
@@ -291,10 +294,21 @@ static enum err answer(struct get *get)
     else
         err = answer_judge(get);
     flights_unlock(get->flights, &get->id);
-    return err == ERR_CHANGED ? restart(get) : err;
+    return err == ERR_CHANGED ? get_restart(get) : err;
 }
 
 /* ---- what will be sent ---- */
+
+/* Where the part lies that is asked for; false: it has to be asked. */
+static bool find_part(struct get *get, struct s3_range *ret)
+{
+    struct part part;
+    if (!parts_find(cache_parts(get->loop->cache), get->head, get->ask.part, &part))
+        return false;
+    get->answer.parts = part.count;
+    *ret = (struct s3_range){ .kind = RANGE_SPAN, .first = part.first, .last = part.end - 1 };
+    return true;
+}
 
 static enum err decide(struct get *get)
 {
@@ -306,6 +320,9 @@ static enum err decide(struct get *get)
     answer->err = s3_conditions_judge(&get->ask.conditions, get->head->etag, get->head->modified_s,
                                       &use_range);
     struct s3_range range = use_range ? get->ask.range : (struct s3_range){ .kind = RANGE_NONE };
+    if (!answer->err && get->ask.part && !find_part(get, &range))
+        return get->part_asked++ < PART_TRIES_MAX ? get_go(get, GET_PROBE)
+                                                  : get_fail(get, ERR_NOT_IMPLEMENTED);
     if (!answer->err)
         answer->err = s3_range_resolve(&range, get->head->size, &answer->first, &answer->end,
                                        &answer->partial);
@@ -343,7 +360,7 @@ static enum err first(struct get *get)
     if (err == ERR_WAIT)
         return ERR_WAIT;
     if (err == ERR_CHANGED)
-        return restart(get);
+        return get_restart(get);
     if (err)
         return get->refusal ? get_refuse(get, get->refusal) : get_fail(get, err);
     get->cost.first_ns = mono_ns() - get->began_ns;

@@ -19,6 +19,7 @@ struct get_ask {
     const struct identity *who;   /* NULL: the shared identity */
     slice bucket, key, version;   /* live as long as the get; version empty: what is current */
     struct s3_range range;
+    unsigned part;                /* partNumber; 0: none. Then there is no range */
     struct s3_conditions conditions;
     bool head_only;
     bool revalidate;              /* the client said no-cache */
@@ -36,6 +37,7 @@ struct get_answer {
     const struct head *head;      /* NULL with a refusal */
     uint64_t first, end;          /* bytes that follow: [first, end) */
     bool partial;                 /* 206 */
+    unsigned parts;               /* of a part: how many the object has; 0: not uploaded in parts */
     enum get_source source;
     int64_t validated_s;          /* when the origin last vouched for it */
 };

@@ -53,6 +53,7 @@ struct get {
     enum page_state page_said;    /* of the key, when it was over */
     int64_t seen_s;               /* when it was last confirmed, before the page */
     unsigned pages;
+    unsigned part_asked;          /* the HEAD is for where the part lies: how often it was */
     bool upgrade;                 /* the HEAD is for what the head lacks (FULL) */
     bool looked_again;            /* for what came between looking and asking the origin */
     bool distrust;                /* what is stored was found to be of another version */
@@ -90,6 +91,7 @@ static inline uint64_t get_who(const struct get *get)
 enum err get_go(struct get *get, enum get_phase phase) MUST_USE;
 enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;
 enum err get_fail(struct get *get, enum err err) MUST_USE;
+enum err get_restart(struct get *get) MUST_USE;    /* another version turned up */
 
 /* The phases of validate.c: OK, ERR_WAIT. */
 enum err get_wait_for_page(struct get *get) MUST_USE;

@@ -14,6 +14,7 @@ bool cache_is_stopping(struct cache *cache);
 struct flights *cache_flights(struct cache *cache);
 struct fresh *cache_fresh(struct cache *cache);
 struct lists *cache_lists(struct cache *cache);
+struct parts *cache_parts(struct cache *cache);
 struct missing_keys *cache_missing(struct cache *cache);
 struct grants *cache_grants(struct cache *cache);
 uint64_t cache_began_ms(const struct cache *cache);

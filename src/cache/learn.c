@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 #include "cache/inside.h"
+#include "cache/parts.h"
 #include "s3/encode.h"
 
 /* Headers a later hit repeats. A name that ends in '*' is a prefix. */
@@ -60,8 +61,10 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
                            struct facts *ret)
 {
     *ret = (struct facts){ .full = reply->status == 200 };
+    if (fetch->asked.part && reply->status != 206)
+        return ERR_ORIGIN_REPLY;    /* is its length the part's, or the object's? */
     if (reply->status == 206) {
-        if (fetch->kind == FETCH_HEAD ||
+        if ((fetch->kind == FETCH_HEAD && !fetch->asked.part) ||
             !read_content_range(origin_reply_get(reply, S("content-range")), ret))
             return ERR_ORIGIN_REPLY;
         if (reply->has_length && reply->length != ret->end - ret->first)
@@ -100,7 +103,8 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
 {
     struct text fields = text_in(&fetch->arena);
     for (size_t i = 0; i < reply->field_count; i++)
-        add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
+        if (!fetch->asked.part || !slice_eq(reply->fields[i].name, S("x-amz-mp-parts-count")))
+            add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
     const struct inflight *inflight = fetch->inflight;
     struct object_name name = {
         .endpoint = origin_identity(inflight->place->origin),
@@ -266,6 +270,16 @@ static bool renewed(struct fetch *fetch)
            store_renew(cache_store(fetch->inflight->cache), &head->id, &vouch) == STORE_RENEWED;
 }
 
+static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
+                       const struct facts *facts)
+{
+    uint64_t count = 0;
+    if (!slice_u64(origin_reply_get(reply, S("x-amz-mp-parts-count")), &count) || count > S3_PART_MAX)
+        count = 0;
+    parts_note(cache_parts(fetch->inflight->cache), fetch->head, fetch->asked.part,
+               &(struct part){ facts->first, facts->end, (unsigned)count });
+}
+
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
 {
     struct facts facts;
@@ -288,6 +302,8 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (!fetch->head)
         learn_head(fetch, reply, &facts);
     atomic_store(&fetch->head->validated_s, fetch->sent_s);
+    if (fetch->asked.part)
+        learn_part(fetch, reply, &facts);
     permit_shown(fetch);
     fetch->admitted = may_be_stored(fetch, reply);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&

@@ -62,12 +62,17 @@ enum err get_relook(struct get *get)
     return err ? get_go(get, GET_UNKNOWN) : judge_page(get);
 }
 
+static unsigned part_of(const struct get *get)
+{
+    return get->part_asked ? get->ask.part : 0;
+}
+
 /* A probe already under way will do, unless it was sent before a client asked for the newest, or is
  * no proof that this one may have it. */
 static struct fetch *shared_probe(struct get *get)    /* under the lock */
 {
     struct fetch *probe = get_wants_newest(get) || get->upgrade
-                              ? NULL : fetch_probe(get->inflight, get->asker.who);
+                              ? NULL : fetch_probe(get->inflight, get->asker.who, part_of(get));
     return probe && permit_shares(get, probe) ? fetch_join_this(probe) : NULL;
 }
 
@@ -77,8 +82,9 @@ enum err get_probe_start(struct get *get)
     get_hook_in(get);
     get->fetch = shared_probe(get);
     if (!get->fetch) {
-        get->fetch = fetch_start(get->inflight, FETCH_HEAD, &get->asker, NULL,
-                                 &(struct fetch_span){ 0 });
+        get->fetch = fetch_start(get->inflight, FETCH_HEAD, &get->asker,
+                                 get->part_asked ? get->head : NULL,
+                                 &(struct fetch_span){ .part = part_of(get) });
         if (get->fetch)
             get->fetch->upgrade = get->upgrade;
     }
@@ -109,6 +115,8 @@ static enum err probe_judge(struct get *get)
         get->validated = get->permitted = true;
         return get_go(get, GET_FRESH);
     }
+    if (probe->err == ERR_CHANGED)
+        return ERR_CHANGED;
     if (stale_will_do(get, probe->refusal)) {
         get->validated = true;
         get->answer.source = GET_STALE;
@@ -129,5 +137,5 @@ enum err get_probe_answer(struct get *get)
         fetch_leave(&get->fetch);
     }
     flights_unlock(get->flights, &get->id);
-    return err;
+    return err == ERR_CHANGED ? get_restart(get) : err;
 }

@@ -62,9 +62,13 @@ static void add_own_fields(struct fields *fields, const struct call *call,
         if (line.len && line.ptr[line.len - 1] == '\r')
             line.len--;
         slice name = slice_cut(&line, ':'), value = slice_trim(line);
+        bool whole = answer->first == 0 && answer->end == answer->head->size;
         if (slice_starts(name, S("x-amz-checksum-")) &&
-            (answer->partial || answer->err || !call->s3.checksum_mode))
+            (!whole || (answer->partial && !call->s3.part) || answer->err ||
+             !call->s3.checksum_mode))
             continue;
+        if (call->s3.part && slice_eq(name, S("x-amz-mp-parts-count")))
+            continue;    /* said with the part */
         if (!is_overridden(call, name))
             fields_add(fields, name, value);
     }
@@ -116,6 +120,8 @@ static void compose(struct object *object, const struct get_answer *answer, stru
         fields_add(fields, S("content-range"),
                    arena_printf(call->keep, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, answer->first,
                                 answer->end - 1, answer->head->size));
+    if (answer->parts)
+        fields_add(fields, S("x-amz-mp-parts-count"), arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, object, answer);
 }
 
@@ -124,6 +130,11 @@ static void refuse(struct object *object, const struct get_answer *answer)
     struct call *call = object->call;
     struct fields *fields = arena_alloc(call->keep, sizeof(*fields));
     struct http_answer reply;
+    if (answer->refusal && call->s3.part) {    /* as the origin says it of a part */
+        over(object);
+        pass_read(call);
+        return;
+    }
     if (answer->refusal) {
         if (answer->source == GET_NEGATIVE) {
             call->cache_result = get_source_name(answer->source);
@@ -243,6 +254,7 @@ void object_read(struct call *call)
         .key = call->s3.key,
         .version = version ? version->value : S(""),
         .range = call->s3.range,
+        .part = (unsigned)call->s3.part,
         .conditions = call->s3.conditions,
         .head_only = call->s3.op == S3_HEAD_OBJECT,
         .revalidate = call->s3.no_cache,

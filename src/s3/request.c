@@ -42,9 +42,6 @@ static const char cache_headers[] =
     "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-mode x-amz-sdk-* "
     "x-amz-user-agent x-amz-api-version x-amz-te";
 
-/* So is one with this parameter. */
-static const char origin_params[] = "partNumber";
-
 /* Signatures in the query: read and judged by claim.c. */
 static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
@@ -290,11 +287,17 @@ static enum err find_op(struct arena *keep, const struct http_head *head, enum s
 
 /* ---- what the cache can't answer ---- */
 
-/* One that may be the name of a version; what is wrong with any other, the origin says. */
-static bool is_version(const struct s3_param *param)
+/* What may be the name of a version, or a part without a range; what is wrong with any other, the
+ * origin says. */
+static bool may_name(const struct http_head *head, const struct s3_param *param)
 {
-    return !slice_eq(param->name, S("versionId")) ||
-           (param->value.len > 0 && param->value.len <= VERSION_BYTES_MAX);
+    uint64_t part;
+    if (slice_eq(param->name, S("versionId")))
+        return param->value.len > 0 && param->value.len <= VERSION_BYTES_MAX;
+    if (slice_eq(param->name, S("partNumber")))
+        return slice_u64(param->value, &part) && part >= 1 && part <= S3_PART_MAX &&
+               !http_head_get(head, S("range")).ptr;
+    return true;
 }
 
 static bool only_origin_knows(const struct http_head *head, const struct s3_request *request)
@@ -310,8 +313,7 @@ static bool only_origin_knows(const struct http_head *head, const struct s3_requ
         if (!in_words(cache_headers, lower_in(buffer, sizeof(buffer), request->said[i].name)))
             return true;
     for (size_t i = 0; i < request->param_count; i++)
-        if (in_words(origin_params, request->params[i].name) ||
-            !is_version(&request->params[i]))
+        if (!may_name(head, &request->params[i]))
             return true;
     return false;
 }
@@ -394,6 +396,9 @@ static void read_headers(struct arena *keep, const struct http_head *head, struc
         .if_modified_since = date_of(head, S("if-modified-since")),
         .if_unmodified_since = date_of(head, S("if-unmodified-since")),
     };
+    const struct s3_param *part = s3_param_get(ret, S("partNumber"));
+    if (part && !slice_u64(part->value, &ret->part))
+        ret->part = 0;
     read_cache_control(joined(keep, head, S("cache-control")), ret);
     ret->checksum_mode =
         slice_eq_nocase(header_of(head, ret, S("x-amz-checksum-mode")), S("ENABLED"));

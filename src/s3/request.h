@@ -9,6 +9,8 @@
 #include "base/metric.h"
 #include "s3/head.h"
 
+#define S3_PART_MAX 10000u
+
 enum s3_op {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) id,
 #include "s3/op.def"
@@ -61,6 +63,7 @@ struct s3_request {
     struct s3_param *params;
     size_t param_count;
     struct s3_range range;
+    uint64_t part;            /* partNumber; 0: none, or no number */
     struct s3_conditions conditions;
     const struct http_field *said;    /* x-amz- headers that were said in the query */
     size_t said_count;

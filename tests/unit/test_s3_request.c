@@ -210,7 +210,13 @@ TEST(what_only_the_origin_can_judge_is_not_asked_of_a_cache)
     ok(read_line("GET /bkt/k?versionId=1", &request) == OK && !request.pass);
     ok(read_line("GET /bkt/k?versionId=", &request) == OK && request.pass);
     ok(read_line("GET /bkt/k?versionId", &request) == OK && request.pass);
-    ok(read_line("GET /bkt/k?partNumber=1", &request) == OK && request.pass);
+    ok(read_line("GET /bkt/k?partNumber=10000", &request) == OK && !request.pass);
+    ok(request.part == 10000);
+    static const char *const none[] = { "", "=", "=0", "=10001", "=-1", "=a", "=1a" };
+    for (size_t i = 0; i < countof(none); i++)
+        ok(read_line(arena_printf(&arena, "GET /bkt/k?partNumber%s", none[i]).ptr, &request) == OK &&
+           request.pass);
+    ok(read_with("GET /bkt/k?partNumber=1", "range: bytes=0-1\r\n", &request) == OK && request.pass);
     ok(read_line("GET /bkt/k?response-expires=1", &request) == OK && !request.pass);
     ok(read_with("PUT /bkt/k", "x-amz-unheard-of: 1\r\n", &request) == OK && !request.pass);
 }

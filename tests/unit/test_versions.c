@@ -1,6 +1,8 @@
 /* test_versions.c - versions that are asked for by name. SPDX-License-Identifier: Apache-2.0 */
 #include "cache_unit.h"
 
+#include "cache/parts.h"
+
 static bool reads_version(struct client *client, const char *version, unsigned want)
 {
     house.version = slice_of(version);
@@ -90,7 +92,34 @@ TEST(a_version_that_came_back_without_proof_is_asked_about_once)
     drop_house();
 }
 
-RUN(cmocka_unit_test(each_version_is_an_object_of_its_own),
+TEST(where_a_part_lies_is_known_for_its_version_alone)
+{
+    struct object_id id = { { 1 } };
+    struct object_name name = { S("http://fake"), S("bucket"), S("key"), S("") };
+    struct head *one = head_new(&id, &name, S("\"a-3\""), S(""), 8 * MIB, 5, false);
+    struct head *two = head_new(&id, &name, S("\"b-2\""), S(""), 8 * MIB, 5, false);
+    struct parts *parts = parts_new();
+    struct part part = { MIB, 2 * MIB, 3 }, found = { 0 };
+    uint64_t evicted = metric_read(M_PARTS_EVICTED);
+    parts_note(parts, one, 2, &part);
+    ok(parts_find(parts, one, 2, &found) && found.first == MIB && found.count == 3);
+    ok(!parts_find(parts, one, 1, &found) && !parts_find(parts, two, 2, &found));
+    for (unsigned i = 0; i < 20000; i++) {    /* of 16,384 */
+        head_unref(&two);
+        memcpy(id.bytes, &i, sizeof(i));
+        memcpy(id.bytes + 4, &i, sizeof(i));
+        two = head_new(&id, &name, S("\"b-2\""), S(""), 8 * MIB, 5, false);
+        parts_note(parts, two, 1, &part);
+        ok(parts_find(parts, two, 1, &found));
+    }
+    ok(metric_read(M_PARTS_EVICTED) - evicted >= 20000 - 16384);
+    parts_free(&parts);
+    head_unref(&one);
+    head_unref(&two);
+}
+
+RUN(cmocka_unit_test(where_a_part_lies_is_known_for_its_version_alone),
+    cmocka_unit_test(each_version_is_an_object_of_its_own),
     cmocka_unit_test(a_named_version_is_never_asked_about_again_but_null_is_by_a_head),
     cmocka_unit_test(a_write_of_the_key_takes_null_and_leaves_named_versions),
     cmocka_unit_test(a_version_that_came_back_without_proof_is_asked_about_once))

@@ -1,0 +1,87 @@
+/* parts.c - where the parts of an object lie. SPDX-License-Identifier: Apache-2.0
+ *
+ * A fixed table (H8: 1 MiB) of places with WAYS entries each; a place that is full lets go of each
+ * in turn. An entry counts for its version alone: by ETag, size and time. */
+#include "cache/parts.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+
+#define PLACES 4096u
+#define WAYS 4u
+
+struct entry {
+    struct object_id id;
+    uint32_t number;              /* 0: free */
+    uint64_t etag_hash, mark;
+    struct part part;
+};
+
+struct parts {
+    pthread_mutex_t lock;
+    unsigned turn;
+    struct entry entries[PLACES][WAYS];
+};
+
+struct parts *parts_new(void)
+{
+    struct parts *parts = must_alloc(sizeof(*parts));
+    pthread_mutex_init(&parts->lock, NULL);
+    return parts;
+}
+
+void parts_free(struct parts **parts)
+{
+    if (!*parts)
+        return;
+    pthread_mutex_destroy(&(*parts)->lock);
+    free(*parts);
+    *parts = NULL;
+}
+
+static struct entry *place_of(struct parts *parts, const struct head *head, unsigned number)
+{
+    uint32_t hash;
+    memcpy(&hash, head->id.bytes + 4, sizeof(hash));
+    return parts->entries[(hash + number) % PLACES];
+}
+
+static bool is_of(const struct entry *entry, const struct head *head, unsigned number)
+{
+    return entry->number == number && memcmp(&entry->id, &head->id, sizeof(head->id)) == 0;
+}
+
+void parts_note(struct parts *parts, const struct head *head, unsigned number,
+                const struct part *part)
+{
+    pthread_mutex_lock(&parts->lock);
+    struct entry *place = place_of(parts, head, number), *room = NULL;
+    for (size_t i = 0; i < WAYS; i++)
+        if (is_of(&place[i], head, number) || (!room && !place[i].number))
+            room = &place[i];
+    if (!room) {
+        room = &place[parts->turn++ % WAYS];
+        metric_add(M_PARTS_EVICTED, 1);
+    }
+    *room = (struct entry){ head->id, number, head->etag_hash,
+                            head_mark(head->size, head->modified_s), *part };
+    pthread_mutex_unlock(&parts->lock);
+}
+
+bool parts_find(struct parts *parts, const struct head *head, unsigned number, struct part *ret)
+{
+    bool found = false;
+    pthread_mutex_lock(&parts->lock);
+    struct entry *place = place_of(parts, head, number);
+    for (size_t i = 0; i < WAYS && !found; i++) {
+        found = is_of(&place[i], head, number) && place[i].etag_hash == head->etag_hash &&
+                place[i].mark == head_mark(head->size, head->modified_s);
+        if (found)
+            *ret = place[i].part;
+    }
+    pthread_mutex_unlock(&parts->lock);
+    return found;
+}
