@@ -32,9 +32,18 @@ struct config_bucket {
 #include "base/config.def"
 };
 
+/* What a client may do with rights that are not its own. A row only allows. */
+enum { RIGHT_READ = 1, RIGHT_LIST = 2, RIGHT_WRITE = 4, RIGHT_ADMIN = 8, RIGHT_ALL = 15 };
+struct config_policy {
+    unsigned rights;
+    slice bucket, prefix;    /* bucket empty: everywhere */
+};
+
 struct config_key {
     const char *name;        /* "keys[0]" */
     struct setting_where *where;
+    struct config_policy *rows;    /* of its policy; none: it asks the origin in its own name */
+    size_t row_count;
 #define KEY(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
 };

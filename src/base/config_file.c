@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -121,13 +122,64 @@ static void read_member(struct loading *load, const struct config_group *group, 
         check(config_assign_named(config, group, slice_of(name), text, &at_value));
 }
 
+/* The words of an array, in the arena, which ends with ptr NULL; NULL if it is none of texts. */
+static slice *read_words(struct config *config, json_t *array, size_t *ret_count)
+{
+    slice *words = arena_alloc(&config->arena, (json_array_size(array) + 1) * sizeof(*words));
+    size_t index;
+    json_t *word;
+    *ret_count = json_array_size(array);
+    if (!json_is_array(array))
+        return NULL;
+    json_array_foreach(array, index, word) {
+        if (!json_is_string(word))
+            return NULL;
+        words[index] = (slice){ json_string_value(word), json_string_length(word) };
+    }
+    return words;
+}
+
+/* A policy that is more than a word: an array of { "allow": [...], "on": [...] }. */
+static void read_policy(struct loading *load, const struct config_group *group, json_t *rows)
+{
+    struct config *config = load->config;
+    struct setting_where at = file_where(load, group, "policy", true);
+    const char *key = config_key_of(config, group, "policy");
+    size_t index;
+    json_t *row;
+    json_array_foreach(rows, index, row) {
+        json_t *on_list = json_object_get(row, "on");
+        size_t allow_count, on_count = 0;
+        slice *allow = read_words(config, json_object_get(row, "allow"), &allow_count);
+        slice *on = on_list ? read_words(config, on_list, &on_count) : NULL;
+        size_t known = 1 + (on_list != NULL);
+        if (!allow || (on_list && !on) || json_object_size(row) != known)
+            config_mistake_add(config, &at, key, NULL, "must be an array of "
+                               "{ \"allow\": [\"read\", ...], \"on\": [\"BUCKET\", ...] }");
+        else
+            config_policy_add(config, group, &at, allow, allow_count, on, on_count);
+    }
+    char *shown = json_dumps(rows, JSON_COMPACT);
+    config_assign(config, group, setting_find(SCOPE_KEY, S("policy")), slice_of(shown), &at);
+    free(shown);
+    if (!json_array_size(rows))
+        config_mistake_add(config, &at, key, NULL, "is empty: such a client may do nothing; "
+                           "take its row away, or say what it may do");
+}
+
 static void read_object(struct loading *load, const struct config_group *group, json_t *object)
 {
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value)
-        if (name[0] != '#' && !(group->scope == SCOPE_GLOBAL && is_group_name(slice_of(name))))
+    json_object_foreach(object, name, value) {
+        if (name[0] == '#' || (group->scope == SCOPE_GLOBAL && is_group_name(slice_of(name))))
+            continue;
+        if (group->scope == SCOPE_KEY && slice_eq(slice_of(name), S("policy")) &&
+            json_is_array(value))
+            read_policy(load, group, value);
+        else
             read_member(load, group, name, value);
+    }
 }
 
 /* The object of one group: its defaults, then what it says. */

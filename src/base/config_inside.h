@@ -43,7 +43,15 @@ void config_read_env(struct config *config, const char *const *env);
 void config_read_flags(struct config *config, size_t argc, const char *const *argv);
 const char *config_file_path(const struct config_sources *from, bool *ret_named);
 
+/* ---- config_keys.c ---- */
+/* One object of a policy: what it allows, and on what (NULL: everywhere). */
+void config_policy_add(struct config *config, const struct config_group *group,
+                       const struct setting_where *where, const slice *allow, size_t allow_count,
+                       const slice *on, size_t on_count);
+void config_key_rules(struct config *config);    /* mistakes of the keys */
+
 /* ---- config_rules.c ---- */
+const char *config_bucket_name_breaks(slice name) MUST_USE;    /* NULL, or the rule it breaks */
 void config_rules(struct config *config);    /* what no single value can tell: adds mistakes */
 
 #endif

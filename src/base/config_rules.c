@@ -61,7 +61,8 @@ static void tls_has_a_certificate(struct config *config)
 
 static void strangers_need_keys(struct config *config)
 {
-    bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0];
+    bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0] ||
+                    config->lend;
     const char *addresses[] = { config->listen, config->tls_listen };
     static const char *const names[] = { "listen", "tls_listen" };
     for (size_t i = 0; i < countof(names); i++)
@@ -121,23 +122,6 @@ static void pair_is_whole(struct config *config, const struct setting_where *whe
     if (!access[0] != !secret[0])
         config_mistake_add(config, where, key, NULL, access[0] ? "has no secret_key beside it"
                                                                : "has no access_key beside it");
-}
-
-static void client_keys_are_whole(struct config *config)
-{
-    for (size_t i = 0; i < config->key_count; i++) {
-        const struct config_key *key = &config->keys[i];
-        const char *named = key->access_key[0] ? "access_key" : "secret_key";
-        const char *path =
-            key->name[0] ? arena_printf(&config->arena, "%s.%s", key->name, named).ptr : named;
-        const struct setting_where *where = in_group(key->where, SCOPE_KEY, named);
-        pair_is_whole(config, where, path, key->access_key, key->secret_key);
-        if (!key->access_key[0] && !key->secret_key[0])
-            config_mistake_add(config, where, path, NULL, "is empty");
-        for (size_t j = 0; j < i; j++)
-            if (key->access_key[0] && strcmp(key->access_key, config->keys[j].access_key) == 0)
-                config_mistake_add(config, where, path, NULL, "is there twice");
-    }
 }
 
 static void origin_keys_are_whole(struct config *config)
@@ -318,8 +302,7 @@ static void buckets_have_origins(struct config *config)
     }
 }
 
-/* NULL, or the rule it breaks. */
-static const char *bucket_name_breaks(slice name)
+const char *config_bucket_name_breaks(slice name)
 {
     if (name.len < 3 || name.len > 63)
         return "a bucket name has 3 to 63 characters";
@@ -340,7 +323,7 @@ static void bucket_names_are_valid(struct config *config)
         const struct config_bucket *bucket = &config->buckets[i];
         const struct setting_where *where = in_group(bucket->where, SCOPE_BUCKET, "origin");
         const char *key = arena_printf(&config->arena, "buckets.%s", bucket->name).ptr;
-        const char *rule = bucket_name_breaks(bucket->bucket);
+        const char *rule = config_bucket_name_breaks(bucket->bucket);
         if (rule)
             config_mistake_add(config, where, key, NULL, "must be BUCKET or BUCKET/PREFIX, and %s",
                                rule);
@@ -384,7 +367,7 @@ void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
         listeners_differ, tls_has_a_certificate, strangers_need_keys, cache_dir_is_absolute,
-        an_extent_fits_the_cache, client_keys_are_whole, origin_keys_are_whole, there_is_an_origin,
+        an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, origins_share_an_identity, bucket_names_are_valid,
         buckets_have_origins, a_prefix_has_its_buckets_origin, prefix_scopes_have_prefixes,

@@ -16,7 +16,7 @@ struct background {
     struct cache_loop *loop;
     struct get *get;
     struct head *head;            /* whose mark it holds */
-    char *bucket, *key;
+    char *bucket, *key, *version;
 };
 
 static void background_end(struct background *background)
@@ -28,6 +28,7 @@ static void background_end(struct background *background)
     head_unref(&background->head);
     free(background->bucket);
     free(background->key);
+    free(background->version);
     free(background);
 }
 
@@ -53,10 +54,12 @@ void background_start(struct get *get, bool by_head)
     background->head = head_ref(get->head);
     background->bucket = must_strndup(get->name.bucket.ptr, get->name.bucket.len);
     background->key = must_strndup(get->name.key.ptr, get->name.key.len);
+    background->version = must_strndup(get->name.version.ptr, get->name.version.len);
     struct get_ask ask = {
         .place = get->ask.place,
         .bucket = { background->bucket, get->name.bucket.len },
         .key = { background->key, get->name.key.len },
+        .version = { background->version, get->name.version.len },
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
         .who = get->asker.who,
         .head_only = true,

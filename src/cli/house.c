@@ -316,31 +316,54 @@ static enum err places_up(struct serve *serve)
 
 /* ---- who may ask ---- */
 
+static struct front_key client_of(const struct config_key *key)
+{
+    struct front_key client = {
+        .access_key = slice_of(key->access_key), .secret_key = slice_of(key->secret_key),
+        .session_token = slice_of(key->session_token),
+        .policy = key->rows, .policy_count = key->row_count,
+        .own = !key->row_count,
+    };
+    if (!client.own)
+        return client;
+    client.as = key->origin_access_key[0]
+        ? (struct sigv4_credentials){ slice_of(key->origin_access_key),
+                                      slice_of(key->origin_secret_key),
+                                      slice_of(key->origin_session_token) }
+        : (struct sigv4_credentials){ client.access_key, client.secret_key, client.session_token };
+    return client;
+}
+
+enum err house_keys(struct serve *serve, const struct config *config, struct arena *keep,
+                    slice *ret_why)
+{
+    static const struct config_policy everything = { .rights = RIGHT_ALL };
+    struct front_key *keys = arena_alloc(keep, (config->key_count + 1) * sizeof(*keys));
+    size_t count = config->key_count;
+    for (size_t i = 0; i < count; i++)
+        keys[i] = client_of(&config->keys[i]);
+    struct credentials found;
+    enum err err = count ? OK : identity_of_clients(config, keep, &found, ret_why);
+    if (err && !config->lend)
+        return err;
+    if (!count && !err)
+        keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
+                                            .policy = &everything, .policy_count = 1 };
+    front_keys(serve->front, keys, count);
+    return OK;
+}
+
 static enum err keys_up(struct serve *serve)
 {
-    const struct config *config = serve->config;
-    serve->keys = arena_alloc(&serve->keep, (config->key_count + 1) * sizeof(*serve->keys));
-    for (size_t i = 0; i < config->key_count; i++)
-        serve->keys[serve->key_count++] = (struct front_key){
-            slice_of(config->keys[i].access_key), slice_of(config->keys[i].secret_key), S("")
-        };
-    if (serve->key_count)
-        return OK;
-    struct credentials found;
-    enum err err = identity_of_clients(config, &serve->keep, &found, &serve->why);
-    if (!err)
-        serve->keys[serve->key_count++] = (struct front_key){
-            found.access_key, found.secret_key, found.session_token
-        };
-    return err;
+    return house_keys(serve, serve->config, &serve->keep, &serve->why);
 }
 
 static enum err front_up(struct serve *serve)
 {
     struct front_options options = {
         .cache = serve->cache,
-        .keys = serve->keys,
-        .key_count = serve->key_count,
+        .lend = serve->config->lend,
+        .lend_token = slice_of(serve->config->lend_token),
         .places = serve->places,
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
@@ -564,7 +587,7 @@ const struct step house_steps[] = {
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "cache", cache_up, cache_down },
     { "origins", origins_up, origins_down }, { "places", places_up, NULL },
-    { "keys", keys_up, NULL },           { "front", front_up, front_down },
+    { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
     { "http", http_up, http_down },
 };

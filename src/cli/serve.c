@@ -141,6 +141,12 @@ static void reload(struct serve *serve)
         return;
     }
     struct arena *keep = &fresh->arena;
+    slice why = S("");
+    if (house_keys(serve, fresh, keep, &why)) {
+        log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(why));
+        config_free(&fresh);
+        return;
+    }
     slice changed = config_changes(serve->reloaded ? serve->reloaded : serve->config, fresh, true,
                                    keep);
     slice waiting = config_changes(serve->config, fresh, false, keep);

@@ -24,8 +24,6 @@ struct serve {
     struct front_place *places;
     size_t place_count;
     struct place service;          /* who answers ListBuckets */
-    struct front_key *keys;
-    size_t key_count;
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;
@@ -44,6 +42,9 @@ struct step {
 extern const struct step house_steps[];
 extern const size_t house_step_count;
 void house_reload(struct serve *serve);   /* files that the settings name */
+/* Who is known from now on. On failure *ret_why, and nothing has changed. */
+enum err house_keys(struct serve *serve, const struct config *config, struct arena *keep,
+                    slice *ret_why) MUST_USE;
 void house_watch(struct serve *serve);    /* once a second: says what has changed for an operator */
 /* Answers what is under way, takes nothing new, for at most drain_time. */
 void house_drain(struct serve *serve);

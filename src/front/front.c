@@ -21,6 +21,8 @@ struct front *front_new(const struct front_options *options)
     struct front *front = must_alloc(sizeof(*front));
     front->options = *options;
     front->intakes = intakes_new();
+    front->identities = identities_new();
+    front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
         front->boot = mono_ns();
@@ -32,8 +34,15 @@ void front_free(struct front **front)
     if (!*front)
         return;
     intakes_free(&(*front)->intakes);
+    identities_free(&(*front)->identities);
+    lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;
+}
+
+void front_keys(struct front *front, const struct front_key *keys, size_t count)
+{
+    identities_set(front->identities, keys, count);
 }
 
 void front_access_log(struct front *front, bool on)
@@ -88,8 +97,9 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 
 /* ---- the judge ---- */
 
-static bool judge_health(struct front *front, struct arena *keep, const struct http_head *head,
-                         struct http_answer *ret)
+/* What lies under /_/ and needs no key. */
+static bool judge_page(struct front *front, struct arena *keep, slice peer,
+                       const struct http_head *head, struct http_answer *ret)
 {
     static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
     if (!slice_starts(head->path, S("/_/")))
@@ -112,39 +122,44 @@ static bool judge_health(struct front *front, struct arena *keep, const struct h
                                  status.serving ? "serving" : "out of service",
                                  status.serving ? "" : ": ", status.serving ? "" : status.why);
     }
+    if (front->lend && slice_eq(head->method, S("GET")) &&
+        slice_eq(head->path, S("/_/credentials")))
+        lend_answer(front->lend, keep, peer, head, wall_s(), ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     return true;
 }
 
-static const struct front_key *key_of(const struct front *front, slice access_key)
-{
-    for (size_t i = 0; i < front->options.key_count; i++)
-        if (slice_eq(front->options.keys[i].access_key, access_key))
-            return &front->options.keys[i];
-    return NULL;
-}
+/* A pair that was lent is nobody's in particular: it may do what Penstock itself may. */
+static const struct config_policy everything = { .rights = RIGHT_ALL };
+static const struct client borrower = { .policy = &everything, .policy_count = 1 };
 
-slice front_secret_of(const struct front *front, slice access_key)
+/* Whose claim it is, and the secret that would prove it. */
+static enum err find_client(struct front *front, const struct sigv4_claim *claim,
+                            const struct client **ret, slice *ret_secret)
 {
-    const struct front_key *key = key_of(front, access_key);
-    check(key != NULL);
-    return key->secret_key;
+    if (front->lend && lend_find(front->lend, claim->access_key, claim->session_token, wall_s(),
+                                 ret_secret)) {
+        *ret = &borrower;
+        return OK;
+    }
+    enum err err = identities_find(front->identities, claim->access_key, claim->session_token, ret);
+    if (!err)
+        *ret_secret = (*ret)->secret_key;
+    return err;
 }
 
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
-                                const struct http_head *head, struct sigv4_claim *ret)
+                                const struct http_head *head, struct judged *ret)
 {
-    enum err err = sigv4_claim_read(keep, head, ret);
-    if (err)
-        return err;
-    const struct front_key *key = key_of(front, ret->access_key);
-    if (!key)
-        return ERR_UNKNOWN_KEY;
-    err = sigv4_verify(loop->sigv4, keep, head, ret, key->secret_key, wall_s());
-    if (err)
-        return err;
-    return slice_eq(ret->session_token, key->session_token) ? OK : ERR_UNKNOWN_KEY;
+    enum err err = sigv4_claim_read(keep, head, &ret->claim);
+    if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->identities)))
+        return OK;
+    if (!err)
+        err = find_client(front, &ret->claim, &ret->client, &ret->secret);
+    if (!err)
+        err = sigv4_verify(loop->sigv4, keep, head, &ret->claim, ret->secret, wall_s());
+    return err;
 }
 
 /* What of a body can be refused before it is taken in; and how much it will be, framing and all. */
@@ -191,14 +206,15 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
                  const struct http_head *head, struct http_answer *ret)
 {
     struct front *front = arg;
-    struct sigv4_claim *claim = arena_alloc(keep, sizeof(*claim));
-    if (judge_health(front, keep, head, ret))
+    struct judged *judged = arena_alloc(keep, sizeof(*judged));
+    struct sigv4_claim *claim = &judged->claim;
+    if (judge_page(front, keep, peer, head, ret))
         return false;
-    enum err err = judge_signature(front, http_loop_local(http), keep, head, claim);
+    enum err err = judge_signature(front, http_loop_local(http), keep, head, judged);
     if (!err)
         err = judge_body(front, head, claim, &ret->body_bytes);
     if (!err) {
-        ret->judged = claim;
+        ret->judged = judged;
         return true;
     }
     slice id = request_id_new(front, keep);
@@ -287,7 +303,9 @@ void front_handle(void *arg, struct http_request *request)
     call->keep = keep;
     call->id = request_id_new(front, keep);
     call->peer = http_request_peer(request);
-    call->access_key = ((const struct sigv4_claim *)http_request_judged(request))->access_key;
+    const struct judged *judged = http_request_judged(request);
+    call->access_key = judged->claim.access_key;
+    call->client = judged->client;
     call->cache_result = "-";
     call->s3.op = S3_OP_COUNT;
     call->s3.raw_path = http_request_head(request)->path;
@@ -299,5 +317,9 @@ void front_handle(void *arg, struct http_request *request)
         reply_error(call, err, call->s3.detail);
         return;
     }
-    route(call);
+    err = right_judge(call);
+    if (err)
+        reply_error(call, err, S(""));
+    else
+        route(call);
 }

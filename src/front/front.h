@@ -6,12 +6,17 @@
 #ifndef FRONT_FRONT_H
 #define FRONT_FRONT_H
 
+#include "base/config.h"
 #include "cache/cache.h"
 #include "http/http.h"
 
-/* A key pair that clients may sign with. */
+/* A client: a key pair, or nobody (both empty: requests without a signature). */
 struct front_key {
     slice access_key, secret_key, session_token;    /* token empty: none is expected */
+    bool own;                     /* asks the origin in a name of its own: */
+    struct sigv4_credentials as;  /* ... this one; an empty key: unsigned */
+    const struct config_policy *policy;    /* else: what it may do in Penstock's */
+    size_t policy_count;
 };
 
 /* Which bucket, or prefix in it, lies where. An empty bucket is every other one. */
@@ -22,8 +27,8 @@ struct front_place {
 
 struct front_options {
     struct cache *cache;
-    const struct front_key *keys;
-    size_t key_count;
+    bool lend;                    /* key pairs at /_/credentials, */
+    slice lend_token;             /* ... for who says this */
     struct front_place *places;
     size_t place_count;
     struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */
@@ -38,6 +43,8 @@ struct front_options {
 struct front;
 struct front *front_new(const struct front_options *options) MUST_USE;
 void front_free(struct front **front);
+/* Who is known from now on: any time, one thread. Copied. */
+void front_keys(struct front *front, const struct front_key *keys, size_t count);
 void front_access_log(struct front *front, bool on);    /* any time, any thread */
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 

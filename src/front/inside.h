@@ -6,7 +6,9 @@
 #include "cache/get.h"
 #include "cache/write.h"
 #include "front/front.h"
+#include "front/identity.h"
 #include "front/intake.h"
+#include "front/lend.h"
 #include "s3/error.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
@@ -19,6 +21,16 @@ struct front {
     atomic_uint_fast64_t request_number;
     uint64_t boot;                /* tells the request ids of two runs apart */
     struct intakes *intakes;
+    struct identities *identities;
+    struct lend *lend;            /* NULL: it does not */
+};
+
+/* What the judge found out; the request has it from then on. The claim comes first: who asks for
+ * that alone finds it. */
+struct judged {
+    struct sigv4_claim claim;
+    const struct client *client;
+    slice secret;                 /* that proved the claim; stays */
 };
 
 /* What the front keeps on each loop. */
@@ -37,6 +49,7 @@ struct call {
     struct s3_request s3;
     slice id;                     /* x-amz-request-id */
     slice peer, access_key;
+    const struct client *client;
 
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
     void *gone_arg;
@@ -63,8 +76,14 @@ void reply_refusal(struct call *call, const struct refusal *refusal);
 
 /* ---- front.c ---- */
 const struct place *front_place_of(const struct front *front, slice bucket, slice key);
-/* What a key signs with: of one that has been judged. */
-slice front_secret_of(const struct front *front, slice access_key);
+
+/* ---- right.c: what a client may do; OK or ERR_POLICY, which is logged and counted ---- */
+enum err right_judge(const struct call *call) MUST_USE;
+/* A folder does not know who asks: nobody asks it in a name of their own. */
+enum err right_judge_place(const struct call *call, const struct place *place) MUST_USE;
+/* Of an operation whose keys its body names. */
+enum err right_judge_keys(const struct call *call, const struct write_key *keys,
+                          size_t count) MUST_USE;
 
 /* ---- object.c, list.c, pass.c: the operations ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */

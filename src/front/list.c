@@ -58,12 +58,14 @@ void list_read(struct call *call)
 {
     struct list_ask ask = {
         .place = pass_place(call),
+        .who = &call->client->who,
         .op = call->s3.op,
         .bucket = call->s3.bucket,
         .query = forward_query(call->keep, call->s3.raw_query),
     };
-    if (!ask.place) {
-        reply_error(call, ERR_NO_SUCH_BUCKET, S(""));
+    enum err err = ask.place ? right_judge_place(call, ask.place) : ERR_NO_SUCH_BUCKET;
+    if (err) {
+        reply_error(call, err, S(""));
         return;
     }
     ask.newest = call->s3.no_cache || ask.place->freshness == FRESH_ALWAYS;

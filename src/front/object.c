@@ -241,8 +241,9 @@ static void changed(void *arg)
 void object_read(struct call *call)
 {
     const struct place *place = front_place_of(call->front, call->s3.bucket, call->s3.key);
-    if (!place) {
-        reply_error(call, ERR_NO_SUCH_BUCKET, S(""));
+    enum err err = place ? right_judge_place(call, place) : ERR_NO_SUCH_BUCKET;
+    if (err) {
+        reply_error(call, err, S(""));
         return;
     }
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
@@ -250,6 +251,7 @@ void object_read(struct call *call)
     object->call = call;
     struct get_ask ask = {
         .place = place,
+        .who = &call->client->who,
         .bucket = call->s3.bucket,
         .key = call->s3.key,
         .version = version ? version->value : S(""),

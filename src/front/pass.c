@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/metric.h"
 #include "front/inside.h"
 #include "s3/encode.h"
@@ -31,6 +32,7 @@ struct pass {
     atomic_uint refs;
 
     struct write *write;
+    bool regrants;                /* it changes who may read what in its bucket */
     struct write_order order;     /* its place among others of these keys */
     atomic_bool abandoned;        /* the client has gone */
     struct write_key *keys;
@@ -244,6 +246,15 @@ static void answer(struct pass *pass)
     settle(pass);
 }
 
+/* What it changed is known to be changed, whatever the outcome. */
+static void end_write(struct pass *pass)
+{
+    write_end(&pass->write);
+    if (pass->regrants)
+        grants_change_ends(pass->origin.bucket, mono_ms());
+    pass->regrants = false;
+}
+
 /* The removal is committed, or the origin has answered. */
 static void changed(void *arg)
 {
@@ -252,12 +263,12 @@ static void changed(void *arg)
         if (pass->call) {
             call_origin(pass);
         } else {    /* the client went before anything was sent */
-            write_end(&pass->write);
+            end_write(pass);
             settle(pass);
         }
     } else if (pass->running && atomic_load(&pass->over)) {
         pass->running = false;
-        write_end(&pass->write);    /* H7: the epoch rises before the client is told */
+        end_write(pass);    /* H7: the epoch rises before the client is told */
         if (pass->call && !pass->err)
             answer(pass);
         else
@@ -294,6 +305,7 @@ static struct pass *pass_new(struct call *call, const struct place *place)
         .bucket = arena_copy(&pass->arena, call->s3.bucket),
         .key = arena_copy(&pass->arena, call->s3.key),
         .query = forward_query(&pass->arena, call->s3.raw_query),
+        .as = identity_as(&call->client->who),
     };
     forward_fields(pass, head, &call->s3);
     call->gone = gone;
@@ -315,8 +327,9 @@ const struct place *pass_place(const struct call *call)
 void pass_read(struct call *call)
 {
     const struct place *place = pass_place(call);
-    if (!place)
-        reply_error(call, ERR_NO_SUCH_BUCKET, S(""));
+    enum err err = place ? right_judge_place(call, place) : ERR_NO_SUCH_BUCKET;
+    if (err)
+        reply_error(call, err, S(""));
     else
         call_origin(pass_new(call, place));
 }
@@ -351,11 +364,12 @@ static enum err keys_of(struct pass *pass)
     return OK;
 }
 
-static enum err may_write(const struct place *place)
+static enum err may_write(const struct call *call, const struct place *place)
 {
     if (!place)
         return ERR_NO_SUCH_BUCKET;
-    return origin_is_read_only(place->origin) ? ERR_READ_ONLY : OK;
+    enum err err = right_judge_place(call, place);
+    return err ? err : origin_is_read_only(place->origin) ? ERR_READ_ONLY : OK;
 }
 
 /* The keys in a body may lie elsewhere than their bucket, but all at one origin: its answer is the
@@ -375,7 +389,7 @@ static enum err place_keys(struct pass *pass, slice *ret_detail)
             SLICE_ARG(pass->keys[i].key), SLICE_ARG(pass->keys[0].key));
         return ERR_NOT_IMPLEMENTED;
     }
-    return may_write(pass->place);
+    return may_write(call, pass->place);
 }
 
 static void begin(struct pass *pass)
@@ -385,10 +399,15 @@ static void begin(struct pass *pass)
     enum err err = keys_of(pass);
     if (!err && s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
         err = place_keys(pass, &detail);
+    if (!err && !call->s3.key.len)
+        err = right_judge_keys(call, pass->keys, pass->key_count);
     if (err) {
         refuse(pass, err, detail);
         return;
     }
+    pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
+    if (pass->regrants)
+        grants_change_begins(pass->origin.bucket, mono_ms());
     pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
                               pass->key_count, changed, pass);
     pass->order = write_order(pass->write, &pass->arena);
@@ -428,7 +447,7 @@ void passes_leave(struct front_loop *loop)
         if (pass->in_intake)
             continue;
         pass->running = false;
-        write_end(&pass->write);    /* H7: no fill that knew of it may publish */
+        end_write(pass);    /* H7: no fill that knew of it may publish */
         settle(pass);
     }
 }
@@ -436,9 +455,10 @@ void passes_leave(struct front_loop *loop)
 void pass_write(struct call *call)
 {
     const struct place *place = pass_place(call);
-    const struct sigv4_claim *claim = http_request_judged(call->http);
+    const struct judged *judged = http_request_judged(call->http);
+    const struct sigv4_claim *claim = &judged->claim;
     bool placed_by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
-    enum err err = placed_by_body ? OK : may_write(place);
+    enum err err = placed_by_body ? OK : may_write(call, place);
     if (err) {
         reply_error(call, err, S(""));
         return;
@@ -452,6 +472,6 @@ void pass_write(struct call *call)
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
                  &(struct intake_ask){ pass->body, http_request_head(call->http), &call->s3, claim,
                                        call->loop->sigv4,
-                                       front_secret_of(call->front, claim->access_key) },
+                                       judged->secret },
                  taken_in, lost, pass);
 }

@@ -11,6 +11,7 @@
  *     objects=FORMAT N SIZE     N keys, one %d-like place for the number; SIZE may be "A-B"
  *     flip=GLOB                 a new version of every such object, now
  *     match=GLOB [METHOD]       begins a new rule; without it a behaviour makes a new rule for all
+ *     as=ACCESSKEY              the rule is for what is signed with it; "-": for what is not signed
  *     NAME=NUMBER               a behaviour (scripted.h lists them)
  *     region=NAME               x-amz-bucket-region of a status answer
  *     code=NAME                 the S3 error code of a status answer */
@@ -27,6 +28,7 @@
 struct rule {
     char glob[KEY_BYTES_MAX];
     int method;                  /* -1: any */
+    char as[KEY_ID_BYTES];       /* empty: anybody */
     struct behaviour set;        /* values; named by `has` */
     uint64_t has;
     bool has_region, has_code;
@@ -72,7 +74,7 @@ double chance(void)
     return (double)((x ^ x >> 31) >> 11) / 9007199254740992.0;
 }
 
-void behaviour_for(const char *key, enum method method, struct behaviour *ret)
+void behaviour_for(const char *key, enum method method, const char *as, struct behaviour *ret)
 {
     memset(ret, 0, sizeof(*ret));
     for (size_t row = 0; row < TABLE_ROWS; row++)
@@ -81,7 +83,7 @@ void behaviour_for(const char *key, enum method method, struct behaviour *ret)
     for (size_t i = 0; i < rule_count; i++) {
         struct rule *rule = rules[i];
         if (rule->set.times == 0 || (rule->method >= 0 && rule->method != (int)method)
-            || fnmatch(rule->glob, key, 0) != 0)
+            || fnmatch(rule->glob, key, 0) != 0 || (*rule->as && strcmp(rule->as, as) != 0))
             continue;
         if (rule->set.times > 0)
             rule->set.times--;
@@ -158,6 +160,10 @@ static bool set_behaviour(struct rule **rule, const char *name, const char *valu
         *rule = rule_new("*");
     if (*rule == NULL)
         return false;
+    if (strcmp(name, "as") == 0) {
+        snprintf((*rule)->as, sizeof((*rule)->as), "%s", value);
+        return true;
+    }
     if (strcmp(name, "region") == 0) {
         snprintf((*rule)->set.region, sizeof((*rule)->set.region), "%s", value);
         return (*rule)->has_region = true;

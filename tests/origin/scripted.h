@@ -124,7 +124,8 @@ struct behaviour {
     char code[32];               /* its S3 error code; empty: what is usual for it */
 };
 
-void behaviour_for(const char *key, enum method method, struct behaviour *ret);
+#define KEY_ID_BYTES 64
+void behaviour_for(const char *key, enum method method, const char *as, struct behaviour *ret);
 double chance(void);             /* [0,1), the same sequence for the same seed */
 /* Lines of key=value. false: *ret_why says which line and what is wrong with it. */
 bool control_apply(char *lines, char *ret_why, size_t why_bytes);

@@ -439,16 +439,27 @@ static bool wait_as_told(struct conn *conn)
     return false;
 }
 
+/* The access key it is signed with; "-" for none. */
+static void signed_as(struct conn *conn, char ret[KEY_ID_BYTES])
+{
+    char authorization[512];
+    field(conn, "authorization", authorization, sizeof(authorization));
+    const char *key = strstr(authorization, "Credential=");
+    key = key ? key + 11 : "-";
+    snprintf(ret, KEY_ID_BYTES, "%.*s", (int)strcspn(key, "/"), key);
+}
+
 static void serve_s3(struct conn *conn, struct blob *take_blob, int64_t bytes,
                      const uint8_t sha256[32])
 {
-    char range[128], if_match[256], authorization[8], ignored[8];
+    char range[128], if_match[256], authorization[8], ignored[8], as[KEY_ID_BYTES];
     bool is_read = conn->method == GET || conn->method == HEAD;
     const char *slash = strchr(conn->key, '/');
     field(conn, "range", range, sizeof(range));
     field(conn, "if-match", if_match, sizeof(if_match));
     field(conn, "authorization", authorization, sizeof(authorization));
-    behaviour_for(conn->key, conn->method, &conn->told);
+    signed_as(conn, as);
+    behaviour_for(conn->key, conn->method, as, &conn->told);
     struct view view;
     struct span span;
     bool spans = false;

@@ -192,7 +192,8 @@ TEST(a_secret_may_lie_in_a_file_and_is_never_shown)
     write_file(secret, "s3cr3t\n");
     snprintf(env, sizeof(env), "PENSTOCK_SECRET_KEY_FILE=%s", secret);
     snprintf(text, sizeof(text), "{\"origin\": \"dir:/d\", \"access_key\": \"A\", "
-             "\"keys\": [{\"access_key\": \"B\", \"secret_key_file\": \"%s\"}]}", secret);
+             "\"keys\": [{\"access_key\": \"B\", \"secret_key_file\": \"%s\", "
+             "\"policy\": \"all\"}]}", secret);
     struct config *config = load(text, (const char *[]){ env, NULL }, NULL);
     ok(!config->mistakes && config->key_count == 2);
     assert_string_equal(config->keys[0].secret_key, "s3cr3t");
@@ -343,6 +344,24 @@ static const struct seeded {
     { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"},\n"
       " {\"access_key\": \"A\", \"secret_key\": \"B\"}]}", 2, 17, "keys[1].access_key", NULL },
     { "{\"keys\": [{\"acess_key\": \"A\"}]}", 1, 12, "keys[0].acess_key", "access_key" },
+    { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"}]}", 1, 11, "keys[0].policy", NULL },
+    { "{\"keys\": [{\"policy\": \"read\"}]}", 1, 22, "keys[0].policy", NULL },
+    { "{\"keys\": [{\"policy\": []}]}", 1, 22, "keys[0].policy", NULL },
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"reed\"], \"on\": [\"data\"]}]}]}", 1, 22,
+      "keys[0].policy", NULL },
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"], \"on\": []}]}]}", 1, 22, "keys[0].policy",
+      NULL },
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"], \"on\": [\"a/b\"]}]}]}", 1, 22,
+      "keys[0].policy", NULL },
+    { "{\"keys\": [{\"policy\": \"all\", \"origin_access_key\": \"O\"}]}", 1, 22, "keys[0].policy",
+      NULL },
+    { "{\"keys\": [{\"origin_secret_key\": \"O\"}]}", 1, 33, "keys[0].origin_secret_key", NULL },
+    { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\", \"anonymous\": true}]}", 1, 63,
+      "keys[0].anonymous", NULL },
+    { "{\"keys\": [{\"anonymous\": true}, {\"anonymous\": true}]}", 1, 46, "keys[1].anonymous", NULL },
+    { "{\"grant_scope\": \"prefix\"}", 1, 17, "grant_scope", NULL },
+    { "{\"buckets\": {\"data\": {\"grant_scope\": \"prefix\"}}}", 1, 38,
+      "buckets.data.grant_scope", NULL },
     { "{\"ttl\": \"1s\",\n \"ttl\": \"2s\"}", 2, 6, "", NULL },
     { "{\"ttl\": \"1s\",\n}", 2, 1, "", NULL },
     { "[]", 1, 1, "", NULL },
@@ -483,8 +502,31 @@ TEST(strangers_are_let_in_only_where_there_are_keys)
     config = load("{}", env, argv);
     ok(!config->mistakes);
     config_free(&config);
-    config = load("{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"}]}", NULL, argv);
+    config = load("{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\","
+                  " \"policy\": \"all\"}]}", NULL, argv);
     ok(!config->mistakes);
+    config_free(&config);
+}
+
+TEST(a_key_has_a_name_of_its_own_or_a_policy)
+{
+    struct config *config = load(
+        "{\"origin\": \"http://a\", \"access_key\": \"A\", \"secret_key\": \"a\", \"keys\": ["
+        "{\"access_key\": \"B\", \"secret_key\": \"b\", \"session_token\": \"t\"},"
+        "{\"access_key\": \"B\", \"secret_key\": \"b\", \"policy\": ["
+        " {\"allow\": [\"read\", \"list\"], \"on\": [\"data\", \"logs/mine/\"]},"
+        " {\"allow\": [\"list\"]}]},"
+        "{\"anonymous\": true, \"policy\": \"all\"}]}", NULL, NULL);
+    ok(!config->mistakes && config->key_count == 4);
+    ok(config->keys[0].row_count == 1 && config->keys[0].rows[0].rights == RIGHT_ALL);
+    ok(config->keys[1].row_count == 0);
+    const struct config_key *key = &config->keys[2];
+    ok(key->row_count == 3 && key->rows[1].rights == (RIGHT_READ | RIGHT_LIST));
+    same(key->rows[0].bucket, S("data"));
+    same(key->rows[1].bucket, S("logs"));
+    same(key->rows[1].prefix, S("mine/"));
+    ok(key->rows[2].rights == RIGHT_LIST && !key->rows[2].bucket.len);
+    ok(config->keys[3].anonymous && config->keys[3].rows[0].rights == RIGHT_ALL);
     config_free(&config);
 }
 
@@ -530,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_row_that_inherits_names_a_global_row_of_its_kind),
         cmocka_unit_test(flags_beat_variables_beat_the_file_beats_defaults),
         cmocka_unit_test(flags_have_the_usual_forms),
+        cmocka_unit_test(a_key_has_a_name_of_its_own_or_a_policy),
         cmocka_unit_test(a_secret_may_lie_in_a_file_and_is_never_shown),
         cmocka_unit_test(groups_inherit_what_they_leave_out),
         cmocka_unit_test(a_quantity_is_shown_as_it_could_be_written),

@@ -1,0 +1,165 @@
+/* config_keys.c - what the rows of "keys" say together. SPDX-License-Identifier: Apache-2.0
+ *
+ * A row is a client: a pair, or nobody (anonymous), with a name of its own at the origin or with a
+ * policy. Both at once is a mistake: which of them it meant would decide who reads what. */
+#include "base/config_inside.h"
+
+#include <string.h>
+
+static const struct {
+    const char *word;
+    unsigned right;
+} rights[] = {
+    { "read", RIGHT_READ }, { "list", RIGHT_LIST }, { "write", RIGHT_WRITE },
+    { "admin", RIGHT_ADMIN }, { "all", RIGHT_ALL },
+};
+
+static unsigned right_of(slice word)
+{
+    for (size_t i = 0; i < countof(rights); i++)
+        if (slice_eq(word, slice_of(rights[i].word)))
+            return rights[i].right;
+    return 0;
+}
+
+static void add_row(struct config *config, struct config_key *key, struct config_policy row)
+{
+    struct config_policy *rows = arena_alloc(&config->arena, (key->row_count + 1) * sizeof(*rows));
+    if (key->row_count)
+        memcpy(rows, key->rows, key->row_count * sizeof(*rows));
+    rows[key->row_count++] = row;
+    key->rows = rows;
+}
+
+static const char *policy_key(struct config *config, const struct config_group *group)
+{
+    return config_key_of(config, group, "policy");
+}
+
+static void add_on(struct config *config, const struct config_group *group,
+                   const struct setting_where *where, unsigned allowed, slice on)
+{
+    struct config_policy row = { .rights = allowed, .prefix = arena_copy(&config->arena, on) };
+    row.bucket = slice_cut(&row.prefix, '/');
+    const char *rule = config_bucket_name_breaks(row.bucket);
+    if (rule)
+        config_mistake_add(config, where, policy_key(config, group), NULL,
+                           "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s", SLICE_ARG(on),
+                           rule);
+    else
+        add_row(config, group->values, row);
+}
+
+void config_policy_add(struct config *config, const struct config_group *group,
+                       const struct setting_where *where, const slice *allow, size_t allow_count,
+                       const slice *on, size_t on_count)
+{
+    unsigned allowed = 0;
+    for (size_t i = 0; i < allow_count; i++) {
+        unsigned right = right_of(allow[i]);
+        allowed |= right;
+        if (!right)
+            config_mistake_add(config, where, policy_key(config, group), NULL,
+                               "\"allow\" knows read, list, write, admin and all, not \"%.*s\"",
+                               SLICE_ARG(allow[i]));
+    }
+    if (!allow_count || (on && !on_count))
+        config_mistake_add(config, where, policy_key(config, group), NULL,
+                           "has an empty \"%s\", which allows nothing", allow_count ? "on" : "allow");
+    if (!on)
+        add_row(config, group->values, (struct config_policy){ .rights = allowed });
+    for (size_t i = 0; i < on_count; i++)
+        add_on(config, group, where, allowed, on[i]);
+}
+
+/* ---- rules ---- */
+
+struct row {
+    struct config *config;
+    struct config_key *key;
+};
+
+static void wrong(const struct row *row, const char *member, const char *why)
+{
+    const char *path = row->key->name[0] ? arena_printf(&row->config->arena, "%s.%s",
+                                                        row->key->name, member).ptr : member;
+    config_mistake_add(row->config, &row->key->where[setting_at(SCOPE_KEY, slice_of(member))], path,
+                       NULL, "%s", why);
+}
+
+static bool is_there_twice(const struct row *row)
+{
+    const struct config_key *key = row->key;
+    for (const struct config_key *other = row->config->keys; other < key; other++)
+        if (strcmp(key->access_key, other->access_key) == 0 &&
+            strcmp(key->session_token, other->session_token) == 0 &&
+            (key->access_key[0] || (key->anonymous && other->anonymous)))
+            return true;
+    return false;
+}
+
+static void pair_is_whole(const struct row *row)
+{
+    const struct config_key *key = row->key;
+    const char *named = key->access_key[0] || !key->secret_key[0] ? "access_key" : "secret_key";
+    if (key->anonymous && (key->access_key[0] || key->secret_key[0] || key->session_token[0]))
+        wrong(row, "anonymous", "is for requests without a signature: such a row has no keys");
+    else if (!key->access_key[0] != !key->secret_key[0])
+        wrong(row, named, key->access_key[0] ? "has no secret_key beside it"
+                                             : "has no access_key beside it");
+    else if (!key->access_key[0] && !key->anonymous)
+        wrong(row, "access_key", "is empty");
+    if (is_there_twice(row))
+        wrong(row, key->anonymous ? "anonymous" : "access_key", "is there twice");
+}
+
+/* "all" is a row like others. */
+static void policy_is_read(const struct row *row)
+{
+    struct config_key *key = row->key;
+    if (strcmp(key->policy, "all") == 0)
+        add_row(row->config, key, (struct config_policy){ .rights = RIGHT_ALL });
+    else if (key->policy[0] && !key->row_count)
+        wrong(row, "policy", "must be \"all\" or an array: [{ \"allow\": [...], \"on\": [...] }]");
+}
+
+static bool has_origin_keys(const struct config_key *key)
+{
+    return key->origin_access_key[0] || key->origin_secret_key[0] || key->origin_session_token[0];
+}
+
+static bool all_are_folders(const struct config *config)
+{
+    for (size_t i = 0; i < config->origin_count; i++)
+        if (strncmp(config->origins[i].url, "dir:", 4) != 0)
+            return false;
+    return config->origin_count > 0;
+}
+
+static void name_is_one(const struct row *row)
+{
+    const struct config_key *key = row->key;
+    bool is_policy = key->policy[0] != '\0';
+    if (is_policy && has_origin_keys(key))
+        wrong(row, "policy", "stands beside keys for the origin: a client asks there in its own "
+              "name or, by a policy, in Penstock's; take one of them away");
+    else if (!is_policy && all_are_folders(row->config))
+        wrong(row, "policy", "is missing: a folder does not know whose key this is, so say here "
+              "what it may do (\"all\", or an array)");
+    if (has_origin_keys(key) && !key->origin_access_key[0] != !key->origin_secret_key[0])
+        wrong(row, key->origin_access_key[0] ? "origin_access_key" : "origin_secret_key",
+              key->origin_access_key[0] ? "has no origin_secret_key beside it"
+                                        : "has no origin_access_key beside it");
+    else if (key->origin_session_token[0] && !key->origin_access_key[0])
+        wrong(row, "origin_session_token", "has no origin_access_key beside it");
+}
+
+void config_key_rules(struct config *config)
+{
+    for (size_t i = 0; i < config->key_count; i++) {
+        struct row row = { config, &config->keys[i] };
+        pair_is_whole(&row);
+        policy_is_read(&row);
+        name_is_one(&row);
+    }
+}

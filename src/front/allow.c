@@ -1,0 +1,23 @@
+/* allow.c - what a client may do with rights that are not its own. SPDX-License-Identifier: Apache-2.0
+ *
+ * A row names rights, and a bucket with or without a prefix, or everything. A prefix is compared byte
+ * for byte: "logs" allows "logs-of-others/x", too, and "logs/" does not. A list lies inside of a
+ * row if its own prefix begins with the row's: any key it may name does, then. */
+#include "front/allow.h"
+
+static bool covers(const struct config_policy *row, const struct allow_ask *ask)
+{
+    if (!row->bucket.len)
+        return true;
+    if (!slice_eq(row->bucket, ask->bucket))
+        return false;
+    return ask->of_bucket || slice_starts(ask->key, row->prefix);
+}
+
+bool allow_check(const struct config_policy *rows, size_t count, const struct allow_ask *ask)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((rows[i].rights & ask->right) && covers(&rows[i], ask))
+            return true;
+    return false;
+}

@@ -1,0 +1,166 @@
+/* identity.c - who clients are. SPDX-License-Identifier: Apache-2.0
+ *
+ * Tables are made and never freed before the end, nor are clients: calls under way hold on to
+ * theirs without counting. A table that comes again finds its old clients, so what grows with each
+ * reload is some pointers and whoever is new. Readers load one pointer; writers are one. */
+#include "front/identity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct table {
+    const struct client *nobody;
+    size_t count;
+    const struct client *clients[];    /* sorted by key, then token */
+};
+
+struct identities {
+    _Atomic(struct table *) table;
+    struct arena keep;
+    uint64_t last_id;
+    struct known {
+        struct client client;
+        struct known *next;
+    } *known;                     /* everybody who ever was in a table */
+};
+
+struct identities *identities_new(void)
+{
+    struct identities *all = must_alloc(sizeof(*all));
+    identities_set(all, NULL, 0);
+    return all;
+}
+
+void identities_free(struct identities **all)
+{
+    if (!*all)
+        return;
+    struct arena keep = (*all)->keep;
+    free(*all);
+    arena_free(&keep);
+    *all = NULL;
+}
+
+/* ---- making a table ---- */
+
+static bool same_policy(const struct client *a, const struct front_key *b)
+{
+    if (a->policy_count != b->policy_count)
+        return false;
+    for (size_t i = 0; i < a->policy_count; i++)
+        if (a->policy[i].rights != b->policy[i].rights ||
+            !slice_eq(a->policy[i].bucket, b->policy[i].bucket) ||
+            !slice_eq(a->policy[i].prefix, b->policy[i].prefix))
+            return false;
+    return true;
+}
+
+static bool is_same(const struct client *a, const struct front_key *b)
+{
+    return slice_eq(a->access_key, b->access_key) && slice_eq(a->secret_key, b->secret_key) &&
+           slice_eq(a->session_token, b->session_token) && a->own == b->own &&
+           slice_eq(a->as.access_key, b->as.access_key) &&
+           slice_eq(a->as.secret_key, b->as.secret_key) &&
+           slice_eq(a->as.session_token, b->as.session_token) && same_policy(a, b);
+}
+
+static const struct client *make(struct identities *all, const struct front_key *key)
+{
+    struct known *known = arena_alloc(&all->keep, sizeof(*known));
+    struct client *client = &known->client;
+    struct config_policy *policy =
+        arena_alloc(&all->keep, (key->policy_count + 1) * sizeof(*policy));
+    client->access_key = arena_copy(&all->keep, key->access_key);
+    client->secret_key = arena_copy(&all->keep, key->secret_key);
+    client->session_token = arena_copy(&all->keep, key->session_token);
+    client->own = key->own;
+    client->as.access_key = arena_copy(&all->keep, key->as.access_key);
+    client->as.secret_key = arena_copy(&all->keep, key->as.secret_key);
+    client->as.session_token = arena_copy(&all->keep, key->as.session_token);
+    if (client->own)
+        client->who = (struct identity){ ++all->last_id, &client->as };
+    for (size_t i = 0; i < key->policy_count; i++)
+        policy[i] = (struct config_policy){ key->policy[i].rights,
+                                            arena_copy(&all->keep, key->policy[i].bucket),
+                                            arena_copy(&all->keep, key->policy[i].prefix) };
+    client->policy = policy;
+    client->policy_count = key->policy_count;
+    known->next = all->known;
+    all->known = known;
+    return client;
+}
+
+static const struct client *find_or_make(struct identities *all, const struct front_key *key)
+{
+    for (const struct known *known = all->known; known; known = known->next)
+        if (is_same(&known->client, key))
+            return &known->client;
+    return make(all, key);
+}
+
+static int order(slice a_key, slice a_token, slice b_key, slice b_token)
+{
+    int by_key = slice_cmp(a_key, b_key);
+    return by_key ? by_key : slice_cmp(a_token, b_token);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct client *one = *(const struct client *const *)a;
+    const struct client *other = *(const struct client *const *)b;
+    return order(one->access_key, one->session_token, other->access_key, other->session_token);
+}
+
+void identities_set(struct identities *all, const struct front_key *keys, size_t count)
+{
+    struct table *table = arena_alloc(&all->keep,
+                                      sizeof(*table) + count * sizeof(table->clients[0]));
+    for (size_t i = 0; i < count; i++) {
+        const struct client *client = find_or_make(all, &keys[i]);
+        if (client->access_key.len)
+            table->clients[table->count++] = client;
+        else
+            table->nobody = client;
+    }
+    qsort(table->clients, table->count, sizeof(table->clients[0]), compare);
+    atomic_store(&all->table, table);
+}
+
+/* ---- asking it ---- */
+
+/* How many come before this pair. */
+static size_t count_below(const struct table *table, slice access_key, slice token)
+{
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        const struct client *client = table->clients[mid];
+        if (order(client->access_key, client->session_token, access_key, token) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+enum err identities_find(const struct identities *all, slice access_key, slice session_token,
+                         const struct client **ret)
+{
+    const struct table *table = atomic_load(&((struct identities *)all)->table);
+    size_t first = count_below(table, access_key, S(""));
+    if (first == table->count || !slice_eq(table->clients[first]->access_key, access_key))
+        return ERR_UNKNOWN_KEY;
+    size_t at = count_below(table, access_key, session_token);
+    const struct client *client = at < table->count ? table->clients[at] : NULL;
+    if (client && slice_eq(client->access_key, access_key) &&
+        slice_eq(client->session_token, session_token)) {
+        *ret = client;
+        return OK;
+    }
+    return session_token.len ? ERR_BAD_TOKEN : ERR_UNKNOWN_KEY;
+}
+
+const struct client *identities_nobody(const struct identities *all)
+{
+    return atomic_load(&((struct identities *)all)->table)->nobody;
+}

@@ -1,0 +1,169 @@
+/* lend.c - a key pair of Penstock's own, for local clients. SPDX-License-Identifier: Apache-2.0
+ *
+ * A new pair is made when somebody asks and the newest is an hour old; each is good for two hours.
+ * So who asks gets one with at least an hour left, and two are good at a time. */
+#include "front/lend.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define HANDED_S 3600
+#define GOOD_S 7200
+#define PAIRS 4u                  /* more than are good at a time */
+
+struct pair {
+    char access_key[21], secret_key[41], token[65];
+    int64_t made_s;               /* 0: none */
+};
+
+struct lend {
+    pthread_mutex_t lock;
+    char *said;                   /* the token that is asked for; empty: none is */
+    struct pair pairs[PAIRS];
+    unsigned newest;
+};
+
+struct lend *lend_new(slice token)
+{
+    struct lend *lend = must_alloc(sizeof(*lend));
+    pthread_mutex_init(&lend->lock, NULL);
+    lend->said = must_strndup(token.ptr, token.len);
+    return lend;
+}
+
+void lend_free(struct lend **lend)
+{
+    if (!*lend)
+        return;
+    pthread_mutex_destroy(&(*lend)->lock);
+    free((*lend)->said);
+    free(*lend);
+    *lend = NULL;
+}
+
+/* ---- pairs ---- */
+
+static void random_hex(char *to, size_t chars)
+{
+    uint8_t bytes[32];
+    check(chars / 2 <= sizeof(bytes));
+    check(getrandom(bytes, chars / 2, 0) == (ssize_t)(chars / 2));
+    hex_write(bytes, chars / 2, to);
+    to[chars] = '\0';
+}
+
+static bool is_good(const struct pair *pair, int64_t now_s)
+{
+    return pair->made_s && now_s >= pair->made_s && now_s < pair->made_s + GOOD_S;
+}
+
+static struct pair current(struct lend *lend, int64_t now_s)
+{
+    pthread_mutex_lock(&lend->lock);
+    struct pair *pair = &lend->pairs[lend->newest % PAIRS];
+    if (!is_good(pair, now_s) || now_s >= pair->made_s + HANDED_S) {
+        pair = &lend->pairs[++lend->newest % PAIRS];
+        memcpy(pair->access_key, "LENT", 4);
+        random_hex(pair->access_key + 4, 16);
+        random_hex(pair->secret_key, 40);
+        random_hex(pair->token, 64);
+        pair->made_s = now_s;
+    }
+    struct pair copy = *pair;
+    pthread_mutex_unlock(&lend->lock);
+    return copy;
+}
+
+static bool same(const char *a, slice b)    /* in a time that does not tell where they differ */
+{
+    size_t len = strlen(a);
+    unsigned differ = len != b.len;
+    for (size_t i = 0; i < len && i < b.len; i++)
+        differ |= (unsigned char)a[i] ^ (unsigned char)b.ptr[i];
+    return !differ;
+}
+
+bool lend_find(struct lend *lend, slice access_key, slice session_token, int64_t now_s,
+               slice *ret_secret)
+{
+    bool found = false;
+    pthread_mutex_lock(&lend->lock);
+    for (size_t i = 0; i < PAIRS && !found; i++) {
+        const struct pair *pair = &lend->pairs[i];
+        found = is_good(pair, now_s) && same(pair->access_key, access_key) &&
+                same(pair->token, session_token);
+        if (found)
+            *ret_secret = slice_of(pair->secret_key);
+    }
+    pthread_mutex_unlock(&lend->lock);
+    return found;
+}
+
+/* ---- the page ---- */
+
+/* Without its port. */
+static slice host_of(slice name)
+{
+    size_t end = name.len, colons = 0;
+    for (size_t i = name.len; i-- > 0 && name.ptr[i] != ']';)
+        if (name.ptr[i] == ':') {
+            end = i;
+            colons++;
+        }
+    return colons == 1 ? slice_sub(name, 0, end) : name;    /* more: a bare IPv6 address */
+}
+
+static bool is_loopback(slice name)
+{
+    slice host = host_of(name);
+    uint64_t part;
+    unsigned parts = 0;
+    if (slice_eq(host, S("[::1]")) || slice_eq_nocase(host, S("localhost")))
+        return true;
+    for (slice rest = host; rest.ptr; parts++)
+        if (!slice_u64(slice_cut(&rest, '.'), &part) || part > 255 || (parts == 0 && part != 127))
+            return false;
+    return parts == 4;
+}
+
+static bool may_have(const struct lend *lend, slice peer, const struct http_head *head)
+{
+    bool hosted = false, told = !lend->said[0];
+    for (size_t i = 0; i < head->field_count; i++) {
+        slice name = head->fields[i].name, value = slice_trim(head->fields[i].value);
+        if (slice_eq_nocase(name, S("host")))
+            hosted = is_loopback(value);
+        if (slice_eq_nocase(name, S("authorization")) && lend->said[0])
+            told = same(lend->said, slice_starts(value, S("Bearer ")) &&
+                                            strncmp(lend->said, "Bearer ", 7) != 0
+                                        ? slice_from(value, 7) : value);
+        if (slice_eq_nocase(name, S("origin")) || slice_eq_nocase(name, S("x-forwarded-for")))
+            return false;    /* of a browser, or through a proxy */
+    }
+    return hosted && told && is_loopback(peer);
+}
+
+void lend_answer(struct lend *lend, struct arena *keep, slice peer, const struct http_head *head,
+                 int64_t now_s, struct http_answer *ret)
+{
+    if (!may_have(lend, peer, head)) {
+        ret->status = 403;
+        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"for clients of this machine only, who "
+                      "ask it by a loopback name and with the token if one is set\"}\n");
+        return;
+    }
+    struct pair pair = current(lend, now_s);
+    time_t until = (time_t)(pair.made_s + GOOD_S);
+    struct tm tm;
+    char text[32];
+    gmtime_r(&until, &tm);
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    ret->status = 200;
+    ret->body = arena_printf(keep, "{\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\","
+                             "\"Token\":\"%s\",\"Expiration\":\"%s\"}\n", pair.access_key,
+                             pair.secret_key, pair.token, text);
+}

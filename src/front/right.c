@@ -1,0 +1,112 @@
+/* right.c - may this client do this? SPDX-License-Identifier: Apache-2.0
+ *
+ * A client with a name of its own may do what the origin lets that name: the origin is asked, by the
+ * call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows of
+ * their policy decide here, before anything is looked up: the right is the operation's (op.def), its
+ * object the key, or a list's prefix. What an operation does besides counts, too: a copy reads its
+ * source, and who gives others a right by a header of a write does what takes ADMIN. */
+#include <assert.h>
+
+#include "base/log.h"
+#include "base/metric.h"
+#include "front/inside.h"
+#include "s3/encode.h"
+
+static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
+              1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
+
+static bool allows(const struct call *call, unsigned right, slice bucket, slice key, bool of_bucket)
+{
+    struct allow_ask ask = { right, bucket, key, of_bucket };
+    return allow_check(call->client->policy, call->client->policy_count, &ask);
+}
+
+/* A header of the request; also one that a presigned URL says, which is sent as a header. */
+static slice said(const struct call *call, slice name)
+{
+    const struct http_head *head = http_request_head(call->http);
+    for (size_t i = 0; i < head->field_count; i++)
+        if (slice_eq_nocase(head->fields[i].name, name))
+            return head->fields[i].value;
+    for (size_t i = 0; i < call->s3.said_count; i++)
+        if (slice_eq_nocase(call->s3.said[i].name, name))
+            return call->s3.said[i].value;
+    return (slice){ NULL, 0 };
+}
+
+/* "/bucket/key?versionId=x", percent-encoded, with or without the first '/'. */
+static bool may_read_source(const struct call *call)
+{
+    slice source = said(call, S("x-amz-copy-source")), key;
+    if (!source.ptr)
+        return true;
+    slice path = slice_cut(&source, '?');
+    if (uri_decode(call->keep, path, &key) != OK)
+        return false;
+    key = slice_from(key, slice_starts(key, S("/")) ? 1 : 0);
+    slice bucket = slice_cut(&key, '/');
+    return key.len && allows(call, RIGHT_READ, bucket, key, false);
+}
+
+/* Does it give others a right, or go over a lock? */
+static bool is_privileged(const struct call *call)
+{
+    static const char *const names[] = {
+        "x-amz-grant-read", "x-amz-grant-write", "x-amz-grant-read-acp", "x-amz-grant-write-acp",
+        "x-amz-grant-full-control", "x-amz-bypass-governance-retention",
+    };
+    slice acl = said(call, S("x-amz-acl"));
+    if (acl.ptr && !slice_eq(acl, S("private")) && !slice_eq(acl, S("bucket-owner-full-control")))
+        return true;
+    for (size_t i = 0; i < countof(names); i++)
+        if (said(call, slice_of(names[i])).ptr)
+            return true;
+    return false;
+}
+
+/* What a list names lies below its prefix; what tells of a bucket as such is no object's. */
+static bool may_begin(const struct call *call)
+{
+    const struct s3_operation *row = s3_operation(call->s3.op);
+    const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
+    unsigned right = 1u << row->right;
+    bool by_body = row->mutates == S3_MUTATES_KEYS || row->mutates == S3_MUTATES_FORM;
+    bool of_bucket = by_body || call->s3.op == S3_HEAD_BUCKET ||
+                     call->s3.op == S3_GET_BUCKET_LOCATION;
+    bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
+    slice key = by_prefix && prefix ? prefix->value : call->s3.key;
+    return allows(call, right, call->s3.bucket, key, of_bucket) && may_read_source(call) &&
+           (!is_privileged(call) || allows(call, RIGHT_ADMIN, call->s3.bucket, key, false));
+}
+
+static enum err refused(const struct call *call)
+{
+    slice key = log_word(call->keep, slice_sub(call->s3.key, 0, 200));
+    metric_add(M_POLICY_REFUSED, 1);
+    if (atomic_load(&call->front->access_log))
+        log_info("policy_refused", "id=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s",
+                 SLICE_ARG(call->id), SLICE_ARG(log_word(call->keep, call->access_key)),
+                 s3_op_name(call->s3.op), SLICE_ARG(log_word(call->keep, call->s3.bucket)),
+                 SLICE_ARG(key));
+    return ERR_POLICY;
+}
+
+enum err right_judge(const struct call *call)
+{
+    return call->client->own || may_begin(call) ? OK : refused(call);
+}
+
+enum err right_judge_place(const struct call *call, const struct place *place)
+{
+    bool nobody_there = call->client->own && place && !origin_knows_identities(place->origin);
+    return nobody_there ? refused(call) : OK;
+}
+
+enum err right_judge_keys(const struct call *call, const struct write_key *keys, size_t count)
+{
+    const struct s3_operation *row = s3_operation(call->s3.op);
+    for (size_t i = 0; i < count && !call->client->own; i++)
+        if (!allows(call, 1u << row->right, call->s3.bucket, keys[i].key, false))
+            return refused(call);
+    return OK;
+}

@@ -1,0 +1,210 @@
+/* test_front.c - who clients are and what they may do. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <jansson.h>
+
+#include "front/allow.h"
+#include "front/identity.h"
+#include "front/lend.h"
+
+/* ---- allow ---- */
+
+static const struct config_policy rows[] = {
+    { RIGHT_READ | RIGHT_LIST, { "data", 4 }, { "", 0 } },
+    { RIGHT_WRITE, { "logs", 4 }, { "mine/", 5 } },
+    { RIGHT_LIST, { "logs", 4 }, { "mine/", 5 } },
+};
+
+static bool may(unsigned right, const char *bucket, const char *key)
+{
+    return allow_check(rows, countof(rows),
+                       &(struct allow_ask){ right, slice_of(bucket), slice_of(key), false });
+}
+
+TEST(a_policy_allows_its_rows_and_nothing_else)
+{
+    ok(may(RIGHT_READ, "data", "a") && may(RIGHT_LIST, "data", ""));
+    ok(!may(RIGHT_WRITE, "data", "a") && !may(RIGHT_ADMIN, "data", ""));
+    ok(!may(RIGHT_READ, "data2", "a") && !may(RIGHT_READ, "dat", "a") && !may(RIGHT_READ, "", ""));
+    ok(may(RIGHT_WRITE, "logs", "mine/x") && !may(RIGHT_READ, "logs", "mine/x"));
+    ok(!may(RIGHT_WRITE, "logs", "mine") && !may(RIGHT_WRITE, "logs", "theirs/mine/x"));
+    ok(!allow_check(NULL, 0, &(struct allow_ask){ RIGHT_READ, S("data"), S("a"), true }));
+}
+
+TEST(a_list_lies_inside_a_prefix_or_is_refused)
+{
+    ok(may(RIGHT_LIST, "logs", "mine/") && may(RIGHT_LIST, "logs", "mine/2026"));
+    ok(!may(RIGHT_LIST, "logs", "") && !may(RIGHT_LIST, "logs", "mi"));
+}
+
+TEST(a_bucket_as_such_is_seen_by_who_has_a_part_of_it)
+{
+    ok(allow_check(rows, 3, &(struct allow_ask){ RIGHT_LIST, S("logs"), S(""), true }));
+    ok(!allow_check(rows, 3, &(struct allow_ask){ RIGHT_READ, S("logs"), S(""), true }));
+    ok(!allow_check(rows, 3, &(struct allow_ask){ RIGHT_LIST, S("other"), S(""), true }));
+}
+
+TEST(a_row_without_a_bucket_is_everywhere)
+{
+    static const struct config_policy all = { .rights = RIGHT_ALL };
+    ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_ADMIN, S("any"), S("key"), false }));
+    ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_LIST, S(""), S(""), false }));
+}
+
+/* ---- identities ---- */
+
+static struct front_key own_key(const char *key, const char *secret, const char *token)
+{
+    return (struct front_key){ slice_of(key), slice_of(secret), slice_of(token), .own = true,
+                               .as = { slice_of(key), slice_of(secret), slice_of(token) } };
+}
+
+static enum err who(const struct identities *all, const char *key, const char *token,
+                    const struct client **ret)
+{
+    return identities_find(all, slice_of(key), slice_of(token), ret);
+}
+
+TEST(an_identity_is_an_access_key_and_its_session_token)
+{
+    struct identities *all = identities_new();
+    struct front_key keys[] = { own_key("B", "b", ""), own_key("A", "a", "token"),
+                                own_key("A", "a2", "other") };
+    const struct client *one, *other;
+    identities_set(all, keys, countof(keys));
+    ok(who(all, "A", "token", &one) == OK && who(all, "A", "other", &other) == OK);
+    same(one->secret_key, S("a"));
+    ok(one->who.id && other->who.id && one->who.id != other->who.id && one->who.as == &one->as);
+    ok(who(all, "A", "", &one) == ERR_UNKNOWN_KEY);
+    ok(who(all, "A", "tokem", &one) == ERR_BAD_TOKEN && who(all, "B", "x", &one) == ERR_BAD_TOKEN);
+    ok(who(all, "B", "", &one) == OK && who(all, "C", "", &one) == ERR_UNKNOWN_KEY);
+    ok(who(all, "", "", &one) == ERR_UNKNOWN_KEY && !identities_nobody(all));
+    identities_free(&all);
+}
+
+TEST(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants)
+{
+    struct identities *all = identities_new();
+    struct front_key keys[] = { own_key("A", "a", ""), own_key("B", "b", "") };
+    const struct client *before, *after;
+    identities_set(all, keys, 2);
+    ok(who(all, "A", "", &before) == OK);
+    identities_set(all, keys + 1, 1);
+    ok(who(all, "A", "", &after) == ERR_UNKNOWN_KEY);
+    same(before->secret_key, S("a"));    /* its calls go on */
+    identities_set(all, keys, 2);
+    ok(who(all, "A", "", &after) == OK && after == before);
+    keys[0].secret_key = keys[0].as.secret_key = S("changed");
+    identities_set(all, keys, 2);
+    ok(who(all, "A", "", &after) == OK && after->who.id != before->who.id);
+    identities_free(&all);
+}
+
+TEST(who_signs_nothing_is_a_client_where_there_is_a_row_for_that)
+{
+    struct identities *all = identities_new();
+    struct front_key nobody = { .own = true };
+    const struct client *client;
+    identities_set(all, &nobody, 1);
+    client = identities_nobody(all);
+    ok(client && client->who.id && client->who.as && !client->who.as->access_key.len);
+    ok(who(all, "", "", &client) == ERR_UNKNOWN_KEY);
+    identities_free(&all);
+}
+
+/* ---- key pairs that are lent ---- */
+
+struct asked {
+    int status;
+    char key[64], secret[64], token[128], expiration[64];
+};
+
+static struct asked lent(struct lend *lend, const char *peer, const char *host, const char *auth,
+                         int64_t now_s)
+{
+    struct arena keep = { 0 };
+    struct http_field fields[] = { { S("Host"), slice_of(host) },
+                                   { S("Authorization"), slice_of(auth) } };
+    struct http_head head = { .field_count = auth ? 2 : 1 };
+    memcpy(head.fields, fields, sizeof(fields));
+    struct http_answer answer = { 0 };
+    struct asked asked = { 0 };
+    lend_answer(lend, &keep, slice_of(peer), &head, now_s, &answer);
+    asked.status = answer.status;
+    if (answer.status == 200) {
+        json_t *root = json_loadb(answer.body.ptr, answer.body.len, 0, NULL);
+        const char *key, *secret, *token, *expiration;
+        ok(root && json_unpack(root, "{s:s, s:s, s:s, s:s !}", "AccessKeyId", &key,
+                               "SecretAccessKey", &secret, "Token", &token, "Expiration",
+                               &expiration) == 0);
+        snprintf(asked.key, sizeof(asked.key), "%s", key);
+        snprintf(asked.secret, sizeof(asked.secret), "%s", secret);
+        snprintf(asked.token, sizeof(asked.token), "%s", token);
+        snprintf(asked.expiration, sizeof(asked.expiration), "%s", expiration);
+        json_decref(root);
+    }
+    arena_free(&keep);
+    return asked;
+}
+
+static bool good(struct lend *lend, const struct asked *asked, int64_t now_s)
+{
+    slice secret;
+    return lend_find(lend, slice_of(asked->key), slice_of(asked->token), now_s, &secret) &&
+           slice_eq(secret, slice_of(asked->secret));
+}
+
+TEST(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two)
+{
+    struct lend *lend = lend_new(S("")), *other = lend_new(S(""));
+    struct asked first = lent(lend, "127.0.0.1:5", "localhost:9000", NULL, 1000000);
+    ok(first.status == 200 && good(lend, &first, 1000000));
+    assert_string_equal(first.expiration, "1970-01-12T15:46:40Z");
+    struct asked same_pair = lent(lend, "[::1]:5", "127.0.0.1", NULL, 1003599);
+    assert_string_equal(same_pair.key, first.key);
+    struct asked next = lent(lend, "127.0.0.1:5", "[::1]:9000", NULL, 1003600);
+    ok(strcmp(next.key, first.key) != 0 && good(lend, &first, 1007199) && good(lend, &next, 1007199));
+    ok(!good(lend, &first, 1007200));
+    ok(!good(other, &next, 1003600));
+    struct asked forged = next;
+    forged.token[3] ^= 1;
+    ok(!good(lend, &forged, 1003600));
+    lend_free(&lend);
+    lend_free(&other);
+}
+
+TEST(only_this_machine_under_its_own_name_gets_one)
+{
+    static const struct {
+        const char *peer, *host, *auth;
+        int status;
+    } asks[] = {
+        { "127.0.0.1:5", "127.0.0.1:9000", NULL, 403 },
+        { "127.0.0.1:5", "127.0.0.1:9000", "word", 200 },
+        { "127.0.0.1:5", "127.0.0.1:9000", "Bearer word", 200 },
+        { "127.0.0.1:5", "127.0.0.1:9000", "words", 403 },
+        { "127.0.0.1:5", "127.0.0.1:9000", "", 403 },
+        { "10.0.0.1:5", "127.0.0.1:9000", "word", 403 },
+        { "[fe80::1]:5", "localhost", "word", 403 },
+        { "127.0.0.1:5", "evil.example:9000", "word", 403 },
+        { "127.0.0.1:5", "127.0.0.1.evil.example", "word", 403 },
+        { "127.0.0.1:5", "localhost.evil.example", "word", 403 },
+        { "127.0.0.1:5", "", "word", 403 },
+        { "127.9.9.9:5", "LOCALHOST:1", "word", 200 },
+    };
+    struct lend *lend = lend_new(S("word"));
+    for (size_t i = 0; i < countof(asks); i++)
+        if (lent(lend, asks[i].peer, asks[i].host, asks[i].auth, 1000).status != asks[i].status)
+            fail_msg("%s %s %s", asks[i].peer, asks[i].host, asks[i].auth ? asks[i].auth : "-");
+    lend_free(&lend);
+}
+
+RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
+    cmocka_unit_test(a_list_lies_inside_a_prefix_or_is_refused),
+    cmocka_unit_test(a_bucket_as_such_is_seen_by_who_has_a_part_of_it),
+    cmocka_unit_test(a_row_without_a_bucket_is_everywhere),
+    cmocka_unit_test(an_identity_is_an_access_key_and_its_session_token),
+    cmocka_unit_test(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants),
+    cmocka_unit_test(who_signs_nothing_is_a_client_where_there_is_a_row_for_that),
+    cmocka_unit_test(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two),
+    cmocka_unit_test(only_this_machine_under_its_own_name_gets_one))
