@@ -31,6 +31,11 @@ def pace(wire, data, piece, every):
     return time.monotonic() - start, reply
 
 
+def rss_anon(server):
+    with open(f"/proc/{server.pid}/status") as f:
+        return int(re.search(r"RssAnon:\s+(\d+)", f.read()).group(1)) / 1024
+
+
 with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     origin = story.origin("object=bkt/k 1000")
     server = story.penstock(origin=origin.url, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB",
@@ -62,3 +67,15 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     story.same("both are counted", server.metrics()[SLOW], 2)
     story.same("no origin saw them", [origin.counts(f"bkt/{key}")["put"] for key in ("trickle", "endless", "huge", "held")], [0] * 4)
     wait_for("no room is lost", lambda: server.metrics()[HELD] == 0)
+
+    story.same("SIGTERM ends it cleanly", server.stop(), 0)
+    server, size = server.again(bodies_disk="1GiB", body_progress_time="30s", request_time="60s"), 160 * MIB
+    idle, wire, piece = rss_anon(server), begun(server, "bkt/large", size), bytes(MIB)
+    for _ in range(size // MIB - 1):
+        wire.send(piece)
+    wait_for("its last part is awaited", lambda: server.metrics()[HELD] >= size)
+    story.fact("a large body is no memory of the process", rss_anon(server) < idle + 64, (idle, rss_anon(server)))
+    wire.send(piece)
+    story.same("and it arrives", (wire.read().status, origin.counts("bkt/large")["sha256"]),
+               (200, hashlib.sha256(bytes(size)).hexdigest()))
+    story.fact("... nor when it is verified and sent", rss_anon(server) < idle + 64, (idle, rss_anon(server)))
