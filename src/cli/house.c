@@ -368,6 +368,8 @@ static enum err front_up(struct serve *serve)
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
         .access_log = serve->config->access_log,
+        .no_sigv2 = !serve->config->sigv2,
+        .regions = slice_of(serve->config->regions),
         .body_bytes_max = serve->config->body_max_bytes,
     };
     serve->front = front_new(&options);

@@ -152,14 +152,33 @@ static enum err find_client(struct front *front, const struct sigv4_claim *claim
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
                                 const struct http_head *head, struct judged *ret)
 {
-    enum err err = sigv4_claim_read(keep, head, &ret->claim);
+    struct sigv4_claim *claim = &ret->claim;
+    enum err err = sigv4_claim_read(keep, head, claim);
     if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->identities)))
         return OK;
+    if (!err && claim->v2 && front->options.no_sigv2)
+        err = ERR_AUTH_V2;
     if (!err)
-        err = find_client(front, &ret->claim, &ret->client, &ret->secret);
+        err = sigv4_claim_region(keep, front->options.regions, claim);
     if (!err)
-        err = sigv4_verify(loop->sigv4, keep, head, &ret->claim, ret->secret, wall_s());
-    return err;
+        err = find_client(front, claim, &ret->client, &ret->secret);
+    if (err)
+        return err;
+    return claim->v2 ? sigv2_verify(keep, head, claim, S(""), ret->secret, wall_s())
+                     : sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
+}
+
+/* Why a claim is refused, in S3's words, and with the elements that S3 has beside them. */
+static void tell_fault(struct front_loop *loop, struct arena *keep, const struct http_head *head,
+                       const struct sigv4_claim *claim, enum err err, slice id,
+                       struct http_answer *ret)
+{
+    struct sigv4_fault fault = claim->fault;
+    if (!fault.message.len)
+        sigv4_explain(loop->sigv4, keep, head, claim, err, wall_s(), &fault);
+    if (fault.message.len || fault.more_count)
+        ret->body = s3_error_xml_more(keep, err, fault.message, fault.more, fault.more_count,
+                                      head->path, id);
 }
 
 /* What of a body can be refused before it is taken in; and how much it will be, framing and all. */
@@ -219,6 +238,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     }
     slice id = request_id_new(front, keep);
     answer_error(keep, err, S(""), head->path, id, ret);
+    tell_fault(http_loop_local(http), keep, head, claim, err, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;

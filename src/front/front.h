@@ -32,7 +32,8 @@ struct front_options {
     struct front_place *places;
     size_t place_count;
     struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */
-    bool access_log;
+    bool access_log, no_sigv2;
+    slice regions;                /* that clients may sign for; empty: any */
     uint64_t body_bytes_max;      /* of data */
 };
 

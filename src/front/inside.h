@@ -11,7 +11,7 @@
 #include "front/lend.h"
 #include "s3/error.h"
 #include "s3/request.h"
-#include "s3/sigv4.h"
+#include "s3/sigv2.h"
 
 #define ANSWER_FIELDS_MAX 64
 

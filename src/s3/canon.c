@@ -142,16 +142,20 @@ enum err canon_write(struct arena *keep, struct canon *canon, slice *ret)
     return OK;
 }
 
+bool canon_must_be_signed(const struct canon *canon, size_t i)
+{
+    slice name = canon->fields[i].name;
+    if (canon->used[i / 64] >> i % 64 & 1)
+        return false;
+    return slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")) || slice_eq_nocase(name, S("host"));
+}
+
 bool canon_all_signed(const struct canon *canon)
 {
     check(canon->field_count <= CANON_FIELDS_MAX);
-    for (size_t i = 0; i < canon->field_count; i++) {
-        slice name = canon->fields[i].name;
-        if (canon->used[i / 64] >> i % 64 & 1)
-            continue;
-        if (slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")) || slice_eq_nocase(name, S("host")))
+    for (size_t i = 0; i < canon->field_count; i++)
+        if (canon_must_be_signed(canon, i))
             return false;
-    }
     return true;
 }
 

@@ -2,12 +2,17 @@
  *
  * A claim comes in an Authorization header or in X-Amz- parameters, never in both, and nothing in
  * it may be said twice. Reading it proves nothing: sigv4.c does. Any thread. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "s3/encode.h"
-#include "s3/sigv4.h"
+#include "s3/sigv2.h"
 
 #define EXPIRES_S_MAX (7 * 86400)
+#define SHOWN_BYTES_MAX 200   /* of what a client wrote, in an answer */
+#define NO_DATE "AWS authentication requires a valid Date or x-amz-date header."
+#define CREDENTIAL "Error parsing the X-Amz-Credential parameter; "
 #define SIGNATURE_CHARS 64    /* compared as text: what is no hex matches nothing */
 
 static bool named(const struct http_field *field, slice name)
@@ -81,6 +86,43 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
     return OK;
 }
 
+/* ---- what is wrong with it, in S3's words ---- */
+
+static slice shown(slice s)
+{
+    return slice_sub(s, 0, SHOWN_BYTES_MAX);
+}
+
+/* Malformed: where the claim stands says which error that is. `part`: how the sentence begins for one
+ * in the query; in a header they all begin alike. */
+static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *ret,
+                                        const char *part, const char *fmt, ...)
+{
+    char text[2 * SHOWN_BYTES_MAX + 200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    ret->fault.message = arena_printf(keep, "%s%s", ret->presigned ? part
+                                      : "The authorization header is malformed; ", text);
+    return ret->presigned ? ERR_BAD_AUTH_QUERY : ERR_BAD_AUTH_HEADER;
+}
+
+static enum err bad_argument(struct sigv4_claim *ret, const char *message, slice name, slice value)
+{
+    ret->fault = (struct sigv4_fault){ .message = slice_of(message), .more_count = 2, .more = {
+        { S("ArgumentName"), name }, { S("ArgumentValue"), shown(value) } } };
+    return ERR_BAD_ARGUMENT;
+}
+
+static enum err say(struct sigv4_claim *ret, enum err err, const char *message)
+{
+    ret->fault.message = slice_of(message);
+    return err;
+}
+
+/* ---- its parts ---- */
+
 static slice cut_last(slice *rest)
 {
     size_t at = rest->len;
@@ -92,18 +134,33 @@ static slice cut_last(slice *rest)
 }
 
 /* access key / day / region / "s3" / "aws4_request"; read from behind: the key is the client's. */
-static bool credential_read(slice s, struct sigv4_claim *ret)
+static enum err credential_read(struct arena *keep, slice s, struct sigv4_claim *ret)
 {
-    char stamp[AMZ_DATE_BYTES];
-    amz_date_write(ret->signed_at_s, stamp);
-    if (!slice_eq(cut_last(&s), S("aws4_request")))
-        return false;
+    size_t slashes = 0;
+    for (size_t i = 0; i < s.len; i++)
+        slashes += s.ptr[i] == '/';
+    slice terminal = cut_last(&s);
+    bool ours = slice_eq(terminal, S("aws4_request"));
     ret->service = cut_last(&s);
     ret->region = cut_last(&s);
     ret->date = cut_last(&s);
     ret->access_key = s;
-    return slice_eq(ret->service, S("s3")) && ret->region.len && ret->access_key.len &&
-           slice_eq(ret->date, (slice){ stamp, 8 });
+    if (slashes < 4 || (slashes > 4 && !ours) || !s.len || !ret->region.len)
+        return wrong(keep, ret, CREDENTIAL, "the Credential is mal-formed; expecting "
+                     "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".");
+    if (!slice_eq(ret->service, S("s3")))
+        return wrong(keep, ret, CREDENTIAL, "incorrect service \"%.*s\". This endpoint belongs to "
+                     "\"s3\".", SLICE_ARG(shown(ret->service)));
+    if (!ours)
+        return wrong(keep, ret, CREDENTIAL, "incorrect terminal \"%.*s\". This endpoint uses "
+                     "\"aws4_request\".", SLICE_ARG(shown(terminal)));
+    char stamp[AMZ_DATE_BYTES];
+    slice_put(stamp, slice_sub(ret->date, 0, 8));
+    slice_put(stamp + 8, S("T000000Z"));
+    if (ret->date.len != 8 || amz_date_read((slice){ stamp, 16 }) < 0)
+        return wrong(keep, ret, CREDENTIAL, "incorrect date format \"%.*s\". This date in the "
+                     "credential must be in the format \"yyyyMMdd\".", SLICE_ARG(shown(ret->date)));
+    return OK;
 }
 
 /* Lower case, each once, in order: what sorting them again would give. */
@@ -141,59 +198,142 @@ static enum err read_payload(slice hash, struct sigv4_claim *ret)
     else if (slice_unhex(hash, ret->payload_sha256, sizeof(ret->payload_sha256)))
         ret->payload = PAYLOAD_HEX;
     else
-        return ERR_BAD_ARGUMENT;
+        return bad_argument(ret, "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, "
+                            "STREAMING-UNSIGNED-PAYLOAD-TRAILER, "
+                            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD, "
+                            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, "
+                            "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, "
+                            "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER or a valid sha256 "
+                            "value.", S("x-amz-content-sha256"), hash);
     return OK;
 }
 
 /* "Credential=..., SignedHeaders=..., Signature=..." in any order, each once. */
-static bool components_read(slice s, slice *ret_credential, struct sigv4_claim *ret)
+static enum err components_read(struct arena *keep, slice s, slice *ret_credential,
+                                struct sigv4_claim *ret)
 {
+    size_t count = 1;
+    for (size_t i = 0; i < s.len; i++)
+        count += s.ptr[i] == ',';
+    if (count != 3)
+        return wrong(keep, ret, "", "the authorization header requires three components: Credential, "
+                     "SignedHeaders, and Signature.");
     while (s.ptr) {
-        slice part = slice_trim(slice_cut(&s, ',')), name = slice_cut(&part, '=');
+        slice whole = slice_trim(slice_cut(&s, ',')), part = whole, name = slice_cut(&part, '=');
         slice *slot = slice_eq(name, S("Credential")) ? ret_credential
                     : slice_eq(name, S("SignedHeaders")) ? &ret->signed_headers
                     : slice_eq(name, S("Signature")) ? &ret->signature : NULL;
-        if (!slot || slot->ptr || !part.ptr)
-            return false;
-        *slot = part;
+        if (!part.ptr)
+            return wrong(keep, ret, "", "the authorization component \"%.*s\" is malformed.",
+                         SLICE_ARG(shown(whole)));
+        if (slot && !slot->ptr)
+            *slot = part;    /* a second one leaves another missing */
     }
-    return ret_credential->ptr && ret->signed_headers.ptr && ret->signature.ptr;
+    const char *missing = !ret_credential->ptr ? "Credential"
+                        : !ret->signed_headers.ptr ? "SignedHeaders"
+                        : !ret->signature.ptr ? "Signature" : NULL;
+    return missing ? wrong(keep, ret, "", "missing %s.", missing) : OK;
 }
 
-static enum err read_header_claim(const struct sources *from, struct sigv4_claim *ret)
+/* The same of both kinds: names in order, a signature of the right length, one day. */
+static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
+{
+    char stamp[AMZ_DATE_BYTES];
+    amz_date_write(ret->signed_at_s, stamp);
+    if (!slice_eq(ret->date, (slice){ stamp, 8 }))
+        return ret->presigned
+            ? wrong(keep, ret, "", "Invalid credential date \"%.*s\". This date is not the same as "
+                    "X-Amz-Date: \"%.8s\".", SLICE_ARG(ret->date), stamp)
+            : wrong(keep, ret, "", "The authorization header is malformed; Invalid credential date. "
+                    "Date is not the same as X-Amz-Date.");
+    if (!names_ordered(ret->signed_headers))
+        return wrong(keep, ret, "", "SignedHeaders must be names in lower case, each once, in order.");
+    if (ret->signature.len != SIGNATURE_CHARS)
+        return wrong(keep, ret, "", "the Signature must have 64 hexadecimal digits.");
+    return OK;
+}
+
+static enum err read_header_claim(struct arena *keep, const struct sources *from,
+                                  struct sigv4_claim *ret)
 {
     slice rest = from->authorization, scheme = slice_cut(&rest, ' ');
-    if (slice_eq(scheme, S("AWS")))
-        return ERR_AUTH_V2;
     slice credential = { NULL, 0 };
-    if (!slice_eq(scheme, S("AWS4-HMAC-SHA256")) || !components_read(rest, &credential, ret))
-        return ERR_BAD_AUTH_HEADER;
+    if (!rest.ptr)
+        return bad_argument(ret, "Authorization header is invalid -- one and only one ' ' (space) "
+                            "required.", S("Authorization"), from->authorization);
+    if (!slice_eq(scheme, S("AWS4-HMAC-SHA256")))
+        return bad_argument(ret, "Unsupported Authorization Type", S("Authorization"), scheme);
+    enum err e = components_read(keep, rest, &credential, ret);
+    if (!e)
+        e = credential_read(keep, credential, ret);
+    if (e)
+        return e;
     ret->signed_at_s = from->amz_date.ptr ? amz_date_read(from->amz_date)
                                           : http_date_read(from->date);
     if (ret->signed_at_s < 0)
-        return ERR_DENIED;    /* S3: AWS authentication requires a valid Date or x-amz-date */
-    if (!credential_read(credential, ret) || !names_ordered(ret->signed_headers) ||
-        ret->signature.len != SIGNATURE_CHARS)
-        return ERR_BAD_AUTH_HEADER;
+        return say(ret, ERR_DENIED, NO_DATE);
+    e = claim_holds(keep, ret);
+    if (e)
+        return e;
     ret->session_token = from->token;
-    return from->sha256.ptr ? read_payload(from->sha256, ret) : ERR_BAD_REQUEST;
+    if (!from->sha256.ptr)
+        return say(ret, ERR_BAD_REQUEST,
+                   "Missing required header for this request: x-amz-content-sha256");
+    return read_payload(from->sha256, ret);
 }
 
-static enum err read_query_claim(const struct sources *from, struct sigv4_claim *ret)
+/* A week, and no longer: 604800 is still one. */
+static enum err expires_read(struct arena *keep, slice s, struct sigv4_claim *ret)
 {
     uint64_t expires_s;
-    if (!slice_eq(from->algorithm, S("AWS4-HMAC-SHA256")) || !from->credential.ptr ||
-        !from->signature.ptr || (from->token.ptr && from->query_token.ptr) ||
-        !slice_u64(from->expires, &expires_s) || expires_s > EXPIRES_S_MAX)
-        return ERR_BAD_AUTH_QUERY;
-    ret->presigned = true;
+    slice digits = slice_from(s, slice_starts(s, S("-")) ? 1 : 0);
+    if (!slice_u64(digits, &expires_s))
+        return wrong(keep, ret, "", "X-Amz-Expires should be a number");
+    if (digits.len < s.len)
+        return wrong(keep, ret, "", "X-Amz-Expires must be non-negative");
+    if (expires_s > EXPIRES_S_MAX)
+        return wrong(keep, ret, "", "X-Amz-Expires must be less than a week (in seconds); that is, the "
+                     "given X-Amz-Expires must be less than 604800 seconds");
     ret->expires_s = (int64_t)expires_s;
-    ret->signed_at_s = amz_date_read(from->query_date);
+    return OK;
+}
+
+static enum err query_is_whole(struct arena *keep, const struct sources *from,
+                               struct sigv4_claim *ret)
+{
+    if (!from->algorithm.len || !from->credential.len || !from->signature.len ||
+        !from->query_date.len || !from->signed_headers.len || !from->expires.len)
+        return wrong(keep, ret, "", "Query-string authentication version 4 requires the "
+                     "X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, X-Amz-Date, "
+                     "X-Amz-SignedHeaders, and X-Amz-Expires parameters.");
+    if (slice_eq(from->algorithm, S("AWS4-ECDSA-P256-SHA256")))
+        return wrong(keep, ret, "", "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"");
+    if (!slice_eq(from->algorithm, S("AWS4-HMAC-SHA256")))
+        return wrong(keep, ret, "", "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256 and "
+                     "AWS4-ECDSA-P256-SHA256\"");
+    return OK;
+}
+
+static enum err read_query_claim(struct arena *keep, const struct sources *from,
+                                 struct sigv4_claim *ret)
+{
+    ret->presigned = true;
+    enum err e = query_is_whole(keep, from, ret);
+    if (!e)
+        e = credential_read(keep, from->credential, ret);
+    if (!e && (ret->signed_at_s = amz_date_read(from->query_date)) < 0)
+        e = wrong(keep, ret, "", "X-Amz-Date must be in the ISO8601 Long Format "
+                  "\"yyyyMMdd'T'HHmmss'Z'\"");
     ret->signed_headers = from->signed_headers;
     ret->signature = from->signature;
-    if (ret->signed_at_s < 0 || !credential_read(from->credential, ret) ||
-        !names_ordered(ret->signed_headers) || ret->signature.len != SIGNATURE_CHARS)
-        return ERR_BAD_AUTH_QUERY;
+    if (!e)
+        e = expires_read(keep, from->expires, ret);
+    if (!e)
+        e = claim_holds(keep, ret);
+    if (e)
+        return e;
+    if (from->token.ptr && from->query_token.ptr)
+        return wrong(keep, ret, "", "X-Amz-Security-Token is given twice");
     ret->session_token = from->query_token.ptr ? from->query_token : from->token;
     slice hash = from->sha256.ptr ? from->sha256 : from->query_sha256;
     return read_payload(hash.ptr ? hash : S("UNSIGNED-PAYLOAD"), ret);
@@ -209,20 +349,42 @@ enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
         e = find_params(keep, head->query, &from);
     if (e)
         return e;
-    bool v2 = from.v2_key.ptr && from.v2_signature.ptr;
-    bool v4 = from.algorithm.ptr || from.credential.ptr || from.signature.ptr;
+    bool v2 = from.v2_key.ptr || from.v2_signature.ptr;
+    bool v4 = from.algorithm.ptr || from.credential.ptr || from.signature.ptr ||
+              from.signed_headers.ptr || from.expires.ptr;
     if ((from.authorization.ptr != NULL) + v2 + v4 > 1)
-        return ERR_BAD_ARGUMENT;    /* S3: only one auth mechanism allowed */
+        return bad_argument(ret, "Only one auth mechanism allowed; only the X-Amz-Algorithm query "
+                            "parameter, Signature query string parameter or the Authorization "
+                            "header should be specified", S("Authorization"), from.authorization);
     if (from.sha256.ptr && from.query_sha256.ptr && !slice_eq(from.sha256, from.query_sha256))
         return ERR_BAD_ARGUMENT;
+    if (v2 || slice_starts(from.authorization, S("AWS ")))
+        return sigv2_claim_read(keep, head, ret);
     if (from.authorization.ptr)
-        return read_header_claim(&from, ret);
+        return read_header_claim(keep, &from, ret);
     if (v4)
-        return read_query_claim(&from, ret);
-    if (v2)
-        return ERR_AUTH_V2;
+        return read_query_claim(keep, &from, ret);
     /* who signs nothing may still say what the body is; nonsense is a digest that never fits */
     enum err unread = read_payload(from.sha256.ptr ? from.sha256 : S("UNSIGNED-PAYLOAD"), ret);
     (void)unread;
+    ret->fault = (struct sigv4_fault){ .more_count = 0 };
     return ERR_NO_AUTH;
+}
+
+enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_claim *claim)
+{
+    if (claim->v2 || !regions.len)
+        return OK;
+    slice first = S("");
+    for (slice rest = regions; rest.ptr;) {
+        slice region = slice_trim(slice_cut(&rest, ','));
+        if (slice_eq(region, claim->region))
+            return OK;
+        first = first.len ? first : region;
+    }
+    enum err e = wrong(keep, claim, CREDENTIAL, "the region \"%.*s\" is wrong; expecting "
+                       "\"%.*s\"", SLICE_ARG(shown(claim->region)), SLICE_ARG(shown(first)));
+    if (!claim->presigned)
+        claim->fault.more[claim->fault.more_count++] = (struct http_field){ S("Region"), first };
+    return e;
 }

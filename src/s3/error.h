@@ -3,6 +3,7 @@
 #define S3_ERROR_H
 
 #include "base/arena.h"
+#include "s3/head.h"
 
 struct s3_error {
     int status;
@@ -18,5 +19,9 @@ enum err s3_error_from(int status, slice code);
 /* An <Error> document. detail (may be empty) replaces the message of the table. */
 slice s3_error_xml(struct arena *keep, enum err err, slice detail, slice resource,
                    slice request_id) MUST_USE;
+/* With elements of their own beside the message. */
+slice s3_error_xml_more(struct arena *keep, enum err err, slice detail,
+                        const struct http_field *more, size_t more_count, slice resource,
+                        slice request_id) MUST_USE;
 
 #endif

@@ -195,17 +195,22 @@ static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
     return now_s > claim->signed_at_s + SKEW_S ? ERR_SKEWED : OK;
 }
 
+static struct canon canon_of_claim(const struct http_head *head, const struct sigv4_claim *claim)
+{
+    return (struct canon){
+        .method = head->method, .path = head->path, .query = head->query,
+        .fields = head->fields, .field_count = head->field_count,
+        .signed_headers = claim->signed_headers, .payload_hash = claim->payload_hash,
+    };
+}
+
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s)
 {
     enum err e = judge_time(claim, now_s);
     if (e)
         return e;
-    struct canon canon = {
-        .method = head->method, .path = head->path, .query = head->query,
-        .fields = head->fields, .field_count = head->field_count,
-        .signed_headers = claim->signed_headers, .payload_hash = claim->payload_hash,
-    };
+    struct canon canon = canon_of_claim(head, claim);
     struct scope scope = { claim->date, claim->region, claim->service };
     char signature[64];
     e = signature_of(sigv4, scratch, &canon, &scope, claim->signed_at_s, secret_key, signature);
@@ -213,7 +218,101 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
         return e;
     bool same = claim->signature.len == sizeof(signature) &&
                 CRYPTO_memcmp(claim->signature.ptr, signature, sizeof(signature)) == 0;
-    return same && canon_all_signed(&canon) ? OK : ERR_SIGNATURE;
+    if (!canon_all_signed(&canon))
+        return ERR_NOT_SIGNED;
+    return same ? OK : ERR_SIGNATURE;
+}
+
+/* ---- why not ---- */
+
+static void more(struct sigv4_fault *fault, slice name, slice value)
+{
+    check(fault->more_count < FAULT_MORE_MAX);
+    fault->more[fault->more_count++] = (struct http_field){ name, value };
+}
+
+static slice spaced_hex(struct arena *keep, slice bytes)
+{
+    struct text text = text_in(keep);
+    for (size_t i = 0; i < bytes.len; i++)
+        text_printf(&text, "%s%02x", i ? " " : "", (unsigned char)bytes.ptr[i]);
+    return text_slice(&text);
+}
+
+static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
+                              const struct sigv4_claim *claim, struct sigv4_fault *ret)
+{
+    struct canon canon = canon_of_claim(head, claim);
+    uint8_t hash[32];
+    char hex[64], stamp[AMZ_DATE_BYTES];
+    slice text;
+    if (canon_write(keep, &canon, &text) || canon_hash(sigv4, keep, &canon, hash))
+        return;
+    hex_write(hash, sizeof(hash), hex);
+    amz_date_write(claim->signed_at_s, stamp);
+    slice to_sign = arena_printf(keep, "AWS4-HMAC-SHA256\n%s\n%.*s/%.*s/%.*s/aws4_request\n%.64s",
+                                 stamp, SLICE_ARG(claim->date), SLICE_ARG(claim->region),
+                                 SLICE_ARG(claim->service), hex);
+    more(ret, S("AWSAccessKeyId"), claim->access_key);
+    more(ret, S("StringToSign"), to_sign);
+    more(ret, S("SignatureProvided"), claim->signature);
+    more(ret, S("StringToSignBytes"), spaced_hex(keep, to_sign));
+    more(ret, S("CanonicalRequest"), text);
+    more(ret, S("CanonicalRequestBytes"), spaced_hex(keep, text));
+}
+
+static void explain_unsigned(struct arena *keep, const struct http_head *head,
+                             const struct sigv4_claim *claim, struct sigv4_fault *ret)
+{
+    struct canon canon = canon_of_claim(head, claim);
+    struct text names = text_in(keep);
+    slice text;
+    if (canon_write(keep, &canon, &text))
+        return;
+    for (size_t i = 0; i < canon.field_count; i++)
+        if (canon_must_be_signed(&canon, i))
+            text_printf(&names, "%s%.*s", names.len ? ", " : "",
+                        SLICE_ARG(arena_lower(keep, canon.fields[i].name)));
+    more(ret, S("HeadersNotSigned"), text_slice(&names));
+}
+
+static slice iso_text(struct arena *keep, int64_t at_s)
+{
+    char text[ISO_DATE_BYTES];
+    iso_date_write(at_s, text);
+    return arena_copy(keep, slice_of(text));
+}
+
+static void explain_time(struct arena *keep, const struct sigv4_claim *claim, enum err err,
+                         int64_t now_s, struct sigv4_fault *ret)
+{
+    char stamp[AMZ_DATE_BYTES];
+    if (err == ERR_SKEWED) {
+        amz_date_write(claim->signed_at_s, stamp);
+        more(ret, S("RequestTime"), arena_copy(keep, slice_of(stamp)));
+        more(ret, S("ServerTime"), iso_text(keep, now_s));
+        more(ret, S("MaxAllowedSkewMilliseconds"), S("900000"));
+        return;
+    }
+    if (!claim->v2)
+        more(ret, S("X-Amz-Expires"), arena_printf(keep, "%lld", (long long)claim->expires_s));
+    more(ret, S("Expires"), iso_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
+    more(ret, S("ServerTime"), iso_text(keep, now_s));
+}
+
+void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
+                   const struct sigv4_claim *claim, enum err err, int64_t now_s,
+                   struct sigv4_fault *ret)
+{
+    *ret = (struct sigv4_fault){ 0 };
+    if (err == ERR_UNKNOWN_KEY)
+        more(ret, S("AWSAccessKeyId"), claim->access_key);
+    else if (err == ERR_SKEWED || err == ERR_EXPIRED)
+        explain_time(keep, claim, err, now_s, ret);
+    else if (err == ERR_SIGNATURE && !claim->v2)
+        explain_signature(sigv4, keep, head, claim, ret);
+    else if (err == ERR_NOT_SIGNED && !claim->v2)
+        explain_unsigned(keep, head, claim, ret);
 }
 
 /* ---- chunks ---- */

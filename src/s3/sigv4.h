@@ -21,30 +21,48 @@ enum sigv4_payload {
     PAYLOAD_OTHER_CHUNKS    /* of a kind that is not known here */
 };
 
+/* What S3 says of a claim that it refuses, beside the code of the err. */
+#define FAULT_MORE_MAX 6
+struct sigv4_fault {
+    slice message;                              /* empty: what s3/error.def says */
+    struct http_field more[FAULT_MORE_MAX];     /* elements of the document */
+    size_t more_count;
+};
+
 /* What a request says about its signature; nothing of it is proven yet. */
 struct sigv4_claim {
-    bool presigned;
+    bool presigned, v2;              /* v2: signature version 2, see s3/sigv2.h */
+    struct sigv4_fault fault;        /* why reading it failed */
     slice access_key, date, region, service, signed_headers, signature;
     slice session_token;
     slice payload_hash;              /* as it goes into the canonical request */
     enum sigv4_payload payload;
     uint8_t payload_sha256[32];      /* PAYLOAD_HEX */
-    int64_t signed_at_s, expires_s;  /* expires_s: presigned only, seconds of life */
+    int64_t signed_at_s, expires_s;  /* expires_s: presigned only, seconds of life; v2: its end */
 };
 
-/* Reads the claim. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2, ERR_BAD_AUTH_HEADER,
- * ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (both ways to sign at once, or a payload hash that is none),
+/* Reads the claim, of either version. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2 (one of version 2
+ * that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (both ways to sign at once, or a payload hash that is none),
  * ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED (no valid date), ERR_BAD_URI.
  * Slices point into the head or into keep. */
 enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
                           struct sigv4_claim *ret) MUST_USE;
 
-/* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE,
+/* Is it signed for one of these regions (separated by commas; empty: any)? Version 2 knows none. */
+enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_claim *claim) MUST_USE;
+
+/* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE, ERR_NOT_SIGNED,
  * ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes), ERR_BAD_URI
  * (more than 100 parameters). `claim` must come from sigv4_claim_read of the same head.
  * Host, and every x-amz-* header present, must be among the signed headers. */
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
+
+/* Why verifying failed with `err`, at what a hit does not pay for: what was signed here and there,
+ * which clock says what. Nothing of it is secret. */
+void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
+                   const struct sigv4_claim *claim, enum err err, int64_t now_s,
+                   struct sigv4_fault *ret);
 
 struct sigv4_credentials {
     slice access_key, secret_key, session_token;    /* token empty: none */

@@ -41,6 +41,7 @@ class Side:
         if penstock:
             self.server = story.penstock(origin=self.url, access_key=self.key,
                                          secret_key=self.secret, freshness=None,
+                                         sigv2=False, regions="us-east-1",    # as strict as it is
                                          cache_dir=os.path.join(self.folder, "cache"))
             self.url = self.server.endpoint
 

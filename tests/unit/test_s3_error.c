@@ -15,12 +15,6 @@ TEST(every_err_of_a_request_has_a_code_of_its_own)
     ok(s3_error_of(ERR_INTERNAL)->status == 500);
 }
 
-TEST(the_sdk_is_told_how_to_get_version_4)
-{
-    slice message = slice_of(s3_error_of(ERR_AUTH_V2)->message);
-    ok(strstr(message.ptr, "signature_version='s3v4'") != NULL);
-}
-
 TEST(a_head_that_is_refused_ends_the_connection)
 {
     ok(s3_error_of(ERR_BAD_HEAD)->close && s3_error_of(ERR_BAD_HEAD)->status == 400);
@@ -71,7 +65,6 @@ TEST(the_document_escapes_what_the_client_sent)
 }
 
 RUN(cmocka_unit_test(every_err_of_a_request_has_a_code_of_its_own),
-    cmocka_unit_test(the_sdk_is_told_how_to_get_version_4),
     cmocka_unit_test(a_head_that_is_refused_ends_the_connection),
     cmocka_unit_test(an_origins_code_means_what_ours_means),
     cmocka_unit_test(an_origins_quarrel_with_our_signature_is_not_the_clients),

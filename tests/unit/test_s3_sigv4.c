@@ -101,7 +101,8 @@ TEST(every_vector_of_botocore_has_its_verdict)
     size_t count = 0;
     while (vector_next(file, &vector)) {
         enum err e = verify_at((slice){ vector.head, vector.len }, NOW);
-        if (e != wanted(vector.expect))
+        if (e != wanted(vector.expect) &&
+            !(e == ERR_NOT_SIGNED && wanted(vector.expect) == ERR_SIGNATURE))
             fail_msg("%s: %s", vector.name, err_name(e));
         count++;
     }
@@ -190,13 +191,61 @@ TEST(a_request_may_be_dated_by_its_date)
     ok(claimed("/", GOOD HASH "X-Amz-Date: yesterday\r\n") == ERR_DENIED);
 }
 
+TEST(another_scheme_is_an_argument_that_is_wrong)
+{
+    ok(claimed("/", "Authorization: \r\n" DATE HASH) == ERR_BAD_ARGUMENT);
+    ok(claimed("/", "Authorization: Basic eDp5\r\n" DATE HASH) == ERR_BAD_ARGUMENT);
+    same(claim.fault.message, S("Unsupported Authorization Type"));
+    same(claim.fault.more[1].value, S("Basic"));
+    ok(claimed("/", "Authorization: AWS4-HMAC-SHA256\r\n" DATE HASH) == ERR_BAD_ARGUMENT);
+    ok(claimed("/", "Authorization: AWS4-ECDSA-P256-SHA256 Credential=a\r\n" DATE HASH) ==
+       ERR_BAD_ARGUMENT);
+}
+
+TEST(why_it_is_refused_is_said_in_the_words_of_s3)
+{
+    static const struct {
+        const char *credential, *message;
+    } rows[] = {
+        { "AKID/20150830/us-east-1/ec2/aws4_request",
+          "incorrect service \"ec2\". This endpoint belongs to \"s3\"." },
+        { "AKID/20150830/us-east-1/s3/aws_request",
+          "incorrect terminal \"aws_request\". This endpoint uses \"aws4_request\"." },
+        { "AKID/2015083/us-east-1/s3/aws4_request", "incorrect date format \"2015083\". This date "
+          "in the credential must be in the format \"yyyyMMdd\"." },
+        { "AKID/us-east-1/s3/aws4_request", "the Credential is mal-formed; expecting "
+          "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"." },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct arena arena = { 0 };
+        slice line = arena_printf(&arena, "Authorization: AWS4-HMAC-SHA256 Credential=%s, "
+                                  "SignedHeaders=" SIGNED ", Signature=" SIGNATURE "\r\n" DATE HASH,
+                                  rows[i].credential);
+        ok(read_claim(&arena, arena_printf(&arena, "GET / HTTP/1.1\r\nHost: h\r\n%s\r\n",
+                                           line.ptr)) == ERR_BAD_AUTH_HEADER);
+        same(claim.fault.message, arena_printf(&arena, "The authorization header is malformed; %s",
+                                               rows[i].message));
+        arena_free(&arena);
+    }
+}
+
+TEST(a_region_may_have_to_be_one_of_ours)
+{
+    struct arena arena = { 0 };
+    ok(claimed("/", GOOD DATE HASH) == OK);
+    ok(sigv4_claim_region(&arena, S(""), &claim) == OK);
+    ok(sigv4_claim_region(&arena, S("eu-west-1, us-east-1"), &claim) == OK);
+    ok(sigv4_claim_region(&arena, S("eu-west-1,us-east-2"), &claim) == ERR_BAD_AUTH_HEADER);
+    same(claim.fault.message, S("The authorization header is malformed; the region \"us-east-1\" is "
+                                "wrong; expecting \"eu-west-1\""));
+    arena_free(&arena);
+}
+
 TEST(a_malformed_authorization_is_named_so)
 {
     static const char *const bad[] = {
-        "Authorization: \r\n", "Authorization: Basic eDp5\r\n",
-        "Authorization: AWS4-HMAC-SHA256\r\n", "Authorization: AWS4-HMAC-SHA256 \r\n",
+        "Authorization: AWS4-HMAC-SHA256 a\r\n",
         "Authorization: AWS4-HMAC-SHA256 Credential\r\n",
-        "Authorization: AWS4-ECDSA-P256-SHA256 Credential=a\r\n",
         "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" SCOPE
         ", SignedHeaders=" SIGNED "\r\n",
         "Authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" SCOPE
@@ -228,10 +277,10 @@ TEST(a_malformed_authorization_is_named_so)
 TEST(no_signature_and_version_2_are_told_apart)
 {
     ok(claimed("/", "") == ERR_NO_AUTH && claimed("/?prefix=a", DATE HASH) == ERR_NO_AUTH);
-    ok(claimed("/", "Authorization: AWS AKIDEXAMPLE:frJIUN8DYpKDtOLCwo//yllqDzg=\r\n") ==
-       ERR_AUTH_V2);
-    ok(claimed("/?AWSAccessKeyId=a&Signature=b%3D&Expires=1", "") == ERR_AUTH_V2);
-    ok(claimed("/?AWSAccessKeyId=a", "") == ERR_NO_AUTH);
+    ok(claimed("/", "Date: Sun, 30 Aug 2015 12:36:00 GMT\r\n"
+               "Authorization: AWS AKIDEXAMPLE:frJIUN8DYpKDtOLCwo//yllqDzg=\r\n") == OK && claim.v2);
+    ok(claimed("/?AWSAccessKeyId=a&Signature=b%3D&Expires=1", "") == OK && claim.v2);
+    ok(claimed("/?AWSAccessKeyId=a", "") == ERR_DENIED);
 }
 
 #define QUERY(algorithm, key, date, expires, names, signature) \
@@ -376,14 +425,14 @@ TEST(an_amz_header_or_host_that_is_not_signed_is_refused)
     struct arena arena = { 0 };
     slice bytes = own_presigned(&arena, S(""), 60);
     ok(verify_at(with_line(&arena, bytes, "X-Unsigned: 1"), NOW) == OK);
-    ok(verify_at(with_line(&arena, bytes, "X-Amz-Acl: public-read"), NOW) == ERR_SIGNATURE);
-    ok(verify_at(with_line(&arena, bytes, "x-amz-meta-a: 1"), NOW) == ERR_SIGNATURE);
+    ok(verify_at(with_line(&arena, bytes, "X-Amz-Acl: public-read"), NOW) == ERR_NOT_SIGNED);
+    ok(verify_at(with_line(&arena, bytes, "x-amz-meta-a: 1"), NOW) == ERR_NOT_SIGNED);
     struct sigv4_ask ask = ask_for("/", "");
     ask.fields = host + 1;    /* signed without the host it goes to */
     ask.field_count = 1;
     struct sigv4_signed made;
     sigv4_sign(sigv4, &arena, &ask, &(struct sigv4_credentials){ KEY, SECRET, S("") }, &made);
-    ok(verify_at(head_of(&arena, "GET", "/", host, 2, &made), NOW) == ERR_SIGNATURE);
+    ok(verify_at(head_of(&arena, "GET", "/", host, 2, &made), NOW) == ERR_NOT_SIGNED);
     arena_free(&arena);
 }
 
@@ -465,6 +514,9 @@ RUN(UNIT(every_vector_of_botocore_has_its_verdict),
     cmocka_unit_test(the_payload_is_named_in_three_ways),
     cmocka_unit_test(a_request_may_be_dated_by_its_date),
     cmocka_unit_test(a_malformed_authorization_is_named_so),
+    cmocka_unit_test(another_scheme_is_an_argument_that_is_wrong),
+    cmocka_unit_test(why_it_is_refused_is_said_in_the_words_of_s3),
+    cmocka_unit_test(a_region_may_have_to_be_one_of_ours),
     cmocka_unit_test(no_signature_and_version_2_are_told_apart),
     cmocka_unit_test(two_ways_to_sign_at_once_are_one_too_many),
     cmocka_unit_test(a_presigned_claim_says_all_that_is_needed),

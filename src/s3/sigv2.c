@@ -1,0 +1,312 @@
+/* sigv2.c - signature version 2, verified. SPDX-License-Identifier: Apache-2.0 */
+#include "s3/sigv2.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "s3/encode.h"
+
+#define SKEW_S (15 * 60)
+#define SHA1_BYTES 20
+#define LINES_MAX 64
+
+/* Parameters that are signed, with their values. */
+static const char *const signed_params[] = {
+    "accelerate", "acl", "analytics", "cors", "defaultObjectAcl", "delete", "inventory",
+    "lifecycle", "location", "logging", "metrics", "notification", "object-lock", "partNumber",
+    "policy", "replication", "requestPayment", "response-cache-control",
+    "response-content-disposition", "response-content-encoding", "response-content-language",
+    "response-content-type", "response-expires", "restore", "select", "select-type", "storageClass",
+    "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
+};
+/* Those that are not, and change nothing but which part of a list is shown. */
+static const char *const free_params[] = {
+    "AWSAccessKeyId", "Signature", "Expires", "x-id", "list-type", "prefix", "delimiter", "marker",
+    "max-keys", "encoding-type", "continuation-token", "start-after", "fetch-owner", "key-marker",
+    "version-id-marker", "upload-id-marker", "max-uploads", "part-number-marker", "max-parts",
+};
+
+static bool is_among(slice name, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq(name, slice_of(list[i])))
+            return true;
+    return false;
+}
+
+static bool is_amz(slice name)
+{
+    return slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-"));
+}
+
+/* ---- the claim ---- */
+
+/* The only header of that name; ptr NULL if it is absent; false if there are two. */
+static bool header(const struct http_head *head, slice name, slice *ret)
+{
+    *ret = (slice){ NULL, 0 };
+    for (size_t i = 0; i < head->field_count; i++) {
+        if (!slice_eq_nocase(head->fields[i].name, name))
+            continue;
+        if (ret->ptr)
+            return false;
+        *ret = head->fields[i].value;
+    }
+    return true;
+}
+
+/* The same of a parameter, decoded. */
+static bool param(struct arena *keep, const struct http_head *head, slice name, slice *ret)
+{
+    slice rest = head->query, raw_name, value;
+    *ret = (slice){ NULL, 0 };
+    while (query_next(&rest, &raw_name, &value)) {
+        if (!slice_eq_nocase(raw_name, name))
+            continue;
+        if (ret->ptr || !value.ptr || uri_decode(keep, value, ret) != OK)
+            return false;
+    }
+    return true;
+}
+
+/* Also "... +0000", as older clients write it. */
+static int64_t date_read(struct arena *keep, slice s)
+{
+    int64_t amz_s = amz_date_read(s);
+    if (slice_ends(s, S(" +0000")))
+        s = arena_printf(keep, "%.*s GMT", (int)(s.len - 6), s.ptr);
+    return amz_s >= 0 ? amz_s : http_date_read(s);
+}
+
+static enum err denied(struct sigv4_claim *ret, const char *message)
+{
+    ret->fault.message = slice_of(message);
+    return ERR_DENIED;
+}
+
+static enum err read_header(struct arena *keep, const struct http_head *head, slice authorization,
+                            struct sigv4_claim *ret)
+{
+    slice date, amz_date, key = slice_trim(slice_from(authorization, 4));
+    size_t colon = key.len;
+    while (colon && key.ptr[colon - 1] != ':')
+        colon--;
+    if (colon < 2 || colon == key.len || !header(head, S("date"), &date) ||
+        !header(head, S("x-amz-date"), &amz_date))
+        return ERR_AUTH_V2;
+    ret->access_key = slice_sub(key, 0, colon - 1);
+    ret->signature = slice_from(key, colon);
+    ret->signed_at_s = date_read(keep, amz_date.ptr ? amz_date : date);
+    if (ret->signed_at_s < 0)
+        return denied(ret, "AWS authentication requires a valid Date or x-amz-date header");
+    return OK;
+}
+
+static enum err read_query(struct arena *keep, const struct http_head *head,
+                           struct sigv4_claim *ret)
+{
+    slice expires;
+    uint64_t end_s;
+    ret->presigned = true;
+    if (!param(keep, head, S("AWSAccessKeyId"), &ret->access_key) ||
+        !param(keep, head, S("Signature"), &ret->signature) ||
+        !param(keep, head, S("Expires"), &expires))
+        return ERR_AUTH_V2;
+    if (!ret->access_key.len || !ret->signature.len || !expires.len)
+        return denied(ret, "Query-string authentication requires the Signature, Expires and "
+                      "AWSAccessKeyId parameters");
+    if (!slice_u64(expires, &end_s) || end_s > INT64_MAX / 2)
+        return denied(ret, "Invalid date (should be seconds since epoch)");
+    ret->expires_s = (int64_t)end_s;
+    return OK;
+}
+
+/* No chunk can be signed by version 2. */
+static enum err read_payload(slice hash, struct sigv4_claim *ret)
+{
+    ret->payload = PAYLOAD_UNSIGNED;
+    ret->payload_hash = S("UNSIGNED-PAYLOAD");
+    if (!hash.ptr || slice_eq(hash, S("UNSIGNED-PAYLOAD")))
+        return OK;
+    ret->payload_hash = hash;
+    ret->payload = PAYLOAD_HEX;
+    if (slice_unhex(hash, ret->payload_sha256, sizeof(ret->payload_sha256)))
+        return OK;
+    if (!slice_eq(hash, S("STREAMING-UNSIGNED-PAYLOAD-TRAILER")))
+        return ERR_BAD_ARGUMENT;
+    ret->payload = PAYLOAD_CHUNKS_TRAILER;
+    return OK;
+}
+
+enum err sigv2_claim_read(struct arena *keep, const struct http_head *head, struct sigv4_claim *ret)
+{
+    slice authorization, sha256, token, query_token;
+    ret->v2 = true;
+    if (!header(head, S("authorization"), &authorization) ||
+        !header(head, S("x-amz-content-sha256"), &sha256) ||
+        !header(head, S("x-amz-security-token"), &token) ||
+        !param(keep, head, S("x-amz-security-token"), &query_token) ||
+        (token.ptr && query_token.ptr))
+        return ERR_AUTH_V2;
+    ret->session_token = token.ptr ? token : query_token;
+    enum err e = authorization.ptr ? read_header(keep, head, authorization, ret)
+                                   : read_query(keep, head, ret);
+    return e ? e : read_payload(sha256, ret);
+}
+
+/* ---- what is signed ---- */
+
+struct line {
+    slice name, value;
+};
+
+struct lines {
+    struct line list[LINES_MAX];
+    size_t count;
+};
+
+/* In the order of names; equal ones stay as they came. */
+static bool insert(struct lines *lines, slice name, slice value)
+{
+    size_t at = lines->count;
+    if (at == LINES_MAX)
+        return false;
+    for (; at && slice_cmp(lines->list[at - 1].name, name) > 0; at--)
+        lines->list[at] = lines->list[at - 1];
+    lines->list[at] = (struct line){ name, value };
+    lines->count++;
+    return true;
+}
+
+/* A header, or where a presigned URL carries it, in the query. */
+static slice said(struct arena *keep, const struct http_head *head,
+                  const struct sigv4_claim *claim, slice name)
+{
+    slice value;
+    if (header(head, name, &value) && !value.ptr && claim->presigned &&
+        !param(keep, head, name, &value))
+        return S("");
+    return slice_trim(value);
+}
+
+static enum err put_amz(struct arena *keep, const struct http_head *head,
+                        const struct sigv4_claim *claim, struct text *to)
+{
+    struct lines lines = { .count = 0 };
+    slice rest = head->query, name, value;
+    for (size_t i = 0; i < head->field_count; i++)
+        if (is_amz(head->fields[i].name) &&
+            !insert(&lines, arena_lower(keep, head->fields[i].name),
+                    slice_trim(head->fields[i].value)))
+            return ERR_BAD_URI;
+    while (claim->presigned && query_next(&rest, &name, &value)) {
+        if (!is_amz(name))
+            continue;
+        if (uri_decode(keep, value.ptr ? value : S(""), &value) != OK ||
+            !insert(&lines, arena_lower(keep, name), slice_trim(value)))
+            return ERR_BAD_URI;
+    }
+    for (size_t i = 0; i < lines.count; i++) {
+        const struct line *line = &lines.list[i];
+        if (i && slice_eq(line->name, line[-1].name))
+            text_printf(to, ",%.*s", SLICE_ARG(line->value));
+        else
+            text_printf(to, "%s%.*s:%.*s", i ? "\n" : "", SLICE_ARG(line->name),
+                        SLICE_ARG(line->value));
+    }
+    if (lines.count)
+        text_char(to, '\n');
+    return OK;
+}
+
+/* The path of a bucket alone: boto3 signs it with a slash behind it, and sends it without. */
+static bool is_bucket(slice path)
+{
+    return path.len > 1 && path.ptr[0] == '/' && !slice_has(slice_from(path, 1), '/');
+}
+
+/* Every parameter is signed, free, or (in a presigned URL) among the headers. */
+static enum err put_resource(struct arena *keep, const struct http_head *head,
+                             const struct sigv4_claim *claim, slice bucket, bool with_slash,
+                             struct text *to)
+{
+    struct lines lines = { .count = 0 };
+    slice rest = head->query, name, value;
+    if (bucket.len)
+        text_printf(to, "/%.*s", SLICE_ARG(bucket));
+    text_printf(to, "%.*s%s", SLICE_ARG(head->path), with_slash ? "/" : "");
+    while (query_next(&rest, &name, &value)) {
+        bool header = claim->presigned && (is_amz(name) || slice_eq_nocase(name, S("content-md5")) ||
+                                           slice_eq_nocase(name, S("content-type")));
+        if (header || is_among(name, free_params, countof(free_params)))
+            continue;
+        if (!is_among(name, signed_params, countof(signed_params)))
+            return ERR_NOT_SIGNED;
+        if ((value.ptr && uri_decode(keep, value, &value) != OK) || !insert(&lines, name, value))
+            return ERR_BAD_URI;
+    }
+    for (size_t i = 0; i < lines.count; i++) {
+        text_printf(to, "%c%.*s", i ? '&' : '?', SLICE_ARG(lines.list[i].name));
+        if (lines.list[i].value.ptr)
+            text_printf(to, "=%.*s", SLICE_ARG(lines.list[i].value));
+    }
+    return OK;
+}
+
+static enum err text_to_sign(struct arena *keep, const struct http_head *head,
+                             const struct sigv4_claim *claim, slice bucket, bool with_slash,
+                             slice *ret)
+{
+    struct text text = text_in(keep);
+    slice date = said(keep, head, claim, S("date")), amz_date;
+    if (header(head, S("x-amz-date"), &amz_date) && amz_date.ptr)
+        date = S("");
+    if (claim->presigned)
+        date = arena_printf(keep, "%lld", (long long)claim->expires_s);
+    text_printf(&text, "%.*s\n%.*s\n%.*s\n%.*s\n", SLICE_ARG(head->method),
+                SLICE_ARG(said(keep, head, claim, S("content-md5"))),
+                SLICE_ARG(said(keep, head, claim, S("content-type"))), SLICE_ARG(date));
+    enum err e = put_amz(keep, head, claim, &text);
+    if (!e)
+        e = put_resource(keep, head, claim, bucket, with_slash, &text);
+    *ret = text_slice(&text);
+    return e;
+}
+
+static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
+{
+    if (claim->presigned)
+        return now_s > claim->expires_s ? ERR_EXPIRED : OK;
+    bool near = claim->signed_at_s <= now_s + SKEW_S && claim->signed_at_s >= now_s - SKEW_S;
+    return near ? OK : ERR_SKEWED;
+}
+
+static enum err verify_as(struct arena *scratch, const struct http_head *head,
+                          const struct sigv4_claim *claim, slice bucket, bool with_slash,
+                          slice secret_key)
+{
+    uint8_t given[SHA1_BYTES], made[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    slice text;
+    enum err e = text_to_sign(scratch, head, claim, bucket, with_slash, &text);
+    if (e)
+        return e;
+    check(HMAC(EVP_sha1(), secret_key.ptr, (int)secret_key.len, (const uint8_t *)text.ptr, text.len,
+               made, &len) && len == SHA1_BYTES);
+    bool same = base64_read(claim->signature, given, sizeof(given)) &&
+                CRYPTO_memcmp(given, made, sizeof(given)) == 0;
+    return same ? OK : ERR_SIGNATURE;
+}
+
+enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
+                      const struct sigv4_claim *claim, slice bucket, slice secret_key,
+                      int64_t now_s)
+{
+    enum err e = judge_time(claim, now_s);
+    if (!e)
+        e = verify_as(scratch, head, claim, bucket, false, secret_key);
+    if (e == ERR_SIGNATURE && !bucket.len && is_bucket(head->path))
+        e = verify_as(scratch, head, claim, bucket, true, secret_key);
+    return e;
+}
