@@ -144,6 +144,7 @@ struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box)
     loop->box = box;
     loop->io = store_io_new(cache->store, box);
     list_init(&loop->background);
+    list_init(&loop->populates);
     return loop;
 }
 
@@ -152,6 +153,7 @@ void cache_loop_free(struct cache_loop **loop)
     if (!*loop)
         return;
     background_end_all(*loop);
+    populate_end_all(*loop);
     store_io_free(&(*loop)->io);
     free(*loop);
     *loop = NULL;

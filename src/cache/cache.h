@@ -18,6 +18,7 @@ struct place {
     enum { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS } freshness;
     int64_t ttl_s, grace_s;
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
+    bool cache_writes;            /* a PUT's body fills the cache */
     /* Who has shown a right to read is believed for so long (permit.c), and for what. */
     uint64_t grant_ms;            /* an identity of a client */
     uint64_t permission_ms;       /* the shared one */
@@ -50,6 +51,8 @@ struct cache_loop {
     struct store_io *io;
     struct list background;       /* revalidations nobody waits for (background.c) */
     unsigned background_count;
+    struct list populates;        /* writes that fill the cache behind their answer (populate.c) */
+    unsigned populate_count;
 };
 struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
 void cache_loop_free(struct cache_loop **loop);

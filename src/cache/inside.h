@@ -24,6 +24,7 @@ uint64_t cache_began_ms(const struct cache *cache);
 uint64_t cache_ahead_max(struct cache *cache);
 
 void background_end_all(struct cache_loop *loop);    /* background.c */
+void populate_end_all(struct cache_loop *loop);      /* populate.c */
 
 /* Does the head name its version, so that another answer can be proved to be of the same? Only a
  * strong ETag does. One that does not is a version of its own, of one fetch and its readers. */

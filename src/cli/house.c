@@ -298,6 +298,7 @@ static enum err places_up(struct serve *serve)
                                 bucket->grace_ms, bucket->revalidate),
         };
         struct place *place = &serve->places[serve->place_count - 1].place;
+        place->cache_writes = bucket->cache_writes;
         place->grant_ms = bucket->grant_time_ms;
         place->permission_ms = bucket->permission_time_ms;
         place->grant_scope = scope_of(bucket->grant_scope);
@@ -306,6 +307,7 @@ static enum err places_up(struct serve *serve)
     if (config->origin_default) {
         serve->service = make_place(serve, config->origin_default, config->freshness,
                                     config->ttl_ms, config->grace_ms, config->revalidate);
+        serve->service.cache_writes = config->cache_writes;
         serve->service.grant_ms = config->grant_time_ms;
         serve->service.permission_ms = config->permission_time_ms;
         serve->service.grant_scope = scope_of(config->grant_scope);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "cache/populate.h"
 #include "front/inside.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
@@ -255,6 +256,29 @@ static void end_write(struct pass *pass)
     pass->regrants = false;
 }
 
+static void let_go(void *arg)
+{
+    struct http_body *hold = arg;
+    http_body_release(&hold);
+}
+
+/* What was put fills the cache, if it is to: its body goes over to that. */
+static void populate(struct pass *pass)
+{
+    slice etag = { 0 };
+    for (size_t i = 0; i < pass->fields.count; i++)
+        if (slice_eq(pass->fields.list[i].name, S("etag")))
+            etag = pass->fields.list[i].value;
+    if (!pass->place->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
+        pass->err || !etag.len)
+        return;
+    struct http_body *hold = pass->hold;
+    pass->hold = NULL;
+    populate_start(pass->call->loop->cache, &(struct populate_ask){
+        .place = pass->place, .who = &pass->call->client->who, .bucket = pass->origin.bucket,
+        .key = pass->origin.key, .etag = etag, .body = pass->body, .release = let_go, .arg = hold });
+}
+
 /* The removal is committed, or the origin has answered. */
 static void changed(void *arg)
 {
@@ -269,6 +293,8 @@ static void changed(void *arg)
     } else if (pass->running && atomic_load(&pass->over)) {
         pass->running = false;
         end_write(pass);    /* H7: the epoch rises before the client is told */
+        if (pass->call)
+            populate(pass);
         if (pass->call && !pass->err)
             answer(pass);
         else

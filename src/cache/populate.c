@@ -1,0 +1,202 @@
+/* populate.c - what a write brought fills the cache. SPDX-License-Identifier: Apache-2.0
+ *
+ *     a get of the head alone (no-cache) ── the same ETag and size, epoch unchanged? ── records
+ *
+ * At most AHEAD records wait for the committer at a time: each that lands makes way for the next.
+ * The loop and each record under way hold a reference; the body is let go of with the last.
+ * Threads: all but the reference count and `failed` is the loop's. */
+#include "cache/populate.h"
+
+#include <stdlib.h>
+
+#include "base/metric.h"
+#include "cache/epoch.h"
+#include "cache/get.h"
+#include "cache/inside.h"
+
+#define POPULATES_MAX 64u             /* a loop (H8) */
+#define AHEAD 4u
+
+struct record {
+    struct store_append append;
+    struct populate *populate;
+};
+
+struct populate {
+    struct list link;                 /* loop->populates */
+    struct cache_loop *loop;
+    struct arena arena;
+    struct populate_ask ask;
+    struct get *get;
+    struct head *head;
+    struct epoch_note epoch;          /* when the write had ended */
+    uint64_t next;                    /* the byte the next record begins at */
+    struct ticket *ticket;
+    atomic_uint refs, pending;
+    atomic_bool failed;
+};
+
+static void unref(struct populate *populate)
+{
+    if (atomic_fetch_sub(&populate->refs, 1) > 1)
+        return;
+    populate->ask.release(populate->ask.arg);
+    head_unref(&populate->head);
+    ticket_unref(&populate->ticket);
+    arena_free(&populate->arena);
+    free(populate);
+}
+
+static void leave(struct populate *populate)
+{
+    struct ticket *mine = ticket_ref(populate->ticket);
+    list_del(&populate->link);
+    populate->loop->populate_count--;
+    get_end(&populate->get);
+    ticket_end(&mine);
+    unref(populate);
+}
+
+/* ---- records ---- */
+
+static bool may_publish(const struct store_append *append)
+{
+    const struct record *record = container_of(append, struct record, append);
+    return epoch_holds(&append->head->id, record->populate->epoch);
+}
+
+static void landed(struct store_append *append, enum err err)
+{
+    struct record *record = container_of(append, struct record, append);
+    struct populate *populate = record->populate;
+    if (err)
+        atomic_store(&populate->failed, true);
+    atomic_fetch_sub(&populate->pending, 1);
+    ticket_wake(populate->ticket);
+    free(record);
+    unref(populate);
+}
+
+static bool send_record(struct populate *populate)
+{
+    slice bytes = slice_sub(populate->ask.body, populate->next, RECORD_BYTES_MAX);
+    struct record *record = must_alloc(sizeof(*record));
+    record->populate = populate;
+    record->append = (struct store_append){
+        .head = populate->head,
+        .first_unit = (uint32_t)(populate->next / UNIT_BYTES),
+        .bytes = bytes,
+        .with_head = populate->head->size <= WHOLE_BYTES_MAX,
+        .may_publish = may_publish,
+        .done = landed,
+    };
+    atomic_fetch_add(&populate->refs, 1);
+    atomic_fetch_add(&populate->pending, 1);
+    if (store_append(cache_store(populate->loop->cache), &record->append) != OK) {
+        atomic_fetch_sub(&populate->pending, 1);
+        atomic_fetch_sub(&populate->refs, 1);    /* the loop's is left */
+        free(record);
+        return false;
+    }
+    populate->next += bytes.len;
+    return true;
+}
+
+/* As far as it goes now; true: it is over. */
+static bool send_records(struct populate *populate)
+{
+    while (populate->next < populate->ask.body.len) {
+        if (atomic_load(&populate->failed))
+            return true;
+        if (atomic_load(&populate->pending) >= AHEAD)
+            return false;
+        if (!send_record(populate))
+            atomic_store(&populate->failed, true);
+    }
+    return atomic_load(&populate->pending) == 0;
+}
+
+/* ---- what the origin has ---- */
+
+static bool says_no_store(const struct head *head)
+{
+    for (slice rest = head_field(head, S("cache-control")); rest.ptr;)
+        if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
+            return true;
+    return false;
+}
+
+static bool is_what_was_written(const struct populate *populate, const struct get_answer *answer)
+{
+    const struct head *head = answer->head;
+    return !answer->err && head && learn_is_named(head) &&
+           slice_eq(head->etag, populate->ask.etag) && head->size == populate->ask.body.len &&
+           !says_no_store(head) && epoch_holds(&head->id, populate->epoch) &&
+           store_admits(cache_store(populate->loop->cache), &head->id, head->size);
+}
+
+static void step(void *arg)
+{
+    struct populate *populate = arg;
+    const struct get_answer *answer;
+    if (populate->get) {
+        if (get_decide(populate->get, &answer) == ERR_WAIT)
+            return;
+        if (is_what_was_written(populate, answer))
+            populate->head = head_ref((struct head *)answer->head);
+        get_end(&populate->get);
+    }
+    if (populate->head && !send_records(populate))
+        return;
+    bool whole = populate->head && !atomic_load(&populate->failed);
+    metric_add(whole ? M_POPULATED : M_POPULATE_DROPPED, 1);
+    leave(populate);
+}
+
+static struct populate *populate_new(struct cache_loop *loop, const struct populate_ask *ask)
+{
+    struct populate *populate = must_alloc(sizeof(*populate));
+    struct object_id id;
+    populate->loop = loop;
+    populate->ask = *ask;
+    populate->ask.bucket = arena_copy(&populate->arena, ask->bucket);
+    populate->ask.key = arena_copy(&populate->arena, ask->key);
+    populate->ask.etag = arena_copy(&populate->arena, ask->etag);
+    struct object_name name = { .endpoint = origin_identity(ask->place->origin),
+                                .bucket = ask->bucket, .key = ask->key };
+    store_object_id(cache_store(loop->cache), &name, &id);
+    populate->epoch = epoch_now(&id);
+    populate->ticket = ticket_new(loop->box, step, populate);
+    atomic_init(&populate->refs, 1);
+    list_init(&populate->link);
+    list_add(&loop->populates, &populate->link);
+    loop->populate_count++;
+    return populate;
+}
+
+void populate_start(struct cache_loop *loop, const struct populate_ask *ask)
+{
+    if (loop->populate_count >= POPULATES_MAX) {
+        metric_add(M_POPULATE_DROPPED, 1);
+        ask->release(ask->arg);
+        return;
+    }
+    struct populate *populate = populate_new(loop, ask);
+    struct get_ask get_ask = {
+        .place = ask->place,
+        .who = ask->who,
+        .bucket = populate->ask.bucket,
+        .key = populate->ask.key,
+        .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
+        .head_only = true,
+        .revalidate = true,
+    };
+    populate->get = get_start(loop, &get_ask, step, populate);
+    step(populate);
+}
+
+void populate_end_all(struct cache_loop *loop)
+{
+    while (!list_empty(&loop->populates))
+        leave(list_of(loop->populates.next, struct populate, link));
+}
