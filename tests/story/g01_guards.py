@@ -181,6 +181,19 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         together(lambda: server.list("bucket"), write)
         return None if b"<Key>b</Key>" in after[0].body else "a list without the key that was put before it"
 
+    def for_another(off):
+        """An object that the origin lets one client read is here, and another asks for it."""
+        anna, ben = ("ANNATESTKEY", "anna/secret"), ("BENTESTKEY", "ben/secret")
+        key, size = "bucket/a", 300_000
+        origin = story.origin(f"object={key} {size}", f"match={key}", f"as={ben[0]}", "status=403")
+        server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(ids)}"),
+                                keys=[{"access_key": k, "secret_key": s} for k, s in (anna, ben)],
+                                env={"PENSTOCK_GUARD_OFF": off} if off else {})
+        story.bytes("one reads it", Client(server.port, *anna).get(key), key, 0, size)
+        origin.quiet()
+        reply = Client(server.port, *ben).get(key)
+        return None if reply.status == 403 else f"{len(reply.body)} bytes for who may not"
+
     # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
     # left.
     for text, scenario, guard in (("a flipped bit", flipped_bit, "crc"),
@@ -189,7 +202,8 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
                                   ("a PUT during a fill", overwritten, "epoch"),
                                   ("a PUT amid a late 404", late_missing, "missing"),
                                   ("a PUT amid a list", late_list, "lists"),
-                                  ("a change with half of it warm", changed_half_way, "if-match")):
+                                  ("a change with half of it warm", changed_half_way, "if-match"),
+                                  ("a client that the origin refuses", for_another, "grants")):
         wrong = scenario("")
         story.fact(f"{text}, {guard} on: no wrong byte", wrong is None, wrong)
         wrong = scenario(guard)

@@ -1,0 +1,126 @@
+"""Clients without a name of their own at the origin do there what their policy says, and nothing else;
+keys come and go with a reload; local clients are lent a pair."""
+import base64
+
+from harness import *
+
+READER, WRITER = ("READERTESTKEY", "reader/secret"), ("WRITERTESTKEY", "writer/secret")
+
+
+def row(pair, allow, on):
+    return {"access_key": pair[0], "secret_key": pair[1], "policy": [{"allow": allow, "on": on}]}
+
+
+with Story("u02 policies") as story:
+    origin = story.origin("objects=data/a/%d 4 1000", "objects=data/b/%d 4 1000",
+                          "object=other/x 1000")
+    keys = [row(READER, ["read", "list"], ["data/a/"]),
+            {"access_key": WRITER[0], "secret_key": WRITER[1],
+             "policy": [{"allow": ["write"], "on": ["data/b/"]}, {"allow": ["read"],
+                                                                 "on": ["data/a/"]}]}]
+    server = story.penstock(origin=origin.url, keys=keys)
+    shared, reader, writer = server.client, Client(server.port, *READER), \
+        Client(server.port, *WRITER)
+
+    def refused(text, reply):
+        story.fact(text, reply.status == 403 and reply.code in ("AccessDenied", ""), reply)
+
+    def fine(text, reply):
+        story.fact(text, reply.status in (200, 204), reply)
+
+    # ---- reads and lists ----
+    fine("all is allowed to the shared key", shared.get("data/b/1"))
+    fine("what the policy names is read", reader.get("data/a/1"))
+    origin.quiet()
+    before = origin.counts()["requests"]
+    refused("another prefix is not, though it is cached", reader.get("data/b/1"))
+    refused("nor by HEAD", reader.head("data/b/1"))
+    refused("nor by a version", reader.ask("GET", "data/b/1", [("versionId", "v1")]))
+    refused("nor another bucket", reader.get("other/x"))
+    refused("nor what an unknown operation would tell", reader.ask("GET", "data", [("newest", "")]))
+    refused("a write is not", reader.put("data/a/1", b"x"))
+    refused("nor a removal", reader.delete("data/a/1"))
+    refused("nor who may read what", reader.ask("PUT", "data/a/1", [("acl", "")],
+                                               headers={"x-amz-acl": "public-read"}))
+    refused("a list of the whole bucket is not", reader.list("data"))
+    refused("nor of a part of the prefix", reader.list("data", prefix="a"))
+    refused("nor all buckets", reader.ask("GET", ""))
+    story.same("and the origin was asked for none of it", origin.counts()["requests"], before)
+    fine("a list inside the prefix is", reader.list("data", prefix="a/"))
+    fine("a client may see that the bucket is there", reader.head("data"))
+
+    # ---- writes ----
+    fine("a write inside its prefix", writer.put("data/b/new", b"new"))
+    refused("outside of it", writer.put("data/c/new", b"new"))
+    refused("a write-only prefix is not read", writer.get("data/b/new"))
+    before = origin.counts()["requests"]
+    refused("a copy needs its source", writer.put("data/b/copy", b"",
+                                                  {"x-amz-copy-source": "/data/b/1"}))
+    refused("however it is written", writer.put("data/b/copy", b"",
+                                                {"x-amz-copy-source": "other%2Fx"}))
+    target = presign("PUT", f"127.0.0.1:{server.port}", "/data/b/copy", *WRITER,
+                     query=[("x-amz-copy-source", "/other/x")])
+    refused("and in a presigned URL", plain(server.port, "PUT", target))
+    refused("to make it public takes more", writer.put("data/b/new", b"",
+                                                       {"x-amz-acl": "public-read"}))
+    refused("so does a grant", writer.put("data/b/new", b"", {"x-amz-grant-read": 'id="x"'}))
+    target = presign("PUT", f"127.0.0.1:{server.port}", "/data/b/new", *WRITER,
+                     query=[("x-amz-acl", "public-read")])
+    refused("in a presigned URL too", plain(server.port, "PUT", target))
+    body = b"<Delete><Object><Key>b/new</Key></Object><Object><Key>a/1</Key></Object></Delete>"
+    md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
+    refused("DeleteObjects with one key that it may not", writer.ask(
+        "POST", "data", [("delete", "")], headers={"content-md5": md5}, body=body))
+    story.same("and the origin was asked for none of it", origin.counts()["requests"], before)
+    fine("a removal inside its prefix", writer.delete("data/b/new"))
+    story.fact("refusals are counted, and logged by name",
+               server.metric("penstock_policy_refused_total") >= 18
+               and "policy_refused" in server.log())
+
+    # ---- keys come and go without a restart ----
+    def reload(keys):
+        with open(server.config_path, "w") as f:
+            json.dump({**server.settings, "keys": keys}, f)
+        before = len(re.findall(r"reload(?:ed|_refused)", server.log()))
+        os.kill(server.pid, signal.SIGHUP)
+        wait_for("it has reloaded", lambda: len(re.findall(r"reload(?:ed|_refused)",
+                                                           server.log())) > before)
+
+    keep = Client(server.port, *READER, keep=True)
+    fine("a connection that stays", keep.get("data/a/2"))
+    reload([keys[1], row(("NEWTESTKEY", "new/secret"), ["read"], ["data"])])
+    reply = keep.get("data/a/2")
+    story.same("a key that was taken away is refused from its next request on",
+               (reply.status, reply.code), (403, "InvalidAccessKeyId"))
+    fine("a new one is known", Client(server.port, "NEWTESTKEY", "new/secret").get("data/b/1"))
+    reload([row(READER, ["reed"], ["data"])])
+    story.fact("a mistake changes nothing", "reload_refused" in server.log()
+               and Client(server.port, "NEWTESTKEY", "new/secret").get("data/b/1").status == 200)
+    reload([{"access_key": READER[0], "secret_key": "rotated", "policy": "all"}])
+    story.same("a secret that changed", reader.get("data/a/1").code, "SignatureDoesNotMatch")
+    fine("... is the new one", Client(server.port, READER[0], "rotated").get("data/b/1"))
+    story.same("the shared key stays", shared.get("data/a/1").status, 200)
+
+    # ---- a pair on loan ----
+    story.same("nothing is lent unless it is said", plain(server.port, "GET", "/_/credentials")
+               .status, 404)
+    lender = story.penstock(origin=origin.url, cache_dir=story.path("cache-2"), lend=True,
+                            lend_token="the-word", access_key=None, secret_key=None,
+                            env={n: "" for n in os.environ if n.startswith("AWS_")})
+    url = f"http://127.0.0.1:{lender.port}/_/credentials"
+    story.same("without the word there is none", plain(lender.port, "GET", "/_/credentials")
+               .status, 403)
+    wire = Wire(lender.port)
+    wire.send(b"GET /_/credentials HTTP/1.1\r\nHost: evil.example\r\nAuthorization: the-word\r\n\r\n")
+    story.same("nor under another name", wire.read().status, 403)
+    reply = plain(lender.port, "GET", "/_/credentials", headers=["Authorization: the-word"])
+    pair = json.loads(reply.body)
+    story.same("with it, a pair as containers get it", sorted(pair),
+               ["AccessKeyId", "Expiration", "SecretAccessKey", "Token"])
+    borrower = Client(lender.port, pair["AccessKeyId"], pair["SecretAccessKey"])
+    fine("with it an object is read", borrower.get("data/b/2", headers={
+        "x-amz-security-token": pair["Token"]}))
+    reply = borrower.get("data/b/2")
+    story.fact("without its token it is nobody's", reply.status == 403, reply)
+    story.fact("its secret is in no log", pair["SecretAccessKey"] not in lender.log()
+               and pair["Token"] not in lender.log())
