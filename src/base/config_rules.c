@@ -260,22 +260,21 @@ static bool same_identity(const struct config_origin *a, const struct config_ori
            strcmp(a->session_token, b->session_token) == 0;
 }
 
-/* A cached body must reach nobody whom the origin would refuse: with two identities that takes
- * grants for each, which come with the next release. */
-static void origins_share_an_identity(struct config *config)
+/* What is cached of an endpoint is one, so its shared identity must be, too: else what one of them
+ * may read would be read by the other. */
+static void an_endpoint_has_one_identity(struct config *config)
 {
-    const struct config_origin *first = NULL;
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
-        if (strncmp(origin->url, "dir:", 4) == 0)
-            continue;
-        if (!first)
-            first = origin;
-        else if (!same_identity(first, origin))
-            config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "access_key"),
-                               group_key(config, "origins", origin->name, "access_key"), NULL,
-                               "two origin identities (here and origin \"%s\") "
-                               "need the next release", first->name);
+        for (size_t j = 0; j < i && strncmp(origin->url, "http", 4) == 0; j++) {
+            const struct config_origin *other = &config->origins[j];
+            if (strncmp(other->url, "http", 4) == 0 && !same_identity(origin, other) &&
+                slice_eq_nocase(authority_of(config, origin->url), authority_of(config, other->url)))
+                config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "access_key"),
+                                   group_key(config, "origins", origin->name, "access_key"), NULL,
+                                   "is another than that of origin \"%s\", which is the same "
+                                   "endpoint: give the clients keys of their own", other->name);
+        }
     }
 }
 
@@ -369,7 +368,7 @@ void config_rules(struct config *config)
         listeners_differ, tls_has_a_certificate, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
-        ca_files_hold_certificates, origins_share_an_identity, bucket_names_are_valid,
+        ca_files_hold_certificates, an_endpoint_has_one_identity, bucket_names_are_valid,
         buckets_have_origins, a_prefix_has_its_buckets_origin, prefix_scopes_have_prefixes,
     };
     for (size_t i = 0; i < countof(rules); i++)

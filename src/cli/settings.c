@@ -1,5 +1,6 @@
 /* settings.c - check, config and help: the settings as people see them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -93,6 +94,24 @@ static size_t check_tls(struct cli *cli, const struct config *config)
     return 0;
 }
 
+/* What is right and may still be slower than its owner thinks. */
+static void warn_of_grants(const struct config *config)
+{
+    bool own = false;
+    for (size_t i = 0; i < config->key_count; i++)
+        own |= !config->keys[i].row_count;
+    if (own && config->grant_time_ms == 0)
+        puts("warning: grant_time is 0: each read of a client with a name of its own asks the "
+             "origin first");
+    else if (own && strcmp(config->grant_scope, "object") == 0 && config->grant_time_ms < 600000)
+        printf("warning: clients with a name of their own ask the origin (HEAD) for each object "
+               "once in grant_time (%ju s): for many small objects, a longer one or a wider "
+               "grant_scope is faster\n", (uintmax_t)(config->grant_time_ms / 1000));
+    if (config->permission_time_ms == 0)
+        puts("warning: permission_time is 0: each read in Penstock's own name asks the origin "
+             "first");
+}
+
 int run_check(struct cli *cli)
 {
     const char *file = cli_word(cli);
@@ -107,6 +126,7 @@ int run_check(struct cli *cli)
     if (warning.len)
         printf("warning: %.*s\n", SLICE_ARG(warning));
     config_free(&config);
+    warn_of_grants(config);
     if (count == 0)
         puts("settings: fine");
     else

@@ -315,7 +315,7 @@ static const struct seeded {
     { "{\"origins\": {\"default\": {\"url\": \"http://a\"}}, \"origin\": \"http://b\"}", 1, 33,
       "origins.default", NULL },
     { "{\"origins\": {\"w\": {\"url\": \"http://a\",\n"
-      " \"access_key\": \"B\", \"secret_key\": \"C\"}},\"origin\": \"http://b\"}",
+      " \"access_key\": \"B\", \"secret_key\": \"C\"}},\"origin\": \"http://a:80/\"}",
       2, 16, "origins.w.access_key", NULL },
     { "{\"buckets\": {\"data\": {\n\"origin\": \"wst\"}},"
       "\"origins\":{\"west\":{\"url\":\"http://a\"}}}", 2, 11, "buckets.data.origin", "west" },
