@@ -189,10 +189,8 @@ static enum err judge_body(const struct front *front, const struct http_head *he
     *ret_bytes = 0;
     if (!integrity_length(head, claim, &length))
         return ERR_NO_LENGTH;
-    if (length > front->options.body_bytes_max) {
-        metric_add(M_HTTP_REFUSED_BODY, 1);
+    if (length > front->options.body_bytes_max)
         return ERR_TOO_LARGE;
-    }
     *ret_bytes = FRONT_FRAMED_BYTES(length);
     return OK;
 }
@@ -242,6 +240,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
+    ret->too_large = err == ERR_TOO_LARGE;
     log_refused(front, keep, &(struct http_refused){ err, err_text(err), peer, head },
                 claim->access_key, id, ret->status);
     return false;

@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * No origin sees a byte before all that the client said of its body holds: digest, checksums,
- * signatures of chunks. The body lies whole in memory or in a mapped file; it is worked through once,
- * a piece that fits the processor's cache at a time: decoded in place, then summed where it now lies.
+ * signatures of chunks. The body lies whole in memory or in a mapped file; it is worked through
+ * once, a piece that fits the processor's cache at a time: decoded in place, then summed where it
+ * now lies.
  *
- * That takes seconds for gigabytes, so a few threads do it, no loop, but for small bodies, which are
- * done where they are. Large ones take turns: one of 5 GiB keeps no other waiting for long. */
+ * That takes seconds for gigabytes, so a few threads do it, no loop, but for small bodies, which
+ * are done where they are. Large ones take turns: one of 5 GiB keeps no other waiting for long. */
 #include "front/intake.h"
 
 #include <pthread.h>
@@ -235,12 +236,17 @@ void intakes_free(struct intakes **intakes)
 
 /* ---- its start ---- */
 
-/* Chunks are for objects: elsewhere S3 refuses them, and an origin could not if we took them off. */
+/* Chunks are for objects: elsewhere S3 refuses them, and an origin could not if we took them off.
+ * Signed ones begin with a signature of version 4. */
 static enum err may_be_framed(const struct intake_ask *ask, struct intake_outcome *ret)
 {
-    if (ask->s3->op == S3_PUT_OBJECT || ask->s3->op == S3_UPLOAD_PART)
+    bool takes = ask->s3->op == S3_PUT_OBJECT || ask->s3->op == S3_UPLOAD_PART;
+    bool chained = ask->claim->payload != PAYLOAD_CHUNKS_TRAILER;
+    if (takes && (!chained || sigv4_can_chain(ask->claim)))
         return OK;
-    ret->detail = S("The value of x-amz-content-sha256 header is invalid.");
+    ret->detail = takes ? S("Anonymous requests don't support this x-amz-content-sha256 value. "
+                            "Please use UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER.")
+                        : S("The value of x-amz-content-sha256 header is invalid.");
     return ERR_BAD_REQUEST;
 }
 

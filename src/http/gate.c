@@ -95,7 +95,7 @@ static void judge(struct conn *conn, const struct http_head *scanned)
     if (!app->judge(app->arg, conn->loop, &request->arena, slice_of(conn->peer), &request->head,
                     &answer)) {
         if (!answer.is_page)
-            metric_add(M_HTTP_REFUSED_JUDGED, 1);
+            metric_add(answer.too_large ? M_HTTP_REFUSED_BODY : M_HTTP_REFUSED_JUDGED, 1);
         tell(conn, &answer);
         return;
     }

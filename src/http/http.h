@@ -24,6 +24,7 @@ struct http_answer {
     slice body;
     bool close;
     bool is_page;                       /* of a judge that says no: its own page, no refusal */
+    bool too_large;                     /* likewise: it is the body's size, which counts as that */
     void *judged;                       /* by a judge that says yes: for http_request_judged() */
     uint64_t body_bytes;                /* likewise: what a chunked body may come to; 0: unknown */
 };

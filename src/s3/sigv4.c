@@ -335,6 +335,11 @@ static slice chain_scope(struct arena *keep, const struct sigv4_claim *claim)
                         SLICE_ARG(claim->region), SLICE_ARG(claim->service));
 }
 
+bool sigv4_can_chain(const struct sigv4_claim *claim)
+{
+    return claim->access_key.len > 0 && claim->signature.len == SIGNATURE_CHARS;
+}
+
 struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,
                                     slice secret_key)
 {
@@ -342,7 +347,7 @@ struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_clai
     struct scope scope = { claim->date, claim->region, claim->service };
     struct sigv4_chain *chain = must_alloc(sizeof(*chain));
     chain->keyed = EVP_MAC_CTX_dup(day_key(sigv4, &scratch, secret_key, &scope));
-    check(chain->keyed != NULL && claim->signature.len == SIGNATURE_CHARS);
+    check(chain->keyed != NULL && sigv4_can_chain(claim));
     slice text = chain_scope(&scratch, claim);
     chain->scope = must_strndup(text.ptr, text.len);
     chain->scope_len = text.len;

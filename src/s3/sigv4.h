@@ -95,6 +95,7 @@ slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_
 /* The signatures of a body's chunks and of its trailer: each covers the one before, the first that
  * of the head, so none can be left out or moved. NULL is none. */
 struct sigv4_chain;
+bool sigv4_can_chain(const struct sigv4_claim *claim);    /* has it a signature to begin with? */
 struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,
                                     slice secret_key) MUST_USE;
 void sigv4_chain_free(struct sigv4_chain **chain);

@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *raw, size_t size)
     static struct sigv4 *sigv4;
     if (!sigv4)
         sigv4 = sigv4_new();
-    struct sigv4_claim claim = { .date = S("20130524"), .region = S("r"), .service = S("s3"),
+    struct sigv4_claim claim = { .access_key = S("k"), .date = S("20130524"), .region = S("r"), .service = S("s3"),
                                  .signature = S("4f232c4386841ef735655705268965c44a0e4690baa4adea15"
                                                 "3f7db9fa80a0a9") };
     form.chain = sigv4_chain_new(sigv4, &claim, S("secret"));

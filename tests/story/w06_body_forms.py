@@ -170,3 +170,11 @@ with Story("w06 bodies of all forms are verified before the origin sees a byte")
     sender = Sender(server)
     good(origin, sender, story.random)
     wrong(origin, sender, server)
+
+    server = story.penstock(origin=origin.url, keys=[{"anonymous": True}])
+    origin.reset()
+    for payload, code, puts in ((SIGNED, "InvalidRequest", 0), (SIGNED + "-TRAILER", "InvalidRequest", 0), (TRAILER, "", 1)):
+        headers, make = framed(b"hello", trailer=payload.endswith("TRAILER"))
+        body = make(None)
+        reply = plain(server.port, "PUT", "/bkt/anonymous", body, [f"{name}: {value}" for name, value in {**headers, "x-amz-content-sha256": payload}.items()])
+        story.same(f"nobody's {payload}", (reply.code, origin.counts("bkt/anonymous")["put"]), (code, puts))

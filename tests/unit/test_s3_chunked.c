@@ -148,7 +148,7 @@ TEST(only_the_last_chunk_may_be_small)
 
 static slice example(const char *seed, struct sigv4_claim *ret)
 {
-    *ret = (struct sigv4_claim){ .date = S("20130524"), .region = S("us-east-1"),
+    *ret = (struct sigv4_claim){ .access_key = S("AKIAIOSFODNN7EXAMPLE"), .date = S("20130524"), .region = S("us-east-1"),
                                  .service = S("s3"), .signature = slice_of(seed),
                                  .signed_at_s = 1369353600 };
     bool trailer = seed[0] == '1';
