@@ -125,8 +125,8 @@ int run_check(struct cli *cli)
     slice warning = cli_size_warning(config, &cli->arena);
     if (warning.len)
         printf("warning: %.*s\n", SLICE_ARG(warning));
-    config_free(&config);
     warn_of_grants(config);
+    config_free(&config);
     if (count == 0)
         puts("settings: fine");
     else
