@@ -1,6 +1,9 @@
 """The smuggling battery: a signed request that two parsers could end at different bytes, another
 behind it, and a third hidden in its body. The one behind is answered as itself or never seen, the
 hidden one never, and the origin sees what was meant and nothing else. With TLS and without."""
+import base64
+import zlib
+
 from authority import *
 
 HIDDEN = b"GET /bkt/hidden HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -28,12 +31,17 @@ def coding(line):
 
 
 def chunks(text):
-    """A chunked body as it stands."""
-    return lambda whole: whole.replace(LENGTH, CHUNKED).replace(HIDDEN, text)
+    """A chunked body as it stands, of a request that S3 takes so: twice chunked, as boto3 does."""
+    def change(whole):
+        return whole.replace(b"\r\n" + LENGTH, b"\r\n" + CHUNKED).replace(HIDDEN, text)
+    change.fields = {"x-amz-decoded-content-length": str(len(HIDDEN)),
+                     "content-encoding": "aws-chunked", "x-amz-trailer": "x-amz-checksum-crc32"}
+    return change
 
 
-# A PUT with HIDDEN as its body, and what is done to it: 400, or 411 where S3 wants a length, and the
-# end.
+CRC = base64.b64encode(zlib.crc32(HIDDEN).to_bytes(4, "big"))
+CODED = b"25\r\n" + HIDDEN + b"\r\n0\r\nx-amz-checksum-crc32:" + CRC + b"\r\n\r\n"
+# A PUT with HIDDEN as its body, and what is done to it: 400, and the end.
 REFUSED = {
     "a second length, of nothing": lines(b"Content-Length: 0\r\n"),
     "a second length, behind": instead(LENGTH, LENGTH + b"Content-Length: 0\r\n"),
@@ -41,7 +49,7 @@ REFUSED = {
     "a length of two": length(N + b", " + N),
     "a length with a plus": length(b"+" + N),
     "a length with a minus": length(b"-" + N),
-    "a length in hex": length(b"0x26"),
+    "a length in hex": length(b"0x25"),
     "a length of two words": length(N + b" 0"),
     "a length with a zero in front": length(b"0" + N),
     "a length with a letter": length(N + b"a"),
@@ -85,11 +93,11 @@ REFUSED = {
     "two blanks in the request line": instead(b"PUT ", b"PUT  "),
     "an Expect nobody knows": lines(b"Expect: 200-ok\r\n"),
     "two Expects": lines(b"Expect: 100-continue\r\n" * 2),
-    "a chunk size in hex notation": chunks(b"0x26\r\n" + HIDDEN + b"\r\n0\r\n\r\n"),
-    "a chunk size with a word": chunks(b"26 x\r\n" + HIDDEN + b"\r\n0\r\n\r\n"),
-    "a chunk extension": chunks(b"26;a=b\r\n" + HIDDEN + b"\r\n0\r\n\r\n"),
-    "a chunk extension with a bare LF": chunks(b"2;\nxx\r\n26\r\n0\r\n\r\n" + HIDDEN),
-    "chunk lines of LF": chunks(b"26\n" + HIDDEN + b"\n0\n\n"),
+    "a chunk size in hex notation": chunks(b"0x25\r\n" + HIDDEN + b"\r\n0\r\n\r\n"),
+    "a chunk size with a word": chunks(b"25 x\r\n" + HIDDEN + b"\r\n0\r\n\r\n"),
+    "a chunk extension": chunks(b"25;a=b\r\n" + HIDDEN + b"\r\n0\r\n\r\n"),
+    "a chunk extension with a bare LF": chunks(b"2;\nxx\r\n25\r\n0\r\n\r\n" + HIDDEN),
+    "chunk lines of LF": chunks(b"25\n" + HIDDEN + b"\n0\n\n"),
     "a chunk that is longer than it says": chunks(b"1\r\nxx\r\n0\r\n\r\n" + HIDDEN),
     "a chunk size of 2^64 and more": chunks(b"10000000000000002\r\nxx\r\n0\r\n\r\n" + HIDDEN),
     "a negative chunk": chunks(b"-1\r\n" + HIDDEN),
@@ -103,6 +111,8 @@ ANSWERED = {    # method, the body, what is done, status, answers
     "a GET with a body": (GET, HIDDEN, None, 200, BOTH),
     "a HEAD with a body": (HEAD, HIDDEN, None, 200, BOTH),
     "a PUT": (PUT, HIDDEN, None, 200, BOTH),
+    "a PUT in chunks": (PUT, HIDDEN, chunks(b"%x\r\n%s\r\n0\r\n\r\n" % (len(CODED), CODED)), 200,
+                        BOTH),
     "a body that its Connection names": (PUT, HIDDEN, lines(b"Connection: content-length\r\n"), 200,
                                          BOTH),
     "a coding with an underscore": (PUT, HIDDEN, lines(b"Transfer_Encoding: chunked\r\n"), 200,
@@ -130,7 +140,9 @@ ANSWERED = {    # method, the body, what is done, status, answers
 
 def battery(story, origin, server, client, tls):
     def told(method, key, body, change, behind, first=b""):
-        whole = client.head_of(method, key, body=body)
+        fields = getattr(change, "fields", None)
+        whole = client.head_of(method, key, body=body, headers=fields,
+                               payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER" if fields else None)
         wire = Wire(client.port, 20, tls=tls)
         try:
             wire.send(first + (change(whole) if change else whole) + behind)
@@ -147,7 +159,7 @@ def battery(story, origin, server, client, tls):
             wire = told(PUT, "bkt/refused", HIDDEN, change, second, first)
             heard = wire.hears(5)
             got = codes(heard)
-            if heard is None or got[bool(first and got):] not in ([400], [411]):
+            if heard is None or got[bool(first and got):] != [400]:
                 wrong.append((name, bool(first), got, heard and heard[-200:]))
             wire.close()
     story.fact(f"{len(REFUSED)} requests that can be read in two ways: 400 and the end, alone and "
@@ -185,4 +197,4 @@ with Story("s06 nothing is smuggled") as story:
     story.same("the origin saw what was meant", seen,
                [("GET", "bkt/key"), ("GET", "bkt/second"), ("PUT", "bkt/put")])
     puts = [line for line in origin.log_lines() if line[1] == "PUT"]
-    story.same("and each write once", len(puts), 8)
+    story.same("and each write once", len(puts), 10)

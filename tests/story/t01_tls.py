@@ -206,6 +206,24 @@ def real_clients(story, server, ours):
         story.fact(f"{name} reads the same bytes", got == want, (status, err[-500:]))
 
 
+def boto3_writes(story, server, ours):
+    """Over https it sends each body in chunks around chunks, with a checksum behind it."""
+    code = ("import boto3, os\n"
+            "s3 = boto3.client('s3', endpoint_url=os.environ['AWS_ENDPOINT_URL'])\n"
+            "for n in (0, 1, 70000, 5000000):\n"
+            "    s3.put_object(Bucket='bkt', Key=f'put-{n}', Body=bytes(n))\n")
+    env = {**server.client_env(), "AWS_CA_BUNDLE": ours.file,
+           "AWS_ENDPOINT_URL": f"https://127.0.0.1:{server.tls_port}"}
+    before = server.metric("penstock_tls_handshakes_total")
+    status, out, err = run([tool("python3"), "-c", code], env)
+    story.same("boto3 writes bodies of four sizes", (status, err[-500:]), (0, ""))
+    story.same("over one connection",
+               server.metric("penstock_tls_handshakes_total") - before, 1)
+    puts = [line[2] for line in story.the_origin.log_lines() if line[1] == "PUT"]
+    story.same("and the origin has them", sorted(puts),
+               sorted(f"bkt/put-{n}" for n in (0, 1, 70000, 5000000)))
+
+
 with Story("t01 https is served beside http") as story:
     if shutil.which("openssl") is None:
         raise Skip("openssl is not installed")
@@ -213,7 +231,7 @@ with Story("t01 https is served beside http") as story:
     pairs = {name: ours.sign(name) for name in ("first", "second")}
     files = story.path("tls.crt"), story.path("tls.key")
     install(pairs["first"], files)
-    origin = story.origin(f"object=bkt/big {BIG}", "object=bkt/small 1000")
+    origin = story.the_origin = story.origin(f"object=bkt/big {BIG}", "object=bkt/small 1000")
     port = free_port()
     server = story.server = story.penstock(
         origin=origin.url, tls_listen=f"127.0.0.1:{port}", head_time="2s", tls_cert_file=files[0],
@@ -226,4 +244,5 @@ with Story("t01 https is served beside http") as story:
     what_check_says(story, server, ours, pairs, files)
     a_thousand(story, server, ours)
     real_clients(story, server, ours)
+    boto3_writes(story, server, ours)
     story.same("SIGTERM ends it cleanly", server.stop(), 0)
