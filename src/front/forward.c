@@ -6,6 +6,7 @@
 #include "front/forward.h"
 
 #include "s3/encode.h"
+#include "s3/integrity.h"
 
 static bool is_one_of(const char *const *names, size_t count, slice name)
 {
@@ -23,16 +24,16 @@ static bool begins(slice name, slice with)
 bool forward_is_sent(slice name)
 {
     static const char *const names[] = {
-        "content-type", "content-md5", "cache-control", "content-disposition", "content-encoding",
-        "content-language", "expires", "if-match", "if-none-match", "if-modified-since",
+        "content-type", "content-md5", "cache-control", "content-disposition", "content-language",
+        "expires", "if-match", "if-none-match", "if-modified-since",
         "if-unmodified-since", "range", "if-range", "origin", "access-control-request-method",
         "access-control-request-headers", "referer",
     };
     static const char *const ours[] = {
         "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
     };
-    if (is_one_of(ours, countof(ours), name))
-        return false;
+    if (is_one_of(ours, countof(ours), name) || integrity_is_framing(name))
+        return false;    /* what is left of the framing, the intake says */
     return begins(name, S("x-amz-")) || begins(name, S("x-rgw-")) ||
            is_one_of(names, countof(names), name);
 }
@@ -51,7 +52,7 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call, s
 {
     const struct http_head *head = http_request_head(call->http);
     const struct s3_request *s3 = &call->s3;
-    size_t count = 0, room = head->field_count + s3->said_count + FORWARD_FIELDS_MORE;
+    size_t count = 0, room = head->field_count + s3->said_count + INTAKE_FIELDS_MAX;
     struct http_field *list = arena_alloc(keep, room * sizeof(*list));
     for (size_t i = 0; i < head->field_count + s3->said_count; i++) {
         struct http_field field = i < head->field_count ? head->fields[i]

@@ -5,11 +5,10 @@
 
 #include "front/inside.h"
 
-#define FORWARD_FIELDS_MORE 4    /* room behind what is returned */
-
 bool forward_is_sent(slice name);        /* a request's field, any case */
 bool forward_is_answered(slice name);    /* an answer's */
 
+/* With room for what the body's intake adds. */
 struct http_field *forward_fields(struct arena *keep, const struct call *call,
                                   size_t *ret_count) MUST_USE;
 /* The query without the client's own signature, and what goes as headers. */

@@ -12,20 +12,18 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/metric.h"
 #include "cache/populate.h"
-#include "front/inside.h"
-#include "s3/encode.h"
-#include "s3/integrity.h"
+#include "front/forward.h"
+#include "front/relay.h"
 #include "s3/xml.h"
 
-#define REPLY_BYTES_MAX (16 * MIB)
+#define SLOW_ANSWER_MS 5000    /* after so long what has come of an answer is passed on */
 
 #define PASS_MAGIC 0x70617373u
 struct pass {
     unsigned magic;
     struct list link;             /* front_loop->passes */
-    struct call *call;            /* NULL once the HTTP request is over */
+    struct call *call;            /* NULL once the HTTP request is over, or being answered */
     const struct place *place;
     struct ticket *ticket;        /* the loop's */
     struct ticket *origin_ticket; /* the origin's thread's */
@@ -46,12 +44,15 @@ struct pass {
     struct http_field *origin_fields;    /* with room for the intake's */
     bool running, in_intake;
 
-    /* the answer: the origin's thread until over, then the loop */
-    atomic_bool over;
+    /* the answer: the origin's thread until headed, and over, then the loop */
+    atomic_bool headed, over;
     enum err err;
     int status;
+    uint64_t length;              /* HTTP_OPEN: the origin did not tell */
     struct fields fields;
-    struct text reply;
+    struct relay relay;
+    struct call *relaying;        /* it is being answered in pieces */
+    struct http_timer *timer;
 };
 
 static void pass_unref(struct pass *pass)
@@ -62,6 +63,7 @@ static void pass_unref(struct pass *pass)
     pass->magic = 0;
     http_body_release(&pass->hold);
     ticket_unref(&pass->origin_ticket);
+    relay_free(&pass->relay);
     arena_free(&pass->arena);
     free(pass);
 }
@@ -75,37 +77,22 @@ static struct pass *pass_of(struct origin_call *origin)
     return pass;
 }
 
-static bool is_relayed(slice name)
-{
-    static const char *const names[] = { "content-type", "etag", "last-modified", "location",
-                                         "cache-control", "expires", "allow" };
-    for (size_t i = 0; i < countof(names); i++)
-        if (slice_eq(name, slice_of(names[i])))
-            return true;
-    /* our own id: by the origin's nobody would find the request in the log */
-    return slice_starts(name, S("x-amz-")) && !slice_eq(name, S("x-amz-request-id"));
-}
-
 static void on_head(struct origin_call *origin, const struct origin_reply *reply)
 {
     struct pass *pass = pass_of(origin);
     pass->status = reply->status;
-    for (size_t i = 0; i < reply->field_count; i++)
-        if (is_relayed(reply->fields[i].name))
-            fields_add(&pass->fields, arena_copy(&pass->arena, reply->fields[i].name),
-                       arena_copy(&pass->arena, reply->fields[i].value));
+    pass->length = reply->has_length ? reply->length : HTTP_OPEN;
+    forward_answer(&pass->arena, reply, &pass->fields);
+    atomic_store(&pass->headed, true);
+    ticket_wake(pass->origin_ticket);
 }
 
 static enum origin_take on_body(struct origin_call *origin, slice bytes)
 {
     struct pass *pass = pass_of(origin);
-    if (pass->reply.len + bytes.len > REPLY_BYTES_MAX) {
-        pass->err = ERR_ORIGIN_REPLY;
-        origin_cancel(origin);
-    } else {
-        text_add(&pass->reply, bytes);
-    }
-    return ORIGIN_TAKEN;
+    enum origin_take take = relay_put(&pass->relay, bytes);
+    ticket_wake(pass->origin_ticket);
+    return take;
 }
 
 static void on_done(struct origin_call *origin, enum err err)
@@ -137,71 +124,13 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
     return part.len;
 }
 
-/* ---- what is sent to it ---- */
-
-/* What is said about the object or the operation, not about this connection or signature. */
-static bool is_forwarded(slice name)
-{
-    static const char *const names[] = {
-        "content-type", "content-md5", "cache-control", "content-disposition", "content-language",
-        "expires", "if-match", "if-none-match", "if-modified-since",
-        "if-unmodified-since", "range", "if-range", "origin",
-    };
-    static const char *const ours[] = {
-        "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
-    };
-    for (size_t i = 0; i < countof(ours); i++)
-        if (slice_eq_nocase(name, slice_of(ours[i])))
-            return false;
-    if (integrity_is_framing(name))
-        return false;    /* what is left of it, the intake says */
-    for (size_t i = 0; i < countof(names); i++)
-        if (slice_eq_nocase(name, slice_of(names[i])))
-            return true;
-    return name.len > 6 && slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-"));
-}
-
-static void forward_field(struct pass *pass, struct http_field *list, struct http_field field)
-{
-    if (is_forwarded(field.name))
-        list[pass->origin.field_count++] = (struct http_field){
-            arena_copy(&pass->arena, field.name), arena_copy(&pass->arena, field.value) };
-}
-
-static void forward_fields(struct pass *pass, const struct http_head *head,
-                           const struct s3_request *s3)
-{
-    struct http_field *list = arena_alloc(
-        &pass->arena, (head->field_count + s3->said_count + INTAKE_FIELDS_MAX) * sizeof(*list));
-    for (size_t i = 0; i < head->field_count; i++)
-        forward_field(pass, list, head->fields[i]);
-    for (size_t i = 0; i < s3->said_count; i++)
-        forward_field(pass, list, s3->said[i]);
-    pass->origin.fields = pass->origin_fields = list;
-}
-
-/* The query without the client's own presigned signature, and what goes as headers. */
-static slice forward_query(struct arena *keep, slice raw)
-{
-    struct text query = text_in(keep);
-    for (slice rest = raw; rest.ptr && raw.len;) {
-        slice pair = slice_cut(&rest, '&'), value = pair, name = slice_cut(&value, '=');
-        if (!pair.len || uri_decode(keep, name, &name) != OK ||
-            slice_eq_nocase(slice_sub(name, 0, 6), S("X-Amz-")))
-            continue;
-        if (query.len)
-            text_char(&query, '&');
-        text_add(&query, pair);
-    }
-    return text_slice(&query);
-}
-
 /* ---- the loop's side ---- */
 
 static void settle(struct pass *pass)
 {
-    check(!pass->running && !pass->write);
+    check(!pass->running && !pass->write && !pass->relaying);
     list_del(&pass->link);
+    http_timer_stop(&pass->timer);
     ticket_end(&pass->ticket);
     pass_unref(pass);
 }
@@ -230,20 +159,41 @@ static void call_origin(struct pass *pass)
     origin_start(pass->place->origin, &pass->origin);
 }
 
-static void answer(struct pass *pass)
+/* ---- the answer ---- */
+
+/* Nobody misses its outcome if its client does not. */
+static bool reads_only(const struct pass *pass)
+{
+    enum s3_method method = s3_operation(pass->origin.op)->method;
+    return method == S3_GET || method == S3_HEAD || method == S3_OPTIONS;
+}
+
+/* The call ends with its request: it is not to be touched after. */
+static struct call *take_call(struct pass *pass)
 {
     struct call *call = pass->call;
-    struct fields *fields = &pass->fields;
-    fields_add(fields, S("x-amz-request-id"), call->id);
     pass->call = NULL;
     call->gone = NULL;
-    bool is_head = slice_eq(http_request_head(call->http)->method, S("HEAD"));
-    http_reply(call->http, &(struct http_answer){
-        .status = pass->status,
-        .fields = fields->list,
-        .field_count = fields->count,
-        .body = is_head ? S("") : text_slice(&pass->reply),
-    });
+    fields_add(&pass->fields, S("x-amz-request-id"), call->id);
+    return call;
+}
+
+static void answer_whole(struct pass *pass)
+{
+    struct call *call = take_call(pass);
+    struct fields *fields = &pass->fields;
+    slice body = relay_whole(&pass->relay, &pass->arena);
+    call->cost.origin_bytes = body.len;
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* told as the origin tells it */
+        http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
+                         NULL);
+    else
+        http_reply(call->http, &(struct http_answer){
+            .status = pass->status,
+            .fields = fields->list,
+            .field_count = fields->count,
+            .body = body,
+        });
     settle(pass);
 }
 
@@ -279,6 +229,66 @@ static void populate(struct pass *pass)
         .key = pass->origin.key, .etag = etag, .body = pass->body, .release = let_go, .arg = hold });
 }
 
+/* The client has all of a streamed answer, or has gone. */
+static void relayed(void *arg)
+{
+    struct pass *pass = arg;
+    pass->relaying = NULL;
+    if (!pass->running)
+        settle(pass);
+    else if (reads_only(pass))
+        origin_cancel(&pass->origin);
+}
+
+static void stream(struct pass *pass)
+{
+    struct call *call = take_call(pass);
+    http_timer_stop(&pass->timer);
+    call->cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
+    pass->relaying = call;
+    relay_start(&pass->relay, call->http, pass->status, &pass->fields, pass->length, relayed, pass);
+}
+
+static void slow(void *arg)
+{
+    struct pass *pass = arg;
+    if (pass->call && pass->running && pass->length)
+        stream(pass);
+}
+
+/* Something has come, but not all: what is long, or slow, is not waited for. */
+static void go_on(struct pass *pass)
+{
+    bool bare = s3_operation(pass->origin.op)->method == S3_HEAD || pass->status == 204 ||
+                pass->status == 304;
+    if (pass->relaying)
+        relay_step(&pass->relay);
+    else if (pass->call && !bare && relay_is_full(&pass->relay))
+        stream(pass);
+    else if (pass->call && !bare && !pass->timer)
+        pass->timer = http_timer_start(http_request_loop(pass->call->http), SLOW_ANSWER_MS, slow,
+                                       pass);
+}
+
+static void end(struct pass *pass)
+{
+    pass->running = false;
+    end_write(pass);    /* H7: the epoch rises before the client has all of the answer */
+    if (pass->relaying && !pass->err) {
+        relay_end(&pass->relay);    /* settled when the client has it */
+    } else if (pass->relaying) {
+        pass->relaying->err = pass->err;
+        pass->relaying = NULL;
+        relay_fail(&pass->relay);
+        settle(pass);
+    } else if (pass->call && !pass->err) {
+        populate(pass);
+        answer_whole(pass);
+    } else {
+        fail(pass, pass->err);
+    }
+}
+
 /* The removal is committed, or the origin has answered. */
 static void changed(void *arg)
 {
@@ -291,14 +301,9 @@ static void changed(void *arg)
             settle(pass);
         }
     } else if (pass->running && atomic_load(&pass->over)) {
-        pass->running = false;
-        end_write(pass);    /* H7: the epoch rises before the client is told */
-        if (pass->call)
-            populate(pass);
-        if (pass->call && !pass->err)
-            answer(pass);
-        else
-            fail(pass, pass->err);
+        end(pass);
+    } else if (pass->running && atomic_load(&pass->headed)) {
+        go_on(pass);
     }
 }
 
@@ -308,7 +313,11 @@ static void gone(void *arg)
     struct pass *pass = arg;
     pass->call = NULL;
     atomic_store(&pass->abandoned, true);
-    if (pass->running)
+    http_timer_stop(&pass->timer);
+    relay_discard(&pass->relay);
+    if (pass->running && reads_only(pass))
+        origin_cancel(&pass->origin);
+    else if (pass->running)
         origin_ask_again(&pass->origin);
 }
 
@@ -316,12 +325,10 @@ static struct pass *pass_new(struct call *call, const struct place *place)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
     pass->magic = PASS_MAGIC;
-    const struct http_head *head = http_request_head(call->http);
     atomic_init(&pass->refs, 1);
     pass->call = call;
     pass->place = place;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), changed, pass);
-    pass->reply = text_in(&pass->arena);
     pass->hold = http_body_hold(call->http);
     pass->body = http_request_body(call->http);
     pass->origin = (struct origin_call){
@@ -333,7 +340,9 @@ static struct pass *pass_new(struct call *call, const struct place *place)
         .query = forward_query(&pass->arena, call->s3.raw_query),
         .as = identity_as(&call->client->who),
     };
-    forward_fields(pass, head, &call->s3);
+    pass->origin_fields = forward_fields(&pass->arena, call, &pass->origin.field_count);
+    pass->origin.fields = pass->origin_fields;
+    relay_init(&pass->relay, &pass->origin);
     call->gone = gone;
     call->gone_arg = pass;
     list_init(&pass->link);
@@ -379,6 +388,9 @@ static enum err keys_of(struct pass *pass)
     if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
         pass->keys = arena_alloc(&pass->arena, 2 * sizeof(*pass->keys));
         pass->keys[pass->key_count++] = version_of(pass);
+        if (call->s3.op == S3_RENAME_OBJECT && call->s3.source.key.len)
+            pass->keys[pass->key_count++] = (struct write_key){
+                arena_copy(&pass->arena, call->s3.source.key), S("") };
     } else if (mutates == S3_MUTATES_KEYS) {
         enum err err = xml_read_delete(&pass->arena, pass->body, &deletions, &pass->key_count);
         if (err)
@@ -416,6 +428,21 @@ static enum err place_keys(struct pass *pass, slice *ret_detail)
         return ERR_NOT_IMPLEMENTED;
     }
     return may_write(call, pass->place);
+}
+
+/* What is copied must lie where it is copied to: the origin copies it. A source that is not read
+ * here, such as an access point's, is the origin's to judge. */
+static enum err place_source(const struct call *call, const struct place *place, slice *ret_detail)
+{
+    const struct s3_source *source = &call->s3.source;
+    const struct place *from = front_place_of(call->front, source->bucket, source->key);
+    if (!source->bucket.len || (from && from->origin == place->origin))
+        return OK;
+    *ret_detail = arena_printf(
+        call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" lies at "
+        "another one than \"%.*s/%.*s\": read it and write it.", SLICE_ARG(source->bucket),
+        SLICE_ARG(source->key), SLICE_ARG(call->s3.bucket), SLICE_ARG(call->s3.key));
+    return ERR_NOT_IMPLEMENTED;
 }
 
 static void begin(struct pass *pass)
@@ -473,6 +500,7 @@ void passes_leave(struct front_loop *loop)
         if (pass->in_intake)
             continue;
         pass->running = false;
+        pass->relaying = NULL;
         end_write(pass);    /* H7: no fill that knew of it may publish */
         settle(pass);
     }
@@ -484,9 +512,12 @@ void pass_write(struct call *call)
     const struct judged *judged = http_request_judged(call->http);
     const struct sigv4_claim *claim = &judged->claim;
     bool placed_by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
+    slice detail = S("");
     enum err err = placed_by_body ? OK : may_write(call, place);
+    if (!err && !placed_by_body)
+        err = place_source(call, place, &detail);
     if (err) {
-        reply_error(call, err, S(""));
+        reply_error(call, err, detail);
         return;
     }
     struct pass *pass = pass_new(call, place);

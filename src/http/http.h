@@ -136,6 +136,11 @@ struct http_source {
 void http_reply_start(struct http_request *request, int status, const struct http_field *fields,
                       size_t field_count, uint64_t length, const struct http_source *source,
                       void *arg);
+/* As a length: it is not known yet. The body goes out in chunks (to HTTP/1.0: until the end of the
+ * connection), and must be ended; a HEAD then tells no length. */
+#define HTTP_OPEN UINT64_MAX
+/* When nothing is being sent. One last proceed comes, perhaps before it returns. */
+void http_reply_end(struct http_request *request);
 /* Bytes must stay until proceed or stop. After the piece that makes the length full comes one last
  * proceed; the request is over when that returns. */
 void http_reply_send(struct http_request *request, slice bytes);

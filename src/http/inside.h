@@ -201,6 +201,9 @@ struct http_request {
     /* the answer */
     int status;
     bool answered, sending;
+    bool open;                          /* the length is known to nobody yet ... */
+    bool chunked, ended_open;           /* ... in chunks, or until the end; and that has come */
+    char chunk[24];                     /* the line before one */
     slice reply;                        /* its head, until that leaves with the first piece */
     uint64_t length, sent_bytes;        /* of the body on the wire: length is 0 for HEAD */
     const struct http_source *source;
@@ -225,7 +228,7 @@ void body_claim_end(struct body_claim *claim);                /* accepts an empt
 
 /* reply.c */
 struct text reply_head(struct http_loop *loop, struct arena *keep, int status, bool close,
-                       uint64_t length);    /* UINT64_MAX: without; a blank line ends it */
+                       uint64_t length);    /* HTTP_OPEN: without; a blank line ends it */
 void reply_fields(struct text *head, const struct http_field *fields, size_t count);
 
 #endif

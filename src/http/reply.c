@@ -5,6 +5,7 @@
 #include "http/inside.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -72,7 +73,7 @@ static void on_sent(h2o_socket_t *sock, const char *err)
     }
     timed_stop(&conn->timed);
     request->sending = false;
-    bool full = request->sent_bytes == request->length;
+    bool full = request->open ? request->ended_open : request->sent_bytes == request->length;
     conn_hold(conn);
     if (request->source)
         request->source->proceed(request->source_arg);
@@ -103,7 +104,7 @@ struct text reply_head(struct http_loop *loop, struct arena *keep, int status, b
     struct text head = text_in(keep);
     text_printf(&head, "HTTP/1.1 %d %s\r\nDate: %.*s\r\nConnection: %s\r\n", status, reason(status),
                 SLICE_ARG(date_of_now(loop)), close ? "close" : "keep-alive");
-    if (length != UINT64_MAX)
+    if (length != HTTP_OPEN)
         text_printf(&head, "Content-Length: %" PRIu64 "\r\n", length);
     text_add(&head, S("Server: penstock\r\n"));
     return head;
@@ -145,12 +146,23 @@ static void begin(struct http_request *request, int status, const struct http_fi
     request->status = status;
     if (atomic_load(&loop->http->draining))
         request->close = true;
-    uint64_t told = has_body(status) || length ? length : UINT64_MAX;
+    bool bare = slice_eq(request->head.method, S("HEAD")) || !has_body(status);
+    request->open = length == HTTP_OPEN && !bare;
+    request->chunked = request->open && request->head.minor > 0;
+    if (request->open && !request->chunked)
+        request->close = true;
+    uint64_t told = has_body(status) || length ? length : HTTP_OPEN;
     struct text head = reply_head(loop, &request->arena, status, request->close, told);
+    if (request->chunked)
+        text_add(&head, S("Transfer-Encoding: chunked\r\n"));
     reply_fields(&head, fields, field_count);
     request->reply = text_slice(&head);
-    bool bare = slice_eq(request->head.method, S("HEAD")) || !has_body(status);
     request->length = bare ? 0 : length;
+}
+
+static h2o_iovec_t iovec_of(slice bytes)
+{
+    return (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
 }
 
 static void push(struct http_request *request, slice bytes)
@@ -162,12 +174,18 @@ static void push(struct http_request *request, slice bytes)
     request->sent_bytes += bytes.len;
     conn->stalls = 0;
     timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
-    h2o_iovec_t bufs[2];
+    h2o_iovec_t bufs[4];
     size_t count = 0;
     if (request->reply.len)
-        bufs[count++] = (h2o_iovec_t){ (char *)request->reply.ptr, request->reply.len };
+        bufs[count++] = iovec_of(request->reply);
+    if (request->chunked) {
+        snprintf(request->chunk, sizeof(request->chunk), "%zx\r\n", bytes.len);
+        bufs[count++] = iovec_of(slice_of(request->chunk));
+    }
     if (bytes.len)
-        bufs[count++] = (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
+        bufs[count++] = iovec_of(bytes);
+    if (request->chunked)
+        bufs[count++] = iovec_of(S("\r\n"));
     request->reply = S("");
     conn_write(conn, bufs, count, on_sent);
 }
@@ -197,6 +215,19 @@ void http_reply_send(struct http_request *request, slice bytes)
 {
     check(request->magic == REQUEST_MAGIC && request->source && bytes.len > 0);
     push(request, bytes);
+}
+
+void http_reply_end(struct http_request *request)
+{
+    check(request->magic == REQUEST_MAGIC && request->open && !request->sending);
+    request->ended_open = true;
+    if (request->chunked || request->reply.len) {
+        push(request, (slice){ 0 });    /* a chunk of nothing is the last */
+        return;
+    }
+    struct conn *conn = request->conn;
+    request->source->proceed(request->source_arg);
+    finish(conn);
 }
 
 void http_reply_abort(struct http_request *request)

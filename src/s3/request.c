@@ -285,6 +285,22 @@ static enum err find_op(struct arena *keep, const struct http_head *head, enum s
     return OK;
 }
 
+/* Decoded before it is cut: some clients encode the slash behind the bucket, too. */
+static void read_source(struct arena *keep, slice said, struct s3_source *ret)
+{
+    slice version = said, path = slice_cut(&version, '?'), decoded;
+    if (uri_decode(keep, path, &decoded) != OK)
+        return;
+    slice key = slice_starts(decoded, S("/")) ? slice_from(decoded, 1) : decoded;
+    slice bucket = slice_cut(&key, '/');
+    if (!bucket_valid(bucket) || !key.len)
+        return;
+    *ret = (struct s3_source){ .bucket = bucket, .key = key };
+    if (slice_starts(version, S("versionId=")) &&
+        uri_decode(keep, slice_from(version, 10), &version) == OK)
+        ret->version = version;
+}
+
 /* ---- what the cache can't answer ---- */
 
 /* What may be the name of a version, or a part without a range; what is wrong with any other, the
@@ -418,6 +434,11 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, struc
     if (e)
         return e;
     read_headers(keep, head, ret);
+    slice source = header_of(head, ret, S("x-amz-copy-source"));
+    if (!source.ptr && ret->op == S3_RENAME_OBJECT)
+        source = header_of(head, ret, S("x-amz-rename-source"));
+    if (source.ptr && operations[ret->op].method == S3_PUT)
+        read_source(keep, source, &ret->source);
     ret->pass = operations[ret->op].route == S3_CACHE && only_origin_knows(head, ret);
     return OK;
 }

@@ -56,6 +56,12 @@ struct s3_param {
     slice name, value;    /* percent-decoded, '+' left alone; value.ptr NULL if there was no '=' */
 };
 
+/* What x-amz-copy-source or x-amz-rename-source names, decoded; empty if there is none, or none of
+ * the form /bucket/key?versionId=... */
+struct s3_source {
+    slice bucket, key, version;
+};
+
 struct s3_request {
     enum s3_op op;
     slice bucket, key;        /* decoded; key empty for bucket operations */
@@ -67,6 +73,7 @@ struct s3_request {
     struct s3_conditions conditions;
     const struct http_field *said;    /* x-amz- headers that were said in the query */
     size_t said_count;
+    struct s3_source source;
     bool pass;                /* GetObject, HeadObject: only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */

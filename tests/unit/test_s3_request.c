@@ -154,6 +154,29 @@ TEST(a_copy_is_told_by_its_header)
     ok(request.op == S3_PUT_OBJECT_ACL);
 }
 
+static struct s3_source source_of(const char *value)
+{
+    struct s3_request request;
+    slice header = arena_printf(&arena, "x-amz-copy-source: %s\r\n", value);
+    ok(read_with("PUT /bkt/k", header.ptr, &request) == OK);
+    return request.source;
+}
+
+TEST(a_copy_says_where_from)
+{
+    static const char *const sources[] = { "/src/a%20b/c", "src/a%20b/c", "%2Fsrc%2Fa%20b%2Fc",
+                                           "src/a%20b%2Fc", "src/a%20b/c?versionId=v%2B1" };
+    static const char *const none[] = { "", "src", "/", "src/", "a%/b", "arn:aws:s3:::x/y/z", "!/k" };
+    for (size_t i = 0; i < countof(sources); i++) {
+        struct s3_source source = source_of(sources[i]);
+        same(source.bucket, S("src"));
+        same(source.key, S("a b/c"));
+        ok(source.version.len == (i == 4 ? 3 : 0));
+    }
+    for (size_t i = 0; i < countof(none); i++)
+        ok(source_of(none[i]).bucket.len == 0);
+}
+
 TEST(amz_parameters_of_a_write_are_headers)
 {
     struct s3_request request;
@@ -445,6 +468,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
+    UNIT(a_copy_says_where_from),
     UNIT(amz_parameters_of_a_write_are_headers),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(what_only_the_origin_can_judge_is_not_asked_of_a_cache),

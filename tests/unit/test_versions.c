@@ -72,6 +72,23 @@ TEST(a_write_of_the_key_takes_null_and_leaves_named_versions)
     drop_house();
 }
 
+TEST(a_write_that_names_a_version_takes_it)
+{
+    struct client client;
+    new_house(MIB);
+    client_begin(&client);
+    ok(reads_version(&client, "v2", 2));
+    struct write_key key = { S("key"), S("v2") };
+    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    while (!write_may_go(write))
+        turn(&client);
+    write_end(&write);
+    unsigned so_far = asked();
+    ok(reads_version(&client, "v2", 2) && asked() > so_far);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(a_version_that_came_back_without_proof_is_asked_about_once)
 {
     struct client client;
@@ -122,4 +139,5 @@ RUN(cmocka_unit_test(where_a_part_lies_is_known_for_its_version_alone),
     cmocka_unit_test(each_version_is_an_object_of_its_own),
     cmocka_unit_test(a_named_version_is_never_asked_about_again_but_null_is_by_a_head),
     cmocka_unit_test(a_write_of_the_key_takes_null_and_leaves_named_versions),
+    cmocka_unit_test(a_write_that_names_a_version_takes_it),
     cmocka_unit_test(a_version_that_came_back_without_proof_is_asked_about_once))

@@ -1,0 +1,46 @@
+/* relay.h - an answer on its way from an origin's thread to a client.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * It holds what has come, at most some 100 KiB, and makes the origin wait for more. */
+#ifndef FRONT_RELAY_H
+#define FRONT_RELAY_H
+
+#include <pthread.h>
+
+#include "front/inside.h"
+
+/* A part of whoever relays, and as long there as the origin's call. */
+struct relay {
+    pthread_mutex_t lock;         /* for what follows */
+    struct list pieces;
+    size_t bytes;
+    bool paused;                  /* the origin waits */
+    bool discards;                /* nobody reads it any more */
+    bool ended;                   /* all has come */
+    /* the loop's */
+    struct origin_call *origin;
+    struct http_request *http;    /* while it is being answered in pieces */
+    uint64_t length, sent;
+    size_t out;                   /* bytes on their way to the client */
+    bool is_open, closing;
+    void (*over)(void *arg);
+    void *over_arg;
+};
+
+void relay_init(struct relay *relay, struct origin_call *origin);
+void relay_free(struct relay *relay);
+enum origin_take relay_put(struct relay *relay, slice bytes);    /* on the origin's thread */
+
+bool relay_is_full(struct relay *relay);    /* so much has come that it should be streamed */
+slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;
+void relay_discard(struct relay *relay);    /* what there is, and what comes */
+
+/* Answers in pieces from now on; length may be HTTP_OPEN. over() comes when the client has all or
+ * has gone, not after relay_fail. The request is not to be touched any more. */
+void relay_start(struct relay *relay, struct http_request *http, int status,
+                 const struct fields *fields, uint64_t length, void (*over)(void *arg), void *arg);
+void relay_step(struct relay *relay);       /* more may have come */
+void relay_end(struct relay *relay);        /* all has come: the last byte may go */
+void relay_fail(struct relay *relay);       /* H10: it will never be whole */
+
+#endif
