@@ -61,6 +61,7 @@ struct fetch {
     struct http_field fields[3];
     struct arena arena;
     bool known_head;              /* asked for with If-Match */
+    bool proof;                   /* a GET's: it is asked for what its status says; not stored */
     bool upgrade;                 /* a HEAD's: store it although its version is known (FULL) */
     bool admitted;
     bool began;                   /* has fed a flight */

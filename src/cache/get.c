@@ -375,6 +375,7 @@ static enum err (*const phases[])(struct get *get) = {
     [GET_RELOOK] = get_relook,
     [GET_PROBE] = get_probe_start,
     [GET_PROBE_ANSWER] = get_probe_answer,
+    [GET_PROVE] = get_prove,
     [GET_UNKNOWN] = unknown,
     [GET_ANSWER] = answer,
     [GET_DECIDE] = decide,

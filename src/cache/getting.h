@@ -18,6 +18,7 @@ enum get_phase {
     GET_RELOOK,          /* the page is over: the head again, renewed or not */
     GET_PROBE,           /* a HEAD has to be asked for */
     GET_PROBE_ANSWER,    /* ... and is under way */
+    GET_PROVE,           /* it is no proof that the bytes may be had, too: a GET has to be asked for */
     GET_UNKNOWN,         /* nothing known: a GET has to be asked for, or joined */
     GET_ANSWER,          /* ... and is under way */
     GET_DECIDE,          /* conditions and range */
@@ -98,6 +99,7 @@ enum err get_wait_for_page(struct get *get) MUST_USE;
 enum err get_relook(struct get *get) MUST_USE;
 enum err get_probe_start(struct get *get) MUST_USE;
 enum err get_probe_answer(struct get *get) MUST_USE;
+enum err get_prove(struct get *get) MUST_USE;
 
 /* Makes `ready` the bytes at pos: OK, ERR_WAIT, ERR_CHANGED, or why they can't be had (refusal set
  * if the origin said so). */

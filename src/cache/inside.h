@@ -40,6 +40,9 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUS
 void deliver_forget(struct fetch *fetch);
 
 /* ---- permit.c: what an answer says of who asked ---- */
+/* Does a 2xx to it let who asked have the bytes of this head? A HEAD's does not where they are
+ * encrypted by a key that takes a right of its own. */
+bool permit_proves(const struct fetch *fetch, const struct head *head);
 /* A 2xx to it came, under the lock; fetch->head is known. */
 void permit_shown(struct fetch *fetch);
 /* It ended in a refusal to who asked (401, 403, or of what was signed in its name). */

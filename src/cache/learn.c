@@ -114,7 +114,7 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
     };
     struct head *head = head_new(&inflight->id, &name, facts->etag, text_slice(&fields),
                                  facts->size, facts->modified_s, facts->full);
-    head->unshared = identity_id(fetch->asker.who) != 0;
+    head->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, head);
     if (!learn_is_named(head))
         head->etag_hash = unique_hash();
     return head;
@@ -305,7 +305,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);
     permit_shown(fetch);
-    fetch->admitted = may_be_stored(fetch, reply);
+    fetch->admitted = !fetch->proof && may_be_stored(fetch, reply);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
                                 fetch->end == fetch->head->size && fetch->end > 0 &&
                                 fetch->end <= WHOLE_BYTES_MAX;

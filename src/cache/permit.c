@@ -84,10 +84,18 @@ bool permit_shares(struct get *get, const struct fetch *fetch)
            mono_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who);
 }
 
+bool permit_proves(const struct fetch *fetch, const struct head *head)
+{
+    slice encryption = head_field(head, S("x-amz-server-side-encryption"));
+    return fetch->kind == FETCH_GET || !head->size || !slice_starts(encryption, S("aws:kms"));
+}
+
 void permit_shown(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
     struct cache *cache = inflight->cache;
+    if (!permit_proves(fetch, fetch->head))
+        return;
     if (identity_id(fetch->asker.who)) {
         grants_give(cache_grants(cache), &fetch->asker.grant, inflight->bucket, fetch->granted,
                     fetch->sent_ms, inflight->place->grant_ms, mono_ms());

@@ -92,6 +92,20 @@ enum err get_probe_start(struct get *get)
     return get->fetch ? get_go(get, GET_PROBE_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
+/* The HEAD does not say whether the bytes may be had: the first of them do. */
+enum err get_prove(struct get *get)
+{
+    struct fetch_span span = { .end = MIN((uint64_t)UNIT_BYTES, get->head->size) };
+    flights_lock(get->flights, &get->id);
+    get_hook_in(get);
+    get->fetch = fetch_start(get->inflight, FETCH_GET, &get->asker, get->head, &span);
+    if (get->fetch)
+        get->fetch->proof = true;
+    flights_unlock(get->flights, &get->id);
+    head_unref(&get->head);    /* it comes back with the answer */
+    return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+}
+
 static bool stale_will_do(struct get *get, const struct refusal *refusal)
 {
     const struct place *place = get->ask.place;
@@ -112,7 +126,10 @@ static enum err probe_judge(struct get *get)
                                                                               : GET_MISS;
         get->head = head_ref(probe->head);
         head_unref(&old);
-        get->validated = get->permitted = true;
+        get->validated = true;
+        if (!get->ask.head_only && !permit_has(get) && !permit_proves(probe, get->head))
+            return get_go(get, GET_PROVE);
+        get->permitted = true;
         return get_go(get, GET_FRESH);
     }
     if (probe->err == ERR_CHANGED)

@@ -75,7 +75,11 @@ static bool may_begin(const struct call *call)
                      call->s3.op == S3_GET_BUCKET_LOCATION;
     bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
     slice key = by_prefix && prefix ? prefix->value : call->s3.key;
-    return allows(call, right, call->s3.bucket, key, of_bucket) && may_read_source(call) &&
+    if (!allows(call, right, call->s3.bucket, key, of_bucket))
+        return false;
+    if (row->right == S3_READ || row->right == S3_LIST_KEYS)
+        return true;
+    return may_read_source(call) &&
            (!is_privileged(call) || allows(call, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 

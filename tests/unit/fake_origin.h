@@ -36,6 +36,7 @@ static struct {
     atomic_bool ignore_if_match;
     atomic_bool no_store;         /* what it says of every object */
     atomic_bool knows_identities;
+    atomic_bool encrypts;         /* with a key whose right a HEAD does not take */
     _Atomic(const char *) denies; /* the access key it refuses; "": unsigned and its own */
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
 
@@ -108,6 +109,8 @@ static void fake_head(struct fake_call *mine)
         { S("cache-control"), atomic_load(&fake.no_store) ? S("no-store") : S("private") },
         form && !weak ? (struct http_field){ S("x-none"), S("none") }
                       : (struct http_field){ S("etag"), slice_of(etag) },
+        { S("x-amz-server-side-encryption"),
+          atomic_load(&fake.encrypts) ? S("aws:kms") : S("AES256") },
         { S("last-modified"), S("Sun, 06 Nov 1994 08:49:37 GMT") },
         { S("content-length"), slice_of(length) },
         { S("content-range"), slice_of(range) },
@@ -117,10 +120,11 @@ static void fake_head(struct fake_call *mine)
         .has_length = true,
         .length = mine->end - mine->next,
         .fields = fields,
-        .field_count = partial && !refused ? 5 : 4,
+        .field_count = partial && !refused ? 6 : 5,
     };
     const char *denied = atomic_load(&fake.denies);
-    if (denied && slice_eq(call->as ? call->as->access_key : S(""), slice_of(denied))) {
+    bool bytes_only = atomic_load(&fake.encrypts) && call->op == S3_HEAD_OBJECT;
+    if (denied && !bytes_only && slice_eq(call->as ? call->as->access_key : S(""), slice_of(denied))) {
         reply.status = 403;
         mine->next = mine->end = 0;
     }
@@ -311,6 +315,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.etag, NULL);
     atomic_store(&fake.knows_identities, false);
     atomic_store(&fake.denies, NULL);
+    atomic_store(&fake.encrypts, false);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.heads, 0);
     atomic_store(&fake.lists, 0);

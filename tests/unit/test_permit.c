@@ -115,6 +115,29 @@ TEST(a_leaders_refusal_is_not_the_followers)
     drop_house();
 }
 
+TEST(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own)
+{
+    struct client client;
+    new_shared_house(3 * MIB);
+    client_begin(&client);
+    atomic_store(&fake.encrypts, true);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.gets) == 1);
+    settle(&client);
+    atomic_store(&fake.denies, "BEN");    /* but for his HEADs */
+    ok(got_as(&client, &ben) == ERR_DENIED && client.got == 0);
+    ok(atomic_load(&fake.heads) == 1 && atomic_load(&fake.gets) == 2);
+    ok(got_as(&client, &ben) == ERR_DENIED && client.got == 0);
+    atomic_store(&fake.denies, NULL);
+    uint64_t before = atomic_load(&fake.bytes);
+    ok(got_as(&client, &ben) == OK && atomic_load(&fake.gets) == 4);
+    ok(atomic_load(&fake.bytes) - before <= UNIT_BYTES);
+    ok(got_as(&client, &ben) == OK && atomic_load(&fake.gets) == 4);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.gets) == 5);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.gets) == 5);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(an_outage_is_bridged_only_for_who_has_a_grant)
 {
     struct client client;
@@ -188,7 +211,8 @@ TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
     drop_house();
 }
 
-RUN(cmocka_unit_test(a_hit_needs_a_grant_of_ones_own),
+RUN(cmocka_unit_test(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own),
+    cmocka_unit_test(a_hit_needs_a_grant_of_ones_own),
     cmocka_unit_test(a_refusal_ends_a_grant_at_once_and_gives_no_byte),
     cmocka_unit_test(who_joins_a_fill_asks_in_their_own_name_first),
     cmocka_unit_test(a_leaders_refusal_is_not_the_followers),
