@@ -31,7 +31,7 @@ struct shared {
     slice key;
     unsigned pair;                    /* of its bucket */
     struct epoch_note epoch;
-    uint64_t sent_ms;
+    uint64_t sent_ms, reuse_ms;
     struct origin_call call;
     bool over;
     struct list waiters;
@@ -133,7 +133,7 @@ static bool count_bytes(struct shared *shared, size_t more)
 static bool is_good(const struct shared *shared, uint64_t now_ms)
 {
     return epoch_bucket_holds(shared->pair, shared->epoch) &&
-           (!shared->over || now_ms < shared->sent_ms + shared->lists->reuse_ms);
+           (!shared->over || now_ms < shared->sent_ms + shared->reuse_ms);
 }
 
 static struct list *chain_of(struct lists *lists, slice key)
@@ -270,6 +270,12 @@ static struct origin_call make_call(struct arena *keep, const struct list_ask *a
     };
 }
 
+/* Who has an identity of their own may see it for as long as they may read what they read. */
+static uint64_t reuse_ms(const struct lists *lists, const struct list_ask *ask)
+{
+    return identity_id(ask->who) ? MIN(lists->reuse_ms, ask->place->grant_ms) : lists->reuse_ms;
+}
+
 static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask, slice key)
 {
     struct shared *shared = must_alloc(sizeof(*shared));
@@ -280,6 +286,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->pair = epoch_bucket_of(origin_identity(ask->place->origin), ask->bucket);
     shared->epoch = epoch_bucket_now(shared->pair);
     shared->sent_ms = mono_ms();
+    shared->reuse_ms = reuse_ms(lists, ask);
     shared->call = make_call(&shared->arena, ask);
     list_init(&shared->link);
     list_init(&shared->age_link);
@@ -365,7 +372,7 @@ enum err list_answer(struct list_get *get, const struct list_answer **ret)
 static bool is_of_no_use(const struct shared *shared)
 {
     unsigned own = list_empty(&shared->link) ? 1 : 2;
-    return !shared->over && shared->refs == own && (own == 1 || !shared->lists->reuse_ms);
+    return !shared->over && shared->refs == own && (own == 1 || !shared->reuse_ms);
 }
 
 void list_end(struct list_get **get)

@@ -95,6 +95,12 @@ static struct entry *room_for(struct missing_keys *all, const struct get *get, u
     return first;
 }
 
+/* Who has an identity of their own is told it no longer than what they may read. */
+static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
+{
+    return get_who(get) ? MIN(all->for_ms, get->ask.place->grant_ms) : all->for_ms;
+}
+
 void missing_note(struct get *get, const struct fetch *fetch)
 {
     struct missing_keys *all = cache_missing(get->loop->cache);
@@ -102,7 +108,7 @@ void missing_note(struct get *get, const struct fetch *fetch)
     uint64_t now_ms = mono_ms();
     struct entry entry = {
         .id = get->id, .who = get_who(get), .head_only = get->ask.head_only,
-        .epoch = fetch->epoch, .until_ms = fetch->sent_ms + all->for_ms,
+        .epoch = fetch->epoch, .until_ms = fetch->sent_ms + for_ms(all, get),
     };
     bool own_kind = (fetch->kind == FETCH_HEAD) == get->ask.head_only;
     if (refusal->err != ERR_NO_SUCH_KEY || refusal->status != 404 || !own_kind ||

@@ -63,6 +63,18 @@ with Story("l01 lists are shared while they are alike and nothing is written") a
     story.same("no-cache asks the origin", lists() - before, 1)
     story.fact("it is counted", server.metrics()['penstock_cache_lists_total{result="reused"}'] >= 5)
 
+    # who asks in a name of their own shares with nobody else
+    teams = {"TEAMA": "a/secret", "TEAMB": "b/secret"}
+    own = story.penstock(origin=origin.url, cache_dir=story.path("own"), list_time="60s", access_key=None, secret_key=None,
+                         keys=[{"access_key": key, "secret_key": secret} for key, secret in teams.items()])
+    clients = [Client(own.port, *team) for team in teams.items() for _ in range(5)]
+    origin.tell("reset=rules", "match=bucket/ LIST", "first_byte_ms=500")
+    before = lists()
+    story.same("ten lists of two identities", [r.status for r in together(*[lambda c=c: c.list("bucket") for c in clients])],
+               [200] * 10)
+    story.same("... are two calls", lists() - before, 2)
+    origin.calm()
+
     # what is larger than there is memory for comes all the same
     origin.tell("objects=bucket/long/" + "k" * 900 + "%04d 1000 1")
     large = server.list("bucket", prefix="long/")

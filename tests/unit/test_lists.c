@@ -106,6 +106,18 @@ TEST(an_answer_is_used_again_within_its_time)
     end();
 }
 
+TEST(who_has_an_own_identity_sees_it_no_longer_than_a_grant)
+{
+    static const struct identity somebody = { .id = 7 };
+    begin(60000, 64 * MIB);
+    house.who = &somebody;
+    house.place.grant_ms = 300;
+    ok(lists("a=b", 1) && lists("a=b", 1) && asked() == 1);
+    usleep(310000);
+    ok(lists("a=b", 1) && asked() == 2);
+    end();
+}
+
 TEST(a_write_in_the_bucket_ends_what_was_asked_before)
 {
     struct lister before;
@@ -187,6 +199,7 @@ TEST(the_last_who_leaves_takes_the_question_along)
 RUN(cmocka_unit_test(lists_that_are_alike_are_asked_once),
     cmocka_unit_test(what_differs_in_anything_is_asked_for_itself),
     cmocka_unit_test(an_answer_is_used_again_within_its_time),
+    cmocka_unit_test(who_has_an_own_identity_sees_it_no_longer_than_a_grant),
     cmocka_unit_test(a_write_in_the_bucket_ends_what_was_asked_before),
     cmocka_unit_test(a_failure_and_a_refusal_are_not_kept),
     cmocka_unit_test(kept_answers_make_room_and_what_does_not_fit_is_not_shared),
