@@ -93,8 +93,8 @@ static slice shown(slice s)
     return slice_sub(s, 0, SHOWN_BYTES_MAX);
 }
 
-/* Malformed: where the claim stands says which error that is. `part`: how the sentence begins for one
- * in the query; in a header they all begin alike. */
+/* Malformed: where the claim stands says which error that is. `part`: how the sentence begins for
+ * one in the query; in a header they all begin alike. */
 static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *ret,
                                         const char *part, const char *fmt, ...)
 {
@@ -216,8 +216,8 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
     for (size_t i = 0; i < s.len; i++)
         count += s.ptr[i] == ',';
     if (count != 3)
-        return wrong(keep, ret, "", "the authorization header requires three components: Credential, "
-                     "SignedHeaders, and Signature.");
+        return wrong(keep, ret, "", "the authorization header requires three components: "
+                     "Credential, SignedHeaders, and Signature.");
     while (s.ptr) {
         slice whole = slice_trim(slice_cut(&s, ',')), part = whole, name = slice_cut(&part, '=');
         slice *slot = slice_eq(name, S("Credential")) ? ret_credential
@@ -244,10 +244,11 @@ static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
         return ret->presigned
             ? wrong(keep, ret, "", "Invalid credential date \"%.*s\". This date is not the same as "
                     "X-Amz-Date: \"%.8s\".", SLICE_ARG(ret->date), stamp)
-            : wrong(keep, ret, "", "The authorization header is malformed; Invalid credential date. "
-                    "Date is not the same as X-Amz-Date.");
+            : wrong(keep, ret, "", "The authorization header is malformed; Invalid credential "
+                    "date. Date is not the same as X-Amz-Date.");
     if (!names_ordered(ret->signed_headers))
-        return wrong(keep, ret, "", "SignedHeaders must be names in lower case, each once, in order.");
+        return wrong(keep, ret, "", "SignedHeaders must be names in lower case, each once, in "
+                     "order.");
     if (ret->signature.len != SIGNATURE_CHARS)
         return wrong(keep, ret, "", "the Signature must have 64 hexadecimal digits.");
     return OK;
@@ -292,8 +293,8 @@ static enum err expires_read(struct arena *keep, slice s, struct sigv4_claim *re
     if (digits.len < s.len)
         return wrong(keep, ret, "", "X-Amz-Expires must be non-negative");
     if (expires_s > EXPIRES_S_MAX)
-        return wrong(keep, ret, "", "X-Amz-Expires must be less than a week (in seconds); that is, the "
-                     "given X-Amz-Expires must be less than 604800 seconds");
+        return wrong(keep, ret, "", "X-Amz-Expires must be less than a week (in seconds); that is, "
+                     "the given X-Amz-Expires must be less than 604800 seconds");
     ret->expires_s = (int64_t)expires_s;
     return OK;
 }

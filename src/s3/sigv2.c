@@ -237,9 +237,9 @@ static enum err put_resource(struct arena *keep, const struct http_head *head,
         text_printf(to, "/%.*s", SLICE_ARG(bucket));
     text_printf(to, "%.*s%s", SLICE_ARG(head->path), with_slash ? "/" : "");
     while (query_next(&rest, &name, &value)) {
-        bool header = claim->presigned && (is_amz(name) || slice_eq_nocase(name, S("content-md5")) ||
-                                           slice_eq_nocase(name, S("content-type")));
-        if (header || is_among(name, free_params, countof(free_params)))
+        bool is_header = is_amz(name) || slice_eq_nocase(name, S("content-md5")) ||
+                         slice_eq_nocase(name, S("content-type"));
+        if ((claim->presigned && is_header) || is_among(name, free_params, countof(free_params)))
             continue;
         if (!is_among(name, signed_params, countof(signed_params)))
             return ERR_NOT_SIGNED;
