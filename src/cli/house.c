@@ -369,6 +369,7 @@ static enum err front_up(struct serve *serve)
         .places = serve->places,
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
+        .domains = slice_of(serve->config->domains),
         .access_log = serve->config->access_log,
         .no_sigv2 = !serve->config->sigv2,
         .regions = slice_of(serve->config->regions),

@@ -329,7 +329,8 @@ void front_handle(void *arg, struct http_request *request)
     call->s3.op = S3_OP_COUNT;
     call->s3.raw_path = http_request_head(request)->path;
     http_request_on_end(request, ended, call);
-    enum err err = s3_request_read(keep, http_request_head(request), &call->s3);
+    enum err err = s3_request_read(keep, http_request_head(request), front->options.domains,
+                                   &call->s3);
     if (err) {
         call->s3.op = S3_OP_COUNT;
         metric_add(M_REQ_OTHER, 1);

@@ -32,6 +32,7 @@ struct front_options {
     struct front_place *places;
     size_t place_count;
     struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */
+    slice domains;                /* where BUCKET.DOMAIN is a host, separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* that clients may sign for; empty: any */
     uint64_t body_bytes_max;      /* of data */

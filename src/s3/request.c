@@ -48,7 +48,8 @@ static const char signature_params[] =
     "x-amz-security-token x-amz-content-sha256";
 
 /* What SDKs say there about themselves, in every operation. */
-static const char sdk_params[] = "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
+static const char sdk_params[] =
+    "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
 
 const struct s3_operation *s3_operation(enum s3_op op)
 {
@@ -88,16 +89,30 @@ static bool bucket_valid(slice s)
     return true;
 }
 
-/* Cut first, decoded after: a "%2F" is never the slash behind the bucket. */
-static enum err read_path(struct arena *keep, slice path, struct s3_request *ret)
+slice s3_host_bucket(struct arena *keep, slice host, slice domains)
 {
-    slice rest = slice_from(path, 1), bucket = slice_cut(&rest, '/');
+    slice rest = host, name = arena_lower(keep, slice_cut(&rest, ':'));
+    while (domains.len) {
+        slice domain = slice_trim(slice_cut(&domains, ','));
+        if (domain.len && name.len > domain.len + 1 && slice_ends(name, domain) &&
+            name.ptr[name.len - domain.len - 1] == '.')
+            return slice_sub(name, 0, name.len - domain.len - 1);
+    }
+    return S("");
+}
+
+/* Cut first, decoded after: a "%2F" is never the slash behind the bucket. */
+static enum err read_path(struct arena *keep, slice path, slice host_bucket,
+                          struct s3_request *ret)
+{
+    slice rest = slice_from(path, 1);
+    slice bucket = host_bucket.len ? host_bucket : slice_cut(&rest, '/');
     enum err e = uri_decode(keep, bucket, &ret->bucket);
     if (!e)
         e = uri_decode(keep, rest, &ret->key);
     if (e)
         return e;
-    if (path.len > 1 && !bucket_valid(ret->bucket))
+    if ((path.len > 1 || host_bucket.len) && !bucket_valid(ret->bucket))
         return ERR_BAD_BUCKET;
     return ret->key.len > KEY_BYTES_MAX ? ERR_KEY_TOO_LONG : OK;
 }
@@ -229,7 +244,7 @@ static int fit(const struct s3_operation *row, const struct http_head *head,
     return words;
 }
 
-/* The parameter by which `row` fits as well as `best`, which says nothing of it; ptr NULL if none. */
+/* The parameter by which `row` fits as well as `best`, which says nothing of it; or ptr NULL. */
 static slice conflict(const struct s3_operation *best, const struct s3_operation *row)
 {
     for (slice rest = slice_of(row->selector); rest.len;) {
@@ -420,10 +435,11 @@ static void read_headers(struct arena *keep, const struct http_head *head, struc
         slice_eq_nocase(header_of(head, ret, S("x-amz-checksum-mode")), S("ENABLED"));
 }
 
-enum err s3_request_read(struct arena *keep, const struct http_head *head, struct s3_request *ret)
+enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
+                         struct s3_request *ret)
 {
     *ret = (struct s3_request){ .raw_path = head->path, .raw_query = head->query };
-    enum err e = read_path(keep, head->path, ret);
+    enum err e = read_path(keep, head->path, s3_host_bucket(keep, head->host, domains), ret);
     if (!e)
         e = read_params(keep, head->query, ret);
     enum s3_level level = ret->key.len ? S3_OBJECT : ret->bucket.len ? S3_BUCKET : S3_SERVICE;

@@ -84,8 +84,12 @@ struct s3_request {
  * has no such method there), ERR_BAD_ARGUMENT (it can be read in two ways). What is not known is no
  * mistake: op.def has rows for it.
  * A malformed Range header is no range (RFC 9110); several ranges are read as none, as S3 does. */
-enum err s3_request_read(struct arena *keep, const struct http_head *head,
+enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
                          struct s3_request *ret) MUST_USE;
+
+/* The bucket that a Host names (BUCKET.DOMAIN:PORT), in lower case; empty if it names none: then
+ * the bucket is the first part of the path. domains: separated by commas, in lower case. */
+slice s3_host_bucket(struct arena *keep, slice host, slice domains) MUST_USE;
 
 /* NULL if absent. */
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name);

@@ -127,6 +127,14 @@ with Story("w09 every operation of S3 has the origin's own answer") as story:
         story.same(one[0], two[1:], one[1:])
     story.same("as many calls", len(proxied.lines), len(direct.lines))
 
+    # ---- the bucket in the host's name ----
+    host = {"host": f"bucket-h.localhost:{server.port}"}
+    story.same("host style: a bucket", server.ask("PUT", "", headers=host).status, 200)
+    story.same("... an object of it", server.ask("PUT", "a b/c", headers=host, body=b"by host").status, 200)
+    story.same("... is the one of the path", server.get("bucket-h/a b/c").body, b"by host")
+    story.same("... read", server.ask("GET", "a b/c", headers=host).body, b"by host")
+    story.same("... and listed", b"<Key>a b/c</Key>" in server.ask("GET", "", [("list-type", "2")], host).body, True)
+
     # ---- long answers that pass by the cache ----
     body = story.random.randbytes(40 * MIB)
     gateway.client.put("bucket-c", b"")

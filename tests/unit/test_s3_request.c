@@ -14,7 +14,7 @@ static enum err read_with(const char *line, const char *headers, struct s3_reque
 {
     slice bytes = arena_printf(&arena, "%s HTTP/1.1\r\nHost: h\r\n%s\r\n", line, headers);
     ok(http_head_scan(bytes, &head, NULL) == OK);
-    return s3_request_read(&arena, &head, ret);
+    return s3_request_read(&arena, &head, S("localhost, s3.example"), ret);
 }
 
 static enum err read_line(const char *line, struct s3_request *ret)
@@ -264,6 +264,29 @@ TEST(a_key_is_decoded_once_and_normalised_never)
     }
 }
 
+TEST(a_host_may_name_the_bucket)
+{
+    static const struct { const char *host; slice bucket; } rows[] = {
+        { "bkt.localhost:9000", { "bkt", 3 } }, { "BKT.LocalHost", { "bkt", 3 } },
+        { "a.b.s3.example", { "a.b", 3 } }, { "localhost:9000", { "", 0 } },
+        { ".localhost", { "", 0 } }, { "127.0.0.1:9000", { "", 0 } }, { "[::1]:9000", { "", 0 } },
+        { "notlocalhost", { "", 0 } }, { "bkt.localhost.evil", { "", 0 } }, { "", { "", 0 } },
+    };
+    for (size_t i = 0; i < countof(rows); i++)
+        same(s3_host_bucket(&arena, slice_of(rows[i].host), S("localhost, s3.example")),
+             rows[i].bucket);
+    struct s3_request request;
+    ok(http_head_scan(S("GET /a/b HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
+    ok(s3_request_read(&arena, &head, S("localhost"), &request) == OK);
+    same(request.bucket, S("bkt"));
+    same(request.key, S("a/b"));
+    ok(http_head_scan(S("GET / HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
+    ok(s3_request_read(&arena, &head, S("localhost"), &request) == OK);
+    ok(request.op == S3_LIST_OBJECTS);
+    ok(http_head_scan(S("GET / HTTP/1.1\r\nHost: -a.localhost\r\n\r\n"), &head, NULL) == OK);
+    ok(s3_request_read(&arena, &head, S("localhost"), &request) == ERR_BAD_BUCKET);
+}
+
 TEST(a_key_of_1024_bytes_passes_and_one_more_does_not)
 {
     char line[2048] = "GET /bkt/";
@@ -473,6 +496,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(what_only_the_origin_can_judge_is_not_asked_of_a_cache),
     UNIT(a_key_is_decoded_once_and_normalised_never),
+    UNIT(a_host_may_name_the_bucket),
     UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not),
     UNIT(bad_paths_and_parameters_are_bad_uris),
     UNIT(bucket_names_are_judged_loosely_but_judged),
