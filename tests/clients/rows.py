@@ -47,13 +47,14 @@ def url_in(out):
 
 
 class Row:
-    """styles: how a bucket can be named. made: the command that prints its version."""
+    """version: the command that prints it. styles: how a bucket can be named. parts: it writes
+    large objects in parts."""
 
     def __init__(self, name, env, version, commands=None, script=None, python=None,
-                 styles="path host", pointed=""):
+                 styles="path host", pointed="", parts=True):
         self.name, self.env, self.version, self.commands = name, env, version, commands
         self.script, self.python, self.styles = script, python, styles.split()
-        self.pointed = pointed
+        self.pointed, self.parts = pointed, parts
 
 
 def s3(t, key=""):
@@ -207,5 +208,5 @@ def rows(tool):
             python=readers, pointed="`aws_endpoint_url`"),
         Row("s3torchconnector", no_more, imported(readers, "s3torchconnectorclient"),
             script="by_s3torch.py", python=readers, pointed="`endpoint=`"),
-        Row("curl", no_more, ["curl", "--version"], curl(), pointed="the URL"),
+        Row("curl", no_more, ["curl", "--version"], curl(), pointed="the URL", parts=False),
     ]

@@ -16,7 +16,8 @@ def table(seen):
     lines = ["| client | version | pointed by | does | http | https | bucket in host |",
              "|---|---|---|---|---|---|---|"]
     for name, row in seen.items():
-        steps = [word for step, word in STEPS if step in row["steps"]]
+        steps = [word for step, word in STEPS if step in row["steps"]
+                 and (row["parts"] or word != "multipart")]
         does = "all" if len(steps) == len(STEPS) else ", ".join(steps)
         ways = ["same" if row.get(way) else "—" if way not in row else "DIFFERS"
                 for way in ("http", "https", "host")]

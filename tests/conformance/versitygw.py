@@ -39,8 +39,9 @@ class Side:
         self.url, self.key, self.secret = self.gateway.url, ORIGIN_KEY, ORIGIN_SECRET
         self._stand_in(penstock)
         if penstock:
-            self.server = story.penstock(origin=self.url, access_key=self.key,
-                                         secret_key=self.secret, freshness=None,
+            keys = [{"access_key": self.key, "secret_key": self.secret}, {"anonymous": True}]
+            self.server = story.penstock(origin=self.url, access_key=None, secret_key=None,
+                                         keys=keys, freshness=None,
                                          sigv2=False, regions="us-east-1",    # as strict as it is
                                          cache_dir=os.path.join(self.folder, "cache"))
             self.url = self.server.endpoint
