@@ -1,4 +1,5 @@
-"""probe.py - the HTTP room alone, as tests/tools/http_probe serves it. SPDX-License-Identifier:
+"""probe.py - the HTTP room alone, as tests/tools/http_probe serves it; with PROBE_TLS=1 in the
+environment, over TLS where a story does not say. SPDX-License-Identifier:
 Apache-2.0"""
 
 from authority import *
