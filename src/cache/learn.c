@@ -274,7 +274,8 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
                        const struct facts *facts)
 {
     uint64_t count = 0;
-    if (!slice_u64(origin_reply_get(reply, S("x-amz-mp-parts-count")), &count) || count > S3_PART_MAX)
+    slice said = origin_reply_get(reply, S("x-amz-mp-parts-count"));
+    if (!slice_u64(said, &count) || count > S3_PART_MAX)
         count = 0;
     parts_note(cache_parts(fetch->inflight->cache), fetch->head, fetch->asked.part,
                &(struct part){ facts->first, facts->end, (unsigned)count });

@@ -3,8 +3,8 @@
  *     what makes them alike ──> chain ──> shared ──< list_get, list_get, ...
  *                               (by age) ─┘   under way: an origin call; over: the answer, kept
  *
- * A shared list is referenced by its call, by the table while it may be found, and by each who asks.
- * Its key is compared in full. All bytes it holds count (H8): those that are kept go first, the
+ * A shared list is referenced by its call, by the table while it may be found, and by each who
+ * asks. Its key is compared in full. All bytes it holds count (H8): those that are kept go first, the
  * oldest of them, then what is under way is told to be too large.
  * Threads: the lock guards the table, references, `over` and waiters; the answer is the origin
  * thread's until `over`, then nobody changes it. */
@@ -80,7 +80,8 @@ static void unref(struct shared *shared)
 {
     if (--shared->refs > 0)
         return;
-    check(shared->magic == SHARED_MAGIC && list_empty(&shared->waiters) && list_empty(&shared->link));
+    check(shared->magic == SHARED_MAGIC);
+    check(list_empty(&shared->waiters) && list_empty(&shared->link));
     shared->lists->bytes -= shared->counted;
     shared->magic = 0;
     free(shared->body);

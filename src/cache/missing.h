@@ -15,8 +15,8 @@ struct missing_keys;
 struct missing_keys *missing_new(uint64_t for_ms) MUST_USE;    /* 0: nothing is remembered */
 void missing_free(struct missing_keys **all);
 
-/* The fetch that a get waited for has ended in a refusal: remembered, if it says that the key is not
- * there. Any thread. */
+/* The fetch that a get waited for has ended in a refusal: remembered, if it says that the key is
+ * not there. Any thread. */
 void missing_note(struct get *get, const struct fetch *fetch);
 /* Is the key of this get known to be missing? Then the get has been refused so. */
 bool missing_find(struct get *get) MUST_USE;

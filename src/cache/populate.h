@@ -1,9 +1,9 @@
 /* populate.h - what a write brought fills the cache. SPDX-License-Identifier: Apache-2.0
  *
  * The body of a PUT that the origin has taken is what the next GET will ask for. So behind the
- * answer, where `cache_writes` says so, the origin is asked by a HEAD what it has now: if that is the
- * version it has just said it made, and nothing was written since the PUT ended (H7), the body goes
- * to the store as a fill's would. Nobody waits for it. */
+ * answer, where `cache_writes` says so, the origin is asked by a HEAD what it has now: if that is
+ * the version it has just said it made, and nothing was written since the PUT ended (H7), the body
+ * goes to the store as a fill's would. Nobody waits for it. */
 #ifndef CACHE_POPULATE_H
 #define CACHE_POPULATE_H
 

@@ -121,7 +121,8 @@ static void compose(struct object *object, const struct get_answer *answer, stru
                    arena_printf(call->keep, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, answer->first,
                                 answer->end - 1, answer->head->size));
     if (answer->parts)
-        fields_add(fields, S("x-amz-mp-parts-count"), arena_printf(call->keep, "%u", answer->parts));
+        fields_add(fields, S("x-amz-mp-parts-count"),
+                   arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, object, answer);
 }
 

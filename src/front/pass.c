@@ -226,7 +226,8 @@ static void populate(struct pass *pass)
     pass->hold = NULL;
     populate_start(pass->call->loop->cache, &(struct populate_ask){
         .place = pass->place, .who = &pass->call->client->who, .bucket = pass->origin.bucket,
-        .key = pass->origin.key, .etag = etag, .body = pass->body, .release = let_go, .arg = hold });
+        .key = pass->origin.key, .etag = etag, .body = pass->body,
+        .release = let_go, .arg = hold });
 }
 
 /* The client has all of a streamed answer, or has gone. */

@@ -62,7 +62,7 @@ with Story("v01 versionId and partNumber are served from the cache, as the origi
     for what, version in (("the first version", one), ("the second", two), ("the one from before", "null")):
         compare(what, "bucket/k", [("versionId", version)])
     compare("what is current", "bucket/k", [])
-    for what, version in (("no version", "01J0000000000000000000000A"), ("a bad id", "bogus")):
+    for what, version in (("no version", "01J0000000000000000000000A"), ("a bad id", "bogus"), ("an empty id", "")):
         compare(what, "bucket/k", [("versionId", version)], warm=False)
     story.same("current is current", server.get("bucket/k").headers.get("x-amz-version-id"), two)
     ranged = server.ask("GET", "bucket/k", [("versionId", two)], headers={"range": "bytes=4-9"})
