@@ -368,7 +368,7 @@ struct s3_range s3_range_read(slice value)
     struct s3_range range = { .kind = RANGE_SPAN, .last = UINT64_MAX };
     if (!slice_eq_nocase(slice_sub(value, 0, 6), S("bytes=")))
         return none;
-    slice last = slice_trim(slice_from(value, 6)), first = slice_cut(&last, '-');
+    slice last = slice_from(value, 6), first = slice_cut(&last, '-');
     if (!last.ptr)
         return none;
     if (!first.len) {
@@ -463,17 +463,19 @@ enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t 
                           uint64_t *ret_end, bool *ret_partial)
 {
     uint64_t first = 0, end = size;
+    bool partial = range->kind != RANGE_NONE;
     if (range->kind == RANGE_SPAN) {
         first = range->first;
         end = range->last < size ? range->last + 1 : size;
     } else if (range->kind == RANGE_SUFFIX) {
         first = size - MIN(range->suffix, size);
+        partial = size || !range->suffix;    /* the end of nothing is all of it */
     }
-    if (range->kind != RANGE_NONE && first >= end)
+    if (partial && first >= end)
         return ERR_BAD_RANGE;
     *ret_first = first;
     *ret_end = end;
-    *ret_partial = range->kind != RANGE_NONE;
+    *ret_partial = partial;
     return OK;
 }
 

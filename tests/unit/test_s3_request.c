@@ -372,7 +372,7 @@ TEST(a_range_is_read_in_its_three_forms)
 TEST(a_malformed_range_or_several_are_none)
 {
     static const char *const none[] = { "", "bytes", "bytes=", "bytes=-", "bytes=5", "bytes=9-5",
-                                        "bytes=a-b", "bytes=1-b", "bytes=-b", "bytes=0-1,3-4",
+                                        "bytes=a-b", "bytes=1-b", "bytes=-b", "bytes=0-1,3-4", "bytes= -1",
                                         "items=0-1", "bytes=+1-2", "bytes=1 -2", "bytes=0--1" };
     for (size_t i = 0; i < countof(none); i++)
         ok(range_of(none[i]).kind == RANGE_NONE);
@@ -404,7 +404,7 @@ TEST(a_range_is_cut_down_to_its_object)
     ok(resolves("bytes=-30", 10, 0, 10, true) && resolves("bytes=0-9", 10, 0, 10, true));
     ok(resolves("bytes=0-18446744073709551615", UINT64_MAX, 0, UINT64_MAX, true));
     ok(out_of("bytes=10-", 10) && out_of("bytes=10-11", 10) && out_of("bytes=-0", 10));
-    ok(out_of("bytes=0-", 0) && out_of("bytes=-5", 0));
+    ok(out_of("bytes=0-", 0) && out_of("bytes=-0", 0) && resolves("bytes=-5", 0, 0, 0, false));
 }
 
 #define NOON 1700000000
