@@ -47,6 +47,13 @@ def play(client, told):
         client.get(names[name], here)
         return digest(here)
 
+    def presigned():
+        url = client.presign(names["small.bin"])
+        if not hasattr(client, "fetch"):
+            return fetch(url, told["ca"])
+        client.fetch(url, here)
+        return digest(here)
+
     def part():
         if os.path.exists(here):
             os.unlink(here)
@@ -68,7 +75,7 @@ def play(client, told):
     step("copy", "copy", lambda: client.copy(names["small.bin"], names["copied.bin"]) and None)
     if hasattr(client, "copy"):
         step("get the copy", "get", lambda: got("copied.bin"))
-    step("presigned", "presign", lambda: fetch(client.presign(names["small.bin"]), told["ca"]))
+    step("presigned", "presign", presigned)
     step("delete", "delete", lambda: client.delete(names["small.bin"]) and None)
     step("list after", "names", listed)
     return seen

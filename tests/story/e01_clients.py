@@ -13,7 +13,7 @@ WANTED = sys.argv[1:]    # names of rows; none: all
 SMALL, LARGE = 5_000, 11 * MIB + 12_345
 TABLE = os.environ.get("CLIENTS_TABLE")    # a file for what was seen; scripts/clients asks for it
 DOMAIN = "s3.penstock.test"
-WAYS = ("http", "https")
+WAYS = ("http", "https", "host")
 
 
 class Ways:
@@ -155,7 +155,8 @@ with Story("e01 every client, directly and through Penstock", seconds=400) as st
     story.same("a bucket is made", origin.client.put("clients", b"").status, 200)
     tls_port = free_port()
     server = story.penstock(origin=origin.url, tls_listen=f"127.0.0.1:{tls_port}",
-                            tls_cert_file=certificate, tls_key_file=key, freshness=None)
+                            tls_cert_file=certificate, tls_key_file=key, domains=DOMAIN,
+                            freshness=None)
     server.tls_port = tls_port
     ways = Ways(story, origin, server, authority)
     if not ways.namespace:
