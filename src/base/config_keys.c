@@ -65,7 +65,8 @@ void config_policy_add(struct config *config, const struct config_group *group,
     }
     if (!allow_count || (on && !on_count))
         config_mistake_add(config, where, policy_key(config, group), NULL,
-                           "has an empty \"%s\", which allows nothing", allow_count ? "on" : "allow");
+                           "has an empty \"%s\", which allows nothing",
+                           allow_count ? "on" : "allow");
     if (!on)
         add_row(config, group->values, (struct config_policy){ .rights = allowed });
     for (size_t i = 0; i < on_count; i++)

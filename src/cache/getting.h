@@ -18,7 +18,7 @@ enum get_phase {
     GET_RELOOK,          /* the page is over: the head again, renewed or not */
     GET_PROBE,           /* a HEAD has to be asked for */
     GET_PROBE_ANSWER,    /* ... and is under way */
-    GET_PROVE,           /* it is no proof that the bytes may be had, too: a GET has to be asked for */
+    GET_PROVE,           /* it is no proof that the bytes may be had: a GET has to be asked for */
     GET_UNKNOWN,         /* nothing known: a GET has to be asked for, or joined */
     GET_ANSWER,          /* ... and is under way */
     GET_DECIDE,          /* conditions and range */

@@ -14,7 +14,7 @@
 /* Who asks, as an origin sees it. Lives as long as the process: calls under way hold on to it. A
  * NULL identity is the shared one. */
 struct identity {
-    uint64_t id;                  /* 0: the shared one, Penstock's own at each origin; never reused */
+    uint64_t id;                  /* 0: the shared one, Penstock's own; never reused */
     const struct sigv4_credentials *as;    /* NULL: the origin's own; an empty key: unsigned */
 };
 

@@ -70,7 +70,8 @@ bool permit_has(struct get *get)
         return true;
     uint64_t now_ms = mono_ms(), until = until_ms(get, now_ms);
     get->permitted = now_ms < until;    /* once a request, as version and freshness are */
-    get->permit_ages = get->permitted && until - now_ms < ttl_ms(get->ask.place, get->asker.who) / 2;
+    get->permit_ages =
+        get->permitted && until - now_ms < ttl_ms(get->ask.place, get->asker.who) / 2;
     return get->permitted;
 }
 

@@ -1,7 +1,8 @@
-/* allow.c - what a client may do with rights that are not its own. SPDX-License-Identifier: Apache-2.0
+/* allow.c - what a client may do with rights that are not its own.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A row names rights, and a bucket with or without a prefix, or everything. A prefix is compared byte
- * for byte: "logs" allows "logs-of-others/x", too, and "logs/" does not. A list lies inside of a
+ * A row names rights, and a bucket with or without a prefix, or everything. A prefix is compared
+ * byte for byte: "logs" allows "logs-of-others/x", too, and "logs/" does not. A list lies inside of a
  * row if its own prefix begins with the row's: any key it may name does, then. */
 #include "front/allow.h"
 

@@ -1,4 +1,5 @@
-/* allow.h - what a client may do with rights that are not its own. SPDX-License-Identifier: Apache-2.0
+/* allow.h - what a client may do with rights that are not its own.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A client that has no identity of its own at the origin is let do there, in Penstock's name, what
  * its policy says and nothing else. Rows only allow. Pure: no I/O, any thread. */
@@ -12,7 +13,7 @@
 struct allow_ask {
     unsigned right;               /* one of RIGHT_... */
     slice bucket, key;            /* bucket empty: the service, as for ListBuckets */
-    bool of_bucket;               /* about the bucket as such, as HeadBucket: any row in it will do */
+    bool of_bucket;               /* about the bucket as such, as HeadBucket: any row in it */
 };
 
 /* Does one of these rows allow it? */

@@ -1,9 +1,9 @@
 /* identity.h - who clients are. SPDX-License-Identifier: Apache-2.0
  *
- * A client is an access key and, if it has one, a session token; whoever signs nothing at all is one,
- * too, where that is allowed. It asks the origin in its own name, or in the shared one as far as
- * its policy goes. The table of them is replaced as a whole, at any time; a client that is out of it
- * is refused from its next request on, and what it has under way ends as it would have. */
+ * A client is an access key and, if it has one, a session token; whoever signs nothing at all is
+ * one, too, where that is allowed. It asks the origin in its own name, or in the shared one as far
+ * as its policy goes. The table of them is replaced as a whole, at any time; a client that is out
+ * of it is refused from its next request on, and what it has under way ends as it would have. */
 #ifndef FRONT_IDENTITY_H
 #define FRONT_IDENTITY_H
 

@@ -152,8 +152,8 @@ void lend_answer(struct lend *lend, struct arena *keep, slice peer, const struct
 {
     if (!may_have(lend, peer, head)) {
         ret->status = 403;
-        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"for clients of this machine only, who "
-                      "ask it by a loopback name and with the token if one is set\"}\n");
+        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"for clients of this machine only, "
+                      "who ask it by a loopback name and with the token if one is set\"}\n");
         return;
     }
     struct pair pair = current(lend, now_s);

@@ -1,9 +1,9 @@
 /* right.c - may this client do this? SPDX-License-Identifier: Apache-2.0
  *
- * A client with a name of its own may do what the origin lets that name: the origin is asked, by the
- * call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows of
- * their policy decide here, before anything is looked up: the right is the operation's (op.def), its
- * object the key, or a list's prefix. What an operation does besides counts, too: a copy reads its
+ * A client with a name of its own may do what the origin lets that name: the origin is asked, by
+ * the call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows of
+ * their policy decide here, before anything is looked up: the right is the operation's (op.def),
+ * its object the key, or a list's prefix. What an operation does besides counts, too: a copy reads its
  * source, and who gives others a right by a header of a write does what takes ADMIN. */
 #include <assert.h>
 

@@ -3,9 +3,9 @@
  * The client's signature was right: what the origin says of a key or a signature is about ours, and
  * who runs Penstock must hear of it, in the log, by a line that names what to check. That the keys
  * are good but may not do this (AccessDenied) is no such thing: it goes to the client as it came.
- * A HEAD is refused without a word, so what the origin said last decides. What was signed as a client
- * (call->as) is refused to that client, and says nothing of our own keys; but a signature or a clock
- * that the origin finds wrong is ours all the same. On carrier threads. */
+ * A HEAD is refused without a word, so what the origin said last decides. What was signed as a
+ * client (call->as) is refused to that client, and says nothing of our own keys; but a signature or
+ * a clock that the origin finds wrong is ours all the same. On carrier threads. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "origin/s3.h"

@@ -1,4 +1,5 @@
-/* test_grant.c - grants: bounded, of one identity, for so long. SPDX-License-Identifier: Apache-2.0 */
+/* test_grant.c - grants: bounded, of one identity, for so long.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include "base/metric.h"
