@@ -43,12 +43,12 @@ def door(name, server):
     return Door(name, server.port, client.key, client.secret)
 
 
-def one_proxy(story, number, operations, delay_ms=0):
+def one_proxy(story, number, operations, delay_ms=0, **settings):
     name = f"one{'-slow' if delay_ms else ''}-{number}"
     origin = story.versity(folder=story.path(name))
     url = SlowWay(origin.port, delay_ms, story.seed).url if delay_ms else origin.url
     server = story.penstock(origin=url, cache_dir=story.path(f"cache-{name}"),
-                            cache_size="64MiB" if number % 2 else "1GiB", access_log=False)
+                            cache_size="64MiB" if number % 2 else "1GiB", access_log=False, **settings)
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
     faults = Faults([server], origin)
     history = live(story, [door("one", server)], ALL, operations, meanwhile=faults)
@@ -78,6 +78,7 @@ def two_proxies(story, number, operations):
 
 with Story("k01 what is read can be true", seconds=120 + OPERATIONS // 100) as story:
     for number in range(ROUNDS):
-        one_proxy(story, number, OPERATIONS * 60 // 100 // ROUNDS)
-        one_proxy(story, number, OPERATIONS * 4 // 100 // ROUNDS, delay_ms=20)
+        one_proxy(story, number, OPERATIONS * 60 // 100 // ROUNDS, cache_writes=number % 2 == 0)
+        one_proxy(story, number, OPERATIONS * 4 // 100 // ROUNDS, delay_ms=20, cache_writes=number % 2 == 1,
+                  list_time="10s")
         two_proxies(story, number, OPERATIONS * 40 // 100 // ROUNDS)
