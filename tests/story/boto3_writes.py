@@ -2,7 +2,9 @@
 put_object, with each checksum it can make, and by upload_file. Helper of a story: prints "ok ..." and "WRONG ..." lines.
 SPDX-License-Identifier: Apache-2.0
 
-    boto3_writes.py BUCKET PREFIX FILE ..."""
+    boto3_writes.py BUCKET PREFIX FILE ...
+
+ORIGIN_IS_MUTE=1: it takes checksums, and says none in its answers (radosgw)."""
 import base64
 import hashlib
 import importlib.util
@@ -30,6 +32,8 @@ def put_with(algorithm, key, data):
     """The origin's echo is what the client would compute."""
     reply = s3.put_object(Bucket=bucket, Key=key, Body=data, ChecksumAlgorithm=algorithm)
     echo = reply.get(f"Checksum{algorithm}", "")
+    if os.environ.get("ORIGIN_IS_MUTE") and not echo:
+        return
     if not echo or SUMS[algorithm] and echo != base64.b64encode(SUMS[algorithm](data)).decode():
         raise ValueError(f"the answer says Checksum{algorithm} {echo!r}")
 
