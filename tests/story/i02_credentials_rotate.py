@@ -33,13 +33,15 @@ with Story("i02 credentials rotate") as story:
     time.sleep(9)
     lender.delay = 1           # a slow source holds nobody up
     time.sleep(4)
-    lender.delay, lender.down = 0, 500
-    time.sleep(1)              # one that fails, either, while those at hand are good
-    lender.down = 0
-    time.sleep(2)
-    lender.life = 3600
-    wait_for("long-lived ones were lent", lambda: keys()["expires"] > time.strftime(
-        "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1800)), 10)
+    lender.delay, lender.life = 0, 12
+
+    def lent_for(seconds):
+        return keys()["expires"] > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+    wait_for("some for 12 s were lent", lambda: lent_for(8), 10)
+    lender.down = 500          # one that fails, either, while those at hand are good
+    wait_for("asked for new ones, it fails", lambda: "those at hand are used" in server.log(), 12)
+    lender.down, lender.life = 0, 3600
+    wait_for("long-lived ones were lent", lambda: lent_for(1800), 10)
     refused = lender.refused
     story.same("renewed before they expire: the origin refused none", refused, 0)
     lender.revoke()            # the origin takes them no more, long before their time
