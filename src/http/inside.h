@@ -142,6 +142,7 @@ void conn_release(struct conn *conn);
 void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
+#define CONN_WRITE_MAX 4    /* runs of bytes in one write: head, chunk's line, chunk, its end */
 /* One at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
 bool conn_say(struct conn *conn, slice bytes);    /* few, at once; false: it is over */

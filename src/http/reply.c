@@ -174,7 +174,7 @@ static void push(struct http_request *request, slice bytes)
     request->sent_bytes += bytes.len;
     conn->stalls = 0;
     timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
-    h2o_iovec_t bufs[4];
+    h2o_iovec_t bufs[CONN_WRITE_MAX];
     size_t count = 0;
     if (request->reply.len)
         bufs[count++] = iovec_of(request->reply);

@@ -21,7 +21,7 @@ struct session {
     int fd;
     bool up;                            /* the handshake is done */
     bool broken;                        /* nothing more can be said or heard */
-    h2o_iovec_t out[2];                 /* not written yet */
+    h2o_iovec_t out[CONN_WRITE_MAX];    /* not written yet */
     size_t out_count;
     h2o_socket_cb done;
 };
@@ -125,25 +125,31 @@ bool session_holds(struct session *session)
 
 static void take_off(struct session *session, size_t bytes)
 {
-    while (session->out_count && bytes >= session->out[0].len) {
-        bytes -= session->out[0].len;
-        session->out[0] = session->out[1];
-        session->out_count--;
+    h2o_iovec_t *out = session->out;
+    size_t gone = 0;
+    while (gone < session->out_count && bytes >= out[gone].len)
+        bytes -= out[gone++].len;
+    session->out_count -= gone;
+    memmove(out, out + gone, session->out_count * sizeof(*out));
+    if (bytes) {
+        out[0].base += bytes;
+        out[0].len -= bytes;
     }
-    session->out[0].base += bytes;
-    session->out[0].len -= bytes;
 }
 
-/* What the next record holds: bytes where they are, or two runs of them copied together. */
+/* What the next record holds: bytes where they are, or several runs of them copied together. */
 static slice next_record(const struct session *session, char block[RECORD_BYTES])
 {
     const h2o_iovec_t *out = session->out;
     if (session->out_count == 1 || out[0].len >= RECORD_BYTES)
         return (slice){ out[0].base, MIN(out[0].len, (size_t)RECORD_BYTES) };
-    size_t second = MIN(out[1].len, RECORD_BYTES - out[0].len);
-    memcpy(block, out[0].base, out[0].len);
-    memcpy(block + out[0].len, out[1].base, second);
-    return (slice){ block, out[0].len + second };
+    size_t sum = 0;
+    for (size_t i = 0; i < session->out_count && sum < RECORD_BYTES; i++) {
+        size_t part = MIN(out[i].len, RECORD_BYTES - sum);
+        memcpy(block + sum, out[i].base, part);
+        sum += part;
+    }
+    return (slice){ block, sum };
 }
 
 static void on_done(h2o_socket_t *sock, const char *err)

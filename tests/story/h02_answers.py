@@ -6,7 +6,7 @@ def answers_come_whole(story, tls):
     probe = Probe(story, tls=tls, send_ms=1000, body_memory_bytes=1 << 20)
     wire = probe.wire()
     for n in (0, 1, 4096, 131072, 3000000):
-        for path in ("whole", "direct", "stream"):
+        for path in ("whole", "direct", "stream", "open"):
             wire.send(get(f"/{path}?n={n}&piece=100000"))
             reply = wire.read()
             story.fact(f"/{path} of {n} bytes on one connection", not reply.error

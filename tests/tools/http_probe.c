@@ -4,9 +4,9 @@
  *   http_probe PORT ADMIN_PORT SPILL_FOLDER [loops=2 head_ms=... body_bytes_max=... ...]
  *
  * Byte i of every body is i % 251. GET /whole?n=, /direct?n= (one piece), /stream?n=&piece= (each
- * piece after a wake from another thread), /abort?n=&after=, /later?ms=, /never; PUT /echo (length
- * and sum), PUT /hold (the body read by another thread, also when the client has gone); /stats on
- * both addresses. A field x-deny is refused by the judge. SIGTERM drains, then stops. */
+ * piece after a wake from another thread), /open?n=&piece= (of a length that is not told),
+ * /abort?n=&after=, /later?ms=, /never; PUT /echo (length and sum), PUT /hold (the body read by
+ * another thread, also when the client has gone); /stats on both addresses. A field x-deny is refused by the judge. SIGTERM drains, then stops. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -100,7 +100,7 @@ struct job {
     struct ticket *ticket;
     struct http_timer *timer;
     uint64_t length, sent, piece, abort_after;
-    bool streaming;
+    bool streaming, open, ended;
 };
 
 static void on_end(void *arg, const struct http_outcome *outcome)
@@ -138,8 +138,13 @@ static void on_wake(void *arg)
 static void on_proceed(void *arg)
 {
     struct job *job = arg;
-    if (job->sent == job->length)
+    if (job->sent == job->length) {
+        if (job->open && !job->ended) {
+            job->ended = true;
+            http_reply_end(job->request);
+        }
         return;
+    }
     if (job->streaming)
         ask_for_wake(job);
     else
@@ -248,6 +253,11 @@ static void handle(void *arg, struct http_request *request)
             return;
         job->ticket = ticket_new(http_loop_mailbox(http_request_loop(request)), on_wake, job);
         on_proceed(job);
+    } else if (slice_eq(head->path, S("/open"))) {
+        job->open = true;
+        http_reply_start(request, 200, &kind, 1, HTTP_OPEN, &source, job);
+        if (!slice_eq(head->method, S("HEAD")))
+            on_proceed(job);
     } else {
         reply_text(request, arena_printf(keep, "%.*s\n", SLICE_ARG(head->target)));
     }

@@ -1,0 +1,62 @@
+"""Answers whose length the origin does not tell go on in chunks as they come, over http and https."""
+from authority import *
+
+LONG = bytes(range(256)) * 1000
+
+
+class Untold(threading.Thread):
+    """An origin that tells no length: what is long goes out in chunks, and what is slow is blanks
+    for 6.5 s before the document, as S3 completes an upload."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.start()
+
+    def run(self):
+        while True:
+            wire = self.listener.accept()[0]
+            threading.Thread(target=self.serve, args=(wire,), daemon=True).start()
+
+    def serve(self, wire):
+        file = wire.makefile("rb")
+        while line := file.readline():
+            head = {}
+            while (field := file.readline().decode().strip()):
+                name, _, value = field.partition(":")
+                head[name.lower()] = value.strip()
+            file.read(int(head.get("content-length", 0)))
+            wire.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\n"
+                         b"Transfer-Encoding: chunked\r\n\r\n")
+            for piece, wait in self.pieces(b"uploadId" in line):
+                wire.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+                time.sleep(wait)
+            wire.sendall(b"0\r\n\r\n")
+
+    def pieces(self, slow):
+        if slow:
+            yield from [(b" ", 0.5)] * 13
+            yield b"<CompleteMultipartUploadResult/>", 0
+        else:
+            yield from [(LONG[at:at + 10000], 0) for at in range(0, len(LONG), 10000)]
+
+
+with Story("t02 answers of no told length, over http and https") as story:
+    ours, origin = Authority(story, "ours"), Untold()
+    cert, key = ours.sign("first")
+    port = free_port()
+    server = story.penstock(origin=origin.url, tls_listen=f"127.0.0.1:{port}", tls_cert_file=cert,
+                            tls_key_file=key)
+    for name, client in (("http", server.client), ("https", Client(port, tls=ours.client()))):
+        reply = client.ask("GET", "bkt", query=[("policy", "")])
+        story.same(f"a long one over {name}", (reply.status, reply.error, reply.body == LONG,
+                                               reply.headers.get("transfer-encoding")),
+                   (200, None, True, "chunked"))
+        reply = client.ask("POST", "bkt/k", query=[("uploadId", "u")],
+                           body=b"<CompleteMultipartUpload/>")
+        story.same("and a slow one, from its first blanks on", (reply.status, reply.error,
+                                                                 reply.body.strip()),
+                   (200, None, b"<CompleteMultipartUploadResult/>"))
+    story.fact("and Penstock lives", server.alive(), server.log()[-2000:])
+    story.same("SIGTERM ends it cleanly", server.stop(), 0)
