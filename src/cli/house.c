@@ -19,6 +19,7 @@
 #include "base/metric.h"
 #include "cli/identity.h"
 #include "cli/serve.h"
+#include "front/identity.h"
 #include "store/extent.h"
 
 /* Of the file descriptors that the process may have, beside what clients get. */
@@ -360,10 +361,22 @@ static enum err keys_up(struct serve *serve)
     return house_keys(serve, serve->config, &serve->keep, &serve->why);
 }
 
+static enum err clients_up(struct serve *serve)
+{
+    serve->identities = identities_new();
+    return OK;
+}
+
+static void clients_down(struct serve *serve)
+{
+    identities_free(&serve->identities);
+}
+
 static enum err front_up(struct serve *serve)
 {
     struct front_options options = {
         .cache = serve->cache,
+        .identities = serve->identities,
         .lend = serve->config->lend,
         .lend_token = slice_of(serve->config->lend_token),
         .places = serve->places,
@@ -590,8 +603,9 @@ static void http_down(struct serve *serve)
 
 const struct step house_steps[] = {
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
-    { "store", store_up, store_down },   { "cache", cache_up, cache_down },
-    { "origins", origins_up, origins_down }, { "places", places_up, NULL },
+    { "store", store_up, store_down },   { "clients", clients_up, clients_down },
+    { "cache", cache_up, cache_down },   { "origins", origins_up, origins_down },
+    { "places", places_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
     { "http", http_up, http_down },

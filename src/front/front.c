@@ -21,7 +21,6 @@ struct front *front_new(const struct front_options *options)
     struct front *front = must_alloc(sizeof(*front));
     front->options = *options;
     front->intakes = intakes_new();
-    front->identities = identities_new();
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
@@ -34,7 +33,6 @@ void front_free(struct front **front)
     if (!*front)
         return;
     intakes_free(&(*front)->intakes);
-    identities_free(&(*front)->identities);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;
@@ -42,7 +40,7 @@ void front_free(struct front **front)
 
 void front_keys(struct front *front, const struct front_key *keys, size_t count)
 {
-    identities_set(front->identities, keys, count);
+    identities_set(front->options.identities, keys, count);
 }
 
 void front_access_log(struct front *front, bool on)
@@ -143,7 +141,7 @@ static enum err find_client(struct front *front, const struct sigv4_claim *claim
         *ret = &borrower;
         return OK;
     }
-    enum err err = identities_find(front->identities, claim->access_key, claim->session_token, ret);
+    enum err err = identities_find(front->options.identities, claim->access_key, claim->session_token, ret);
     if (!err)
         *ret_secret = (*ret)->secret_key;
     return err;
@@ -154,7 +152,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
 {
     struct sigv4_claim *claim = &ret->claim;
     enum err err = sigv4_claim_read(keep, head, claim);
-    if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->identities)))
+    if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->options.identities)))
         return OK;
     if (!err && claim->v2 && front->options.no_sigv2)
         err = ERR_AUTH_V2;

@@ -25,8 +25,11 @@ struct front_place {
     struct place place;
 };
 
+struct identities;
+
 struct front_options {
     struct cache *cache;
+    struct identities *identities;    /* outlive every call of an origin: identity.h */
     bool lend;                    /* key pairs at /_/credentials, */
     slice lend_token;             /* ... for who says this */
     struct front_place *places;

@@ -21,7 +21,6 @@ struct front {
     atomic_uint_fast64_t request_number;
     uint64_t boot;                /* tells the request ids of two runs apart */
     struct intakes *intakes;
-    struct identities *identities;
     struct lend *lend;            /* NULL: it does not */
 };
 

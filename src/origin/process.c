@@ -78,17 +78,37 @@ static enum err start(struct seek *seek, slice command, pid_t *ret_pid, int *ret
                      strerror(failed));
 }
 
-/* All it prints; false if that takes too long or is too much. */
-static bool listen_to(const struct seek *seek, int out, struct text *ret)
+struct child {
+    pid_t pid;
+    bool ended;
+    int status;
+};
+
+static bool has_ended(struct child *child)
 {
-    uint64_t until_ms = mono_ms() + RUN_MS_MAX;
-    while (mono_ms() < until_ms && ret->len <= OUTPUT_BYTES_MAX) {
+    if (!child->ended)
+        child->ended = waitpid(child->pid, &child->status, WNOHANG) == child->pid;
+    return child->ended;
+}
+
+static bool may_wait(const struct seek *seek, uint64_t until_ms)
+{
+    return mono_ms() < until_ms && !(seek->ask->stop && atomic_load(seek->ask->stop));
+}
+
+/* All it prints; false if that takes too long or is too much. What it left behind may hold its
+ * output open: that it has ended is enough. */
+static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
+                      struct text *ret)
+{
+    while (may_wait(seek, until_ms) && ret->len <= OUTPUT_BYTES_MAX) {
         char piece[4096];
         struct pollfd ready = { .fd = out, .events = POLLIN };
-        if (seek->ask->stop && atomic_load(seek->ask->stop))
-            return false;
-        if (poll(&ready, 1, LOOK_MS) < 1)
+        if (poll(&ready, 1, LOOK_MS) < 1) {
+            if (has_ended(child))
+                return true;
             continue;
+        }
         ssize_t got = read(out, piece, sizeof(piece));
         if (got <= 0)
             return got == 0;
@@ -100,20 +120,26 @@ static bool listen_to(const struct seek *seek, int out, struct text *ret)
 static enum err run(struct seek *seek, slice command, slice *ret)
 {
     struct text text = text_in(seek->keep);
-    pid_t pid;
-    int out, status;
-    enum err e = start(seek, command, &pid, &out);
+    struct child child = { 0 };
+    uint64_t until_ms = mono_ms() + RUN_MS_MAX;
+    int out;
+    enum err e = start(seek, command, &child.pid, &out);
     if (e)
         return e;
-    bool whole = listen_to(seek, out, &text);
+    bool whole = listen_to(seek, &child, out, until_ms, &text);
     close(out);
-    if (!whole)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    while (whole && !has_ended(&child) && may_wait(seek, until_ms))
+        poll(NULL, 0, LOOK_MS);
+    if (!has_ended(&child)) {
+        whole = false;
+        kill(child.pid, SIGKILL);
+        while (waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR)
+            ;
+    }
     if (!whole)
         return seek_fail(seek, ERR_TIMEOUT, "credential_process was ended: it printed too much, or "
                          "took longer than %u s", RUN_MS_MAX / 1000);
+    int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return seek_fail(seek, ERR_IO, "credential_process failed: exit status %d: see what it "
                          "said on standard error", WIFEXITED(status) ? WEXITSTATUS(status) : -1);

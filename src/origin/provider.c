@@ -26,6 +26,8 @@
 #define CLOCK_EVERY_MS 2000u        /* so often the wall clock is looked at */
 #define PAUSE_S_MAX 30              /* between looks that fail */
 #define FAILED_MS 1000u             /* so long nobody asks again */
+#define SAME_MS 1000u               /* nor after a look that found nothing new */
+#define GUESS_MS 30000u             /* by a mere guess */
 
 struct provider {
     struct arena keep;
@@ -44,6 +46,7 @@ struct provider {
     int64_t look_s;                 /* the next look; INT64_MAX: none of itself */
     unsigned failures;              /* of the last looks */
     uint64_t failed_ms;
+    uint64_t same_ms;               /* the last look found what was known; 0: something new */
     bool wanted;                    /* somebody was refused */
     int64_t renewed_s, failed_s;
     slice from;                     /* in `keep`: of the source, before there is anything */
@@ -119,6 +122,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
     }
     provider->failures = 0;
     provider->failed_ms = 0;
+    provider->same_ms = news ? 0 : mono_ms();
     provider->look_s = next_look(provider, found, now_s);
     provider->kind = found->kind;
     pthread_mutex_unlock(&provider->lock);
@@ -218,12 +222,14 @@ unsigned provider_looks(const struct provider *provider)
     return atomic_load(&provider->looks);
 }
 
-bool provider_renew(struct provider *provider, unsigned version)
+bool provider_renew(struct provider *provider, unsigned version, bool guess)
 {
+    uint64_t now_ms = mono_ms();
     pthread_mutex_lock(&provider->lock);
     bool news = version != atomic_load(&provider->version);
-    bool failed = provider->failed_ms && mono_ms() < provider->failed_ms + FAILED_MS;
-    bool may = provider->running && !failed;
+    bool failed = provider->failed_ms && now_ms < provider->failed_ms + FAILED_MS;
+    bool same = provider->same_ms && now_ms < provider->same_ms + (guess ? GUESS_MS : SAME_MS);
+    bool may = provider->running && !failed && !same;
     if (!news && may && !provider->wanted) {
         provider->wanted = true;
         pthread_cond_signal(&provider->change);

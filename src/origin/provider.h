@@ -24,8 +24,9 @@ enum err provider_take(struct provider *provider, struct arena *keep, struct sig
                        unsigned *ret_version) MUST_USE;
 unsigned provider_version(const struct provider *provider);    /* 0: there were none yet */
 /* Snapshot `version` is no good: a new look. False: it makes no sense (the source is fixed), or
- * one has just failed. True: provider_looks() will rise, or provider_version() has. */
-bool provider_renew(struct provider *provider, unsigned version) MUST_USE;
+ * one has just failed, or found the same; a guess, which clients may bring about, is worth a look
+ * far more seldom. True: provider_looks() will rise, or provider_version() has. */
+bool provider_renew(struct provider *provider, unsigned version, bool guess) MUST_USE;
 unsigned provider_looks(const struct provider *provider);      /* that have ended */
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret);
 

@@ -164,7 +164,8 @@ static bool renew(struct s3_call *call)
         return false;
     call->renew_until_ms = mono_ms() + RENEW_MS;
     call->looks = provider_looks(call->s3->provider);
-    if (!provider_renew(call->s3->provider, call->with_version))
+    bool guess = call->holding && !call->held_body.len;    /* the answer to a HEAD says nothing */
+    if (!provider_renew(call->s3->provider, call->with_version, guess))
         return false;
     if (call->sent && asked->may_send && asked->may_send(asked, true))
         return false;
@@ -248,7 +249,7 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
         .connected = end ? end->connected : true, .reused = end && end->reused,
         .no_retry = asked->no_retry || call->hook.headed ||
                     (asked->may_send && asked->may_send(asked, true)),
-        .idempotent = s3_is_idempotent(asked->op),
+        .idempotent = s3_may_repeat(asked),
         .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
         .free_tries = call->free_tries,
     };

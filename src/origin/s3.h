@@ -47,7 +47,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
 /* s3_ask.c: what this try sends, in keep, signed with `with`; `region` is what it was signed for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX], struct exchange_ask *ret);
-bool s3_is_idempotent(enum s3_op op);    /* is twice the same as once? */
+bool s3_may_repeat(const struct origin_call *asked);    /* is twice the same as once? */
 /* s3_keys.c: may an answer of this status say that our own credentials are refused? */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* any other answer of its own */

@@ -49,13 +49,31 @@ bool s3_fields_are_sendable(const struct origin_call *asked)
     return true;
 }
 
+/* Written once, its condition holds no more: the second would be refused, and whose own write it
+ * was would hear that somebody else's won. */
+static bool is_conditional(const struct origin_call *asked)
+{
+    for (size_t i = 0; i < asked->field_count; i++) {
+        slice name = asked->fields[i].name;
+        if (slice_eq_nocase(slice_sub(name, 0, 3), S("if-")) ||
+            slice_eq_nocase(slice_sub(name, 0, 9), S("x-amz-if-")) ||
+            slice_eq_nocase(name, S("x-amz-write-offset-bytes")))
+            return true;
+    }
+    return false;
+}
+
 /* A second CompleteMultipartUpload is an error, as a second CreateBucket may be; a second
  * CreateMultipartUpload leaks. What a POST that is not known does is not known either. */
-bool s3_is_idempotent(enum s3_op op)
+bool s3_may_repeat(const struct origin_call *asked)
 {
+    enum s3_op op = asked->op;
+    enum s3_method method = s3_operation(op)->method;
     if (op == S3_CREATE_BUCKET || op == S3_DELETE_BUCKET || op == S3_RENAME_OBJECT)
         return false;
-    return s3_operation(op)->method != S3_POST || op == S3_DELETE_OBJECTS || op == S3_SELECT_OBJECT;
+    if (method == S3_GET || method == S3_HEAD || op == S3_SELECT_OBJECT)
+        return true;
+    return !is_conditional(asked) && (method != S3_POST || op == S3_DELETE_OBJECTS);
 }
 
 static slice payload_hash(const struct origin_body *body)
@@ -128,7 +146,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
         .fields = fields, .field_count = count,
         .body = asked->body,
         .sends_length = *method == 'P',
-        .once = asked->no_retry || !s3_is_idempotent(asked->op),
+        .once = asked->no_retry || !s3_may_repeat(asked),
         .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,
     };
 }

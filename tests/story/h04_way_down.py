@@ -9,10 +9,13 @@ with Story("h04 the way down in the middle of everything") as story:
     server = story.penstock(origin=origin.url, drain_time="300ms", freshness="ttl", ttl="0s",
                             grace="0s")
     server.get("bucket/d/00")
+    server.get("bucket/d/01")
+    wait_for("it is stored", lambda: server.get("bucket/d/01").cache in ("hit", "revalidated", "stale"))
     origin.tell("match=bucket/d/1* GET", "hang=1", "match=bucket/d/2* GET", "bandwidth=100000",
                 "match=bucket/w/* PUT", "hang=1",
                 "match=bucket/d/3* HEAD", "hang=1", "match=bucket/ LIST", "hang=1")
-    wires = []
+    wires = [(Wire(server.port, 20), "GET", "bucket/d/01")]    # waits for a listing page, then none comes
+    wires[0][0].send(server.client.head_of("GET", "bucket/d/01"))
     for i in range(10, 40):
         for asked in (("GET", f"bucket/d/{i}"), ("HEAD", f"bucket/d/{i}"),
                       ("PUT", f"bucket/w/{i}", bytes(10)),

@@ -86,9 +86,11 @@ with Story("i01 origin credentials from every source") as story:
                    f"[profile v]\nrole_arn = arn:aws:iam::1:role/v\n"
                    f"web_identity_token_file = {story.path('jwt')}\n"
                    f"[profile x]\ncredential_process = {sys.executable} '{story.path('give it.py')}' a\n"
+                   f"[profile l]\ncredential_process = {sys.executable} '{story.path('give it.py')}' leave\n"
                    "[profile mfa]\nrole_arn = a\nsource_profile = w\nmfa_serial = b\n"
                    "[profile sso]\nsso_session = s\n")
-    write("give it.py", "import sys, urllib.request, json\n"
+    write("give it.py", "import subprocess, sys, urllib.request, json\n"
+          "if sys.argv[1] == 'leave': subprocess.Popen(['sleep', '20'])    # holds our output open\n"
           f"d = json.load(urllib.request.urlopen('{lender.url}/container'))\n"
           "d['SessionToken'] = d.pop('Token')\nprint(json.dumps({'Version': 1, **d}))\n")
     files = {**sts, "AWS_CONFIG_FILE": config}
@@ -102,6 +104,10 @@ with Story("i01 origin credentials from every source") as story:
     works("a role with a source", {**files, **container, "AWS_PROFILE": "e"}, "role/e of profile e")
     works("a profile's web identity", {**files, "AWS_PROFILE": "v"}, "role/v by the token")
     works("a process", {**files, "AWS_PROFILE": "x"}, "credential_process of profile x")
+    began = time.monotonic()
+    works("a process that leaves another behind", {**files, "AWS_PROFILE": "l"},
+          "credential_process of profile l")
+    story.fact("... is not waited for", time.monotonic() - began < 15, time.monotonic() - began)
     works("the settings name the profile", {**files, "AWS_ACCESS_KEY_ID": "NOT",
                                             "AWS_SECRET_ACCESS_KEY": "these"}, "profile w",
           "AKIDWRITTEN", aws_profile="w")

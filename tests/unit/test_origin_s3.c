@@ -352,6 +352,37 @@ TEST(a_503_is_repeated_and_the_last_one_is_handed_out)
     origins_free(&all);
 }
 
+static bool first_500(struct request *request)
+{
+    return request->nth ? hello(request)
+        : reply(request, "HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nbad");
+}
+
+/* One PUT, with this field, that is answered 500 at first: its tries. */
+static unsigned tries_of_put(const char *name)
+{
+    const struct http_field field = { slice_of(name), S("\"x\"") };
+    begin(first_500, PLAIN);
+    struct watched *watched = watch_new(S3_PUT_OBJECT, S("bucket"), S("key"), S(""));
+    watched->call.fields = &field;
+    watched->call.field_count = 1;
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_DONE));
+    unsigned tries = watched->tries;
+    watch_free(&watched);
+    origins_free(&all);
+    return tries;
+}
+
+TEST(a_write_that_must_not_happen_twice_is_sent_once)
+{
+    ok(tries_of_put("content-type") == 2);
+    ok(tries_of_put("If-None-Match") == 1);    /* the first may have been done: 412 would be a lie */
+    ok(tries_of_put("if-match") == 1);
+    ok(tries_of_put("x-amz-if-match-size") == 1);
+    ok(tries_of_put("x-amz-write-offset-bytes") == 1);
+}
+
 static bool retry_after(struct request *request)
 {
     return request->nth ? hello(request)
@@ -1066,6 +1097,7 @@ int main(void)
         cmocka_unit_test(a_call_is_signed_as_whom_it_names_or_not_at_all),
         cmocka_unit_test(who_is_unknown_to_the_origin_hears_it_and_our_own_keys_are_not_in_doubt),
         cmocka_unit_test(odd_keys_are_sent_byte_for_byte),
+        cmocka_unit_test(a_write_that_must_not_happen_twice_is_sent_once),
         cmocka_unit_test(a_503_is_repeated_and_the_last_one_is_handed_out),
         cmocka_unit_test(retry_after_is_obeyed),
         cmocka_unit_test(retries_are_at_most_a_tenth_of_calls_and_a_few),
