@@ -208,6 +208,10 @@ static slice header_of(const struct http_head *head, const struct s3_request *re
     return http_head_get(head, name);
 }
 
+/* What names an upload or a part of one: with an empty value radosgw reads none there, and what was
+ * about a part is about the whole object. Such a request is another one, that changes its key. */
+static const char naming_params[] = "uploadId partNumber";
+
 /* A word of a selector: param, param=value, @header. */
 static bool word_holds(slice word, const struct http_head *head, const struct s3_request *request)
 {
@@ -215,7 +219,9 @@ static bool word_holds(slice word, const struct http_head *head, const struct s3
         return header_of(head, request, slice_from(word, 1)).ptr != NULL;
     slice value = word, name = slice_cut(&value, '=');
     const struct s3_param *param = s3_param_get(request, name);
-    return param && (!value.ptr || slice_eq(param->value, value));
+    if (!param || (!param->value.len && in_words(naming_params, name)))
+        return false;
+    return !value.ptr || slice_eq(param->value, value);
 }
 
 static bool param_known(const struct s3_operation *row, slice name)

@@ -68,7 +68,8 @@ static enum err read_row(const struct s3_operation *row, const char *more, struc
         if (word.ptr[0] == '@')
             text_printf(&headers, "%.*s: 1\r\n", SLICE_ARG(slice_from(word, 1)));
         else
-            text_printf(&query, "%s%.*s", query.len ? "&" : "?", SLICE_ARG(word));
+            text_printf(&query, "%s%.*s%s", query.len ? "&" : "?", SLICE_ARG(word),
+                        slice_has(word, '=') ? "" : "=1");
     }
     if (more[0])
         text_printf(&query, "%s%s", query.len ? "&" : "?", more);
@@ -126,6 +127,33 @@ TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
         same(slice_of(s3_op_name(request.op)), slice_of(rows[i].name));
         ok(s3_operation(request.op)->route == S3_PASS || i == countof(rows) - 1);
     }
+}
+
+/* radosgw takes an empty uploadId for none, and the write for one of the whole object: it must not
+ * pass for one that changes nothing. */
+TEST(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload)
+{
+    static const struct { const char *line; enum s3_op op; } rows[] = {
+        { "DELETE /bkt/k?uploadId=", S3_OTHER_OBJECT_DELETE },
+        { "DELETE /bkt/k?uploadId", S3_OTHER_OBJECT_DELETE },
+        { "PUT /bkt/k?uploadId=&partNumber=1", S3_OTHER_OBJECT_PUT },
+        { "PUT /bkt/k?uploadId=u&partNumber=", S3_OTHER_OBJECT_PUT },
+        { "PUT /bkt/k?uploadId=u&partNumber", S3_OTHER_OBJECT_PUT },
+        { "POST /bkt/k?uploadId=", S3_OTHER_OBJECT_POST },
+        { "POST /bkt/k?select", S3_OTHER_OBJECT_POST },
+        { "POST /bkt/k?select&select-type=1", S3_OTHER_OBJECT_POST },
+        { "POST /bkt/k?select&select-type=2", S3_SELECT_OBJECT },
+        { "PUT /bkt/k?uploadId=u&partNumber=1", S3_UPLOAD_PART },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct s3_request request;
+        ok(read_line(rows[i].line, &request) == OK);
+        if (request.op != rows[i].op)
+            fail_msg("%s: %s", rows[i].line, s3_op_name(request.op));
+    }
+    struct s3_request request;
+    ok(read_with("PUT /bkt/k?uploadId=&partNumber=1", "x-amz-copy-source: b/k\r\n", &request) == OK);
+    ok(s3_operation(request.op)->mutates == S3_MUTATES_KEY);
 }
 
 /* A policy that allows the one must not open the other. */
@@ -490,6 +518,7 @@ TEST(wishes_about_caches_and_checksums_are_read)
 RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
+    UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
     UNIT(a_copy_says_where_from),
     UNIT(amz_parameters_of_a_write_are_headers),
