@@ -84,11 +84,12 @@ static slice payload_hash(const struct origin_body *body)
 }
 
 static size_t add_signature(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                            const struct sigv4_credentials *with, const char *region, const struct target *target,
-                            struct http_field *fields, size_t count)
+                            const struct sigv4_credentials *with, const char *region,
+                            const struct target *target, struct http_field *fields, size_t count)
 {
     struct sigv4_ask ask = {
-        .method = slice_of(s3_operation(asked->op)->method_name), .path = target->path, .query = target->query,
+        .method = slice_of(s3_operation(asked->op)->method_name),
+        .path = target->path, .query = target->query,
         .fields = fields, .field_count = count,
         .payload_hash = payload_hash(asked->body),
         .region = slice_of(region), .service = S("s3"), .now_s = wall_s(),
@@ -130,7 +131,8 @@ static const char *request_target(struct arena *keep, const struct target *targe
 }
 
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                 const struct sigv4_credentials *with, char region[REGION_BYTES_MAX], struct exchange_ask *ret)
+                 const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
+                 struct exchange_ask *ret)
 {
     struct target target;
     struct http_field *fields;

@@ -90,7 +90,7 @@ with Story("i01 origin credentials from every source") as story:
                    "[profile mfa]\nrole_arn = a\nsource_profile = w\nmfa_serial = b\n"
                    "[profile sso]\nsso_session = s\n")
     write("give it.py", "import subprocess, sys, urllib.request, json\n"
-          "if sys.argv[1] == 'leave': subprocess.Popen(['sleep', '20'])    # holds our output open\n"
+          "if sys.argv[1] == 'leave': subprocess.Popen(['sleep', '20'], stderr=subprocess.DEVNULL)    # holds our output open\n"
           f"d = json.load(urllib.request.urlopen('{lender.url}/container'))\n"
           "d['SessionToken'] = d.pop('Token')\nprint(json.dumps({'Version': 1, **d}))\n")
     files = {**sts, "AWS_CONFIG_FILE": config}
