@@ -31,6 +31,9 @@
 #define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
 #define LARGE_BYTES (64 * MIB)
 
+/* What no pool of the library's takes back: it looks at a buffer's size alone. Any thread frees it. */
+static h2o_buffer_prototype_t unpooled;
+
 static atomic_size_t memory_claimed, disk_claimed, files_claimed;
 
 void body_claim_end(struct body_claim *claim)
@@ -118,7 +121,7 @@ static bool move(struct conn *conn, size_t bytes)
         return false;
     to->bytes = to->_buf;
     to->size = from->size;
-    to->_prototype = from->_prototype;
+    to->_prototype = &unpooled;
     memcpy(to->bytes, from->bytes, from->size);
     h2o_buffer_dispose(&from);
     conn->sock->input = to;
@@ -167,7 +170,6 @@ bool body_append(struct conn *conn, slice bytes)
 
 void body_take(struct http_request *request)
 {
-    static h2o_buffer_prototype_t unpooled;    /* freed by any thread */
     h2o_socket_t *sock = request->conn->sock;
     h2o_buffer_t *buffer = sock->input;
     size_t whole = request->head.bytes + request->body_bytes, rest = buffer->size - whole;

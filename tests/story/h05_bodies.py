@@ -9,7 +9,26 @@ def half_of(wire, body):
     return wire
 
 
+def cut_at_the_size_of_a_pool(story):
+    """Bodies of which the library would think that their buffer is one of its pool's: 8 KiB."""
+    probe = Probe(story, body_memory_bytes=4096)
+    head = get("/echo", "Content-Length: 8000", method="PUT")
+    head = get("/echo", f"Content-Length: {8192 - len(head)}", method="PUT")
+    for turn in range(40):
+        wire = probe.wire()
+        wire.send(get("/a") + head + bytes(1000))
+        wait_for("it lies in a file", probe.spilled)
+        wire.abort()
+        wait_for("which is closed when the client has gone", lambda: probe.spilled() == 0)
+    wires = [probe.wire() for _ in range(40)]
+    for wire in wires:
+        wire.send(get("/a") + put("/echo", bytes(5000)))
+    story.same("and others are taken as ever", {wire.read().status for wire in wires}, {200})
+    probe.ends_cleanly()
+
+
 with Story("h05 bodies lie in memory or the cache folder, within both their limits") as story:
+    cut_at_the_size_of_a_pool(story)
     probe = Probe(story, body_memory_bytes=1 << 20, bodies_memory_bytes=8 << 20,
                   body_bytes_max=16 << 20)
     small, large, huge = bytes(1000000), bytes(5 << 20), bytes(9 << 20)
