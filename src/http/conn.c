@@ -132,9 +132,9 @@ static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 static void read_head(struct conn *conn)
 {
     size_t have = conn->sock->input->size;
-    if (have == 0)    /* the first byte: from now on it is a head that may be slow */
-        timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
     ssize_t got = read_some(conn, 4096, HTTP_HEAD_BYTES_MAX + 1 - have);
+    if (have == 0 && got > 0)    /* the first byte: from now on it is a head that may be slow */
+        timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
     if (got < 0)
         conn_close(conn, false);
     else if (got > 0)
