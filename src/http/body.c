@@ -166,27 +166,44 @@ bool body_append(struct conn *conn, slice bytes)
     return true;
 }
 
-/* ---- a complete one ---- */
+/* ---- taken out of its connection ---- */
 
-void body_take(struct http_request *request)
+/* The buffer, with its claim: the connection gets an empty one. */
+static struct http_body *take_out(struct http_request *request)
 {
     h2o_socket_t *sock = request->conn->sock;
-    h2o_buffer_t *buffer = sock->input;
-    size_t whole = request->head.bytes + request->body_bytes, rest = buffer->size - whole;
-    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
-    if (rest) {
-        memcpy(h2o_buffer_reserve(&sock->input, rest).base, buffer->bytes + whole, rest);
-        sock->input->size = rest;
-    }
     struct http_body *body = must_alloc(sizeof(*body));
     body->magic = BODY_MAGIC;
     atomic_init(&body->holds, 1);
-    body->buffer = buffer;
+    body->buffer = sock->input;
     h2o_buffer_set_prototype(&body->buffer, &unpooled);
-    body->bytes = (slice){ buffer->bytes + request->head.bytes, request->body_bytes };
     body->claim = request->claim;
     request->claim = (struct body_claim){ 0 };
-    request->body = body;
+    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
+    return body;
+}
+
+bool body_claimed(const struct http_request *request)
+{
+    return request->claim.memory_bytes || request->claim.file_bytes;
+}
+
+void body_take(struct http_request *request)
+{
+    struct http_body *body = request->body = take_out(request);
+    h2o_buffer_t *buffer = body->buffer, **input = &request->conn->sock->input;
+    size_t whole = request->head.bytes + request->body_bytes, rest = buffer->size - whole;
+    if (rest) {
+        memcpy(h2o_buffer_reserve(input, rest).base, buffer->bytes + whole, rest);
+        (*input)->size = rest;
+    }
+    body->bytes = (slice){ buffer->bytes + request->head.bytes, request->body_bytes };
+}
+
+void body_drop(struct http_request *request)
+{
+    struct http_body *body = body_claimed(request) ? take_out(request) : NULL;
+    http_body_release(&body);
 }
 
 struct http_body *http_body_hold(struct http_request *request)

@@ -73,6 +73,8 @@ void conn_close(struct conn *conn, bool reset)
         setsockopt(h2o_socket_get_fd(conn->sock), SOL_SOCKET, SO_LINGER, &at_once,
                    sizeof(at_once));
     }
+    if (conn->request)
+        body_drop(conn->request);    /* the library would free it here and now */
     h2o_socket_close(conn->sock);
 }
 

@@ -33,8 +33,10 @@ static void tell(struct conn *conn, const struct http_answer *answer)
         text_add(&out, answer->body);
     conn->phase = PHASE_LINGER;
     timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
-    if (conn->request)
+    if (conn->request) {
+        body_drop(conn->request);
         request_end(&conn->request, false);
+    }
     h2o_buffer_consume(&conn->sock->input, conn->sock->input->size);
     h2o_iovec_t buf = { out.ptr, out.len };
     conn_write(conn, &buf, 1, on_told);

@@ -223,6 +223,9 @@ void request_end(struct http_request **request, bool complete);
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
 /* Complete: its buffer is the body's now, sock->input begins with what came behind it. */
 void body_take(struct http_request *request);
+bool body_claimed(const struct http_request *request);    /* sock->input is a buffer of ours */
+/* It ends before it is complete: its room is given back, and sock->input is empty. */
+void body_drop(struct http_request *request);
 /* Into the file that is sock->input, behind what there is; or the request has been refused. */
 bool body_append(struct conn *conn, slice bytes) MUST_USE;
 void body_claim_end(struct body_claim *claim);                /* accepts an empty one */

@@ -45,7 +45,7 @@ void request_handle(struct http_request *request)
     check(request->magic == REQUEST_MAGIC && !request->handled);
     request->handled = true;
     request->close = request->head.close;
-    if (request->body_bytes)
+    if (request->body_bytes || body_claimed(request))
         body_take(request);
     else
         h2o_buffer_consume(&conn->sock->input, request->head.bytes);
@@ -74,7 +74,7 @@ void request_end(struct http_request **ended, bool complete)
         request->ended(request->ended_arg, &outcome);
     }
     http_body_release(&request->body);
-    body_claim_end(&request->claim);
+    check(!body_claimed(request));
     request->magic = 0;
     struct arena arena = request->arena;    /* the request lies in it */
     arena_free(&arena);

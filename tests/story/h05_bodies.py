@@ -27,8 +27,29 @@ def cut_at_the_size_of_a_pool(story):
     probe.ends_cleanly()
 
 
+def announced_and_not_sent(story):
+    """Chunked bodies that are not what their heads say."""
+    probe = Probe(story, body_memory_bytes=4096)
+    big = get("/echo", "Transfer-Encoding: chunked", "x-bytes: 5000000", method="PUT")
+    for name, body, sum_ in (("nothing", b"", 0), ("a byte", b"1\r\nx\r\n", 1)):
+        wire = probe.wire()
+        wire.send(big)
+        wait_for("there is room for it", probe.spilled)
+        wire.send(body + b"0\r\n\r\nG")
+        reply = wire.read()
+        story.same(f"{name} instead of 5 MB is taken", (reply.status, reply.body.split()[0]),
+                   (200, b"%d" % sum_))
+        wait_for("and its room given back, with the next request begun",
+                 lambda: probe.spilled() == 0)
+        wire.send(b"ET /next HTTP/1.1\r\nHost: h\r\n\r\n")
+        story.same("which is answered", wire.read().body, b"/next\n")
+        wire.close()
+    probe.ends_cleanly()
+
+
 with Story("h05 bodies lie in memory or the cache folder, within both their limits") as story:
     cut_at_the_size_of_a_pool(story)
+    announced_and_not_sent(story)
     probe = Probe(story, body_memory_bytes=1 << 20, bodies_memory_bytes=8 << 20,
                   body_bytes_max=16 << 20)
     small, large, huge = bytes(1000000), bytes(5 << 20), bytes(9 << 20)

@@ -6,7 +6,8 @@
  * Byte i of every body is i % 251. GET /whole?n=, /direct?n= (one piece), /stream?n=&piece= (each
  * piece after a wake from another thread), /open?n=&piece= (of a length that is not told),
  * /abort?n=&after=, /later?ms=, /never; PUT /echo (length and sum), PUT /hold (the body read by
- * another thread, also when the client has gone); /stats on both addresses. A field x-deny is refused by the judge. SIGTERM drains, then stops. */
+ * another thread, also when the client has gone); /stats on both addresses. A field x-deny is refused by the judge; x-bytes is what a chunked body may come
+ * to. SIGTERM drains, then stops. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -196,10 +197,12 @@ static slice stats(struct arena *keep)
     return arena_printf(keep,
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
                         "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
-                        "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu}\n",
+                        "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu, "
+                        "\"body_size\": %llu}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
                         http_open_requests(http), http_connections(http), loop_turns,
-                        (unsigned long long)metric_read(M_HTTP_BODY_MEMORY));
+                        (unsigned long long)metric_read(M_HTTP_BODY_MEMORY),
+                        (unsigned long long)metric_read(M_HTTP_REFUSED_BODY));
 }
 
 static void hold_body(struct job *job)
@@ -268,6 +271,8 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
 {
     atomic_fetch_add(&judged, 1);
     ret->judged = judged_mark;
+    if (!slice_u64(http_head_get(head, S("x-bytes")), &ret->body_bytes))
+        ret->body_bytes = 0;
     if (!http_head_get(head, S("x-deny")).ptr)
         return true;
     ret->status = 403;
