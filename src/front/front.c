@@ -100,7 +100,8 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
                        const struct http_head *head, struct http_answer *ret)
 {
     static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
-    if (!slice_starts(head->path, S("/_/")))
+    if (!slice_starts(head->path, S("/_/")) ||
+        s3_host_bucket(keep, head->host, front->options.domains).len)    /* an object's key */
         return false;
     *ret = (struct http_answer){ .status = 404, .close = true, .is_page = true,
                                  .fields = &json, .field_count = 1,
@@ -147,11 +148,25 @@ static enum err find_client(struct front *front, const struct sigv4_claim *claim
     return err;
 }
 
+/* Browsers can't sign what they ask first; the origin answers it, unsigned, by its bucket's rules. */
+static const struct sigv4_credentials unsigned_credentials = { 0 };
+static const struct client preflight = { .own = true, .as = { { 0 }, { 0 }, { 0 } },
+                                         .who = { .as = &unsigned_credentials } };
+
+static bool is_preflight(const struct http_head *head)
+{
+    return slice_eq(head->method, S("OPTIONS")) && !head->chunked && !head->length;
+}
+
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
                                 const struct http_head *head, struct judged *ret)
 {
     struct sigv4_claim *claim = &ret->claim;
     enum err err = sigv4_claim_read(keep, head, claim);
+    if (err == ERR_NO_AUTH && is_preflight(head)) {
+        ret->client = &preflight;
+        return OK;
+    }
     if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->options.identities)))
         return OK;
     if (!err && claim->v2 && front->options.no_sigv2)
@@ -162,8 +177,11 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
         err = find_client(front, claim, &ret->client, &ret->secret);
     if (err)
         return err;
-    return claim->v2 ? sigv2_verify(keep, head, claim, S(""), ret->secret, wall_s())
-                     : sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
+    if (claim->v2)
+        return sigv2_verify(keep, head, claim,
+                            s3_host_bucket(keep, head->host, front->options.domains),
+                            ret->secret, wall_s());
+    return sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
 }
 
 /* Why a claim is refused, in S3's words, and with the elements that S3 has beside them. */

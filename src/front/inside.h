@@ -80,6 +80,8 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 enum err right_judge(const struct call *call) MUST_USE;
 /* A folder does not know who asks: nobody asks it in a name of their own. */
 enum err right_judge_place(const struct call *call, const struct place *place) MUST_USE;
+/* Does such a header, or field of a form, give others a right, or lock, or go over a lock? */
+bool right_is_privileged(slice name, slice value);
 /* Of an operation whose keys its body names. */
 enum err right_judge_keys(const struct call *call, const struct write_key *keys,
                           size_t count) MUST_USE;

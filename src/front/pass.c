@@ -379,6 +379,15 @@ static struct write_key version_of(struct pass *pass)
                                version ? arena_copy(&pass->arena, version->value) : S("") };
 }
 
+static void add_renamed(struct pass *pass, const struct s3_source *source)
+{
+    const slice names[] = { source->key, source->inner };
+    for (size_t i = 0; i < countof(names); i++)
+        if (names[i].len)
+            pass->keys[pass->key_count++] = (struct write_key){
+                arena_copy(&pass->arena, names[i]), S("") };
+}
+
 static enum err keys_of(struct pass *pass)
 {
     struct call *call = pass->call;
@@ -387,11 +396,10 @@ static enum err keys_of(struct pass *pass)
     if (mutates == S3_MUTATES_FORM)
         return ERR_NOT_IMPLEMENTED;
     if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
-        pass->keys = arena_alloc(&pass->arena, 2 * sizeof(*pass->keys));
+        pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
         pass->keys[pass->key_count++] = version_of(pass);
-        if (call->s3.op == S3_RENAME_OBJECT && call->s3.source.key.len)
-            pass->keys[pass->key_count++] = (struct write_key){
-                arena_copy(&pass->arena, call->s3.source.key), S("") };
+        if (call->s3.op == S3_RENAME_OBJECT)
+            add_renamed(pass, &call->s3.source);
     } else if (mutates == S3_MUTATES_KEYS) {
         enum err err = xml_read_delete(&pass->arena, pass->body, &deletions, &pass->key_count);
         if (err)

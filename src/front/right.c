@@ -1,16 +1,16 @@
 /* right.c - may this client do this? SPDX-License-Identifier: Apache-2.0
  *
  * A client with a name of its own may do what the origin lets that name: the origin is asked, by
- * the call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows of
- * their policy decide here, before anything is looked up: the right is the operation's (op.def),
- * its object the key, or a list's prefix. What an operation does besides counts, too: a copy reads its
- * source, and who gives others a right by a header of a write does what takes ADMIN. */
+ * the call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows
+ * of their policy decide here, before anything is looked up: the right is the operation's (op.def),
+ * its object the key, or a list's prefix. What an operation does besides counts, too: a copy reads
+ * its source, and who gives others a right by a header of a write, or locks an object, does what
+ * takes ADMIN. */
 #include <assert.h>
 
 #include "base/log.h"
 #include "base/metric.h"
 #include "front/inside.h"
-#include "s3/encode.h"
 
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
               1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
@@ -21,45 +21,43 @@ static bool allows(const struct call *call, unsigned right, slice bucket, slice 
     return allow_check(call->client->policy, call->client->policy_count, &ask);
 }
 
-/* A header of the request; also one that a presigned URL says, which is sent as a header. */
-static slice said(const struct call *call, slice name)
+/* A copy reads its source; what is renamed is gone from there, too. A source that can't be read here
+ * may be anything. */
+static bool may_take_source(const struct call *call)
+{
+    const struct s3_source *source = &call->s3.source;
+    unsigned rename = call->s3.op == S3_RENAME_OBJECT ? RIGHT_WRITE : RIGHT_READ;
+    if (!call->s3.sourced)
+        return true;
+    return source->key.len && allows(call, RIGHT_READ, source->bucket, source->key, false) &&
+           allows(call, rename, source->bucket, source->key, false) &&
+           (!source->inner.len || (allows(call, RIGHT_READ, source->bucket, source->inner, false) &&
+                                   allows(call, rename, source->bucket, source->inner, false)));
+}
+
+static bool begins(slice name, slice with)
+{
+    return slice_eq_nocase(slice_sub(name, 0, with.len), with);
+}
+
+bool right_is_privileged(slice name, slice value)
+{
+    if (slice_eq_nocase(name, S("x-amz-acl")) || slice_eq_nocase(name, S("acl")))
+        return !slice_eq(value, S("private")) && !slice_eq(value, S("bucket-owner-full-control"));
+    return begins(name, S("x-amz-grant-")) || begins(name, S("x-amz-object-lock-")) ||
+           slice_eq_nocase(name, S("x-amz-bypass-governance-retention"));
+}
+
+/* Also by what a presigned URL says, which is sent as a header. */
+static bool is_privileged(const struct call *call)
 {
     const struct http_head *head = http_request_head(call->http);
     for (size_t i = 0; i < head->field_count; i++)
-        if (slice_eq_nocase(head->fields[i].name, name))
-            return head->fields[i].value;
+        if (!slice_eq_nocase(head->fields[i].name, S("acl")) &&
+            right_is_privileged(head->fields[i].name, head->fields[i].value))
+            return true;
     for (size_t i = 0; i < call->s3.said_count; i++)
-        if (slice_eq_nocase(call->s3.said[i].name, name))
-            return call->s3.said[i].value;
-    return (slice){ NULL, 0 };
-}
-
-/* "/bucket/key?versionId=x", percent-encoded, with or without the first '/'. */
-static bool may_read_source(const struct call *call)
-{
-    slice source = said(call, S("x-amz-copy-source")), key;
-    if (!source.ptr)
-        return true;
-    slice path = slice_cut(&source, '?');
-    if (uri_decode(call->keep, path, &key) != OK)
-        return false;
-    key = slice_from(key, slice_starts(key, S("/")) ? 1 : 0);
-    slice bucket = slice_cut(&key, '/');
-    return key.len && allows(call, RIGHT_READ, bucket, key, false);
-}
-
-/* Does it give others a right, or go over a lock? */
-static bool is_privileged(const struct call *call)
-{
-    static const char *const names[] = {
-        "x-amz-grant-read", "x-amz-grant-write", "x-amz-grant-read-acp", "x-amz-grant-write-acp",
-        "x-amz-grant-full-control", "x-amz-bypass-governance-retention",
-    };
-    slice acl = said(call, S("x-amz-acl"));
-    if (acl.ptr && !slice_eq(acl, S("private")) && !slice_eq(acl, S("bucket-owner-full-control")))
-        return true;
-    for (size_t i = 0; i < countof(names); i++)
-        if (said(call, slice_of(names[i])).ptr)
+        if (right_is_privileged(call->s3.said[i].name, call->s3.said[i].value))
             return true;
     return false;
 }
@@ -79,7 +77,7 @@ static bool may_begin(const struct call *call)
         return false;
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
-    return may_read_source(call) &&
+    return may_take_source(call) &&
            (!is_privileged(call) || allows(call, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 

@@ -322,6 +322,49 @@ static void read_source(struct arena *keep, slice said, struct s3_source *ret)
         ret->version = version;
 }
 
+static void read_renamed(struct arena *keep, slice said, struct s3_request *ret)
+{
+    slice name, key;
+    if (uri_decode(keep, said, &name) != OK)
+        return;
+    name = slice_from(name, slice_starts(name, S("/")) ? 1 : 0);
+    key = name;
+    slice bucket = slice_cut(&key, '/');
+    if (name.len)
+        ret->source = (struct s3_source){
+            .bucket = ret->bucket, .key = name,
+            .inner = slice_eq(bucket, ret->bucket) && key.ptr ? key : S("") };
+}
+
+static void read_sources(struct arena *keep, const struct http_head *head, struct s3_request *ret)
+{
+    slice copied = header_of(head, ret, S("x-amz-copy-source"));
+    slice renamed = header_of(head, ret, S("x-amz-rename-source"));
+    if (operations[ret->op].method != S3_PUT)
+        return;
+    ret->sourced = copied.ptr || renamed.ptr;
+    if (ret->op == S3_RENAME_OBJECT && renamed.ptr && !copied.ptr)
+        read_renamed(keep, renamed, ret);
+    else if (copied.ptr && !renamed.ptr)
+        read_source(keep, copied, &ret->source);
+}
+
+/* A form's key is in the form, whatever else is in the query: some stores look no further than at
+ * these. */
+static enum err read_form(const struct http_head *head, struct s3_request *ret)
+{
+    static const slice form = { "multipart/form-data", 19 };
+    const struct s3_operation *row = &operations[ret->op];
+    slice type = slice_trim(http_head_get(head, S("content-type")));
+    if (row->method != S3_POST || !slice_eq_nocase(slice_sub(type, 0, form.len), form))
+        return OK;
+    if (row->level == S3_BUCKET && ret->op != S3_DELETE_OBJECTS)
+        ret->op = S3_POST_OBJECT;
+    else if (ret->op == S3_OTHER_OBJECT_POST || ret->op == S3_RESTORE_OBJECT)
+        return ERR_BAD_METHOD;
+    return OK;
+}
+
 /* ---- what the cache can't answer ---- */
 
 /* What may be the name of a version, or a part without a range; what is wrong with any other, the
@@ -453,14 +496,12 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
         e = read_said(keep, head, ret);
     if (!e)
         e = find_op(keep, head, level, ret);
+    if (!e)
+        e = read_form(head, ret);
     if (e)
         return e;
     read_headers(keep, head, ret);
-    slice source = header_of(head, ret, S("x-amz-copy-source"));
-    if (!source.ptr && ret->op == S3_RENAME_OBJECT)
-        source = header_of(head, ret, S("x-amz-rename-source"));
-    if (source.ptr && operations[ret->op].method == S3_PUT)
-        read_source(keep, source, &ret->source);
+    read_sources(keep, head, ret);
     ret->pass = operations[ret->op].route == S3_CACHE && only_origin_knows(head, ret);
     return OK;
 }

@@ -57,9 +57,10 @@ struct s3_param {
 };
 
 /* What x-amz-copy-source or x-amz-rename-source names, decoded; empty if there is none, or none of
- * the form /bucket/key?versionId=... */
+ * the form /bucket/key?versionId=... What is renamed lies in the same bucket, which its name may
+ * begin with, or not: `inner` is the key if it does. */
 struct s3_source {
-    slice bucket, key, version;
+    slice bucket, key, version, inner;
 };
 
 struct s3_request {
@@ -74,6 +75,7 @@ struct s3_request {
     const struct http_field *said;    /* x-amz- headers that were said in the query */
     size_t said_count;
     struct s3_source source;
+    bool sourced;             /* it says one of them, which can be read or not */
     bool pass;                /* GetObject, HeadObject: only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */

@@ -410,9 +410,9 @@ class Client:
         return self.ask("GET", bucket, query=[("list-type", "2"), *query])
 
 
-def plain(port, method, target, body=b"", headers=(), timeout=30):
+def plain(port, method, target, body=b"", headers=(), timeout=30, host=None):
     """An unsigned request as it stands."""
-    lines = [f"{method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close",
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port}'}", "Connection: close",
              *headers]
     if body or method in ("POST", "PUT"):
         lines.append(f"Content-Length: {len(body)}")

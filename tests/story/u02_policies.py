@@ -67,11 +67,31 @@ with Story("u02 policies") as story:
     target = presign("PUT", f"127.0.0.1:{server.port}", "/data/b/new", *WRITER,
                      query=[("x-amz-acl", "public-read")])
     refused("in a presigned URL too", plain(server.port, "PUT", target))
+    for name, value in (("x-amz-acl", "authenticated-read"), ("x-amz-grant-write-acp", 'id="x"'),
+                        ("x-amz-object-lock-mode", "COMPLIANCE"),
+                        ("x-amz-object-lock-legal-hold", "ON"),
+                        ("x-amz-bypass-governance-retention", "true")):
+        refused(f"{name} on a copy", writer.put("data/b/copy", b"", {
+            name: value, "x-amz-copy-source": "/data/a/1"}))
+        refused("... on an upload in parts", writer.ask("POST", "data/b/new", [("uploads", "")],
+                                                        headers={name: value}))
+    refused("of two values the worse counts", writer.ask("PUT", "data/b/new", [
+        ("x-amz-grant-read", 'id="x"')], headers={"x-amz-acl": "private"}))
+    for source in ("a/1", "/a/1", "data/a/1", "/data/b/1", "%zz"):
+        refused(f"to rename {source} takes it away", writer.ask(
+            "PUT", "data/b/new", [("renameObject", "")], headers={"x-amz-rename-source": source}))
+    story.same("a form is no unknown operation", shared.ask(
+        "POST", "data", [("never-heard-of", "")], body=b"--x--",
+        headers={"content-type": "multipart/form-data; boundary=x"}).status, 501)
     body = b"<Delete><Object><Key>b/new</Key></Object><Object><Key>a/1</Key></Object></Delete>"
     md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
     refused("DeleteObjects with one key that it may not", writer.ask(
         "POST", "data", [("delete", "")], headers={"content-md5": md5}, body=body))
     story.same("and the origin was asked for none of it", origin.counts()["requests"], before)
+    fine("private is what an object is anyway", writer.put("data/b/new", b"new", {
+        "x-amz-acl": "private"}))
+    fine("and its bucket's owner may do all", writer.put("data/b/new", b"new", {
+        "x-amz-acl": "bucket-owner-full-control"}))
     fine("a removal inside its prefix", writer.delete("data/b/new"))
     story.fact("refusals are counted, and logged by name",
                server.metric("penstock_policy_refused_total") >= 18

@@ -115,6 +115,34 @@ def play(do):
     do("DELETE"), do("GET", query=[("list-type", "1")])
 
 
+def by_host(story, server):
+    """boto3, told to put buckets into the host's name."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError:
+        story.note("boto3 is not installed: the bucket in the host's name was tried by hand alone")
+        return
+    resolve = socket.getaddrinfo
+    socket.getaddrinfo = lambda host, *more, **how: resolve("127.0.0.1" if str(host).endswith("localhost") else host, *more, **how)
+
+    def client(version):
+        return boto3.client("s3", endpoint_url=f"http://localhost:{server.port}", region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
+                            aws_secret_access_key=SECRET_KEY,
+                            config=Config(signature_version=version, s3={"addressing_style": "virtual"}, retries={"max_attempts": 1}))
+    for version in ("s3v4", "s3"):
+        s3 = client(version)
+        s3.put_object(Bucket="bucket-h", Key=f"by {version}/ü", Body=version.encode())
+        story.same(f"boto3, {version}, bucket in the host's name: put, get", s3.get_object(Bucket="bucket-h", Key=f"by {version}/ü")["Body"].read(), version.encode())
+        story.same("... list", [o["Key"] for o in s3.list_objects(Bucket="bucket-h", Prefix=f"by {version}/")["Contents"]], [f"by {version}/ü"])
+        url = s3.generate_presigned_url("get_object", {"Bucket": "bucket-h", "Key": f"by {version}/ü"}, 60)
+        story.fact("... its presigned URL names the bucket as host", url.startswith(f"http://bucket-h.localhost:{server.port}/"), url)
+        reply = plain(server.port, "GET", url.split(str(server.port), 1)[1], host=f"bucket-h.localhost:{server.port}")
+        story.same("... and works", (reply.status, reply.body), (200, version.encode()))
+        reply = plain(server.port, "GET", url.split(str(server.port), 1)[1], host=f"bucket-g.localhost:{server.port}")
+        story.same("... for that bucket only", (reply.status, reply.code), (403, "SignatureDoesNotMatch"))
+
+
 with Story("w09 every operation of S3 has the origin's own answer") as story:
     gateway = story.versity(versioning=True)
     server = story.penstock(origin=gateway.url)
@@ -134,6 +162,27 @@ with Story("w09 every operation of S3 has the origin's own answer") as story:
     story.same("... is the one of the path", server.get("bucket-h/a b/c").body, b"by host")
     story.same("... read", server.ask("GET", "a b/c", headers=host).body, b"by host")
     story.same("... and listed", b"<Key>a b/c</Key>" in server.ask("GET", "", [("list-type", "2")], host).body, True)
+
+    for name in ("_/x", "_/health/live"):
+        story.same(f"... {name} is a key there like any other",
+                   server.ask("PUT", name, headers=host, body=b"mine").status, 200)
+        story.same("... and read", server.ask("GET", name, headers=host).body, b"mine")
+    story.same("... and our page elsewhere", json.loads(plain(server.port, "GET", "/_/health/live").body),
+               {"status": "live"})
+    by_host(story, server)
+
+    # ---- what browsers ask first ----
+    def preflight(port, method, origin="http://a.example", bucket="bucket-h", headers=()):
+        reply = plain(port, "OPTIONS", f"/{bucket}/x", headers=[f"Origin: {origin}", f"Access-Control-Request-Method: {method}", *headers])
+        return reply.status, reply.code, {n: v for n, v in reply.headers.items() if n.startswith("access-control")}
+    rules = xml("CORSConfiguration", "<CORSRule><AllowedOrigin>http://a.example</AllowedOrigin><AllowedMethod>GET</AllowedMethod></CORSRule>")
+    server.ask("PUT", "bucket-h", [("cors", "")], md5(rules), rules)
+    for case in (("GET",), ("PUT",), ("GET", "http://b.example"), ("get",), ("GET", "http://a.example", "no-such-bucket")):
+        story.same(f"OPTIONS {case}: no signature is needed, and the answer is the origin's",
+                   preflight(server.port, *case), preflight(gateway.port, *case))
+    story.same("one was granted", preflight(server.port, "GET")[0], 200)
+    story.same("OPTIONS with a body is no such question", plain(server.port, "OPTIONS", "/bucket-h/x", b"body").status, 403)
+    story.same("nor is a GET", plain(server.port, "GET", "/bucket-h/x").status, 403)
 
     # ---- long answers that pass by the cache ----
     body = story.random.randbytes(40 * MIB)

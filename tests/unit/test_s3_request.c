@@ -205,6 +205,35 @@ TEST(a_copy_says_where_from)
         ok(source_of(none[i]).bucket.len == 0);
 }
 
+TEST(what_is_renamed_lies_in_the_same_bucket_whether_it_says_so_or_not)
+{
+    struct s3_request request;
+    ok(read_with("PUT /bkt/k?renameObject", "x-amz-rename-source: /a%20b/c\r\n", &request) == OK);
+    same(request.source.bucket, S("bkt"));
+    same(request.source.key, S("a b/c"));
+    ok(request.sourced && !request.source.inner.len);
+    ok(read_with("PUT /bkt/k?renameObject", "x-amz-rename-source: bkt/c\r\n", &request) == OK);
+    same(request.source.key, S("bkt/c"));
+    same(request.source.inner, S("c"));
+    ok(read_with("PUT /bkt/k?renameObject", "x-amz-rename-source: %x\r\n", &request) == OK);
+    ok(request.sourced && !request.source.key.len);
+    ok(read_line("PUT /bkt/k?renameObject", &request) == OK && !request.sourced);
+}
+
+TEST(a_form_is_a_PostObject_whatever_stands_in_its_query)
+{
+    static const char form[] = "Content-Type: Multipart/Form-Data; boundary=x\r\n";
+    struct s3_request request;
+    ok(read_with("POST /bkt", form, &request) == OK && request.op == S3_POST_OBJECT);
+    ok(read_with("POST /bkt?never-heard-of", form, &request) == OK);
+    ok(request.op == S3_POST_OBJECT);
+    ok(read_with("POST /bkt?metadataTable", form, &request) == OK && request.op == S3_POST_OBJECT);
+    ok(read_with("POST /bkt?delete", form, &request) == OK && request.op == S3_DELETE_OBJECTS);
+    ok(read_with("POST /bkt/k?never-heard-of", form, &request) == ERR_BAD_METHOD);
+    ok(read_with("POST /bkt/k?restore", form, &request) == ERR_BAD_METHOD);
+    ok(read_with("POST /bkt/k?uploads", form, &request) == OK && request.op == S3_CREATE_UPLOAD);
+}
+
 TEST(amz_parameters_of_a_write_are_headers)
 {
     struct s3_request request;
@@ -521,6 +550,8 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
     UNIT(a_copy_says_where_from),
+    UNIT(what_is_renamed_lies_in_the_same_bucket_whether_it_says_so_or_not),
+    UNIT(a_form_is_a_PostObject_whatever_stands_in_its_query),
     UNIT(amz_parameters_of_a_write_are_headers),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(what_only_the_origin_can_judge_is_not_asked_of_a_cache),
