@@ -43,7 +43,7 @@ void reply_error(struct call *call, enum err err, slice detail)
     struct http_answer answer;
     call->err = err;
     answer_error(call->keep, err, detail, call->s3.raw_path, call->id, &answer);
-    if (slice_eq(http_request_head(call->http)->method, S("HEAD")))
+    if (slice_eq(call->head->method, S("HEAD")))
         answer.body = S("");
     http_reply(call->http, &answer);
 }

@@ -50,7 +50,7 @@ bool forward_is_answered(slice name)
 
 struct http_field *forward_fields(struct arena *keep, const struct call *call, size_t *ret_count)
 {
-    const struct http_head *head = http_request_head(call->http);
+    const struct http_head *head = call->head;
     const struct s3_request *s3 = &call->s3;
     size_t count = 0, room = head->field_count + s3->said_count + INTAKE_FIELDS_MAX;
     struct http_field *list = arena_alloc(keep, room * sizeof(*list));

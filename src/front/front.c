@@ -1,8 +1,9 @@
 /* front.c - who asks, and for what. SPDX-License-Identifier: Apache-2.0
  *
  * The judge runs before a body is taken in: health is answered, a head that carries no good
- * signature is refused and its connection closed. What passes is read as an S3 request and handed
- * to its operation. */
+ * signature is refused and its connection closed. What passes is read as an S3 request, and asked
+ * whether it may be done. A large body that would be taken in for nothing is refused there and then;
+ * with a small one, or none, the connection goes on, so that is refused when it has come. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "s3/integrity.h"
 
 #define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
+#define SMALL_BODY_BYTES (16 * KIB)    /* is taken in whatever comes of it */
+#define KEYS_BODY_BYTES (8 * MIB)      /* names 1000 keys, however they are written */
 
 struct front *front_new(const struct front_options *options)
 {
@@ -211,6 +214,51 @@ static enum err judge_body(const struct front *front, const struct http_head *he
     return OK;
 }
 
+/* Read once, and asked once whether it may be done; call->err says what is wrong with it. */
+static void read_call(struct front *front, struct http_loop *http, struct arena *keep, slice peer,
+                      const struct http_head *head, struct judged *judged)
+{
+    struct call *call = &judged->call;
+    call->front = front;
+    call->head = head;
+    call->loop = http_loop_local(http);
+    call->keep = keep;
+    call->id = request_id_new(front, keep);
+    call->peer = peer;
+    call->access_key = judged->claim.access_key;
+    call->client = judged->client;
+    call->cache_result = "-";
+    call->err = s3_request_read(keep, head, front->options.domains, &call->s3);
+    if (call->err)
+        call->s3.op = S3_OP_COUNT;
+    else
+        call->err = right_judge(call);
+}
+
+static bool only_reads(const struct s3_operation *row)
+{
+    return row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
+}
+
+/* Would a body be taken in for nothing? A small one may be: its connection then goes on. */
+static enum err judge_large_body(const struct call *call, slice *ret_detail)
+{
+    const struct http_head *head = call->head;
+    *ret_detail = call->s3.detail;
+    if (!head->chunked && head->length <= SMALL_BODY_BYTES)
+        return OK;
+    if (call->err)
+        return call->err;
+    const struct s3_operation *row = s3_operation(call->s3.op);
+    if (only_reads(row) || row->method == S3_DELETE) {
+        *ret_detail = S("This operation takes no body.");
+        return ERR_BAD_REQUEST;
+    }
+    if (row->mutates == S3_MUTATES_KEYS && head->length > KEYS_BODY_BYTES)
+        return ERR_BAD_XML;
+    return pass_judge_write(call, ret_detail);
+}
+
 /* A value as a fact of a log line: one word, not too long, "-" if there is none. */
 static slice fact(struct arena *keep, slice value)
 {
@@ -241,17 +289,22 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     struct front *front = arg;
     struct judged *judged = arena_alloc(keep, sizeof(*judged));
     struct sigv4_claim *claim = &judged->claim;
+    slice detail = S("");
     if (judge_page(front, keep, peer, head, ret))
         return false;
     enum err err = judge_signature(front, http_loop_local(http), keep, head, judged);
     if (!err)
         err = judge_body(front, head, claim, &ret->body_bytes);
     if (!err) {
+        read_call(front, http, keep, peer, head, judged);
+        err = judge_large_body(&judged->call, &detail);
+    }
+    if (!err) {
         ret->judged = judged;
         return true;
     }
-    slice id = request_id_new(front, keep);
-    answer_error(keep, err, S(""), head->path, id, ret);
+    slice id = judged->call.id.len ? judged->call.id : request_id_new(front, keep);
+    answer_error(keep, err, detail, head->path, id, ret);
     tell_fault(http_loop_local(http), keep, head, claim, err, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
@@ -277,13 +330,12 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
-    bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
     metric_add(row->metric, 1);
     if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST)
         list_read(call);
-    else if (reads)
+    else if (only_reads(row))
         pass_read(call);
     else
         pass_write(call);
@@ -329,33 +381,15 @@ static void ended(void *arg, const struct http_outcome *outcome)
 
 void front_handle(void *arg, struct http_request *request)
 {
-    struct front *front = arg;
-    struct arena *keep = http_request_arena(request);
-    struct call *call = arena_alloc(keep, sizeof(*call));
-    call->front = front;
+    (void)arg;
+    struct judged *judged = http_request_judged(request);
+    struct call *call = &judged->call;
     call->http = request;
-    call->loop = http_loop_local(http_request_loop(request));
-    call->keep = keep;
-    call->id = request_id_new(front, keep);
-    call->peer = http_request_peer(request);
-    const struct judged *judged = http_request_judged(request);
-    call->access_key = judged->claim.access_key;
-    call->client = judged->client;
-    call->cache_result = "-";
-    call->s3.op = S3_OP_COUNT;
-    call->s3.raw_path = http_request_head(request)->path;
     http_request_on_end(request, ended, call);
-    enum err err = s3_request_read(keep, http_request_head(request), front->options.domains,
-                                   &call->s3);
-    if (err) {
-        call->s3.op = S3_OP_COUNT;
+    if (call->s3.op == S3_OP_COUNT)
         metric_add(M_REQ_OTHER, 1);
-        reply_error(call, err, call->s3.detail);
-        return;
-    }
-    err = right_judge(call);
-    if (err)
-        reply_error(call, err, S(""));
+    if (call->err)
+        reply_error(call, call->err, call->s3.detail);
     else
         route(call);
 }

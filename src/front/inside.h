@@ -24,14 +24,6 @@ struct front {
     struct lend *lend;            /* NULL: it does not */
 };
 
-/* What the judge found out; the request has it from then on. The claim comes first: who asks for
- * that alone finds it. */
-struct judged {
-    struct sigv4_claim claim;
-    const struct client *client;
-    slice secret;                 /* that proved the claim; stays */
-};
-
 /* What the front keeps on each loop. */
 struct front_loop {
     struct sigv4 *sigv4;
@@ -43,7 +35,8 @@ struct front_loop {
 struct call {
     struct front *front;
     struct front_loop *loop;
-    struct http_request *http;
+    struct http_request *http;    /* NULL while it is judged */
+    const struct http_head *head;
     struct arena *keep;
     struct s3_request s3;
     slice id;                     /* x-amz-request-id */
@@ -57,6 +50,15 @@ struct call {
     enum err err;
     const char *cache_result;     /* "HIT" ..., or "-" */
     struct get_cost cost;
+};
+
+/* What the judge found out; the request has it from then on. The claim comes first: who asks for
+ * that alone finds it. */
+struct judged {
+    struct sigv4_claim claim;
+    const struct client *client;
+    slice secret;                 /* that proved the claim; stays */
+    struct call call;             /* read; with an err: what it will be refused with */
 };
 
 /* ---- answer.c ---- */
@@ -92,6 +94,8 @@ void list_read(struct call *call);      /* lists of keys, shared by who asks the
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
 const struct place *pass_place(const struct call *call);    /* NULL: there is none */
+/* What pass_write would refuse it with before it looks at the body. */
+enum err pass_judge_write(const struct call *call, slice *ret_detail) MUST_USE;
 /* The loop ends: origins may still be busy with some. */
 void passes_leave(struct front_loop *loop);
 

@@ -393,8 +393,6 @@ static enum err keys_of(struct pass *pass)
     struct call *call = pass->call;
     struct deletion *deletions;
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    if (mutates == S3_MUTATES_FORM)
-        return ERR_NOT_IMPLEMENTED;
     if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
         pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
         pass->keys[pass->key_count++] = version_of(pass);
@@ -515,28 +513,37 @@ void passes_leave(struct front_loop *loop)
     }
 }
 
-void pass_write(struct call *call)
+enum err pass_judge_write(const struct call *call, slice *ret_detail)
 {
     const struct place *place = pass_place(call);
+    enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
+    *ret_detail = S("");
+    if (mutates == S3_MUTATES_FORM)
+        return ERR_NOT_IMPLEMENTED;
+    if (mutates == S3_MUTATES_KEYS)    /* placed by its body */
+        return OK;
+    enum err err = may_write(call, place);
+    return err ? err : place_source(call, place, ret_detail);
+}
+
+void pass_write(struct call *call)
+{
     const struct judged *judged = http_request_judged(call->http);
     const struct sigv4_claim *claim = &judged->claim;
-    bool placed_by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
-    slice detail = S("");
-    enum err err = placed_by_body ? OK : may_write(call, place);
-    if (!err && !placed_by_body)
-        err = place_source(call, place, &detail);
+    slice detail;
+    enum err err = pass_judge_write(call, &detail);
     if (err) {
         reply_error(call, err, detail);
         return;
     }
-    struct pass *pass = pass_new(call, place);
+    struct pass *pass = pass_new(call, pass_place(call));
     pass->source = (struct origin_body){ .read = read_body, .arg = pass };
     if (claim->payload == PAYLOAD_HEX)
         pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
     pass->origin.body = &pass->source;
     pass->in_intake = true;
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                 &(struct intake_ask){ pass->body, http_request_head(call->http), &call->s3, claim,
+                 &(struct intake_ask){ pass->body, call->head, &call->s3, claim,
                                        call->loop->sigv4,
                                        judged->secret },
                  taken_in, lost, pass);

@@ -51,7 +51,7 @@ bool right_is_privileged(slice name, slice value)
 /* Also by what a presigned URL says, which is sent as a header. */
 static bool is_privileged(const struct call *call)
 {
-    const struct http_head *head = http_request_head(call->http);
+    const struct http_head *head = call->head;
     for (size_t i = 0; i < head->field_count; i++)
         if (!slice_eq_nocase(head->fields[i].name, S("acl")) &&
             right_is_privileged(head->fields[i].name, head->fields[i].value))

@@ -11,6 +11,15 @@ def head_of(server, key, size, chunked=False):
     return head.replace("content-length: 0\r\n", "").encode() if chunked else head.encode()
 
 
+def refused_at_once(story, server, text, head, code, size=5 * MIB):
+    """Only the head is sent, and it is answered."""
+    wire = Wire(server.port, timeout=3)
+    wire.send(head.replace("\r\n\r\n", f"\r\ncontent-length: {size}\r\n\r\n", 1).encode())
+    reply = wire.read()
+    story.same(text, (reply.code, server.metrics()[HELD]), (code, 0))
+    wire.close()
+
+
 def begun(server, key, size, chunked=False):
     wire = Wire(server.port)
     wire.send(head_of(server, key, size, chunked))
@@ -38,8 +47,30 @@ def rss_anon(server):
 
 with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     origin = story.origin("object=bkt/k 1000")
-    server = story.penstock(origin=origin.url, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB",
+    folder = story.path("folder")
+    os.mkdir(folder)
+    reader = ("READERTESTKEY", "reader/secret")
+    keys = [{"access_key": reader[0], "secret_key": reader[1], "policy": [{"allow": ["read"], "on": ["bkt"]}]}]
+    server = story.penstock(origin=origin.url, keys=keys, origins={"folder": {"url": f"dir:{folder}"}},
+                            buckets={"folder": {"origin": "folder"}}, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB",
                             body_progress="40KiB", body_progress_time="500ms", request_time="3s")
+    # ---- who may not have a body taken in is told so before it comes ----
+    bare = {"host": f"127.0.0.1:{server.port}"}
+
+    def signed(method, key, client=server.client):
+        return client.head_of(method, key, headers=bare, payload="UNSIGNED-PAYLOAD").decode().replace("content-length: 0\r\n", "")
+
+    target = presign("GET", bare["host"], "/bkt/k", *reader)
+    refused_at_once(story, server, "a presigned GET is no way to leave a body here", f"GET {target} HTTP/1.1\r\nHost: {bare['host']}\r\n\r\n", "InvalidRequest")
+    for method in ("GET", "HEAD", "DELETE", "OPTIONS"):
+        refused_at_once(story, server, f"nor is any {method}", signed(method, "bkt/k"), "InvalidRequest" if method != "HEAD" else "")
+    refused_at_once(story, server, "who may only read can't", signed("PUT", "bkt/k", Client(server.port, *reader)), "AccessDenied")
+    refused_at_once(story, server, "nor anybody where nothing is written", signed("PUT", "folder/k"), "MethodNotAllowed")
+    refused_at_once(story, server, "nor under a name that is none", signed("PUT", "b!/k"), "InvalidBucketName")
+    client = Client(server.port, *reader, keep=True)
+    story.same("with a small body the connection goes on", [(client.put("bkt/k", b"x" * 1000).code, client.wire is not None) for _ in range(2)],
+               [("AccessDenied", True)] * 2)
+    client.wire.close()
     large = story.random.randbytes(5 * MIB)
     for chunked in (False, True):
         wire = begun(server, "bkt/huge", 20 * MIB, chunked)
