@@ -159,10 +159,11 @@ static enum err read_coding(struct scan *scan, slice value)
 
 static enum err read_expect(struct scan *scan, slice value)
 {
-    if (scan->seen_expect || !slice_eq_nocase(value, S("100-continue")))
-        return bad(scan, "an Expect that is not one \"100-continue\"");
+    if (scan->seen_expect)
+        return bad(scan, "two Expects");
     scan->seen_expect = true;
-    scan->head->expect_continue = scan->head->minor == 1;    /* RFC 9110 section 10.1.1 */
+    scan->head->expect_continue =    /* RFC 9110 section 10.1.1; nobody's other hopes go further */
+        scan->head->minor == 1 && slice_eq_nocase(value, S("100-continue"));
     return OK;
 }
 
