@@ -75,13 +75,14 @@ const struct s3_param *s3_param_get(const struct s3_request *request, slice name
 static bool bucket_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '.' || c == '_';
+           c == '-' || c == '.' || c == '_' || c == ':';
 }
 
-/* Looser than AWS, which has no upper case and no '_' any more: other stores do. */
+/* Looser than AWS, which has no upper case and no '_' any more: other stores do, and radosgw says
+ * whose bucket it is by "tenant:bucket". */
 static bool bucket_valid(slice s)
 {
-    if (s.len < 3 || s.len > 63 || slice_has(S("-._"), s.ptr[0]))
+    if (s.len < 3 || s.len > 63 || slice_has(S("-._:"), s.ptr[0]) || slice_starts(s, S("arn:")))
         return false;
     for (size_t i = 0; i < s.len; i++)
         if (!bucket_char(s.ptr[i]))
