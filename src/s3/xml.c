@@ -370,7 +370,14 @@ enum err xml_read_listing(struct arena *keep, slice document, struct listing *re
 struct delete_state {
     struct deletion *items;
     size_t count;
+    bool seen_root;
 };
+
+static enum err deletion_root(struct reading *reading)
+{
+    ((struct delete_state *)reading->result)->seen_root = true;
+    return OK;
+}
 
 static enum err deletion_begin(struct reading *reading)
 {
@@ -408,6 +415,7 @@ static const struct step delete_steps[] = {
     { "/Delete/Object/Key", NULL, deletion_key },
     { "/Delete/Object/VersionId", NULL, deletion_version },
     { "/Delete/Object", deletion_begin, NULL },
+    { "/Delete", deletion_root, NULL },
 };
 
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
@@ -420,7 +428,8 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
     for (size_t i = 0; i < state.count; i++)
         if (!state.items[i].key.ptr)
             return ERR_BAD_XML;
-    if (!state.count)
+    /* None is fine, if nobody can read one out of it: in another namespace, say. */
+    if (!state.seen_root || (!state.count && memmem(document.ptr, document.len, "Key", 3)))
         return ERR_BAD_XML;
     *ret = state.items;
     *ret_count = state.count;

@@ -184,11 +184,12 @@ TEST(the_keys_to_delete_are_read_as_they_are)
 TEST(a_body_that_could_name_other_keys_is_bad)
 {
     static const char *const bad[] = {
-        "", "<Delete/>", "<Delete><Object/></Delete>",
+        "", "<Delete><Object/></Delete>",
         "<Delete><Object><Key></Key></Object></Delete>",
         "<Delete><Object><Key>a</Key><Key>b</Key></Object></Delete>",
         "<Delete><Object><Key>a</Key><VersionId>1</VersionId><VersionId/></Object></Delete>",
         "<Delete><Object><x:Key>a</x:Key></Object></Delete>", "<x:Delete/>",
+        "<Delete><x:Object><Key>a</Key></x:Object></Delete>",
         "<Other><Object><Key>a</Key></Object></Other>", "<Delete><Object><Key>a</Key></Object>",
     };
     struct deletion *items;
@@ -200,6 +201,14 @@ TEST(a_body_that_could_name_other_keys_is_bad)
     ok(delete_of(many("<Delete>", object, 1000, "</Delete>"), &items, &count) == OK &&
        count == 1000);
     ok(delete_of(many("<Delete>", object, 1001, "</Delete>"), &items, &count) == ERR_BAD_XML);
+}
+
+TEST(a_body_may_name_no_key_at_all)
+{
+    struct deletion *items;
+    size_t count = 1;
+    ok(delete_of(S("<Delete/>"), &items, &count) == OK && count == 0);
+    ok(delete_of(S("<Delete><Quiet>true</Quiet></Delete>"), &items, &count) == OK && count == 0);
 }
 
 TEST(an_error_is_found_and_another_document_is_none)
@@ -223,4 +232,5 @@ RUN(UNIT(what_is_no_xml_is_written_as_a_replacement), UNIT(an_element_is_escaped
     UNIT(a_document_that_is_no_listing_is_bad), UNIT(document_types_and_entities_are_refused),
     UNIT(depth_length_and_number_have_limits), UNIT(the_keys_to_delete_are_read_as_they_are),
     UNIT(a_body_that_could_name_other_keys_is_bad),
+    UNIT(a_body_may_name_no_key_at_all),
     UNIT(an_error_is_found_and_another_document_is_none))
