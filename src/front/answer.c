@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/metric.h"
-#include "front/inside.h"
+#include "front/forward.h"
 
 void fields_add(struct fields *fields, slice name, slice value)
 {
@@ -38,14 +38,21 @@ void answer_error(struct arena *keep, enum err err, slice detail, slice resource
     };
 }
 
-void reply_error(struct call *call, enum err err, slice detail)
+void reply_fault(struct call *call, enum err err, const struct s3_fault *fault)
 {
     struct http_answer answer;
+    slice path = call->s3.raw_path;
     call->err = err;
-    answer_error(call->keep, err, detail, call->s3.raw_path, call->id, &answer);
+    answer_error(call->keep, err, S(""), path, call->id, &answer);
+    answer.body = s3_error_xml_more(call->keep, err, fault, path, call->id);
     if (slice_eq(call->head->method, S("HEAD")))
         answer.body = S("");
     http_reply(call->http, &answer);
+}
+
+void reply_error(struct call *call, enum err err, slice detail)
+{
+    reply_fault(call, err, &(struct s3_fault){ .message = detail });
 }
 
 /* What the origin said, as it said it; our own words where it said nothing. */
@@ -71,6 +78,6 @@ void reply_refusal(struct call *call, const struct refusal *refusal)
         .status = refusal->status,
         .fields = fields.list,
         .field_count = fields.count,
-        .body = arena_copy(call->keep, refusal->body),
+        .body = arena_copy(call->keep, forward_document(call, refusal->status, refusal->body)),
     });
 }

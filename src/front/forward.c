@@ -2,11 +2,15 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * To the origin goes what is said about an object or an operation: never what is about this
- * connection or this signature, for those are Penstock's own. Back comes all but that. */
+ * connection or this signature, for those are Penstock's own. Back comes all but that: what a
+ * document says of this connection is ours, too, the request's id and the endpoint's address. */
 #include "front/forward.h"
+
+#include <string.h>
 
 #include "s3/encode.h"
 #include "s3/integrity.h"
+#include "s3/xml.h"
 
 static bool is_one_of(const char *const *names, size_t count, slice name)
 {
@@ -84,6 +88,39 @@ slice forward_query(struct arena *keep, slice raw)
         text_add(&query, pair);
     }
     return text_slice(&query);
+}
+
+static size_t find(slice in, slice what)
+{
+    const char *at = in.len ? memmem(in.ptr, in.len, what.ptr, what.len) : NULL;
+    return at ? (size_t)(at - in.ptr) : in.len;
+}
+
+/* Its markup stands in no value: there it would be escaped. */
+slice forward_element(struct arena *keep, slice document, const char *name, slice value)
+{
+    slice open = arena_printf(keep, "<%s>", name), end = arena_printf(keep, "</%s>", name);
+    size_t from = find(document, open) + open.len, to = find(document, end);
+    struct text text = text_in(keep);
+    if (to == document.len || from > to)
+        return document;
+    text_add(&text, slice_sub(document, 0, from));
+    xml_escape(&text, value);
+    text_add(&text, slice_from(document, to));
+    return text_slice(&text);
+}
+
+slice forward_document(const struct call *call, int status, slice document)
+{
+    const struct http_head *head = http_request_head(call->http);
+    if (status >= 400)
+        return forward_element(call->keep, document, "RequestId", call->id);
+    if (call->s3.op != S3_COMPLETE_UPLOAD || !head->host.len)
+        return document;
+    slice here = arena_printf(call->keep, "%s://%.*s%.*s",
+                              http_request_is_tls(call->http) ? "https" : "http",
+                              SLICE_ARG(head->host), SLICE_ARG(head->path));
+    return forward_element(call->keep, document, "Location", here);
 }
 
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields)

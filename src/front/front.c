@@ -192,25 +192,49 @@ static void tell_fault(struct front_loop *loop, struct arena *keep, const struct
                        const struct sigv4_claim *claim, enum err err, slice id,
                        struct http_answer *ret)
 {
-    struct sigv4_fault fault = claim->fault;
+    struct s3_fault fault = claim->fault;
     if (!fault.message.len)
         sigv4_explain(loop->sigv4, keep, head, claim, err, wall_s(), &fault);
     if (fault.message.len || fault.more_count)
-        ret->body = s3_error_xml_more(keep, err, fault.message, fault.more, fault.more_count,
-                                      head->path, id);
+        ret->body = s3_error_xml_more(keep, err, &fault, head->path, id);
+}
+
+/* Chunks that nobody can have signed are wrong, however many bytes they are. */
+static enum err no_length(struct sigv4_claim *claim)
+{
+    bool chained = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
+                   claim->payload == PAYLOAD_SIGNED_CHUNKS_TRAILER;
+    if (claim->access_key.len || !chained)
+        return ERR_NO_LENGTH;
+    claim->fault.message = S(INTAKE_UNSIGNED_CHUNKS);
+    return ERR_BAD_REQUEST;
 }
 
 /* What of a body can be refused before it is taken in; and how much it will be, framing and all. */
 static enum err judge_body(const struct front *front, const struct http_head *head,
-                           const struct sigv4_claim *claim, uint64_t *ret_bytes)
+                           struct sigv4_claim *claim, uint64_t *ret_bytes)
 {
     uint64_t length;
     *ret_bytes = 0;
     if (!integrity_length(head, claim, &length))
-        return ERR_NO_LENGTH;
+        return no_length(claim);
     if (length > front->options.body_bytes_max)
         return ERR_TOO_LARGE;
     *ret_bytes = FRONT_FRAMED_BYTES(length);
+    return OK;
+}
+
+/* What of an answer may be set by who asks, only who signs may set. */
+static enum err judge_overrides(struct call *call)
+{
+    bool reads = call->s3.op == S3_GET_OBJECT || call->s3.op == S3_HEAD_OBJECT;
+    for (size_t i = 0; i < call->s3.param_count && reads && !call->access_key.len; i++) {
+        if (!slice_starts(call->s3.params[i].name, S("response-")))
+            continue;
+        call->s3.detail = S("Request specific response headers cannot be used for anonymous GET "
+                            "requests.");
+        return ERR_BAD_REQUEST;
+    }
     return OK;
 }
 
@@ -231,7 +255,7 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     call->err = s3_request_read(keep, head, front->options.domains, &call->s3);
     if (call->err)
         call->s3.op = S3_OP_COUNT;
-    else
+    else if (!(call->err = judge_overrides(call)))
         call->err = right_judge(call);
 }
 
@@ -379,6 +403,18 @@ static void ended(void *arg, const struct http_outcome *outcome)
         log_request(call, outcome);
 }
 
+static void reply_refused(struct call *call)
+{
+    const struct s3_request *s3 = &call->s3;
+    struct s3_fault fault = { .message = s3->detail };
+    if (call->err == ERR_BAD_METHOD) {
+        s3_fault_add(&fault, S("Method"), call->head->method);
+        s3_fault_add(&fault, S("ResourceType"), s3->key.len ? S("OBJECT")
+                                              : s3->bucket.len ? S("BUCKET") : S("SERVICE"));
+    }
+    reply_fault(call, call->err, &fault);
+}
+
 void front_handle(void *arg, struct http_request *request)
 {
     (void)arg;
@@ -389,7 +425,7 @@ void front_handle(void *arg, struct http_request *request)
     if (call->s3.op == S3_OP_COUNT)
         metric_add(M_REQ_OTHER, 1);
     if (call->err)
-        reply_error(call, call->err, call->s3.detail);
+        reply_refused(call);
     else
         route(call);
 }

@@ -73,6 +73,7 @@ slice request_id_new(struct front *front, struct arena *keep);
 void answer_error(struct arena *keep, enum err err, slice detail, slice resource, slice id,
                   struct http_answer *ret);
 void reply_error(struct call *call, enum err err, slice detail);
+void reply_fault(struct call *call, enum err err, const struct s3_fault *fault);
 void reply_refusal(struct call *call, const struct refusal *refusal);
 
 /* ---- front.c ---- */

@@ -43,6 +43,7 @@ struct intake {
     char *bytes;                     /* the body, as long as it came */
     size_t len, at, data_len;        /* done with `at` of it; so much data so far */
     struct integrity is;
+    slice sha256_said;
     struct sigv4_chain *chain;
     struct chunked *chunked;
     struct checksum_run *sha256, *md5, *sum;
@@ -88,20 +89,41 @@ static void work_on_piece(struct intake *intake)
     intake->data_len += data.len;
 }
 
-static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes)
+static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
 {
-    uint8_t sum[CHECKSUM_BYTES_MAX];
     if (!run)
         return true;
-    checksum_get(run, sum);
-    return memcmp(sum, want, bytes) == 0;
+    checksum_get(run, ret_sum);
+    return memcmp(ret_sum, want, bytes) == 0;
+}
+
+/* Both sums, as S3 writes them down. */
+static void tell_sha256(struct intake *intake, const uint8_t *sum)
+{
+    char hex[64];
+    hex_write(sum, 32, hex);
+    s3_fault_add(&intake->outcome.fault, S("ClientComputedContentSHA256"), intake->sha256_said);
+    s3_fault_add(&intake->outcome.fault, S("S3ComputedContentSHA256"),
+                 arena_copy(&intake->arena, (slice){ hex, sizeof(hex) }));
+}
+
+static void tell_md5(struct intake *intake, const uint8_t *sum)
+{
+    char hex[32], base64[BASE64_BYTES(16)];
+    struct s3_fault *fault = &intake->outcome.fault;
+    hex_write(intake->is.md5, 16, hex);
+    base64_write(sum, 16, base64);
+    fault->message = S("The Content-MD5 you specified did not match what we received.");
+    s3_fault_add(fault, S("CalculatedDigest"), arena_copy(&intake->arena, (slice){ base64, sizeof(base64) }));
+    s3_fault_add(fault, S("ExpectedDigest"),
+                 arena_copy(&intake->arena, (slice){ hex, sizeof(hex) }));
 }
 
 static enum err end_framing(struct intake *intake)
 {
     struct intake_outcome *outcome = &intake->outcome;
     struct integrity *is = &intake->is;
-    enum err err = chunked_end(intake->chunked, &outcome->detail);
+    enum err err = chunked_end(intake->chunked, &outcome->fault.message);
     if (err || !is->sum_in_trailer)
         return err;
     slice header = checksum_header(is->sum), value = chunked_trailer(intake->chunked);
@@ -109,7 +131,7 @@ static enum err end_framing(struct intake *intake)
         (struct http_field){ header, arena_copy(&intake->arena, value) };
     if (base64_read(value, is->sum_value, checksum_bytes(is->sum)))
         return OK;
-    outcome->detail = arena_printf(&intake->arena, "Value for %.*s trailing header is invalid.",
+    outcome->fault.message = arena_printf(&intake->arena, "Value for %.*s trailing header is invalid.",
                                    SLICE_ARG(header));
     return ERR_BAD_REQUEST;
 }
@@ -117,16 +139,18 @@ static enum err end_framing(struct intake *intake)
 static enum err compare(struct intake *intake)
 {
     const struct integrity *is = &intake->is;
-    if (!holds(intake->sha256, is->sha256, sizeof(is->sha256)))
+    uint8_t sum[CHECKSUM_BYTES_MAX];
+    if (!holds(intake->sha256, is->sha256, sizeof(is->sha256), sum)) {
+        tell_sha256(intake, sum);
         return ERR_BAD_SHA256;
-    if (!holds(intake->md5, is->md5, sizeof(is->md5))) {
-        intake->outcome.detail =
-            S("The Content-MD5 you specified did not match what we received.");
+    }
+    if (!holds(intake->md5, is->md5, sizeof(is->md5), sum)) {
+        tell_md5(intake, sum);
         return ERR_BAD_DIGEST;
     }
-    if (holds(intake->sum, is->sum_value, intake->sum ? checksum_bytes(is->sum) : 0))
+    if (holds(intake->sum, is->sum_value, intake->sum ? checksum_bytes(is->sum) : 0, sum))
         return OK;
-    intake->outcome.detail = arena_printf(
+    intake->outcome.fault.message = arena_printf(
         &intake->arena, "The %.*s you specified did not match the calculated checksum.",
         SLICE_ARG(checksum_name(is->sum)));
     return ERR_BAD_DIGEST;
@@ -244,8 +268,7 @@ static enum err may_be_framed(const struct intake_ask *ask, struct intake_outcom
     bool chained = ask->claim->payload != PAYLOAD_CHUNKS_TRAILER;
     if (takes && (!chained || sigv4_can_chain(ask->claim)))
         return OK;
-    ret->detail = takes ? S("Anonymous requests don't support this x-amz-content-sha256 value. "
-                            "Please use UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER.")
+    ret->fault.message = takes ? S(INTAKE_UNSIGNED_CHUNKS)
                         : S("The value of x-amz-content-sha256 header is invalid.");
     return ERR_BAD_REQUEST;
 }
@@ -256,13 +279,17 @@ static enum err plan(struct intake *intake, const struct intake_ask *ask)
     struct intake_outcome *outcome = &intake->outcome;
     bool of_body = ask->s3->op != S3_COMPLETE_UPLOAD;
     enum err err = integrity_read(&intake->arena, ask->head, ask->s3->said, ask->s3->said_count,
-                                  ask->claim, of_body, is, &outcome->detail);
+                                  ask->claim, of_body, is, &outcome->fault.message);
+    intake->sha256_said = arena_copy(&intake->arena, ask->claim->payload_hash);
+    if (err == ERR_BAD_MD5)
+        s3_fault_add(&outcome->fault, S("Content-MD5"),
+                     arena_copy(&intake->arena, http_head_get(ask->head, S("content-md5"))));
     if (!err && is->framed)
         err = may_be_framed(ask, outcome);
     if (err)
         return err;
     if (!is->framed && ask->head->chunked && is->has_length && is->length != ask->body.len) {
-        outcome->detail = S("You did not provide the number of bytes specified by the "
+        outcome->fault.message = S("You did not provide the number of bytes specified by the "
                             "Content-Length HTTP header");
         return ERR_INCOMPLETE;
     }

@@ -23,11 +23,14 @@ struct intake_ask {
 };
 
 #define INTAKE_FIELDS_MAX 2
+#define INTAKE_UNSIGNED_CHUNKS \
+    "Anonymous requests don't support this x-amz-content-sha256 value. Please use " \
+    "UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER."
 
 /* What is known of it then. Slices are good until done() returns, but for the body's. */
 struct intake_outcome {
     enum err err;
-    slice detail;
+    struct s3_fault fault;           /* err: what to say of it */
     slice body;                      /* the data alone */
     struct http_field fields[INTAKE_FIELDS_MAX];    /* to be sent in place of those of the framing */
     size_t field_count;

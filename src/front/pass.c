@@ -135,20 +135,20 @@ static void settle(struct pass *pass)
     pass_unref(pass);
 }
 
-static void refuse(struct pass *pass, enum err err, slice detail)
+static void refuse(struct pass *pass, enum err err, const struct s3_fault *fault)
 {
     struct call *call = pass->call;
     pass->call = NULL;
     if (call) {
         call->gone = NULL;
-        reply_error(call, err, detail);
+        reply_fault(call, err, fault);
     }
     settle(pass);
 }
 
 static void fail(struct pass *pass, enum err err)
 {
-    refuse(pass, err, S(""));
+    refuse(pass, err, &(struct s3_fault){ .more_count = 0 });
 }
 
 static void call_origin(struct pass *pass)
@@ -182,7 +182,7 @@ static void answer_whole(struct pass *pass)
 {
     struct call *call = take_call(pass);
     struct fields *fields = &pass->fields;
-    slice body = relay_whole(&pass->relay, &pass->arena);
+    slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
     call->cost.origin_bytes = body.len;
     if (s3_operation(call->s3.op)->method == S3_HEAD)    /* told as the origin tells it */
         http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
@@ -422,7 +422,8 @@ static enum err may_write(const struct call *call, const struct place *place)
 static enum err place_keys(struct pass *pass, slice *ret_detail)
 {
     const struct call *call = pass->call;
-    pass->place = front_place_of(call->front, call->s3.bucket, pass->keys[0].key);
+    slice first = pass->key_count ? pass->keys[0].key : S("");
+    pass->place = front_place_of(call->front, call->s3.bucket, first);
     for (size_t i = 1; i < pass->key_count; i++) {
         const struct place *place = front_place_of(call->front, call->s3.bucket, pass->keys[i].key);
         if ((place ? place->origin : NULL) == (pass->place ? pass->place->origin : NULL))
@@ -462,7 +463,7 @@ static void begin(struct pass *pass)
     if (!err && !call->s3.key.len)
         err = right_judge_keys(call, pass->keys, pass->key_count);
     if (err) {
-        refuse(pass, err, detail);
+        refuse(pass, err, &(struct s3_fault){ .message = detail });
         return;
     }
     pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
@@ -488,7 +489,7 @@ static void taken_in(void *arg, const struct intake_outcome *outcome)
     if (!pass->call)
         settle(pass);
     else if (outcome->err)
-        refuse(pass, outcome->err, arena_copy(&pass->arena, outcome->detail));
+        refuse(pass, outcome->err, &outcome->fault);
     else
         begin(pass);
 }

@@ -116,6 +116,7 @@ struct arena *http_request_arena(struct http_request *request);    /* freed when
 const struct http_head *http_request_head(const struct http_request *request);
 slice http_request_body(const struct http_request *request);       /* whole; may be a mapped file */
 void *http_request_judged(const struct http_request *request);     /* the judge's ret->judged */
+bool http_request_is_tls(const struct http_request *request);
 slice http_request_peer(const struct http_request *request);       /* "127.0.0.1:4711" */
 
 /* A body outlives its request for whoever holds it: a write that is on its way to the origin still

@@ -112,6 +112,12 @@ void *http_request_judged(const struct http_request *request)
     return request->judged;
 }
 
+bool http_request_is_tls(const struct http_request *request)
+{
+    check(request->magic == REQUEST_MAGIC);
+    return request->conn->session != NULL;
+}
+
 slice http_request_peer(const struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC);

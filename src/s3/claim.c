@@ -110,7 +110,7 @@ static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *
 
 static enum err bad_argument(struct sigv4_claim *ret, const char *message, slice name, slice value)
 {
-    ret->fault = (struct sigv4_fault){ .message = slice_of(message), .more_count = 2, .more = {
+    ret->fault = (struct s3_fault){ .message = slice_of(message), .more_count = 2, .more = {
         { S("ArgumentName"), name }, { S("ArgumentValue"), shown(value) } } };
     return ERR_BAD_ARGUMENT;
 }
@@ -368,7 +368,7 @@ enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
     /* who signs nothing may still say what the body is; nonsense is a digest that never fits */
     enum err unread = read_payload(from.sha256.ptr ? from.sha256 : S("UNSIGNED-PAYLOAD"), ret);
     (void)unread;
-    ret->fault = (struct sigv4_fault){ .more_count = 0 };
+    ret->fault = (struct s3_fault){ .more_count = 0 };
     return ERR_NO_AUTH;
 }
 

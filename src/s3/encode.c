@@ -309,3 +309,15 @@ bool base64_read(slice s, uint8_t *ret, size_t bytes)
             return false;
     return held == 0;    /* bits that belong to no byte: only one way to write each value */
 }
+
+void base64_write(const uint8_t *bytes, size_t count, char *ret)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < count; i += 3) {
+        uint32_t held = (uint32_t)bytes[i] << 16;
+        held |= i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0;
+        held |= i + 2 < count ? bytes[i + 2] : 0;
+        for (size_t k = 0; k < 4; k++)
+            *ret++ = i + k <= count ? digits[held >> (18 - 6 * k) & 63] : '=';
+    }
+}

@@ -30,5 +30,7 @@ void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
 
 /* Standard base64; false if s is not the base64 of exactly `bytes` bytes. */
 bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;
+#define BASE64_BYTES(bytes) (((bytes) + 2) / 3 * 4)
+void base64_write(const uint8_t *bytes, size_t count, char *ret);    /* BASE64_BYTES(count) chars */
 
 #endif

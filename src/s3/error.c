@@ -54,23 +54,29 @@ enum err s3_error_from(int status, slice code)
     return code.len ? ERR_ORIGIN_STATUS : from_status(status);
 }
 
+void s3_fault_add(struct s3_fault *fault, slice name, slice value)
+{
+    check(fault->more_count < S3_FAULT_MORE_MAX);
+    fault->more[fault->more_count++] = (struct http_field){ name, value };
+}
+
 slice s3_error_xml(struct arena *keep, enum err err, slice detail, slice resource,
                    slice request_id)
 {
-    return s3_error_xml_more(keep, err, detail, NULL, 0, resource, request_id);
+    return s3_error_xml_more(keep, err, &(struct s3_fault){ .message = detail }, resource,
+                             request_id);
 }
 
-slice s3_error_xml_more(struct arena *keep, enum err err, slice detail,
-                        const struct http_field *more, size_t more_count, slice resource,
-                        slice request_id)
+slice s3_error_xml_more(struct arena *keep, enum err err, const struct s3_fault *fault,
+                        slice resource, slice request_id)
 {
     const struct s3_error *error = s3_error_of(err);
     struct text to = text_in(keep);
     text_add(&to, S("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>"));
     xml_element(&to, "Code", slice_of(error->code));
-    xml_element(&to, "Message", detail.len ? detail : slice_of(error->message));
-    for (size_t i = 0; i < more_count; i++)
-        xml_element(&to, more[i].name.ptr, more[i].value);
+    xml_element(&to, "Message", fault->message.len ? fault->message : slice_of(error->message));
+    for (size_t i = 0; i < fault->more_count; i++)
+        xml_element(&to, fault->more[i].name.ptr, fault->more[i].value);
     xml_element(&to, "Resource", resource);
     xml_element(&to, "RequestId", request_id);
     text_add(&to, S("</Error>"));

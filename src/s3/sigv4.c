@@ -191,7 +191,7 @@ static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
     if (claim->signed_at_s > now_s + SKEW_S)
         return ERR_SKEWED;
     if (claim->presigned)
-        return now_s > claim->signed_at_s + claim->expires_s ? ERR_EXPIRED : OK;
+        return now_s >= claim->signed_at_s + claim->expires_s ? ERR_EXPIRED : OK;
     return now_s > claim->signed_at_s + SKEW_S ? ERR_SKEWED : OK;
 }
 
@@ -225,12 +225,6 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
 
 /* ---- why not ---- */
 
-static void more(struct sigv4_fault *fault, slice name, slice value)
-{
-    check(fault->more_count < FAULT_MORE_MAX);
-    fault->more[fault->more_count++] = (struct http_field){ name, value };
-}
-
 static slice spaced_hex(struct arena *keep, slice bytes)
 {
     struct text text = text_in(keep);
@@ -240,7 +234,7 @@ static slice spaced_hex(struct arena *keep, slice bytes)
 }
 
 static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
-                              const struct sigv4_claim *claim, struct sigv4_fault *ret)
+                              const struct sigv4_claim *claim, struct s3_fault *ret)
 {
     struct canon canon = canon_of_claim(head, claim);
     uint8_t hash[32];
@@ -253,16 +247,16 @@ static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const str
     slice to_sign = arena_printf(keep, "AWS4-HMAC-SHA256\n%s\n%.*s/%.*s/%.*s/aws4_request\n%.64s",
                                  stamp, SLICE_ARG(claim->date), SLICE_ARG(claim->region),
                                  SLICE_ARG(claim->service), hex);
-    more(ret, S("AWSAccessKeyId"), claim->access_key);
-    more(ret, S("StringToSign"), to_sign);
-    more(ret, S("SignatureProvided"), claim->signature);
-    more(ret, S("StringToSignBytes"), spaced_hex(keep, to_sign));
-    more(ret, S("CanonicalRequest"), text);
-    more(ret, S("CanonicalRequestBytes"), spaced_hex(keep, text));
+    s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
+    s3_fault_add(ret, S("StringToSign"), to_sign);
+    s3_fault_add(ret, S("SignatureProvided"), claim->signature);
+    s3_fault_add(ret, S("StringToSignBytes"), spaced_hex(keep, to_sign));
+    s3_fault_add(ret, S("CanonicalRequest"), text);
+    s3_fault_add(ret, S("CanonicalRequestBytes"), spaced_hex(keep, text));
 }
 
 static void explain_unsigned(struct arena *keep, const struct http_head *head,
-                             const struct sigv4_claim *claim, struct sigv4_fault *ret)
+                             const struct sigv4_claim *claim, struct s3_fault *ret)
 {
     struct canon canon = canon_of_claim(head, claim);
     struct text names = text_in(keep);
@@ -273,7 +267,7 @@ static void explain_unsigned(struct arena *keep, const struct http_head *head,
         if (canon_must_be_signed(&canon, i))
             text_printf(&names, "%s%.*s", names.len ? ", " : "",
                         SLICE_ARG(arena_lower(keep, canon.fields[i].name)));
-    more(ret, S("HeadersNotSigned"), text_slice(&names));
+    s3_fault_add(ret, S("HeadersNotSigned"), text_slice(&names));
 }
 
 static slice iso_text(struct arena *keep, int64_t at_s)
@@ -284,29 +278,29 @@ static slice iso_text(struct arena *keep, int64_t at_s)
 }
 
 static void explain_time(struct arena *keep, const struct sigv4_claim *claim, enum err err,
-                         int64_t now_s, struct sigv4_fault *ret)
+                         int64_t now_s, struct s3_fault *ret)
 {
     char stamp[AMZ_DATE_BYTES];
     if (err == ERR_SKEWED) {
         amz_date_write(claim->signed_at_s, stamp);
-        more(ret, S("RequestTime"), arena_copy(keep, slice_of(stamp)));
-        more(ret, S("ServerTime"), iso_text(keep, now_s));
-        more(ret, S("MaxAllowedSkewMilliseconds"), S("900000"));
+        s3_fault_add(ret, S("RequestTime"), arena_copy(keep, slice_of(stamp)));
+        s3_fault_add(ret, S("ServerTime"), iso_text(keep, now_s));
+        s3_fault_add(ret, S("MaxAllowedSkewMilliseconds"), S("900000"));
         return;
     }
     if (!claim->v2)
-        more(ret, S("X-Amz-Expires"), arena_printf(keep, "%lld", (long long)claim->expires_s));
-    more(ret, S("Expires"), iso_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
-    more(ret, S("ServerTime"), iso_text(keep, now_s));
+        s3_fault_add(ret, S("X-Amz-Expires"), arena_printf(keep, "%lld", (long long)claim->expires_s));
+    s3_fault_add(ret, S("Expires"), iso_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
+    s3_fault_add(ret, S("ServerTime"), iso_text(keep, now_s));
 }
 
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
-                   struct sigv4_fault *ret)
+                   struct s3_fault *ret)
 {
-    *ret = (struct sigv4_fault){ 0 };
+    *ret = (struct s3_fault){ 0 };
     if (err == ERR_UNKNOWN_KEY)
-        more(ret, S("AWSAccessKeyId"), claim->access_key);
+        s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
     else if (err == ERR_SKEWED || err == ERR_EXPIRED)
         explain_time(keep, claim, err, now_s, ret);
     else if (err == ERR_SIGNATURE && !claim->v2)

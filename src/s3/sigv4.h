@@ -7,6 +7,7 @@
 #define S3_SIGV4_H
 
 #include "base/arena.h"
+#include "s3/error.h"
 #include "s3/head.h"
 
 struct sigv4;    /* fetched digests and derived day keys of one thread */
@@ -21,18 +22,10 @@ enum sigv4_payload {
     PAYLOAD_OTHER_CHUNKS    /* of a kind that is not known here */
 };
 
-/* What S3 says of a claim that it refuses, beside the code of the err. */
-#define FAULT_MORE_MAX 6
-struct sigv4_fault {
-    slice message;                              /* empty: what s3/error.def says */
-    struct http_field more[FAULT_MORE_MAX];     /* elements of the document */
-    size_t more_count;
-};
-
 /* What a request says about its signature; nothing of it is proven yet. */
 struct sigv4_claim {
     bool presigned, v2;              /* v2: signature version 2, see s3/sigv2.h */
-    struct sigv4_fault fault;        /* why reading it failed */
+    struct s3_fault fault;        /* why reading it failed */
     slice access_key, date, region, service, signed_headers, signature;
     slice session_token;
     slice payload_hash;              /* as it goes into the canonical request */
@@ -62,7 +55,7 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
  * which clock says what. Nothing of it is secret. */
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
-                   struct sigv4_fault *ret);
+                   struct s3_fault *ret);
 
 struct sigv4_credentials {
     slice access_key, secret_key, session_token;    /* token empty: none */

@@ -45,7 +45,7 @@ static void signed_verifies(struct sigv4 *sigv4, struct arena *arena, const stru
 static void refused(struct sigv4 *sigv4, struct arena *arena, const struct http_head *head,
                     const struct sigv4_claim *claim)
 {
-    struct sigv4_fault fault;
+    struct s3_fault fault;
     int64_t now_s = claim->v2 && claim->presigned ? claim->expires_s : claim->signed_at_s;
     enum err e = claim->v2 ? sigv2_verify(arena, head, claim, S(""), SECRET, now_s)
                            : sigv4_verify(sigv4, arena, head, claim, SECRET, now_s);

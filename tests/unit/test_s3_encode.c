@@ -132,6 +132,13 @@ TEST(base64_has_one_way_to_write_each_value)
     ok(!base64_read(S("Zh=="), bytes, 1) && !base64_read(S("Zg"), bytes, 1) &&
        !base64_read(S("Zg=A"), bytes, 1));
     ok(!base64_read(S("Z-9v"), bytes, 3) && !base64_read(S("Zm9v"), bytes, 2));
+    char text[8];
+    base64_write((const uint8_t *)"\xfb\xff\x5a\x6e", 4, text);
+    same(((slice){ text, 8 }), S("+/9abg=="));
+    base64_write((const uint8_t *)"foofo", 5, text);
+    same(((slice){ text, 8 }), S("Zm9vZm8="));
+    base64_write((const uint8_t *)"foo", 3, text);
+    same(((slice){ text, 4 }), S("Zm9v"));
 }
 
 RUN(cmocka_unit_test(only_the_unreserved_stay_as_they_are),
