@@ -4,6 +4,7 @@ A run is {case: message}; the message of a case that passed is "". What passes d
 through Penstock. What does not, is run again by itself on both sides: a suite that runs many cases
 at once has its own accidents, and the two transcripts are what one works with. A difference that
 stays must be listed, with its reason, in a file: "name: reason", a line each, "#" comments."""
+import fnmatch
 import os
 import sys
 
@@ -29,34 +30,48 @@ def listed(path):
     return known
 
 
+def reason_of(name, known):
+    """A listed name may end in "*"."""
+    return next((known[k] for k in known if fnmatch.fnmatchcase(name, k)), None)
+
+
 class Transcripts:
     """A folder that gets, for each case that differs, what was said on both sides."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.kept = folder, {}
         os.makedirs(folder, exist_ok=True)
         for name in os.listdir(folder):
             if name.endswith(".txt"):
                 os.unlink(os.path.join(folder, name))
 
     def write(self, name, **sides):
+        self.kept[name] = sides
         for side, text in sides.items():
             safe = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
             with open(os.path.join(self.folder, f"{safe}.{side}.txt"), "w") as f:
                 f.write(text)
 
+    def write_listed(self, path, known, brief):
+        """One file with the reason and both sides of each difference that is listed by its name."""
+        with open(path, "w") as f:
+            for name in sorted(set(known) & set(self.kept)):
+                f.write(f"==== {name}: {known[name]}\n")
+                for side, text in sorted(self.kept[name].items()):
+                    f.write(f"---- {side}\n{brief(text)}\n")
+
 
 def verdict(story, text, direct, through, left_out, known):
     """Prints the row of this run and every difference; states the fact."""
     names = differ(direct, through)
-    new = [name for name in names if name not in known]
+    new = [name for name in names if not reason_of(name, known)]
     passed = sum(not m for m in direct.values())
     print(f"      | {text} | {len(direct) + len(left_out)} cases | direct {passed + len(left_out)} | "
           f"left out {len(left_out)} | through {passed - len(names)} | differ {len(names)}, "
           f"of them listed {len(names) - len(new)} |", flush=True)
     for name in names:
         story.note(f"{name}: {through.get(name, 'was not run')[:300]}"
-                   + (f" [{known[name]}]" if name in known else ""))
+                   + (f" [{reason_of(name, known)}]" if reason_of(name, known) else ""))
     for name in sorted(name for name, message in direct.items() if message):
         story.note(f"{name} does not pass directly: {direct[name][:200]}")
     story.fact(f"{text}: what passes directly passes through Penstock", not new,
