@@ -151,7 +151,8 @@ static enum err find_client(struct front *front, const struct sigv4_claim *claim
     return err;
 }
 
-/* Browsers can't sign what they ask first; the origin answers it, unsigned, by its bucket's rules. */
+/* Browsers can't sign what they ask first, also of a URL that is signed for what comes then; the
+ * origin answers it, unsigned, by its bucket's rules. */
 static const struct sigv4_credentials unsigned_credentials = { 0 };
 static const struct client preflight = { .own = true, .as = { { 0 }, { 0 }, { 0 } },
                                          .who = { .as = &unsigned_credentials } };
@@ -166,7 +167,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
 {
     struct sigv4_claim *claim = &ret->claim;
     enum err err = sigv4_claim_read(keep, head, claim);
-    if (err == ERR_NO_AUTH && is_preflight(head)) {
+    if (is_preflight(head) && (err == ERR_NO_AUTH || claim->presigned)) {
         ret->client = &preflight;
         return OK;
     }
