@@ -187,7 +187,7 @@ static const struct {
     { { "host", 4 }, true, read_host },
     { { "content-length", 14 }, true, read_length },
     { { "transfer-encoding", 17 }, true, read_coding },
-    { { "expect", 6 }, true, read_expect },
+    { { "expect", 6 }, false, read_expect },
     { { "connection", 10 }, false, read_connection },
 };
 

@@ -194,6 +194,7 @@ TEST(http_1_0_closes_unless_it_asks_to_stay)
     ok(head.minor == 0 && head.close && !head.expect_continue);
     ok(scan(S(PUT "Expect: 200-ok" END), &head) == OK && !head.expect_continue);
     ok(scan(S(PUT "Expect:" END), &head) == OK && !head.expect_continue);
+    ok(scan(S(PUT "Expect: " END), &head) == OK && !head.expect_continue);
     ok(scan(S("GET / HTTP/1.0\r\nHost: h\r\nConnection: Keep-Alive" END), &head) == OK);
     ok(!head.close);
 }
