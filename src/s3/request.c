@@ -82,7 +82,7 @@ static bool bucket_char(char c)
  * whose bucket it is by "tenant:bucket". */
 static bool bucket_valid(slice s)
 {
-    if (s.len < 3 || s.len > 63 || slice_has(S("-._:"), s.ptr[0]) || slice_starts(s, S("arn:")))
+    if (s.len < 3 || s.len > 63 || slice_has(S("-._"), s.ptr[0]) || slice_starts(s, S("arn:")))
         return false;
     for (size_t i = 0; i < s.len; i++)
         if (!bucket_char(s.ptr[i]))

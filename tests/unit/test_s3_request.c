@@ -380,6 +380,7 @@ TEST(bucket_names_are_judged_loosely_but_judged)
         ok(read_line(bad[i], &request) == ERR_BAD_BUCKET);
     ok(read_line("GET /My_Bucket.x-1/k", &request) == OK);
     ok(read_line("GET /tenant:bucket/k", &request) == OK);
+    ok(read_line("GET /:of-no-tenant/k", &request) == OK);
     char line[128] = "GET /";
     memset(line + 5, 'b', 63);
     ok(read_line(line, &request) == OK);
