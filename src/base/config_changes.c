@@ -1,8 +1,8 @@
 /* config_changes.c - what differs between two loads of the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Groups of the file are the same if they have the same name. One that came or went is one
- * change. */
+ * Groups of the file are the same if they have the same name; rows of keys, the same access key,
+ * wherever they stand. One that came or went is one change. */
 #include <string.h>
 
 #include "base/config.h"
@@ -49,6 +49,12 @@ static void compare(struct changes *changes, enum setting_scope scope, const str
             name(changes, after->name, settings[i].name);
 }
 
+/* A pair that stands in the settings of their own names is no row. */
+static const char *key_name(const struct config_key *key)
+{
+    return !key->name[0] ? "" : key->anonymous ? "keys.anonymous" : key->access_key;
+}
+
 static bool group_at(const struct config *config, enum setting_scope scope, size_t i,
                      struct group *ret)
 {
@@ -60,7 +66,8 @@ static bool group_at(const struct config *config, enum setting_scope scope, size
     else if (scope == SCOPE_BUCKET && i < config->bucket_count)
         *ret = AT(config->buckets);
     else if (scope == SCOPE_KEY && i < config->key_count)
-        *ret = AT(config->keys);
+        *ret = (struct group){ key_name(&config->keys[i]), &config->keys[i],
+                               config->keys[i].where };
     else
         return false;
     return true;
@@ -82,7 +89,7 @@ static void name_lone(struct changes *changes, enum setting_scope scope, const s
 {
     struct group group, other;
     for (size_t i = 0; group_at(some, scope, i, &group); i++)
-        if (!group_named(others, scope, group.name, &other))
+        if (*group.name && !group_named(others, scope, group.name, &other))
             name(changes, group.name, what);
 }
 
@@ -94,9 +101,9 @@ slice config_changes(const struct config *before, const struct config *after, bo
     for (enum setting_scope scope = SCOPE_GLOBAL; scope < SCOPE_COUNT; scope++) {
         struct group was, is;
         for (size_t i = 0; group_at(after, scope, i, &is); i++)
-            if (group_named(before, scope, is.name, &was))
+            if ((*is.name || scope != SCOPE_KEY) && group_named(before, scope, is.name, &was))
                 compare(&changes, scope, &was, &is);
-        if (!reloadable) {
+        if (reloadable == (scope == SCOPE_KEY)) {    /* other groups need a restart */
             name_lone(&changes, scope, after, before, "(new)");
             name_lone(&changes, scope, before, after, "(gone)");
         }

@@ -42,7 +42,11 @@ static void add_on(struct config *config, const struct config_group *group,
     struct config_policy row = { .rights = allowed, .prefix = arena_copy(&config->arena, on) };
     row.bucket = slice_cut(&row.prefix, '/');
     const char *rule = config_bucket_name_breaks(row.bucket);
-    if (rule)
+    if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; nobody means that */
+        config_mistake_add(config, where, policy_key(config, group), NULL,
+                           "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a wildcard: a "
+                           "prefix covers all that begins so: leave it out", SLICE_ARG(on));
+    else if (rule)
         config_mistake_add(config, where, policy_key(config, group), NULL,
                            "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s", SLICE_ARG(on),
                            rule);

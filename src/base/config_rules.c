@@ -59,6 +59,32 @@ static void tls_has_a_certificate(struct config *config)
                            "needs a certificate: set tls_cert_file and tls_key_file");
 }
 
+/* A name, not a URL: else no request would ever fit it. */
+static void domains_are_names(struct config *config)
+{
+    slice rest = slice_of(config->domains);
+    while (rest.len) {
+        slice domain = slice_trim(slice_cut(&rest, ','));
+        bool right = domain.len && domain.len < 254 && domain.ptr[0] != '.' && domain.ptr[0] != '-';
+        for (size_t i = 0; i < domain.len; i++) {
+            char c = domain.ptr[i];
+            right &= (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+        }
+        if (!right)
+            config_mistake_add(config, at(config, "domains"), "domains", NULL,
+                               "must be host names in lower case, separated by commas, without "
+                               "http://, port, \"*\" or a dot in front, not \"%.*s\"",
+                               SLICE_ARG(domain));
+    }
+}
+
+static void certificates_have_a_listener(struct config *config)
+{
+    if (!is_on(config->tls_listen) && config->tls_cert_file[0])
+        config_mistake_add(config, at(config, "tls_cert_file"), "tls_cert_file", NULL,
+                           "is for https, which is off: set tls_listen, too");
+}
+
 static void strangers_need_keys(struct config *config)
 {
     bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0] ||
@@ -365,7 +391,8 @@ static void prefix_scopes_have_prefixes(struct config *config)
 void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
-        listeners_differ, tls_has_a_certificate, strangers_need_keys, cache_dir_is_absolute,
+        listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
+        strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, an_endpoint_has_one_identity, bucket_names_are_valid,

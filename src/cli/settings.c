@@ -64,7 +64,7 @@ static size_t check_identities(struct cli *cli, const struct config *config)
     struct credentials found;
     slice why;
     size_t count = 0;
-    if (config->key_count == 0)
+    if (config->key_count == 0 && !config->lend)    /* who lends has clients without keys */
         count += say(identity_of_clients(config, &cli->arena, &found, &why), why);
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];

@@ -32,4 +32,13 @@ with Story("b08 SIGHUP reloads what can be reloaded") as story:
                ["access_log", "log_level, access_log", "log_level"])
     story.same("and what waits for a restart, until it comes", [line["needs_restart"] for line in said],
                ["nothing", *["ttl, mnist.(new)"] * 2])
+    second = {"access_key": "SECONDKEY", "secret_key": "second/secret", "policy": "all"}
+    third = {"access_key": "THIRDKEY", "secret_key": "third/secret", "policy": "all"}
+    for keys, want in (([second, third], "SECONDKEY.(new), THIRDKEY.(new)"),
+                       ([third], "SECONDKEY.(gone)"),
+                       ([{**third, "secret_key": "another/secret"}], "THIRDKEY.secret_key")):
+        reload("reloaded", keys=keys)
+        said = json.loads([line for line in server.log().splitlines() if '"reloaded"' in line][-1])
+        story.same("rows of keys are in force at once, and named by their access key",
+                   (said["changed"], said["needs_restart"]), (want, "nothing"))
     story.same("and a line again", lines(), 1)
