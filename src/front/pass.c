@@ -15,9 +15,12 @@
 #include "cache/populate.h"
 #include "front/forward.h"
 #include "front/relay.h"
+#include "front/rest.h"
 #include "s3/xml.h"
 
 #define SLOW_ANSWER_MS 5000    /* after so long what has come of an answer is passed on */
+#define SLOW_READER_MS 5000    /* so often it is looked at how much a client has taken */
+#define YIELDED_MAX 256        /* answers that stopped, and hold what they have: 64 MiB */
 
 #define PASS_MAGIC 0x70617373u
 struct pass {
@@ -42,6 +45,7 @@ struct pass {
     struct origin_body source;
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for the intake's */
+    size_t origin_field_count;    /* of a read, as it was asked first */
     bool running, in_intake;
 
     /* the answer: the origin's thread until headed, and over, then the loop */
@@ -50,8 +54,12 @@ struct pass {
     int status;
     uint64_t length;              /* HTTP_OPEN: the origin did not tell */
     struct fields fields;
+    bool may_rest;
+    struct rest rest;
+    uint64_t got;                 /* bytes of the answer before this call */
     struct relay relay;
     struct call *relaying;        /* it is being answered in pieces */
+    bool yielded;                 /* its connection went to another; the rest is asked for later */
     struct http_timer *timer;
 };
 
@@ -80,9 +88,17 @@ static struct pass *pass_of(struct origin_call *origin)
 static void on_head(struct origin_call *origin, const struct origin_reply *reply)
 {
     struct pass *pass = pass_of(origin);
+    if (pass->got) {
+        if (!rest_is(&pass->rest, pass->got, reply))
+            pass->err = ERR_ORIGIN_CUT;
+        return;
+    }
     pass->status = reply->status;
     pass->length = reply->has_length ? reply->length : HTTP_OPEN;
     forward_answer(&pass->arena, reply, &pass->fields);
+    if (pass->may_rest)
+        pass->rest = rest_of(&pass->arena, reply);
+    relay_spare(&pass->relay, pass->rest.etag.len > 0);
     atomic_store(&pass->headed, true);
     ticket_wake(pass->origin_ticket);
 }
@@ -90,6 +106,10 @@ static void on_head(struct origin_call *origin, const struct origin_reply *reply
 static enum origin_take on_body(struct origin_call *origin, slice bytes)
 {
     struct pass *pass = pass_of(origin);
+    if (pass->err) {
+        origin_cancel(origin);
+        return ORIGIN_TAKEN;
+    }
     enum origin_take take = relay_put(&pass->relay, bytes);
     ticket_wake(pass->origin_ticket);
     return take;
@@ -126,9 +146,19 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 
 /* ---- the loop's side ---- */
 
+static atomic_uint yielded_count;
+
+static void forget_yielded(struct pass *pass)
+{
+    if (pass->yielded)
+        atomic_fetch_sub(&yielded_count, 1);
+    pass->yielded = false;
+}
+
 static void settle(struct pass *pass)
 {
     check(!pass->running && !pass->write && !pass->relaying);
+    forget_yielded(pass);
     list_del(&pass->link);
     http_timer_stop(&pass->timer);
     ticket_end(&pass->ticket);
@@ -154,7 +184,8 @@ static void fail(struct pass *pass, enum err err)
 static void call_origin(struct pass *pass)
 {
     pass->running = true;
-    pass->origin_ticket = ticket_ref(pass->ticket);
+    if (!pass->origin_ticket)
+        pass->origin_ticket = ticket_ref(pass->ticket);
     atomic_fetch_add(&pass->refs, 1);
     origin_start(pass->place->origin, &pass->origin);
 }
@@ -235,10 +266,46 @@ static void relayed(void *arg)
 {
     struct pass *pass = arg;
     pass->relaying = NULL;
+    http_timer_stop(&pass->timer);
     if (!pass->running)
         settle(pass);
     else if (reads_only(pass))
         origin_cancel(&pass->origin);
+}
+
+/* From where it stopped, now that the client has taken most of what there was. */
+static void ask_rest(struct pass *pass)
+{
+    forget_yielded(pass);
+    pass->got = relay_put_bytes(&pass->relay);
+    pass->origin.fields = rest_ask(&pass->arena, &pass->rest, pass->got, pass->origin_fields,
+                                   pass->origin_field_count, &pass->origin.field_count);
+    pass->err = OK;
+    atomic_store(&pass->over, false);
+    call_origin(pass);
+}
+
+static void wants(void *arg)
+{
+    struct pass *pass = arg;
+    if (pass->yielded)
+        ask_rest(pass);
+    else
+        origin_resume(&pass->origin);
+}
+
+/* What can't be asked for again keeps its connection while its client takes what comes; it may lose
+ * it, and be cut, if the client does not. */
+static void look(void *arg)
+{
+    struct pass *pass = arg;
+    bool slow = relay_is_slow(&pass->relay);
+    http_timer_stop(&pass->timer);
+    pass->timer = http_timer_start(http_request_loop(pass->relaying->http), SLOW_READER_MS, look,
+                                   pass);
+    relay_spare(&pass->relay, slow);
+    if (slow)
+        origin_resume(&pass->origin);    /* the same bytes come again, and are to spare now */
 }
 
 static void stream(struct pass *pass)
@@ -247,7 +314,10 @@ static void stream(struct pass *pass)
     http_timer_stop(&pass->timer);
     call->cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
     pass->relaying = call;
-    relay_start(&pass->relay, call->http, pass->status, &pass->fields, pass->length, relayed, pass);
+    if (!pass->rest.etag.len)
+        pass->timer = http_timer_start(http_request_loop(call->http), SLOW_READER_MS, look, pass);
+    relay_start(&pass->relay, call->http, pass->status, &pass->fields, pass->length, relayed, wants,
+                pass);
 }
 
 static void slow(void *arg)
@@ -271,15 +341,41 @@ static void go_on(struct pass *pass)
                                        pass);
 }
 
+/* Its connection was another's: the rest is asked for later, or never. */
+static bool yields(struct pass *pass)
+{
+    if (pass->err != ERR_YIELDED)
+        return false;
+    if (pass->call)
+        stream(pass);
+    if (!pass->relaying)
+        return false;
+    if (!pass->rest.etag.len || atomic_fetch_add(&yielded_count, 1) >= YIELDED_MAX) {
+        if (pass->rest.etag.len)
+            atomic_fetch_sub(&yielded_count, 1);
+        metric_add(M_FRONT_PASS_CUT, 1);
+        return false;
+    }
+    pass->yielded = true;
+    if (relay_is_paused(&pass->relay))
+        relay_step(&pass->relay);    /* the client may have waited for what came last */
+    else
+        ask_rest(pass);
+    return true;
+}
+
 static void end(struct pass *pass)
 {
     pass->running = false;
     end_write(pass);    /* H7: the epoch rises before the client has all of the answer */
+    if (yields(pass))
+        return;
     if (pass->relaying && !pass->err) {
         relay_end(&pass->relay);    /* settled when the client has it */
     } else if (pass->relaying) {
         pass->relaying->err = pass->err;
         pass->relaying = NULL;
+        http_timer_stop(&pass->timer);
         relay_fail(&pass->relay);
         settle(pass);
     } else if (pass->call && !pass->err) {
@@ -343,6 +439,8 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     };
     pass->origin_fields = forward_fields(&pass->arena, call, &pass->origin.field_count);
     pass->origin.fields = pass->origin_fields;
+    pass->origin_field_count = pass->origin.field_count;
+    pass->may_rest = rest_possible(&call->s3);
     relay_init(&pass->relay, &pass->origin);
     call->gone = gone;
     call->gone_arg = pass;

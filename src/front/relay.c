@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define RELAY_BYTES_MAX (256 * KIB)
+#define RELAY_LEAST_BYTES (128 * KIB)    /* between two looks: less is slow */
 
 struct relay_piece {
     struct list link;
@@ -39,10 +40,11 @@ enum origin_take relay_put(struct relay *relay, slice bytes)
 {
     enum origin_take take = ORIGIN_TAKEN;
     pthread_mutex_lock(&relay->lock);
-    relay->paused = !relay->discards && relay->bytes &&
+    relay->paused = !relay->discards && relay->bytes > RELAY_BYTES_MAX / 2 &&
                     relay->bytes + bytes.len > RELAY_BYTES_MAX;
+    relay->put += relay->paused ? 0 : bytes.len;
     if (relay->paused) {
-        take = ORIGIN_PAUSE;
+        take = relay->spare ? ORIGIN_SPARE : ORIGIN_PAUSE;
     } else if (!relay->discards) {
         struct relay_piece *piece = must_alloc(sizeof(*piece) + bytes.len);
         memcpy(piece->bytes, bytes.ptr, bytes.len);
@@ -91,6 +93,36 @@ void relay_discard(struct relay *relay)
         origin_resume(relay->origin);
 }
 
+uint64_t relay_put_bytes(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    uint64_t put = relay->put;
+    pthread_mutex_unlock(&relay->lock);
+    return put;
+}
+
+bool relay_is_paused(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    bool paused = relay->paused;
+    pthread_mutex_unlock(&relay->lock);
+    return paused;
+}
+
+void relay_spare(struct relay *relay, bool spare)
+{
+    pthread_mutex_lock(&relay->lock);
+    relay->spare = spare;
+    pthread_mutex_unlock(&relay->lock);
+}
+
+bool relay_is_slow(struct relay *relay)
+{
+    bool slow = relay->sent - relay->looked < RELAY_LEAST_BYTES && relay_is_paused(relay);
+    relay->looked = relay->sent;
+    return slow;
+}
+
 /* ---- piece by piece ---- */
 
 /* What may go out next of the first piece; its last byte not, while it is the last of all. */
@@ -113,22 +145,22 @@ static void drop_bytes(struct relay *relay, size_t len)
     pthread_mutex_lock(&relay->lock);
     struct relay_piece *piece = list_of(relay->pieces.next, struct relay_piece, link);
     piece->at += len;
+    relay->bytes -= len;
     if (piece->at == piece->len) {
         list_del(&piece->link);
-        relay->bytes -= piece->len;
         free(piece);
     }
     bool resume = resumes(relay);
     pthread_mutex_unlock(&relay->lock);
     if (resume)
-        origin_resume(relay->origin);
+        relay->wants(relay->arg);
 }
 
 static void finish(struct relay *relay)
 {
     relay->http = NULL;
     relay_discard(relay);
-    relay->over(relay->over_arg);
+    relay->over(relay->arg);
 }
 
 void relay_step(struct relay *relay)
@@ -166,11 +198,13 @@ static void stop(void *arg)
 static const struct http_source source = { proceed, stop };
 
 void relay_start(struct relay *relay, struct http_request *http, int status,
-                 const struct fields *fields, uint64_t length, void (*over)(void *arg), void *arg)
+                 const struct fields *fields, uint64_t length, void (*over)(void *arg),
+                 void (*wants)(void *arg), void *arg)
 {
     relay->http = http;
     relay->over = over;
-    relay->over_arg = arg;
+    relay->wants = wants;
+    relay->arg = arg;
     relay->length = length;
     relay->is_open = length == HTTP_OPEN;
     http_reply_start(http, status, fields->list, fields->count, length, &source, relay);

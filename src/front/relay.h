@@ -15,16 +15,19 @@ struct relay {
     struct list pieces;
     size_t bytes;
     bool paused;                  /* the origin waits */
+    bool spare;                   /* ... and may give its connection to another meanwhile */
+    uint64_t put;                 /* bytes that have come, of all calls */
     bool discards;                /* nobody reads it any more */
     bool ended;                   /* all has come */
     /* the loop's */
     struct origin_call *origin;
     struct http_request *http;    /* while it is being answered in pieces */
-    uint64_t length, sent;
+    uint64_t length, sent, looked;    /* looked: what was sent at the last look */
     size_t out;                   /* bytes on their way to the client */
     bool is_open, closing;
     void (*over)(void *arg);
-    void *over_arg;
+    void (*wants)(void *arg);
+    void *arg;
 };
 
 void relay_init(struct relay *relay, struct origin_call *origin);
@@ -34,11 +37,18 @@ enum origin_take relay_put(struct relay *relay, slice bytes);    /* on the origi
 bool relay_is_full(struct relay *relay);    /* so much has come that it should be streamed */
 slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;
 void relay_discard(struct relay *relay);    /* what there is, and what comes */
+uint64_t relay_put_bytes(struct relay *relay);    /* that have come */
+bool relay_is_paused(struct relay *relay);
+void relay_spare(struct relay *relay, bool spare);    /* from the next pause on */
+/* The origin waits, and since the last look the client has hardly taken anything. */
+bool relay_is_slow(struct relay *relay);
 
 /* Answers in pieces from now on; length may be HTTP_OPEN. over() comes when the client has all or
- * has gone, not after relay_fail. The request is not to be touched any more. */
+ * has gone, not after relay_fail; wants() when there is room again after a pause. The request is not
+ * to be touched any more. */
 void relay_start(struct relay *relay, struct http_request *http, int status,
-                 const struct fields *fields, uint64_t length, void (*over)(void *arg), void *arg);
+                 const struct fields *fields, uint64_t length, void (*over)(void *arg),
+                 void (*wants)(void *arg), void *arg);
 void relay_step(struct relay *relay);       /* more may have come */
 void relay_end(struct relay *relay);        /* all has come: the last byte may go */
 void relay_fail(struct relay *relay);       /* H10: it will never be whole */

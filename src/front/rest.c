@@ -1,0 +1,70 @@
+/* rest.c - what is left of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether the origin knows ranges is found out by asking: an answer that is not the very bytes that
+ * are wanted, of the same version, is none (H10). */
+#include "front/rest.h"
+
+#include <inttypes.h>
+
+/* "bytes 5-9/20", of which the first two; or false. */
+static bool span_of(slice content_range, uint64_t *ret_first, uint64_t *ret_last)
+{
+    slice rest = content_range;
+    if (!slice_eq_nocase(slice_cut(&rest, ' '), S("bytes")))
+        return false;
+    slice last = slice_cut(&rest, '/'), first = slice_cut(&last, '-');
+    return slice_u64(first, ret_first) && slice_u64(last, ret_last) && *ret_first <= *ret_last;
+}
+
+bool rest_possible(const struct s3_request *request)
+{
+    const struct s3_operation *row = s3_operation(request->op);
+    return row->method == S3_GET && row->level == S3_OBJECT &&
+           !s3_param_get(request, S("partNumber"));
+}
+
+struct rest rest_of(struct arena *keep, const struct origin_reply *reply)
+{
+    slice etag = origin_reply_get(reply, S("etag"));
+    struct rest rest = { .end = reply->length };
+    uint64_t last;
+    if (!reply->has_length || !etag.len || slice_starts(etag, S("W/")))
+        return rest;
+    if (reply->status == 206) {
+        if (!span_of(origin_reply_get(reply, S("content-range")), &rest.first, &last) ||
+            last - rest.first + 1 != reply->length)
+            return rest;
+        rest.end = last + 1;
+    } else if (reply->status != 200) {
+        return rest;
+    }
+    rest.etag = arena_copy(keep, etag);
+    return rest;
+}
+
+struct http_field *rest_ask(struct arena *keep, const struct rest *rest, uint64_t got,
+                            const struct http_field *fields, size_t count, size_t *ret_count)
+{
+    struct http_field *list = arena_alloc(keep, (count + 2) * sizeof(*list));
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!slice_eq_nocase(fields[i].name, S("range")) &&
+            !slice_eq_nocase(slice_sub(fields[i].name, 0, 3), S("if-")))
+            list[kept++] = fields[i];
+    list[kept++] = (struct http_field){
+        S("range"), arena_printf(keep, "bytes=%" PRIu64 "-%" PRIu64, rest->first + got,
+                                 rest->end - 1) };
+    list[kept++] = (struct http_field){ S("if-match"), rest->etag };
+    *ret_count = kept;
+    return list;
+}
+
+bool rest_is(const struct rest *rest, uint64_t got, const struct origin_reply *reply)
+{
+    uint64_t first, last;
+    return reply->status == 206 &&
+           span_of(origin_reply_get(reply, S("content-range")), &first, &last) &&
+           first == rest->first + got && last + 1 == rest->end && reply->has_length &&
+           reply->length == rest->end - first &&
+           slice_eq(origin_reply_get(reply, S("etag")), rest->etag);
+}
