@@ -449,13 +449,16 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     return pass;
 }
 
-/* A list is asked where its prefix lies: whole inside one that has an origin of its own, or not. */
+/* A list is asked where its prefix lies: whole inside one that has an origin of its own, or not. Of
+ * anything else a prefix says nothing: what it does was judged by its key. */
 const struct place *pass_place(const struct call *call)
 {
+    const struct s3_operation *row = s3_operation(call->s3.op);
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
+    bool by_prefix = prefix && row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
     if (call->s3.op == S3_LIST_BUCKETS)
         return call->front->options.service;
-    return front_place_of(call->front, call->s3.bucket, prefix ? prefix->value : call->s3.key);
+    return front_place_of(call->front, call->s3.bucket, by_prefix ? prefix->value : call->s3.key);
 }
 
 void pass_read(struct call *call)

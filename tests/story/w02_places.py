@@ -53,3 +53,6 @@ with Story("w02 DeleteObjects and lists go to the origin of their keys") as stor
     story.same("a list inside the prefix is its origin's", listed(prefix="live/"), ["live/l"])
     story.same("... also of version 1", b"live/l" in server.ask("GET", "bucket", query=[("prefix", "live/")]).body, True)
     story.same("any other list is the bucket's origin's", (listed(prefix="li"), listed()), (["live/k"], ["live/k"]))
+    server.ask("PUT", "bucket/old/p", query=[("prefix", "live/")], body=b"p")
+    story.same("a prefix in the query of anything else says nothing of where it lies",
+               (at_default.head("bucket/old/p").status, at_lab.head("bucket/old/p").status), (200, 404))
