@@ -13,7 +13,8 @@
 #include "s3/request.h"
 #include "s3/sigv2.h"
 
-#define ANSWER_FIELDS_MAX 64
+/* As many as an origin's head may have, and ours. */
+#define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)
 
 struct front {
     struct front_options options;

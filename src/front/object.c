@@ -110,8 +110,6 @@ static void compose(struct object *object, const struct get_answer *answer, stru
     struct call *call = object->call;
     char *date = arena_alloc(call->keep, HTTP_DATE_BYTES);
     http_date_write(answer->head->modified_s, date);
-    if (answer->err != ERR_NOT_MODIFIED)
-        add_own_fields(fields, call, answer);
     if (answer->head->etag.len)
         fields_add(fields, S("etag"), answer->head->etag);
     fields_add(fields, S("last-modified"), slice_of(date));
@@ -124,6 +122,8 @@ static void compose(struct object *object, const struct get_answer *answer, stru
         fields_add(fields, S("x-amz-mp-parts-count"),
                    arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, object, answer);
+    if (answer->err != ERR_NOT_MODIFIED)    /* last: none of them may keep out what comes before */
+        add_own_fields(fields, call, answer);
 }
 
 static void refuse(struct object *object, const struct get_answer *answer)

@@ -80,3 +80,17 @@ with Story("c10 an object is given other metadata while it is read") as story:
                server.head(key, headers={"cache-control": "no-cache"}).status, 404)
     wait_for("and then who does not", lambda: server.head(key).status == 404, 3)
     reader.close()
+
+    # As many fields as a head may have leave room for those that say what the body is.
+    key = "bucket/many"
+    many = {f"x-amz-meta-{i:02d}": str(i) for i in range(80)}
+    direct.put(key, b"0123456789" * 10, many)
+    for turn in ("cold", "cached"):
+        reply = server.get(key, 10, 19)
+        story.same(f"80 fields of its own, {turn}",
+                   ({n: reply.headers.get(n) for n in many} == many, reply.status, reply.headers.get("content-range"),
+                    reply.headers.get("etag")), (True, 206, "bytes 10-19/100", direct.head(key).headers["etag"]))
+    reply = server.get(key, 10, 19, headers={"origin": "http://a.example"})
+    story.same("... and passed on", ({n: reply.headers.get(n) for n in many} == many,
+                                     reply.headers.get("content-range")), (True, "bytes 10-19/100"))
+    story.same("no field was left out", server.metric("penstock_front_fields_dropped_total"), 0)
