@@ -80,3 +80,21 @@ with Story("l01 lists are shared while they are alike and nothing is written") a
     large = server.list("bucket", prefix="long/")
     story.same("a list that memory_lists has no room for is passed", (large.status, len(names(large))), (200, 1000))
     story.fact("... and counted", server.metric("penstock_cache_lists_unshared_total") >= 1)
+
+    # many who are slow at one list cost its bytes once; what the kernel holds of eight is not ours
+    crowded = story.penstock(origin=origin.url, cache_dir=story.path("crowded"), list_time="60s")
+
+    def anon_mib():
+        with open(f"/proc/{crowded.pid}/status") as f:
+            return int(re.search(r"RssAnon:\s+(\d+)", f.read()).group(1)) / 1024
+    crowded.list("bucket", prefix="long/")
+    before, wires = anon_mib(), []
+    for _ in range(100):
+        wires.append(Wire(crowded.port, 60, receive_buffer=4096))
+        wires[-1].send(8 * crowded.client.head_of("GET", "bucket", [("list-type", "2"), ("prefix", "long/")]))
+    time.sleep(1)
+    story.fact("100 who do not read a list of 1 MiB: at most 30 MiB", anon_mib() - before <= 30, f"{anon_mib() - before:.1f} MiB")
+    replies = together(*(wire.read for wire in wires[50:]))
+    for wire in wires:
+        wire.abort()
+    story.fact("... those who do get it whole", all(r.status == 200 and r.body == large.body for r in replies), replies[0])
