@@ -385,6 +385,7 @@ static enum err front_up(struct serve *serve)
         .domains = slice_of(serve->config->domains),
         .access_log = serve->config->access_log,
         .no_sigv2 = !serve->config->sigv2,
+        .form_bytes_max = serve->config->form_max_bytes,
         .regions = slice_of(serve->config->regions),
         .body_bytes_max = serve->config->body_max_bytes,
     };

@@ -110,17 +110,37 @@ slice forward_element(struct arena *keep, slice document, const char *name, slic
     return text_slice(&text);
 }
 
+/* The object's address, as its client sees this endpoint. */
+static slice here(const struct call *call)
+{
+    slice path = call->head->path;
+    struct text text = text_in(call->keep);
+    text_printf(&text, "%s://%.*s", http_request_is_tls(call->http) ? "https" : "http",
+                SLICE_ARG(call->head->host));
+    path.len -= call->form && slice_ends(path, S("/"));
+    text_add(&text, path);
+    if (call->form) {
+        text_char(&text, '/');
+        uri_encode(&text, form_get(call->form, S("key")), false);
+    }
+    return text_slice(&text);
+}
+
+void forward_location(const struct call *call, int status, struct fields *fields)
+{
+    for (size_t i = 0; i < fields->count; i++)
+        if (call->form && status < 300 && slice_eq_nocase(fields->list[i].name, S("location")))
+            fields->list[i].value = here(call);
+}
+
 slice forward_document(const struct call *call, int status, slice document)
 {
     const struct http_head *head = http_request_head(call->http);
     if (status >= 400)
         return forward_element(call->keep, document, "RequestId", call->id);
-    if (call->s3.op != S3_COMPLETE_UPLOAD || !head->host.len)
+    if ((call->s3.op != S3_COMPLETE_UPLOAD && !call->form) || !head->host.len)
         return document;
-    slice here = arena_printf(call->keep, "%s://%.*s%.*s",
-                              http_request_is_tls(call->http) ? "https" : "http",
-                              SLICE_ARG(head->host), SLICE_ARG(head->path));
-    return forward_element(call->keep, document, "Location", here);
+    return forward_element(call->keep, document, "Location", here(call));
 }
 
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields)

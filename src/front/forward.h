@@ -15,6 +15,8 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call,
 slice forward_query(struct arena *keep, slice raw) MUST_USE;
 /* A document with another value in the first element of that name, if there is one. */
 slice forward_element(struct arena *keep, slice document, const char *name, slice value) MUST_USE;
+/* Where a form put its object, which the origin tells by its own address. */
+void forward_location(const struct call *call, int status, struct fields *fields);
 /* An answer's document as its client may read it: our id of the request, our endpoint. */
 slice forward_document(const struct call *call, int status, slice document) MUST_USE;
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields);

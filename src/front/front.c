@@ -137,15 +137,16 @@ static const struct config_policy everything = { .rights = RIGHT_ALL };
 static const struct client borrower = { .policy = &everything, .policy_count = 1 };
 
 /* Whose claim it is, and the secret that would prove it. */
-static enum err find_client(struct front *front, const struct sigv4_claim *claim,
-                            const struct client **ret, slice *ret_secret)
+enum err front_find_client(struct front *front, const struct sigv4_claim *claim,
+                           const struct client **ret, slice *ret_secret)
 {
     if (front->lend && lend_find(front->lend, claim->access_key, claim->session_token, wall_s(),
                                  ret_secret)) {
         *ret = &borrower;
         return OK;
     }
-    enum err err = identities_find(front->options.identities, claim->access_key, claim->session_token, ret);
+    enum err err = identities_find(front->options.identities, claim->access_key,
+                                   claim->session_token, ret);
     if (!err)
         *ret_secret = (*ret)->secret_key;
     return err;
@@ -162,13 +163,29 @@ static bool is_preflight(const struct http_head *head)
     return slice_eq(head->method, S("OPTIONS")) && !head->chunked && !head->length;
 }
 
+/* The signature of a browser's form is in the form: before that its client may do nothing. */
+static const struct client nobody_yet = { .own = false };
+
+static bool is_form(const struct front *front, const struct http_head *head)
+{
+    static const slice form = { "multipart/form-data", 19 };
+    slice type = slice_trim(http_head_get(head, S("content-type")));
+    return front->options.form_bytes_max && slice_eq(head->method, S("POST")) && !head->chunked &&
+           slice_eq_nocase(slice_sub(type, 0, form.len), form);
+}
+
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
                                 const struct http_head *head, struct judged *ret)
 {
     struct sigv4_claim *claim = &ret->claim;
     enum err err = sigv4_claim_read(keep, head, claim);
+    ret->form = err == ERR_NO_AUTH && is_form(front, head);
     if (is_preflight(head) && (err == ERR_NO_AUTH || claim->presigned)) {
         ret->client = &preflight;
+        return OK;
+    }
+    if (ret->form) {
+        ret->client = &nobody_yet;
         return OK;
     }
     if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->options.identities)))
@@ -178,7 +195,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     if (!err)
         err = sigv4_claim_region(keep, front->options.regions, claim);
     if (!err)
-        err = find_client(front, claim, &ret->client, &ret->secret);
+        err = front_find_client(front, claim, &ret->client, &ret->secret);
     if (err)
         return err;
     if (claim->v2)
@@ -239,6 +256,11 @@ static enum err judge_overrides(struct call *call)
     return OK;
 }
 
+static bool takes_form(const struct call *call)
+{
+    return call->s3.op == S3_POST_OBJECT && call->front->options.form_bytes_max;
+}
+
 /* Read once, and asked once whether it may be done; call->err says what is wrong with it. */
 static void read_call(struct front *front, struct http_loop *http, struct arena *keep, slice peer,
                       const struct http_head *head, struct judged *judged)
@@ -256,8 +278,8 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     call->err = s3_request_read(keep, head, front->options.domains, &call->s3);
     if (call->err)
         call->s3.op = S3_OP_COUNT;
-    else if (!(call->err = judge_overrides(call)))
-        call->err = right_judge(call);
+    else if (!(call->err = judge_overrides(call)) && !takes_form(call))
+        call->err = judged->form ? ERR_NO_AUTH : right_judge(call);    /* a form tells who made it */
 }
 
 static bool only_reads(const struct s3_operation *row)
@@ -281,6 +303,9 @@ static enum err judge_large_body(const struct call *call, slice *ret_detail)
     }
     if (row->mutates == S3_MUTATES_KEYS && head->length > KEYS_BODY_BYTES)
         return ERR_BAD_XML;
+    if (takes_form(call))
+        return head->chunked ? ERR_NO_LENGTH
+             : head->length > call->front->options.form_bytes_max ? ERR_TOO_LARGE : OK;
     return pass_judge_write(call, ret_detail);
 }
 
@@ -362,6 +387,8 @@ static void route(struct call *call)
         list_read(call);
     else if (only_reads(row))
         pass_read(call);
+    else if (takes_form(call))
+        form_post(call);
     else
         pass_write(call);
 }

@@ -39,6 +39,7 @@ struct front_options {
     bool access_log, no_sigv2;
     slice regions;                /* that clients may sign for; empty: any */
     uint64_t body_bytes_max;      /* of data */
+    uint64_t form_bytes_max;      /* of a form that a browser posts; 0: none is taken */
 };
 
 /* At most so much is a body of so many bytes with S3's framing: 8 KiB a chunk, a trailer. */

@@ -10,6 +10,7 @@
 #include "front/intake.h"
 #include "front/lend.h"
 #include "s3/error.h"
+#include "s3/form.h"
 #include "s3/request.h"
 #include "s3/sigv2.h"
 
@@ -43,6 +44,7 @@ struct call {
     slice id;                     /* x-amz-request-id */
     slice peer, access_key;
     const struct client *client;
+    const struct form *form;      /* PostObject's, read */
 
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
     void *gone_arg;
@@ -59,6 +61,7 @@ struct judged {
     struct sigv4_claim claim;
     const struct client *client;
     slice secret;                 /* that proved the claim; stays */
+    bool form;                    /* nothing is proven yet: the signature is in the body */
     struct call call;             /* read; with an err: what it will be refused with */
 };
 
@@ -79,11 +82,15 @@ void reply_refusal(struct call *call, const struct refusal *refusal);
 
 /* ---- front.c ---- */
 const struct place *front_place_of(const struct front *front, slice bucket, slice key);
+/* Whose claim it is, and the secret that would prove it. */
+enum err front_find_client(struct front *front, const struct sigv4_claim *claim,
+                           const struct client **ret, slice *ret_secret) MUST_USE;
 
 /* ---- right.c: what a client may do; OK or ERR_POLICY, which is logged and counted ---- */
 enum err right_judge(const struct call *call) MUST_USE;
 /* A folder does not know who asks: nobody asks it in a name of their own. */
 enum err right_judge_place(const struct call *call, const struct place *place) MUST_USE;
+enum err right_judge_admin(const struct call *call, slice key) MUST_USE;
 /* Does such a header, or field of a form, give others a right, or lock, or go over a lock? */
 bool right_is_privileged(slice name, slice value);
 /* Of an operation whose keys its body names. */
@@ -94,6 +101,8 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
+void form_post(struct call *call);      /* PostObject, where browsers may */
+void pass_form(struct call *call, slice content_type);    /* one that has been judged */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
 const struct place *pass_place(const struct call *call);    /* NULL: there is none */
 /* What pass_write would refuse it with before it looks at the body. */

@@ -213,6 +213,7 @@ static void answer_whole(struct pass *pass)
 {
     struct call *call = take_call(pass);
     struct fields *fields = &pass->fields;
+    forward_location(call, pass->status, fields);
     slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
     call->cost.origin_bytes = body.len;
     if (s3_operation(call->s3.op)->method == S3_HEAD)    /* told as the origin tells it */
@@ -494,6 +495,11 @@ static enum err keys_of(struct pass *pass)
     struct call *call = pass->call;
     struct deletion *deletions;
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
+    if (mutates == S3_MUTATES_FORM) {
+        pass->keys = arena_alloc(&pass->arena, sizeof(*pass->keys));
+        pass->keys[pass->key_count++] = (struct write_key){
+            form_get(pass->origin.form, S("key")), S("") };
+    }
     if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
         pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
         pass->keys[pass->key_count++] = version_of(pass);
@@ -649,4 +655,28 @@ void pass_write(struct call *call)
                                        call->loop->sigv4,
                                        judged->secret },
                  taken_in, lost, pass);
+}
+
+/* It goes on in the name of whoever signed it; its key is its own. */
+void pass_form(struct call *call, slice content_type)
+{
+    const struct form *judged = call->form;
+    slice key = form_get(judged, S("key"));
+    const struct place *place = front_place_of(call->front, call->s3.bucket, key);
+    enum err err = may_write(call, place);
+    if (err) {
+        reply_error(call, err, S(""));
+        return;
+    }
+    struct pass *pass = pass_new(call, place);
+    struct form *form = arena_alloc(&pass->arena, sizeof(*form));
+    check(form_read(&pass->arena, content_type, pass->body, form) == OK);    /* it did before */
+    pass->origin.form = form;
+    size_t count = 0;
+    for (size_t i = 0; i < pass->origin.field_count; i++)
+        if (!slice_eq_nocase(pass->origin_fields[i].name, S("content-type")) &&
+            !slice_eq_nocase(pass->origin_fields[i].name, S("content-md5")))
+            pass->origin_fields[count++] = pass->origin_fields[i];
+    pass->origin.field_count = count;
+    begin(pass);
 }

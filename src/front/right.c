@@ -104,6 +104,12 @@ enum err right_judge_place(const struct call *call, const struct place *place)
     return nobody_there ? refused(call) : OK;
 }
 
+enum err right_judge_admin(const struct call *call, slice key)
+{
+    bool may = call->client->own || allows(call, RIGHT_ADMIN, call->s3.bucket, key, false);
+    return may ? OK : refused(call);
+}
+
 enum err right_judge_keys(const struct call *call, const struct write_key *keys, size_t count)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);

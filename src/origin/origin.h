@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/list.h"
+#include "s3/form.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
 
@@ -65,6 +66,7 @@ struct origin_call {
     const struct http_field *fields;    /* more to send and sign (range, if-match, x-amz-...) */
     size_t field_count;
     const struct origin_body *body;     /* NULL: none */
+    const struct form *form;            /* sent instead, signed in itself; NULL: none */
     bool no_retry;                      /* for what must not happen twice */
     /* Whom it is signed as; must outlive the call. NULL: as the origin's own credentials say. An
      * empty access key: as nobody, unsigned. What the origin says of such a key is its client's to

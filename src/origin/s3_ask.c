@@ -4,6 +4,8 @@
  * then. What a caller's fields say about the connection or the signature is ours to say. On carrier
  * threads. */
 #include <pthread.h>
+#include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "origin/s3.h"
@@ -105,6 +107,52 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
     return count;
 }
 
+/* A form of this try: what stands before the file, the file, what stands behind it. */
+struct form_body {
+    struct origin_body body;
+    slice pieces[3];
+};
+
+static size_t read_form(void *arg, uint64_t offset, char *ret, size_t bytes)
+{
+    const struct form_body *form = arg;
+    size_t got = 0;
+    for (size_t i = 0; i < countof(form->pieces) && got < bytes; i++) {
+        slice piece = form->pieces[i];
+        if (offset >= piece.len) {
+            offset -= piece.len;
+            continue;
+        }
+        got += slice_put(ret + got, slice_sub(piece, offset, bytes - got));
+        offset = 0;
+    }
+    return got;
+}
+
+static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
+                                           const struct form *form,
+                                           const struct sigv4_credentials *with,
+                                           const char *region, struct http_field *ret_type)
+{
+    uint64_t random[2];
+    struct form_body *made = arena_alloc(keep, sizeof(*made));
+    check(getrandom(random, sizeof(random), 0) == sizeof(random));
+    slice boundary = arena_printf(keep, "penstock-%016llx%016llx", (unsigned long long)random[0],
+                                  (unsigned long long)random[1]);
+    pthread_mutex_lock(&s3->lock);
+    made->pieces[0] = form_write(s3->sigv4, keep, form, with, slice_of(region), boundary,
+                                 &made->pieces[2]);
+    pthread_mutex_unlock(&s3->lock);
+    made->pieces[1] = form->file;
+    made->body = (struct origin_body){ .read = read_form, .arg = made };
+    for (size_t i = 0; i < countof(made->pieces); i++)
+        made->body.length += made->pieces[i].len;
+    *ret_type = (struct http_field){
+        S("Content-Type"),
+        arena_printf(keep, "multipart/form-data; boundary=%.*s", SLICE_ARG(boundary)) };
+    return &made->body;
+}
+
 static size_t make_fields(struct arena *keep, const struct origin_call *asked,
                           const struct target *target, struct http_field **ret)
 {
@@ -140,13 +188,17 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     endpoint_target(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
                    learnt ? slice_of(region) : S(""), &target);
     size_t count = make_fields(keep, asked, &target, &fields);
-    count = add_signature(s3, keep, asked, with, region, &target, fields, count);
+    const struct origin_body *body = asked->body;
+    if (asked->form)
+        body = make_form(s3, keep, asked->form, with, region, &fields[count++]);
+    else
+        count = add_signature(s3, keep, asked, with, region, &target, fields, count);
     const char *method = s3_operation(asked->op)->method_name;
     *ret = (struct exchange_ask){
         .method = method, .url = target.url.ptr, .target = request_target(keep, &target),
         .ca_file = s3->ca_file,
         .fields = fields, .field_count = count,
-        .body = asked->body,
+        .body = body,
         .sends_length = *method == 'P',
         .once = asked->no_retry || !s3_may_repeat(asked),
         .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,

@@ -184,6 +184,15 @@ static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct 
     return OK;
 }
 
+void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
+                const struct sigv4_claim *claim, slice text, char ret[64])
+{
+    const struct scope scope = { claim->date, claim->region, claim->service };
+    uint8_t hash[32];
+    hmac(day_key(sigv4, scratch, secret_key, &scope), NULL, 0, text, hash);
+    hex_write(hash, sizeof(hash), ret);
+}
+
 /* ---- proving ---- */
 
 static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)

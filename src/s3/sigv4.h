@@ -81,6 +81,10 @@ struct sigv4_signed {
 void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                 const struct sigv4_credentials *with, struct sigv4_signed *ret);
 
+/* The signature in hex of a text as it is, with the key of claim's date, region and service: forms. */
+void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
+                const struct sigv4_claim *claim, slice text, char ret[64]);
+
 /* The query string of a presigned GET or HEAD, for tests and `penstock` tools. */
 slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                     const struct sigv4_credentials *with, int64_t expires_s) MUST_USE;

@@ -55,6 +55,7 @@ class Side:
             self.server = story.penstock(origin=self.url, access_key=None, secret_key=None,
                                          keys=keys, freshness=None,
                                          sigv2=False, regions="us-east-1",    # as strict as it is
+                                         browser_uploads="1MiB",
                                          cache_dir=os.path.join(self.folder, "cache"))
             self.url = self.server.endpoint
 
