@@ -54,6 +54,8 @@ void generate_help(struct text *to);
 void generate_help_settings(struct text *to);
 void generate_example(struct text *to, struct arena *keep);
 void generate_man(struct text *to);
+void generate_help_operations(struct text *to);    /* of S3, as s3/op.def has them */
+void generate_man_operations(struct text *to);
 void generate_completion(struct text *to);
 
 /* ---- notify.c ---- */

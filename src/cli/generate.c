@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "s3/request.h"
 
 static const struct {
     const char *head, *member;    /* how a group is introduced, and the way to its rows */
@@ -205,6 +206,58 @@ void generate_man(struct text *to)
                 man_row(to, &settings[i]);
         text_add(to, S(".El\n"));
     }
+}
+
+/* ---- the operations ---- */
+
+static const char *answered_by(const struct s3_operation *row)
+{
+    static const char *const routes[] = {
+        [S3_CACHE] = "cache, or origin", [S3_LIST] = "origin, alike together", [S3_PASS] = "origin",
+    };
+    return routes[row->route];
+}
+
+static const char *changes(const struct s3_operation *row)
+{
+    static const char *const texts[] = {
+        [S3_MUTATES_NOTHING] = "-", [S3_MUTATES_KEY] = "its object",
+        [S3_MUTATES_KEYS] = "those in its body", [S3_MUTATES_FORM] = "that of its form",
+        [S3_MUTATES_GRANTS] = "who may read",
+    };
+    return texts[row->mutates];
+}
+
+static const char *takes(const struct s3_operation *row)
+{
+    static const char *const rights[] = {
+        [S3_READ] = "read", [S3_LIST_KEYS] = "list", [S3_WRITE] = "write", [S3_ADMIN] = "admin",
+    };
+    return rights[row->right];
+}
+
+void generate_help_operations(struct text *to)
+{
+    text_printf(to, "%-41s %-23s %-18s %s\n", "Operation", "answered by", "leaves the cache",
+                "right");
+    for (int op = 0; op < S3_OP_COUNT; op++) {
+        const struct s3_operation *row = s3_operation((enum s3_op)op);
+        text_printf(to, "%-41s %-23s %-18s %s\n", row->name, answered_by(row), changes(row),
+                    takes(row));
+    }
+}
+
+void generate_man_operations(struct text *to)
+{
+    text_add(to, S(".Bl -column \"UpdateObjectEncryption....................\" "
+                   "\"origin, alike together\" \"those in its body\" \"admin\"\n"
+                   ".It Sy Operation Ta Sy Answered by Ta Sy Leaves the cache Ta Sy Right\n"));
+    for (int op = 0; op < S3_OP_COUNT; op++) {
+        const struct s3_operation *row = s3_operation((enum s3_op)op);
+        text_printf(to, ".It %s Ta %s Ta %s Ta %s\n", row->name, answered_by(row),
+                    row->mutates ? changes(row) : "\\-", takes(row));
+    }
+    text_add(to, S(".El\n"));
 }
 
 /* ---- completion ---- */

@@ -19,7 +19,7 @@ const struct command commands[] = {
     { "config", "[SETTINGS]", "show every setting in force and where it came from", run_config },
     { "stat", "[--json]", "show what the running service is doing", run_stat },
     { "health", "[--url URL]", "exit 0 if the service at listen (or URL) is ready", run_health },
-    { "help", "[settings]", "show this, or every setting", run_help },
+    { "help", "[settings|operations]", "show this, or every setting, or operation", run_help },
     { "version", "", "show the version", run_version },
 };
 const size_t command_count = countof(commands);

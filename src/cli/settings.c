@@ -213,6 +213,8 @@ int run_config(struct cli *cli)
         generate_completion(&text);
     else if (cli_flag(cli, "--example"))
         generate_example(&text, &cli->arena);
+    else if (cli_flag(cli, "--man-operations"))
+        generate_man_operations(&text);
     else if (cli_flag(cli, "--man"))
         generate_man(&text);
     if (text.len) {
@@ -234,6 +236,8 @@ int run_help(struct cli *cli)
     const char *what = cli_word(cli);
     if (what && strcmp(what, "settings") == 0)
         generate_help_settings(&text);
+    else if (what && strcmp(what, "operations") == 0)
+        generate_help_operations(&text);
     else
         generate_help(&text);
     fwrite(text.ptr, 1, text.len, stdout);

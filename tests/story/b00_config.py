@@ -124,9 +124,14 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     with open(os.path.join(ROOT, "conf/penstock.json.example")) as f:
         story.fact("conf/ has it (else: scripts/generate)", f.read() == as_kept(example, values))
     with open(os.path.join(ROOT, "man/penstock.1")) as f:
-        rows_kept = f.read().split("settings begin\n")[1].split('.\\" settings end')[0]
+        kept = f.read()
+    rows_kept, operations_kept = (kept.split(f"{name} begin\n")[1].split(f'.\\" {name} end')[0] for name in ("settings", "operations"))
     story.fact("man/ has its rows (else: scripts/generate)",
                rows_kept == as_kept(call("config", "--man")[1], values))
+    story.same("... and those of the operations", operations_kept, call("config", "--man-operations")[1])
+    status, out, _ = call("help", "operations")
+    story.fact("help operations has a row for each, within 100 columns", status == 0 and len(out.splitlines()) == operations_kept.count(".It ")
+               and "\nGetObject " in out and max(map(len, out.splitlines())) <= 100, out)
     if shutil.which("mandoc"):
         lint = subprocess.run(["mandoc", "-T", "lint", os.path.join(ROOT, "man/penstock.1")],
                               capture_output=True, text=True)
