@@ -92,14 +92,17 @@ static bool bucket_valid(slice s)
 
 slice s3_host_bucket(struct arena *keep, slice host, slice domains)
 {
-    slice rest = host, name = arena_lower(keep, slice_cut(&rest, ':'));
+    slice rest = host, name = arena_lower(keep, slice_cut(&rest, ':')), bucket = S("");
     while (domains.len) {
         slice domain = slice_trim(slice_cut(&domains, ','));
+        if (domain.len && slice_eq(name, domain))
+            return S("");    /* although it may lie below another */
         if (domain.len && name.len > domain.len + 1 && slice_ends(name, domain) &&
-            name.ptr[name.len - domain.len - 1] == '.')
-            return slice_sub(name, 0, name.len - domain.len - 1);
+            name.ptr[name.len - domain.len - 1] == '.' &&
+            (!bucket.len || name.len - domain.len - 1 < bucket.len))
+            bucket = slice_sub(name, 0, name.len - domain.len - 1);
     }
-    return S("");
+    return bucket;
 }
 
 /* Cut first, decoded after: a "%2F" is never the slash behind the bucket. */

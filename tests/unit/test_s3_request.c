@@ -344,6 +344,18 @@ TEST(a_host_may_name_the_bucket)
     ok(s3_request_read(&arena, &head, S("localhost"), &request) == ERR_BAD_BUCKET);
 }
 
+TEST(a_domain_below_another_is_itself_and_no_bucket)
+{
+    static const char *const orders[] = { "s3.example.com,example.com", "example.com, s3.example.com" };
+    for (size_t i = 0; i < countof(orders); i++) {
+        slice domains = slice_of(orders[i]);
+        same(s3_host_bucket(&arena, S("s3.example.com:9000"), domains), S(""));
+        same(s3_host_bucket(&arena, S("bkt.s3.example.com"), domains), S("bkt"));
+        same(s3_host_bucket(&arena, S("a.b.s3.example.com"), domains), S("a.b"));
+        same(s3_host_bucket(&arena, S("bkt.example.com"), domains), S("bkt"));
+    }
+}
+
 TEST(a_key_of_1024_bytes_passes_and_one_more_does_not)
 {
     char line[2048] = "GET /bkt/";
@@ -558,7 +570,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(methods_that_s3_has_not_got_there_are_not_allowed),
     UNIT(what_only_the_origin_can_judge_is_not_asked_of_a_cache),
     UNIT(a_key_is_decoded_once_and_normalised_never),
-    UNIT(a_host_may_name_the_bucket),
+    UNIT(a_host_may_name_the_bucket), UNIT(a_domain_below_another_is_itself_and_no_bucket),
     UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not),
     UNIT(bad_paths_and_parameters_are_bad_uris),
     UNIT(bucket_names_are_judged_loosely_but_judged),
