@@ -73,8 +73,9 @@ static bool may_begin(const struct call *call)
                      call->s3.op == S3_GET_BUCKET_LOCATION;
     bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
     slice key = by_prefix && prefix ? prefix->value : call->s3.key;
-    if (!allows(call, right, call->s3.bucket, key, of_bucket))
-        return false;
+    if (!allows(call, right, call->s3.bucket, key, of_bucket) ||
+        (call->s3.unknown && !allows(call, RIGHT_ADMIN, call->s3.bucket, key, false)))
+        return false;    /* nobody here knows what such a parameter makes of the operation */
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
     return may_take_source(call) &&

@@ -236,6 +236,26 @@ static bool param_known(const struct s3_operation *row, slice name)
            in_words(sdk_params, lower);
 }
 
+static bool in_selector(const struct s3_operation *row, slice name)
+{
+    for (slice rest = slice_of(row->selector); rest.len;) {
+        slice word = slice_cut(&rest, ' ');
+        if (slice_eq(slice_cut(&word, '='), name))
+            return true;
+    }
+    return false;
+}
+
+static bool has_unknown(const struct s3_request *request)
+{
+    const struct s3_operation *row = &operations[request->op];
+    for (size_t i = 0; i < request->param_count; i++)
+        if (!in_selector(row, request->params[i].name) &&
+            !param_known(row, request->params[i].name))
+            return true;
+    return false;
+}
+
 /* How many words of the row hold, all of them; -1 if it does not fit. */
 static int fit(const struct s3_operation *row, const struct http_head *head,
                const struct s3_request *request)
@@ -504,6 +524,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
         e = read_form(head, ret);
     if (e)
         return e;
+    ret->unknown = has_unknown(ret);
     read_headers(keep, head, ret);
     read_sources(keep, head, ret);
     ret->pass = operations[ret->op].route == S3_CACHE && only_origin_knows(head, ret);

@@ -79,6 +79,7 @@ struct s3_request {
     bool pass;                /* GetObject, HeadObject: only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
+    bool unknown;             /* a parameter says what its operation does not know */
     slice detail;             /* of a request that is wrong: why, for people; may be empty */
 };
 

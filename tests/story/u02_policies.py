@@ -38,6 +38,9 @@ with Story("u02 policies") as story:
     refused("nor by a version", reader.ask("GET", "data/b/1", [("versionId", "v1")]))
     refused("nor another bucket", reader.get("other/x"))
     refused("nor what an unknown operation would tell", reader.ask("GET", "data", [("newest", "")]))
+    refused("nor what an unknown parameter would make of a known one",
+            reader.ask("GET", "data/a/1", [("tagging", ""), ("foo", "")]))
+    refused("nor a key that an origin could read as a path out of the prefix", reader.get("data/a/../b/1"))
     refused("a write is not", reader.put("data/a/1", b"x"))
     refused("nor a removal", reader.delete("data/a/1"))
     refused("nor who may read what", reader.ask("PUT", "data/a/1", [("acl", "")],

@@ -44,6 +44,19 @@ TEST(a_bucket_as_such_is_seen_by_who_has_a_part_of_it)
     ok(!allow_check(rows, 3, &(struct allow_ask){ RIGHT_LIST, S("other"), S(""), true }));
 }
 
+/* An origin may take them for steps in a path, and arrive at another key, or in another bucket. */
+TEST(a_key_with_steps_in_it_lies_in_no_bucket)
+{
+    static const char *const steps[] = { "mine/../theirs", "mine/..", "mine/./x", "mine/.", "../data/x", "..", "." };
+    static const char *const keys[] = { "mine/...", "mine/a..", "mine/..a", "mine/.a/b.", "mine/" };
+    for (size_t i = 0; i < countof(steps); i++)
+        ok(!may(RIGHT_WRITE, "logs", steps[i]) && !may(RIGHT_READ, "data", steps[i]));
+    for (size_t i = 0; i < countof(keys); i++)
+        ok(may(RIGHT_WRITE, "logs", keys[i]) && may(RIGHT_READ, "data", keys[i]));
+    static const struct config_policy all = { .rights = RIGHT_ALL };
+    ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_READ, S("any"), S("a/../b"), false }));
+}
+
 TEST(a_row_without_a_bucket_is_everywhere)
 {
     static const struct config_policy all = { .rights = RIGHT_ALL };
@@ -203,6 +216,7 @@ TEST(only_this_machine_under_its_own_name_gets_one)
 RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
     cmocka_unit_test(a_list_lies_inside_a_prefix_or_is_refused),
     cmocka_unit_test(a_bucket_as_such_is_seen_by_who_has_a_part_of_it),
+    cmocka_unit_test(a_key_with_steps_in_it_lies_in_no_bucket),
     cmocka_unit_test(a_row_without_a_bucket_is_everywhere),
     cmocka_unit_test(an_identity_is_an_access_key_and_its_session_token),
     cmocka_unit_test(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants),

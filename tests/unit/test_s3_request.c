@@ -344,6 +344,25 @@ TEST(a_host_may_name_the_bucket)
     ok(s3_request_read(&arena, &head, S("localhost"), &request) == ERR_BAD_BUCKET);
 }
 
+TEST(a_parameter_that_the_row_does_not_know_is_told)
+{
+    static const struct { const char *line; bool unknown; } rows[] = {
+        { "GET /bkt/k", false }, { "GET /bkt/k?versionId=1&x-id=GetObject", false },
+        { "GET /bkt/k?tagging", false }, { "GET /bkt/k?tagging&versionId=1", false },
+        { "GET /bkt/k?tagging&foo", true }, { "GET /bkt?list-type=2&prefix=a&foo=1", true },
+        { "PUT /bkt/k?uploadId=u&partNumber=1", false },
+        { "PUT /bkt/k?uploadId=u&partNumber=1&append", true },
+        { "POST /bkt/k?select&select-type=2", false }, { "PUT /bkt/k?x-amz-acl=private", false },
+        { "OPTIONS /bkt/k?foo", false },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct s3_request request;
+        ok(read_line(rows[i].line, &request) == OK);
+        if (request.unknown != rows[i].unknown)
+            fail_msg("%s", rows[i].line);
+    }
+}
+
 TEST(a_domain_below_another_is_itself_and_no_bucket)
 {
     static const char *const orders[] = { "s3.example.com,example.com", "example.com, s3.example.com" };
@@ -571,6 +590,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(what_only_the_origin_can_judge_is_not_asked_of_a_cache),
     UNIT(a_key_is_decoded_once_and_normalised_never),
     UNIT(a_host_may_name_the_bucket), UNIT(a_domain_below_another_is_itself_and_no_bucket),
+    UNIT(a_parameter_that_the_row_does_not_know_is_told),
     UNIT(a_key_of_1024_bytes_passes_and_one_more_does_not),
     UNIT(bad_paths_and_parameters_are_bad_uris),
     UNIT(bucket_names_are_judged_loosely_but_judged),
