@@ -18,7 +18,6 @@
 #include "base/metric.h"
 
 #define BODY_TURN_BYTES (256 * KIB)    /* read at most so much before others get their turn */
-#define BODY_READ_BYTES 65536
 
 struct conn *conn_of(h2o_socket_t *sock)
 {
@@ -115,6 +114,15 @@ static ssize_t peek_plain(int fd)
     return got ? got : -1;
 }
 
+size_t conn_unchunk(struct conn *conn, char *bytes, size_t len)
+{
+    struct http_request *request = conn->request;
+    size_t decoded = 0, rest = 0;
+    request->framing = chunks_decode(&request->chunks, bytes, len, &decoded, &rest);
+    request->body_bytes += decoded;
+    return decoded + rest * (request->framing == OK);
+}
+
 /* What lies in a file is written there, not read into its map: see body_append. */
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
@@ -125,9 +133,13 @@ static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
     size_t bytes = MIN(MIN(room.len, bytes_max), in_file ? sizeof(conn->loop->piece) : SIZE_MAX);
     ssize_t got = conn->session ? session_read(conn->session, to, bytes)
                                 : read_plain(h2o_socket_get_fd(conn->sock), to, bytes);
-    if (got > 0 && in_file && !body_append(conn, (slice){ to, (size_t)got }))
+    if (got <= 0)
+        return got;
+    bool chunks = conn->phase == PHASE_BODY && conn->request->head.chunked;
+    size_t kept = chunks ? conn_unchunk(conn, to, (size_t)got) : (size_t)got;
+    if (in_file && !body_append(conn, (slice){ to, kept }))
         return 0;    /* refused */
-    conn->sock->input->size += got > 0 ? (size_t)got : 0;
+    conn->sock->input->size += kept;
     return got;
 }
 
@@ -143,35 +155,22 @@ static void read_head(struct conn *conn)
         gate_look(conn);
 }
 
-/* New bytes of the chunked coding lie behind what has been decoded. */
-static enum err decode(struct conn *conn)
-{
-    struct http_request *request = conn->request;
-    h2o_buffer_t *input = conn->sock->input;
-    size_t have = request->head.bytes + request->body_bytes, decoded = 0, rest = 0;
-    enum err err = chunks_decode(&request->chunks, input->bytes + have, input->size - have,
-                                 &decoded, &rest);
-    request->body_bytes += decoded;
-    if (err == OK || err == ERR_MORE)
-        input->size = have + decoded + rest * (err == OK);
-    return err;
-}
-
 /* Hands the request on when its body is complete. */
 static void look_at_body(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct http_head *head = &request->head;
-    enum err err = OK;
-    if (head->chunked) {
-        err = decode(conn);
-    } else {
+    enum err err = request->framing;
+    if (!head->chunked) {
         request->body_bytes = MIN(conn->sock->input->size - head->bytes, head->length);
         err = request->body_bytes < head->length ? ERR_MORE : OK;
     }
-    if (request->body_bytes > conn->loop->http->options.body_bytes_max) {
+    if (request->body_bytes > request->body_max) {
+        bool announced = request->body_max < conn->loop->http->options.body_bytes_max;
         metric_add(M_HTTP_REFUSED_BODY, 1);
-        gate_refuse(conn, ERR_TOO_LARGE, "the body is larger than this server takes");
+        gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
+                    announced ? "the body is longer than its head says"
+                              : "the body is larger than this server takes");
     } else if (err == OK) {
         conn->phase = PHASE_REQUEST;
         timed_stop(&conn->timed);

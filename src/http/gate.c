@@ -75,13 +75,27 @@ void gate_slow(struct conn *conn)
 }
 
 /* Also one of no bytes: botocore takes a final answer without a 100 for its next answer's, too. */
-static bool invite_body(struct conn *conn, const struct http_head *scanned)
+static bool invite_body(struct conn *conn)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    bool begun = conn->sock->input->size > scanned->bytes;
-    if (begun)
-        return true;
     return conn_say(conn, slice_of(go_on));
+}
+
+/* Room for all that it may come to, before it is read; what came with the head has its framing
+ * taken off where it lies. */
+static bool make_room(struct conn *conn, const struct http_head *scanned, uint64_t announced)
+{
+    struct http_request *request = conn->request;
+    h2o_buffer_t *input = conn->sock->input;
+    uint64_t most = conn->loop->http->options.body_bytes_max, body = scanned->length;
+    request->body_max = most;
+    if (scanned->chunked) {
+        request->body_max = announced ? MIN(announced, most) : most;
+        input->size = scanned->bytes + conn_unchunk(conn, input->bytes + scanned->bytes,
+                                                    input->size - scanned->bytes);
+        body = announced && request->framing == ERR_MORE ? announced + BODY_READ_BYTES : 0;
+    }
+    return !body || body_make_room(conn, scanned->bytes + body);
 }
 
 static void judge(struct conn *conn, const struct http_head *scanned)
@@ -102,10 +116,10 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
-    uint64_t body = scanned->chunked ? answer.body_bytes : scanned->length;
-    if (body && !body_make_room(conn, scanned->bytes + body))
+    bool begun = conn->sock->input->size > scanned->bytes;
+    if (!make_room(conn, scanned, answer.body_bytes))
         return;
-    if (!scanned->expect_continue || invite_body(conn, scanned))
+    if (!scanned->expect_continue || begun || invite_body(conn))
         conn_take_body(conn);
     else
         conn_close(conn, true);

@@ -50,8 +50,8 @@ struct http_app {
                   slice peer, const struct http_head *head, struct http_answer *ret);
     /* A request that does not come as far as the judge or, with its body, as far as handle(): what
      * to say. err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE
-     * (body over the limit), ERR_LIMIT (no room for the body). At the connection cap nobody
-     * is refused: newcomers wait. */
+     * (body over the limit), ERR_INCOMPLETE (over what was announced), ERR_LIMIT (no room for the
+     * body). At the connection cap nobody is refused: newcomers wait. */
     void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
     /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later

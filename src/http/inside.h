@@ -142,6 +142,9 @@ void conn_release(struct conn *conn);
 void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
+/* Takes the framing off bytes that come behind what there is of a chunked body; how many are left:
+ * its own and, behind its end, others. */
+size_t conn_unchunk(struct conn *conn, char *bytes, size_t len);
 #define CONN_WRITE_MAX 4    /* runs of bytes in one write: head, chunk's line, chunk, its end */
 /* One at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
@@ -194,6 +197,8 @@ struct http_request {
     struct chunks chunks;
     uint64_t body_read, body_mark;      /* from the socket; when its progress was last looked at */
     size_t body_bytes;                  /* in sock->input so far, the chunks' framing taken off */
+    uint64_t body_max;                  /* what it may come to: all that it was judged by */
+    enum err framing;                   /* of its chunks so far: ERR_MORE until they end */
     struct http_head head;              /* slices point into the arena */
     struct body_claim claim;            /* of its body, until that is complete */
     struct http_body *body;
@@ -219,6 +224,7 @@ void request_handle(struct http_request *request);    /* its body is complete, i
 void request_end(struct http_request **request, bool complete);
 
 /* body.c */
+#define BODY_READ_BYTES 65536    /* of a body at a time */
 /* The input holds so many bytes, head and all; or it has been refused: false. */
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
 /* Complete: its buffer is the body's now, sock->input begins with what came behind it. */

@@ -44,6 +44,15 @@ def announced_and_not_sent(story):
         wire.send(b"ET /next HTTP/1.1\r\nHost: h\r\n\r\n")
         story.same("which is answered", wire.read().body, b"/next\n")
         wire.close()
+    wire, chunk = probe.wire(), b"4000\r\n" + bytes(0x4000) + b"\r\n"
+    wire.send(get("/echo", "Transfer-Encoding: chunked", "x-bytes: 100000", method="PUT"))
+    try:
+        for _ in range(1000):
+            wire.send(chunk)
+    except OSError:
+        pass
+    story.same("one that brings more than its head says is refused",
+               (probe.stats()["body_size"], probe.stats()["handled"] > 0), (1, True))
     probe.ends_cleanly()
 
 
