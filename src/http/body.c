@@ -30,6 +30,7 @@
 
 #define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
 #define LARGE_BYTES (64 * MIB)
+#define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
 
 /* What no pool of the library's takes back: it looks at a buffer's size alone. Any thread frees it. */
 static h2o_buffer_prototype_t unpooled;
@@ -65,7 +66,26 @@ static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct bod
     return buffer;
 }
 
-/* Every block of it is there before it is mapped: a full disk is seen here, not by a fault. */
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Its first page, where the library keeps the buffer's own data, is memory: what the disk does to
+ * the rest is seen by who reads the body alone. */
+static void *map(int fd, size_t bytes)
+{
+    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    if (mmap(at, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) != MAP_FAILED)
+        return at;
+    munmap(at, bytes);
+    return NULL;
+}
+
+/* Blocks come as the body does (allocate), so that no call for gigabytes of them stops the loop. */
 static h2o_buffer_t *map_file(const struct http_options *options, size_t bytes)
 {
     char path[PATH_MAX];
@@ -74,16 +94,26 @@ static h2o_buffer_t *map_file(const struct http_options *options, size_t bytes)
     if (fd < 0)
         return NULL;
     unlink(path);
-    void *at = MAP_FAILED;
-    if (posix_fallocate(fd, 0, (off_t)(BUFFER_HEAD + bytes)) == 0)
-        at = mmap(NULL, BUFFER_HEAD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
+    bool sized = ftruncate(fd, (off_t)(BUFFER_HEAD + bytes)) == 0;
+    h2o_buffer_t *buffer = sized ? map(fd, BUFFER_HEAD + bytes) : NULL;
+    if (buffer)
+        *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = fd };
+    else
         close(fd);
-        return NULL;
-    }
-    h2o_buffer_t *buffer = at;
-    *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = fd };    /* the library closes and unmaps */
     return buffer;
+}
+
+/* The library, which would free it too, knows nothing of that page. */
+static void free_buffer(h2o_buffer_t **buffer)
+{
+    int fd = (*buffer)->_fd;
+    if (fd < 0) {
+        h2o_buffer_dispose(buffer);
+        return;
+    }
+    munmap(*buffer, BUFFER_HEAD + (*buffer)->capacity);
+    *buffer = NULL;
+    close(fd);
 }
 
 static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct body_claim *ret)
@@ -112,6 +142,64 @@ static h2o_buffer_t *place(const struct http *http, size_t bytes, struct body_cl
     return buffer;
 }
 
+/* ---- bytes in a file: by calls that fail, where the map would fault ---- */
+
+/* How many of `bytes` from `at` on lie in the first page. */
+static size_t in_memory_part(size_t at, size_t bytes)
+{
+    return at < page_bytes() ? MIN(bytes, page_bytes() - at) : 0;
+}
+
+/* Room on the disk for what comes next: a full one is seen here. */
+static bool allocate(int fd, size_t until, size_t whole, size_t *allocated)
+{
+    if (until <= *allocated)
+        return true;
+    size_t to = MIN(whole, MAX(until, *allocated + ALLOCATE_BYTES));
+    if (posix_fallocate(fd, (off_t)*allocated, (off_t)(to - *allocated)))
+        return false;
+    *allocated = to;
+    return true;
+}
+
+static bool write_at(h2o_buffer_t *buffer, size_t at, slice bytes, struct body_claim *claim)
+{
+    size_t here = buffer->_fd < 0 ? bytes.len : in_memory_part(at, bytes.len);
+    memcpy((char *)buffer + at, bytes.ptr, here);
+    at += here;
+    bytes = slice_from(bytes, here);
+    if (bytes.len && !allocate(buffer->_fd, at + bytes.len, BUFFER_HEAD + buffer->capacity,
+                               &claim->allocated_bytes))
+        return false;
+    while (bytes.len) {
+        ssize_t put = pwrite(buffer->_fd, bytes.ptr, bytes.len, (off_t)at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return false;
+        bytes = slice_from(bytes, (size_t)put);
+        at += (size_t)put;
+    }
+    return true;
+}
+
+static bool read_at(const h2o_buffer_t *buffer, size_t at, char *to, size_t bytes)
+{
+    size_t here = buffer->_fd < 0 ? bytes : in_memory_part(at, bytes);
+    memcpy(to, (const char *)buffer + at, here);
+    while (here < bytes) {
+        ssize_t got = pread(buffer->_fd, to + here, bytes - here, (off_t)(at + here));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        here += (size_t)got;
+    }
+    return true;
+}
+
+/* ---- a connection's ---- */
+
 static bool move(struct conn *conn, size_t bytes)
 {
     h2o_buffer_t *from = conn->sock->input;
@@ -120,10 +208,15 @@ static bool move(struct conn *conn, size_t bytes)
     if (!to)
         return false;
     to->bytes = to->_buf;
-    to->size = from->size;
     to->_prototype = &unpooled;
-    memcpy(to->bytes, from->bytes, from->size);
-    h2o_buffer_dispose(&from);
+    slice have = { from->bytes, from->size };
+    if (!write_at(to, BUFFER_HEAD, have, &claim)) {
+        free_buffer(&to);
+        body_claim_end(&claim);
+        return false;
+    }
+    to->size = from->size;
+    free_buffer(&from);
     conn->sock->input = to;
     body_claim_end(&conn->request->claim);
     conn->request->claim = claim;
@@ -149,21 +242,13 @@ bool body_make_room(struct conn *conn, size_t bytes)
  * neither. The map sees what is written. */
 bool body_append(struct conn *conn, slice bytes)
 {
-    const h2o_buffer_t *input = conn->sock->input;
-    off_t at = (input->bytes + input->size) - (const char *)input;
-    while (bytes.len) {
-        ssize_t put = pwrite(input->_fd, bytes.ptr, bytes.len, at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            metric_add(M_HTTP_REFUSED_SPILL, 1);
-            gate_refuse(conn, ERR_LIMIT, "the request body could not be written to the disk");
-            return false;
-        }
-        bytes = slice_from(bytes, (size_t)put);
-        at += put;
-    }
-    return true;
+    h2o_buffer_t *input = conn->sock->input;
+    size_t at = (size_t)(input->bytes + input->size - (char *)input);
+    if (write_at(input, at, bytes, &conn->request->claim))
+        return true;
+    metric_add(M_HTTP_REFUSED_SPILL, 1);
+    gate_refuse(conn, ERR_LIMIT, "the request body could not be written to the disk");
+    return false;
 }
 
 /* ---- taken out of its connection ---- */
@@ -188,16 +273,21 @@ bool body_claimed(const struct http_request *request)
     return request->claim.memory_bytes || request->claim.file_bytes;
 }
 
-void body_take(struct http_request *request)
+bool body_take(struct http_request *request)
 {
     struct http_body *body = request->body = take_out(request);
     h2o_buffer_t *buffer = body->buffer, **input = &request->conn->sock->input;
     size_t whole = request->head.bytes + request->body_bytes, rest = buffer->size - whole;
-    if (rest) {
-        memcpy(h2o_buffer_reserve(input, rest).base, buffer->bytes + whole, rest);
-        (*input)->size = rest;
-    }
     body->bytes = (slice){ buffer->bytes + request->head.bytes, request->body_bytes };
+    if (!rest)
+        return true;
+    char *to = h2o_buffer_reserve(input, rest).base;
+    if (!read_at(buffer, (size_t)(buffer->bytes + whole - (char *)buffer), to, rest)) {
+        gate_refuse(request->conn, ERR_LIMIT, "the disk lost what came behind the request body");
+        return false;
+    }
+    (*input)->size = rest;
+    return true;
 }
 
 void body_drop(struct http_request *request)
@@ -216,7 +306,7 @@ struct http_body *http_body_hold(struct http_request *request)
 
 static void dispose(struct http_body *body)
 {
-    h2o_buffer_dispose(&body->buffer);
+    free_buffer(&body->buffer);
     body_claim_end(&body->claim);
     free(body);
 }

@@ -176,6 +176,7 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 /* What a body holds of the limits that all share. */
 struct body_claim {
     size_t memory_bytes, file_bytes;
+    size_t allocated_bytes;             /* of the file, on the disk so far */
 };
 
 #define BODY_MAGIC 0x626f6479u
@@ -228,7 +229,7 @@ void request_end(struct http_request **request, bool complete);
 /* The input holds so many bytes, head and all; or it has been refused: false. */
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
 /* Complete: its buffer is the body's now, sock->input begins with what came behind it. */
-void body_take(struct http_request *request);
+bool body_take(struct http_request *request) MUST_USE;    /* false: it has been refused */
 bool body_claimed(const struct http_request *request);    /* sock->input is a buffer of ours */
 /* It ends before it is complete: its room is given back, and sock->input is empty. */
 void body_drop(struct http_request *request);

@@ -43,12 +43,12 @@ void request_handle(struct http_request *request)
     struct conn *conn = request->conn;
     const struct http_app *app = &conn->listener->bound->app;
     check(request->magic == REQUEST_MAGIC && !request->handled);
+    if (!request->body_bytes && !body_claimed(request))
+        h2o_buffer_consume(&conn->sock->input, request->head.bytes);
+    else if (!body_take(request))
+        return;
     request->handled = true;
     request->close = request->head.close;
-    if (request->body_bytes || body_claimed(request))
-        body_take(request);
-    else
-        h2o_buffer_consume(&conn->sock->input, request->head.bytes);
     atomic_fetch_add(&conn->loop->http->requests, 1);
     app->handle(app->arg, request);
 }
