@@ -13,6 +13,7 @@
 #include "cache/epoch.h"
 #include "cache/get.h"
 #include "cache/inside.h"
+#include "store/trap.h"
 
 #define POPULATES_MAX 64u             /* a loop (H8) */
 #define AHEAD 4u
@@ -20,6 +21,7 @@
 struct record {
     struct store_append append;
     struct populate *populate;
+    char bytes[];                     /* copied: what the body lies on may fail */
 };
 
 struct populate {
@@ -80,7 +82,12 @@ static void landed(struct store_append *append, enum err err)
 static bool send_record(struct populate *populate)
 {
     slice bytes = slice_sub(populate->ask.body, populate->next, RECORD_BYTES_MAX);
-    struct record *record = must_alloc(sizeof(*record));
+    struct record *record = must_alloc(sizeof(*record) + bytes.len);
+    if (!trap_copy(record->bytes, bytes.ptr, bytes.len)) {
+        free(record);
+        return false;
+    }
+    bytes.ptr = record->bytes;
     record->populate = populate;
     record->append = (struct store_append){
         .head = populate->head,

@@ -20,6 +20,7 @@
 #include "s3/chunked.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
+#include "store/trap.h"
 
 #define INLINE_BYTES (64 * KIB)
 #define PIECE_BYTES (256 * KIB)
@@ -75,8 +76,9 @@ static void add(struct intake *intake, slice data)
             checksum_add(runs[i], data);
 }
 
-static void work_on_piece(struct intake *intake)
+static int work_on_piece(void *ask)
 {
+    struct intake *intake = ask;
     slice piece = { intake->bytes + intake->at, MIN(intake->len - intake->at, PIECE_BYTES) };
     slice data = piece;
     if (intake->chunked) {
@@ -87,6 +89,18 @@ static void work_on_piece(struct intake *intake)
     add(intake, data);
     intake->at += piece.len;
     intake->data_len += data.len;
+    return 0;
+}
+
+/* The body may lie in a file, whose disk may fail: then its map faults. */
+static void work_on(struct intake *intake)
+{
+    int none;
+    if (trap_run(work_on_piece, intake, &none))
+        return;
+    intake->outcome.err = ERR_LIMIT;
+    intake->outcome.fault.message =
+        S("The disk that the request body lay on failed. Please try again.");
 }
 
 static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
@@ -171,7 +185,7 @@ static bool work(struct intake *intake, size_t bytes)
 {
     size_t until = intake->at + bytes;
     while (!intake->outcome.err && intake->at < intake->len && intake->at < until)
-        work_on_piece(intake);
+        work_on(intake);
     if (!intake->outcome.err && intake->at < intake->len)
         return false;
     conclude(intake);
@@ -233,6 +247,7 @@ static void *run(void *arg)
 struct intakes *intakes_new(void)
 {
     struct intakes *intakes = must_alloc(sizeof(*intakes));
+    trap_install();
     check(pthread_mutex_init(&intakes->lock, NULL) == 0);
     check(pthread_cond_init(&intakes->wake, NULL) == 0);
     list_init(&intakes->queue);

@@ -17,6 +17,7 @@
 #include "front/relay.h"
 #include "front/rest.h"
 #include "s3/xml.h"
+#include "store/trap.h"
 
 #define SLOW_ANSWER_MS 5000    /* after so long what has come of an answer is passed on */
 #define SLOW_READER_MS 5000    /* so often it is looked at how much a client has taken */
@@ -37,6 +38,7 @@ struct pass {
     bool regrants;                /* it changes who may read what in its bucket */
     struct write_order order;     /* its place among others of these keys */
     atomic_bool abandoned;        /* the client has gone */
+    atomic_bool lost;             /* the disk failed that the body lay on */
     struct write_key *keys;
     size_t key_count;
 
@@ -119,7 +121,7 @@ static void on_done(struct origin_call *origin, enum err err)
 {
     struct pass *pass = pass_of(origin);
     if (!pass->err)
-        pass->err = err;
+        pass->err = err && atomic_load(&pass->lost) ? ERR_LIMIT : err;
     atomic_store(&pass->over, true);
     ticket_wake(pass->origin_ticket);
     pass_unref(pass);
@@ -130,6 +132,8 @@ static enum err may_send(struct origin_call *origin, bool again)
     const struct pass *pass = pass_of(origin);
     if (atomic_load(&pass->abandoned))
         return ERR_CANCELED;
+    if (atomic_load(&pass->lost))
+        return ERR_LIMIT;
     return again && !write_is_latest(&pass->order) ? ERR_BUSY : OK;
 }
 
@@ -139,9 +143,10 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     struct pass *pass = arg;
     slice part = slice_sub(pass->body, offset, bytes);
-    if (part.len)
-        memcpy(ret, part.ptr, part.len);
-    return part.len;
+    if (!part.len || trap_copy(ret, part.ptr, part.len))
+        return part.len;
+    atomic_store(&pass->lost, true);
+    return 0;
 }
 
 /* ---- the loop's side ---- */
@@ -490,8 +495,9 @@ static void add_renamed(struct pass *pass, const struct s3_source *source)
                 arena_copy(&pass->arena, names[i]), S("") };
 }
 
-static enum err keys_of(struct pass *pass)
+static int read_keys(void *ask)
 {
+    struct pass *pass = ask;
     struct call *call = pass->call;
     struct deletion *deletions;
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
@@ -514,6 +520,13 @@ static enum err keys_of(struct pass *pass)
             pass->keys[i] = (struct write_key){ deletions[i].key, deletions[i].version };
     }
     return OK;
+}
+
+/* Those in a body, which may lie in a file. */
+static enum err keys_of(struct pass *pass)
+{
+    int err;
+    return trap_run(read_keys, pass, &err) ? (enum err)err : ERR_LIMIT;
 }
 
 static enum err may_write(const struct call *call, const struct place *place)

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct trap {
@@ -103,6 +104,25 @@ __attribute__((noinline)) bool trap_run(trap_call *call, void *ask, int *ret)
     *ret = call(ask);
     armed = NULL;
     return true;
+}
+
+struct copying {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static int copy(void *ask)
+{
+    const struct copying *copying = ask;
+    memcpy(copying->to, copying->from, copying->bytes);
+    return 0;
+}
+
+bool trap_copy(void *to, const void *from, size_t bytes)
+{
+    int none;
+    return trap_run(copy, &(struct copying){ to, from, bytes }, &none);
 }
 
 void trap_spring(void)

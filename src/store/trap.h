@@ -14,6 +14,8 @@ void trap_install(void);
 /* Runs the call: its answer in *ret. False: it was left in the middle, by a fault or by
  * trap_spring; what it works on is to be touched no more. */
 bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
+/* memcpy from a map: false where that faults. */
+bool trap_copy(void *to, const void *from, size_t bytes) MUST_USE;
 /* From within a trapped call: out, as if it had faulted. */
 void trap_spring(void) NORETURN;
 /* The file to make when the process dies of a fault or abort() that no trap caught; NULL: none. */

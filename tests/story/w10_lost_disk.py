@@ -1,0 +1,89 @@
+"""The disk fails under a body that lies on it: its client has a clear failure, and nobody else is hurt."""
+from harness import *
+
+SIZE = 192 * MIB
+
+
+class Slow(threading.Thread):
+    """An origin that takes the head of a PUT, and its body when it is told to."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.start()
+
+    def run(self):
+        while True:
+            wire = self.listener.accept()[0]
+            threading.Thread(target=self.serve, args=(wire,), daemon=True).start()
+
+    def serve(self, wire):
+        try:
+            while got := wire.recv(65536):
+                self.begun.set()
+                self.go.wait(30)
+                if got.startswith((b"GET", b"HEAD")):
+                    wire.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        except OSError:
+            pass
+
+
+def body_file(server):
+    for fd in os.listdir(f"/proc/{server.pid}/fd"):
+        path = f"/proc/{server.pid}/fd/{fd}"
+        try:
+            if "/body." in os.readlink(path):
+                return path
+        except OSError:
+            pass
+    return None
+
+
+def lose(server):
+    """What a disk that fails does to a map: its bytes are not there any more."""
+    os.truncate(wait_for("the body lies in a file", lambda: body_file(server)), 0)
+
+
+def begun(server, data, payload):
+    wire = Wire(server.port, 60)
+    wire.send(server.client.head_of("PUT", "bkt/k", payload=payload,
+                                    headers={"content-length": str(len(data))}))
+    return wire
+
+
+with Story("w10 a disk that fails under a body is a failure of that request alone") as story:
+    origin, data = Slow(), story.random.randbytes(MIB) * (SIZE // MIB)
+    digest = hashlib.sha256(data).hexdigest()
+    server = story.penstock(origin=origin.url, body_memory="64KiB", bodies_memory="8MiB")
+
+    def lives(text):
+        check(server.alive(), f"{text}: {server.log()[-500:]}")
+        story.fact(text, True)
+
+    wire = begun(server, data, digest)
+    wire.send(data[:SIZE // 2])
+    lose(server)
+    wire.send(data[SIZE // 2:])
+    story.same("lost while it is received", wire.read().status, 400)
+    lives("which is that request's failure")
+    wire = begun(server, data, digest)
+    wire.send(data[:-1000])
+    time.sleep(0.5)
+    wire.send(data[-1000:])
+    time.sleep(0.03)    # to verify takes more than ten times that
+    lose(server)
+    story.same("lost while it is verified", wire.read().status, 503)
+    lives("... too")
+    origin.begun.clear()
+    wire = begun(server, data, "UNSIGNED-PAYLOAD")
+    wire.send(data)
+    origin.begun.wait(20)
+    lose(server)
+    origin.go.set()
+    story.same("lost while it is sent", wire.read().status, 503)
+    lives("... too")
+    files = glob.glob(os.path.join(server.cache_dir, "**"), recursive=True)
+    story.fact("nobody blames the index", not any("suspect" in name for name in files), files)
+    story.same("SIGTERM ends it cleanly", server.stop(), 0)
