@@ -72,6 +72,7 @@ static bool set_up(SSL_CTX *context)
                                      SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                   SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);    /* a call reads one record, of any kind */
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
     SSL_CTX_set_default_passwd_cb(context, no_password);
