@@ -89,7 +89,8 @@ static ssize_t outcome_of(struct session *session, int got)
         return 0;
     if (error != SSL_ERROR_ZERO_RETURN)    /* else we may still say goodbye */
         session->broken = true;
-    if (error == SSL_ERROR_SSL)
+    bool left = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    if (error == SSL_ERROR_SSL && !left)    /* who leaves without a goodbye breaks no record */
         metric_add(M_TLS_BAD_RECORD, 1);
     return -1;
 }

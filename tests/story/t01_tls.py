@@ -106,6 +106,14 @@ def what_is_no_tls(story, server, ours):
     took = time.monotonic() - began
     story.fact("half a hello is given up after head_time", heard == b"" and 1.5 < took < 6,
                (heard, took))
+    for end in (Wire.close, lambda wire: wire.socket.unwrap()):
+        wire = Wire(server.tls_port, tls=ours.client())
+        wire.send(server.tls_client.head_of("GET", "bkt/small"))
+        wire.read()
+        end(wire)
+    time.sleep(0.3)
+    story.same("a client that leaves, with a goodbye or without, is no bad record",
+               server.metric("penstock_tls_bad_records_total"), 0)
     wire = Wire(server.tls_port, tls=ours.client())
     os.write(wire.socket.fileno(), b"\x17\x03\x03\x00\x20" + b"z" * 32)
     story.fact("a record that was tampered with ends its connection", wire.gone())
