@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "base/cores.h"
@@ -519,12 +520,17 @@ static void admin_down(struct serve *serve)
     admin_free(&serve->admin);
 }
 
-/* Bodies may lie in the cache folder while it serves and keeps its reserve. */
+/* Bodies may lie in the cache folder while it serves and keeps its reserve: as it is now, and not
+ * at the store's last look, since many may come between two of those. */
 static bool may_spill(void *arg, uint64_t bytes)
 {
+    const struct serve *serve = arg;
     struct store_status status;
-    store_status(((struct serve *)arg)->store, &status);
-    return status.serving && status.free_bytes >= status.reserve_bytes + bytes;
+    struct statvfs now;
+    store_status(serve->store, &status);
+    if (!status.serving || statvfs(serve->config->cache_dir, &now) != 0)
+        return false;
+    return (uint64_t)now.f_bavail * now.f_frsize >= status.reserve_bytes + bytes;
 }
 
 /* Clients' connections get the descriptors that nobody else needs, so that a crowd of them leaves a

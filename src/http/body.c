@@ -35,13 +35,14 @@
 /* What no pool of the library's takes back: it looks at a buffer's size alone. Any thread frees it. */
 static h2o_buffer_prototype_t unpooled;
 
-static atomic_size_t memory_claimed, disk_claimed, files_claimed;
+static atomic_size_t memory_claimed, disk_claimed, disk_allocated, files_claimed;
 
 void body_claim_end(struct body_claim *claim)
 {
     if (claim->file_bytes) {
         atomic_fetch_sub(&files_claimed, 1);
         atomic_fetch_sub(&disk_claimed, claim->file_bytes);
+        atomic_fetch_sub(&disk_allocated, claim->allocated_bytes);
         metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
     }
     if (claim->memory_bytes) {
@@ -116,6 +117,13 @@ static void free_buffer(h2o_buffer_t **buffer)
     close(fd);
 }
 
+/* Of what bodies have claimed: the disk has not given it yet. */
+static size_t promised(size_t claimed)
+{
+    size_t allocated = atomic_load(&disk_allocated);
+    return claimed > allocated ? claimed - allocated : 0;
+}
+
 static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct body_claim *ret)
 {
     const struct http_options *options = &http->options;
@@ -124,7 +132,7 @@ static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct bod
     size_t before = atomic_fetch_add(&disk_claimed, bytes);
     if ((!options->spill_files_max || files < options->spill_files_max) &&
         (!options->bodies_disk_bytes || before + bytes <= options->bodies_disk_bytes) &&
-        (!options->may_spill || options->may_spill(options->spill_arg, bytes)))
+        (!options->may_spill || options->may_spill(options->spill_arg, bytes + promised(before))))
         buffer = map_file(options, bytes);
     *ret = (struct body_claim){ .file_bytes = bytes };
     metric_gauge_add(M_HTTP_BODY_DISK, (int64_t)bytes);
@@ -158,6 +166,7 @@ static bool allocate(int fd, size_t until, size_t whole, size_t *allocated)
     size_t to = MIN(whole, MAX(until, *allocated + ALLOCATE_BYTES));
     if (posix_fallocate(fd, (off_t)*allocated, (off_t)(to - *allocated)))
         return false;
+    atomic_fetch_add(&disk_allocated, to - *allocated);
     *allocated = to;
     return true;
 }

@@ -72,7 +72,8 @@ struct http_options {
     uint64_t body_bytes_max;
     uint64_t body_memory_bytes;         /* larger ones lie in an unlinked file, in: */
     const char *spill_folder;
-    /* May that folder take so many bytes now? On a loop; NULL: always. If not, memory may. */
+    /* May that folder take so many bytes, those that bodies were promised and do not take yet
+     * among them? On a loop; NULL: always. If not, memory may. */
     bool (*may_spill)(void *spill_arg, uint64_t bytes);
     void *spill_arg;
     uint64_t bodies_disk_bytes;         /* of all bodies in there together; 0: any number */

@@ -100,6 +100,17 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     wait_for("no room is lost", lambda: server.metrics()[HELD] == 0)
 
     story.same("SIGTERM ends it cleanly", server.stop(), 0)
+    there = os.statvfs(server.cache_dir)
+    reserve = (there.f_bavail * there.f_frsize >> 20) - 3072
+    if reserve > 0:
+        server = server.again(bodies_disk="64GiB", cache_reserve=f"{reserve}MiB")
+        crowd = [begun(server, f"bkt/{i}", 2 * GIB) for i in range(3)]
+        wait_for("the others are refused", lambda: server.metrics()[NO_ROOM] == 2)
+        story.same("of three that come at once, one gets the room above the reserve",
+                   server.metrics()[HELD] // GIB, 2)
+        for wire in crowd:
+            wire.abort()
+        story.same("... and ends cleanly", server.stop(), 0)
     server, size = server.again(bodies_disk="1GiB", body_progress_time="30s", request_time="60s"), 160 * MIB
     idle, wire, piece = rss_anon(server), begun(server, "bkt/large", size), bytes(MIB)
     for _ in range(size // MIB - 1):
