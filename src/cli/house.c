@@ -575,6 +575,7 @@ static enum err http_up(struct serve *serve)
         .loops = loops,
         .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
         .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
+        .send_progress_bytes = config->send_progress_bytes,
         .body_progress_ms = (unsigned)config->body_progress_time_ms,
         .body_progress_bytes = config->body_progress_bytes,
         .body_bytes_max = FRONT_FRAMED_BYTES(config->body_max_bytes),

@@ -396,21 +396,22 @@ void conn_shut(struct conn *conn)
 
 /* ---- waiting ---- */
 
-bool conn_progressed(struct conn *conn)
+static uint64_t newly_acked(struct conn *conn)
 {
     struct tcp_info info = { 0 };
     socklen_t len = sizeof(info);
     if (getsockopt(h2o_socket_get_fd(conn->sock), IPPROTO_TCP, TCP_INFO, &info, &len))
-        return false;
-    bool more = info.tcpi_bytes_acked != conn->acked_bytes;
+        return 0;
+    uint64_t more = info.tcpi_bytes_acked - conn->acked_bytes;
     conn->acked_bytes = info.tcpi_bytes_acked;
     return more;
 }
 
-/* The row is half of send_ms: two rounds in a row without a byte are it. */
+/* The row is half of send_ms: two rounds in a row without enough bytes are it. */
 static void look_for_stall(struct conn *conn)
 {
-    conn->stalls = conn_progressed(conn) ? 0 : conn->stalls + 1;
+    uint64_t enough = MAX(conn->loop->http->options.send_progress_bytes, 1u);
+    conn->stalls = newly_acked(conn) >= enough ? 0 : conn->stalls + 1;
     if (conn->stalls < 2) {
         timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
         return;

@@ -68,7 +68,8 @@ struct http_options {
     unsigned body_progress_ms;          /* in each so long it brings so many bytes; 0: no such look */
     uint64_t body_progress_bytes;
     unsigned idle_ms;                   /* keep-alive without a request */
-    unsigned send_ms;                   /* a client that takes no byte for so long is cut */
+    unsigned send_ms;                   /* a client that takes no byte for so long is cut, or */
+    uint64_t send_progress_bytes;       /* fewer in each half of it; 0: any byte is enough */
     uint64_t body_bytes_max;
     uint64_t body_memory_bytes;         /* larger ones lie in an unlinked file, in: */
     const char *spill_folder;

@@ -152,7 +152,6 @@ bool conn_say(struct conn *conn, slice bytes);    /* few, at once; false: it is 
 void conn_shut(struct conn *conn);    /* nothing more will be said */
 void conns_read_on(struct http_loop *loop);    /* what has been decrypted already */
 void conn_watch(struct conn *conn);    /* notices that the client leaves while nothing is sent */
-bool conn_progressed(struct conn *conn);   /* did the peer take a byte since the last call? */
 
 /* tls.c */
 SSL *tls_new_ssl(struct http_tls *tls);

@@ -2,6 +2,25 @@
 from probe import *
 
 
+def reads_next_to_nothing(story):
+    """A reader that takes some bytes now and then, to keep its place."""
+    probe = Probe(story, send_ms=1000, send_progress=65536)
+    slow, began = probe.wire(receive_buffer=4096), time.monotonic()
+    slow.send(get("/direct?n=100000000&piece=2000000"))
+    try:
+        while time.monotonic() < began + 10 and slow.socket.recv(2000):
+            time.sleep(0.05)
+    except OSError:
+        pass
+    took = time.monotonic() - began
+    story.fact("a reader that takes next to nothing is cut", 0.8 < took < 6, took)
+    slow = probe.wire(receive_buffer=65536)
+    slow.send(get("/direct?n=4000000&piece=2000000"))
+    reply = slow.read(pace=1500000)
+    story.fact("one that takes enough is not", reply.body == pattern(4000000), reply)
+    probe.ends_cleanly()
+
+
 def answers_come_whole(story, tls):
     probe = Probe(story, tls=tls, send_ms=1000, body_memory_bytes=1 << 20)
     wire = probe.wire()
@@ -129,6 +148,7 @@ def answers_come_whole(story, tls):
 
 
 with Story("h02 answers are whole, in order, or cut with a reset") as story:
+    reads_next_to_nothing(story)
     for tls in (False, True):
         story.note("over TLS" if tls else "over plain TCP")
         answers_come_whole(story, tls)

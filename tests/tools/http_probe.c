@@ -353,6 +353,7 @@ static void serve(char **args)
         .apps = apps, .app_count = count, .loops = setting(args, "loops", 2),
         .head_ms = setting(args, "head_ms", 2000), .request_ms = setting(args, "request_ms", 20000),
         .idle_ms = setting(args, "idle_ms", 20000), .send_ms = setting(args, "send_ms", 20000),
+        .send_progress_bytes = setting(args, "send_progress", 0),
         .body_bytes_max = setting(args, "body_bytes_max", 64 << 20),
         .body_memory_bytes = setting(args, "body_memory_bytes", 1 << 20),
         .bodies_memory_bytes = setting(args, "bodies_memory_bytes", 256 << 20),
