@@ -378,7 +378,8 @@ static bool is_signature(slice name)
         if (slice_eq_nocase(name, slice_of(v4_names[i])))
             return true;
     return slice_eq_nocase(name, S("x-amz-security-token")) ||
-           slice_eq_nocase(name, S("x-ignore-security-token"));
+           slice_eq_nocase(name, S("x-ignore-security-token")) ||
+           slice_eq_nocase(name, S("awsaccesskeyid")) || slice_eq_nocase(name, S("signature"));
 }
 
 slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
