@@ -184,6 +184,45 @@ static bool is_header(slice name)
     return slice_starts(lower, S("x-amz-")) && !in_words(signature_params, lower);
 }
 
+/* Read as CGI would hand it on, is it one of S3's headers, under another name? Metadata is nobody's. */
+static bool is_disguised(slice name)
+{
+    char buffer[64];
+    if (!slice_has(name, '_'))
+        return false;
+    slice plain = lower_in(buffer, sizeof(buffer), name);
+    for (size_t i = 0; i < plain.len; i++)
+        if (buffer[i] == '_')
+            buffer[i] = '-';
+    return slice_starts(plain, S("x-amz-")) && !slice_starts(plain, S("x-amz-meta-"));
+}
+
+static enum err read_names(struct arena *keep, const struct http_head *head, struct s3_request *ret)
+{
+    static const slice once[] = {    /* what is done here goes by the first, there perhaps not */
+        { "x-amz-acl", 9 }, { "content-md5", 11 }, { "x-amz-trailer", 13 },
+        { "x-amz-copy-source", 17 }, { "x-amz-rename-source", 19 },
+        { "x-amz-decoded-content-length", 28 }, { "x-amz-sdk-checksum-algorithm", 28 },
+    };
+    unsigned seen = 0;
+    for (size_t i = 0; i < head->field_count; i++) {
+        slice name = head->fields[i].name;
+        unsigned before = seen;
+        bool known = false;
+        for (size_t k = 0; k < countof(once) && !known; k++)
+            if (once[k].len == name.len && slice_eq_nocase(once[k], name)) {
+                known = true;
+                seen |= 1u << k;
+            }
+        if ((known && seen == before) || is_disguised(name)) {
+            ret->detail = arena_printf(keep, "The header %.*s may be given once, and with no '_' "
+                                       "for a '-'.", SLICE_ARG(slice_sub(name, 0, 64)));
+            return ERR_BAD_ARGUMENT;
+        }
+    }
+    return OK;
+}
+
 /* Said once, in the query or above it. */
 static enum err read_said(struct arena *keep, const struct http_head *head,
                           struct s3_request *request)
@@ -197,7 +236,7 @@ static enum err read_said(struct arena *keep, const struct http_head *head,
         for (size_t j = 0; j < request->said_count; j++)
             if (slice_eq_nocase(said[j].name, param.name))
                 return ERR_BAD_ARGUMENT;
-        if (http_head_get(head, param.name).ptr)
+        if (http_head_get(head, param.name).ptr || is_disguised(param.name))
             return ERR_BAD_ARGUMENT;
         said[request->said_count++] = (struct http_field){ param.name, param.value };
     }
@@ -516,6 +555,8 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
     if (!e)
         e = read_params(keep, head->query, ret);
     enum s3_level level = ret->key.len ? S3_OBJECT : ret->bucket.len ? S3_BUCKET : S3_SERVICE;
+    if (!e)
+        e = read_names(keep, head, ret);
     if (!e && ret->param_count)
         e = read_said(keep, head, ret);
     if (!e)

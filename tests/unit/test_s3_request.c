@@ -577,6 +577,30 @@ TEST(wishes_about_caches_and_checksums_are_read)
 }
 
 #define UNIT(test) cmocka_unit_test_teardown(test, forget)
+/* It would be judged by one, and an origin may look at the other; some read '_' as '-'. */
+TEST(what_is_judged_is_said_once_and_under_one_name)
+{
+    static const char *const bad[] = {
+        "X-Amz-Copy-Source: /a/b\r\nx-amz-copy-source: /c/d\r\n",
+        "x-amz-acl: private\r\nx-amz-acl: public-read\r\n",
+        "Content-MD5: a\r\ncontent-md5: b\r\n",
+        "x-amz-decoded-content-length: 1\r\nx-amz-decoded-content-length: 2\r\n",
+        "x-amz-trailer: a\r\nx-amz-trailer: b\r\n",
+        "x-amz-rename-source: a\r\nx-amz-rename-source: b\r\n",
+        "x-amz-copy_source: /a/b\r\n", "x-amz_acl: public-read\r\n",
+        "X_Amz_Acl: public-read\r\n",
+    };
+    struct s3_request request;
+    for (size_t i = 0; i < countof(bad); i++)
+        if (read_with("PUT /bkt/k", bad[i], &request) != ERR_BAD_ARGUMENT)
+            fail_msg("%s", bad[i]);
+    ok(read_line("PUT /bkt/k?x-amz-copy_source=%2Fa%2Fb", &request) == ERR_BAD_ARGUMENT);
+    ok(read_with("PUT /bkt/k", "x-amz-meta-a_b: 1\r\nx-amz-meta-a_b: 2\r\nmy_field: x\r\n",
+                 &request) == OK);
+    ok(read_with("GET /bkt/k?attributes", "x-amz-object-attributes: ETag\r\n"
+                 "x-amz-object-attributes: Checksum\r\n", &request) == OK);
+}
+
 RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
@@ -599,4 +623,5 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(a_malformed_range_or_several_are_none), UNIT(a_range_is_cut_down_to_its_object),
     UNIT(etags_are_compared_with_quotes_or_without), UNIT(dates_decide_only_where_no_etag_does),
     UNIT(if_range_keeps_the_range_only_for_the_same_version),
-    UNIT(wishes_about_caches_and_checksums_are_read))
+    UNIT(wishes_about_caches_and_checksums_are_read),
+    UNIT(what_is_judged_is_said_once_and_under_one_name))
