@@ -141,18 +141,22 @@ static enum err read_payload(slice hash, struct sigv4_claim *ret)
 
 enum err sigv2_claim_read(struct arena *keep, const struct http_head *head, struct sigv4_claim *ret)
 {
-    slice authorization, sha256, token, query_token;
+    slice authorization, sha256, query_sha256, token, query_token, md5, type, date;
     ret->v2 = true;
+    if (!header(head, S("content-md5"), &md5) || !header(head, S("content-type"), &type) ||
+        !header(head, S("date"), &date))
+        return ERR_AUTH_V2;    /* one of two would be signed, and perhaps the other believed */
     if (!header(head, S("authorization"), &authorization) ||
         !header(head, S("x-amz-content-sha256"), &sha256) ||
         !header(head, S("x-amz-security-token"), &token) ||
         !param(keep, head, S("x-amz-security-token"), &query_token) ||
+        !param(keep, head, S("x-amz-content-sha256"), &query_sha256) ||
         (token.ptr && query_token.ptr))
         return ERR_AUTH_V2;
     ret->session_token = token.ptr ? token : query_token;
     enum err e = authorization.ptr ? read_header(keep, head, authorization, ret)
                                    : read_query(keep, head, ret);
-    return e ? e : read_payload(sha256, ret);
+    return e ? e : read_payload(sha256.ptr ? sha256 : query_sha256, ret);
 }
 
 /* ---- what is signed ---- */

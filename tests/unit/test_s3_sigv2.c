@@ -130,6 +130,27 @@ TEST(time_is_kept)
     ok(asked("/bucket/key", "Date: soon\r\n" GET_KEY, S(""), NOW) == ERR_DENIED);
 }
 
+/* It is over one of each: an origin may look at the other. */
+TEST(what_is_signed_is_said_once)
+{
+    ok(asked("/bucket/key", DATE GET_KEY "Content-MD5: a\r\nContent-MD5: b\r\n", S(""), NOW) ==
+       ERR_AUTH_V2);
+    ok(asked("/bucket/key", DATE GET_KEY "Content-Type: a\r\nContent-type: b\r\n", S(""), NOW) ==
+       ERR_AUTH_V2);
+    ok(asked("/bucket/key", DATE GET_KEY DATE, S(""), NOW) != OK);
+    ok(asked("/bucket/key?" PRESIGNED, "Content-Type: a\r\nContent-Type: b\r\n", S(""), NOW) ==
+       ERR_AUTH_V2);
+}
+
+TEST(a_digest_in_a_presigned_query_counts)
+{
+    ok(asked("/bucket/key?X-Amz-Content-Sha256=none&" PRESIGNED, "", S(""), NOW) ==
+       ERR_BAD_ARGUMENT);
+    ok(asked("/bucket/key?X-Amz-Content-Sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495"
+             "991b7852b855&" PRESIGNED, "", S(""), NOW) == ERR_SIGNATURE);
+    ok(claim.payload == PAYLOAD_HEX);
+}
+
 TEST(what_is_not_signed_makes_no_other_operation_of_it)
 {
     ok(asked("/bucket/key?prefix=any&" PRESIGNED, "", S(""), NOW) == OK);
@@ -176,6 +197,8 @@ int main(void)
         cmocka_unit_test(every_vector_with_any_one_byte_changed_is_refused),
         cmocka_unit_test(a_bucket_may_be_named_by_the_host),
         cmocka_unit_test(time_is_kept),
+        cmocka_unit_test(what_is_signed_is_said_once),
+        cmocka_unit_test(a_digest_in_a_presigned_query_counts),
         cmocka_unit_test(what_is_not_signed_makes_no_other_operation_of_it),
         cmocka_unit_test(a_malformed_one_is_refused),
     };
