@@ -21,6 +21,7 @@
 #define DAY_KEYS 64
 #define DAY_KEY_ID_BYTES 192
 #define SKEW_S (15 * 60)
+#define EXPLAINED_BYTES_MAX 4096    /* what is longer is not sent back, four times as long, to anybody */
 
 struct day_key {
     char id[DAY_KEY_ID_BYTES];    /* what it was derived from; of length 0 in a free slot */
@@ -236,10 +237,12 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
 
 static slice spaced_hex(struct arena *keep, slice bytes)
 {
-    struct text text = text_in(keep);
-    for (size_t i = 0; i < bytes.len; i++)
-        text_printf(&text, "%s%02x", i ? " " : "", (unsigned char)bytes.ptr[i]);
-    return text_slice(&text);
+    char *text = arena_alloc(keep, 3 * bytes.len + 1);
+    for (size_t i = 0; i < bytes.len; i++) {
+        hex_write((const uint8_t *)bytes.ptr + i, 1, text + 3 * i);
+        text[3 * i + 2] = ' ';
+    }
+    return (slice){ text, bytes.len ? 3 * bytes.len - 1 : 0 };
 }
 
 static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
@@ -257,9 +260,14 @@ static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const str
                                  stamp, SLICE_ARG(claim->date), SLICE_ARG(claim->region),
                                  SLICE_ARG(claim->service), hex);
     s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
-    s3_fault_add(ret, S("StringToSign"), to_sign);
+    bool is_short = to_sign.len <= EXPLAINED_BYTES_MAX;
+    if (is_short)
+        s3_fault_add(ret, S("StringToSign"), to_sign);
     s3_fault_add(ret, S("SignatureProvided"), claim->signature);
-    s3_fault_add(ret, S("StringToSignBytes"), spaced_hex(keep, to_sign));
+    if (is_short)
+        s3_fault_add(ret, S("StringToSignBytes"), spaced_hex(keep, to_sign));
+    if (text.len > EXPLAINED_BYTES_MAX)
+        return;
     s3_fault_add(ret, S("CanonicalRequest"), text);
     s3_fault_add(ret, S("CanonicalRequestBytes"), spaced_hex(keep, text));
 }

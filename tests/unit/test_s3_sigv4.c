@@ -229,6 +229,31 @@ TEST(why_it_is_refused_is_said_in_the_words_of_s3)
     }
 }
 
+/* Whoever has no good signature gets no more than a few times what they sent. */
+TEST(what_is_long_is_not_explained_at_length)
+{
+    static char value[30000];
+    memset(value, 'v', sizeof(value) - 1);
+    for (int is_long = 0; is_long < 2; is_long++) {
+        struct arena arena = { 0 };
+        struct sigv4 *fresh = sigv4_new();
+        struct s3_fault fault;
+        slice bytes = arena_printf(&arena, "GET / HTTP/1.1\r\nHost: h\r\nx-amz-meta-a: %s\r\n" AUTH(
+            SCOPE, SIGNED ";x-amz-meta-a", SIGNATURE) DATE HASH "\r\n", is_long ? value : "v");
+        size_t size = 0;
+        ok(http_head_scan(bytes, &head, NULL) == OK);
+        ok(sigv4_claim_read(&arena, &head, &claim) == OK);
+        sigv4_explain(fresh, &arena, &head, &claim, ERR_SIGNATURE, NOW, &fault);
+        for (size_t i = 0; i < fault.more_count; i++)
+            size += fault.more[i].value.len;
+        ok(fault.more_count == (is_long ? 4 : 6) && size < 4096);
+        if (!is_long)
+            ok(slice_starts(fault.more[5].value, S("47 45 54 0a 2f 0a")));
+        sigv4_free(&fresh);
+        arena_free(&arena);
+    }
+}
+
 TEST(a_region_may_have_to_be_one_of_ours)
 {
     struct arena arena = { 0 };
@@ -522,6 +547,7 @@ RUN(UNIT(every_vector_of_botocore_has_its_verdict),
     cmocka_unit_test(two_ways_to_sign_at_once_are_one_too_many),
     cmocka_unit_test(a_presigned_claim_says_all_that_is_needed),
     cmocka_unit_test(a_malformed_presigned_query_is_named_so),
+    UNIT(what_is_long_is_not_explained_at_length),
     UNIT(what_we_sign_verifies),
     UNIT(a_clock_may_differ_by_15_minutes_and_no_more),
     UNIT(what_we_presign_verifies_until_it_expires),
