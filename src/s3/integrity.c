@@ -79,12 +79,15 @@ static enum err find_sum(struct arena *keep, const struct said *said, struct int
             return wrong(S("The algorithm type you specified in x-amz-checksum- header is "
                            "invalid."), ret_why);
     }
+    if (said->trailer.len && !ret->framed)
+        return wrong(S("The value specified in the x-amz-trailer header is not supported"),
+                     ret_why);    /* there is no trailer without chunks */
     if (said->sums + (said->trailer.len > 0) > 1)
         return wrong(S("Expecting a single x-amz-checksum- header. Multiple checksum Types are "
                        "not allowed."), ret_why);
     if (said->sums && !base64_read(said->sum_text, ret->sum_value, checksum_bytes(ret->sum)))
         return wrong_value(keep, checksum_header(ret->sum), ret_why);
-    if (said->trailer.len && ret->framed) {
+    if (said->trailer.len) {
         ret->sum = checksum_of_header(said->trailer);
         ret->sum_in_trailer = true;
         if (ret->sum == CHECKSUM_COUNT)
@@ -165,10 +168,22 @@ enum err integrity_read(struct arena *keep, const struct http_head *head,
     return ret->has_md5 && !base64_read(said.md5, ret->md5, sizeof(ret->md5)) ? ERR_BAD_MD5 : OK;
 }
 
+/* A presigned request can say it nowhere else. */
+static slice length_in_query(slice query)
+{
+    slice name, value;
+    while (query_next(&query, &name, &value))
+        if (slice_eq_nocase(name, S("x-amz-decoded-content-length")))
+            return value;
+    return (slice){ NULL, 0 };
+}
+
 bool integrity_length(const struct http_head *head, const struct sigv4_claim *claim, uint64_t *ret)
 {
-    slice said = http_head_get(head, S("x-amz-decoded-content-length"));
     bool framed = claim->payload != PAYLOAD_HEX && claim->payload != PAYLOAD_UNSIGNED;
     *ret = head->length;
-    return framed || head->chunked ? slice_u64(said, ret) : true;
+    if (!framed && !head->chunked)
+        return true;
+    slice said = http_head_get(head, S("x-amz-decoded-content-length"));
+    return slice_u64(said.ptr ? said : length_in_query(head->query), ret);
 }

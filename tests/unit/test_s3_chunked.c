@@ -398,6 +398,18 @@ TEST(sums_that_contradict_each_other_are_invalid)
             "x-amz-meta-x",) == ERR_BAD_REQUEST);
     ok(slice_starts(why, S("The value specified in the x-amz-trailer")));
     ok(READ(PAYLOAD_HEX, "content-md5", "invalid",) == ERR_BAD_MD5);
+    ok(READ(PAYLOAD_UNSIGNED, "x-amz-trailer", "x-amz-checksum-crc32",) == ERR_BAD_REQUEST);
+    ok(READ(PAYLOAD_CHUNKS_TRAILER, "x-amz-decoded-content-length", "5",) == OK);
+}
+
+TEST(the_length_of_the_data_may_be_said_in_the_query)
+{
+    struct sigv4_claim claim = { .payload = PAYLOAD_CHUNKS_TRAILER };
+    struct http_head head = { .query = S("a=1&X-Amz-Decoded-Content-Length=66560"), .length = 70000 };
+    uint64_t length = 0;
+    ok(integrity_length(&head, &claim, &length) && length == 66560);
+    head.query = S("X-Amz-Decoded-Content-Length=x");
+    ok(!integrity_length(&head, &claim, &length));
 }
 
 TEST(a_framing_says_its_length_and_is_of_a_kind_we_know)
@@ -426,4 +438,5 @@ RUN(cmocka_unit_test(unsigned_chunks_are_decoded),
     cmocka_unit_test(a_chunk_that_is_left_out_breaks_the_chain),
     cmocka_unit_test(twenty_recorded_bodies_decode_the_same_wherever_they_are_cut),
     cmocka_unit_test(sums_that_contradict_each_other_are_invalid),
+    cmocka_unit_test(the_length_of_the_data_may_be_said_in_the_query),
     cmocka_unit_test(a_framing_says_its_length_and_is_of_a_kind_we_know))
