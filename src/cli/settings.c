@@ -94,6 +94,13 @@ static size_t check_tls(struct cli *cli, const struct config *config)
     return 0;
 }
 
+static void warn_of_lending(const struct config *config)
+{
+    if (config->lend && !config->lend_token[0])
+        puts("warning: lend is on without lend_token: any process of this machine may have a key "
+             "pair, and so may whoever comes through a proxy on it that does not say so");
+}
+
 /* What is right and may still be slower than its owner thinks. */
 static void warn_of_grants(const struct config *config)
 {
@@ -126,6 +133,7 @@ int run_check(struct cli *cli)
     if (warning.len)
         printf("warning: %.*s\n", SLICE_ARG(warning));
     warn_of_grants(config);
+    warn_of_lending(config);
     config_free(&config);
     if (count == 0)
         puts("settings: fine");

@@ -55,7 +55,7 @@ static bool prove(struct call *call)
     }
     if (!err) {
         call->access_key = claim->access_key;
-        err = front_find_client(call->front, claim, &call->client, &secret);
+        err = front_find_client(call->front, call->keep, claim, &call->client, &secret);
     }
     if (err == ERR_UNKNOWN_KEY)
         *fault = (struct s3_fault){ .more = { { S("AWSAccessKeyId"), claim->access_key } },

@@ -137,11 +137,12 @@ static const struct config_policy everything = { .rights = RIGHT_ALL };
 static const struct client borrower = { .policy = &everything, .policy_count = 1 };
 
 /* Whose claim it is, and the secret that would prove it. */
-enum err front_find_client(struct front *front, const struct sigv4_claim *claim,
-                           const struct client **ret, slice *ret_secret)
+enum err front_find_client(struct front *front, struct arena *keep,
+                           const struct sigv4_claim *claim, const struct client **ret,
+                           slice *ret_secret)
 {
-    if (front->lend && lend_find(front->lend, claim->access_key, claim->session_token, wall_s(),
-                                 ret_secret)) {
+    if (front->lend && lend_find(front->lend, keep, claim->access_key, claim->session_token,
+                                 wall_s(), ret_secret)) {
         *ret = &borrower;
         return OK;
     }
@@ -195,7 +196,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     if (!err)
         err = sigv4_claim_region(keep, front->options.regions, claim);
     if (!err)
-        err = front_find_client(front, claim, &ret->client, &ret->secret);
+        err = front_find_client(front, keep, claim, &ret->client, &ret->secret);
     if (err)
         return err;
     if (claim->v2)

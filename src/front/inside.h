@@ -83,8 +83,9 @@ void reply_refusal(struct call *call, const struct refusal *refusal);
 /* ---- front.c ---- */
 const struct place *front_place_of(const struct front *front, slice bucket, slice key);
 /* Whose claim it is, and the secret that would prove it. */
-enum err front_find_client(struct front *front, const struct sigv4_claim *claim,
-                           const struct client **ret, slice *ret_secret) MUST_USE;
+enum err front_find_client(struct front *front, struct arena *keep,
+                           const struct sigv4_claim *claim, const struct client **ret,
+                           slice *ret_secret) MUST_USE;
 
 /* ---- right.c: what a client may do; OK or ERR_POLICY, which is logged and counted ---- */
 enum err right_judge(const struct call *call) MUST_USE;

@@ -87,17 +87,17 @@ static bool same(const char *a, slice b)    /* in a time that does not tell wher
     return !differ;
 }
 
-bool lend_find(struct lend *lend, slice access_key, slice session_token, int64_t now_s,
-               slice *ret_secret)
+bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice session_token,
+               int64_t now_s, slice *ret_secret)
 {
-    bool found = false;
+    bool found = false; (void)keep;
     pthread_mutex_lock(&lend->lock);
     for (size_t i = 0; i < PAIRS && !found; i++) {
         const struct pair *pair = &lend->pairs[i];
         found = is_good(pair, now_s) && same(pair->access_key, access_key) &&
                 same(pair->token, session_token);
         if (found)
-            *ret_secret = slice_of(pair->secret_key);
+            *ret_secret = arena_copy(keep, slice_of(pair->secret_key));
     }
     pthread_mutex_unlock(&lend->lock);
     return found;
@@ -130,6 +130,16 @@ static bool is_loopback(slice name)
     return parts == 4;
 }
 
+/* Of a browser, or of a proxy that stands here and lets others in. */
+static bool is_of_others(slice name)
+{
+    static const char *const names[] = { "origin", "forwarded", "via", "x-real-ip" };
+    for (size_t i = 0; i < countof(names); i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return slice_eq_nocase(slice_sub(name, 0, 12), S("x-forwarded-"));
+}
+
 static bool may_have(const struct lend *lend, slice peer, const struct http_head *head)
 {
     bool hosted = false, told = !lend->said[0];
@@ -141,8 +151,8 @@ static bool may_have(const struct lend *lend, slice peer, const struct http_head
             told = same(lend->said, slice_starts(value, S("Bearer ")) &&
                                             strncmp(lend->said, "Bearer ", 7) != 0
                                         ? slice_from(value, 7) : value);
-        if (slice_eq_nocase(name, S("origin")) || slice_eq_nocase(name, S("x-forwarded-for")))
-            return false;    /* of a browser, or through a proxy */
+        if (is_of_others(name))
+            return false;
     }
     return hosted && told && is_loopback(peer);
 }

@@ -17,8 +17,8 @@ void lend_free(struct lend **lend);
  * page in a browser can be made to ask, under a name of its own that leads here. */
 void lend_answer(struct lend *lend, struct arena *keep, slice peer, const struct http_head *head,
                  int64_t now_s, struct http_answer *ret);
-/* The secret of a pair that is good now; it stays for hours after that. */
-bool lend_find(struct lend *lend, slice access_key, slice session_token, int64_t now_s,
-               slice *ret_secret);
+/* The secret of a pair that is good now, in keep: what is being verified may outlast the pair. */
+bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice session_token,
+               int64_t now_s, slice *ret_secret);
 
 #endif

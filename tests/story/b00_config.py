@@ -102,6 +102,11 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                           story.path("cache"))
     story.fact("a size that is not there is a warning", status == 0
                and "warning: cache_size is 60TiB" in out and "settings: fine" in out, out)
+    for token, warned in ((), True), (("--lend-token", "word"), False):
+        status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--lend",
+                              *token)
+        story.fact("lending without a token is a warning", status == 0
+                   and ("warning: lend is on without lend_token" in out) == warned, out)
     status, out, _ = call("config", "--origin", "http://origin.example", env=aws)
     shown = {line.split()[0]: line.split(None, 3) for line in out.splitlines()}
     for name in ("in_force.access_key", "in_force.origins.default.access_key"):

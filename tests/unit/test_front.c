@@ -162,9 +162,27 @@ static struct asked lent(struct lend *lend, const char *peer, const char *host, 
 
 static bool good(struct lend *lend, const struct asked *asked, int64_t now_s)
 {
+    struct arena keep = { 0 };
     slice secret;
-    return lend_find(lend, slice_of(asked->key), slice_of(asked->token), now_s, &secret) &&
-           slice_eq(secret, slice_of(asked->secret));
+    bool found = lend_find(lend, &keep, slice_of(asked->key), slice_of(asked->token), now_s,
+                           &secret) && slice_eq(secret, slice_of(asked->secret));
+    arena_free(&keep);
+    return found;
+}
+
+/* A body is verified with it when it has come: its pair's place may be another's by then. */
+TEST(a_secret_that_was_found_stays_what_it_was)
+{
+    struct arena keep = { 0 };
+    struct lend *lend = lend_new(S(""));
+    struct asked first = lent(lend, "127.0.0.1:5", "localhost", NULL, 1000000);
+    slice secret;
+    ok(lend_find(lend, &keep, slice_of(first.key), slice_of(first.token), 1000000, &secret));
+    for (int i = 1; i <= 8; i++)
+        ok(lent(lend, "127.0.0.1:5", "localhost", NULL, 1000000 + i * 3600).status == 200);
+    same(secret, slice_of(first.secret));
+    lend_free(&lend);
+    arena_free(&keep);
 }
 
 TEST(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two)
@@ -213,6 +231,24 @@ TEST(only_this_machine_under_its_own_name_gets_one)
     lend_free(&lend);
 }
 
+TEST(what_came_through_a_proxy_gets_none)
+{
+    static const char *const names[] = { "Forwarded", "via", "X-Real-IP", "X-Forwarded-For",
+                                         "X-Forwarded-Host", "Origin" };
+    struct lend *lend = lend_new(S(""));
+    for (size_t i = 0; i < countof(names); i++) {
+        struct arena keep = { 0 };
+        struct http_head head = { .field_count = 2, .fields = { { S("Host"), S("localhost") },
+                                                                { slice_of(names[i]), S("x") } } };
+        struct http_answer answer = { 0 };
+        lend_answer(lend, &keep, S("127.0.0.1:5"), &head, 1000, &answer);
+        if (answer.status != 403)
+            fail_msg("%s: %d", names[i], answer.status);
+        arena_free(&keep);
+    }
+    lend_free(&lend);
+}
+
 RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
     cmocka_unit_test(a_list_lies_inside_a_prefix_or_is_refused),
     cmocka_unit_test(a_bucket_as_such_is_seen_by_who_has_a_part_of_it),
@@ -222,4 +258,6 @@ RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
     cmocka_unit_test(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants),
     cmocka_unit_test(who_signs_nothing_is_a_client_where_there_is_a_row_for_that),
     cmocka_unit_test(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two),
+    cmocka_unit_test(a_secret_that_was_found_stays_what_it_was),
+    cmocka_unit_test(what_came_through_a_proxy_gets_none),
     cmocka_unit_test(only_this_machine_under_its_own_name_gets_one))
