@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "front/inside.h"
+#include "s3/encode.h"
 
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
               1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
@@ -21,18 +22,41 @@ static bool allows(const struct call *call, unsigned right, slice bucket, slice 
     return allow_check(call->client->policy, call->client->policy_count, &ask);
 }
 
+/* A raw '+' is a plus here, and a space to some origins: then no more is certain of a name than what
+ * comes before it. */
+static slice certain(slice name, slice raw)
+{
+    return slice_has(raw, '+') ? slice_cut(&name, '+') : name;
+}
+
+/* As it was sent; ptr NULL if there is none. */
+static slice raw_param(const struct call *call, slice wanted)
+{
+    slice rest = call->s3.raw_query, raw, value, name;
+    while (query_next(&rest, &raw, &value))
+        if (uri_decode(call->keep, raw, &name) == OK && slice_eq(name, wanted))
+            return value;
+    return (slice){ NULL, 0 };
+}
+
 /* A copy reads its source; what is renamed is gone from there, too. A source that can't be read here
  * may be anything. */
+static bool may_take(const struct call *call, slice key)
+{
+    const struct s3_source *source = &call->s3.source;
+    unsigned also = call->s3.op == S3_RENAME_OBJECT ? RIGHT_WRITE : RIGHT_READ;
+    key = certain(key, source->raw);
+    return allows(call, RIGHT_READ, source->bucket, key, false) &&
+           allows(call, also, source->bucket, key, false);
+}
+
 static bool may_take_source(const struct call *call)
 {
     const struct s3_source *source = &call->s3.source;
-    unsigned rename = call->s3.op == S3_RENAME_OBJECT ? RIGHT_WRITE : RIGHT_READ;
     if (!call->s3.sourced)
         return true;
-    return source->key.len && allows(call, RIGHT_READ, source->bucket, source->key, false) &&
-           allows(call, rename, source->bucket, source->key, false) &&
-           (!source->inner.len || (allows(call, RIGHT_READ, source->bucket, source->inner, false) &&
-                                   allows(call, rename, source->bucket, source->inner, false)));
+    return source->key.len && may_take(call, source->key) &&
+           (!source->inner.len || may_take(call, source->inner));
 }
 
 static bool begins(slice name, slice with)
@@ -72,7 +96,9 @@ static bool may_begin(const struct call *call)
     bool of_bucket = by_body || call->s3.op == S3_HEAD_BUCKET ||
                      call->s3.op == S3_GET_BUCKET_LOCATION;
     bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
-    slice key = by_prefix && prefix ? prefix->value : call->s3.key;
+    slice key = call->s3.key;
+    if (by_prefix && prefix)
+        key = certain(prefix->value, raw_param(call, S("prefix")));
     if (!allows(call, right, call->s3.bucket, key, of_bucket) ||
         (call->s3.unknown && !allows(call, RIGHT_ADMIN, call->s3.bucket, key, false)))
         return false;    /* nobody here knows what such a parameter makes of the operation */

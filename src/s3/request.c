@@ -379,7 +379,7 @@ static void read_source(struct arena *keep, slice said, struct s3_source *ret)
     slice bucket = slice_cut(&key, '/');
     if (!bucket_valid(bucket) || !key.len)
         return;
-    *ret = (struct s3_source){ .bucket = bucket, .key = key };
+    *ret = (struct s3_source){ .bucket = bucket, .key = key, .raw = said };
     if (slice_starts(version, S("versionId=")) &&
         uri_decode(keep, slice_from(version, 10), &version) == OK)
         ret->version = version;
@@ -395,7 +395,7 @@ static void read_renamed(struct arena *keep, slice said, struct s3_request *ret)
     slice bucket = slice_cut(&key, '/');
     if (name.len)
         ret->source = (struct s3_source){
-            .bucket = ret->bucket, .key = name,
+            .bucket = ret->bucket, .key = name, .raw = said,
             .inner = slice_eq(bucket, ret->bucket) && key.ptr ? key : S("") };
 }
 

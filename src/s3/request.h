@@ -61,6 +61,7 @@ struct s3_param {
  * begin with, or not: `inner` is the key if it does. */
 struct s3_source {
     slice bucket, key, version, inner;
+    slice raw;                /* as it was said */
 };
 
 struct s3_request {

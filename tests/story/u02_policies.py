@@ -5,6 +5,7 @@ import base64
 from harness import *
 
 READER, WRITER = ("READERTESTKEY", "reader/secret"), ("WRITERTESTKEY", "writer/secret")
+PLUS = ("PLUSTESTKEY", "plus/secret")
 
 
 def row(pair, allow, on):
@@ -17,7 +18,8 @@ with Story("u02 policies") as story:
     keys = [row(READER, ["read", "list"], ["data/a/"]),
             {"access_key": WRITER[0], "secret_key": WRITER[1],
              "policy": [{"allow": ["write"], "on": ["data/b/"]}, {"allow": ["read"],
-                                                                 "on": ["data/a/"]}]}]
+                                                                 "on": ["data/a/"]}]},
+            row(PLUS, ["read", "list", "write"], ["data/team+a/", "data/both/"])]
     server = story.penstock(origin=origin.url, keys=keys)
     shared, reader, writer = server.client, Client(server.port, *READER), \
         Client(server.port, *WRITER)
@@ -99,6 +101,24 @@ with Story("u02 policies") as story:
     story.fact("refusals are counted, and logged by name",
                server.metric("penstock_policy_refused_total") >= 18
                and "policy_refused" in server.log())
+
+    # ---- a raw '+', which is a plus to us and a space to some ----
+    plus = Client(server.port, *PLUS)
+
+    def raw(method, key, query=(), headers=None):
+        wire = Wire(server.port)
+        wire.send(plus.head_of(method, key, query, headers).decode().replace("%2B", "+").encode())
+        reply = wire.read(method)
+        wire.close()
+        return reply
+
+    fine("a list of what has a plus in its name", plus.list("data", prefix="team+a/"))
+    refused("not if it may mean a space", raw("GET", "data", [("prefix", "team+a/")]))
+    fine("but if that would be allowed, too", raw("GET", "data", [("prefix", "both/x+y")]))
+    copied = {"x-amz-copy-source": "data/team+a/1"}
+    refused("nor is it a source", plus.put("data/both/copy", b"", copied))
+    copied = {"x-amz-copy-source": "data/team%2Ba/1"}
+    fine("unless it is clear", plus.put("data/both/copy", b"", copied))
 
     # ---- keys come and go without a restart ----
     def reload(keys):
