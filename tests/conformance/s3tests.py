@@ -109,7 +109,8 @@ def penstock(story, gateway, name, **settings):
              "origin_secret_key": u.secret} for u in USERS.values()] + [{"anonymous": True}]
     return story.penstock(origin=gateway.url, access_key=None, secret_key=None, keys=keys,
                           origin_access_key=main.key, origin_secret_key=main.secret,
-                          freshness=None, cache_dir=story.path(name), **settings)
+                          freshness=None, browser_uploads="64MiB",
+                          cache_dir=story.path(name), **settings)
 
 
 python, checkout, folder, *pattern = sys.argv[1:]
