@@ -28,7 +28,7 @@ with Story("f08 slow readers of more than fits into the cache") as story:
     story.same("every byte is right", [text == expect(f"bucket/shard/{i}", 1, 0, SIZE)
                                        for i, text in enumerate(texts)], [True] * READERS)
     counts = origin.counts()
-    story.fact("what was read came once", counts["bytes"] <= 1.05 * READERS * SIZE,
+    story.fact("what was read came once", counts["bytes"] <= 1.2 * READERS * SIZE,
                f"{counts['bytes'] / (READERS * SIZE):.2f} times, {counts['get']} GETs")
     story.fact("in not too many GETs", counts["get"] <= READERS * (SIZE // (2 * MIB) + 1), counts["get"])
     origin.reset()

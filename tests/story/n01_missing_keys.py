@@ -9,7 +9,10 @@ with Story("n01 a missing key is known to be missing, until it is written") as s
     first = server.get("bucket/absent")
     story.same("the first read is refused by the origin", (first.status, first.code), (404, "NoSuchKey"))
     second = server.get("bucket/absent")
-    story.same("the second gets the same answer", (second.status, second.body), (404, first.body))
+
+    def words(reply):    # each request has an id of its own
+        return re.sub(rb"<RequestId>[^<]*", b"", reply.body)
+    story.same("the second gets the same answer", (second.status, words(second)), (404, words(first)))
     story.same("... and says where it is from", second.cache, "negative-hit")
     story.same("... which was asked once", origin.counts("bucket/absent")["get"], 1)
     story.same("a HEAD is asked for itself", (server.head("bucket/absent").status, server.head("bucket/absent").cache,
