@@ -370,6 +370,22 @@ void conn_next_head(struct conn *conn)
     listener_idle(conn->listener);
 }
 
+/* To close with unread bytes would reset the connection, and take the answer with it. */
+void conn_end(struct conn *conn)
+{
+    h2o_socket_t *sock = conn->sock;
+    bool sends = sock->input->size || peek_plain(h2o_socket_get_fd(sock)) > 0;
+    if (!sends) {
+        conn_close(conn, false);
+        return;
+    }
+    conn->phase = PHASE_LINGER;
+    timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
+    h2o_buffer_consume(&sock->input, sock->input->size);
+    h2o_socket_read_start(sock, on_readable);
+    conn_shut(conn);
+}
+
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done)
 {
     if (conn->session)

@@ -111,7 +111,7 @@ enum phase {
     PHASE_HEAD,       /* a head is awaited or being read */
     PHASE_BODY,       /* judged; its body is being read */
     PHASE_REQUEST,    /* the app has it, or its answer is on its way */
-    PHASE_LINGER      /* refused: the answer is out, what the client still sends is thrown away */
+    PHASE_LINGER      /* the last answer is out, what the client still sends is thrown away */
 };
 
 #define CONN_MAGIC 0x636f6e6eu
@@ -141,6 +141,7 @@ void conn_release(struct conn *conn);
 /* Ends it; the request under way ends incomplete. With reset the peer sees no clean end. */
 void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete */
+void conn_end(struct conn *conn);          /* likewise, and it was the last */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
 /* Takes the framing off bytes that come behind what there is of a chunked body; how many are left:
  * its own and, behind its end, others. */

@@ -57,7 +57,7 @@ static void finish(struct conn *conn)
     conn_hold(conn);
     request_end(&conn->request, true);
     if (conn->sock && close)
-        conn_close(conn, false);
+        conn_end(conn);
     else if (conn->sock)
         conn_next_head(conn);
     conn_release(conn);

@@ -87,6 +87,15 @@ def answers_come_whole(story, tls):
     writer.close()
     wait_for("the file is closed", lambda: probe.fd_count() <= held)
 
+    for _ in range(5):
+        last = probe.wire(receive_buffer=4096)
+        last.send(get("/direct?n=300000", "Connection: close") + bytes(200000))
+        time.sleep(0.05)
+        reply = last.read(pace=3000000)
+        story.same("the last answer is whole, though its client still sends",
+                   (reply.error, len(reply.body)), (None, 300000))
+        last.close()
+
     before = probe.stats()
     story.same("later, by a timer", probe.ask(get("/later?ms=100")).body, b"later\n")
     hasty = [probe.wire() for _ in range(200)]
