@@ -8,9 +8,10 @@
  * So it gets one that the whole body fits into before the first byte is read; one whose length
  * nobody knows (chunked) moves as it grows. In memory all bodies share one budget, in the folder
  * another (H8). The folder is a cache's: it takes a body only while it serves and keeps its reserve,
- * which may_spill knows. The buffer stays the library's to free; what it holds of the limits is its
- * claim. What lies in a file is page cache; to let go of gigabytes of it takes as long as a second,
- * so a thread of its own does that.
+ * which may_spill knows. What a buffer holds of the limits is its claim. A file is written to by
+ * calls that fail where its map would fault; who reads the body by the map does it in a trap
+ * (store/trap.h). What lies in a file is page cache; to let go of gigabytes of it takes as long as
+ * a second, so a thread of its own does that.
  *
  * A complete body is taken out of the connection, so that it can outlive it (http_body_hold).
  * Threads: a body may be let go on any; claims are counted over all loops. */
@@ -32,7 +33,8 @@
 #define LARGE_BYTES (64 * MIB)
 #define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
 
-/* What no pool of the library's takes back: it looks at a buffer's size alone. Any thread frees it. */
+/* What no pool of the library's takes back, which looks at a buffer's size alone: any thread frees
+ * it. */
 static h2o_buffer_prototype_t unpooled;
 
 static atomic_size_t memory_claimed, disk_claimed, disk_allocated, files_claimed;
