@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/s3/canon.c src/s3/checksum.c src/s3/chunked.c src/s3/encode.c src/s3/sigv4.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lisal -lxxhash */
+/* FUZZ-WITH: src/s3/canon.c src/s3/checksum.c src/s3/chunked.c src/s3/encode.c src/s3/sigv4.c src/s3/error.c src/s3/xml.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lexpat -lisal -lxxhash */
 /* fuzz_chunked.c - any bytes as an aws-chunked body, beside a slow reference.
  * SPDX-License-Identifier: Apache-2.0
  *

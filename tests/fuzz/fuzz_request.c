@@ -31,7 +31,6 @@ static void judge(const struct http_head *head, const struct s3_request *request
     check(!request->pass || row->route == S3_CACHE);
     for (size_t i = 0; i < request->param_count && row->route == S3_CACHE; i++) {
         slice name = request->params[i].name;
-        check(request->pass || !slice_eq(name, S("versionId")));
         check(!slice_eq(name, S("acl")) && !slice_eq(name, S("tagging")));
     }
 }

@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/s3/canon.c src/s3/claim.c src/s3/sigv2.c src/s3/checksum.c src/s3/encode.c src/s3/head.c src/s3/sigv4.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lisal -lxxhash */
+/* FUZZ-WITH: src/s3/canon.c src/s3/claim.c src/s3/sigv2.c src/s3/checksum.c src/s3/encode.c src/s3/head.c src/s3/sigv4.c src/s3/error.c src/s3/xml.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lexpat -lisal -lxxhash */
 /* fuzz_sigv4.c - any head as a claim and a signature. SPDX-License-Identifier: Apache-2.0
  *
  * Nothing a stranger writes verifies, and what is signed with our key does. */
