@@ -140,8 +140,8 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     slice boundary = arena_printf(keep, "penstock-%016llx%016llx", (unsigned long long)random[0],
                                   (unsigned long long)random[1]);
     pthread_mutex_lock(&s3->lock);
-    made->pieces[0] = form_write(s3->sigv4, keep, form, with, slice_of(region), boundary,
-                                 &made->pieces[2]);
+    made->pieces[0] = form_write(s3->sigv4, keep, form, with, slice_of(region), wall_s(),
+                                 boundary, &made->pieces[2]);
     pthread_mutex_unlock(&s3->lock);
     made->pieces[1] = form->file;
     made->body = (struct origin_body){ .read = read_form, .arg = made };

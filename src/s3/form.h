@@ -22,7 +22,8 @@ slice form_get(const struct form *form, slice name);    /* ptr NULL: there is no
 /* Is there anything of a signature? */
 bool form_is_signed(const struct form *form);
 
-/* Fills in access_key, date, region, service, session_token, signature; nothing is proven yet.
+/* Fills in access_key, session_token, signature, and v2, or else date, region, service; nothing is
+ * proven yet.
  * ERR_BAD_ARGUMENT: see fault. */
 enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret) MUST_USE;
 /* ERR_SIGNATURE, or OK: the policy is by whoever has this secret. */
@@ -30,10 +31,10 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
                      const struct sigv4_claim *claim, slice secret_key) MUST_USE;
 
 /* The form as another would have made it: whatever of it is the signer's is of `with`, for this
- * region; an empty access key: a form as it was that nobody signed. The bytes before the file
+ * region, by version 4; an empty access key: a form as it was that nobody signed. The bytes before the file
  * (*ret_end: behind it), whose framing nothing of the file is taken for if `boundary` is secret. */
 slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
-                 const struct sigv4_credentials *with, slice region, slice boundary,
+                 const struct sigv4_credentials *with, slice region, int64_t now_s, slice boundary,
                  slice *ret_end) MUST_USE;
 
 #endif

@@ -286,21 +286,25 @@ static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
     return near ? OK : ERR_SKEWED;
 }
 
+bool sigv2_text_is(slice secret_key, slice text, slice signature)
+{
+    uint8_t given[SHA1_BYTES], made[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    check(HMAC(EVP_sha1(), secret_key.ptr, (int)secret_key.len, (const uint8_t *)text.ptr, text.len,
+               made, &len) && len == SHA1_BYTES);
+    return base64_read(signature, given, sizeof(given)) &&
+           CRYPTO_memcmp(given, made, sizeof(given)) == 0;
+}
+
 static enum err verify_as(struct arena *scratch, const struct http_head *head,
                           const struct sigv4_claim *claim, slice bucket, bool with_slash,
                           slice secret_key)
 {
-    uint8_t given[SHA1_BYTES], made[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
     slice text;
     enum err e = text_to_sign(scratch, head, claim, bucket, with_slash, &text);
     if (e)
         return e;
-    check(HMAC(EVP_sha1(), secret_key.ptr, (int)secret_key.len, (const uint8_t *)text.ptr, text.len,
-               made, &len) && len == SHA1_BYTES);
-    bool same = base64_read(claim->signature, given, sizeof(given)) &&
-                CRYPTO_memcmp(given, made, sizeof(given)) == 0;
-    return same ? OK : ERR_SIGNATURE;
+    return sigv2_text_is(secret_key, text, claim->signature) ? OK : ERR_SIGNATURE;
 }
 
 enum err sigv2_verify(struct arena *scratch, const struct http_head *head,

@@ -18,5 +18,7 @@ enum err sigv2_claim_read(struct arena *keep, const struct http_head *head,
 enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s) MUST_USE;
+/* Is `signature` (base64) that of `text`, by who has this secret? In constant time. */
+bool sigv2_text_is(slice secret_key, slice text, slice signature) MUST_USE;
 
 #endif

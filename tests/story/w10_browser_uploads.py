@@ -29,6 +29,16 @@ def signed(bucket, key, pair, more=(), conditions=None, seconds=600, slash="/"):
     return [*fields, ("policy", policy), ("x-amz-signature", sign)]
 
 
+def signed_v2(bucket, key, pair, more=(), seconds=600):
+    """The same by version 2, which versitygw itself does not take."""
+    fields = [("key", key), *more]
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+    conditions = [{name: value} for name, value in more] + [["starts-with", "$key", ""], {"bucket": bucket}]
+    policy = base64.b64encode(json.dumps({"expiration": until, "conditions": conditions}).encode())
+    sign = base64.b64encode(hmac.new(pair[1].encode(), policy, hashlib.sha1).digest())
+    return [*fields, ("AWSAccessKeyId", pair[0]), ("policy", policy.decode()), ("signature", sign.decode())]
+
+
 def post(port, bucket, fields, data=b"data", **how):
     return plain(port, "POST", f"/{bucket}", form_of(fields, data, **how),
                  headers=[f"Content-Type: multipart/form-data; boundary={BOUNDARY}"])
@@ -61,10 +71,16 @@ with Story("w10 forms that browsers post") as story:
     story.same("... and what is said of the object", server.head("bucket/in/b").headers.get("x-amz-meta-who"), "me")
     story.same("a policy may write / as \\/", post(server.port, "bucket", signed("bucket", "in/c", shared, slash="\\/")).status, 204)
     story.same("a client with a policy, where it may write", post(server.port, "bucket", signed("bucket", "in/d", WRITER)).status, 204)
+    reply = post(server.port, "bucket", signed_v2("bucket", "in/e", shared, [("x-amz-meta-who", "you")]), b"by version 2")
+    story.same("a form signed by version 2 goes on signed by version 4", (reply.status, server.get("bucket/in/e").body), (204, b"by version 2"))
+    story.same("... with all its fields", server.head("bucket/in/e").headers.get("x-amz-meta-who"), "you")
 
     # ---- what is not ----
     before = len(gateway.client.list("bucket").body)
     refused("a wrong secret", post(server.port, "bucket", signed("bucket", "in/x", (ACCESS_KEY, "wrong"))), 403, "SignatureDoesNotMatch")
+    refused("... or by version 2", post(server.port, "bucket", signed_v2("bucket", "in/x", (ACCESS_KEY, "wrong"))), 403, "SignatureDoesNotMatch")
+    refused("... or a policy that has ended", post(server.port, "bucket", signed_v2("bucket", "in/x", shared, seconds=-5)), 403, "AccessDenied")
+    refused("... or where its client may not write", post(server.port, "bucket", signed_v2("bucket", "out/x", WRITER)), 403, "AccessDenied")
     refused("an unknown key", post(server.port, "bucket", signed("bucket", "in/x", ("STRANGER", "wrong"))), 403, "InvalidAccessKeyId")
     refused("a policy that has ended", post(server.port, "bucket", signed("bucket", "in/x", shared, seconds=-5)), 403, "AccessDenied")
     refused("a key that its policy does not name", post(server.port, "bucket", signed("bucket", "in/x", shared, conditions=[

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "s3/encode.h"
 #include "s3/form.h"
 
 #define PART(name) "--b\r\nContent-Disposition: form-data; name=\"" name "\"\r\n\r\n"
@@ -72,7 +73,7 @@ TEST(a_form_goes_on_signed_by_another_who_says_the_same_of_it)
     struct form again;
     slice end, head = form_write(sigv4, &arena, &form,
                                  &(struct sigv4_credentials){ S("B"), S("secret"), S("") }, S("q"),
-                                 S("c"), &end);
+                                 0, S("c"), &end);
     slice whole = arena_printf(&arena, "%.*s1%.*s", SLICE_ARG(head), SLICE_ARG(end));
     ok(form_read(&arena, S("multipart/form-data; boundary=c"), whole, &again) == OK);
     ok(form_claim(&arena, &again, &claim) == OK);
@@ -88,8 +89,66 @@ TEST(a_form_goes_on_signed_by_another_who_says_the_same_of_it)
     sigv4_free(&sigv4);
 }
 
+/* The policy is {"conditions":[["eq","$key","k"]]}; its signature by `openssl dgst -sha1 -hmac`. */
+#define POLICY_V2 "eyJjb25kaXRpb25zIjpbWyJlcSIsIiRrZXkiLCJrIl1dfQ=="
+#define SIGNATURE_V2 "5gzJP8Y6yAn5fBQ5ForPBfi7cCk="
+
+static enum err read_v2(const char *signature)
+{
+    return read_form(arena_printf(&arena, PART("kEy") "k\r\n" PART("aWSAccessKeyId") "A\r\n"
+                                  PART("signature") "%s\r\n" PART("pOLICy") POLICY_V2 "\r\n"
+                                  FILE_PART("x") "1\r\n--b--\r\n", signature).ptr);
+}
+
+TEST(a_form_of_version_2_is_proven_by_its_policy)
+{
+    struct sigv4 *sigv4 = sigv4_new();
+    struct sigv4_claim claim;
+    ok(read_v2(SIGNATURE_V2) == OK && form_is_signed(&form));
+    ok(form_claim(&arena, &form, &claim) == OK && claim.v2);
+    same(claim.access_key, S("A"));
+    ok(form_verify(sigv4, &arena, &form, &claim, S("secret")) == OK);
+    ok(form_verify(sigv4, &arena, &form, &claim, S("secreT")) == ERR_SIGNATURE);
+    ok(read_v2("AAAAAAAAAAAAAAAAAAAAAAAAAAA=") == OK && form_claim(&arena, &form, &claim) == OK);
+    ok(form_verify(sigv4, &arena, &form, &claim, S("secret")) == ERR_SIGNATURE);
+    ok(read_v2("") == OK && form_claim(&arena, &form, &claim) == OK);
+    ok(form_verify(sigv4, &arena, &form, &claim, S("secret")) == ERR_SIGNATURE);
+    ok(read_form(PART("key") "k\r\n" PART("AWSAccessKeyId") "A\r\n" PART("policy") POLICY_V2 "\r\n"
+                 FILE_PART("x") "1\r\n--b--\r\n") == OK && form_is_signed(&form));
+    ok(form_claim(&arena, &form, &claim) == ERR_BAD_ARGUMENT);
+    sigv4_free(&sigv4);
+}
+
+TEST(a_form_of_version_2_goes_on_signed_by_version_4_with_conditions_for_its_fields)
+{
+    struct sigv4 *sigv4 = sigv4_new();
+    struct sigv4_claim claim;
+    struct form again;
+    const struct sigv4_credentials with = { S("B"), S("secret"), S("t") };
+    ok(read_v2(SIGNATURE_V2) == OK);
+    slice end, head = form_write(sigv4, &arena, &form, &with, S("q"), 1440938160, S("c"), &end);
+    slice whole = arena_printf(&arena, "%.*s1%.*s", SLICE_ARG(head), SLICE_ARG(end));
+    ok(form_read(&arena, S("multipart/form-data; boundary=c"), whole, &again) == OK);
+    ok(form_claim(&arena, &again, &claim) == OK && !claim.v2);
+    ok(form_verify(sigv4, &arena, &again, &claim, S("secret")) == OK);
+    same(form_get(&again, S("x-amz-date")), S("20150830T123600Z"));
+    same(form_get(&again, S("x-amz-credential")), S("B/20150830/q/s3/aws4_request"));
+    ok(!form_get(&again, S("AWSAccessKeyId")).ptr && !form_get(&again, S("signature")).ptr);
+    char policy[512] = "";
+    slice said = form_get(&again, S("policy"));
+    size_t pad = slice_ends(said, S("==")) ? 2 : slice_ends(said, S("=")) ? 1 : 0;
+    ok(base64_read(said, (uint8_t *)policy, said.len / 4 * 3 - pad));
+    same(slice_of(policy), S("{\"conditions\":[{\"x-amz-algorithm\":\"AWS4-HMAC-SHA256\"},"
+                             "{\"x-amz-credential\":\"B/20150830/q/s3/aws4_request\"},"
+                             "{\"x-amz-date\":\"20150830T123600Z\"},"
+                             "{\"x-amz-security-token\":\"t\"},[\"eq\",\"$key\",\"k\"]]}"));
+    sigv4_free(&sigv4);
+}
+
 #define UNIT(test) cmocka_unit_test_teardown(test, forget)
 RUN(UNIT(fields_come_before_the_file_and_nothing_after_it_counts),
     UNIT(what_could_be_read_in_two_ways_is_no_form),
     UNIT(the_name_of_the_file_stands_for_its_mark_without_a_path),
-    UNIT(a_form_goes_on_signed_by_another_who_says_the_same_of_it))
+    UNIT(a_form_goes_on_signed_by_another_who_says_the_same_of_it),
+    UNIT(a_form_of_version_2_is_proven_by_its_policy),
+    UNIT(a_form_of_version_2_goes_on_signed_by_version_4_with_conditions_for_its_fields))

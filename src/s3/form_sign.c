@@ -1,0 +1,314 @@
+/* form_sign.c - who signed a form, and the form signed by another. SPDX-License-Identifier: Apache-2.0
+ *
+ * Forms are signed by version 4, or as in the first years by version 2. They go on signed by
+ * version 4, which every origin takes.
+ * The policy goes on as it was, but for who signed it: the origin judges its conditions and its
+ * end, and says so in its own words. */
+#include <openssl/crypto.h>
+#include <string.h>
+
+#include "s3/encode.h"
+#include "s3/form.h"
+#include "s3/sigv2.h"
+
+/* ---- who signed it ---- */
+
+static const char *const v4_names[] = {
+    "policy", "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature",
+};
+static const char *const v2_names[] = { "policy", "AWSAccessKeyId", "Signature" };
+
+static bool is_among(slice name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return false;
+}
+
+/* Has it a field of these, but for the policy, which both versions have? */
+static bool is_signed_by(const struct form *form, const char *const *names, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (form_get(form, slice_of(names[i])).ptr)
+            return true;
+    return false;
+}
+
+bool form_is_signed(const struct form *form)
+{
+    return form_get(form, S("policy")).ptr ||
+           is_signed_by(form, v4_names, countof(v4_names)) ||
+           is_signed_by(form, v2_names, countof(v2_names));
+}
+
+static enum err wrong(struct sigv4_claim *claim, slice message, slice name, slice value)
+{
+    claim->fault = (struct s3_fault){
+        .message = message,
+        .more = { { S("ArgumentName"), name }, { S("ArgumentValue"), value } }, .more_count = 2 };
+    return ERR_BAD_ARGUMENT;
+}
+
+static enum err wrong_credential(struct arena *keep, struct sigv4_claim *claim, slice said,
+                                 const char *what, slice word, const char *expected)
+{
+    return wrong(claim, arena_printf(keep, what, SLICE_ARG(word), expected),
+                 S("x-amz-credential"), said);
+}
+
+static enum err read_credential(struct arena *keep, slice said, struct sigv4_claim *claim)
+{
+    slice parts[5] = { { 0 } }, rest = said;
+    size_t count = 0;
+    for (; rest.ptr && count < countof(parts); count++)
+        parts[count] = slice_cut(&rest, '/');
+    if (rest.ptr || count < countof(parts))
+        return wrong(claim, S("the Credential is mal-formed; expecting "
+                              "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."),
+                     S("x-amz-credential"), said);
+    uint64_t day;
+    if (parts[1].len != 8 || !slice_u64(parts[1], &day))
+        return wrong_credential(keep, claim, said, "incorrect date format \"%.*s\". This date in "
+                                "the credential must be in the format \"%s\".", parts[1],
+                                "yyyyMMdd");
+    if (!slice_eq(parts[3], S("s3")))
+        return wrong_credential(keep, claim, said, "incorrect service \"%.*s\". This endpoint "
+                                "belongs to \"%s\".", parts[3], "s3");
+    if (!slice_eq(parts[4], S("aws4_request")))
+        return wrong_credential(keep, claim, said, "incorrect terminal \"%.*s\". This endpoint "
+                                "uses \"%s\".", parts[4], "aws4_request");
+    claim->access_key = parts[0];
+    claim->date = parts[1];
+    claim->region = parts[2];
+    claim->service = parts[3];
+    return OK;
+}
+
+static enum err need_fields(struct arena *keep, const struct form *form, const char *const *names,
+                            size_t count, struct sigv4_claim *claim)
+{
+    for (size_t i = 0; i < count; i++) {
+        slice name = slice_of(names[i]);
+        if (!form_get(form, name).ptr)
+            return wrong(claim, arena_printf(keep, "Bucket POST must contain a field named '%.*s'. "
+                                             " If it is specified, please check the order of the "
+                                             "fields.", SLICE_ARG(name)), name, S(""));
+    }
+    return OK;
+}
+
+static enum err claim_v2(struct arena *keep, const struct form *form, struct sigv4_claim *ret)
+{
+    ret->v2 = true;
+    ret->access_key = form_get(form, S("AWSAccessKeyId"));
+    ret->signature = form_get(form, S("Signature"));
+    return need_fields(keep, form, v2_names, countof(v2_names), ret);
+}
+
+static enum err claim_v4(struct arena *keep, const struct form *form, struct sigv4_claim *ret)
+{
+    enum err err = need_fields(keep, form, v4_names, countof(v4_names), ret);
+    if (err)
+        return err;
+    slice algorithm = form_get(form, S("x-amz-algorithm"));
+    if (!slice_eq(algorithm, S("AWS4-HMAC-SHA256")))
+        return wrong(ret, S("Only AWS4-HMAC-SHA256 is supported"),
+                     S("X-Amz-Algorithm"), algorithm);
+    slice date = form_get(form, S("x-amz-date"));
+    ret->signed_at_s = amz_date_read(date);
+    if (ret->signed_at_s < 0)
+        return wrong(ret, S("X-Amz-Date must be formated via ISO8601 Long format"),
+                     S("X-Amz-Date"), date);
+    ret->signature = form_get(form, S("x-amz-signature"));
+    return read_credential(keep, form_get(form, S("x-amz-credential")), ret);
+}
+
+enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret)
+{
+    *ret = (struct sigv4_claim){ .payload = PAYLOAD_UNSIGNED,
+                                 .session_token = form_get(form, S("x-amz-security-token")) };
+    bool v2 = !is_signed_by(form, v4_names, countof(v4_names)) &&
+              is_signed_by(form, v2_names, countof(v2_names));
+    return v2 ? claim_v2(keep, form, ret) : claim_v4(keep, form, ret);
+}
+
+enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct form *form,
+                     const struct sigv4_claim *claim, slice secret_key)
+{
+    char ours[64];
+    slice policy = form_get(form, S("policy"));
+    if (claim->v2)
+        return sigv2_text_is(secret_key, policy, claim->signature) ? OK : ERR_SIGNATURE;
+    sigv4_text(sigv4, scratch, secret_key, claim, policy, ours);
+    return claim->signature.len == sizeof(ours) &&
+           CRYPTO_memcmp(ours, claim->signature.ptr, sizeof(ours)) == 0 ? OK : ERR_SIGNATURE;
+}
+
+/* ---- signed by another ---- */
+
+static slice replaced(struct arena *keep, slice in, slice what, slice with)
+{
+    struct text text = text_in(keep);
+    const char *found;
+    while (what.len && in.len >= what.len && (found = memmem(in.ptr, in.len, what.ptr, what.len))) {
+        text_add(&text, slice_sub(in, 0, (size_t)(found - in.ptr)));
+        text_add(&text, with);
+        in = slice_from(in, (size_t)(found - in.ptr) + what.len);
+    }
+    text_add(&text, in);
+    return text_slice(&text);
+}
+
+/* As some write a '/' in JSON. */
+static slice escaped(struct arena *keep, slice s)
+{
+    return replaced(keep, s, S("/"), S("\\/"));
+}
+
+/* With conditions more, first in the list of them; as it was if it has no list. */
+static slice with_conditions(struct arena *keep, slice document, slice conditions)
+{
+    static const slice name = { "\"conditions\"", 12 };
+    const char *found =
+        document.len ? memmem(document.ptr, document.len, name.ptr, name.len) : NULL;
+    slice behind = found ? slice_from(document, (size_t)(found - document.ptr) + name.len) : S("");
+    (void)slice_cut(&behind, '[');
+    if (!behind.ptr || !conditions.len)
+        return document;
+    slice before = slice_sub(document, 0, (size_t)(behind.ptr - document.ptr)), next = behind;
+    while (next.len && *next.ptr <= ' ')
+        next = slice_from(next, 1);
+    struct text text = text_in(keep);
+    text_add(&text, before);
+    text_add(&text, conditions);
+    text_add(&text, slice_starts(next, S("]")) ? S("") : S(","));
+    text_add(&text, behind);
+    return text_slice(&text);
+}
+
+/* ptr NULL: it is no base64. */
+static slice decoded(struct arena *keep, slice said)
+{
+    size_t pad = slice_ends(said, S("==")) ? 2 : slice_ends(said, S("=")) ? 1 : 0;
+    slice out = { arena_alloc(keep, said.len + 1),
+                  said.len / 4 * 3 - (said.len >= 4 ? pad : 0) };
+    bool good = said.len && base64_read(said, (uint8_t *)out.ptr, out.len);
+    return good ? out : (slice){ NULL, 0 };
+}
+
+static slice encoded(struct arena *keep, slice document)
+{
+    slice out = { arena_alloc(keep, BASE64_BYTES(document.len)), BASE64_BYTES(document.len) };
+    base64_write((const uint8_t *)document.ptr, document.len, (char *)out.ptr);
+    return out;
+}
+
+/* Who signs it now, and when. */
+struct signer {
+    struct sigv4_claim scope;
+    slice credential, amz_date, token;    /* token empty: none */
+};
+
+/* Every field of a form must be among its conditions: those that version 2 did not have, too. */
+static slice conditions_of(struct arena *keep, bool was_v2, const struct signer *signer)
+{
+    struct text text = text_in(keep);
+    if (was_v2)
+        text_printf(&text, "{\"x-amz-algorithm\":\"AWS4-HMAC-SHA256\"},{\"x-amz-credential\":\""
+                    "%.*s\"},{\"x-amz-date\":\"%.*s\"}", SLICE_ARG(signer->credential),
+                    SLICE_ARG(signer->amz_date));
+    if (signer->token.len)
+        text_printf(&text, "%s{\"x-amz-security-token\":\"%.*s\"}", was_v2 ? "," : "",
+                    SLICE_ARG(signer->token));
+    return text_slice(&text);
+}
+
+/* A token that is not the new signer's says nothing any more. */
+static slice resigned(struct arena *keep, const struct form *form, const struct signer *signer)
+{
+    slice said = slice_trim(form_get(form, S("policy"))), document = decoded(keep, said);
+    slice was = form_get(form, S("x-amz-credential"));
+    if (!document.ptr)
+        return said;    /* the origin says what is wrong with it */
+    document = replaced(keep, document, was, signer->credential);
+    document = replaced(keep, document, escaped(keep, was), signer->credential);
+    document = replaced(keep, document, S("x-amz-security-token"), S("x-ignore-security-token"));
+    slice conditions = conditions_of(keep, signer->scope.v2, signer);
+    return encoded(keep, with_conditions(keep, document, conditions));
+}
+
+static void put_field(struct text *to, slice boundary, slice name, slice value)
+{
+    text_printf(to, "--%.*s\r\nContent-Disposition: form-data; name=\"%.*s\"\r\n\r\n",
+                SLICE_ARG(boundary), SLICE_ARG(name));
+    text_add(to, value);
+    text_add(to, S("\r\n"));
+}
+
+/* In the same words as it was, or where version 2 had none, in today's. */
+static struct signer signer_of(struct arena *keep, const struct form *form,
+                               const struct sigv4_claim *claim,
+                               const struct sigv4_credentials *with, slice region, int64_t now_s)
+{
+    struct signer signer = { .scope = *claim, .token = with->session_token };
+    char now[AMZ_DATE_BYTES];
+    amz_date_write(now_s, now);
+    signer.amz_date = claim->v2 ? arena_copy(keep, slice_of(now)) : form_get(form, S("x-amz-date"));
+    signer.scope.date = claim->v2 ? slice_sub(signer.amz_date, 0, 8) : claim->date;
+    signer.scope.service = S("s3");
+    signer.scope.region = region;
+    signer.credential = arena_printf(keep, "%.*s/%.*s/%.*s/s3/aws4_request",
+                                     SLICE_ARG(with->access_key), SLICE_ARG(signer.scope.date),
+                                     SLICE_ARG(region));
+    return signer;
+}
+
+/* The fields that are the signer's. */
+static void put_signature(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
+                          const struct signer *signer, slice secret_key, slice boundary,
+                          struct text *to)
+{
+    slice policy = resigned(keep, form, signer);
+    char signature[64];
+    sigv4_text(sigv4, keep, secret_key, &signer->scope, policy, signature);
+    put_field(to, boundary, S("policy"), policy);
+    put_field(to, boundary, S("x-amz-algorithm"), S("AWS4-HMAC-SHA256"));
+    put_field(to, boundary, S("x-amz-credential"), signer->credential);
+    put_field(to, boundary, S("x-amz-date"), signer->amz_date);
+    put_field(to, boundary, S("x-amz-signature"), (slice){ signature, sizeof(signature) });
+    if (signer->token.len)
+        put_field(to, boundary, S("x-amz-security-token"), signer->token);
+    else if (signer->scope.session_token.len)
+        put_field(to, boundary, S("x-ignore-security-token"), signer->scope.session_token);
+}
+
+static bool is_signature(slice name)
+{
+    return is_among(name, v4_names, countof(v4_names)) ||
+           is_among(name, v2_names, countof(v2_names)) ||
+           slice_eq_nocase(name, S("x-amz-security-token")) ||
+           slice_eq_nocase(name, S("x-ignore-security-token"));
+}
+
+slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
+                 const struct sigv4_credentials *with, slice region, int64_t now_s, slice boundary,
+                 slice *ret_end)
+{
+    struct text to = text_in(keep);
+    struct sigv4_claim claim;
+    for (size_t i = 0; i < form->field_count; i++)
+        if (!is_signature(form->fields[i].name))
+            put_field(&to, boundary, form->fields[i].name, form->fields[i].value);
+    if (with->access_key.len && form_claim(keep, form, &claim) == OK) {
+        struct signer signer = signer_of(keep, form, &claim, with, region, now_s);
+        put_signature(sigv4, keep, form, &signer, with->secret_key, boundary, &to);
+    }
+    text_printf(&to, "--%.*s\r\nContent-Disposition: form-data; name=\"file\"; "
+                "filename=\"file\"\r\n", SLICE_ARG(boundary));
+    if (form->file_type.len)
+        text_printf(&to, "Content-Type: %.*s\r\n", SLICE_ARG(form->file_type));
+    text_add(&to, S("\r\n"));
+    *ret_end = arena_printf(keep, "\r\n--%.*s--\r\n", SLICE_ARG(boundary));
+    return text_slice(&to);
+}

@@ -1,0 +1,77 @@
+/* FUZZ-WITH: src/s3/form.c src/s3/form_sign.c src/s3/canon.c src/s3/claim.c src/s3/checksum.c src/s3/sigv2.c src/s3/encode.c src/s3/head.c src/s3/sigv4.c src/s3/error.c src/s3/xml.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lexpat -lisal -lxxhash */
+/* fuzz_form.c - any body as a form that a browser posts. SPDX-License-Identifier: Apache-2.0
+ *
+ * The first line is its Content-Type. Nobody guesses a signature; what goes on is read back as the
+ * same fields and the same file, and verifies with the key it was signed with. */
+#include <string.h>
+
+#include "s3/form.h"
+
+#define SECRET S("a secret nobody guesses")
+#define BOUNDARY "a boundary nobody guesses"
+
+static bool is_of_the_signer(slice name)
+{
+    static const char *const names[] = {
+        "policy", "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature",
+        "x-amz-security-token", "x-ignore-security-token", "awsaccesskeyid", "signature",
+    };
+    for (size_t i = 0; i < countof(names); i++)
+        if (slice_eq_nocase(name, slice_of(names[i])))
+            return true;
+    return false;
+}
+
+static void same_fields(const struct form *form, const struct form *again)
+{
+    for (size_t i = 0; i < form->field_count; i++) {
+        const struct http_field *field = &form->fields[i];
+        check(is_of_the_signer(field->name) ||
+              slice_eq(form_get(again, field->name), field->value));
+    }
+    check(slice_eq(form->file, again->file) && slice_eq(form->file_type, again->file_type));
+}
+
+static void goes_on(struct sigv4 *sigv4, struct arena *arena, const struct form *form,
+                    bool is_claim)
+{
+    const struct sigv4_credentials with = { S("B"), SECRET, S("") };
+    struct form *again = arena_alloc(arena, sizeof(*again));
+    struct sigv4_claim claim;
+    slice end, head = form_write(sigv4, arena, form, &with, S("r"), 1440938160,
+                                 S(BOUNDARY), &end);
+    struct text whole = text_in(arena);
+    text_add(&whole, head);
+    text_add(&whole, form->file);
+    text_add(&whole, end);
+    if (head.len > 60000 || form->field_count > FORM_FIELDS_MAX - 6)
+        return;    /* grown beyond what is read */
+    check(form_read(arena, S("multipart/form-data; boundary=\"" BOUNDARY "\""),
+                    text_slice(&whole), again) == OK);
+    same_fields(form, again);
+    if (!is_claim)
+        return;
+    check(form_claim(arena, again, &claim) == OK && !claim.v2);
+    check(form_verify(sigv4, arena, again, &claim, SECRET) == OK);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct sigv4 *sigv4;
+    static struct form form;
+    if (!sigv4)
+        sigv4 = sigv4_new();
+    struct arena arena = { 0 };
+    struct sigv4_claim claim;
+    slice body = { (const char *)data, size }, type = slice_cut(&body, '\n');
+    if (memmem(data, size, BOUNDARY, sizeof(BOUNDARY) - 1))
+        return 0;    /* guessed */
+    if (body.ptr && form_read(&arena, type, body, &form) == OK) {
+        bool is_claim = form_claim(&arena, &form, &claim) == OK;
+        check(!is_claim || form_verify(sigv4, &arena, &form, &claim, SECRET) != OK);
+        goes_on(sigv4, &arena, &form, is_claim);
+    }
+    arena_free(&arena);
+    return 0;
+}
