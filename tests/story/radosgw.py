@@ -61,6 +61,10 @@ rgw_thread_pool_size = 64
 """
 
 
+class Late(Wrong):
+    pass
+
+
 class Radosgw:
     def __init__(self, story, users=None, memory=8 * GIB, host="localhost"):
         self.story, self.users = story, dict(users or USERS)
@@ -68,10 +72,8 @@ class Radosgw:
         self.folder = story.path(f"ceph-{len(story.processes)}")
         self.port, self.mon_port, self.falls = free_port(), free_port(), 0
         self.url = f"http://127.0.0.1:{self.port}"
-        self.process, self.ending = None, False
-        self._configure(memory, host)
-        self._start_cluster()
-        self._make_users()
+        self.process, self.ending, self.settings = None, False, (memory, host)
+        self._start()
         self._start_gateway()
         threading.Thread(target=self._stand_up_again, daemon=True).start()
 
@@ -86,6 +88,25 @@ class Radosgw:
     def admin(self, *argv):
         """radosgw-admin: what it printed."""
         return self._run("radosgw-admin", *argv)
+
+    def _start(self, tries=3):
+        """Now and then an OSD's first words to the monitor get no answer, and it waits for ever:
+        another cluster is started then."""
+        for left in reversed(range(tries)):
+            self._configure(*self.settings)
+            self._start_cluster()
+            try:
+                return self._make_users(15 if left else 60)
+            except Late as late:
+                self.osd.kill()
+                self.mon.kill()
+                if not left:
+                    raise
+                self.story.note(f"{late}; started anew. The monitor's last lines:")
+                with open(os.path.join(self.folder, "mon.a.log"), errors="replace") as log:
+                    print(log.read()[-2000:], flush=True)
+                self.mon_port = free_port()
+                self.folder = self.story.path(f"ceph-{len(self.story.processes)}")
 
     def _configure(self, memory, host):
         libraries = os.path.join(self.home, "usr/lib/x86_64-linux-gnu")
@@ -106,6 +127,8 @@ class Radosgw:
     def _run(self, name, *argv, seconds=60):
         program = [self._path(name)] if name != "ceph" else ["/usr/bin/python3", self._path(name)]
         status, out, err = run([*program, "--conf", self.conf, *argv], self.env, seconds)
+        if status is None:
+            raise Late(f"{name} {' '.join(argv[:3])} {err}")
         if status != 0:
             raise Wrong(f"{name} {' '.join(argv[:3])} ended with {status}: {(out + err)[-800:]}")
         return out
@@ -125,12 +148,13 @@ class Radosgw:
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
         self.osd = self._daemon("ceph-osd", "-i", "0")
 
-    def _make_users(self):
-        def make(user):
-            self.admin("user", "create", "--uid", user.uid, "--display-name", user.uid,
-                       "--access-key", user.key, "--secret", user.secret, *user.options)
+    def _make_users(self, seconds):
+        def make(user, seconds=60):
+            self._run("radosgw-admin", "user", "create", "--uid", user.uid, "--display-name",
+                      user.uid, "--access-key", user.key, "--secret", user.secret, *user.options,
+                      seconds=seconds)
         first, *others = self.users.values()
-        make(first)    # makes the pools, too
+        make(first, seconds)    # makes the pools, too
         together(*(lambda user=user: make(user) for user in others))
 
     def _start_gateway(self):
