@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "base/cores.h"
@@ -526,11 +525,10 @@ static bool may_spill(void *arg, uint64_t bytes)
 {
     const struct serve *serve = arg;
     struct store_status status;
-    struct statvfs now;
+    struct store_space now;
     store_status(serve->store, &status);
-    if (!status.serving || statvfs(serve->config->cache_dir, &now) != 0)
-        return false;
-    return (uint64_t)now.f_bavail * now.f_frsize >= status.reserve_bytes + bytes;
+    return status.serving && store_space(serve->config->cache_dir, &now) == OK &&
+           now.free_bytes >= status.reserve_bytes + bytes;
 }
 
 /* Clients' connections get the descriptors that nobody else needs, so that a crowd of them leaves a

@@ -3,7 +3,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -11,25 +10,25 @@
 #include "http/tls.h"
 #include "origin/curl.h"
 #include "s3/encode.h"
+#include "store/store.h"
 
 slice cli_size_warning(const struct config *config, struct arena *keep)
 {
-    struct statvfs there;
+    struct store_space there;
     slice folder = arena_copy(keep, slice_of(config->cache_dir));
-    while (statvfs(folder.ptr, &there) != 0) {    /* not made yet: the folder it will be in */
+    while (store_space(folder.ptr, &there) != OK) {    /* not made yet: the folder it will be in */
         while (folder.len && folder.ptr[folder.len - 1] != '/')
             folder.len--;
         if (folder.len <= 1)
             return S("");
         folder = arena_copy(keep, slice_sub(folder, 0, folder.len - 1));
     }
-    uint64_t bytes = (uint64_t)there.f_blocks * there.f_frsize;
-    if (config->cache_size_bytes <= bytes)
+    if (config->cache_size_bytes <= there.bytes)
         return S("");
     slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
     return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %ju MiB: only "
                         "what is there is used", SLICE_ARG(size), SLICE_ARG(folder),
-                        (uintmax_t)(bytes / MIB));
+                        (uintmax_t)(there.bytes / MIB));
 }
 
 static size_t say(enum err err, slice why)

@@ -27,6 +27,7 @@
 
 #include "store/clearing.h"
 #include "store/publish.h"
+#include "store/store.h"
 
 #define BATCH 10000u                  /* records in one transaction of a rebuild */
 #define PATH_MAX_HERE 4096
@@ -93,12 +94,20 @@ static enum err write_format(const struct folder *folder, const struct format *f
     return write_file(folder->path, "format", bytes, sizeof(bytes));
 }
 
-static uint64_t size_that_fits(const char *folder)
+enum err store_space(const char *path, struct store_space *ret)
 {
     struct statvfs fs;
-    if (statvfs(folder, &fs) != 0)
-        return 0;
-    return (uint64_t)fs.f_bavail * fs.f_frsize / 10 * 8;
+    if (statvfs(path, &fs) != 0)
+        return ERR_IO;
+    *ret = (struct store_space){ .bytes = (uint64_t)fs.f_blocks * fs.f_frsize,
+                                 .free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize };
+    return OK;
+}
+
+static uint64_t size_that_fits(const char *folder)
+{
+    struct store_space space;
+    return store_space(folder, &space) == OK ? space.free_bytes / 10 * 8 : 0;
 }
 
 /* A 64th of the size, between 4 and 64 MiB, but at least two fit, and one takes any record. */

@@ -8,8 +8,6 @@
  * has its own; all else is the committer's. */
 #include "store/service.h"
 
-#include <sys/statvfs.h>
-
 #include "base/metric.h"
 #include "store/removal.h"
 
@@ -18,8 +16,8 @@
 
 uint64_t service_free_bytes(const struct store *store)
 {
-    struct statvfs fs;
-    return statvfs(store->folder.path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+    struct store_space space;
+    return store_space(store->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
 }
 
 /* Who must not wait reads what is noted here. */
@@ -59,10 +57,10 @@ enum err service_begin(struct store *store, const char **ret_why)
         atomic_store(&store->why, *ret_why);
         return e;
     }
-    struct statvfs fs;
+    struct store_space space;
     uint64_t reserve = store->options.reserve_bytes;
-    if (!reserve && statvfs(store->folder.path, &fs) == 0)
-        reserve = MIN((uint64_t)fs.f_blocks * fs.f_frsize / 20, RESERVE_MAX);
+    if (!reserve && store_space(store->folder.path, &space) == OK)
+        reserve = MIN(space.bytes / 20, RESERVE_MAX);
     atomic_store(&store->reserve_bytes, reserve);
     atomic_store(&store->size_bytes, store->folder.format.size_bytes);
     atomic_store(&store->generation, store->folder.format.generation);

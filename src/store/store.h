@@ -56,6 +56,13 @@ struct store_status {
 };
 void store_status(struct store *store, struct store_status *ret);    /* never waits for the disk */
 
+/* The file system that a path lies on: how large it is, and what of it is free for us, now. ERR_IO:
+ * that can't be told. */
+struct store_space {
+    uint64_t bytes, free_bytes;
+};
+enum err store_space(const char *path, struct store_space *ret) MUST_USE;
+
 void store_object_id(const struct store *store, const struct object_name *name,
                      struct object_id *ret);
 
