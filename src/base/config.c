@@ -54,6 +54,15 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
     put_in_order(config, mistake);
 }
 
+bool config_is_said(const struct config *config, const struct setting_where *where, const char *key)
+{
+    const char *name = where->from == FROM_ENV || where->from == FROM_FLAG ? where->name : key;
+    for (const struct config_mistake *m = config->mistakes; m; m = m->next)
+        if (m->line == where->line && m->column == where->column && strcmp(m->key, name) == 0)
+            return true;
+    return false;
+}
+
 slice config_mistake_line(const struct config_mistake *mistake, struct arena *keep)
 {
     struct text line = text_in(keep);
@@ -112,7 +121,14 @@ void config_assign(struct config *config, const struct config_group *group,
     group->where[setting - settings] = *where;
 }
 
-/* A mounted secret: the value is the file's text without the newline at its end. */
+static slice without_space(slice text)
+{
+    while (text.len && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r'))
+        text.len--;
+    return slice_trim(text);
+}
+
+/* A mounted secret: the value is the file's text without the space around it, as editors leave it. */
 static void assign_file(struct config *config, const struct config_group *group,
                         const struct setting *setting, slice path,
                         const struct setting_where *where)
@@ -126,25 +142,40 @@ static void assign_file(struct config *config, const struct config_group *group,
         config_mistake_add(config, where, key, NULL, "can't read %s: %s", name, why);
         return;
     }
-    while (secret.len && (secret.ptr[secret.len - 1] == '\n' || secret.ptr[secret.len - 1] == '\r'))
-        secret.len--;
     struct setting_where inside = *where;
     inside.secret_file = name;
-    config_assign(config, group, setting, secret, &inside);
+    config_assign(config, group, setting, without_space(secret), &inside);
+}
+
+/* A value and the file it lies in, named by one source: none of the two beats the other. */
+static void stand_alone(struct config *config, const struct config_group *group,
+                        const struct setting *setting, bool by_file,
+                        const struct setting_where *where)
+{
+    const struct setting_where *before = &group->where[setting - settings];
+    const char *mine = by_file ? "_file" : "", *other = by_file ? "" : "_file";
+    if (before->from != where->from || !before->secret_file != by_file)
+        return;
+    const char *key = config_key_of(config, group, arena_printf(&config->arena, "%s%s",
+                                                                setting->name, mine).ptr);
+    config_mistake_add(config, where, key, NULL, "stands beside %s%s: take one of them away",
+                       setting->name, other);
 }
 
 bool config_assign_named(struct config *config, const struct config_group *group, slice name,
                          slice value, const struct setting_where *where)
 {
-    const struct setting *setting = setting_find(group->scope, name);
-    if (setting) {
+    const struct setting *direct = setting_find(group->scope, name);
+    const struct setting *setting = direct ? direct : setting_find_file(group->scope, name);
+    if (!setting)
+        return false;
+    if (setting->type == TYPE_SECRET)
+        stand_alone(config, group, setting, !direct, where);
+    if (direct)
         config_assign(config, group, setting, value, where);
-        return true;
-    }
-    setting = setting_find_file(group->scope, name);
-    if (setting)
+    else
         assign_file(config, group, setting, value, where);
-    return setting != NULL;
+    return true;
 }
 
 const char *config_nearest(enum setting_scope scope, slice name)
@@ -166,16 +197,26 @@ void config_assign_defaults(struct config *config, const struct config_group *gr
     }
 }
 
+/* Given, but wrong: it must be something, though nobody will use it. */
+static bool is_unread(const struct setting *setting, const void *group)
+{
+    const void *at = (const char *)group + setting->offset;
+    return setting_is_text(setting) && !*(const char *const *)at;
+}
+
 static void inherit(struct config *config, void *group, struct setting_where *where,
                     enum setting_scope scope)
 {
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
-        if (setting->scope != scope || setting->standard[0] != '=' || where[i].from != FROM_DEFAULT)
+        if (setting->scope != scope || setting->standard[0] != '=')
             continue;
         size_t from = setting_at(SCOPE_GLOBAL, slice_of(setting->standard + 1));
-        setting_copy(setting, group, &settings[from], config);
-        where[i] = config->where[from];
+        bool left_out = where[i].from == FROM_DEFAULT;
+        if (left_out || is_unread(setting, group))
+            setting_copy(setting, group, &settings[from], config);
+        if (left_out)
+            where[i] = config->where[from];
     }
 }
 

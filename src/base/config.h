@@ -44,6 +44,7 @@ struct config_key {
     struct setting_where *where;
     struct config_policy *rows;    /* of its policy; none: it asks the origin in its own name */
     size_t row_count;
+    bool rows_read;          /* it is an array, and what is wrong in there was said */
 #define KEY(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
 };

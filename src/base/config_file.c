@@ -44,7 +44,7 @@ bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *
 static struct setting_where file_where(const struct loading *load, const struct config_group *group,
                                        const char *name, bool of_value)
 {
-    struct json_step steps[4];
+    struct json_step steps[countof(group->steps) + 1];
     size_t depth = group->depth;
     memcpy(steps, group->steps, depth * sizeof(steps[0]));
     if (name)
@@ -116,27 +116,84 @@ static void read_member(struct loading *load, const struct config_group *group, 
     }
     struct setting_where at_value = file_where(load, group, name, true);
     slice text;
-    if (!scalar_text(setting ? setting : secret, value, &config->arena, &text, &why))
-        config_mistake_add(config, &at_value, key, NULL, "%s", why);
-    else
+    if (scalar_text(setting ? setting : secret, value, &config->arena, &text, &why)) {
         check(config_assign_named(config, group, slice_of(name), text, &at_value));
+        return;
+    }
+    config_mistake_add(config, &at_value, key, NULL, "%s", why);
+    if (setting)
+        group->where[setting - settings] = at_value;
 }
 
-/* The words of an array, in the arena, which ends with ptr NULL; NULL if it is none of texts. */
-static slice *read_words(struct config *config, json_t *array, size_t *ret_count)
+static bool are_texts(const json_t *array)
 {
-    slice *words = arena_alloc(&config->arena, (json_array_size(array) + 1) * sizeof(*words));
-    size_t index;
+    size_t i;
     json_t *word;
-    *ret_count = json_array_size(array);
-    if (!json_is_array(array))
-        return NULL;
-    json_array_foreach(array, index, word) {
-        if (!json_is_string(word))
-            return NULL;
-        words[index] = (slice){ json_string_value(word), json_string_length(word) };
+    bool all = json_is_array(array);
+    json_array_foreach(array, i, word)
+        all &= json_is_string(word);
+    return all;
+}
+
+static slice text_of(const json_t *word)
+{
+    return (slice){ json_string_value(word), json_string_length(word) };
+}
+
+#define THE_LIST SIZE_MAX
+
+/* At a row of a policy (list NULL), at its list of that name, or at a word in there. */
+static void policy_mistake(struct loading *load, const struct config_group *group, size_t row,
+                           const char *list, size_t word, const char *why)
+{
+    struct config_group inner = *group;
+    inner.steps[inner.depth++] = (struct json_step){ S("policy"), 0 };
+    inner.steps[inner.depth++] = (struct json_step){ { NULL, 0 }, row };
+    if (list)
+        inner.steps[inner.depth++] = (struct json_step){ slice_of(list), 0 };
+    if (list && word != THE_LIST)
+        inner.steps[inner.depth++] = (struct json_step){ { NULL, 0 }, word };
+    struct setting_where at = file_where(load, &inner, NULL, true);
+    config_mistake_add(load->config, &at, config_key_of(load->config, group, "policy"), NULL, "%s",
+                       why);
+}
+
+static unsigned read_allow(struct loading *load, const struct config_group *group, size_t row,
+                           const json_t *words)
+{
+    unsigned rights = 0;
+    size_t i;
+    json_t *word;
+    if (!json_array_size(words))
+        policy_mistake(load, group, row, "allow", THE_LIST, "is empty, which allows nothing");
+    json_array_foreach(words, i, word) {
+        unsigned right = config_policy_right(text_of(word));
+        rights |= right;
+        if (!right)
+            policy_mistake(load, group, row, "allow", i,
+                           arena_printf(&load->config->arena, "\"allow\" knows read, list, write, "
+                                        "admin and all, not \"%.*s\"",
+                                        SLICE_ARG(text_of(word))).ptr);
     }
-    return words;
+    return rights;
+}
+
+static void read_on(struct loading *load, const struct config_group *group, size_t row,
+                    const json_t *words, unsigned rights)
+{
+    size_t i;
+    json_t *word;
+    if (!words)
+        config_policy_add(load->config, group->values, rights, S(""));
+    else if (!json_array_size(words))
+        policy_mistake(load, group, row, "on", THE_LIST, "is empty, which allows nothing");
+    json_array_foreach(words, i, word) {
+        const char *why = config_policy_on_breaks(text_of(word), &load->config->arena);
+        if (why)
+            policy_mistake(load, group, row, "on", i, why);
+        else
+            config_policy_add(load->config, group->values, rights, text_of(word));
+    }
 }
 
 /* A policy that is more than a word: an array of { "allow": [...], "on": [...] }. */
@@ -144,26 +201,24 @@ static void read_policy(struct loading *load, const struct config_group *group, 
 {
     struct config *config = load->config;
     struct setting_where at = file_where(load, group, "policy", true);
-    const char *key = config_key_of(config, group, "policy");
-    size_t index;
+    size_t i;
     json_t *row;
-    json_array_foreach(rows, index, row) {
-        json_t *on_list = json_object_get(row, "on");
-        size_t allow_count, on_count = 0;
-        slice *allow = read_words(config, json_object_get(row, "allow"), &allow_count);
-        slice *on = on_list ? read_words(config, on_list, &on_count) : NULL;
-        size_t known = 1 + (on_list != NULL);
-        if (!allow || (on_list && !on) || json_object_size(row) != known)
-            config_mistake_add(config, &at, key, NULL, "must be an array of "
-                               "{ \"allow\": [\"read\", ...], \"on\": [\"BUCKET\", ...] }");
+    json_array_foreach(rows, i, row) {
+        const json_t *allow = json_object_get(row, "allow"), *on = json_object_get(row, "on");
+        size_t known = 1 + (on != NULL);
+        if (!are_texts(allow) || (on && !are_texts(on)) || json_object_size(row) != known)
+            policy_mistake(load, group, i, NULL, 0, "must be an array of "
+                           "{ \"allow\": [\"read\", ...], \"on\": [\"BUCKET\", ...] }");
         else
-            config_policy_add(config, group, &at, allow, allow_count, on, on_count);
+            read_on(load, group, i, on, read_allow(load, group, i, allow));
     }
     char *shown = json_dumps(rows, JSON_COMPACT);
     config_assign(config, group, setting_find(SCOPE_KEY, S("policy")), slice_of(shown), &at);
     free(shown);
+    ((struct config_key *)group->values)->rows_read = true;
     if (!json_array_size(rows))
-        config_mistake_add(config, &at, key, NULL, "is empty: such a client may do nothing; "
+        config_mistake_add(config, &at, config_key_of(config, group, "policy"), NULL,
+                           "is empty: such a client may do nothing; "
                            "take its row away, or say what it may do");
 }
 

@@ -11,13 +11,16 @@ struct config_group {
     void *values;
     struct setting_where *where;
     const char *path;           /* "", "origins.west.", "keys[0]." */
-    struct json_step steps[3];
+    struct json_step steps[6];
     size_t depth;
 };
 
 /* ---- config.c ---- */
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
+/* One mistake, one line: was something said of this value already? */
+bool config_is_said(const struct config *config, const struct setting_where *where,
+                    const char *key) MUST_USE;
 struct config_group config_group_global(struct config *config);
 struct setting_where *config_where_new(struct config *config) MUST_USE;    /* all FROM_DEFAULT */
 /* The path of a member, for mistakes: "origins.west.url". */
@@ -44,10 +47,11 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
 const char *config_file_path(const struct config_sources *from, bool *ret_named);
 
 /* ---- config_keys.c ---- */
-/* One object of a policy: what it allows, and on what (NULL: everywhere). */
-void config_policy_add(struct config *config, const struct config_group *group,
-                       const struct setting_where *where, const slice *allow, size_t allow_count,
-                       const slice *on, size_t on_count);
+/* The parts of a policy's row: a word of "allow" (0: there is no such right), one of "on" (what is
+ * wrong with it, or NULL), and both, with on empty for everywhere. */
+unsigned config_policy_right(slice word) MUST_USE;
+const char *config_policy_on_breaks(slice on, struct arena *keep) MUST_USE;
+void config_policy_add(struct config *config, struct config_key *key, unsigned rights, slice on);
 void config_key_rules(struct config *config);    /* mistakes of the keys */
 
 /* ---- config_rules.c ---- */

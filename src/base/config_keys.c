@@ -14,7 +14,7 @@ static const struct {
     { "admin", RIGHT_ADMIN }, { "all", RIGHT_ALL },
 };
 
-static unsigned right_of(slice word)
+unsigned config_policy_right(slice word)
 {
     for (size_t i = 0; i < countof(rights); i++)
         if (slice_eq(word, slice_of(rights[i].word)))
@@ -22,59 +22,28 @@ static unsigned right_of(slice word)
     return 0;
 }
 
-static void add_row(struct config *config, struct config_key *key, struct config_policy row)
+const char *config_policy_on_breaks(slice on, struct arena *keep)
 {
+    slice rest = on;
+    const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
+    if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; nobody means that */
+        return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a wildcard: "
+                            "a prefix covers all that begins so: leave it out", SLICE_ARG(on)).ptr;
+    if (rule)
+        return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s",
+                            SLICE_ARG(on), rule).ptr;
+    return NULL;
+}
+
+void config_policy_add(struct config *config, struct config_key *key, unsigned allowed, slice on)
+{
+    struct config_policy row = { .rights = allowed, .prefix = arena_copy(&config->arena, on) };
     struct config_policy *rows = arena_alloc(&config->arena, (key->row_count + 1) * sizeof(*rows));
+    row.bucket = slice_cut(&row.prefix, '/');
     if (key->row_count)
         memcpy(rows, key->rows, key->row_count * sizeof(*rows));
     rows[key->row_count++] = row;
     key->rows = rows;
-}
-
-static const char *policy_key(struct config *config, const struct config_group *group)
-{
-    return config_key_of(config, group, "policy");
-}
-
-static void add_on(struct config *config, const struct config_group *group,
-                   const struct setting_where *where, unsigned allowed, slice on)
-{
-    struct config_policy row = { .rights = allowed, .prefix = arena_copy(&config->arena, on) };
-    row.bucket = slice_cut(&row.prefix, '/');
-    const char *rule = config_bucket_name_breaks(row.bucket);
-    if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; nobody means that */
-        config_mistake_add(config, where, policy_key(config, group), NULL,
-                           "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a wildcard: a "
-                           "prefix covers all that begins so: leave it out", SLICE_ARG(on));
-    else if (rule)
-        config_mistake_add(config, where, policy_key(config, group), NULL,
-                           "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s", SLICE_ARG(on),
-                           rule);
-    else
-        add_row(config, group->values, row);
-}
-
-void config_policy_add(struct config *config, const struct config_group *group,
-                       const struct setting_where *where, const slice *allow, size_t allow_count,
-                       const slice *on, size_t on_count)
-{
-    unsigned allowed = 0;
-    for (size_t i = 0; i < allow_count; i++) {
-        unsigned right = right_of(allow[i]);
-        allowed |= right;
-        if (!right)
-            config_mistake_add(config, where, policy_key(config, group), NULL,
-                               "\"allow\" knows read, list, write, admin and all, not \"%.*s\"",
-                               SLICE_ARG(allow[i]));
-    }
-    if (!allow_count || (on && !on_count))
-        config_mistake_add(config, where, policy_key(config, group), NULL,
-                           "has an empty \"%s\", which allows nothing",
-                           allow_count ? "on" : "allow");
-    if (!on)
-        add_row(config, group->values, (struct config_policy){ .rights = allowed });
-    for (size_t i = 0; i < on_count; i++)
-        add_on(config, group, where, allowed, on[i]);
 }
 
 /* ---- rules ---- */
@@ -88,8 +57,9 @@ static void wrong(const struct row *row, const char *member, const char *why)
 {
     const char *path = row->key->name[0] ? arena_printf(&row->config->arena, "%s.%s",
                                                         row->key->name, member).ptr : member;
-    config_mistake_add(row->config, &row->key->where[setting_at(SCOPE_KEY, slice_of(member))], path,
-                       NULL, "%s", why);
+    const struct setting_where *at = &row->key->where[setting_at(SCOPE_KEY, slice_of(member))];
+    if (!config_is_said(row->config, at, path))
+        config_mistake_add(row->config, at, path, NULL, "%s", why);
 }
 
 static bool is_there_twice(const struct row *row)
@@ -123,8 +93,8 @@ static void policy_is_read(const struct row *row)
 {
     struct config_key *key = row->key;
     if (strcmp(key->policy, "all") == 0)
-        add_row(row->config, key, (struct config_policy){ .rights = RIGHT_ALL });
-    else if (key->policy[0] && !key->row_count)
+        config_policy_add(row->config, key, RIGHT_ALL, S(""));
+    else if (key->policy[0] && !key->rows_read)
         wrong(row, "policy", "must be \"all\" or an array: [{ \"allow\": [...], \"on\": [...] }]");
 }
 

@@ -34,27 +34,55 @@ static const char *group_key(struct config *config, const char *list, const char
 
 /* ---- addresses and folders ---- */
 
-static void listeners_differ(struct config *config)
-{
-    if (strcmp(config->listen, config->admin_listen) == 0)
-        config_mistake_add(config, at(config, "admin_listen"), "admin_listen", NULL,
-                           "is the same address as listen");
-}
-
 static bool is_on(const char *address)
 {
     return strcmp(address, "off") != 0;
 }
 
+static slice port_of(slice address)
+{
+    size_t i = address.len;
+    while (i && address.ptr[i - 1] != ':')
+        i--;
+    return slice_from(address, i);
+}
+
+static bool is_everywhere(slice address)
+{
+    return slice_starts(address, S("0.0.0.0:")) || slice_starts(address, S("[::]:")) ||
+           slice_starts(address, S("*:"));
+}
+
+/* Would a client of the one come to the other? */
+static bool overlap(slice a, slice b)
+{
+    bool named = slice_starts(a, S("localhost:")) || slice_starts(b, S("localhost:"));
+    if (!slice_eq(port_of(a), port_of(b)))
+        return false;
+    return slice_eq(a, b) || is_everywhere(a) || is_everywhere(b) ||
+           (named && is_loopback(a) && is_loopback(b));
+}
+
+static void listeners_differ(struct config *config)
+{
+    const struct {
+        const char *name, *address;
+    } rows[] = {
+        { "listen", config->listen }, { "admin_listen", config->admin_listen },
+        { "tls_listen", config->tls_listen },
+    };
+    for (size_t i = 0; i < countof(rows); i++)
+        for (size_t j = 0; j < i; j++)
+            if (is_on(rows[i].address) && overlap(slice_of(rows[i].address),
+                                                  slice_of(rows[j].address)))
+                config_mistake_add(config, at(config, rows[i].name), rows[i].name, NULL,
+                                   "%s overlaps %s (%s): give it another port",
+                                   rows[i].address, rows[j].name, rows[j].address);
+}
+
 static void tls_has_a_certificate(struct config *config)
 {
-    if (!is_on(config->tls_listen))
-        return;
-    if (strcmp(config->tls_listen, config->listen) == 0 ||
-        strcmp(config->tls_listen, config->admin_listen) == 0)
-        config_mistake_add(config, at(config, "tls_listen"), "tls_listen", NULL,
-                           "is the same address as listen or admin_listen");
-    if (!config->tls_cert_file[0])
+    if (is_on(config->tls_listen) && !config->tls_cert_file[0])
         config_mistake_add(config, at(config, "tls_listen"), "tls_listen", NULL,
                            "needs a certificate: set tls_cert_file and tls_key_file");
 }
@@ -83,6 +111,13 @@ static void certificates_have_a_listener(struct config *config)
     if (!is_on(config->tls_listen) && config->tls_cert_file[0])
         config_mistake_add(config, at(config, "tls_cert_file"), "tls_cert_file", NULL,
                            "is for https, which is off: set tls_listen, too");
+}
+
+static void a_token_is_for_lending(struct config *config)
+{
+    if (config->lend_token[0] && !config->lend)
+        config_mistake_add(config, at(config, "lend_token"), "lend_token", NULL,
+                           "is for lend, which is off: set lend, too, or take it away");
 }
 
 static void strangers_need_keys(struct config *config)
@@ -169,19 +204,9 @@ static void origin_keys_are_whole(struct config *config)
 
 /* ---- origins and buckets ---- */
 
-/* One mistake, one line: a URL that is wrong was said already. */
-static bool is_said(const struct config *config, const struct setting_where *where, const char *key)
-{
-    const char *name = where->from == FROM_ENV || where->from == FROM_FLAG ? where->name : key;
-    for (const struct config_mistake *m = config->mistakes; m; m = m->next)
-        if (m->line == where->line && m->column == where->column && strcmp(m->key, name) == 0)
-            return true;
-    return false;
-}
-
 static void there_is_an_origin(struct config *config)
 {
-    bool known = config->origin_count || is_said(config, at(config, "origin"), "origin");
+    bool known = config->origin_count || config_is_said(config, at(config, "origin"), "origin");
     if (!known && !config->file_unread)
         config_mistake_add(config, at(config, "origin"), "origin", NULL,
                            "no origin at all: "
@@ -225,7 +250,7 @@ static void ca_files_hold_certificates(struct config *config)
                               ? "origin_ca_file"
                               : group_key(config, "origins", origin->name, "ca_file");
         if (strncmp(origin->url, "https:", 6) != 0 || !origin->ca_file[0] ||
-            is_said(config, where, key))
+            config_is_said(config, where, key))
             continue;
         const char *fault = ca_file_fault(config, origin->ca_file);
         if (fault)
@@ -245,22 +270,12 @@ static slice authority_of(struct config *config, const char *url)
     return arena_printf(&config->arena, "%.*s:%d", SLICE_ARG(authority), https ? 443 : 80);
 }
 
-static slice port_of(slice address)
-{
-    size_t i = address.len;
-    while (i && address.ptr[i - 1] != ':')
-        i--;
-    return slice_from(address, i);
-}
-
 static bool listens_there(const char *listen, slice authority)
 {
     slice own = slice_of(listen);
-    bool everywhere = slice_starts(own, S("0.0.0.0:")) || slice_starts(own, S("[::]:"));
-    bool here = is_loopback(authority);
     return slice_eq(own, authority) ||
-           (slice_eq(port_of(own), port_of(authority)) && here &&
-            (everywhere || is_loopback(own)));
+           (slice_eq(port_of(own), port_of(authority)) && is_loopback(authority) &&
+            (is_everywhere(own) || is_loopback(own)));
 }
 
 /* Each miss would ask itself, until all connections wait for each other. */
@@ -272,6 +287,7 @@ static void origins_are_not_ourselves(struct config *config)
             continue;
         slice authority = authority_of(config, origin->url);
         if (listens_there(config->listen, authority) ||
+            listens_there(config->tls_listen, authority) ||
             listens_there(config->admin_listen, authority))
             config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
                                !i && config->origin[0] ? "origin" :
@@ -382,7 +398,7 @@ static void prefix_scopes_have_prefixes(struct config *config)
         const struct setting_where *where = in_group(bucket->where, SCOPE_BUCKET, "grant_scope");
         const char *key = group_key(config, "buckets", bucket->name, "grant_scope");
         if (!bucket->prefix.len && strcmp(bucket->grant_scope, "prefix") == 0 &&
-            !is_said(config, where, "grant_scope"))
+            !config_is_said(config, where, "grant_scope"))
             config_mistake_add(config, where, key, NULL, "there is no prefix in \"%s\": name one "
                                "(BUCKET/PREFIX), or say \"bucket\"", bucket->name);
     }
@@ -392,7 +408,7 @@ void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
-        strangers_need_keys, cache_dir_is_absolute,
+        a_token_is_for_lending, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, an_endpoint_has_one_identity, bucket_names_are_valid,

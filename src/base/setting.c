@@ -300,7 +300,10 @@ static bool read_text(const struct setting *setting, slice text, struct arena *k
             return false;
         }
     }
+    *ret_why = "begins or ends with a space: take it away";
     switch (setting->type) {
+    case TYPE_TEXT:
+    case TYPE_SECRET: return slice_trim(text).len == text.len;
     case TYPE_CHOICE: return read_choice(setting, text, keep, ret_why);
     case TYPE_ADDRESS: return read_address(setting, text, ret_why);
     case TYPE_URL: return read_url(text, keep, ret_why);

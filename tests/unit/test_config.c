@@ -352,14 +352,36 @@ static const struct seeded {
     { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\"}]}", 1, 11, "keys[0].policy", NULL },
     { "{\"keys\": [{\"policy\": \"read\"}]}", 1, 22, "keys[0].policy", NULL },
     { "{\"keys\": [{\"policy\": []}]}", 1, 22, "keys[0].policy", NULL },
-    { "{\"keys\": [{\"policy\": [{\"allow\": [\"reed\"], \"on\": [\"data\"]}]}]}", 1, 22,
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"reed\"], \"on\": [\"data\"]}]}]}", 1, 34,
       "keys[0].policy", NULL },
-    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"], \"on\": []}]}]}", 1, 22, "keys[0].policy",
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"], \"on\": []}]}]}", 1, 49, "keys[0].policy",
       NULL },
-    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"], \"on\": [\"a/b\"]}]}]}", 1, 22,
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"], \"on\": [\"a/b\"]}]}]}", 1, 50,
       "keys[0].policy", NULL },
     { "{\"keys\": [{\"policy\": \"all\", \"origin_access_key\": \"O\"}]}", 1, 22, "keys[0].policy",
       NULL },
+    { "{\"access_key\": \" A\", \"secret_key\": \"B\"}", 1, 16, "access_key", NULL },
+    { "{\"access_key\": \"A\", \"secret_key\": \"B \"}", 1, 35, "secret_key", NULL },
+    { "{\"keys\": [{\"access_key\": \"A\\t\"}]}", 1, 26, "keys[0].access_key", NULL },
+    { "{\"origins\": {\"w\": {\"url\": \"http://a\", \"access_key\": \"A \"}}}", 1, 53,
+      "origins.w.access_key", NULL },
+    { "{\"origins\": {\"w\": {\"url\": \"http://a\", \"secret_key\": 7}}}", 1, 53,
+      "origins.w.secret_key", NULL },
+    { "{\"access_key\": \"A\", \"secret_key\": \"B\",\n \"secret_key_file\": \"/dev/null\"}", 2, 21,
+      "secret_key_file", NULL },
+    { "{\"keys\": [{\"secret_key_file\": \"/dev/null\",\n \"secret_key\": \"B\"}]}", 2, 16,
+      "keys[0].secret_key", NULL },
+    { "{\"admin_listen\": \"0.0.0.0:9000\"}", 1, 18, "admin_listen", NULL },
+    { "{\"admin_listen\": \"localhost:9000\"}", 1, 18, "admin_listen", NULL },
+    { "{\"tls_listen\": \"0.0.0.0:9001\", \"tls_cert_file\": \"/c\"}", 1, 16, "tls_listen", NULL },
+    { "{\"tls_listen\": \"[::]:9000\", \"tls_cert_file\": \"/c\"}", 1, 16, "tls_listen", NULL },
+    { "{\"lend_token\": \"w\"}", 1, 16, "lend_token", NULL },
+    { "{\"keys\": [{\"policy\": [\n{\"allow\": [\"read\",\n\"reed\"]}]}]}", 3, 1, "keys[0].policy",
+      NULL },
+    { "{\"keys\": [{\"policy\": [\n{\"allow\": [\"read\"], \"on\": [\"data\",\n \"d*\"]}]}]}", 3, 2,
+      "keys[0].policy", NULL },
+    { "{\"keys\": [{\"policy\": [{\"allow\": [\"read\"]},\n {\"allow\": \"read\"}]}]}", 2, 2,
+      "keys[0].policy", NULL },
     { "{\"keys\": [{\"origin_secret_key\": \"O\"}]}", 1, 33, "keys[0].origin_secret_key", NULL },
     { "{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\", \"anonymous\": true}]}", 1, 63,
       "keys[0].anonymous", NULL },
@@ -462,6 +484,59 @@ TEST(a_secret_that_is_wrong_is_not_shown)
     ok(!memmem(line.ptr, line.len, "abc", 3));
     config_free(&config);
     arena_free(&arena);
+}
+
+static void expect_one(const char *row)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "{\"origin\": \"dir:/tmp\", \"keys\": [{\"access_key\": \"A\", "
+             "\"secret_key\": \"B\", %s}]}", row);
+    struct config *config = load(text, NULL, NULL);
+    if (count_mistakes(config) != 1)
+        fail_msg("%s: %zu mistakes", row, count_mistakes(config));
+    config_free(&config);
+}
+
+TEST(what_is_wrong_with_a_policy_is_said_once)
+{
+    expect_one("\"policy\": []");
+    expect_one("\"policy\": 7");
+    expect_one("\"policy\": \"read\"");
+    expect_one("\"policy\": \"[]\"");
+    expect_one("\"policy\": [{\"allow\": [\"reed\"], \"on\": [\"data\", \"logs\"]}]");
+    expect_one("\"policy\": [{\"allow\": [\"read\"], \"on\": [\"a*\"]}]");
+    expect_one("\"policy\": [{\"allow\": [\"read\"], \"on\": []}]");
+    expect_one("\"policy\": [{\"allow\": [], \"on\": [\"data\"]}]");
+    expect_one("\"policy\": [\"read\"]");
+}
+
+TEST(a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other)
+{
+    char secret[] = "/tmp/penstock-secret-XXXXXX", file[128], env[128];
+    close(mkstemp(secret));
+    write_file(secret, " s3cr3t \n");
+    snprintf(file, sizeof(file), "--secret-key-file=%s", secret);
+    snprintf(env, sizeof(env), "PENSTOCK_SECRET_KEY_FILE=%s", secret);
+    const char *text = "{\"origin\": \"dir:/tmp\", \"access_key\": \"A\", \"secret_key\": \"B\"}";
+    struct config *config = load(text, (const char *[]){ env, NULL }, NULL);
+    ok(!config->mistakes);
+    assert_string_equal(config->secret_key, "s3cr3t");    /* space around it is none of it */
+    config_free(&config);
+    config = load(text, NULL, (const char *[]){ file, "--secret-key=C", NULL });
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+    config = load(text, (const char *[]){ env, "PENSTOCK_SECRET_KEY=C", NULL }, NULL);
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+    unlink(secret);
+}
+
+TEST(listeners_may_share_a_port_at_addresses_of_their_own)
+{
+    struct config *config = load("{\"origin\": \"dir:/tmp\", \"listen\": \"127.0.0.1:9000\", "
+                                 "\"admin_listen\": \"127.0.0.2:9000\"}", NULL, NULL);
+    ok(!config->mistakes);
+    config_free(&config);
 }
 
 TEST(a_file_that_is_no_json_is_one_mistake)
@@ -586,6 +661,10 @@ int main(void)
         cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
         cmocka_unit_test(a_mistake_shows_the_value_and_the_rule_it_breaks),
         cmocka_unit_test(a_secret_that_is_wrong_is_not_shown),
+        cmocka_unit_test(what_is_wrong_with_a_policy_is_said_once),
+        cmocka_unit_test(
+            a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other),
+        cmocka_unit_test(listeners_may_share_a_port_at_addresses_of_their_own),
         cmocka_unit_test(a_file_that_is_no_json_is_one_mistake),
         cmocka_unit_test(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing),
         cmocka_unit_test(strangers_are_let_in_only_where_there_are_keys),
