@@ -307,7 +307,11 @@ class SlowWay:
     def serve(self):
         while True:
             here, _ = self.listener.accept()
-            there = socket.create_connection(("127.0.0.1", self.to))
+            try:
+                there = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:    # the origin starts anew: the next one finds it
+                here.close()
+                continue
             for one, other, delay_ms in ((here, there, 0), (there, here, self.delay_ms)):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self.carry, args=(one, other, delay_ms), daemon=True).start()
