@@ -1,7 +1,6 @@
 /* epoch.c - which fills may still publish (H7). SPDX-License-Identifier: Apache-2.0 */
 #include "cache/epoch.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/guard.h"
@@ -9,7 +8,7 @@
 #define EPOCHS 65536
 
 static struct {
-    atomic_uint started, finished;
+    struct epoch_pair pair;
     atomic_ullong moved;      /* the moment of the last change */
     atomic_ullong latest;     /* the highest number of a write */
 } epochs[EPOCHS];    /* process-wide: pages nobody touched cost nothing */
@@ -40,39 +39,30 @@ void epoch_write_begins(const struct object_id *id, uint64_t number)
     while (before < number && !atomic_compare_exchange_weak(latest, &before, number))
         ;
     atomic_store(&epochs[place_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
-    atomic_fetch_add(&epochs[place_of(id)].started, 1);
+    epoch_pair_begins(&epochs[place_of(id)].pair);
 }
 
 void epoch_write_ends(const struct object_id *id)
 {
     atomic_store(&epochs[place_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
-    atomic_fetch_add(&epochs[place_of(id)].finished, 1);
+    epoch_pair_ends(&epochs[place_of(id)].pair);
 }
 
 struct epoch_note epoch_now(const struct object_id *id)
 {
-    /* finished first: a write that ends between the two reads then looks unfinished, never the
-     * reverse */
-    unsigned finished = atomic_load(&epochs[place_of(id)].finished);
-    return (struct epoch_note){ atomic_load(&epochs[place_of(id)].started), finished };
+    return epoch_pair_now(&epochs[place_of(id)].pair);
 }
 
 bool epoch_holds(const struct object_id *id, struct epoch_note since)
 {
-    if (!guard_on(GUARD_EPOCH))
-        return true;
-    struct epoch_note now = epoch_now(id);
-    return since.started == since.finished && now.started == since.started &&
-           now.finished == since.finished;
+    return !guard_on(GUARD_EPOCH) || epoch_pair_holds(&epochs[place_of(id)].pair, since);
 }
 
 /* ---- of buckets ---- */
 
 #define BUCKET_EPOCHS 4096
 
-static struct {
-    atomic_uint started, finished;
-} buckets[BUCKET_EPOCHS];
+static struct epoch_pair buckets[BUCKET_EPOCHS];
 
 unsigned epoch_bucket_of(slice endpoint, slice bucket)
 {
@@ -81,27 +71,22 @@ unsigned epoch_bucket_of(slice endpoint, slice bucket)
 
 void epoch_bucket_write_begins(unsigned pair)
 {
-    atomic_fetch_add(&buckets[pair].started, 1);
+    epoch_pair_begins(&buckets[pair]);
 }
 
 void epoch_bucket_write_ends(unsigned pair)
 {
-    atomic_fetch_add(&buckets[pair].finished, 1);
+    epoch_pair_ends(&buckets[pair]);
 }
 
 struct epoch_note epoch_bucket_now(unsigned pair)
 {
-    unsigned finished = atomic_load(&buckets[pair].finished);    /* first, as above */
-    return (struct epoch_note){ atomic_load(&buckets[pair].started), finished };
+    return epoch_pair_now(&buckets[pair]);
 }
 
 bool epoch_bucket_holds(unsigned pair, struct epoch_note since)
 {
-    if (!guard_on(GUARD_LISTS))
-        return true;
-    struct epoch_note now = epoch_bucket_now(pair);
-    return since.started == since.finished && now.started == since.started &&
-           now.finished == since.finished;
+    return !guard_on(GUARD_LISTS) || epoch_pair_holds(&buckets[pair], since);
 }
 
 uint64_t epoch_moment(void)

@@ -7,11 +7,44 @@
 #ifndef CACHE_EPOCH_H
 #define CACHE_EPOCH_H
 
+#include <stdatomic.h>
+
 #include "store/head.h"
 
 struct epoch_note {
     uint32_t started, finished;
 };
+
+/* One such pair. It may stand for many things: those that share it cost each other a question. */
+struct epoch_pair {
+    atomic_uint started, finished;
+};
+
+static inline void epoch_pair_begins(struct epoch_pair *pair)
+{
+    atomic_fetch_add(&pair->started, 1);
+}
+
+static inline void epoch_pair_ends(struct epoch_pair *pair)
+{
+    atomic_fetch_add(&pair->finished, 1);
+}
+
+/* Finished is read first: a change that ends between the two reads then looks unfinished, never the
+ * reverse. */
+static inline struct epoch_note epoch_pair_now(struct epoch_pair *pair)
+{
+    unsigned finished = atomic_load(&pair->finished);
+    return (struct epoch_note){ atomic_load(&pair->started), finished };
+}
+
+/* Nothing was under way at this note, and nothing has begun since. */
+static inline bool epoch_pair_holds(struct epoch_pair *pair, struct epoch_note since)
+{
+    struct epoch_note now = epoch_pair_now(pair);
+    return since.started == since.finished && now.started == since.started &&
+           now.finished == since.finished;
+}
 
 /* Every write has a number: of two, the one that began later has the higher. */
 uint64_t epoch_write_number(void);

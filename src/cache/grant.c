@@ -35,7 +35,7 @@ struct grants {
 
 /* Two buckets that share a pair cost each other a question, never an answer. Process-wide. */
 static struct {
-    atomic_uint started, finished;
+    struct epoch_pair pair;
     atomic_ullong changed_ms;
 } changes[BUCKETS];
 
@@ -50,13 +50,13 @@ static size_t place_of(slice bucket)
 void grants_change_begins(slice bucket, uint64_t now_ms)
 {
     atomic_store(&changes[place_of(bucket)].changed_ms, now_ms);
-    atomic_fetch_add(&changes[place_of(bucket)].started, 1);
+    epoch_pair_begins(&changes[place_of(bucket)].pair);
 }
 
 void grants_change_ends(slice bucket, uint64_t now_ms)
 {
     atomic_store(&changes[place_of(bucket)].changed_ms, now_ms);
-    atomic_fetch_add(&changes[place_of(bucket)].finished, 1);
+    epoch_pair_ends(&changes[place_of(bucket)].pair);
 }
 
 uint64_t grants_changed_ms(slice bucket)
@@ -64,23 +64,16 @@ uint64_t grants_changed_ms(slice bucket)
     return atomic_load(&changes[place_of(bucket)].changed_ms);
 }
 
-static struct epoch_note bucket_note(slice bucket)
-{
-    size_t place = place_of(bucket);
-    unsigned finished = atomic_load(&changes[place].finished);    /* first, as in epoch_now */
-    return (struct epoch_note){ atomic_load(&changes[place].started), finished };
-}
-
 struct grant_note grant_note_now(const struct grant_name *name, slice bucket)
 {
-    return (struct grant_note){ epoch_now(&name->id), bucket_note(bucket) };
+    return (struct grant_note){ epoch_now(&name->id),
+                                epoch_pair_now(&changes[place_of(bucket)].pair) };
 }
 
 static bool note_holds(const struct grant_name *name, slice bucket, struct grant_note since)
 {
-    struct epoch_note now = bucket_note(bucket);
-    return since.bucket.started == since.bucket.finished && now.started == now.finished &&
-           now.started == since.bucket.started && epoch_holds(&name->id, since.key);
+    return epoch_pair_holds(&changes[place_of(bucket)].pair, since.bucket) &&
+           epoch_holds(&name->id, since.key);
 }
 
 struct grants *grants_new(size_t bytes)
