@@ -30,6 +30,9 @@ void populate_end_all(struct cache_loop *loop);      /* populate.c */
  * strong ETag does. One that does not is a version of its own, of one fetch and its readers. */
 bool learn_is_named(const struct head *head) MUST_USE;
 
+/* Does a Cache-Control say so? */
+bool learn_says_no_store(slice control) MUST_USE;
+
 /* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next,
  * end, skip and admitted. ERR_CHANGED: not the version asked for; ERR_ORIGIN_REPLY: makes no sense.
  * Under the lock. */

@@ -218,9 +218,8 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
     return OK;
 }
 
-static bool says_no_store(const struct origin_reply *reply)
+bool learn_says_no_store(slice control)
 {
-    slice control = origin_reply_get(reply, S("cache-control"));
     for (slice rest = control; rest.ptr;)
         if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
             return true;
@@ -231,7 +230,7 @@ static bool says_no_store(const struct origin_reply *reply)
 static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *reply)
 {
     enum metric cause;
-    if (says_no_store(reply))
+    if (learn_says_no_store(origin_reply_get(reply, S("cache-control"))))
         cause = M_NOT_STORED_NO_STORE;
     else if (!learn_is_named(fetch->head))
         cause = M_NOT_STORED_NO_ETAG;

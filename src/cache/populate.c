@@ -125,20 +125,13 @@ static bool send_records(struct populate *populate)
 
 /* ---- what the origin has ---- */
 
-static bool says_no_store(const struct head *head)
-{
-    for (slice rest = head_field(head, S("cache-control")); rest.ptr;)
-        if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
-            return true;
-    return false;
-}
-
 static bool is_what_was_written(const struct populate *populate, const struct get_answer *answer)
 {
     const struct head *head = answer->head;
     return !answer->err && head && learn_is_named(head) &&
            slice_eq(head->etag, populate->ask.etag) && head->size == populate->ask.body.len &&
-           !says_no_store(head) && epoch_holds(&head->id, populate->epoch) &&
+           !learn_says_no_store(head_field(head, S("cache-control"))) &&
+           epoch_holds(&head->id, populate->epoch) &&
            store_admits(cache_store(populate->loop->cache), &head->id, head->size);
 }
 
