@@ -56,11 +56,10 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call, s
 {
     const struct http_head *head = call->head;
     const struct s3_request *s3 = &call->s3;
-    size_t count = 0, room = head->field_count + s3->said_count + INTAKE_FIELDS_MAX;
+    size_t count = 0, room = s3_header_count(head, s3) + INTAKE_FIELDS_MAX;
     struct http_field *list = arena_alloc(keep, room * sizeof(*list));
-    for (size_t i = 0; i < head->field_count + s3->said_count; i++) {
-        struct http_field field = i < head->field_count ? head->fields[i]
-                                                        : s3->said[i - head->field_count];
+    for (size_t i = 0; i < s3_header_count(head, s3); i++) {
+        struct http_field field = s3_header_at(head, s3, i);
         if (forward_is_sent(field.name))
             list[count++] = (struct http_field){ arena_copy(keep, field.name),
                                                  arena_copy(keep, field.value) };

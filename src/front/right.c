@@ -75,14 +75,11 @@ bool right_is_privileged(slice name, slice value)
 /* Also by what a presigned URL says, which is sent as a header. */
 static bool is_privileged(const struct call *call)
 {
-    const struct http_head *head = call->head;
-    for (size_t i = 0; i < head->field_count; i++)
-        if (!slice_eq_nocase(head->fields[i].name, S("acl")) &&
-            right_is_privileged(head->fields[i].name, head->fields[i].value))
+    for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {
+        struct http_field field = s3_header_at(call->head, &call->s3, i);
+        if (!slice_eq_nocase(field.name, S("acl")) && right_is_privileged(field.name, field.value))
             return true;
-    for (size_t i = 0; i < call->s3.said_count; i++)
-        if (right_is_privileged(call->s3.said[i].name, call->s3.said[i].value))
-            return true;
+    }
     return false;
 }
 

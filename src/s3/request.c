@@ -245,10 +245,12 @@ static enum err read_said(struct arena *keep, const struct http_head *head,
 
 static slice header_of(const struct http_head *head, const struct s3_request *request, slice name)
 {
-    for (size_t i = 0; i < request->said_count; i++)
-        if (slice_eq_nocase(request->said[i].name, name))
-            return request->said[i].value.ptr ? request->said[i].value : S("");
-    return http_head_get(head, name);
+    for (size_t i = 0; i < s3_header_count(head, request); i++) {
+        struct http_field field = s3_header_at(head, request, i);
+        if (slice_eq_nocase(field.name, name))
+            return field.value.ptr ? field.value : S("");
+    }
+    return (slice){ NULL, 0 };
 }
 
 /* What names an upload or a part of one: with an empty value radosgw reads none there, and what was

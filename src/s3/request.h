@@ -95,6 +95,18 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
  * the bucket is the first part of the path. domains: separated by commas, in lower case. */
 slice s3_host_bucket(struct arena *keep, slice host, slice domains) MUST_USE;
 
+/* The headers of a request: those of its head, then those that were said in its query. */
+static inline size_t s3_header_count(const struct http_head *head,
+                                     const struct s3_request *request)
+{
+    return head->field_count + request->said_count;
+}
+static inline struct http_field s3_header_at(const struct http_head *head,
+                                             const struct s3_request *request, size_t i)
+{
+    return i < head->field_count ? head->fields[i] : request->said[i - head->field_count];
+}
+
 /* NULL if absent. */
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name);
 
