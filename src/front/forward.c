@@ -25,7 +25,7 @@ static bool begins(slice name, slice with)
     return name.len > with.len && slice_eq_nocase(slice_sub(name, 0, with.len), with);
 }
 
-bool forward_is_sent(slice name)
+static bool is_sent(slice name)
 {
     static const char *const names[] = {
         "content-type", "content-md5", "cache-control", "content-disposition", "content-language",
@@ -42,7 +42,7 @@ bool forward_is_sent(slice name)
            is_one_of(names, countof(names), name);
 }
 
-bool forward_is_answered(slice name)
+static bool is_answered(slice name)
 {
     static const char *const ours[] = {
         "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te", "trailer",
@@ -60,7 +60,7 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call, s
     struct http_field *list = arena_alloc(keep, room * sizeof(*list));
     for (size_t i = 0; i < s3_header_count(head, s3); i++) {
         struct http_field field = s3_header_at(head, s3, i);
-        if (forward_is_sent(field.name))
+        if (is_sent(field.name))
             list[count++] = (struct http_field){ arena_copy(keep, field.name),
                                                  arena_copy(keep, field.value) };
     }
@@ -145,7 +145,7 @@ slice forward_document(const struct call *call, int status, slice document)
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields)
 {
     for (size_t i = 0; i < reply->field_count; i++)
-        if (forward_is_answered(reply->fields[i].name))
+        if (is_answered(reply->fields[i].name))
             fields_add(fields, arena_copy(keep, reply->fields[i].name),
                        arena_copy(keep, reply->fields[i].value));
     /* The origin's own name of the request, for those who ask its people: ours stands in

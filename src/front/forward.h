@@ -5,9 +5,6 @@
 
 #include "front/inside.h"
 
-bool forward_is_sent(slice name);        /* a request's field, any case */
-bool forward_is_answered(slice name);    /* an answer's */
-
 /* With room for what the body's intake adds. */
 struct http_field *forward_fields(struct arena *keep, const struct call *call,
                                   size_t *ret_count) MUST_USE;
