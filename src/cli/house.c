@@ -340,7 +340,6 @@ static struct front_key client_of(const struct config_key *key)
 enum err house_keys(struct serve *serve, const struct config *config, struct arena *keep,
                     slice *ret_why)
 {
-    static const struct config_policy everything = { .rights = RIGHT_ALL };
     struct front_key *keys = arena_alloc(keep, (config->key_count + 1) * sizeof(*keys));
     size_t count = config->key_count;
     for (size_t i = 0; i < count; i++)
@@ -351,7 +350,7 @@ enum err house_keys(struct serve *serve, const struct config *config, struct are
         return err;
     if (!count && !err)
         keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
-                                            .policy = &everything, .policy_count = 1 };
+                                            .policy = &allow_everything, .policy_count = 1 };
     front_keys(serve->front, keys, count);
     return OK;
 }

@@ -7,6 +7,8 @@
  * between its slashes lies in no bucket: an origin that reads it as a path arrives elsewhere. */
 #include "front/allow.h"
 
+const struct config_policy allow_everything = { .rights = RIGHT_ALL };
+
 static bool has_steps(slice key)
 {
     while (key.ptr) {

@@ -16,6 +16,9 @@ struct allow_ask {
     bool of_bucket;               /* about the bucket as such, as HeadBucket: any row in it */
 };
 
+/* The row of who may do whatever Penstock itself may. */
+extern const struct config_policy allow_everything;
+
 /* Does one of these rows allow it? */
 bool allow_check(const struct config_policy *rows, size_t count, const struct allow_ask *ask);
 

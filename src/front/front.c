@@ -133,8 +133,7 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
 }
 
 /* A pair that was lent is nobody's in particular: it may do what Penstock itself may. */
-static const struct config_policy everything = { .rights = RIGHT_ALL };
-static const struct client borrower = { .policy = &everything, .policy_count = 1 };
+static const struct client borrower = { .policy = &allow_everything, .policy_count = 1 };
 
 /* Whose claim it is, and the secret that would prove it. */
 enum err front_find_client(struct front *front, struct arena *keep,
