@@ -39,7 +39,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
     struct config_group global = config_group_global(config);
     for (size_t i = 0; i < argc; i++) {
         slice value = slice_of(argv[i]), name = slice_cut(&value, '=');
-        struct setting_where where = { FROM_FLAG, arena_copy(&config->arena, name).ptr, 0, 0, NULL };
+        const char *flag = arena_copy(&config->arena, name).ptr;
+        struct setting_where where = { FROM_FLAG, flag, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
             config_mistake_add(config, &where, "", NULL, "not a flag: settings are --name VALUE");
             continue;

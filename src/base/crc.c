@@ -2,11 +2,11 @@
  *
  * CRC-32 and CRC-32C are ISA-L's: its crc32_iscsi takes and gives the register itself, so the usual
  * inversion before and after is done here, while crc32_gzip_refl does it by itself. Both take int
- * lengths. The polynomial of CRC-64/NVME is not among ISA-L's (2.30). Where the processor multiplies
- * without carry, four 16-byte lanes are folded over 64 bytes at a time: a lane's two halves are
- * multiplied by what x^k, the distance they are moved by, leaves modulo the polynomial, in bit
- * order (reflected, which makes each product one bit short: k is one less). What 16 bytes are left,
- * and short inputs, go through a table. Constants and table are computed once. */
+ * lengths. The polynomial of CRC-64/NVME is not among ISA-L's (2.30). Where the processor
+ * multiplies without carry, four 16-byte lanes are folded over 64 bytes at a time: a lane's two
+ * halves are multiplied by what x^k, the distance they are moved by, leaves modulo the polynomial,
+ * in bit order (reflected, which makes each product one bit short: k is one less). What 16 bytes
+ * are left, and short inputs, go through a table. Constants and table are computed once. */
 #include "base/crc.h"
 
 #include <isa-l/crc.h>

@@ -8,7 +8,7 @@
 
 struct json_want {
     const char *name;       /* as it is written: "AccessKeyId" */
-    slice *ret;             /* its text, in the arena; a number's digits; empty if it is not there */
+    slice *ret;             /* its text, in the arena; a number's digits; empty if it isn't there */
 };
 /* ERR_FORMAT: it is no JSON object, or one of these is neither text nor a whole number. */
 enum err json_read_members(struct arena *keep, slice document, const struct json_want *wants,

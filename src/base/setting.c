@@ -307,7 +307,9 @@ static bool read_text(const struct setting *setting, slice text, struct arena *k
     case TYPE_CHOICE: return read_choice(setting, text, keep, ret_why);
     case TYPE_ADDRESS: return read_address(setting, text, ret_why);
     case TYPE_URL: return read_url(text, keep, ret_why);
-    case TYPE_PATH: *ret_why = "must not be empty"; return text.len || !setting_standard(setting)[0];
+    case TYPE_PATH:
+        *ret_why = "must not be empty";
+        return text.len || !setting_standard(setting)[0];
     default: return true;
     }
 }

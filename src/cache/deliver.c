@@ -3,9 +3,9 @@
  * The head (learn.c reads it), then bytes into flight after flight, then over. Cut off mid-body it
  * asks again behind the last byte, with If-Match, up to RESTARTS_MAX times without progress.
  *
- * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the text of
- * an error are theirs alone. `current` and `err` only they set, under the lock, so they read them
- * without. A flight's bytes are written without it too, and become visible with `filled`. */
+ * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the text
+ * of an error are theirs alone. `current` and `err` only they set, under the lock, so they read
+ * them without. A flight's bytes are written without it too, and become visible with `filled`. */
 #include "cache/fetch.h"
 
 #include <stdlib.h>

@@ -130,7 +130,8 @@ static bool is_refused(struct fresh *fresh, const struct place *place, const str
         const struct refused *refused = &fresh->refused[i];
         if (refused->until_s > now_s && refused->place->origin == place->origin &&
             (!refused->prefix.ptr ||
-             (refused->identity == identity_id(who) && slice_eq(refused->bucket, bucket) && slice_eq(refused->prefix, prefix))))
+             (refused->identity == identity_id(who) && slice_eq(refused->bucket, bucket) &&
+              slice_eq(refused->prefix, prefix))))
             return true;
     }
     return false;

@@ -3,7 +3,7 @@
  * A table of SHARDS parts, each with a lock and rows of WAYS slots (H8: `bytes` in all). A new
  * grant takes the place of one that is over, else of the one of its row that would be over first,
  * which is counted. What ends many grants at once, a change of a bucket's policy, moves a counter
- * that each of them has noted, and so does a write its key's (epoch.h): nothing is ever searched for. */
+ * that each of them has noted, and so does a write its key's (epoch.h): nothing is searched for. */
 #include "cache/grant.h"
 
 #include <pthread.h>

@@ -4,8 +4,8 @@
  *                               (by age) ─┘   under way: an origin call; over: the answer, kept
  *
  * A shared list is referenced by its call, by the table while it may be found, and by each who
- * asks. Its key is compared in full. All bytes it holds count (H8): those that are kept go first, the
- * oldest of them, then what is under way is told to be too large.
+ * asks. Its key is compared in full. All bytes it holds count (H8): those that are kept go first,
+ * the oldest of them, then what is under way is told to be too large.
  * Threads: the lock guards the table, references, `over` and waiters; the answer is the origin
  * thread's until `over`, then nobody changes it. */
 #include "cache/lists.h"

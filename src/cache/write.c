@@ -104,8 +104,8 @@ static void add_ids(struct write *write, const struct place *place, slice bucket
 }
 
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
-                          const struct write_key *keys, size_t key_count, void (*changed)(void *arg),
-                          void *arg)
+                          const struct write_key *keys, size_t key_count,
+                          void (*changed)(void *arg), void *arg)
 {
     struct write *write = must_alloc(sizeof(*write));
     write->cache = loop->cache;

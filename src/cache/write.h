@@ -18,8 +18,8 @@ struct write_key {
 /* changed() is called on the loop when the removal is committed, unless write_may_go() says so at
  * once. Without keys it is the bucket that is written to: what its lists show. */
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
-                          const struct write_key *keys, size_t key_count, void (*changed)(void *arg),
-                          void *arg) MUST_USE;
+                          const struct write_key *keys, size_t key_count,
+                          void (*changed)(void *arg), void *arg) MUST_USE;
 bool write_may_go(const struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 

@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A row names rights, and a bucket with or without a prefix, or everything. A prefix is compared
- * byte for byte: "logs" allows "logs-of-others/x", too, and "logs/" does not. A list lies inside of a
- * row if its own prefix begins with the row's: any key it may name does, then. A key with "." or ".."
- * between its slashes lies in no bucket: an origin that reads it as a path arrives elsewhere. */
+ * byte for byte: "logs" allows "logs-of-others/x", too, and "logs/" does not. A list lies inside of
+ * a row if its own prefix begins with the row's: any key it may name does, then. A key with "." or
+ * ".." between its slashes lies in no bucket: an origin that reads it as a path arrives
+ * elsewhere. */
 #include "front/allow.h"
 
 const struct config_policy allow_everything = { .rights = RIGHT_ALL };

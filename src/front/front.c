@@ -2,8 +2,8 @@
  *
  * The judge runs before a body is taken in: health is answered, a head that carries no good
  * signature is refused and its connection closed. What passes is read as an S3 request, and asked
- * whether it may be done. A large body that would be taken in for nothing is refused there and then;
- * with a small one, or none, the connection goes on, so that is refused when it has come. */
+ * whether it may be done. A large body that would be taken in for nothing is refused there and
+ * then; with a small one, or none, the connection goes on, so that is refused when it has come. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,8 +278,8 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     call->err = s3_request_read(keep, head, front->options.domains, &call->s3);
     if (call->err)
         call->s3.op = S3_OP_COUNT;
-    else if (!(call->err = judge_overrides(call)) && !takes_form(call))
-        call->err = judged->form ? ERR_NO_AUTH : right_judge(call);    /* a form tells who made it */
+    else if (!(call->err = judge_overrides(call)) && !takes_form(call))    /* it tells whose it is */
+        call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
 }
 
 static bool only_reads(const struct s3_operation *row)

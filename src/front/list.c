@@ -1,9 +1,9 @@
 /* list.c - lists of keys, shared by those who ask the same. SPDX-License-Identifier: Apache-2.0
  *
- * An answer is sent from where it is shared, so that any number who wait for it cost its bytes once;
- * each holds it until it has all.
- * What is alike is one call to the origin (cache/lists.h); what can't be held here, the origin
- * answers to each for itself (pass.c). Either way it is answered as the origin does. */
+ * An answer is sent from where it is shared, so that any number who wait for it cost its bytes
+ * once; each holds it until it has all. What is alike is one call to the origin (cache/lists.h);
+ * what can't be held here, the origin answers to each for itself (pass.c). Either way it is
+ * answered as the origin does. */
 #include "base/metric.h"
 #include "cache/lists.h"
 #include "front/forward.h"

@@ -15,7 +15,7 @@ struct rest {
 
 bool rest_possible(const struct s3_request *request);    /* of its answer, if that has an ETag */
 struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* its first head */
-/* The fields that ask for what comes after `got` bytes of it, in place of those that asked first. */
+/* The fields that ask for what comes after `got` bytes, in place of those that asked first. */
 struct http_field *rest_ask(struct arena *keep, const struct rest *rest, uint64_t got,
                             const struct http_field *fields, size_t count, size_t *ret_count);
 /* Is this reply just that? */

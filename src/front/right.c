@@ -22,8 +22,8 @@ static bool allows(const struct call *call, unsigned right, slice bucket, slice 
     return allow_check(call->client->policy, call->client->policy_count, &ask);
 }
 
-/* A raw '+' is a plus here, and a space to some origins: then no more is certain of a name than what
- * comes before it. */
+/* A raw '+' is a plus here, and a space to some origins: then no more is certain of a name than
+ * what comes before it. */
 static slice certain(slice name, slice raw)
 {
     return slice_has(raw, '+') ? slice_cut(&name, '+') : name;
@@ -39,8 +39,8 @@ static slice raw_param(const struct call *call, slice wanted)
     return (slice){ NULL, 0 };
 }
 
-/* A copy reads its source; what is renamed is gone from there, too. A source that can't be read here
- * may be anything. */
+/* A copy reads its source; what is renamed is gone from there, too. A source that can't be read
+ * here may be anything. */
 static bool may_take(const struct call *call, slice key)
 {
     const struct s3_source *source = &call->s3.source;

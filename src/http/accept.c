@@ -1,10 +1,10 @@
 /* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
  *
  * The library has no cap, so this accept loop is ours. At the cap the connection that has been idle
- * for longest goes: this loop's, or if it has none, that of another loop, which is asked for it; and
- * the listener is not read any more: newcomers wait in the kernel's queue until somebody leaves, on
- * any loop. Out of descriptors is the same, whoever has them, but nobody tells us when it ends: we
- * look again soon. */
+ * for longest goes: this loop's, or if it has none, that of another loop, which is asked for it;
+ * and the listener is not read any more: newcomers wait in the kernel's queue until somebody
+ * leaves, on any loop. Out of descriptors is the same, whoever has them, but nobody tells us when
+ * it ends: we look again soon. */
 #include "http/inside.h"
 
 #include <errno.h>

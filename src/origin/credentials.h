@@ -1,8 +1,8 @@
 /* credentials.h - whose name an origin is asked in. SPDX-License-Identifier: Apache-2.0
  *
  * One look through the sources that AWS SDKs know, in their order: settings, environment, roles and
- * web identity, profile, container, instance metadata. The first that is configured gives all of it;
- * that it fails is no reason to ask the next. The region is looked for on its own.
+ * web identity, profile, container, instance metadata. The first that is configured gives all of
+ * it; that it fails is no reason to ask the next. The region is looked for on its own.
  * Reads files, and may wait for answers and processes: never on a loop or a carrier. */
 #ifndef ORIGIN_CREDENTIALS_H
 #define ORIGIN_CREDENTIALS_H

@@ -23,8 +23,9 @@ struct origin_kind {
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
     void (*ask_again)(struct origin_hook *hook);    /* NULL: its calls never wait */
-    void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);    /* NULL */
-    void (*stop)(struct origin *origin);    /* the threads that carry calls are about to end; NULL */
+    /* either may be NULL; stop: the threads that carry calls are about to end */
+    void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
+    void (*stop)(struct origin *origin);
     void (*free)(struct origin *origin);    /* no call is left */
 };
 

@@ -2,7 +2,7 @@
  *
  * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) names a URL in the
  * environment. An instance has 169.254.169.254: a token is PUT, the role's name is read, then its
- * credentials (IMDSv2). The token goes no further than one hop, so a container may get no answer. */
+ * credentials (IMDSv2). The token goes no further than one hop: a container may get no answer. */
 #include <string.h>
 
 #include "base/json.h"

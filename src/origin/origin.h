@@ -30,8 +30,8 @@ struct origin_reply {
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* PAUSE: the same bytes come again after origin_resume. Not for a 400, 401 or 403. SPARE: so too, but
- * until then the origin may end the call with ERR_YIELDED, and does if another waits for its
+/* PAUSE: the same bytes come again after origin_resume. Not for a 400, 401 or 403. SPARE: so too,
+ * but until then the origin may end the call with ERR_YIELDED, and does if another waits for its
  * connection. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 

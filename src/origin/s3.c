@@ -5,7 +5,7 @@
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |
  *               +------- BACKING_OFF <--------+  the try failed, and may be repeated
- *               +------- RENEWING <-----------+  once: our credentials have expired, or were refused
+ *               +------- RENEWING <-----------+  once: our credentials are over, or were refused
  *
  * Only that thread moves it, so its callbacks come one at a time. Other threads set a flag and wake
  * it. Each try is built and signed anew (s3_ask.c). An answer that will be repeated is swallowed;
@@ -389,7 +389,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
     if (take == ORIGIN_SPARE)
-        limiter_spare(&call->s3->limiter, &call->pass);    /* pressed, it is woken, and ends there */
+        limiter_spare(&call->s3->limiter, &call->pass);    /* pressed, it is woken, and ends */
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 

@@ -44,9 +44,10 @@ struct s3 {
 enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
                 struct origin **ret, slice *ret_why) MUST_USE;
 
-/* s3_ask.c: what this try sends, in keep, signed with `with`; `region` is what it was signed for. */
+/* s3_ask.c: what this try sends, in keep, signed with `with`; `region`: what it is signed for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
-                 const struct sigv4_credentials *with, char region[REGION_BYTES_MAX], struct exchange_ask *ret);
+                 const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
+                 struct exchange_ask *ret);
 bool s3_may_repeat(const struct origin_call *asked);    /* is twice the same as once? */
 /* s3_keys.c: may an answer of this status say that our own credentials are refused? */
 bool s3_keys_in_doubt(int status);

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "origin/s3.h"
 
-#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define EXTRA_FIELDS 5      /* Host, and what the signer adds */
 
 /* What belongs to a connection, or is ours to say. */

@@ -21,7 +21,7 @@ struct canon {
 enum err canon_write(struct arena *keep, struct canon *canon, slice *ret) MUST_USE;
 /* Once written: is everything signed that S3 trusts without asking (host, x-amz-*)? */
 bool canon_all_signed(const struct canon *canon) MUST_USE;
-bool canon_must_be_signed(const struct canon *canon, size_t i);    /* field i should be, and isn't */
+bool canon_must_be_signed(const struct canon *canon, size_t i);    /* and field i isn't */
 /* The names of these fields as `signed_headers` wants them, each once. */
 slice canon_signed_names(struct arena *keep, const struct http_field *fields,
                          size_t count) MUST_USE;

@@ -26,7 +26,7 @@ void chunked_free(struct chunked **chunked);
 /* Takes all of `in`, puts the data in it at `to` and says how much it was. ERR_INCOMPLETE (wrong
  * framing), ERR_CHUNK_SIZE, ERR_SIGNATURE, ERR_TRAILER: then it is over. */
 enum err chunked_feed(struct chunked *chunked, slice in, char *to, size_t *ret_len) MUST_USE;
-/* That was all. ERR_INCOMPLETE; *ret_why is "" or, if it is the length that is wrong, a sentence. */
+/* That was all. ERR_INCOMPLETE; *ret_why is "" or, if the length is wrong, a sentence. */
 enum err chunked_end(struct chunked *chunked, slice *ret_why) MUST_USE;
 slice chunked_trailer(const struct chunked *chunked);    /* its value; ptr NULL: there was none */
 

@@ -31,8 +31,9 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
                      const struct sigv4_claim *claim, slice secret_key) MUST_USE;
 
 /* The form as another would have made it: whatever of it is the signer's is of `with`, for this
- * region, by version 4; an empty access key: a form as it was that nobody signed. The bytes before the file
- * (*ret_end: behind it), whose framing nothing of the file is taken for if `boundary` is secret. */
+ * region, by version 4; an empty access key: a form as it was that nobody signed. The bytes before
+ * the file (*ret_end: behind it), whose framing nothing of the file is taken for if `boundary` is
+ * secret. */
 slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
                  const struct sigv4_credentials *with, slice region, int64_t now_s, slice boundary,
                  slice *ret_end) MUST_USE;

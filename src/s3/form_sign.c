@@ -1,4 +1,5 @@
-/* form_sign.c - who signed a form, and the form signed by another. SPDX-License-Identifier: Apache-2.0
+/* form_sign.c - who signed a form, and the form signed by another.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Forms are signed by version 4, or as in the first years by version 2. They go on signed by
  * version 4, which every origin takes.

@@ -1,9 +1,9 @@
 /* integrity.h - what a request says its body is. SPDX-License-Identifier: Apache-2.0
  *
- * Read from the head alone: the framing, the length of the data, and every sum that must hold before
- * anybody may trust it. A trailer is named by x-amz-trailer, and only beside chunks; chunks that may
- * have one and name none are taken without a sum, as S3 does. Pure. What is wrong is named in S3's words, a sentence where the code alone
- * says too little. */
+ * Read from the head alone: the framing, the length of the data, and every sum that must hold
+ * before anybody may trust it. A trailer is named by x-amz-trailer, and only beside chunks; chunks
+ * that may have one and name none are taken without a sum, as S3 does. Pure. What is wrong is named
+ * in S3's words, a sentence where the code alone says too little. */
 #ifndef S3_INTEGRITY_H
 #define S3_INTEGRITY_H
 

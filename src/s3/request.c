@@ -184,7 +184,7 @@ static bool is_header(slice name)
     return slice_starts(lower, S("x-amz-")) && !in_words(signature_params, lower);
 }
 
-/* Read as CGI would hand it on, is it one of S3's headers, under another name? Metadata is nobody's. */
+/* As CGI would hand it on, is it one of S3's headers by another name? Metadata is nobody's. */
 static bool is_disguised(slice name)
 {
     char buffer[64];

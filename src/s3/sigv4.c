@@ -21,7 +21,7 @@
 #define DAY_KEYS 64
 #define DAY_KEY_ID_BYTES 192
 #define SKEW_S (15 * 60)
-#define EXPLAINED_BYTES_MAX 4096    /* what is longer is not sent back, four times as long, to anybody */
+#define EXPLAINED_BYTES_MAX 4096    /* what is longer is not sent back, four times as long */
 
 struct day_key {
     char id[DAY_KEY_ID_BYTES];    /* what it was derived from; of length 0 in a free slot */
@@ -306,8 +306,10 @@ static void explain_time(struct arena *keep, const struct sigv4_claim *claim, en
         return;
     }
     if (!claim->v2)
-        s3_fault_add(ret, S("X-Amz-Expires"), arena_printf(keep, "%lld", (long long)claim->expires_s));
-    s3_fault_add(ret, S("Expires"), iso_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
+        s3_fault_add(ret, S("X-Amz-Expires"),
+                     arena_printf(keep, "%lld", (long long)claim->expires_s));
+    s3_fault_add(ret, S("Expires"),
+                 iso_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
     s3_fault_add(ret, S("ServerTime"), iso_text(keep, now_s));
 }
 
@@ -390,7 +392,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
     *at++ = '\n';
     if (link == LINK_CHUNK)    /* a chunk's headers, of which there are none */
-        at += slice_put(at, S("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n"));
+        at += slice_put(at, S(EMPTY_SHA256 "\n"));
     hex_write(sha256, 32, at);
     at += SIGNATURE_CHARS;
     hmac(chain->keyed, NULL, 0, (slice){ chain->text, (size_t)(at - chain->text) }, mac);

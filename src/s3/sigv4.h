@@ -10,6 +10,9 @@
 #include "s3/error.h"
 #include "s3/head.h"
 
+/* The digest of no bytes at all, as payload hashes and chunks' signatures say it. */
+#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 struct sigv4;    /* fetched digests and derived day keys of one thread */
 struct sigv4 *sigv4_new(void) MUST_USE;
 void sigv4_free(struct sigv4 **sigv4);
@@ -34,20 +37,20 @@ struct sigv4_claim {
     int64_t signed_at_s, expires_s;  /* expires_s: presigned only, seconds of life; v2: its end */
 };
 
-/* Reads the claim, of either version. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2 (one of version 2
- * that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (both ways to sign at once, or a payload hash that is none),
- * ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED (no valid date), ERR_BAD_URI.
- * Slices point into the head or into keep. */
+/* Reads the claim, of either version. ERR_NO_AUTH (no signature at all), ERR_AUTH_V2 (one of
+ * version 2 that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (both
+ * ways to sign at once, or a payload hash that is none), ERR_BAD_REQUEST (no x-amz-content-sha256),
+ * ERR_DENIED (no valid date), ERR_BAD_URI. Slices point into the head or into keep. */
 enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
                           struct sigv4_claim *ret) MUST_USE;
 
 /* Is it signed for one of these regions (separated by commas; empty: any)? Version 2 knows none. */
 enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_claim *claim) MUST_USE;
 
-/* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE, ERR_NOT_SIGNED,
- * ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes), ERR_BAD_URI
- * (more than 100 parameters). `claim` must come from sigv4_claim_read of the same head.
- * Host, and every x-amz-* header present, must be among the signed headers. */
+/* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE,
+ * ERR_NOT_SIGNED, ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15
+ * minutes), ERR_BAD_URI (more than 100 parameters). `claim` must come from sigv4_claim_read of the
+ * same head. Host, and every x-amz-* header present, must be among the signed headers. */
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
 
@@ -81,7 +84,7 @@ struct sigv4_signed {
 void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                 const struct sigv4_credentials *with, struct sigv4_signed *ret);
 
-/* The signature in hex of a text as it is, with the key of claim's date, region and service: forms. */
+/* The signature in hex of a text, with the key of claim's date, region and service: forms. */
 void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
                 const struct sigv4_claim *claim, slice text, char ret[64]);
 

@@ -28,7 +28,8 @@ struct listing {
 /* Reads a ListBucketResult (V1 or V2). At most 1,000 objects and as many prefixes. */
 enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret) MUST_USE;
 
-/* The keys of a DeleteObjects body; at most 1,000, none if it names none. version is empty where none is named. */
+/* The keys of a DeleteObjects body; at most 1,000, none if it names none. version is empty where
+ * none is named. */
 struct deletion {
     slice key, version;
 };

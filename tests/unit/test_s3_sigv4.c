@@ -9,7 +9,6 @@
 
 #define SECRET S("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 #define KEY S("AKIDEXAMPLE")
-#define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define NOW 1440938160    /* 2015-08-30T12:36:00Z */
 
 static struct sigv4 *sigv4;
