@@ -133,7 +133,8 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
 }
 
 /* A pair that was lent is nobody's in particular: it may do what Penstock itself may. */
-static const struct client borrower = { .policy = &allow_everything, .policy_count = 1 };
+static const struct client borrower = { .number = CLIENT_LENT, .policy = &allow_everything,
+                                        .policy_count = 1 };
 
 /* Whose claim it is, and the secret that would prove it. */
 enum err front_find_client(struct front *front, struct arena *keep,
@@ -164,7 +165,7 @@ static bool is_preflight(const struct http_head *head)
 }
 
 /* The signature of a browser's form is in the form: before that its client may do nothing. */
-static const struct client nobody_yet = { .own = false };
+static const struct client nobody_yet = { .number = CLIENT_FORM };
 
 static bool is_form(const struct front *front, const struct http_head *head)
 {
@@ -333,6 +334,15 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
              SLICE_ARG(method), SLICE_ARG(path), status, err_name(what->err), what->why);
 }
 
+/* By whose number a body counts: where there is but one client, all the room is for that one. */
+static unsigned counts_as(const struct front *front, const struct client *client)
+{
+    size_t clients = identities_count(front->options.identities);
+    clients += front->lend ? 1 : 0;
+    clients += front->options.form_bytes_max ? 1 : 0;
+    return clients > 1 ? client->number : 0;
+}
+
 bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice peer,
                  const struct http_head *head, struct http_answer *ret)
 {
@@ -351,6 +361,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     }
     if (!err) {
         ret->judged = judged;
+        ret->client = counts_as(front, judged->client);
         return true;
     }
     slice id = judged->call.id.len ? judged->call.id : request_id_new(front, keep);

@@ -85,6 +85,7 @@ static const struct client *make(struct identities *all, const struct front_key 
                                             arena_copy(&all->keep, key->policy[i].prefix) };
     client->policy = policy;
     client->policy_count = key->policy_count;
+    client->number = all->known ? all->known->client.number + 1 : CLIENT_KNOWN;
     known->next = all->known;
     all->known = known;
     return client;
@@ -163,4 +164,10 @@ enum err identities_find(const struct identities *all, slice access_key, slice s
 const struct client *identities_nobody(const struct identities *all)
 {
     return atomic_load(&((struct identities *)all)->table)->nobody;
+}
+
+size_t identities_count(const struct identities *all)
+{
+    const struct table *table = atomic_load(&((struct identities *)all)->table);
+    return table->count + (table->nobody ? 1 : 0);
 }

@@ -11,7 +11,11 @@
 #include "front/allow.h"
 #include "front/front.h"
 
+/* Numbers of those who are in no table; who is in it has one from CLIENT_KNOWN on. */
+enum { CLIENT_LENT = 1, CLIENT_FORM, CLIENT_KNOWN };
+
 struct client {
+    unsigned number;              /* tells it apart from others; stays with it */
     slice access_key, secret_key, session_token;    /* all empty: who signs nothing */
     bool own;                     /* an identity of its own at the origin */
     struct sigv4_credentials as;  /* own: what it signs with there; an empty key: nothing */
@@ -32,5 +36,6 @@ void identities_set(struct identities *all, const struct front_key *keys, size_t
 enum err identities_find(const struct identities *all, slice access_key, slice session_token,
                          const struct client **ret) MUST_USE;
 const struct client *identities_nobody(const struct identities *all);    /* unsigned; or NULL */
+size_t identities_count(const struct identities *all);
 
 #endif

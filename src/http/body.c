@@ -7,7 +7,8 @@
  * The library would double a socket's buffer as bytes come, and fail where its file can't be made.
  * So it gets one that the whole body fits into before the first byte is read; one whose length
  * nobody knows (chunked) moves as it grows. In memory all bodies share one budget, in the folder
- * another (H8). The folder is a cache's: it takes a body only while it serves and keeps its reserve,
+ * another (H8), and of either one client may hold half: who sends bodies and never ends them leaves
+ * room for others. The folder is a cache's: it takes a body only while it serves and keeps its reserve,
  * which may_spill knows. What a buffer holds of the limits is its claim. A file is written to by
  * calls that fail where its map would fault; who reads the body by the map does it in a trap
  * (store/trap.h). What lies in a file is page cache; to let go of gigabytes of it takes as long as
@@ -37,35 +38,56 @@
  * it. */
 static h2o_buffer_prototype_t unpooled;
 
-static atomic_size_t memory_claimed, disk_claimed, disk_allocated, files_claimed;
+#define CLIENTS 1024u    /* of more, some share what one may hold */
+
+struct held { atomic_size_t memory, disk, files; };
+static struct held all_hold, client_holds[1 + CLIENTS];    /* the first is nobody's */
+static atomic_size_t disk_allocated;
+
+static struct held *held_by(unsigned client)
+{
+    return &client_holds[client ? 1 + client % CLIENTS : 0];
+}
+
+/* Is there so much more to be had, of what may be `most`? It counts from now on, either way. */
+static bool take(struct body_claim *claim, atomic_size_t *all, atomic_size_t *own, size_t more,
+                 size_t most)
+{
+    size_t before = atomic_fetch_add(all, more), mine = atomic_fetch_add(own, more);
+    if (most && before + more > most)
+        return false;
+    bool beyond = most && claim->client && mine && mine + more > most / 2;
+    claim->beyond_share |= beyond;
+    return !beyond;
+}
 
 void body_claim_end(struct body_claim *claim)
 {
-    if (claim->file_bytes) {
-        atomic_fetch_sub(&files_claimed, 1);
-        atomic_fetch_sub(&disk_claimed, claim->file_bytes);
-        atomic_fetch_sub(&disk_allocated, claim->allocated_bytes);
-        metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
+    if (!claim->memory_bytes && !claim->file_bytes)
+        return;
+    struct held *holds[] = { &all_hold, held_by(claim->client) };
+    for (size_t i = 0; i < countof(holds); i++) {
+        atomic_fetch_sub(&holds[i]->files, claim->file_bytes ? 1 : 0);
+        atomic_fetch_sub(&holds[i]->disk, claim->file_bytes);
+        atomic_fetch_sub(&holds[i]->memory, claim->memory_bytes);
     }
-    if (claim->memory_bytes) {
-        atomic_fetch_sub(&memory_claimed, claim->memory_bytes);
-        metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
-    }
-    *claim = (struct body_claim){ 0 };
+    atomic_fetch_sub(&disk_allocated, claim->allocated_bytes);
+    metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
+    metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
+    claim->memory_bytes = claim->file_bytes = claim->allocated_bytes = 0;
 }
 
-static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct body_claim *ret)
+static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct body_claim *claim)
 {
-    size_t before = atomic_fetch_add(&memory_claimed, bytes);
-    bool fits = before + bytes <= http->options.bodies_memory_bytes;
-    h2o_buffer_t *buffer = fits ? malloc(BUFFER_HEAD + bytes) : NULL;
-    if (!buffer) {
-        atomic_fetch_sub(&memory_claimed, bytes);
-        return NULL;
-    }
-    *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = -1 };
-    ret->memory_bytes = bytes;
+    bool may = take(claim, &all_hold.memory, &held_by(claim->client)->memory, bytes,
+                    http->options.bodies_memory_bytes);
+    h2o_buffer_t *buffer = may ? malloc(BUFFER_HEAD + bytes) : NULL;
+    claim->memory_bytes = bytes;
     metric_gauge_add(M_HTTP_BODY_MEMORY, (int64_t)bytes);
+    if (buffer)
+        *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = -1 };
+    else
+        body_claim_end(claim);
     return buffer;
 }
 
@@ -126,29 +148,29 @@ static size_t promised(size_t claimed)
     return claimed > allocated ? claimed - allocated : 0;
 }
 
-static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct body_claim *ret)
+static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct body_claim *claim)
 {
     const struct http_options *options = &http->options;
-    h2o_buffer_t *buffer = NULL;
-    size_t files = atomic_fetch_add(&files_claimed, 1);
-    size_t before = atomic_fetch_add(&disk_claimed, bytes);
-    if ((!options->spill_files_max || files < options->spill_files_max) &&
-        (!options->bodies_disk_bytes || before + bytes <= options->bodies_disk_bytes) &&
-        (!options->may_spill || options->may_spill(options->spill_arg, bytes + promised(before))))
-        buffer = map_file(options, bytes);
-    *ret = (struct body_claim){ .file_bytes = bytes };
+    struct held *own = held_by(claim->client);
+    bool may = take(claim, &all_hold.files, &own->files, 1, options->spill_files_max);
+    may &= take(claim, &all_hold.disk, &own->disk, bytes, options->bodies_disk_bytes);
+    uint64_t wanted = promised(atomic_load(&all_hold.disk));
+    if (may && options->may_spill)
+        may = options->may_spill(options->spill_arg, wanted);
+    h2o_buffer_t *buffer = may ? map_file(options, bytes) : NULL;
+    claim->file_bytes = bytes;
     metric_gauge_add(M_HTTP_BODY_DISK, (int64_t)bytes);
     if (!buffer)
-        body_claim_end(ret);
+        body_claim_end(claim);
     return buffer;
 }
 
-static h2o_buffer_t *place(const struct http *http, size_t bytes, struct body_claim *ret)
+static h2o_buffer_t *place(const struct http *http, size_t bytes, struct body_claim *claim)
 {
     bool small = bytes <= http->options.body_memory_bytes;
-    h2o_buffer_t *buffer = small ? in_memory(http, bytes, ret) : in_a_file(http, bytes, ret);
+    h2o_buffer_t *buffer = small ? in_memory(http, bytes, claim) : in_a_file(http, bytes, claim);
     if (!buffer)
-        buffer = small ? in_a_file(http, bytes, ret) : in_memory(http, bytes, ret);
+        buffer = small ? in_a_file(http, bytes, claim) : in_memory(http, bytes, claim);
     return buffer;
 }
 
@@ -211,26 +233,25 @@ static bool read_at(const h2o_buffer_t *buffer, size_t at, char *to, size_t byte
 
 /* ---- a connection's ---- */
 
-static bool move(struct conn *conn, size_t bytes)
+static bool move(struct conn *conn, size_t bytes, struct body_claim *claim)
 {
     h2o_buffer_t *from = conn->sock->input;
-    struct body_claim claim = { 0 };
-    h2o_buffer_t *to = place(conn->loop->http, bytes, &claim);
+    h2o_buffer_t *to = place(conn->loop->http, bytes, claim);
     if (!to)
         return false;
     to->bytes = to->_buf;
     to->_prototype = &unpooled;
     slice have = { from->bytes, from->size };
-    if (!write_at(to, BUFFER_HEAD, have, &claim)) {
+    if (!write_at(to, BUFFER_HEAD, have, claim)) {
         free_buffer(&to);
-        body_claim_end(&claim);
+        body_claim_end(claim);
         return false;
     }
     to->size = from->size;
     free_buffer(&from);
     conn->sock->input = to;
     body_claim_end(&conn->request->claim);
-    conn->request->claim = claim;
+    conn->request->claim = *claim;
     return true;
 }
 
@@ -242,10 +263,13 @@ bool body_make_room(struct conn *conn, size_t bytes)
         return true;
     if (conn->request->head.chunked)
         bytes = MAX(bytes, 2 * input->capacity);
-    if (move(conn, bytes))
+    struct body_claim claim = { .client = conn->request->claim.client };
+    if (move(conn, bytes, &claim))
         return true;
-    metric_add(M_HTTP_REFUSED_SPILL, 1);
-    gate_refuse(conn, ERR_LIMIT, "there is no room for the request body just now");
+    metric_add(claim.beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
+    gate_refuse(conn, ERR_LIMIT, claim.beyond_share
+                                     ? "other bodies of this client take all the room one may have"
+                                     : "there is no room for the request body just now");
     return false;
 }
 

@@ -116,6 +116,7 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
+    request->claim.client = answer.client;
     bool begun = conn->sock->input->size > scanned->bytes;
     if (!make_room(conn, scanned, answer.body_bytes))
         return;

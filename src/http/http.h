@@ -27,6 +27,7 @@ struct http_answer {
     bool too_large;                     /* likewise: it is the body's size, which counts as that */
     void *judged;                       /* by a judge that says yes: for http_request_judged() */
     uint64_t body_bytes;                /* likewise: what a chunked body may come to; 0: unknown */
+    unsigned client;                    /* likewise: whose bodies count together; 0: nobody's */
 };
 
 /* A request that does not come as far as the app. */
@@ -77,9 +78,10 @@ struct http_options {
      * among them? On a loop; NULL: always. If not, memory may. */
     bool (*may_spill)(void *spill_arg, uint64_t bytes);
     void *spill_arg;
-    uint64_t bodies_disk_bytes;         /* of all bodies in there together; 0: any number */
-    unsigned spill_files_max;           /* descriptors that bodies may take; 0: any number */
-    uint64_t bodies_memory_bytes;       /* of all bodies in memory together */
+    /* Of all bodies together; 0: any number. One client may hold half of each, or a single body. */
+    uint64_t bodies_disk_bytes;         /* in there */
+    unsigned spill_files_max;           /* descriptors */
+    uint64_t bodies_memory_bytes;       /* in memory */
     unsigned connections_max;           /* over all loops; admin apps have a reserve of their own */
     /* On each loop's thread: when it begins, and as the last thing before it ends. */
     void *(*loop_begin)(void *arg, struct http_loop *loop);    /* what http_loop_local() returns */

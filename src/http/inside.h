@@ -173,8 +173,10 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 
 /* ---- a request ---- */
 
-/* What a body holds of the limits that all share. */
+/* What a body holds of the limits that all share, and one client may not have all of. */
 struct body_claim {
+    unsigned client;                    /* as the judge said; 0: nobody's */
+    bool beyond_share;                  /* others could have what was not given */
     size_t memory_bytes, file_bytes;
     size_t allocated_bytes;             /* of the file, on the disk so far */
 };

@@ -56,9 +56,52 @@ def announced_and_not_sent(story):
     probe.ends_cleanly()
 
 
+def one_client_and_others(story):
+    """One holds at most half of either limit, and always one body."""
+    body = bytes(1000000)
+    probe = Probe(story, body_memory_bytes=1 << 20, bodies_memory_bytes=8 << 20,
+                  bodies_disk_bytes=8 << 20)
+
+    def begin(client, body=body):
+        wire = probe.wire()
+        wire.send(get("/echo", f"Content-Length: {len(body)}", f"x-client: {client}", method="PUT"))
+        return wire
+
+    def held():
+        return probe.stats()["body_memory"] // len(body), probe.spilled()
+
+    def refused(client):
+        wire = begin(client)
+        status = wire.read().status
+        wire.close()
+        return status
+    crowd = [begin(7) for _ in range(8)]
+    wait_for("one client holds half of either limit", lambda: held() == (4, 4))
+    story.same("and gets no more", (refused(7), probe.stats()["share"]), (503, 1))
+    crowd += [begin(client) for client in (8, 8, 9, 9, 0, 0, 0, 0)]
+    wait_for("the rest is for others", lambda: held() == (8, 8))
+    story.same("that it is gone is told apart", (refused(8), probe.stats()["share"], probe.stats()["no_room"]), (503, 1, 1))
+    for wire in crowd:
+        wire.send(body)
+    story.same("all are right", {wire.read().status for wire in crowd}, {200})
+    for wire in crowd:
+        wire.close()
+    wait_for("and give back what they held", lambda: held() == (0, 0))
+    large = begin(7, bytes(7 << 20))
+    wait_for("a single body may be larger than half", lambda: held() == (0, 1))
+    large.abort()
+    wait_for("who leaves gives it back", lambda: held() == (0, 0))
+    crowd = [begin(7) for _ in range(8)]
+    wait_for("and may hold as much as before", lambda: held() == (4, 4))
+    for wire in crowd:
+        wire.abort()
+    probe.ends_cleanly()
+
+
 with Story("h05 bodies lie in memory or the cache folder, within both their limits") as story:
     cut_at_the_size_of_a_pool(story)
     announced_and_not_sent(story)
+    one_client_and_others(story)
     probe = Probe(story, body_memory_bytes=1 << 20, bodies_memory_bytes=8 << 20,
                   body_bytes_max=16 << 20)
     small, large, huge = bytes(1000000), bytes(5 << 20), bytes(9 << 20)

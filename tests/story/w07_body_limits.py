@@ -1,7 +1,7 @@
 """Large and slow bodies: their room is taken before their first byte, and they must come along."""
 from harness import *
 
-NO_ROOM, SLOW = ('penstock_http_refused_total{cause="%s"}' % cause for cause in ("no_room", "slow_body"))
+NO_ROOM, SHARE, SLOW = ('penstock_http_refused_total{cause="%s"}' % cause for cause in ("no_room", "share", "slow_body"))
 HELD = "penstock_http_body_disk_bytes"
 
 
@@ -24,6 +24,16 @@ def begun(server, key, size, chunked=False):
     wire = Wire(server.port)
     wire.send(head_of(server, key, size, chunked))
     return wire
+
+
+def crowd_of(server, count, size, held):
+    """Bodies that are begun and not ended, and one more."""
+    crowd = [begun(server, f"bkt/crowd-{i}", size) for i in range(count)]
+    wait_for("they have their room", lambda: server.metrics()[HELD] // size == held)
+    more = begun(server, "bkt/one-more", size)
+    code = more.read().code
+    more.close()
+    return crowd, code
 
 
 def pace(wire, data, piece, every):
@@ -50,7 +60,7 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     folder = story.path("folder")
     os.mkdir(folder)
     reader = ("READERTESTKEY", "reader/secret")
-    keys = [{"access_key": reader[0], "secret_key": reader[1], "policy": [{"allow": ["read"], "on": ["bkt"]}]}]
+    keys = [{"access_key": reader[0], "secret_key": reader[1], "policy": [{"allow": ["read"], "on": ["bkt"]}, {"allow": ["write"], "on": ["bkt/mine"]}]}]
     server = story.penstock(origin=origin.url, keys=keys, origins={"folder": {"url": f"dir:{folder}"}},
                             buckets={"folder": {"origin": "folder"}}, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB",
                             body_progress="40KiB", body_progress_time="500ms", request_time="3s")
@@ -85,6 +95,21 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
         holder.abort()
         wait_for("who leaves gives it back", lambda: server.metrics()[HELD] == 0)
         wire.close()
+    # ---- one client does not take the room of all, but where there is no other ----
+    crowd, code = crowd_of(server, 2, 2 * MIB - 4 * KIB, 2)
+    other = Client(server.port, *reader)
+    story.same("one client holds half and gets no more", (code, server.metrics()[SHARE], server.metrics()[NO_ROOM]), ("SlowDown", 1, 4))
+    story.same("another is served", other.put("bkt/mine/other", large[:3 * MIB]).status, 200)
+    for wire in crowd:
+        wire.abort()
+    wait_for("who leaves gives it back", lambda: server.metrics()[HELD] == 0)
+    alone = story.penstock(origin=origin.url, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB", cache_dir=story.path("alone"))
+    crowd, code = crowd_of(alone, 3, 2 * MIB, 3)
+    story.same("a client that is the only one may hold all", (code, alone.metrics()[SHARE], alone.metrics()[NO_ROOM]), ("SlowDown", 0, 1))
+    for wire in crowd:
+        wire.abort()
+    story.same("... and ends cleanly", alone.stop(), 0)
+
     origin.tell("match=bkt/again PUT", "status=503", "times=2")
     story.same("what the origin fails is sent again", server.put("bkt/again", large).status, 200)
     story.same("from where it lies", origin.counts("bkt/again")["sha256"], hashlib.sha256(large).hexdigest())

@@ -6,8 +6,8 @@
  * Byte i of every body is i % 251. GET /whole?n=, /direct?n= (one piece), /stream?n=&piece= (each
  * piece after a wake from another thread), /open?n=&piece= (of a length that is not told),
  * /abort?n=&after=, /later?ms=, /never; PUT /echo (length and sum), PUT /hold (the body read by
- * another thread, also when the client has gone); /stats on both addresses. A field x-deny is refused by the judge; x-bytes is what a chunked body may come
- * to. SIGTERM drains, then stops. */
+ * another thread, also when the client has gone); /stats on both addresses. A field x-deny is refused
+ * by the judge; x-bytes is what a chunked body may come to, x-client whose it is. SIGTERM drains, then stops. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -198,11 +198,13 @@ static slice stats(struct arena *keep)
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
                         "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
                         "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu, "
-                        "\"body_size\": %llu}\n",
+                        "\"body_size\": %llu, \"no_room\": %llu, \"share\": %llu}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
                         http_open_requests(http), http_connections(http), loop_turns,
                         (unsigned long long)metric_read(M_HTTP_BODY_MEMORY),
-                        (unsigned long long)metric_read(M_HTTP_REFUSED_BODY));
+                        (unsigned long long)metric_read(M_HTTP_REFUSED_BODY),
+                        (unsigned long long)metric_read(M_HTTP_REFUSED_SPILL),
+                        (unsigned long long)metric_read(M_HTTP_REFUSED_SHARE));
 }
 
 static void hold_body(struct job *job)
@@ -271,8 +273,11 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
 {
     atomic_fetch_add(&judged, 1);
     ret->judged = judged_mark;
+    uint64_t client = 0;
     if (!slice_u64(http_head_get(head, S("x-bytes")), &ret->body_bytes))
         ret->body_bytes = 0;
+    if (slice_u64(http_head_get(head, S("x-client")), &client))
+        ret->client = (unsigned)client;
     if (!http_head_get(head, S("x-deny")).ptr)
         return true;
     ret->status = 403;
@@ -357,6 +362,7 @@ static void serve(char **args)
         .body_bytes_max = setting(args, "body_bytes_max", 64 << 20),
         .body_memory_bytes = setting(args, "body_memory_bytes", 1 << 20),
         .bodies_memory_bytes = setting(args, "bodies_memory_bytes", 256 << 20),
+        .bodies_disk_bytes = setting(args, "bodies_disk_bytes", 0),
         .spill_files_max = setting(args, "spill_files_max", 0),
         .spill_folder = args[3], .connections_max = setting(args, "connections_max", 1000),
         .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,

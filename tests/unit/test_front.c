@@ -88,6 +88,7 @@ TEST(an_identity_is_an_access_key_and_its_session_token)
     ok(who(all, "A", "token", &one) == OK && who(all, "A", "other", &other) == OK);
     same(one->secret_key, S("a"));
     ok(one->who.id && other->who.id && one->who.id != other->who.id && one->who.as == &one->as);
+    ok(identities_count(all) == 3 && one->number >= CLIENT_KNOWN && one->number != other->number);
     ok(who(all, "A", "", &one) == ERR_UNKNOWN_KEY);
     ok(who(all, "A", "tokem", &one) == ERR_BAD_TOKEN && who(all, "B", "x", &one) == ERR_BAD_TOKEN);
     ok(who(all, "B", "", &one) == OK && who(all, "C", "", &one) == ERR_UNKNOWN_KEY);
@@ -121,6 +122,7 @@ TEST(who_signs_nothing_is_a_client_where_there_is_a_row_for_that)
     identities_set(all, &nobody, 1);
     client = identities_nobody(all);
     ok(client && client->who.id && client->who.as && !client->who.as->access_key.len);
+    ok(identities_count(all) == 1);
     ok(who(all, "", "", &client) == ERR_UNKNOWN_KEY);
     identities_free(&all);
 }
