@@ -27,8 +27,8 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
     if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; nobody means that */
-        return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a wildcard: "
-                            "a prefix covers all that begins so: leave it out", SLICE_ARG(on)).ptr;
+        return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
+                            "wildcard: a prefix covers all that begins so: leave it out", SLICE_ARG(on)).ptr;
     if (rule)
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s",
                             SLICE_ARG(on), rule).ptr;

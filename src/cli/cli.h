@@ -37,9 +37,9 @@ struct config *cli_load(struct cli *cli) MUST_USE;
 /* Prints them, one a line; how many there were. */
 size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr);
 
-/* ---- settings.c ---- */
-/* A sentence if cache_size is more than the file system holds, else empty. */
-slice cli_size_warning(const struct config *config, struct arena *keep) MUST_USE;
+/* ---- warn.c ---- */
+/* Tells a sentence for each setting that is right and perhaps not what was meant. */
+void cli_warnings(const struct config *config, void (*tell)(slice warning));
 
 /* ---- tls.c ---- */
 struct http_tls;

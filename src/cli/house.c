@@ -79,9 +79,6 @@ static enum err store_up(struct serve *serve)
         .engine = serve->engine,
     };
     struct store_status status;
-    slice too_large = cli_size_warning(config, &serve->keep);
-    if (too_large.len)
-        log_warn("cache_size", "why=\"%.*s\"", SLICE_ARG(too_large));
     enum err err = store_open(&options, &serve->keep, &serve->store, &serve->why);
     if (err)
         return err;
@@ -151,15 +148,17 @@ void house_reload(struct serve *serve)
 {
     struct arena keep = { 0 };
     slice why;
+    bool is_new;
     if (!serve->tls)
         return;
-    enum err err = http_tls_reload(serve->tls, &keep, &why);
-    metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
+    enum err err = http_tls_reload(serve->tls, &keep, &is_new, &why);
     if (err)
         log_warn("tls_reload_refused", "why=\"%.*s; the old certificate serves on\"",
                  SLICE_ARG(why));
-    else
+    else if (is_new)
         log_info("tls_reloaded", "file=%s", serve->config->tls_cert_file);
+    if (err || is_new)
+        metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
     serve->expiry_told = false;
     tell_expiry(serve);
     arena_free(&keep);

@@ -71,11 +71,18 @@ static void log_begin(const struct config *config)
     log_setup((enum log_level)level, json);
 }
 
+static void log_warning(slice warning)
+{
+    log_warn("setting", "why=\"%.*s\"", SLICE_ARG(warning));
+}
+
 static enum err log_up(struct serve *serve)
 {
     log_begin(serve->config);
-    log_info("start", "version=%s listen=%s admin=%s cache=%s", PACKAGE_VERSION,
-             serve->config->listen, serve->config->admin_listen, serve->config->cache_dir);
+    log_info("start", "version=%s listen=%s tls_listen=%s admin=%s cache=%s", PACKAGE_VERSION,
+             serve->config->listen, serve->config->tls_listen, serve->config->admin_listen,
+             serve->config->cache_dir);
+    cli_warnings(serve->config, log_warning);
     return OK;
 }
 
@@ -136,6 +143,7 @@ static void reload(struct serve *serve)
     struct config *fresh = cli_load(serve->cli);
     if (fresh->mistakes) {
         slice line = config_mistake_line(fresh->mistakes, &fresh->arena);
+        line = log_sentence(&fresh->arena, line);
         log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(line));
         config_free(&fresh);
         return;
@@ -155,6 +163,7 @@ static void reload(struct serve *serve)
     front_access_log(serve->front, fresh->access_log);
     log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
              SLICE_ARG(or_nothing(waiting)));
+    cli_warnings(fresh, log_warning);
     config_free(&serve->reloaded);
     serve->reloaded = fresh;
 }
@@ -162,7 +171,7 @@ static void reload(struct serve *serve)
 static void live(struct serve *serve)
 {
     notify("READY=1");
-    log_info("ready", "listen=%s", serve->config->listen);
+    log_info("ready", "listen=%s tls_listen=%s", serve->config->listen, serve->config->tls_listen);
     while (atomic_load(&stop_signals) == 0) {
         wait_for_signal(1000);
         house_watch(serve);

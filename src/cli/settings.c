@@ -9,27 +9,8 @@
 #include "cli/identity.h"
 #include "http/tls.h"
 #include "origin/curl.h"
+#include "origin/origin.h"
 #include "s3/encode.h"
-#include "store/store.h"
-
-slice cli_size_warning(const struct config *config, struct arena *keep)
-{
-    struct store_space there;
-    slice folder = arena_copy(keep, slice_of(config->cache_dir));
-    while (store_space(folder.ptr, &there) != OK) {    /* not made yet: the folder it will be in */
-        while (folder.len && folder.ptr[folder.len - 1] != '/')
-            folder.len--;
-        if (folder.len <= 1)
-            return S("");
-        folder = arena_copy(keep, slice_sub(folder, 0, folder.len - 1));
-    }
-    if (config->cache_size_bytes <= there.bytes)
-        return S("");
-    slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
-    return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %ju MiB: only "
-                        "what is there is used", SLICE_ARG(size), SLICE_ARG(folder),
-                        (uintmax_t)(there.bytes / MIB));
-}
 
 static size_t say(enum err err, slice why)
 {
@@ -55,6 +36,22 @@ static size_t check_origin(struct cli *cli, struct carriers *carriers,
     return 0;
 }
 
+/* Opens it as serve will. */
+static size_t check_folder(struct cli *cli, const struct config_origin *origin)
+{
+    struct origins *origins = origins_new(1);
+    struct origin_options options = { .name = origin->name, .url = origin->url };
+    struct origin *opened;
+    slice why;
+    enum err err = origins_add(origins, &options, &cli->arena, &opened, &why);
+    slice where = config_where(&origin->where[setting_at(SCOPE_ORIGIN, S("url"))], &cli->arena);
+    if (err)
+        printf("%.*s: origin %s can't be used: %.*s\n", SLICE_ARG(where), origin->name,
+               SLICE_ARG(why));
+    origins_free(&origins);
+    return err ? 1 : 0;
+}
+
 /* What serve would stop at although each setting is right. Half a pair among the settings was said
  * already. */
 static size_t check_identities(struct cli *cli, const struct config *config)
@@ -70,6 +67,8 @@ static size_t check_identities(struct cli *cli, const struct config *config)
         bool half = !origin->access_key[0] != !origin->secret_key[0];
         if (identity_is_needed(origin) && !half)
             count += check_origin(cli, carriers, origin);
+        else if (strncmp(origin->url, "dir:", 4) == 0)
+            count += check_folder(cli, origin);
     }
     carriers_free(&carriers);
     return count;
@@ -93,29 +92,9 @@ static size_t check_tls(struct cli *cli, const struct config *config)
     return 0;
 }
 
-static void warn_of_lending(const struct config *config)
+static void print_warning(slice warning)
 {
-    if (config->lend && !config->lend_token[0])
-        puts("warning: lend is on without lend_token: any process of this machine may have a key "
-             "pair, and so may whoever comes through a proxy on it that does not say so");
-}
-
-/* What is right and may still be slower than its owner thinks. */
-static void warn_of_grants(const struct config *config)
-{
-    bool own = false;
-    for (size_t i = 0; i < config->key_count; i++)
-        own |= !config->keys[i].row_count;
-    if (own && config->grant_time_ms == 0)
-        puts("warning: grant_time is 0: each read of a client with a name of its own asks the "
-             "origin first");
-    else if (own && strcmp(config->grant_scope, "object") == 0 && config->grant_time_ms < 600000)
-        printf("warning: clients with a name of their own ask the origin (HEAD) for each object "
-               "once in grant_time (%ju s): for many small objects, a longer one or a wider "
-               "grant_scope is faster\n", (uintmax_t)(config->grant_time_ms / 1000));
-    if (config->permission_time_ms == 0)
-        puts("warning: permission_time is 0: each read in Penstock's own name asks the origin "
-             "first");
+    printf("warning: %.*s\n", SLICE_ARG(warning));
 }
 
 int run_check(struct cli *cli)
@@ -128,11 +107,7 @@ int run_check(struct cli *cli)
     size_t count = cli_mistakes(cli, config, false);
     if (!config->file_unread)
         count += check_identities(cli, config) + check_tls(cli, config);
-    slice warning = cli_size_warning(config, &cli->arena);
-    if (warning.len)
-        printf("warning: %.*s\n", SLICE_ARG(warning));
-    warn_of_grants(config);
-    warn_of_lending(config);
+    cli_warnings(config, print_warning);
     config_free(&config);
     if (count == 0)
         puts("settings: fine");

@@ -6,13 +6,17 @@
  * there is no session cache to fill. */
 #include "http/inside.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* What tells one state of a file from another. */
 struct stamp {
@@ -59,10 +63,12 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* Nobody is there to be asked for one. */
+/* Nobody is there to be asked for one; only that it was asked for is told. */
 static int no_password(char *buf, int size, int writing, void *arg)
 {
-    (void)buf, (void)size, (void)writing, (void)arg;
+    (void)buf, (void)size, (void)writing;
+    if (arg)
+        *(bool *)arg = true;
     return 0;
 }
 
@@ -84,31 +90,96 @@ static bool set_up(SSL_CTX *context)
            SSL_CTX_set_session_id_context(context, name, sizeof(name) - 1);
 }
 
-static slice because(struct arena *keep, const char *file, const char *what)
+/* ---- the files ---- */
+
+static bool can_be_read(const char *file, struct arena *keep, slice *ret_why)
 {
-    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-    return arena_printf(keep, "%s %s%s%s", file, what, reason ? ": " : "", reason ? reason : "");
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        *ret_why = arena_printf(keep, "can't read %s: %s", file, strerror(errno));
+    else
+        close(fd);
+    return fd >= 0;
+}
+
+static slice no_certificate(const char *file, struct arena *keep)
+{
+    unsigned long first = ERR_peek_error();
+    const char *reason = ERR_reason_error_string(first);
+    if (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE)
+        return arena_printf(keep, "%s holds no certificate: give one in PEM, which begins with "
+                            "-----BEGIN CERTIFICATE-----", file);
+    return arena_printf(keep, "the certificate in %s can't be used: %s", file,
+                        reason ? reason : "it is damaged");
+}
+
+static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
+{
+    bool locked = false;
+    BIO *bio = BIO_new_file(file, "r");
+    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, &locked) : NULL;
+    BIO_free(bio);
+    if (!key && locked)
+        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, and nobody is there "
+                                "to be asked for it: give one without (openssl pkey)", file);
+    else if (!key)
+        *ret_why = arena_printf(keep, "%s holds no private key: give one in PEM, which begins with "
+                                "-----BEGIN PRIVATE KEY-----", file);
+    return key;
+}
+
+static bool take_files(SSL_CTX *context, const char *cert, const char *file, struct arena *keep,
+                       slice *ret_why)
+{
+    if (!can_be_read(cert, keep, ret_why) || !can_be_read(file, keep, ret_why))
+        return false;
+    if (SSL_CTX_use_certificate_chain_file(context, cert) != 1) {
+        *ret_why = no_certificate(cert, keep);
+        return false;
+    }
+    EVP_PKEY *key = read_key(file, keep, ret_why);
+    if (!key)
+        return false;
+    bool fits = SSL_CTX_use_PrivateKey(context, key) == 1 &&
+                SSL_CTX_check_private_key(context) == 1;
+    EVP_PKEY_free(key);
+    if (!fits)
+        *ret_why = arena_printf(keep, "the private key in %s is not that of the first certificate "
+                                "in %s: give two that belong together", file, cert);
+    return fits;
 }
 
 static SSL_CTX *load(const char *cert, const char *key, struct arena *keep, slice *ret_why)
 {
     ERR_clear_error();
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
-    *ret_why = S("");
-    if (!context || !set_up(context))
-        *ret_why = because(keep, "OpenSSL", "can't be set up");
-    else if (SSL_CTX_use_certificate_chain_file(context, cert) != 1)
-        *ret_why = because(keep, cert, "holds no certificate (PEM) that can be used");
-    else if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
-        *ret_why = because(keep, key, "holds no private key (PEM, without a passphrase) that fits "
-                                      "the certificate");
-    else if (SSL_CTX_check_private_key(context) != 1)
-        *ret_why = because(keep, key, "does not fit the certificate");
+    bool good = context && set_up(context);
+    if (!good)
+        *ret_why = S("OpenSSL can't be set up");
+    good = good && take_files(context, cert, key, keep, ret_why);
     ERR_clear_error();
-    if (!ret_why->len)
+    if (good)
         return context;
     SSL_CTX_free(context);
     return NULL;
+}
+
+static STACK_OF(X509) *chain_of(SSL_CTX *context)
+{
+    STACK_OF(X509) *chain = NULL;
+    SSL_CTX_get0_chain_certs(context, &chain);
+    return chain;
+}
+
+/* The certificates are the same, so the key is, too: it fits the first of them. */
+static bool same_certificates(SSL_CTX *a, SSL_CTX *b)
+{
+    STACK_OF(X509) *left = chain_of(a), *right = chain_of(b);
+    bool same = sk_X509_num(left) == sk_X509_num(right) &&
+                X509_cmp(SSL_CTX_get0_certificate(a), SSL_CTX_get0_certificate(b)) == 0;
+    for (int i = 0; same && i < sk_X509_num(left); i++)
+        same = X509_cmp(sk_X509_value(left, i), sk_X509_value(right, i)) == 0;
+    return same;
 }
 
 static int64_t end_of(const X509 *cert)
@@ -122,21 +193,21 @@ static int64_t end_of(const X509 *cert)
 static int64_t first_end(SSL_CTX *context)
 {
     int64_t first = end_of(SSL_CTX_get0_certificate(context));
-    STACK_OF(X509) *chain = NULL;
-    SSL_CTX_get0_chain_certs(context, &chain);
+    STACK_OF(X509) *chain = chain_of(context);
     for (int i = 0; i < sk_X509_num(chain); i++)
         first = MIN(first, end_of(sk_X509_value(chain, i)));
     return first;
 }
 
-enum err http_tls_reload(struct http_tls *tls, struct arena *keep, slice *ret_why)
+enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new, slice *ret_why)
 {
     /* Before they are read: what changes meanwhile is seen at the next look. */
     struct stamp seen[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
-    SSL_CTX *fresh = load(tls->cert_file, tls->key_file, keep, ret_why), *old = NULL;
+    SSL_CTX *fresh = load(tls->cert_file, tls->key_file, keep, ret_why), *old = fresh;
     pthread_mutex_lock(&tls->lock);
     memcpy(tls->seen, seen, sizeof(seen));
-    if (fresh) {
+    *ret_new = fresh && (!tls->context || !same_certificates(tls->context, fresh));
+    if (*ret_new) {    /* else the old one stays, and its tickets with it */
         old = tls->context;
         tls->context = fresh;
         tls->expires_s = first_end(fresh);
@@ -153,7 +224,8 @@ enum err http_tls_open(const char *cert_file, const char *key_file, struct arena
     tls->cert_file = arena_copy(&tls->arena, slice_of(cert_file)).ptr;
     tls->key_file = arena_copy(&tls->arena, slice_of(key_file)).ptr;
     pthread_mutex_init(&tls->lock, NULL);
-    enum err err = http_tls_reload(tls, keep, ret_why);
+    bool is_new;
+    enum err err = http_tls_reload(tls, keep, &is_new, ret_why);
     if (err)
         http_tls_free(&tls);
     *ret = tls;

@@ -16,8 +16,10 @@ enum err http_tls_open(const char *cert_file, const char *key_file, struct arena
                        struct http_tls **ret, slice *ret_why) MUST_USE;
 /* Others than at the last look, good or bad? */
 bool http_tls_changed(struct http_tls *tls);
-/* Reads the files again. On failure the old pair serves on. */
-enum err http_tls_reload(struct http_tls *tls, struct arena *keep, slice *ret_why) MUST_USE;
+/* Reads the files again. *ret_new: they hold other certificates, which serve from now on. On
+ * failure the old pair serves on. */
+enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new,
+                         slice *ret_why) MUST_USE;
 int64_t http_tls_expires_s(struct http_tls *tls);    /* the first of its chain to expire */
 void http_tls_free(struct http_tls **tls);           /* connections may outlive it */
 

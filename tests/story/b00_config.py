@@ -107,6 +107,18 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                               *token)
         story.fact("lending without a token is a warning", status == 0
                    and ("warning: lend is on without lend_token" in out) == warned, out)
+    for folder, why in (("/nope", "No such file"), (good, "Not a directory")):
+        status, out, _ = call("check", good, "--origin", "dir:" + folder)
+        story.fact(f"an origin that is {why.lower()} is a mistake", status == 2
+                   and f"flag --origin: origin default can't be used: {folder}: {why}" in out, out)
+    public = story.path("public.json")
+    for rights, warned in (["read", "write"], True), (["all"], True), (["read", "list"], False):
+        with open(public, "w") as f:
+            json.dump({"origin": "dir:" + story.path("tree"),
+                       "keys": [{"anonymous": True, "policy": [{"allow": rights}]}]}, f)
+        status, out, _ = call("check", public, "--cache-dir", story.path("cache"))
+        story.fact(f"anybody may {rights[-1]}: a warning if that changes anything", status == 0
+                   and ("warning: keys[0] lets requests without a signature" in out) == warned, out)
     status, out, _ = call("config", "--origin", "http://origin.example", env=aws)
     shown = {line.split()[0]: line.split(None, 3) for line in out.splitlines()}
     for name in ("in_force.access_key", "in_force.origins.default.access_key"):

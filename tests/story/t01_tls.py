@@ -157,19 +157,41 @@ def new_certificates(story, server, ours, pairs, files):
     for thread in threads:
         thread.join()
     story.fact(f"{done[0]} requests meanwhile, none failed", not failed and done[0] > 20, failed[:3])
+    took = server.log().count('"tls_reloaded"')
+    install(pairs["first"], files)
+    server.process.send_signal(signal.SIGHUP)
+    wait_for("it has reloaded", lambda: server.log().count('"event":"reloaded"') > 3, 5)
+    time.sleep(1.2)
+    story.same("the same certificate again is no news", server.log().count('"tls_reloaded"'), took)
+    story.same("... nor counted", server.metric('penstock_tls_reloads_total{result="ok"}'), took)
     story.same("a connection that stood stands on",
                (stands.get("bkt/small").status, stands.wire is not None), (200, True))
 
 
 def what_check_says(story, server, ours, pairs, files):
-    def check_it(text, status, *words):
+    def check_it(text, status, *words, without="no such word"):
         own = [f"-u{name}" for name in os.environ if name.startswith("PENSTOCK_")]
         got, out, err = run(["env", *own, PENSTOCK, "check", server.config_path])
-        story.fact(f"check says {text}", got == status and all(w in out for w in words),
+        story.fact(f"check says {text}", got == status and all(w in out for w in words)
+                   and without not in out and not re.search("error:|routines|start line", out),
                    (got, out, err))
-    check_it("what is no certificate", 2, "tls_cert_file: ", files[0])
+    with open(files[0], "w") as f:
+        f.write("nonsense")
+    check_it("what is no certificate", 2, "tls_cert_file: ", files[0] + " holds no certificate")
+    os.unlink(files[0])
+    check_it("that there is none", 2, f"can't read {files[0]}: No such file")
     install((pairs["second"][0], pairs["first"][1]), files)
-    check_it("that a key does not fit", 2, "tls_cert_file: ", files[1])
+    check_it("that a key does not fit", 2, "tls_cert_file: ",
+             f"the private key in {files[1]} is not that of the first certificate in {files[0]}")
+    install((pairs["first"][0], pairs["first"][0]), files)
+    check_it("what is no key", 2, files[1] + " holds no private key")
+    ours.openssl("pkey", "-in", pairs["first"][1], "-aes128", "-passout", "pass:word", "-out", files[1])
+    check_it("that nobody is there for a passphrase", 2, files[1] + " has a passphrase")
+    install(pairs["first"], files)
+    os.chmod(files[1], 0o644)
+    check_it("that everybody can read the key", 0, "warning: ", f"chmod o= {files[1]}")
+    os.chmod(files[1], 0o600)
+    check_it("nothing of it when nobody can", 0, without="warning: ")
     ends = time.time() + 5 * 86400 + 3600
     install(ours.sign("soon", ends=time.strftime("%Y%m%d%H%M%SZ", time.gmtime(ends))), files)
     check_it("that a certificate expires soon", 0, "expires in 5 days")
@@ -245,6 +267,8 @@ with Story("t01 https is served beside http") as story:
         origin=origin.url, tls_listen=f"127.0.0.1:{port}", head_time="2s", tls_cert_file=files[0],
         tls_key_file=files[1])
     server.tls_port, server.tls_client = port, Client(port, tls=ours.client())
+    line = next(json.loads(line) for line in server.log().splitlines() if '"ready"' in line)
+    story.same("ready names the address", line.get("tls_listen"), f"127.0.0.1:{port}")
     reads(story, server, ours)
     agreements(story, server, ours, other)
     what_is_no_tls(story, server, ours)

@@ -1,0 +1,105 @@
+/* warn.c - settings that are right, and perhaps not what their owner meant.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * One function a warning: a sentence, or nothing. check prints them; serve logs them when it starts
+ * and when it reloads. */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "store/store.h"
+
+static slice size_is_not_there(const struct config *config, struct arena *keep)
+{
+    struct store_space there;
+    slice folder = arena_copy(keep, slice_of(config->cache_dir));
+    while (store_space(folder.ptr, &there) != OK) {    /* not made yet: the folder it will be in */
+        while (folder.len && folder.ptr[folder.len - 1] != '/')
+            folder.len--;
+        if (folder.len <= 1)
+            return S("");
+        folder = arena_copy(keep, slice_sub(folder, 0, folder.len - 1));
+    }
+    if (config->cache_size_bytes <= there.bytes)
+        return S("");
+    slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
+    return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %" PRIu64
+                        " MiB: only what is there is used", SLICE_ARG(size), SLICE_ARG(folder),
+                        there.bytes / MIB);
+}
+
+static slice key_is_open(const struct config *config, struct arena *keep)
+{
+    struct stat st;
+    const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
+    if (!key[0] || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
+        return S("");
+    return arena_printf(keep, "%s, the private key of tls_listen, can be read by every user of "
+                        "this machine: chmod o= %s", key, key);
+}
+
+static bool has_own_names(const struct config *config)
+{
+    bool own = false;
+    for (size_t i = 0; i < config->key_count; i++)
+        own |= !config->keys[i].row_count;
+    return own;
+}
+
+static slice grants_cost(const struct config *config, struct arena *keep)
+{
+    if (!has_own_names(config))
+        return S("");
+    if (config->grant_time_ms == 0)
+        return S("grant_time is 0: each read of a client with a name of its own asks the origin "
+                 "first");
+    if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
+        return S("");
+    return arena_printf(keep, "clients with a name of their own ask the origin (HEAD) for each "
+                        "object once in grant_time (%" PRIu64 " s): for many small objects, a "
+                        "longer one or a wider grant_scope is faster",
+                        config->grant_time_ms / 1000);
+}
+
+static slice permission_costs(const struct config *config, struct arena *keep)
+{
+    (void)keep;
+    return config->permission_time_ms
+        ? S("") : S("permission_time is 0: each read in Penstock's own name asks the origin first");
+}
+
+static slice anybody_may_borrow(const struct config *config, struct arena *keep)
+{
+    (void)keep;
+    return config->lend && !config->lend_token[0]
+        ? S("lend is on without lend_token: any process of this machine may have a key pair, and "
+            "so may whoever comes through a proxy on it that does not say so") : S("");
+}
+
+static slice anybody_may_write(const struct config *config, struct arena *keep)
+{
+    for (size_t i = 0; i < config->key_count; i++)
+        for (size_t j = 0; j < config->keys[i].row_count; j++)
+            if (config->keys[i].anonymous &&
+                (config->keys[i].rows[j].rights & (RIGHT_WRITE | RIGHT_ADMIN)))
+                return arena_printf(keep, "%s lets requests without a signature write: anybody who "
+                                    "reaches Penstock may overwrite and delete; read and list are "
+                                    "what the public needs", config->keys[i].name);
+    return S("");
+}
+
+void cli_warnings(const struct config *config, void (*tell)(slice warning))
+{
+    static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
+        size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_borrow,
+        anybody_may_write,
+    };
+    struct arena keep = { 0 };
+    for (size_t i = 0; i < countof(warnings); i++) {
+        slice warning = warnings[i](config, &keep);
+        if (warning.len)
+            tell(warning);
+    }
+    arena_free(&keep);
+}
