@@ -98,6 +98,20 @@ const struct place *front_place_of(const struct front *front, slice bucket, slic
 
 /* ---- the judge ---- */
 
+static void answer_lend(struct front *front, struct arena *keep, slice peer,
+                        const struct http_head *head, struct http_answer *ret)
+{
+    slice access_key = S("");
+    const char *why = lend_answer(front->lend, keep, peer, head, wall_s(), &access_key, ret);
+    metric_add(why ? M_LEND_REFUSED : M_LENT, 1);
+    if (!atomic_load(&front->access_log))
+        return;
+    if (why)
+        log_info("lend_refused", "peer=%.*s why=\"%s\"", SLICE_ARG(peer), why);
+    else
+        log_info("lent", "peer=%.*s access_key=%.*s", SLICE_ARG(peer), SLICE_ARG(access_key));
+}
+
 /* What lies under /_/ and needs no key. */
 static bool judge_page(struct front *front, struct arena *keep, slice peer,
                        const struct http_head *head, struct http_answer *ret)
@@ -126,7 +140,7 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
     }
     if (front->lend && slice_eq(head->method, S("GET")) &&
         slice_eq(head->path, S("/_/credentials")))
-        lend_answer(front->lend, keep, peer, head, wall_s(), ret);
+        answer_lend(front, keep, peer, head, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     return true;

@@ -140,7 +140,8 @@ static bool is_of_others(slice name)
     return slice_eq_nocase(slice_sub(name, 0, 12), S("x-forwarded-"));
 }
 
-static bool may_have(const struct lend *lend, slice peer, const struct http_head *head)
+/* NULL: it may have one. */
+static const char *why_not(const struct lend *lend, slice peer, const struct http_head *head)
 {
     bool hosted = false, told = !lend->said[0];
     for (size_t i = 0; i < head->field_count; i++) {
@@ -152,19 +153,23 @@ static bool may_have(const struct lend *lend, slice peer, const struct http_head
                                             strncmp(lend->said, "Bearer ", 7) != 0
                                         ? slice_from(value, 7) : value);
         if (is_of_others(name))
-            return false;
+            return "it came from a browser or through a proxy";
     }
-    return hosted && told && is_loopback(peer);
+    return !is_loopback(peer) ? "it came from another machine"
+         : !hosted            ? "its Host is no loopback name or address"
+         : !told              ? "its Authorization is not lend_token" : NULL;
 }
 
-void lend_answer(struct lend *lend, struct arena *keep, slice peer, const struct http_head *head,
-                 int64_t now_s, struct http_answer *ret)
+const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
+                        const struct http_head *head, int64_t now_s, slice *ret_access_key,
+                        struct http_answer *ret)
 {
-    if (!may_have(lend, peer, head)) {
+    const char *why = why_not(lend, peer, head);
+    if (why) {
         ret->status = 403;
         ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"for clients of this machine only, "
                       "who ask it by a loopback name and with the token if one is set\"}\n");
-        return;
+        return why;
     }
     struct pair pair = current(lend, now_s);
     time_t until = (time_t)(pair.made_s + GOOD_S);
@@ -176,4 +181,6 @@ void lend_answer(struct lend *lend, struct arena *keep, slice peer, const struct
     ret->body = arena_printf(keep, "{\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\","
                              "\"Token\":\"%s\",\"Expiration\":\"%s\"}\n", pair.access_key,
                              pair.secret_key, pair.token, text);
+    *ret_access_key = arena_copy(keep, slice_of(pair.access_key));
+    return NULL;
 }

@@ -14,9 +14,11 @@ struct lend *lend_new(slice token) MUST_USE;    /* what must be said for it; emp
 void lend_free(struct lend **lend);
 
 /* Answers a GET of /_/credentials. Only for peers of this machine that ask this machine by name: a
- * page in a browser can be made to ask, under a name of its own that leads here. */
-void lend_answer(struct lend *lend, struct arena *keep, slice peer, const struct http_head *head,
-                 int64_t now_s, struct http_answer *ret);
+ * page in a browser can be made to ask, under a name of its own that leads here. Returns NULL, with
+ * the access key that was handed out, or why none was. */
+const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
+                        const struct http_head *head, int64_t now_s, slice *ret_access_key,
+                        struct http_answer *ret) MUST_USE;
 /* The secret of a pair that is good now, in keep: what is being verified may outlast the pair. */
 bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice session_token,
                int64_t now_s, slice *ret_secret);

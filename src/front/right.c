@@ -16,10 +16,22 @@
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
               1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
 
-static bool allows(const struct call *call, unsigned right, slice bucket, slice key, bool of_bucket)
+/* A call before its client's policy, and the first right that this does not give. */
+struct trial {
+    const struct call *call;
+    unsigned missing;    /* 0: none so far */
+    slice bucket, key;   /* where it is missing */
+};
+
+static bool allows(struct trial *trial, unsigned right, slice bucket, slice key, bool of_bucket)
 {
     struct allow_ask ask = { right, bucket, key, of_bucket };
-    return allow_check(call->client->policy, call->client->policy_count, &ask);
+    const struct client *client = trial->call->client;
+    if (allow_check(client->policy, client->policy_count, &ask))
+        return true;
+    if (!trial->missing)
+        *trial = (struct trial){ trial->call, right, bucket, key };
+    return false;
 }
 
 /* A raw '+' is a plus here, and a space to some origins: then no more is certain of a name than
@@ -41,22 +53,22 @@ static slice raw_param(const struct call *call, slice wanted)
 
 /* A copy reads its source; what is renamed is gone from there, too. A source that can't be read
  * here may be anything. */
-static bool may_take(const struct call *call, slice key)
+static bool may_take(struct trial *trial, slice key)
 {
-    const struct s3_source *source = &call->s3.source;
-    unsigned also = call->s3.op == S3_RENAME_OBJECT ? RIGHT_WRITE : RIGHT_READ;
+    const struct s3_source *source = &trial->call->s3.source;
+    unsigned also = trial->call->s3.op == S3_RENAME_OBJECT ? RIGHT_WRITE : RIGHT_READ;
     key = certain(key, source->raw);
-    return allows(call, RIGHT_READ, source->bucket, key, false) &&
-           allows(call, also, source->bucket, key, false);
+    return allows(trial, RIGHT_READ, source->bucket, key, false) &&
+           allows(trial, also, source->bucket, key, false);
 }
 
-static bool may_take_source(const struct call *call)
+static bool may_take_source(struct trial *trial)
 {
-    const struct s3_source *source = &call->s3.source;
-    if (!call->s3.sourced)
+    const struct s3_request *s3 = &trial->call->s3;
+    if (!s3->sourced)
         return true;
-    return source->key.len && may_take(call, source->key) &&
-           (!source->inner.len || may_take(call, source->inner));
+    return s3->source.key.len && may_take(trial, s3->source.key) &&
+           (!s3->source.inner.len || may_take(trial, s3->source.inner));
 }
 
 static bool begins(slice name, slice with)
@@ -84,8 +96,9 @@ static bool is_privileged(const struct call *call)
 }
 
 /* What a list names lies below its prefix; what tells of a bucket as such is no object's. */
-static bool may_begin(const struct call *call)
+static bool may_begin(struct trial *trial)
 {
+    const struct call *call = trial->call;
     const struct s3_operation *row = s3_operation(call->s3.op);
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     unsigned right = 1u << row->right;
@@ -96,49 +109,73 @@ static bool may_begin(const struct call *call)
     slice key = call->s3.key;
     if (by_prefix && prefix)
         key = certain(prefix->value, raw_param(call, S("prefix")));
-    if (!allows(call, right, call->s3.bucket, key, of_bucket) ||
-        (call->s3.unknown && !allows(call, RIGHT_ADMIN, call->s3.bucket, key, false)))
+    if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
+        (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)))
         return false;    /* nobody here knows what such a parameter makes of the operation */
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
-    return may_take_source(call) &&
-           (!is_privileged(call) || allows(call, RIGHT_ADMIN, call->s3.bucket, key, false));
+    return may_take_source(trial) &&
+           (!is_privileged(call) || allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 
-static enum err refused(const struct call *call)
+static const char *name_of(unsigned right)
 {
-    slice key = log_word(call->keep, slice_sub(call->s3.key, 0, 200));
+    switch (right) {
+    case RIGHT_READ: return "read";
+    case RIGHT_LIST: return "list";
+    case RIGHT_WRITE: return "write";
+    case RIGHT_ADMIN: return "admin";
+    default: return "-";
+    }
+}
+
+/* The bucket and the key are those where the right is missing: of a copy perhaps its source. */
+static enum err refused(const struct trial *trial, const char *why)
+{
+    const struct call *call = trial->call;
+    slice key = log_word(call->keep, slice_sub(trial->key, 0, 200));
     metric_add(M_POLICY_REFUSED, 1);
     if (atomic_load(&call->front->access_log))
-        log_info("policy_refused", "id=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s",
-                 SLICE_ARG(call->id), SLICE_ARG(log_word(call->keep, call->access_key)),
-                 s3_op_name(call->s3.op), SLICE_ARG(log_word(call->keep, call->s3.bucket)),
-                 SLICE_ARG(key));
+        log_info("policy_refused", "id=%.*s access_key=%.*s op=%s right=%s bucket=%.*s key=%.*s "
+                 "why=\"%s\"", SLICE_ARG(call->id),
+                 SLICE_ARG(log_word(call->keep, call->access_key)), s3_op_name(call->s3.op),
+                 name_of(trial->missing), SLICE_ARG(log_word(call->keep, trial->bucket)),
+                 SLICE_ARG(key), why);
     return ERR_POLICY;
+}
+
+static enum err told(const struct trial *trial, bool may)
+{
+    return may ? OK : refused(trial, "no row of its policy gives this right here");
 }
 
 enum err right_judge(const struct call *call)
 {
-    return call->client->own || may_begin(call) ? OK : refused(call);
+    struct trial trial = { .call = call };
+    return told(&trial, call->client->own || may_begin(&trial));
 }
 
 enum err right_judge_place(const struct call *call, const struct place *place)
 {
     bool nobody_there = call->client->own && place && !origin_knows_identities(place->origin);
-    return nobody_there ? refused(call) : OK;
+    struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
+    return nobody_there ? refused(&trial, "a folder does not know who asks: this client needs a "
+                                          "policy") : OK;
 }
 
 enum err right_judge_admin(const struct call *call, slice key)
 {
-    bool may = call->client->own || allows(call, RIGHT_ADMIN, call->s3.bucket, key, false);
-    return may ? OK : refused(call);
+    struct trial trial = { .call = call };
+    return told(&trial, call->client->own ||
+                allows(&trial, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 
 enum err right_judge_keys(const struct call *call, const struct write_key *keys, size_t count)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
-    for (size_t i = 0; i < count && !call->client->own; i++)
-        if (!allows(call, 1u << row->right, call->s3.bucket, keys[i].key, false))
-            return refused(call);
-    return OK;
+    struct trial trial = { .call = call };
+    bool may = true;
+    for (size_t i = 0; i < count && may && !call->client->own; i++)
+        may = allows(&trial, 1u << row->right, call->s3.bucket, keys[i].key, false);
+    return told(&trial, may);
 }

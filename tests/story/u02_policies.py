@@ -98,6 +98,19 @@ with Story("u02 policies") as story:
     fine("and its bucket's owner may do all", writer.put("data/b/new", b"new", {
         "x-amz-acl": "bucket-owner-full-control"}))
     fine("a removal inside its prefix", writer.delete("data/b/new"))
+    def lacked(reply):
+        line = next(line for line in map(json.loads, server.log().splitlines())
+                    if line["event"] == "policy_refused"
+                    and line["id"] == reply.headers["x-amz-request-id"])
+        return line.get("right"), line["bucket"], line["key"]
+    acl = {"x-amz-acl": "public-read"}
+    for reply, want in ((reader.get("data/b/1"), ("read", "data", "b/1")),
+                        (reader.list("data", prefix="b/"), ("list", "data", "b/")),
+                        (reader.put("data/a/1", b"x"), ("write", "data", "a/1")),
+                        (writer.put("data/b/new", b"", acl), ("admin", "data", "b/new")),
+                        (writer.put("data/b/copy", b"", {"x-amz-copy-source": "/data/b/1"}),
+                         ("read", "data", "b/1"))):
+        story.same("the log names the right, and where it is missing", lacked(reply), want)
     story.fact("refusals are counted, and logged by name",
                server.metric("penstock_policy_refused_total") >= 18
                and "policy_refused" in server.log())
@@ -165,5 +178,15 @@ with Story("u02 policies") as story:
         "x-amz-security-token": pair["Token"]}))
     reply = borrower.get("data/b/2")
     story.fact("without its token it is nobody's", reply.status == 403, reply)
+    def lines(event):
+        return [line for line in map(json.loads, lender.log().splitlines()) if line["event"] == event]
+    story.same("who was lent a pair is in the log", [line["access_key"] for line in lines("lent")],
+               [pair["AccessKeyId"]])
+    story.same("and who was not, with why", [line["why"] for line in lines("lend_refused")],
+               ["its Authorization is not lend_token", "its Host is no loopback name or address"])
+    story.fact("with their peers", all(line["peer"].startswith("127.0.0.1:")
+                                       for line in lines("lent") + lines("lend_refused")))
+    story.same("both are counted", [lender.metric('penstock_lent_total{result="%s"}' % result)
+                                    for result in ("ok", "refused")], [1, 2])
     story.fact("its secret is in no log", pair["SecretAccessKey"] not in lender.log()
                and pair["Token"] not in lender.log())
