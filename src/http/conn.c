@@ -206,8 +206,7 @@ static void read_body(struct conn *conn)
         if ((size_t)got < BODY_READ_BYTES / 2)
             break;    /* likely all there is: the next turn will tell */
     }
-    if (conn->sock && conn->phase == PHASE_REQUEST)
-        conn_watch(conn);
+    conn_watch(conn);
     conn_release(conn);
 }
 
@@ -302,7 +301,7 @@ void conns_read_on(struct http_loop *loop)
 
 void conn_watch(struct conn *conn)
 {
-    if (!conn->request->sending)
+    if (conn->sock && conn->phase == PHASE_REQUEST && !conn->request->sending)
         h2o_socket_read_start(conn->sock, on_readable);
 }
 
@@ -345,8 +344,7 @@ void conn_take_body(struct conn *conn)
     timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
     conn_hold(conn);
     look_at_body(conn);
-    if (conn->sock && conn->phase == PHASE_REQUEST)
-        conn_watch(conn);
+    conn_watch(conn);
     conn_release(conn);
 }
 

@@ -152,7 +152,8 @@ void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_c
 bool conn_say(struct conn *conn, slice bytes);    /* few, at once; false: it is over */
 void conn_shut(struct conn *conn);    /* nothing more will be said */
 void conns_read_on(struct http_loop *loop);    /* what has been decrypted already */
-void conn_watch(struct conn *conn);    /* notices that the client leaves while nothing is sent */
+/* Notices that the client leaves while nothing is sent; nothing is done if no request is there. */
+void conn_watch(struct conn *conn);
 
 /* tls.c */
 SSL *tls_new_ssl(struct http_tls *tls);

@@ -79,8 +79,8 @@ static void on_sent(h2o_socket_t *sock, const char *err)
         request->source->proceed(request->source_arg);
     if (full && conn->sock)
         finish(conn);
-    else if (conn->sock)
-        conn_watch(conn);
+    else
+        conn_watch(conn);    /* proceed() may have ended this request, and the connection */
     conn_release(conn);
 }
 

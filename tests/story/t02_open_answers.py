@@ -58,5 +58,12 @@ with Story("t02 answers of no told length, over http and https") as story:
         story.same("and a slow one, from its first blanks on", (reply.status, reply.error,
                                                                  reply.body.strip()),
                    (200, None, b"<CompleteMultipartUploadResult/>"))
+    for name, at, tls in (("http", server.port, None), ("https", port, ours.client())):
+        for behind in (b"", b"G"):
+            wire = Wire(at, 20, tls=tls)
+            wire.send(server.client.head_of("GET", "bkt", [("policy", "")]).replace(b"HTTP/1.1", b"HTTP/1.0") + behind)
+            reply = wire.read()
+            story.same(f"HTTP/1.0 over {name} hears it until the connection ends, {behind} behind it",
+                       (reply.status, reply.body == LONG, reply.headers.get("transfer-encoding")), (200, True, None))
     story.fact("and Penstock lives", server.alive(), server.log()[-2000:])
     story.same("SIGTERM ends it cleanly", server.stop(), 0)
