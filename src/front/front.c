@@ -413,7 +413,7 @@ static void route(struct call *call)
     else if (only_reads(row))
         pass_read(call);
     else if (takes_form(call))
-        form_post(call);
+        pass_form(call);
     else
         pass_write(call);
 }

@@ -98,12 +98,16 @@ bool right_is_privileged(slice name, slice value);
 enum err right_judge_keys(const struct call *call, const struct write_key *keys,
                           size_t count) MUST_USE;
 
+/* ---- form.c ---- */
+/* Whose form call->form is, which the call is its client's from then on, and whether it may be
+ * posted, but for its place and key. `read`: what reading it came to. */
+enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
+
 /* ---- object.c, list.c, pass.c: the operations ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
-void form_post(struct call *call);      /* PostObject, where browsers may */
-void pass_form(struct call *call, slice content_type);    /* one that has been judged */
+void pass_form(struct call *call);      /* PostObject, where browsers may */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
 const struct place *pass_place(const struct call *call);    /* NULL: there is none */
 /* What pass_write would refuse it with before it looks at the body. */

@@ -48,6 +48,9 @@ struct intake {
     struct sigv4_chain *chain;
     struct chunked *chunked;
     struct checksum_run *sha256, *md5, *sum;
+    struct form *form;               /* NULL: it is none */
+    struct arena *form_keep;
+    slice form_type;
     struct intake_outcome outcome;
     void (*done)(void *arg, const struct intake_outcome *outcome);
     void (*lost)(void *arg);
@@ -92,15 +95,22 @@ static int work_on_piece(void *ask)
     return 0;
 }
 
+static int read_form(void *ask)
+{
+    struct intake *intake = ask;
+    slice body = { intake->bytes, intake->len };
+    intake->outcome.err = form_read(intake->form_keep, intake->form_type, body, intake->form);
+    return 0;
+}
+
 /* The body may lie in a file, whose disk may fail: then its map faults. */
 static void work_on(struct intake *intake)
 {
     int none;
-    if (trap_run(work_on_piece, intake, &none))
+    if (trap_run(intake->form ? read_form : work_on_piece, intake, &none))
         return;
     intake->outcome.err = ERR_LIMIT;
-    intake->outcome.fault.message =
-        S("The disk that the request body lay on failed. Please try again.");
+    intake->outcome.fault.message = S(INTAKE_DISK_FAILED);
 }
 
 static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
@@ -184,6 +194,10 @@ static void conclude(struct intake *intake)
 static bool work(struct intake *intake, size_t bytes)
 {
     size_t until = intake->at + bytes;
+    if (intake->form) {
+        work_on(intake);
+        return true;
+    }
     while (!intake->outcome.err && intake->at < intake->len && intake->at < until)
         work_on(intake);
     if (!intake->outcome.err && intake->at < intake->len)
@@ -333,22 +347,25 @@ static void prepare(struct intake *intake, const struct intake_ask *ask)
         intake->at = intake->data_len = intake->len;    /* nothing is said of it */
 }
 
-void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
-                  void (*done)(void *arg, const struct intake_outcome *outcome),
-                  void (*lost)(void *arg), void *arg)
+static struct intake *intake_new(struct mailbox *box, slice body,
+                                 void (*done)(void *arg, const struct intake_outcome *outcome),
+                                 void (*lost)(void *arg), void *arg)
 {
     struct intake *intake = must_alloc(sizeof(*intake));
     check(box && done && lost);
     intake->back = mailbox_ref(box);
-    intake->bytes = (char *)(uintptr_t)ask->body.ptr;    /* ours to change: see intake_ask */
-    intake->len = ask->body.len;
+    intake->bytes = (char *)(uintptr_t)body.ptr;    /* ours to change: see intake_ask */
+    intake->len = body.len;
     intake->done = done;
     intake->lost = lost;
     intake->arg = arg;
     list_init(&intake->link);
-    intake->outcome.err = plan(intake, ask);
-    if (!intake->outcome.err)
-        prepare(intake, ask);
+    return intake;
+}
+
+/* By a thread, or, if it is small, here. */
+static void begin(struct intakes *intakes, struct intake *intake)
+{
     if (!intake->outcome.err && intake->len - intake->at > INLINE_BYTES) {
         put(intakes, intake);
         return;
@@ -356,4 +373,27 @@ void intake_start(struct intakes *intakes, struct mailbox *box, const struct int
     if (!intake->outcome.err)
         check(work(intake, INLINE_BYTES + 1));
     deliver(&intake->mail);
+}
+
+void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
+                  void (*done)(void *arg, const struct intake_outcome *outcome),
+                  void (*lost)(void *arg), void *arg)
+{
+    struct intake *intake = intake_new(box, ask->body, done, lost, arg);
+    intake->outcome.err = plan(intake, ask);
+    if (!intake->outcome.err)
+        prepare(intake, ask);
+    begin(intakes, intake);
+}
+
+void intake_form(struct intakes *intakes, struct mailbox *box, slice content_type, slice body,
+                 struct arena *keep, struct form *ret,
+                 void (*done)(void *arg, const struct intake_outcome *outcome),
+                 void (*lost)(void *arg), void *arg)
+{
+    struct intake *intake = intake_new(box, body, done, lost, arg);
+    intake->form = ret;
+    intake->form_keep = keep;
+    intake->form_type = arena_copy(&intake->arena, content_type);
+    begin(intakes, intake);
 }

@@ -4,6 +4,7 @@
 #define FRONT_INTAKE_H
 
 #include "base/mailbox.h"
+#include "s3/form.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
 
@@ -23,6 +24,7 @@ struct intake_ask {
 };
 
 #define INTAKE_FIELDS_MAX 2
+#define INTAKE_DISK_FAILED "The disk that the request body lay on failed. Please try again."
 #define INTAKE_UNSIGNED_CHUNKS \
     "Anonymous requests don't support this x-amz-content-sha256 value. Please use " \
     "UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER."
@@ -41,5 +43,12 @@ struct intake_outcome {
 void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
                   void (*done)(void *arg, const struct intake_outcome *outcome),
                   void (*lost)(void *arg), void *arg);
+
+/* Reads a form (form_read) in the same way: outcome->err is its answer, *ret and keep are not to be
+ * looked at before that. A form stays as it came. */
+void intake_form(struct intakes *intakes, struct mailbox *box, slice content_type, slice body,
+                 struct arena *keep, struct form *ret,
+                 void (*done)(void *arg, const struct intake_outcome *outcome),
+                 void (*lost)(void *arg), void *arg);
 
 #endif

@@ -183,7 +183,8 @@ static void refuse(struct pass *pass, enum err err, const struct s3_fault *fault
 
 static void fail(struct pass *pass, enum err err)
 {
-    refuse(pass, err, &(struct s3_fault){ .more_count = 0 });
+    bool lost = atomic_load(&pass->lost);
+    refuse(pass, err, &(struct s3_fault){ .message = lost ? S(INTAKE_DISK_FAILED) : S("") });
 }
 
 static void call_origin(struct pass *pass)
@@ -670,26 +671,51 @@ void pass_write(struct call *call)
                  taken_in, lost, pass);
 }
 
-/* It goes on in the name of whoever signed it; its key is its own. */
-void pass_form(struct call *call, slice content_type)
+static void form_taken_in(void *arg, const struct intake_outcome *outcome)
 {
-    const struct form *judged = call->form;
-    slice key = form_get(judged, S("key"));
-    const struct place *place = front_place_of(call->front, call->s3.bucket, key);
-    enum err err = may_write(call, place);
-    if (err) {
-        reply_error(call, err, S(""));
+    struct pass *pass = arg;
+    struct call *call = pass->call;
+    pass->in_intake = false;
+    if (!call) {
+        settle(pass);
         return;
     }
-    struct pass *pass = pass_new(call, place);
+    struct s3_fault fault = outcome->fault;
+    enum err err = form_judge(call, outcome->err, &fault);
+    slice key = form_get(call->form, S("key"));
+    pass->place = front_place_of(call->front, call->s3.bucket, key);
+    if (!err)
+        err = may_write(call, pass->place);
+    if (err) {
+        refuse(pass, err, &fault);
+        return;
+    }
+    pass->body = call->form->file;
+    pass->source.length = pass->body.len;
+    pass->origin.as = identity_as(&call->client->who);
+    begin(pass);
+}
+
+static bool is_of_form(slice name)
+{
+    return slice_eq_nocase(name, S("content-type")) || slice_eq_nocase(name, S("content-md5"));
+}
+
+/* Whose it is, is in it: it goes on in the name of whoever signed it. */
+void pass_form(struct call *call)
+{
+    struct pass *pass = pass_new(call, NULL);
     struct form *form = arena_alloc(&pass->arena, sizeof(*form));
-    check(form_read(&pass->arena, content_type, pass->body, form) == OK);    /* it did before */
-    pass->origin.form = form;
     size_t count = 0;
     for (size_t i = 0; i < pass->origin.field_count; i++)
-        if (!slice_eq_nocase(pass->origin_fields[i].name, S("content-type")) &&
-            !slice_eq_nocase(pass->origin_fields[i].name, S("content-md5")))
+        if (!is_of_form(pass->origin_fields[i].name))
             pass->origin_fields[count++] = pass->origin_fields[i];
     pass->origin.field_count = count;
-    begin(pass);
+    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
+    pass->origin.body = &pass->source;
+    pass->origin.form = call->form = form;
+    pass->in_intake = true;
+    intake_form(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
+                http_head_get(call->head, S("content-type")), pass->body, &pass->arena, form,
+                form_taken_in, lost, pass);
 }

@@ -28,7 +28,7 @@ struct walk {
     int bucket;
     const struct dir_ask *ask;
     _Atomic enum err *stopped;
-    char after[KEY_BYTES_MAX + 1];  /* the cursor */
+    char after[S3_KEY_BYTES_MAX + 1];  /* the cursor */
     size_t after_len;
     bool after_rolled;
     struct dir_item *items;         /* ask->max + 1: the last one only says that there is more */
@@ -58,7 +58,7 @@ static slice cursor(const struct walk *walk)
 
 static void move_cursor(struct walk *walk, slice key, bool rolled)
 {
-    check(key.len <= KEY_BYTES_MAX);
+    check(key.len <= S3_KEY_BYTES_MAX);
     if (key.len)
         memmove(walk->after, key.ptr, key.len);
     walk->after_len = key.len;
@@ -93,7 +93,7 @@ slice dir_token(struct arena *keep, const struct dir_item *last)
 static enum err read_token(struct walk *walk, slice token)
 {
     size_t bytes = token.len / 2;
-    if (token.len % 2 == 0 || bytes > KEY_BYTES_MAX ||
+    if (token.len % 2 == 0 || bytes > S3_KEY_BYTES_MAX ||
         (token.ptr[0] != 'k' && token.ptr[0] != 'p') ||
         !slice_unhex(slice_from(token, 1), (uint8_t *)walk->after, bytes))
         return ERR_BAD_ARGUMENT;
@@ -108,7 +108,7 @@ static enum err start_cursor(struct walk *walk)
     if (ask->token.len)
         return read_token(walk, ask->token);
     slice after = ask->v2 ? ask->start_after : ask->marker, rolled;
-    move_cursor(walk, slice_sub(after, 0, KEY_BYTES_MAX), false);
+    move_cursor(walk, slice_sub(after, 0, S3_KEY_BYTES_MAX), false);
     walk->after_rolled = roll(ask, cursor(walk), &rolled) && rolled.len == walk->after_len;
     return OK;
 }
@@ -190,7 +190,7 @@ static int type_of(int fd, const struct dirent *found)
 static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
                             struct window *window)
 {
-    char key[KEY_BYTES_MAX + NAME_MAX + 2];
+    char key[S3_KEY_BYTES_MAX + NAME_MAX + 2];
     memcpy(key, path.ptr, path.len);
     rewinddir(dir);
     for (struct dirent *found; errno = 0, (found = readdir(dir)) != NULL;) {
@@ -201,7 +201,7 @@ static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
         bool is_dir = type == DT_DIR;
         if (!strcmp(found->d_name, ".") || !strcmp(found->d_name, "..") ||
             (!is_dir && type != DT_REG && type != DT_LNK) ||
-            path.len + len + is_dir > KEY_BYTES_MAX)
+            path.len + len + is_dir > S3_KEY_BYTES_MAX)
             continue;
         memcpy(key + path.len, found->d_name, len);
         key[path.len + len] = '/';
@@ -256,7 +256,7 @@ static enum err walk_dir(struct walk *walk, DIR *take_dir, slice path);
 
 static enum err walk_entry(struct walk *walk, int dir, slice path, const struct entry *entry)
 {
-    char key[KEY_BYTES_MAX + 1];
+    char key[S3_KEY_BYTES_MAX + 1];
     slice whole = { key, path.len + entry->len };
     memcpy(key, path.ptr, path.len);
     memcpy(key + path.len, entry->name, entry->len);
@@ -278,7 +278,7 @@ static enum err walk_entry(struct walk *walk, int dir, slice path, const struct 
 /* Moves the cursor behind everything that a directory's entry stands for. */
 static void pass(struct walk *walk, slice path, const struct entry *entry)
 {
-    char key[KEY_BYTES_MAX + 1];
+    char key[S3_KEY_BYTES_MAX + 1];
     slice whole = { key, path.len + entry->len };
     memcpy(key, path.ptr, path.len);
     memcpy(key + path.len, entry->name, entry->len);
@@ -316,7 +316,7 @@ static enum err walk_bucket(struct walk *walk)
     while (path.len && path.ptr[path.len - 1] != '/')
         path.len--;
     slice name = slice_sub(path, 0, path.len ? path.len - 1 : 0);
-    if (path.len > KEY_BYTES_MAX || (path.len && !dir_is_file_name(name)))
+    if (path.len > S3_KEY_BYTES_MAX || (path.len && !dir_is_file_name(name)))
         return OK;    /* no file has such a name */
     const char *open_as = path.len ? arena_copy(walk->keep, name).ptr : ".";
     int fd = dir_open(walk->bucket, open_as, O_RDONLY | O_DIRECTORY, false);

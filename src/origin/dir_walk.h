@@ -5,8 +5,6 @@
 
 #include "origin/dir.h"
 
-#define KEY_BYTES_MAX 1024
-
 struct dir_ask {                    /* what a client asked for, decoded */
     bool v2, url;                   /* url: encoding-type=url */
     slice prefix, delimiter, marker, start_after, token;

@@ -66,7 +66,7 @@ struct origin_call {
     const struct http_field *fields;    /* more to send and sign (range, if-match, x-amz-...) */
     size_t field_count;
     const struct origin_body *body;     /* NULL: none */
-    const struct form *form;            /* sent instead, signed in itself; NULL: none */
+    const struct form *form;            /* body is its file; signed in itself; NULL: none */
     bool no_retry;                      /* for what must not happen twice */
     /* Whom it is signed as; must outlive the call. NULL: as the origin's own credentials say. An
      * empty access key: as nobody, unsigned. What the origin says of such a key is its client's to

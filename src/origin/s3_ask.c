@@ -109,27 +109,32 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
 /* A form of this try: what stands before the file, the file, what stands behind it. */
 struct form_body {
     struct origin_body body;
-    slice pieces[3];
+    const struct origin_body *file;
+    slice before, behind;
 };
+
+static size_t read_piece(const struct form_body *form, uint64_t offset, char *ret, size_t bytes)
+{
+    uint64_t file_end = form->before.len + form->file->length;
+    if (offset < form->before.len)
+        return slice_put(ret, slice_sub(form->before, offset, bytes));
+    if (offset >= file_end)
+        return slice_put(ret, slice_sub(form->behind, offset - file_end, bytes));
+    return form->file->read(form->file->arg, offset - form->before.len, ret,
+                            (size_t)MIN(bytes, file_end - offset));
+}
 
 static size_t read_form(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     const struct form_body *form = arg;
     size_t got = 0;
-    for (size_t i = 0; i < countof(form->pieces) && got < bytes; i++) {
-        slice piece = form->pieces[i];
-        if (offset >= piece.len) {
-            offset -= piece.len;
-            continue;
-        }
-        got += slice_put(ret + got, slice_sub(piece, offset, bytes - got));
-        offset = 0;
-    }
+    for (size_t piece = 1; piece && got < bytes; got += piece)
+        piece = read_piece(form, offset + got, ret + got, bytes - got);
     return got;
 }
 
 static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
-                                           const struct form *form,
+                                           const struct origin_call *asked,
                                            const struct sigv4_credentials *with,
                                            const char *region, struct http_field *ret_type)
 {
@@ -139,13 +144,13 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     slice boundary = arena_printf(keep, "penstock-%016llx%016llx", (unsigned long long)random[0],
                                   (unsigned long long)random[1]);
     pthread_mutex_lock(&s3->lock);
-    made->pieces[0] = form_write(s3->sigv4, keep, form, with, slice_of(region), wall_s(),
-                                 boundary, &made->pieces[2]);
+    made->before = form_write(s3->sigv4, keep, asked->form, with, slice_of(region), wall_s(),
+                              boundary, &made->behind);
     pthread_mutex_unlock(&s3->lock);
-    made->pieces[1] = form->file;
-    made->body = (struct origin_body){ .read = read_form, .arg = made };
-    for (size_t i = 0; i < countof(made->pieces); i++)
-        made->body.length += made->pieces[i].len;
+    made->file = asked->body;
+    made->body = (struct origin_body){
+        .length = made->before.len + asked->body->length + made->behind.len,
+        .read = read_form, .arg = made };
     *ret_type = (struct http_field){
         S("Content-Type"),
         arena_printf(keep, "multipart/form-data; boundary=%.*s", SLICE_ARG(boundary)) };
@@ -189,7 +194,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     size_t count = make_fields(keep, asked, &target, &fields);
     const struct origin_body *body = asked->body;
     if (asked->form)
-        body = make_form(s3, keep, asked->form, with, region, &fields[count++]);
+        body = make_form(s3, keep, asked, with, region, &fields[count++]);
     else
         count = add_signature(s3, keep, asked, with, region, &target, fields, count);
     const char *method = s3_operation(asked->op)->method_name;

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "s3/request.h"
+
 #define FIELDS_BYTES_MAX (64 * 1024)    /* of all that comes before the file; S3 takes 20,000 */
 #define BOUNDARY_BYTES_MAX 200
 
@@ -117,7 +119,8 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
             filename = slice_from(filename, i);
             break;
         }
-    if (memmem(filename.ptr ? filename.ptr : "", filename.len, mark.ptr, mark.len))
+    if (filename.len > S3_KEY_BYTES_MAX ||
+        memmem(filename.ptr ? filename.ptr : "", filename.len, mark.ptr, mark.len))
         return ERR_BAD_FORM;
     for (size_t i = 0; i < form->field_count; i++) {
         slice *value = &form->fields[i].value, rest = *value;
@@ -129,6 +132,8 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
             size_t before = (size_t)(found - rest.ptr);
             text_add(&text, slice_sub(rest, 0, before));
             text_add(&text, filename);
+            if (text.len > FIELDS_BYTES_MAX)
+                return ERR_BAD_FORM;
             rest = slice_from(rest, before + mark.len);
         }
         if (rest.len == value->len)
@@ -161,10 +166,10 @@ enum err form_read(struct arena *keep, slice content_type, slice body, struct fo
             return ERR_BAD_FORM;
         if (slice_eq_nocase(name, S("file"))) {
             ret->file = content;
-            ret->file_type = is_text(part.type) ? part.type : S("");
+            ret->file_type = is_text(part.type) ? arena_copy(keep, part.type) : S("");
             return put_filename(keep, ret, parameter(part.disposition, S("filename")));
         }
-        enum err e = add_field(ret, name, content);
+        enum err e = add_field(ret, arena_copy(keep, name), arena_copy(keep, content));
         if (e)
             return e;
     }

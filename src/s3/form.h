@@ -15,7 +15,7 @@ struct form {
     slice file, file_type;        /* file_type: of its part; empty if that says none */
 };
 
-/* Slices point into the body, or into keep. Every ${filename} is the file's name from then on.
+/* The file is the body's, all else in keep. Every ${filename} is the file's name from then on.
  * ERR_PRECONDITION: it is no such form; ERR_BAD_FORM. */
 enum err form_read(struct arena *keep, slice content_type, slice body, struct form *ret) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: there is none */

@@ -11,7 +11,6 @@
 
 #include "s3/encode.h"
 
-#define KEY_BYTES_MAX 1024
 #define PARAMS_MAX 100
 #define VERSION_BYTES_MAX 1024
 
@@ -118,7 +117,7 @@ static enum err read_path(struct arena *keep, slice path, slice host_bucket,
         return e;
     if ((path.len > 1 || host_bucket.len) && !bucket_valid(ret->bucket))
         return ERR_BAD_BUCKET;
-    return ret->key.len > KEY_BYTES_MAX ? ERR_KEY_TOO_LONG : OK;
+    return ret->key.len > S3_KEY_BYTES_MAX ? ERR_KEY_TOO_LONG : OK;
 }
 
 static size_t count_params(slice query)

@@ -10,6 +10,7 @@
 #include "s3/head.h"
 
 #define S3_PART_MAX 10000u
+#define S3_KEY_BYTES_MAX 1024
 
 enum s3_op {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) id,

@@ -1,47 +1,14 @@
 """Forms that browsers post: the signature is in the form. Proven here, judged by the origin, and what
 was uploaded is what is read next."""
-import base64
-
-from harness import *
+from forms import *
 
 WRITER = ("WRITERTESTKEY", "writer/secret")
-BOUNDARY = "a-boundary"
 
 
-def form_of(fields, data, filename="photo.jpg"):
-    parts = [f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields]
-    parts.append(f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{filename}"\r\nContent-Type: image/jpeg\r\n\r\n')
-    return "".join(parts).encode() + data + f"\r\n--{BOUNDARY}--\r\n".encode()
-
-
-def signed(bucket, key, pair, more=(), conditions=None, seconds=600, slash="/"):
-    """The fields of a form; each is a condition of its policy unless they are given."""
-    now = time.gmtime()
-    day, date = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
-    fields = [("key", key), ("x-amz-algorithm", "AWS4-HMAC-SHA256"),
-              ("x-amz-credential", f"{pair[0]}/{day}/us-east-1/s3/aws4_request"), ("x-amz-date", date), *more]
-    if conditions is None:
-        conditions = [{name: value} for name, value in fields[1:]] + [["starts-with", "$key", ""], {"bucket": bucket}]
-    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
-    policy = json.dumps({"expiration": until, "conditions": conditions}).replace("/", slash)
-    policy = base64.b64encode(policy.encode()).decode()
-    sign = hmac.new(signing_key(pair[1], day, "us-east-1"), policy.encode(), hashlib.sha256).hexdigest()
-    return [*fields, ("policy", policy), ("x-amz-signature", sign)]
-
-
-def signed_v2(bucket, key, pair, more=(), seconds=600):
-    """The same by version 2, which versitygw itself does not take."""
-    fields = [("key", key), *more]
-    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
-    conditions = [{name: value} for name, value in more] + [["starts-with", "$key", ""], {"bucket": bucket}]
-    policy = base64.b64encode(json.dumps({"expiration": until, "conditions": conditions}).encode())
-    sign = base64.b64encode(hmac.new(pair[1].encode(), policy, hashlib.sha1).digest())
-    return [*fields, ("AWSAccessKeyId", pair[0]), ("policy", policy.decode()), ("signature", sign.decode())]
-
-
-def post(port, bucket, fields, data=b"data", **how):
-    return plain(port, "POST", f"/{bucket}", form_of(fields, data, **how),
-                 headers=[f"Content-Type: multipart/form-data; boundary={BOUNDARY}"])
+def memory_kib(server):
+    """The most it ever had."""
+    with open(f"/proc/{server.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
 with Story("w10 forms that browsers post") as story:
@@ -90,6 +57,12 @@ with Story("w10 forms that browsers post") as story:
     fields = signed("bucket", "in/x", shared)
     refused("a field that was added", post(server.port, "bucket", [("x-amz-meta-x", "1"), *fields]), 403, "AccessDenied")
     refused("a key that comes twice", post(server.port, "bucket", [("key", "in/y"), *fields]), 400, "MalformedPOSTRequest")
+    before_kib = memory_kib(server)
+    refused("names that grow beyond what a form may say", post(server.port, "bucket", [
+        ("key", "in/y"), ("x-amz-meta-a", "${filename}" * 2900)], filename="f" * 1000), 400, "MalformedPOSTRequest")
+    refused("or are longer than any key", post(server.port, "bucket", [("key", "${filename}")], filename="f" * 32000), 400, "MalformedPOSTRequest")
+    more_kib = memory_kib(server) - before_kib
+    story.fact("... cost no memory", more_kib < 8 * KIB, f"{more_kib} KiB")
     refused("too much in it", post(server.port, "bucket", signed("bucket", "in/x", shared), bytes(2 * MIB)), 400, "EntityTooLarge")
     refused("nobody's", post(server.port, "bucket", [("key", "in/x")]), 403, "AccessDenied")
     refused("a name that makes another name of itself", post(server.port, "bucket", signed("bucket", "in/${filename}", shared),
@@ -97,7 +70,7 @@ with Story("w10 forms that browsers post") as story:
     refused("where its policy at Penstock lets it not", post(server.port, "bucket", signed("bucket", "out/x", WRITER)), 403, "AccessDenied")
     refused("nor what others may read", post(server.port, "bucket", signed("bucket", "in/x", WRITER, [("acl", "public-read")])), 403, "AccessDenied")
     for target in ("/bucket?delete", "/bucket/in/x?uploads", "/bucket/in/x?select", "/"):
-        reply = plain(server.port, "POST", target, form_of(fields, b"x"), headers=[f"Content-Type: multipart/form-data; boundary={BOUNDARY}"])
+        reply = plain(server.port, "POST", target, form_of(fields, b"x"), headers=[FORM_TYPE])
         story.fact(f"POST {target}: a form's type is no signature", reply.status in (403, 405), reply)
     story.same("nothing of it was put", len(gateway.client.list("bucket").body), before)
     refused("unless it is said no form is taken", post(closed.port, "bucket", fields), 403, "AccessDenied")

@@ -1,5 +1,5 @@
 """The disk fails under a body that lies on it: its client has a clear failure, and nobody else is hurt."""
-from harness import *
+from forms import *
 
 SIZE = 192 * MIB
 
@@ -56,7 +56,7 @@ def begun(server, data, payload):
 with Story("w10 a disk that fails under a body is a failure of that request alone") as story:
     origin, data = Slow(), story.random.randbytes(MIB) * (SIZE // MIB)
     digest = hashlib.sha256(data).hexdigest()
-    server = story.penstock(origin=origin.url, body_memory="64KiB", bodies_memory="8MiB")
+    server = story.penstock(origin=origin.url, browser_uploads="1GiB", body_memory="64KiB", bodies_memory="8MiB")
 
     def lives(text):
         check(server.alive(), f"{text}: {server.log()[-500:]}")
@@ -82,7 +82,29 @@ with Story("w10 a disk that fails under a body is a failure of that request alon
     origin.begun.wait(20)
     lose(server)
     origin.go.set()
-    story.same("lost while it is sent", wire.read().status, 503)
+    reply = wire.read()
+    story.same("lost while it is sent", (reply.status, b"disk" in reply.body), (503, True))
+    lives("... too")
+
+    body = form_of(signed("bkt", "k", (ACCESS_KEY, SECRET_KEY)), data)
+    head = f"POST /bkt HTTP/1.1\r\nHost: h\r\n{FORM_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    wire = Wire(server.port, 60)
+    wire.send(head + body[:-1000])
+    time.sleep(0.5)
+    wire.send(body[-1000:])
+    lose(server)
+    reply = wire.read()
+    story.same("a form, lost while it is read", (reply.status, b"disk" in reply.body), (503, True))
+    lives("... too")
+    origin.go.clear()
+    origin.begun.clear()
+    wire = Wire(server.port, 60)
+    wire.send(head + body)
+    origin.begun.wait(20)
+    lose(server)
+    origin.go.set()
+    reply = wire.read()
+    story.same("... lost while it is sent", (reply.status, b"disk" in reply.body), (503, True))
     lives("... too")
     files = glob.glob(os.path.join(server.cache_dir, "**"), recursive=True)
     story.fact("nobody blames the index", not any("suspect" in name for name in files), files)
