@@ -28,7 +28,8 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
     if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; nobody means that */
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
-                            "wildcard: a prefix covers all that begins so: leave it out", SLICE_ARG(on)).ptr;
+                            "wildcard: a prefix covers all that begins so: leave it out",
+                            SLICE_ARG(on)).ptr;
     if (rule)
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s",
                             SLICE_ARG(on), rule).ptr;
@@ -116,8 +117,8 @@ static void name_is_one(const struct row *row)
     const struct config_key *key = row->key;
     bool is_policy = key->policy[0] != '\0';
     if (is_policy && has_origin_keys(key))
-        wrong(row, "policy", "stands beside keys for the origin: a client asks there in its own "
-              "name or, by a policy, in Penstock's; take one of them away");
+        wrong(row, "policy", "stands beside keys for the origin: a client asks there with its "
+              "own credentials or, by a policy, with Penstock's; take one of them away");
     else if (!is_policy && all_are_folders(row->config))
         wrong(row, "policy", "is missing: a folder does not know whose key this is, so say here "
               "what it may do (\"all\", or an array)");

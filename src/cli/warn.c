@@ -39,7 +39,7 @@ static slice key_is_open(const struct config *config, struct arena *keep)
                         "this machine: chmod o= %s", key, key);
 }
 
-static bool has_own_names(const struct config *config)
+static bool has_own_identities(const struct config *config)
 {
     bool own = false;
     for (size_t i = 0; i < config->key_count; i++)
@@ -49,15 +49,15 @@ static bool has_own_names(const struct config *config)
 
 static slice grants_cost(const struct config *config, struct arena *keep)
 {
-    if (!has_own_names(config))
+    if (!has_own_identities(config))
         return S("");
     if (config->grant_time_ms == 0)
-        return S("grant_time is 0: each read of a client with a name of its own asks the origin "
-                 "first");
+        return S("grant_time is 0: each read of a client with an origin identity of its own "
+                 "asks the origin first");
     if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
         return S("");
-    return arena_printf(keep, "clients with a name of their own ask the origin (HEAD) for each "
-                        "object once in grant_time (%" PRIu64 " s): for many small objects, a "
+    return arena_printf(keep, "clients with an origin identity of their own ask the origin (HEAD) "
+                        "for each object once in grant_time (%" PRIu64 " s): for many small objects, a "
                         "longer one or a wider grant_scope is faster",
                         config->grant_time_ms / 1000);
 }
@@ -66,7 +66,8 @@ static slice permission_costs(const struct config *config, struct arena *keep)
 {
     (void)keep;
     return config->permission_time_ms
-        ? S("") : S("permission_time is 0: each read in Penstock's own name asks the origin first");
+        ? S("")
+        : S("permission_time is 0: each read with the shared identity asks the origin first");
 }
 
 static slice anybody_may_borrow(const struct config *config, struct arena *keep)
