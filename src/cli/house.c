@@ -232,6 +232,7 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
         .connections_max = (unsigned)from->connections,
         .connect_ms = (unsigned)from->connect_time_ms,
         .progress_ms = (unsigned)from->progress_time_ms,
+        .answer_ms = (unsigned)from->answer_time_ms,
         .wait_ms = (unsigned)from->wait_time_ms,
         .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
     };

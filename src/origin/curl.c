@@ -6,8 +6,8 @@
  * Time: libcurl limits connecting. "No byte for so long" is ours: each exchange remembers when a
  * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
  * A paused exchange does not wait for its origin, so its clock stands still. A 1xx head is no
- * progress, or an origin could send them for ever; only the first byte of all shows that there is a
- * connection.
+ * progress, or an origin could send them for ever. Once all of the request is out, the limit is that
+ * for the answer: an origin may need long for what it was asked.
  * Threads: an exchange belongs to its carrier. */
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +19,7 @@
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
+#define DEAD_MS 1000u               /* a connection that was dead when it was taken shows it within */
 
 #define EXCHANGE_MAGIC 0x65786368u
 struct exchange {
@@ -31,9 +32,10 @@ struct exchange {
     struct curl_slist *sent;
     const struct origin_body *body;
     uint64_t body_at;
-    unsigned progress_ms, connect_ms;
+    unsigned progress_ms, answer_ms, connect_ms;
     uint64_t started_ns, moved_ms;  /* moved: when a byte last came or went */
-    bool moved, paused, headed, is_head, bodiless;
+    bool writes, is_head, connected, answered, headed, bodiless, paused;
+    bool rewound;                   /* all of the request was out, and libcurl began again */
     enum err why;                   /* why it was ended by us */
     uint64_t got;                   /* bytes of the body */
     struct reply_head head;         /* while it comes in, and until its end */
@@ -59,8 +61,24 @@ static size_t give_up(struct exchange *exchange, enum err why)
 
 static void moved(struct exchange *exchange)
 {
-    exchange->moved = true;
     exchange->moved_ms = mono_ms();
+}
+
+/* Nothing is left to send: the origin may act upon it. */
+static bool is_out(const struct exchange *exchange)
+{
+    return exchange->connected && exchange->body_at == exchange->body->length;
+}
+
+static bool was_out(const struct exchange *exchange)
+{
+    return exchange->rewound || is_out(exchange);
+}
+
+/* It may have turned out dead: nothing came, and it did not last. */
+static bool died_at_once(const struct exchange *exchange)
+{
+    return !exchange->why && !exchange->answered && mono_ms() <= exchange->moved_ms + DEAD_MS;
 }
 
 static bool give_head(struct exchange *exchange, int status)
@@ -92,7 +110,8 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
     slice line = { ptr, size * count };
     long status = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 200 || !exchange->moved)
+    exchange->answered = true;
+    if (status >= 200)
         moved(exchange);
     if (exchange->headed)
         return line.len;    /* a trailer */
@@ -130,10 +149,16 @@ static int on_ready(void *arg, char *peer, char *local, int peer_port, int local
 {
     (void)peer, (void)local, (void)peer_port, (void)local_port;
     struct exchange *exchange = exchange_of(arg);
-    if (exchange->events->ready(exchange->arg))
-        return CURL_PREREQFUNC_OK;
-    exchange->why = ERR_CANCELED;
-    return CURL_PREREQFUNC_ABORT;
+    if (exchange->writes && was_out(exchange) && !died_at_once(exchange))
+        exchange->why = ERR_ORIGIN_CUT;    /* libcurl would repeat it */
+    else if (!exchange->events->ready(exchange->arg))
+        exchange->why = ERR_CANCELED;
+    if (exchange->why)
+        return CURL_PREREQFUNC_ABORT;
+    exchange->connected = true;
+    exchange->rewound = false;
+    moved(exchange);
+    return CURL_PREREQFUNC_OK;
 }
 
 static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
@@ -157,6 +182,7 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
     struct exchange *exchange = exchange_of(arg);
     if (origin != SEEK_SET || offset < 0)
         return CURL_SEEKFUNC_CANTSEEK;
+    exchange->rewound |= is_out(exchange);
     exchange->body_at = (uint64_t)offset;
     return CURL_SEEKFUNC_OK;
 }
@@ -242,7 +268,7 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
         set(easy, CURLOPT_CAINFO, ask->ca_file);
         set(easy, CURLOPT_CAPATH, NULL);
     }
-    exchange->body = ask->body ? ask->body : &empty;
+    exchange->body = ask->sends_length && ask->body ? ask->body : &empty;
     if (ask->sends_length) {
         set(easy, CURLOPT_UPLOAD, 1L);
         set(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->body->length);
@@ -265,6 +291,8 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     exchange->arg = arg;
     exchange->is_head = !strcmp(ask->method, "HEAD");
     exchange->progress_ms = ask->progress_ms;
+    exchange->answer_ms = ask->answer_ms;
+    exchange->writes = ask->writes;
     exchange->connect_ms = ask->connect_ms;
     exchange->started_ns = mono_ns();
     exchange->moved_ms = mono_ms();
@@ -350,14 +378,13 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
 static void end(struct exchange *exchange, CURLcode code)
 {
     long connects = 1;
-    bool connected = was_connected(exchange);
     curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connects);
     char why[CURL_ERROR_SIZE];
     memcpy(why, exchange->error, sizeof(why));
     struct exchange_end result = {
         .err = err_of(exchange, code),
-        .reused = connected && connects == 0,    /* a connect that failed counts as none */
-        .connected = connected,
+        .reused = exchange->connected && connects == 0 && died_at_once(exchange),
+        .sent = was_out(exchange),
         .why = why,
     };
     const struct exchange_events *events = exchange->events;
@@ -377,11 +404,12 @@ void exchanges_end_finished(struct carrier *carrier)
     }
 }
 
-/* Time for the connection is libcurl's business until the first byte has moved. */
+/* Time for the connection is libcurl's business until it stands. */
 static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
-    uint64_t limit = exchange->progress_ms + (exchange->moved ? 0 : exchange->connect_ms);
-    return exchange->progress_ms && !exchange->paused && now_ms > exchange->moved_ms + limit;
+    uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
+    limit += limit && !exchange->connected ? exchange->connect_ms : 0;
+    return limit && !exchange->paused && now_ms > exchange->moved_ms + limit;
 }
 
 void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms)

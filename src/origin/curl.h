@@ -26,7 +26,9 @@ struct exchange_ask {
     const struct origin_body *body;
     bool sends_length;              /* a method that carries a body, if only an empty one */
     bool once;                      /* it must not reach the origin twice: no reused connection */
+    bool writes;                    /* it must not twice be acted upon, as far as one can tell */
     unsigned connect_ms, progress_ms;
+    unsigned answer_ms;             /* it may be silent for so long once the request is out */
 };
 
 struct exchange_head {
@@ -40,8 +42,8 @@ struct exchange_head {
 
 struct exchange_end {
     enum err err;           /* ERR_CANCELED: a callback wished it */
-    bool reused;            /* it failed on a connection that had served before */
-    bool connected;         /* the request may have reached the origin */
+    bool reused;            /* it failed at once on a connection that had served before */
+    bool sent;              /* all of the request: the origin may have acted upon it */
     const char *why;        /* libcurl's words, may be empty; for logs */
 };
 

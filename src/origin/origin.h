@@ -120,6 +120,7 @@ struct origin_options {
     unsigned connections_max;   /* to this origin, over all threads; at least 1 */
     unsigned connect_ms;        /* of one try */
     unsigned progress_ms;       /* no byte for so long: the try has failed; 0: no limit */
+    unsigned answer_ms;         /* the same for what changes something, once it is sent */
     unsigned wait_ms;           /* for a connection, where all are in use; 0: no limit */
     unsigned total_ms;          /* all tries; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */

@@ -1,8 +1,10 @@
 /* retry.c - whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
- * What is safe to repeat: everything that never reached the origin, everything it refused unread
- * (429, 503), and the rest only if twice is the same as once. A failure on a connection that had
- * served before is most likely the origin's idle timeout: once a call, its repetition is free. */
+ * What is safe to repeat: everything that did not wholly reach the origin, everything it refused
+ * unread (429, 503), and what changes nothing. A write goes on beside that where the origin says
+ * that it has failed (500), and where a connection that had served before fails at once: that is
+ * most likely the origin's idle timeout, and once a call its repetition is free. After silence, a
+ * cut, or a gateway that gave up (502, 504) it may have happened, or still happen. */
 #include "origin/retry.h"
 
 #include "s3/encode.h"
@@ -37,16 +39,22 @@ static bool is_passing(const struct retry_case *what, bool *ret_refused_unread)
         *ret_refused_unread = what->status == 503 || what->status == 429;
         return *ret_refused_unread || what->status == 500 || what->status == 502 ||
                what->status == 504;
-    case ERR_ORIGIN_CONNECT:
-        *ret_refused_unread = !what->connected;
-        return true;
-    case ERR_ORIGIN_CUT:
+    case ERR_ORIGIN_CONNECT: case ERR_ORIGIN_CUT:
+        *ret_refused_unread = !what->sent;
         return true;
     case ERR_ORIGIN_TIMEOUT:    /* one that hangs may be one of many; waiting thrice helps nobody */
+        *ret_refused_unread = !what->sent;
         return what->tries < 2;
     default:
         return false;
     }
+}
+
+static bool may_repeat(const struct retry_case *what)
+{
+    if (what->effect == EFFECT_WRITES)
+        return what->err ? what->reused : what->status == 500;
+    return what->effect == EFFECT_NONE;
 }
 
 enum retry retry_judge(const struct retry_case *what)
@@ -54,7 +62,7 @@ enum retry retry_judge(const struct retry_case *what)
     bool refused_unread;
     if (what->no_retry || !is_passing(what, &refused_unread))
         return RETRY_NO;
-    if (!refused_unread && !what->idempotent)
+    if (!refused_unread && !may_repeat(what))
         return RETRY_NO;
     if (what->err && what->reused && what->free_tries == 0)
         return RETRY_FREE;

@@ -17,14 +17,18 @@ void retry_budget_init(struct retry_budget *budget);
 void retry_earn(struct retry_budget *budget);               /* a call begins */
 bool retry_spend(struct retry_budget *budget) MUST_USE;     /* false: used up */
 
+/* What it does to the origin to happen twice. WRITES leaves the same object, but may leave two
+ * versions of it. */
+enum effect { EFFECT_ONCE, EFFECT_WRITES, EFFECT_NONE };
+
 /* What became of a try. */
 struct retry_case {
     enum err err;           /* OK: an answer came, with this status */
     int status;
-    bool connected;         /* the request may have reached the origin */
-    bool reused;            /* it failed on a connection that had served before */
+    bool sent;              /* all of the request: the origin may have acted upon it */
+    bool reused;            /* it failed at once on a connection that had served before */
     bool no_retry;          /* the call must not happen twice */
-    bool idempotent;        /* to happen twice is the same as once */
+    enum effect effect;
     unsigned tries, tries_max;      /* this one included */
     unsigned free_tries;            /* repeated for nothing before */
 };

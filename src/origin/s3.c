@@ -246,10 +246,10 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
     struct origin_call *asked = call->hook.call;
     struct retry_case what = {
         .err = err, .status = status,
-        .connected = end ? end->connected : true, .reused = end && end->reused,
+        .sent = !end || end->sent, .reused = end && end->reused,
         .no_retry = asked->no_retry || call->hook.headed ||
                     (asked->may_send && asked->may_send(asked, true)),
-        .idempotent = s3_may_repeat(asked),
+        .effect = s3_effect(asked),
         .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
         .free_tries = call->free_tries,
     };
@@ -546,6 +546,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     s3->ca_file = arena_copy(&s3->keep, slice_of(options->ca_file)).ptr;
     s3->connect_ms = options->connect_ms;
     s3->progress_ms = options->progress_ms;
+    s3->answer_ms = options->answer_ms;
     s3->wait_ms = options->wait_ms;
     s3->total_ms = options->total_ms;
     s3->tries_max = MAX(options->tries_max, 1u);

@@ -29,7 +29,7 @@ struct s3 {
     struct provider *provider;
     slice region;
     const char *ca_file;
-    unsigned connect_ms, progress_ms, wait_ms, total_ms, tries_max;
+    unsigned connect_ms, progress_ms, answer_ms, wait_ms, total_ms, tries_max;
     struct limiter limiter;
     struct regions regions;
     pthread_mutex_t lock;           /* for what follows */
@@ -48,7 +48,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
-bool s3_may_repeat(const struct origin_call *asked);    /* is twice the same as once? */
+enum effect s3_effect(const struct origin_call *asked);    /* of happening twice */
 /* s3_keys.c: may an answer of this status say that our own credentials are refused? */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* any other answer of its own */

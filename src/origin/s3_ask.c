@@ -66,15 +66,17 @@ static bool is_conditional(const struct origin_call *asked)
 
 /* A second CompleteMultipartUpload is an error, as a second CreateBucket may be; a second
  * CreateMultipartUpload leaks. What a POST that is not known does is not known either. */
-bool s3_may_repeat(const struct origin_call *asked)
+enum effect s3_effect(const struct origin_call *asked)
 {
     enum s3_op op = asked->op;
     enum s3_method method = s3_operation(op)->method;
     if (op == S3_CREATE_BUCKET || op == S3_DELETE_BUCKET || op == S3_RENAME_OBJECT)
-        return false;
-    if (method == S3_GET || method == S3_HEAD || op == S3_SELECT_OBJECT)
-        return true;
-    return !is_conditional(asked) && (method != S3_POST || op == S3_DELETE_OBJECTS);
+        return EFFECT_ONCE;
+    if (method == S3_GET || method == S3_HEAD || method == S3_OPTIONS ||
+        op == S3_SELECT_OBJECT)
+        return EFFECT_NONE;
+    bool once = is_conditional(asked) || (method == S3_POST && op != S3_DELETE_OBJECTS);
+    return once ? EFFECT_ONCE : EFFECT_WRITES;
 }
 
 static slice payload_hash(const struct origin_body *body)
@@ -198,13 +200,15 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     else
         count = add_signature(s3, keep, asked, with, region, &target, fields, count);
     const char *method = s3_operation(asked->op)->method_name;
+    enum effect effect = s3_effect(asked);
     *ret = (struct exchange_ask){
         .method = method, .url = target.url.ptr, .target = request_target(keep, &target),
         .ca_file = s3->ca_file,
         .fields = fields, .field_count = count,
         .body = body,
         .sends_length = *method == 'P',
-        .once = asked->no_retry || !s3_may_repeat(asked),
+        .once = asked->no_retry || effect == EFFECT_ONCE, .writes = effect != EFFECT_NONE,
         .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,
+        .answer_ms = effect == EFFECT_NONE ? s3->progress_ms : s3->answer_ms,
     };
 }

@@ -123,6 +123,7 @@ static bool make(struct web *web, const struct web_ask *asked, struct arena *kee
         .body = asked->body.len ? &web->body : NULL,
         .sends_length = *asked->method == 'P',
         .connect_ms = asked->time_ms, .progress_ms = asked->time_ms,
+        .answer_ms = asked->time_ms,
     };
     web->deadline_ms = mono_ms() + asked->time_ms;
     web->errand.woken = woken;

@@ -193,6 +193,7 @@ static void begin(bool (*answer)(struct request *), struct origin_options option
     options.tries_max = options.tries_max ? options.tries_max : 3;
     options.connect_ms = 2000;
     options.progress_ms = options.progress_ms ? options.progress_ms : 5000;
+    options.answer_ms = options.answer_ms ? options.answer_ms : 5000;
     leftovers_are_over();
     atomic_store(&server.answer, answer);
     atomic_store(&server.requests, 0);
@@ -700,6 +701,103 @@ TEST(what_must_not_happen_twice_does_not)
     origins_free(&all);
 }
 
+static bool takes_its_time(struct request *request)
+{
+    usleep(900000);
+    return hello(request);
+}
+
+static bool dies_late_when_reused(struct request *request)
+{
+    if (request->nth_here == 0)
+        return hello(request);
+    usleep(1500000);
+    return false;
+}
+
+static bool fails_once(struct request *request)
+{
+    return request->nth ? hello(request)
+                        : reply(request, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+}
+
+static bool bad_gateway(struct request *request)
+{
+    return reply(request, "HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n");
+}
+
+/* A PUT or a copy ends so, after so many requests. */
+static void written(enum s3_op op, uint64_t length, enum err err, int status, int requests)
+{
+    struct origin_body body = { .length = length, .read = read_alphabet };
+    struct watched *watched = put(op, length ? &body : NULL, false);
+    if (watched->err != err || watched->status != status ||
+        atomic_load(&server.requests) != requests)
+        fail_msg("%s, status %d, %d requests", err_name(watched->err), watched->status,
+                 atomic_load(&server.requests));
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+static void leave_connections(void)
+{
+    for (int i = 0; i < 2; i++) {    /* one on each carrier */
+        struct watched *watched = got();
+        watch_free(&watched);
+    }
+}
+
+TEST(what_takes_the_origin_long_is_waited_for_unless_it_is_a_read)
+{
+    begin(takes_its_time, WITH(.progress_ms = 300));
+    written(S3_COPY_OBJECT, 0, OK, 200, 1);
+    begin(takes_its_time, WITH(.progress_ms = 300));
+    written(S3_COMPLETE_UPLOAD, 50000, OK, 200, 1);
+    begin(takes_its_time, WITH(.progress_ms = 300));
+    one(ERR_ORIGIN_TIMEOUT, 0, 0);
+}
+
+TEST(what_may_have_been_written_is_not_written_again)
+{
+    begin(silent, WITH(.answer_ms = 300));
+    written(S3_COPY_OBJECT, 0, ERR_ORIGIN_TIMEOUT, 0, 1);
+    begin(silent, WITH(.progress_ms = 300, .answer_ms = 600));
+    written(S3_PUT_OBJECT, 50000, ERR_ORIGIN_TIMEOUT, 0, 1);
+    begin(cut_always, PLAIN);
+    written(S3_PUT_OBJECT, 50000, ERR_ORIGIN_CUT, 0, 1);
+    begin(bad_gateway, PLAIN);
+    written(S3_PUT_OBJECT, 50000, OK, 502, 1);
+    begin(dies_late_when_reused, PLAIN);
+    leave_connections();
+    written(S3_COPY_OBJECT, 0, ERR_ORIGIN_CUT, 0, 3);
+    begin(dies_late_when_reused, PLAIN);
+    leave_connections();
+    written(S3_PUT_OBJECT, 50000, ERR_ORIGIN_CUT, 0, 3);
+}
+
+TEST(what_can_t_have_been_written_is_sent_again)
+{
+    begin(fails_once, PLAIN);
+    written(S3_PUT_OBJECT, 50000, OK, 200, 2);
+    begin(dies_when_reused, PLAIN);
+    leave_connections();
+    written(S3_PUT_OBJECT, 50000, OK, 200, 4);
+    begin(dies_when_reused, PLAIN);
+    leave_connections();
+    written(S3_COPY_OBJECT, 0, OK, 200, 4);
+}
+
+TEST(a_body_that_was_cut_on_its_way_is_sent_again)
+{
+    struct origin_body body = { .length = 64u << 20, .read = read_alphabet };
+    begin(hello, PLAIN);    /* the server closes in front of so much */
+    struct watched *watched = put(S3_UPLOAD_PART, &body, false);
+    ok(watched->err == ERR_ORIGIN_CUT);
+    ok(atomic_load(&server.connections) == 3);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
 static bool shows_fields(struct request *request)
 {
     bool right = field_of(request, "\r\nRange: bytes=1-2\r\n") &&
@@ -1113,6 +1211,10 @@ int main(void)
         cmocka_unit_test(nobody_there_is_told_after_the_last_try),
         cmocka_unit_test(a_body_is_sent_whole_in_every_try),
         cmocka_unit_test(what_must_not_happen_twice_does_not),
+        cmocka_unit_test(what_takes_the_origin_long_is_waited_for_unless_it_is_a_read),
+        cmocka_unit_test(what_may_have_been_written_is_not_written_again),
+        cmocka_unit_test(what_can_t_have_been_written_is_sent_again),
+        cmocka_unit_test(a_body_that_was_cut_on_its_way_is_sent_again),
         cmocka_unit_test(fields_are_sent_and_signed_and_never_smuggle_others),
         cmocka_unit_test(pauses_lose_and_repeat_nothing),
         cmocka_unit_test(a_paused_call_is_not_late),
