@@ -10,7 +10,7 @@
 
 const struct config_policy allow_everything = { .rights = RIGHT_ALL };
 
-static bool has_steps(slice key)
+bool allow_has_steps(slice key)
 {
     while (key.ptr) {
         slice segment = slice_cut(&key, '/');
@@ -26,7 +26,7 @@ static bool covers(const struct config_policy *row, const struct allow_ask *ask)
         return true;
     if (!slice_eq(row->bucket, ask->bucket))
         return false;
-    return ask->of_bucket || (slice_starts(ask->key, row->prefix) && !has_steps(ask->key));
+    return ask->of_bucket || (slice_starts(ask->key, row->prefix) && !allow_has_steps(ask->key));
 }
 
 bool allow_check(const struct config_policy *rows, size_t count, const struct allow_ask *ask)

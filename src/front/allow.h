@@ -19,6 +19,9 @@ struct allow_ask {
 /* The row of who may do whatever Penstock itself may. */
 extern const struct config_policy allow_everything;
 
+/* Has it "." or ".." between its slashes? */
+bool allow_has_steps(slice key);
+
 /* Does one of these rows allow it? */
 bool allow_check(const struct config_policy *rows, size_t count, const struct allow_ask *ask);
 

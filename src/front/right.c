@@ -35,10 +35,10 @@ static bool allows(struct trial *trial, unsigned right, slice bucket, slice key,
 }
 
 /* A raw '+' is a plus here, and a space to some origins: then no more is certain of a name than
- * what comes before it. */
+ * what comes before it, but for the steps in it, which both find. */
 static slice certain(slice name, slice raw)
 {
-    return slice_has(raw, '+') ? slice_cut(&name, '+') : name;
+    return slice_has(raw, '+') && !allow_has_steps(name) ? slice_cut(&name, '+') : name;
 }
 
 /* As it was sent; ptr NULL if there is none. */

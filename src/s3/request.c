@@ -370,20 +370,32 @@ static enum err find_op(struct arena *keep, const struct http_head *head, enum s
     return OK;
 }
 
+/* "versionId=...", or nothing. Whatever else stands behind a '?', or could be a path, an origin may
+ * take for more of the key. */
+static bool read_source_version(struct arena *keep, slice said, slice *ret)
+{
+    *ret = S("");
+    if (!said.ptr)
+        return true;
+    if (!slice_starts(said, S("versionId=")) || uri_decode(keep, slice_from(said, 10), ret) != OK)
+        return false;
+    for (size_t i = 0; i < ret->len; i++)
+        if (slice_has(S("/\\?#&%"), ret->ptr[i]) || ret->ptr[i] <= ' ')
+            return false;
+    return ret->len > 0;
+}
+
 /* Decoded before it is cut: some clients encode the slash behind the bucket, too. */
 static void read_source(struct arena *keep, slice said, struct s3_source *ret)
 {
     slice version = said, path = slice_cut(&version, '?'), decoded;
-    if (uri_decode(keep, path, &decoded) != OK)
+    if (uri_decode(keep, path, &decoded) != OK || !read_source_version(keep, version, &version))
         return;
     slice key = slice_starts(decoded, S("/")) ? slice_from(decoded, 1) : decoded;
     slice bucket = slice_cut(&key, '/');
     if (!bucket_valid(bucket) || !key.len)
         return;
-    *ret = (struct s3_source){ .bucket = bucket, .key = key, .raw = said };
-    if (slice_starts(version, S("versionId=")) &&
-        uri_decode(keep, slice_from(version, 10), &version) == OK)
-        ret->version = version;
+    *ret = (struct s3_source){ .bucket = bucket, .key = key, .version = version, .raw = said };
 }
 
 static void read_renamed(struct arena *keep, slice said, struct s3_request *ret)

@@ -63,6 +63,10 @@ with Story("u02 policies") as story:
                                                   {"x-amz-copy-source": "/data/b/1"}))
     refused("however it is written", writer.put("data/b/copy", b"",
                                                 {"x-amz-copy-source": "other%2Fx"}))
+    for source in ("data/a/1?/../../b/1", "data/a/1?%2F..%2F..%2Fb/1", "data/a/1?versionId=/../../b/1",
+                   "data/a/1+/../../b/1", "data/a/1?versionId=1&x=/../../b/1"):
+        refused(f"{source}: an origin could read it as a path out of the prefix",
+                writer.put("data/b/copy", b"", {"x-amz-copy-source": source}))
     target = presign("PUT", f"127.0.0.1:{server.port}", "/data/b/copy", *WRITER,
                      query=[("x-amz-copy-source", "/other/x")])
     refused("and in a presigned URL", plain(server.port, "PUT", target))

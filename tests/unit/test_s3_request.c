@@ -194,7 +194,9 @@ TEST(a_copy_says_where_from)
 {
     static const char *const sources[] = { "/src/a%20b/c", "src/a%20b/c", "%2Fsrc%2Fa%20b%2Fc",
                                            "src/a%20b%2Fc", "src/a%20b/c?versionId=v%2B1" };
-    static const char *const none[] = { "", "src", "/", "src/", "a%/b", "arn:aws:s3:::x/y/z", "!/k" };
+    static const char *const none[] = { "", "src", "/", "src/", "a%/b", "arn:aws:s3:::x/y/z", "!/k",
+                                       "src/a?/../b", "src/a?versionId=", "src/a?versionId=1/../b",
+                                       "src/a?versionId=1%2F..", "src/a?x=1&versionId=1" };
     for (size_t i = 0; i < countof(sources); i++) {
         struct s3_source source = source_of(sources[i]);
         same(source.bucket, S("src"));
