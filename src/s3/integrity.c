@@ -35,8 +35,10 @@ static bool is_sum(slice name)
     return true;
 }
 
-static void hear(const struct http_field *field, struct said *ret)
+/* Of lines that say the same field, the last counts, but for a list. */
+static void hear(struct arena *keep, const struct http_field *field, struct said *ret)
 {
+    slice encoding = ret->encoding;
     static const struct {
         slice name;
         size_t at;
@@ -50,6 +52,9 @@ static void hear(const struct http_field *field, struct said *ret)
     for (size_t i = 0; i < countof(known); i++)
         if (slice_eq_nocase(field->name, known[i].name))
             *(slice *)((char *)ret + known[i].at) = field->value;
+    if (encoding.ptr && slice_eq_nocase(field->name, S("content-encoding")))
+        ret->encoding = arena_printf(keep, "%.*s,%.*s", SLICE_ARG(encoding),
+                                     SLICE_ARG(field->value));
     if (!is_sum(field->name))
         return;
     ret->sums++;
@@ -152,9 +157,9 @@ enum err integrity_read(struct arena *keep, const struct http_head *head,
     *ret = (struct integrity){ .sum = CHECKSUM_COUNT };
     *ret_why = S("");
     for (size_t i = 0; i < head->field_count; i++)
-        hear(&head->fields[i], &said);
+        hear(keep, &head->fields[i], &said);
     for (size_t i = 0; i < said_count; i++)
-        hear(&said_list[i], &said);
+        hear(keep, &said_list[i], &said);
     enum err err = read_framing(keep, claim, &said, ret, ret_why);
     if (!err && of_body)
         err = find_sum(keep, &said, ret, ret_why);

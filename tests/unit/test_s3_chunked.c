@@ -425,6 +425,9 @@ TEST(a_framing_says_its_length_and_is_of_a_kind_we_know)
             "content-encoding", "aws-chunked, gzip",) == OK);
     ok(is.framed && is.chunks_signed && is.trailer_must && is.length == 12);
     same(is.encoding, S("gzip"));
+    ok(READ(PAYLOAD_CHUNKS_TRAILER, "x-amz-decoded-content-length", "12", "content-encoding", "gzip",
+            "content-encoding", "aws-chunked", "content-encoding", "br",) == OK);
+    same(is.encoding, S("gzip,br"));
     ok(READ(PAYLOAD_HEX, "content-md5", "esZsDxSN6VGbi9JkMSxNZA==", "x-amz-checksum-mode",
             "ENABLED",) == OK);
     ok(!is.framed && is.has_md5 && is.has_sha256 && is.sum == CHECKSUM_COUNT && !is.encoding.ptr);
