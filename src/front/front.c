@@ -303,7 +303,7 @@ static bool only_reads(const struct s3_operation *row)
 }
 
 /* Would a body be taken in for nothing? A small one may be: its connection then goes on. */
-static enum err judge_large_body(const struct call *call, slice *ret_detail)
+static enum err judge_large_body(const struct call *call, uint64_t bytes, slice *ret_detail)
 {
     const struct http_head *head = call->head;
     *ret_detail = call->s3.detail;
@@ -316,7 +316,7 @@ static enum err judge_large_body(const struct call *call, slice *ret_detail)
         *ret_detail = S("This operation takes no body.");
         return ERR_BAD_REQUEST;
     }
-    if (row->mutates == S3_MUTATES_KEYS && head->length > KEYS_BODY_BYTES)
+    if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES))
         return ERR_BAD_XML;
     if (takes_form(call))
         return head->chunked ? ERR_NO_LENGTH
@@ -371,7 +371,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         err = judge_body(front, head, claim, &ret->body_bytes);
     if (!err) {
         read_call(front, http, keep, peer, head, judged);
-        err = judge_large_body(&judged->call, &detail);
+        err = judge_large_body(&judged->call, ret->body_bytes, &detail);
     }
     if (!err) {
         ret->judged = judged;

@@ -20,6 +20,15 @@ def refused_at_once(story, server, text, head, code, size=5 * MIB):
     wire.close()
 
 
+def too_many_keys(story, server):
+    fields = {"transfer-encoding": "chunked", "x-amz-decoded-content-length": str(9 * MIB)}
+    head = server.client.head_of("POST", "bkt", [("delete", "")], headers=fields, payload="UNSIGNED-PAYLOAD").decode()
+    wire = Wire(server.port, timeout=3)
+    wire.send(head.replace("content-length: 0\r\n", "").encode())
+    story.same("nor more than 1,000 keys can fill to be deleted, in HTTP's chunks either", wire.read().code, "MalformedXML")
+    wire.close()
+
+
 def begun(server, key, size, chunked=False):
     wire = Wire(server.port)
     wire.send(head_of(server, key, size, chunked))
@@ -77,6 +86,7 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     refused_at_once(story, server, "who may only read can't", signed("PUT", "bkt/k", Client(server.port, *reader)), "AccessDenied")
     refused_at_once(story, server, "nor anybody where nothing is written", signed("PUT", "folder/k"), "MethodNotAllowed")
     refused_at_once(story, server, "nor under a name that is none", signed("PUT", "b!/k"), "InvalidBucketName")
+    too_many_keys(story, server)
     client = Client(server.port, *reader, keep=True)
     story.same("with a small body the connection goes on", [(client.put("bkt/k", b"x" * 1000).code, client.wire is not None) for _ in range(2)],
                [("AccessDenied", True)] * 2)
