@@ -52,12 +52,12 @@ static void reply(struct listed *listed, const struct list_answer *answer)
         fields_add(fields, S("x-cache"), S("HIT"));
     }
     fields_add(fields, S("x-amz-request-id"), call->id);
-    listed->left = answer->body;
-    if (!answer->body.len) {
+    listed->left = forward_document(call, answer->status, answer->body);
+    if (!listed->left.len) {
         ending = listed->get;
         listed->get = NULL;
     }
-    http_reply_start(call->http, answer->status, fields->list, fields->count, answer->body.len,
+    http_reply_start(call->http, answer->status, fields->list, fields->count, listed->left.len,
                      &source, listed);
     if (!ending)
         send_next(listed);

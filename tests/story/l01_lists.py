@@ -29,6 +29,11 @@ with Story("l01 lists are shared while they are alike and nothing is written") a
              lambda: server.list("bucket", prefix="a/", max_keys=3), lambda: server.list("other"))
     story.same("four lists that differ are four", lists(), 4)
 
+    origin.tell("reset=rules", "match=bucket/ LIST", "status=404", "times=1")
+    gone = server.list("bucket", prefix="gone/")
+    story.same("a refusal names the request as its header does", (gone.status, re.findall(rb"<RequestId>([^<]*)<", gone.body)),
+               (404, [gone.headers["x-amz-request-id"].encode()]))
+
     # a list that began before a PUT was over, and comes after it
     origin.tell("reset=rules", "match=bucket/ LIST", "late_ms=1200", "times=1")
     early = []
