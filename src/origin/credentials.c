@@ -64,6 +64,11 @@ enum err seek_read_json(struct seek *seek, slice document, const char *token_nam
 
 /* ---- what is written down somewhere ---- */
 
+static bool is_bare(slice text)    /* without space around it */
+{
+    return slice_trim(text).len == text.len;
+}
+
 /* What was found under two names. */
 static enum err settle(struct seek *seek, struct credentials *ret, const char *access_name,
                        const char *secret_name)
@@ -71,6 +76,9 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
     bool half = ret->access_key.len > 0, in_file = slice_starts(ret->from, S("profile"));
     if (!ret->access_key.len && !ret->secret_key.len)
         return ERR_NOT_FOUND;
+    if (!is_bare(ret->access_key) || !is_bare(ret->secret_key))
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%s begins or ends with a space: take it away",
+                         is_bare(ret->access_key) ? secret_name : access_name);
     if (half && ret->secret_key.len)
         return OK;
     return seek_fail(seek, ERR_BAD_ARGUMENT, "%s is set and %s is not: set both%s%.*s",
