@@ -112,7 +112,8 @@ with Story("i01 origin credentials from every source") as story:
                                             "AWS_SECRET_ACCESS_KEY": "these"}, "profile w",
           "AKIDWRITTEN", aws_profile="w")
     works("settings with mounted secrets", {}, "settings", "AKIDWRITTEN",
-          origin_access_key="AKIDWRITTEN", origin_secret_key_file=story.path("s"),
+          origin_access_key="AKIDWRITTEN", origin_secret_key=None,
+          origin_secret_key_file=story.path("s"),
           origin_session_token_file=story.path("t"))
 
     # ---- what can't be used stops the start, with a sentence
