@@ -37,6 +37,7 @@ struct inflight {
     const struct place *place;
     slice bucket, key, version;   /* own copies */
     struct head *head;            /* what the newest answer said; NULL until one came */
+    uint32_t shown;               /* to the shared name: as head->shown, of any head (permit.c) */
     struct list fetches, flying;
     struct list probes;           /* HEADs: fetches without a body */
     struct epoch_note epoch;      /* when it was hooked in */

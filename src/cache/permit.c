@@ -18,9 +18,18 @@
 #include "base/guard.h"
 #include "base/metric.h"
 
-/* head->shown: seconds since the cache began, and REFUSED + 1. */
+/* head->shown: when the question was asked that this answers, in ticks since the cache began, + 1;
+ * and in its lowest bit, whether it was refused. So the answer to what was asked last is the
+ * highest, whichever comes last, and of one tick's the refusal. 31 bits of ticks are six years. */
+#define TICK_MS 100u
 #define UNKNOWN 0u
 #define REFUSED 1u
+
+static uint32_t shown_of(const struct fetch *fetch, uint32_t refused)
+{
+    uint64_t ticks = (fetch->sent_ms - cache_began_ms(fetch->inflight->cache)) / TICK_MS;
+    return (uint32_t)MIN(ticks + 1, (uint64_t)(UINT32_MAX >> 1)) << 1 | refused;
+}
 
 static uint64_t ttl_ms(const struct place *place, const struct identity *who)
 {
@@ -32,11 +41,11 @@ static uint64_t shared_until_ms(const struct cache *cache, const struct head *he
                                 const struct place *place, slice bucket)
 {
     uint32_t shown = atomic_load(&head->shown);
-    if (shown == REFUSED || (shown == UNKNOWN && head->unshared))
+    if (shown & REFUSED || (shown == UNKNOWN && head->unshared))
         return 0;
     uint64_t since_ms = cache_began_ms(cache);
     if (shown != UNKNOWN)
-        since_ms += (uint64_t)(shown - REFUSED - 1) * 1000;
+        since_ms += (uint64_t)((shown >> 1) - 1) * TICK_MS;
     if (since_ms <= grants_changed_ms(bucket))
         return 0;
     return since_ms + place->permission_ms;
@@ -91,6 +100,19 @@ bool permit_proves(const struct fetch *fetch, const struct head *head)
     return fetch->kind == FETCH_GET || !head->size || !slice_starts(encryption, S("aws:kms"));
 }
 
+/* Of the shared name. Under the lock: what is learnt of a head that is not here yet, the next one
+ * to come takes over. */
+static void note(struct fetch *fetch, uint32_t shown)
+{
+    struct inflight *inflight = fetch->inflight;
+    shown = MAX(shown, inflight->shown);
+    inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, shown);
+    if (inflight->head)
+        shown_raise(&inflight->head->shown, inflight->shown);
+    if (fetch->head)
+        shown_raise(&fetch->head->shown, inflight->shown);
+}
+
 void permit_shown(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
@@ -102,10 +124,7 @@ void permit_shown(struct fetch *fetch)
                     fetch->sent_ms, inflight->place->grant_ms, mono_ms());
         return;
     }
-    uint64_t since_s = (fetch->sent_ms - cache_began_ms(cache)) / 1000;
-    uint32_t shown = (uint32_t)MIN(since_s, (uint64_t)(UINT32_MAX - 2)) + REFUSED + 1;
-    atomic_store(&fetch->head->shown, shown);
-    store_shown(cache_store(cache), &inflight->id, shown);
+    note(fetch, shown_of(fetch, 0));
 }
 
 void permit_refused(struct fetch *fetch)
@@ -117,7 +136,5 @@ void permit_refused(struct fetch *fetch)
                       inflight->place->grant_ms, mono_ms());
         return;
     }
-    if (inflight->head)
-        atomic_store(&inflight->head->shown, REFUSED);
-    store_shown(cache_store(cache), &inflight->id, REFUSED);
+    note(fetch, shown_of(fetch, REFUSED));
 }

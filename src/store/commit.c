@@ -161,7 +161,7 @@ static void settle_job(struct store *store, const struct job *job)
     const struct record *record = &job->items[0].record;    /* the one with the head comes first */
     extent_time_set(store->extents, record->extent, record->ordinal,
                     atomic_load(&head->validated_s));
-    extent_shown_set(store->extents, record->extent, record->ordinal, atomic_load(&head->shown));
+    extent_shown_raise(store->extents, record->extent, record->ordinal, atomic_load(&head->shown));
     atomic_store(&head->unproved, false);
     store_changed(store, &head->id);
     heads_put(store->heads, head);

@@ -197,10 +197,10 @@ static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordina
     return atomic_load_explicit(&chunk[ordinal % TIMES_A_CHUNK], memory_order_relaxed);
 }
 
-static void mark_put(struct extent *extent, enum mark which, uint32_t ordinal, uint32_t mark)
+static _Atomic uint32_t *mark_place(struct extent *extent, enum mark which, uint32_t ordinal)
 {
     if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
-        return;    /* not known then: asked for again */
+        return NULL;    /* not known then: asked for again */
     _Atomic(_Atomic uint32_t *) *place = &extent->times[which][ordinal / TIMES_A_CHUNK];
     _Atomic uint32_t *chunk = atomic_load_explicit(place, memory_order_acquire);
     if (!chunk) {
@@ -210,11 +210,21 @@ static void mark_put(struct extent *extent, enum mark which, uint32_t ordinal, u
         else
             free(fresh);
     }
-    atomic_store_explicit(&chunk[ordinal % TIMES_A_CHUNK], mark, memory_order_relaxed);
+    return &chunk[ordinal % TIMES_A_CHUNK];
+}
+
+/* *mark: then what is there. */
+static void mark_put(struct extent *extent, enum mark which, uint32_t ordinal, uint32_t *mark)
+{
+    _Atomic uint32_t *place = mark_place(extent, which, ordinal);
+    if (place && which == MARK_SHOWN)
+        *mark = shown_raise(place, *mark);
+    else if (place)
+        atomic_store_explicit(place, *mark, memory_order_relaxed);
 }
 
 static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint32_t ordinal,
-                     uint32_t mark)
+                     uint32_t *mark)
 {
     pthread_mutex_lock(&all->lock);
     struct extent *extent = extent_find(all, number);
@@ -238,7 +248,8 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
 {
     int64_t since = when_s - TIME_BASE_S;
     bool fits = since > 0 && since <= UINT32_MAX;    /* else not known: revalidated */
-    return mark_set(all, number, MARK_TIME, ordinal, fits ? (uint32_t)since : 0);
+    uint32_t mark = fits ? (uint32_t)since : 0;
+    return mark_set(all, number, MARK_TIME, ordinal, &mark);
 }
 
 uint32_t extent_shown(struct extent *extent, uint32_t ordinal)
@@ -246,9 +257,10 @@ uint32_t extent_shown(struct extent *extent, uint32_t ordinal)
     return mark_get(extent, MARK_SHOWN, ordinal);
 }
 
-bool extent_shown_set(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown)
+uint32_t extent_shown_raise(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown)
 {
-    return mark_set(all, number, MARK_SHOWN, ordinal, shown);
+    mark_set(all, number, MARK_SHOWN, ordinal, &shown);
+    return shown;
 }
 
 /* ---- opening ---- */

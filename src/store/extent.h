@@ -31,7 +31,8 @@ int64_t extent_time(struct extent *extent, uint32_t ordinal);
 uint32_t extent_shown(struct extent *extent, uint32_t ordinal);
 /* false: there is no such extent. */
 bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s);
-bool extent_shown_set(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown);
+/* What is there from now on: the highest that came. */
+uint32_t extent_shown_raise(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown);
 
 /* ---- the committer's ---- */
 

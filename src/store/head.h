@@ -35,14 +35,23 @@ struct head {
     /* "name: value\r\n"..., lower-case names: headers worth echoing */
     slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last vouched for it; 0: not known */
-    /* when the origin last showed it to the shared identity, as cache/permit.c writes it; 0: not
-     * known, in this process */
+    /* what the origin last said to the shared identity, as cache/permit.c writes it: it only grows
+     * (shown_raise); 0: not known, in this process */
     _Atomic uint32_t shown;
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
     /* must be revalidated once before it is served (README, What lies on disk) */
     atomic_bool unproved;
     atomic_uint refs;
 };
+
+/* The higher one stays, in whatever order they come. Any thread. */
+static inline uint32_t shown_raise(_Atomic uint32_t *shown, uint32_t to)
+{
+    uint32_t before = atomic_load(shown);
+    while (before < to && !atomic_compare_exchange_weak(shown, &before, to))
+        ;
+    return before < to ? to : before;
+}
 
 /* Copies everything. */
 struct head *head_new(const struct object_id *id, const struct object_name *name, slice etag,

@@ -327,15 +327,16 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id,
     return renewal;
 }
 
-void store_shown(struct store *store, const struct object_id *id, uint32_t shown)
+uint32_t store_shown(struct store *store, const struct object_id *id, uint32_t shown)
 {
     struct entry entry;
     uint32_t unit;
     if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK)
-        extent_shown_set(store->extents, entry.extent, entry.ordinal, shown);
+        shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
     store_changed(store, id);
     struct head *head = heads_get(store->heads, id);
     if (head)
-        atomic_store(&head->shown, shown);
+        shown = shown_raise(&head->shown, shown);
     head_unref(&head);
+    return shown;
 }

@@ -166,8 +166,9 @@ enum store_renewal { STORE_RENEWED, STORE_ABSENT, STORE_CHANGED };
 enum store_renewal store_renew(struct store *store, const struct object_id *id,
                                const struct store_vouch *vouch);
 
-/* Keeps head->shown beside when it was last vouched for. Index and RAM only; any thread. A head
- * that is read just now is told too, or read again. */
-void store_shown(struct store *store, const struct object_id *id, uint32_t shown);
+/* Raises head->shown, and what is kept of it beside when it was last vouched for; the answer is
+ * the highest that is known. Index and RAM only; any thread. A head that is read just now is told
+ * too, or read again. */
+uint32_t store_shown(struct store *store, const struct object_id *id, uint32_t shown);
 
 #endif

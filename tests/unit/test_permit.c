@@ -212,7 +212,160 @@ TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
     drop_house();
 }
 
-RUN(cmocka_unit_test(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own),
+/* ---- the shared name: the answer to the question that was asked last counts ---- */
+
+struct said {
+    unsigned asked_s;    /* from now */
+    bool refused;
+};
+
+static struct get_ask quiet_ask(const char *key)
+{
+    return (struct get_ask){ .place = &house.place, .bucket = S("bucket"), .key = slice_of(key),
+                             .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 } };
+}
+
+/* Does a read in the shared name take no word from the origin? Nobody is asked: none answers. */
+static bool is_let(struct client *client, const char *key)
+{
+    struct get_ask want = quiet_ask(key);
+    atomic_store(&fake.down, true);
+    get_end(&client->get);
+    client->get = get_start(client->loop, &want, noted, client);
+    bool let = decided(client) == OK;
+    get_end(&client->get);
+    atomic_store(&fake.down, false);
+    return let;
+}
+
+static struct inflight *under_way(const char *key)
+{
+    struct object_name name = { S("http://fake"), S("bucket"), slice_of(key), S("") };
+    struct object_id id;
+    store_object_id(house.store, &name, &id);
+    flights_lock(cache_flights(house.cache), &id);
+    struct inflight *inflight = inflight_get(cache_flights(house.cache), &id, &name, &house.place);
+    flights_unlock(cache_flights(house.cache), &id);
+    return inflight;
+}
+
+static void answer(struct inflight *inflight, struct head *head, struct said said)
+{
+    struct fetch fetch = { .inflight = inflight, .kind = FETCH_HEAD, .head = head,
+                           .sent_ms = mono_ms() + said.asked_s * 1000 };
+    flights_lock(inflight->flights, &inflight->id);
+    if (said.refused)
+        permit_refused(&fetch);
+    else
+        permit_shown(&fetch);
+    flights_unlock(inflight->flights, &inflight->id);
+}
+
+static void let_go(struct inflight *inflight)
+{
+    struct flights *flights = inflight->flights;
+    struct object_id id = inflight->id;
+    flights_lock(flights, &id);
+    inflight_unref(&inflight);
+    flights_unlock(flights, &id);
+}
+
+static const struct {
+    struct said first, second;    /* in the order they were answered */
+    bool let;
+} orders[] = {
+    { { 1, false }, { 2, true }, false }, { { 2, true }, { 1, false }, false },
+    { { 1, true }, { 2, false }, true }, { { 2, false }, { 1, true }, true },
+    { { 1, true }, { 1, false }, false }, { { 1, false }, { 1, true }, false },
+};
+
+TEST(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    for (size_t i = 0; i < countof(orders); i++) {
+        char key[] = { 'k', (char)('a' + i), '\0' };
+        ask_for(&client, key, 0, 0);
+        ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+        struct head *head = head_ref((struct head *)client.answer->head);
+        settle(&client);
+        ok(is_let(&client, key));
+        struct inflight *inflight = under_way(key);
+        answer(inflight, head, orders[i].first);
+        answer(inflight, head, orders[i].second);
+        let_go(inflight);
+        ok(is_let(&client, key) == orders[i].let);
+        head_unref(&head);
+    }
+    client_end(&client);
+    drop_house();
+}
+
+TEST(nor_does_one_that_brings_what_was_not_here)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    for (size_t i = 0; i < countof(orders); i++) {
+        char key[] = { 'k', (char)('a' + i), '\0' };
+        struct inflight *inflight = under_way(key);
+        struct object_name name = { S("http://fake"), S("bucket"), slice_of(key), S("") };
+        struct head *head = head_new(&inflight->id, &name, S("\"v1\""), S(""), 0, 5, true);
+        const struct said *first = &orders[i].first, *second = &orders[i].second;
+        answer(inflight, first->refused ? NULL : head, *first);
+        flights_lock(inflight->flights, &inflight->id);
+        inflight_set_head(inflight, head);
+        flights_unlock(inflight->flights, &inflight->id);
+        answer(inflight, second->refused ? NULL : head, *second);
+        ok(is_let(&client, key) == orders[i].let);
+        let_go(inflight);
+        head_unref(&head);
+    }
+    client_end(&client);
+    drop_house();
+}
+
+#define ASKERS 4u
+
+static void *asks_and_hears(void *arg)
+{
+    struct inflight *inflight = arg;
+    for (unsigned i = 0; i < 2000; i++)
+        answer(inflight, inflight->head, (struct said){ i / 2, i % 2 });
+    return NULL;
+}
+
+TEST(whatever_order_threads_hear_the_last_question_counts)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    struct head *head = head_ref((struct head *)client.answer->head);
+    settle(&client);
+    struct inflight *inflight = under_way("key");
+    inflight_set_head(inflight, head);
+    for (unsigned round = 0; round < 2; round++) {
+        pthread_t threads[ASKERS];
+        for (unsigned i = 0; i < ASKERS; i++)
+            ok(pthread_create(&threads[i], NULL, asks_and_hears, inflight) == 0);
+        if (round)    /* while they do, a question later than all of theirs is answered */
+            answer(inflight, head, (struct said){ 5000, false });
+        for (unsigned i = 0; i < ASKERS; i++)
+            pthread_join(threads[i], NULL);
+        ok(is_let(&client, "key") == (round == 1));
+    }
+    let_go(inflight);
+    head_unref(&head);
+    client_end(&client);
+    drop_house();
+}
+
+RUN(cmocka_unit_test(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name),
+    cmocka_unit_test(nor_does_one_that_brings_what_was_not_here),
+    cmocka_unit_test(whatever_order_threads_hear_the_last_question_counts),
+    cmocka_unit_test(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own),
     cmocka_unit_test(a_hit_needs_a_grant_of_ones_own),
     cmocka_unit_test(a_refusal_ends_a_grant_at_once_and_gives_no_byte),
     cmocka_unit_test(who_joins_a_fill_asks_in_their_own_name_first),
