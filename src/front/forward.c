@@ -132,12 +132,17 @@ void forward_location(const struct call *call, int status, struct fields *fields
             fields->list[i].value = here(call);
 }
 
+bool forward_changes(const struct call *call, int status)
+{
+    return status >= 400 || call->s3.op == S3_COMPLETE_UPLOAD || call->form;
+}
+
 slice forward_document(const struct call *call, int status, slice document)
 {
-    const struct http_head *head = http_request_head(call->http);
-    if (status >= 400)
-        return forward_element(call->keep, document, "RequestId", call->id);
-    if ((call->s3.op != S3_COMPLETE_UPLOAD && !call->form) || !head->host.len)
+    if (!forward_changes(call, status))
+        return document;
+    document = forward_element(call->keep, document, "RequestId", call->id);
+    if (status >= 400 || !call->head->host.len)
         return document;
     return forward_element(call->keep, document, "Location", here(call));
 }

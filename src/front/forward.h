@@ -14,7 +14,9 @@ slice forward_query(struct arena *keep, slice raw) MUST_USE;
 slice forward_element(struct arena *keep, slice document, const char *name, slice value) MUST_USE;
 /* Where a form put its object, which the origin tells by its own address. */
 void forward_location(const struct call *call, int status, struct fields *fields);
-/* An answer's document as its client may read it: our id of the request, our endpoint. */
+/* An answer's document as its client may read it: our id of the request (also where an error comes
+ * in a success), our endpoint. */
+bool forward_changes(const struct call *call, int status);
 slice forward_document(const struct call *call, int status, slice document) MUST_USE;
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields);
 

@@ -321,6 +321,11 @@ static void stream(struct pass *pass)
     http_timer_stop(&pass->timer);
     call->cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
     pass->relaying = call;
+    forward_location(call, pass->status, &pass->fields);
+    if (forward_changes(call, pass->status)) {
+        relay_hold(&pass->relay);
+        pass->length = HTTP_OPEN;
+    }
     if (!pass->rest.etag.len)
         pass->timer = http_timer_start(http_request_loop(call->http), SLOW_READER_MS, look, pass);
     relay_start(&pass->relay, call->http, pass->status, &pass->fields, pass->length, relayed, wants,
@@ -371,6 +376,14 @@ static bool yields(struct pass *pass)
     return true;
 }
 
+/* A document of ours in place of the origin's, as in an answer that was not streamed. */
+static void put_held(struct pass *pass)
+{
+    slice held = relay_take_held(&pass->relay, &pass->arena);
+    if (held.len)
+        relay_put(&pass->relay, forward_document(pass->relaying, pass->status, held));
+}
+
 static void end(struct pass *pass)
 {
     pass->running = false;
@@ -378,6 +391,7 @@ static void end(struct pass *pass)
     if (yields(pass))
         return;
     if (pass->relaying && !pass->err) {
+        put_held(pass);
         relay_end(&pass->relay);    /* settled when the client has it */
     } else if (pass->relaying) {
         pass->relaying->err = pass->err;

@@ -42,6 +42,7 @@ enum origin_take relay_put(struct relay *relay, slice bytes)
     pthread_mutex_lock(&relay->lock);
     relay->paused = !relay->discards && relay->bytes > RELAY_BYTES_MAX / 2 &&
                     relay->bytes + bytes.len > RELAY_BYTES_MAX;
+    relay->holds = relay->holds && !relay->paused;
     relay->put += relay->paused ? 0 : bytes.len;
     if (relay->paused) {
         take = relay->spare ? ORIGIN_SPARE : ORIGIN_PAUSE;
@@ -125,6 +126,16 @@ bool relay_is_slow(struct relay *relay)
 
 /* ---- piece by piece ---- */
 
+/* Its declaration, and blanks. */
+static size_t before_root(slice document)
+{
+    size_t at = 0;
+    while (at < document.len && (document.ptr[at] != '<' ||
+                                 (at + 1 < document.len && document.ptr[at + 1] == '?')))
+        at++;
+    return at;
+}
+
 /* What may go out next of the first piece; its last byte not, while it is the last of all. */
 static slice next_bytes(struct relay *relay)
 {
@@ -133,7 +144,8 @@ static slice next_bytes(struct relay *relay)
     if (!list_empty(&relay->pieces)) {
         struct relay_piece *piece = list_of(relay->pieces.next, struct relay_piece, link);
         bool kept = relay->pieces.prev == &piece->link && !relay->ended;
-        bytes = (slice){ piece->bytes + piece->at, piece->len - piece->at - kept };
+        bytes = (slice){ piece->bytes + piece->at, piece->len - piece->at };
+        bytes.len = MIN(bytes.len - kept, relay->holds ? before_root(bytes) : bytes.len);
     }
     pthread_mutex_unlock(&relay->lock);
     return bytes;
@@ -175,6 +187,36 @@ void relay_step(struct relay *relay)
         relay->closing = true;
         http_reply_end(relay->http);
     }
+}
+
+void relay_hold(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    relay->holds = true;
+    pthread_mutex_unlock(&relay->lock);
+}
+
+slice relay_take_held(struct relay *relay, struct arena *keep)
+{
+    struct text held = text_in(keep);
+    size_t out = relay->out;    /* stays where it is until it is out */
+    pthread_mutex_lock(&relay->lock);
+    list_each_safe(struct relay_piece, piece, &relay->pieces, link) {
+        if (!relay->holds)
+            break;
+        size_t from = piece->at + out;
+        text_add(&held, (slice){ piece->bytes + from, piece->len - from });
+        relay->bytes -= piece->len - from;
+        piece->len = from;
+        if (!out) {
+            list_del(&piece->link);
+            free(piece);
+        }
+        out = 0;
+    }
+    relay->holds = false;
+    pthread_mutex_unlock(&relay->lock);
+    return text_slice(&held);
 }
 
 static void proceed(void *arg)

@@ -19,6 +19,7 @@ struct relay {
     uint64_t put;                 /* bytes that have come, of all calls */
     bool discards;                /* nobody reads it any more */
     bool ended;                   /* all has come */
+    bool holds;                   /* what it is to become is not known before that */
     /* the loop's */
     struct origin_call *origin;
     struct http_request *http;    /* while it is being answered in pieces */
@@ -49,6 +50,11 @@ bool relay_is_slow(struct relay *relay);
 void relay_start(struct relay *relay, struct http_request *http, int status,
                  const struct fields *fields, uint64_t length, void (*over)(void *arg),
                  void (*wants)(void *arg), void *arg);
+/* Before relay_start: of a document only what stands in front of its root goes out as it comes, the
+ * blanks of an origin that works on; the rest is for relay_take_held, unless it grows long. */
+void relay_hold(struct relay *relay);
+/* What was held, all of which has come: another may be put in its place. Empty: nothing was. */
+slice relay_take_held(struct relay *relay, struct arena *keep) MUST_USE;
 void relay_step(struct relay *relay);       /* more may have come */
 void relay_end(struct relay *relay);        /* all has come: the last byte may go */
 void relay_fail(struct relay *relay);       /* H10: it will never be whole */

@@ -37,7 +37,8 @@ class Untold(threading.Thread):
     def pieces(self, slow):
         if slow:
             yield from [(b" ", 0.5)] * 13
-            yield b"<CompleteMultipartUploadResult/>", 0
+            yield b"<CompleteMultipartUploadResult><Location>http://far.away/bkt", 0.1
+            yield b"/k</Location></CompleteMultipartUploadResult>", 0
         else:
             yield from [(LONG[at:at + 10000], 0) for at in range(0, len(LONG), 10000)]
 
@@ -55,9 +56,11 @@ with Story("t02 answers of no told length, over http and https") as story:
                    (200, None, True, "chunked"))
         reply = client.ask("POST", "bkt/k", query=[("uploadId", "u")],
                            body=b"<CompleteMultipartUpload/>")
-        story.same("and a slow one, from its first blanks on", (reply.status, reply.error,
-                                                                 reply.body.strip()),
-                   (200, None, b"<CompleteMultipartUploadResult/>"))
+        here = f"{name}://{client.host}/bkt/k".encode()
+        story.same("and a slow one, from its first blanks on, with our address",
+                   (reply.status, reply.error, reply.body[:5], reply.body.strip()),
+                   (200, None, b" " * 5, b"<CompleteMultipartUploadResult><Location>" + here +
+                    b"</Location></CompleteMultipartUploadResult>"))
     for name, at, tls in (("http", server.port, None), ("https", port, ours.client())):
         for behind in (b"", b"G"):
             wire = Wire(at, 20, tls=tls)
