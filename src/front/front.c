@@ -221,13 +221,16 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
 }
 
 /* Why a claim is refused, in S3's words, and with the elements that S3 has beside them. */
-static void tell_fault(struct front_loop *loop, struct arena *keep, const struct http_head *head,
-                       const struct sigv4_claim *claim, enum err err, slice id,
-                       struct http_answer *ret)
+static void tell_fault(const struct front *front, struct front_loop *loop, struct arena *keep,
+                       const struct http_head *head, const struct sigv4_claim *claim, enum err err,
+                       slice id, struct http_answer *ret)
 {
     struct s3_fault fault = claim->fault;
     if (!fault.message.len)
         sigv4_explain(loop->sigv4, keep, head, claim, err, wall_s(), &fault);
+    if (claim->v2 && err == ERR_SIGNATURE)
+        sigv2_explain(keep, head, claim,
+                      s3_host_bucket(keep, head->host, front->options.domains), &fault);
     if (fault.message.len || fault.more_count)
         ret->body = s3_error_xml_more(keep, err, &fault, head->path, id);
 }
@@ -380,7 +383,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     }
     slice id = judged->call.id.len ? judged->call.id : request_id_new(front, keep);
     answer_error(keep, err, detail, head->path, id, ret);
-    tell_fault(http_loop_local(http), keep, head, claim, err, id, ret);
+    tell_fault(front, http_loop_local(http), keep, head, claim, err, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;

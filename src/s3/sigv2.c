@@ -318,3 +318,11 @@ enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
         e = verify_as(scratch, head, claim, bucket, true, secret_key);
     return e;
 }
+
+void sigv2_explain(struct arena *keep, const struct http_head *head,
+                   const struct sigv4_claim *claim, slice bucket, struct s3_fault *ret)
+{
+    slice text;
+    if (!text_to_sign(keep, head, claim, bucket, false, &text))
+        sigv4_explain_text(keep, claim, text, ret);
+}

@@ -18,6 +18,9 @@ enum err sigv2_claim_read(struct arena *keep, const struct http_head *head,
 enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s) MUST_USE;
+/* After ERR_SIGNATURE: what was to be signed, as it was read here. */
+void sigv2_explain(struct arena *keep, const struct http_head *head,
+                   const struct sigv4_claim *claim, slice bucket, struct s3_fault *ret);
 /* Is `signature` (base64) that of `text`, by who has this secret? In constant time. */
 bool sigv2_text_is(slice secret_key, slice text, slice signature) MUST_USE;
 

@@ -245,6 +245,18 @@ static slice spaced_hex(struct arena *keep, slice bytes)
     return (slice){ text, bytes.len ? 3 * bytes.len - 1 : 0 };
 }
 
+void sigv4_explain_text(struct arena *keep, const struct sigv4_claim *claim, slice text,
+                        struct s3_fault *ret)
+{
+    bool is_short = text.len <= EXPLAINED_BYTES_MAX;
+    s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
+    if (is_short)
+        s3_fault_add(ret, S("StringToSign"), text);
+    s3_fault_add(ret, S("SignatureProvided"), claim->signature);
+    if (is_short)
+        s3_fault_add(ret, S("StringToSignBytes"), spaced_hex(keep, text));
+}
+
 static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
                               const struct sigv4_claim *claim, struct s3_fault *ret)
 {
@@ -259,13 +271,7 @@ static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const str
     slice to_sign = arena_printf(keep, "AWS4-HMAC-SHA256\n%s\n%.*s/%.*s/%.*s/aws4_request\n%.64s",
                                  stamp, SLICE_ARG(claim->date), SLICE_ARG(claim->region),
                                  SLICE_ARG(claim->service), hex);
-    s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
-    bool is_short = to_sign.len <= EXPLAINED_BYTES_MAX;
-    if (is_short)
-        s3_fault_add(ret, S("StringToSign"), to_sign);
-    s3_fault_add(ret, S("SignatureProvided"), claim->signature);
-    if (is_short)
-        s3_fault_add(ret, S("StringToSignBytes"), spaced_hex(keep, to_sign));
+    sigv4_explain_text(keep, claim, to_sign, ret);
     if (text.len > EXPLAINED_BYTES_MAX)
         return;
     s3_fault_add(ret, S("CanonicalRequest"), text);

@@ -55,10 +55,13 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
 
 /* Why verifying failed with `err`, at what a hit does not pay for: what was signed here and there,
- * which clock says what. Nothing of it is secret. */
+ * which clock says what. Nothing of it is secret. What version 2 signed, sigv2_explain tells. */
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
                    struct s3_fault *ret);
+/* This text was to be signed, and is not: whose key, the text, and what was given instead. */
+void sigv4_explain_text(struct arena *keep, const struct sigv4_claim *claim, slice text,
+                        struct s3_fault *ret);
 
 struct sigv4_credentials {
     slice access_key, secret_key, session_token;    /* token empty: none */

@@ -162,6 +162,34 @@ TEST(what_is_not_signed_makes_no_other_operation_of_it)
     ok(asked("/bucket/key", "x-amz-acl: private\r\n" DATE GET_KEY, S(""), NOW) == ERR_SIGNATURE);
 }
 
+TEST(what_was_to_be_signed_is_told)
+{
+    static const struct {
+        const char *bytes, *bucket, *text;
+    } rows[] = {
+        { "GET /b/k?acl&x-id=G HTTP/1.1\r\nHost: h\r\nDate: Sun, 30 Aug 2015 12:36:00 GMT\r\n"
+          "x-amz-meta-a: v\r\nAuthorization: AWS AKIDEXAMPLE:AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n",
+          "", "GET\n\n\nSun, 30 Aug 2015 12:36:00 GMT\nx-amz-meta-a:v\n/b/k?acl" },
+        { "GET /k?AWSAccessKeyId=AKIDEXAMPLE&Expires=1440938170&"
+          "Signature=AAAAAAAAAAAAAAAAAAAAAAAAAAA%3D HTTP/1.1\r\nHost: b.h\r\n\r\n", "b", "GET\n\n\n1440938170\n/b/k" },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct arena arena = { 0 };
+        struct s3_fault fault = { 0 };
+        ok(http_head_scan(slice_of(rows[i].bytes), &head, NULL) == OK);
+        ok(sigv4_claim_read(&arena, &head, &claim) == OK && claim.v2);
+        slice bucket = slice_of(rows[i].bucket);
+        ok(sigv2_verify(&arena, &head, &claim, bucket, SECRET, NOW) == ERR_SIGNATURE);
+        sigv2_explain(&arena, &head, &claim, bucket, &fault);
+        ok(fault.more_count == 4 && slice_eq(fault.more[0].value, S("AKIDEXAMPLE")));
+        ok(slice_eq(fault.more[1].name, S("StringToSign")));
+        ok(slice_eq(fault.more[1].value, slice_of(rows[i].text)));
+        ok(slice_eq(fault.more[2].value, S("AAAAAAAAAAAAAAAAAAAAAAAAAAA=")));
+        ok(slice_starts(fault.more[3].value, S("47 45 54 0a 0a 0a ")));
+        arena_free(&arena);
+    }
+}
+
 TEST(a_malformed_one_is_refused)
 {
     static const char *const bad[] = {
@@ -200,6 +228,7 @@ int main(void)
         cmocka_unit_test(what_is_signed_is_said_once),
         cmocka_unit_test(a_digest_in_a_presigned_query_counts),
         cmocka_unit_test(what_is_not_signed_makes_no_other_operation_of_it),
+        cmocka_unit_test(what_was_to_be_signed_is_told),
         cmocka_unit_test(a_malformed_one_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
