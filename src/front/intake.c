@@ -107,7 +107,8 @@ static int read_form(void *ask)
 static void work_on(struct intake *intake)
 {
     int none;
-    if (trap_run(intake->form ? read_form : work_on_piece, intake, &none))
+    slice body = { intake->bytes, intake->len };
+    if (trap_read(intake->form ? read_form : work_on_piece, intake, body, &none))
         return;
     intake->outcome.err = ERR_LIMIT;
     intake->outcome.fault.message = S(INTAKE_DISK_FAILED);

@@ -541,7 +541,7 @@ static int read_keys(void *ask)
 static enum err keys_of(struct pass *pass)
 {
     int err;
-    return trap_run(read_keys, pass, &err) ? (enum err)err : ERR_LIMIT;
+    return trap_read(read_keys, pass, pass->body, &err) ? (enum err)err : ERR_LIMIT;
 }
 
 static enum err may_write(const struct call *call, const struct place *place)

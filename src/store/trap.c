@@ -1,7 +1,8 @@
 /* trap.c - a call that may fault, and a caller that lives on. SPDX-License-Identifier: Apache-2.0
  *
  * A fault in a trapped call jumps back to trap_run, past whatever the call was doing: its locks
- * stay locked, its memory is lost. Other faults go to whoever handled them before, or end the
+ * stay locked, its memory is lost. So does a fault of the disk where a file's map is read, and no
+ * other there. Other faults go to whoever handled them before, or end the
  * process; first the handler leaves the note, which takes nothing but open(). SIGABRT is never
  * trapped: a heap that the C library finds broken is beyond repair. SIGFPE is: a size of 0 is
  * divided by. */
@@ -17,6 +18,8 @@
 
 struct trap {
     sigjmp_buf back;
+    bool reads;              /* catches what fails in these pages alone */
+    uintptr_t from, to;
 };
 
 static _Thread_local struct trap *volatile armed;
@@ -45,9 +48,17 @@ static const struct sigaction *before_us(int signal)
     return &before[i];
 }
 
+static bool catches(const struct trap *trap, int signal, const siginfo_t *info)
+{
+    uintptr_t at = (uintptr_t)info->si_addr;
+    if (!trap || signal == SIGABRT)
+        return false;
+    return !trap->reads || (signal == SIGBUS && at >= trap->from && at < trap->to);
+}
+
 static void faulted(int signal, siginfo_t *info, void *context)
 {
-    if (armed && signal != SIGABRT)
+    if (catches(armed, signal, info))
         siglongjmp(armed->back, 1);
     leave_note();
     const struct sigaction *other = before_us(signal);
@@ -92,18 +103,32 @@ static void unblock(void)
     check(pthread_sigmask(SIG_UNBLOCK, &faults, NULL) == 0);
 }
 
-__attribute__((noinline)) bool trap_run(trap_call *call, void *ask, int *ret)
+__attribute__((noinline))
+static bool run_in(struct trap *trap, trap_call *call, void *ask, int *ret)
 {
-    struct trap trap;
-    if (sigsetjmp(trap.back, 0)) {
+    if (sigsetjmp(trap->back, 0)) {
         armed = NULL;
         unblock();
         return false;
     }
-    armed = &trap;
+    armed = trap;
     *ret = call(ask);
     armed = NULL;
     return true;
+}
+
+bool trap_run(trap_call *call, void *ask, int *ret)
+{
+    struct trap trap = { .reads = false };
+    return run_in(&trap, call, ask, ret);
+}
+
+bool trap_read(trap_call *call, void *ask, slice map, int *ret)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)map.ptr;
+    struct trap trap = { .reads = true, .from = from / page * page,
+                         .to = (from + map.len + page - 1) / page * page };
+    return run_in(&trap, call, ask, ret);
 }
 
 struct copying {
@@ -122,7 +147,7 @@ static int copy(void *ask)
 bool trap_copy(void *to, const void *from, size_t bytes)
 {
     int none;
-    return trap_run(copy, &(struct copying){ to, from, bytes }, &none);
+    return trap_read(copy, &(struct copying){ to, from, bytes }, (slice){ from, bytes }, &none);
 }
 
 void trap_spring(void)
