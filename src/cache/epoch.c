@@ -101,3 +101,24 @@ bool epoch_quiet_since(const struct object_id *id, uint64_t moment)
     struct epoch_note now = epoch_now(id);
     return now.started == now.finished && atomic_load(&epochs[place_of(id)].moved) <= moment;
 }
+
+/* ---- of all versions of a key ---- */
+
+static struct {
+    atomic_ullong at_ms;
+    atomic_llong at_s;
+} said[EPOCHS];
+
+void epoch_say(const struct object_id *id, struct epoch_said now)
+{
+    atomic_store(&said[place_of(id)].at_s, now.at_s);
+    atomic_store(&said[place_of(id)].at_ms, now.at_ms);
+}
+
+struct epoch_said epoch_said(const struct object_id *id)
+{
+    if (!guard_on(GUARD_EPOCH))
+        return (struct epoch_said){ 0 };
+    return (struct epoch_said){ atomic_load(&said[place_of(id)].at_ms),
+                                atomic_load(&said[place_of(id)].at_s) };
+}

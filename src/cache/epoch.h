@@ -65,6 +65,16 @@ void epoch_bucket_write_ends(unsigned pair);
 struct epoch_note epoch_bucket_now(unsigned pair);
 bool epoch_bucket_holds(unsigned pair, struct epoch_note since);
 
+/* What is said of a key (tags, a retention, an ACL) without a version's name is said of the version
+ * that is current, whichever that is: what was learnt of any version before, or may be read of it
+ * by a proof from before, is asked about again. id: the key's, of no version. */
+struct epoch_said {
+    uint64_t at_ms;    /* monotonic; 0: nothing was, by this process */
+    int64_t at_s;      /* the same moment, wall clock */
+};
+void epoch_say(const struct object_id *id, struct epoch_said now);
+struct epoch_said epoch_said(const struct object_id *id);
+
 /* For what is learnt about many objects at once (a listing page): a moment, and whether an object
  * was written to since then or is being written to. */
 uint64_t epoch_moment(void);

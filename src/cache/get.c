@@ -125,14 +125,28 @@ static bool is_whole(const struct get *get)
     return !get->ask.part && (get->ask.head_only || get->ask.range.kind == RANGE_NONE);
 }
 
+struct epoch_said get_said(const struct get *get)
+{
+    struct object_name key = get->name;
+    struct object_id id;
+    if (!key.version.len)
+        return (struct epoch_said){ 0 };
+    key.version = S("");
+    store_object_id(cache_store(get->loop->cache), &key, &id);
+    return epoch_said(&id);
+}
+
 /* A version that is named never becomes another, but for "null": that is whatever was written last
- * while the bucket had no versions, and no listing of what is current tells of it. */
-static enum err judge_version(struct get *get, bool unproved, int64_t age_s)
+ * while the bucket had no versions, and no listing of what is current tells of it. But what is said
+ * of a version changes. */
+static enum err judge_version(struct get *get, bool unproved, int64_t validated_s, int64_t age_s)
 {
     const struct place *place = get->ask.place;
+    struct epoch_said said = get_said(get);
     bool fixed = place->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null"));
     bool fresh = fixed ? !unproved : age_s >= 0 && age_s <= place->ttl_s;
-    return get_go(get, fresh ? GET_DECIDE : GET_PROBE);
+    bool old = said.at_ms && validated_s <= said.at_s;
+    return get_go(get, fresh && !old ? GET_DECIDE : GET_PROBE);
 }
 
 /* May this head answer without a word from the origin? */
@@ -157,7 +171,7 @@ static enum err judge_freshness(struct get *get)
     if (get_wants_newest(get))
         return get_go(get, GET_PROBE);
     if (get->name.version.len)
-        return judge_version(get, unproved, age_s);
+        return judge_version(get, unproved, validated_s, age_s);
     if (place->freshness == FRESH_IMMUTABLE)
         return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
     if (validated_s && age_s < 0)    /* the clock was set back: no trust beyond what is promised */

@@ -82,6 +82,10 @@ static inline bool get_wants_newest(const struct get *get)
     return get->ask.revalidate || get->ask.place->freshness == FRESH_ALWAYS;
 }
 
+/* When something was last said of this key that may be of this version; all 0: never, or none is
+ * named. */
+struct epoch_said get_said(const struct get *get) MUST_USE;
+
 /* Whose origin's word counts: what one identity was told, another was not. */
 static inline uint64_t get_who(const struct get *get)
 {

@@ -78,14 +78,18 @@ bool permit_has(struct get *get)
         !guard_on(GUARD_GRANTS))
         return true;
     uint64_t now_ms = mono_ms(), until = until_ms(get, now_ms);
+    uint64_t ttl = ttl_ms(get->ask.place, get->asker.who);
+    if (until <= get_said(get).at_ms + ttl && get_said(get).at_ms)
+        until = 0;    /* asked before */
     get->permitted = now_ms < until;    /* once a request, as version and freshness are */
-    get->permit_ages =
-        get->permitted && until - now_ms < ttl_ms(get->ask.place, get->asker.who) / 2;
+    get->permit_ages = get->permitted && until - now_ms < ttl / 2;
     return get->permitted;
 }
 
 bool permit_shares(struct get *get, const struct fetch *fetch)
 {
+    if (fetch->sent_ms <= get_said(get).at_ms)
+        return false;
     if (permit_has(get))
         return true;
     if (!identity_same(get->asker.who, fetch->asker.who))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cache/inside.h"
 
 #define VERSIONS_MAX 3    /* of a key, that one write may touch */
@@ -26,6 +27,7 @@ struct write {
     uint64_t number;
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
+    bool says;                    /* something of a version that it does not name */
     unsigned pair;                /* of the bucket, for its lists */
     struct removing *removing;
 };
@@ -125,6 +127,19 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     return write;
 }
 
+/* What is here of the key's versions goes by ids that nobody knows now: it is asked about again. */
+static void say(const struct write *write)
+{
+    epoch_say(&write->ids[0], (struct epoch_said){ mono_ms(), wall_s() });    /* the key's own */
+}
+
+void write_says(struct write *write)
+{
+    check(write->id_count);
+    write->says = true;
+    say(write);
+}
+
 bool write_may_go(const struct write *write)
 {
     return !write->removing || atomic_load(&write->removing->over);
@@ -136,6 +151,8 @@ void write_end(struct write **write)
     *write = NULL;
     if (!mine)
         return;
+    if (mine->says)
+        say(mine);
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
     epoch_bucket_write_ends(mine->pair);

@@ -21,6 +21,8 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
                           const struct write_key *keys, size_t key_count,
                           void (*changed)(void *arg), void *arg) MUST_USE;
 bool write_may_go(const struct write *write);
+/* Before anything is sent: it says something of its one key's current version, whichever it is. */
+void write_says(struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 
 /* What tells whether a later write of one of its keys has begun: to repeat this one then would undo

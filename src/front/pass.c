@@ -521,7 +521,7 @@ static int read_keys(void *ask)
         pass->keys[pass->key_count++] = (struct write_key){
             form_get(pass->origin.form, S("key")), S("") };
     }
-    if (call->s3.key.len && (mutates == S3_MUTATES_KEY || mutates == S3_MUTATES_GRANTS)) {
+    if (call->s3.key.len && mutates != S3_MUTATES_NOTHING) {
         pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
         pass->keys[pass->key_count++] = version_of(pass);
         if (call->s3.op == S3_RENAME_OBJECT)
@@ -588,6 +588,14 @@ static enum err place_source(const struct call *call, const struct place *place,
     return ERR_NOT_IMPLEMENTED;
 }
 
+/* Something of an object, without a version's name? */
+static bool says(const struct pass *pass)
+{
+    enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
+    return (mutates == S3_MUTATES_PROPERTY || mutates == S3_MUTATES_GRANTS) &&
+           pass->call->s3.key.len && !s3_param_get(&pass->call->s3, S("versionId"));
+}
+
 static void begin(struct pass *pass)
 {
     struct call *call = pass->call;
@@ -607,6 +615,8 @@ static void begin(struct pass *pass)
     pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
                               pass->key_count, changed, pass);
     pass->order = write_order(pass->write, &pass->arena);
+    if (says(pass))
+        write_says(pass->write);
     if (write_may_go(pass->write))
         call_origin(pass);
 }

@@ -68,6 +68,12 @@ with Story("v01 versionId and partNumber are served from the cache, as the origi
     ranged = server.ask("GET", "bucket/k", [("versionId", two)], headers={"range": "bytes=4-9"})
     story.same("a range of a version is a hit", (ranged.body, ranged.cache), (b"second", "hit"))
 
+    tags = b"<Tagging><TagSet>" + b"".join(b"<Tag><Key>k%d</Key><Value>v</Value></Tag>" % n for n in range(3)) + b"</TagSet></Tagging>"
+    story.same("tags, and of no version's name", server.ask("PUT", "bucket/k", [("tagging", "")], body=tags).status, 200)
+    tagged = server.ask("GET", "bucket/k", [("versionId", two)])
+    story.same("are told of the version that has them, at once", tagged.headers.get("x-amz-tagging-count"), "3")
+    compare("it", "bucket/k", [("versionId", two)])
+
     marker = server.delete("bucket/k").headers["x-amz-version-id"]
     compare("a deleted key", "bucket/k", [], warm=False)
     compare("its delete marker", "bucket/k", [("versionId", marker)], warm=False)

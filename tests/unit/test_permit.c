@@ -212,6 +212,32 @@ TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
     drop_house();
 }
 
+TEST(what_is_said_of_a_key_ends_the_permissions_to_its_versions)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    house.version = S("v2");
+    client.version = 2;
+    ok(got_as(&client, &anna) == OK && got_as(&client, NULL) == OK);
+    unsigned heads = atomic_load(&fake.heads);
+    ok(got_as(&client, &anna) == OK && got_as(&client, NULL) == OK);
+    ok(atomic_load(&fake.heads) == heads);
+    struct write_key key = { S("key"), S("") };
+    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    write_says(write);    /* an ACL, say */
+    while (!write_may_go(write))
+        turn(&client);
+    write_end(&write);
+    atomic_store(&fake.denies, "ANNA");
+    ok(got_as(&client, &anna) == ERR_DENIED && client.got == 0);
+    atomic_store(&fake.denies, "");
+    ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);
+    house.version = S("");
+    client_end(&client);
+    drop_house();
+}
+
 /* ---- the shared name: the answer to the question that was asked last counts ---- */
 
 struct said {
@@ -362,7 +388,8 @@ TEST(whatever_order_threads_hear_the_last_question_counts)
     drop_house();
 }
 
-RUN(cmocka_unit_test(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name),
+RUN(cmocka_unit_test(what_is_said_of_a_key_ends_the_permissions_to_its_versions),
+    cmocka_unit_test(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name),
     cmocka_unit_test(nor_does_one_that_brings_what_was_not_here),
     cmocka_unit_test(whatever_order_threads_hear_the_last_question_counts),
     cmocka_unit_test(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own),

@@ -89,6 +89,62 @@ TEST(a_write_that_names_a_version_takes_it)
     drop_house();
 }
 
+static void say(struct client *client, bool says)
+{
+    struct write_key key = { S("key"), S("") };
+    struct write *write = write_begin(client->loop, &house.place, S("bucket"), &key, 1, noted,
+                                      NULL);
+    if (says)
+        write_says(write);
+    while (!write_may_go(write))
+        turn(client);
+    write_end(&write);
+}
+
+/* Which of them is current, nobody here knows. */
+TEST(what_is_said_of_a_key_is_asked_about_in_each_of_its_versions_once)
+{
+    struct client client;
+    new_house(MIB);
+    client_begin(&client);
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "v3", 3));
+    say(&client, true);
+    usleep(1100000);    /* times of heads are whole seconds */
+    unsigned heads = atomic_load(&fake.heads), gets = atomic_load(&fake.gets);
+    ok(reads_version(&client, "v2", 2) && atomic_load(&fake.heads) == heads + 1);
+    ok(reads_version(&client, "v3", 3) && atomic_load(&fake.heads) == heads + 2);
+    ok(reads_version(&client, "v2", 2) && reads_version(&client, "v3", 3));
+    ok(atomic_load(&fake.heads) == heads + 2 && atomic_load(&fake.gets) == gets);
+    say(&client, false);    /* another version was written: nothing is said of these */
+    ok(reads_version(&client, "v2", 2) && atomic_load(&fake.heads) == heads + 2);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(what_was_asked_of_a_version_before_something_was_said_answers_nobody_after)
+{
+    struct client before, after;
+    new_house(MIB);
+    client_begin(&before);
+    client_begin(&after);
+    atomic_store(&fake.held, true);
+    house.version = S("v2");
+    ask(&before, 0, 0);
+    ok(get_decide(before.get, &before.answer) == ERR_WAIT && asked() == 1);
+    usleep(2000);
+    say(&after, true);
+    ask(&after, 0, 0);
+    ok(get_decide(after.get, &after.answer) == ERR_WAIT && asked() == 2);
+    house.version = S("");
+    atomic_store(&fake.held, false);
+    before.version = after.version = 2;
+    ok(decided(&before) == OK && read_some(&before, UINT64_MAX));
+    ok(decided(&after) == OK && read_some(&after, UINT64_MAX));
+    client_end(&before);
+    client_end(&after);
+    drop_house();
+}
+
 TEST(a_version_that_came_back_without_proof_is_asked_about_once)
 {
     struct client client;
@@ -135,7 +191,9 @@ TEST(where_a_part_lies_is_known_for_its_version_alone)
     head_unref(&two);
 }
 
-RUN(cmocka_unit_test(where_a_part_lies_is_known_for_its_version_alone),
+RUN(cmocka_unit_test(what_is_said_of_a_key_is_asked_about_in_each_of_its_versions_once),
+    cmocka_unit_test(what_was_asked_of_a_version_before_something_was_said_answers_nobody_after),
+    cmocka_unit_test(where_a_part_lies_is_known_for_its_version_alone),
     cmocka_unit_test(each_version_is_an_object_of_its_own),
     cmocka_unit_test(a_named_version_is_never_asked_about_again_but_null_is_by_a_head),
     cmocka_unit_test(a_write_of_the_key_takes_null_and_leaves_named_versions),
