@@ -42,6 +42,10 @@ with Story("u02 policies") as story:
     refused("nor what an unknown operation would tell", reader.ask("GET", "data", [("newest", "")]))
     refused("nor what an unknown parameter would make of a known one",
             reader.ask("GET", "data/a/1", [("tagging", ""), ("foo", "")]))
+    for operation in "acl", "torrent", "newest":
+        refused(f"nor ?{operation} of what may be read",
+                reader.ask("GET", "data/a/1", [(operation, "")]))
+    refused("nor by HEAD", reader.ask("HEAD", "data/a/1", [("newest", "")]))
     refused("nor a key that an origin could read as a path out of the prefix", reader.get("data/a/../b/1"))
     refused("a write is not", reader.put("data/a/1", b"x"))
     refused("nor a removal", reader.delete("data/a/1"))

@@ -99,6 +99,8 @@ TEST(what_a_row_says_makes_sense)
         bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
         if ((row->route != S3_PASS && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
             (row->mutates == S3_MUTATES_KEY && row->level != S3_OBJECT) ||
+            (row->mutates == S3_MUTATES_PROPERTY && row->level != S3_OBJECT) ||
+            (strncmp(row->name, "Other", 5) == 0 && row->right != S3_ADMIN) ||
             (row->mutates != S3_MUTATES_NOTHING && row->right < S3_WRITE))
             fail_msg("%s", row->name);
         for (int other = 0; other < op; other++)
