@@ -41,7 +41,7 @@ enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
     if (ret->expires_s < 0)
         return seek_fail(seek, ERR_FORMAT, "%.*s says that they expire at \"%.*s\", which is no "
                          "time", SLICE_ARG(ret->from), SLICE_ARG(slice_sub(expires, 0, 80)));
-    if (ret->expires_s && ret->expires_s <= seek->ask->now_s)
+    if (ret->expires_s && ret->expires_s <= seek->ask->now_s && !ret->outlasts)
         return seek_fail(seek, ERR_EXPIRED, "%.*s gave credentials that expired at %.*s: see to "
                          "it, and to this machine's clock", SLICE_ARG(ret->from),
                          SLICE_ARG(expires));

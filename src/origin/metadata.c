@@ -2,7 +2,9 @@
  *
  * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) names a URL in the
  * environment. An instance has 169.254.169.254: a token is PUT, the role's name is read, then its
- * credentials (IMDSv2). The token goes no further than one hop: a container may get no answer. */
+ * credentials (IMDSv2). The token goes no further than one hop: a container may get no answer.
+ * In an outage of what renews them AWS lets them live on, beyond the end that they name: they are
+ * used until the origin says no, as the SDKs do ("static stability"). */
 #include <string.h>
 
 #include "base/json.h"
@@ -188,5 +190,6 @@ enum err source_instance(struct seek *seek, struct credentials *ret)
         return ERR_NOT_FOUND;
     ret->from = S("instance role");
     ret->kind = CREDENTIALS_LENT;
+    ret->outlasts = true;
     return instance_role(seek, instance_base(seek), ret);
 }

@@ -1,10 +1,11 @@
 /* provider.c - credentials that stay good. SPDX-License-Identifier: Apache-2.0
  *
  * What was found is used until it expires, however often a later look fails: then calls fail with
- * ERR_NO_KEYS, which clients try again, until a look succeeds. Looks come one at a time, LEAD_S
- * (and up to JITTER_S, so that a fleet does not come all at once) before the end, or at half of a
- * short life; after a failure with growing pauses. Wall time decides, and is read every few
- * seconds: a clock that is set, or a machine that slept, is noticed.
+ * ERR_NO_KEYS, which clients try again, until a look succeeds. What an instance lent is used
+ * beyond its end; where the origin refuses it then, that is the same as having none. Looks come
+ * one at a time, LEAD_S (and up to JITTER_S, so that a fleet does not come all at once) before the
+ * end, or at half of a short life; after a failure with growing pauses. Wall time decides, and is
+ * read every few seconds: a clock that is set, or a machine that slept, is noticed.
  * Threads: the source is asked on the provider's own, or in provider_new; all else under the lock,
  * which is never held while asking. */
 #include "origin/provider.h"
@@ -74,10 +75,14 @@ static void log_found(const struct provider *provider, const struct credentials 
     arena_free(&keep);
 }
 
-static void log_failed(const struct provider *provider, slice why, int64_t expires_s, int64_t now_s)
+static bool is_past(const struct credentials *credentials, int64_t now_s)
+{
+    return credentials->expires_s && credentials->expires_s <= now_s;
+}
+
+static void log_failed(const struct provider *provider, slice why, int64_t expires_s, bool good)
 {
     struct arena keep = { 0 };
-    bool good = atomic_load(&provider->version) && (!expires_s || expires_s > now_s);
     slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
@@ -101,6 +106,8 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     if (!found->expires_s)
         return INT64_MAX;
     int64_t life_s = found->expires_s - now_s, lead_s = LEAD_S + (int64_t)provider->jitter_s;
+    if (life_s <= 0)
+        return now_s + lead_s;
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
@@ -130,6 +137,12 @@ static void note_found(struct provider *provider, const struct credentials *foun
         log_found(provider, found);
 }
 
+static bool is_good(const struct provider *provider, int64_t now_s)    /* under the lock */
+{
+    return atomic_load(&provider->version) &&
+           (provider->now.outlasts || !is_past(&provider->now, now_s));
+}
+
 static void note_failure(struct provider *provider, slice why, int64_t now_s)
 {
     pthread_mutex_lock(&provider->lock);
@@ -141,9 +154,10 @@ static void note_failure(struct provider *provider, slice why, int64_t now_s)
     size_t len = slice_put(provider->why, slice_sub(why, 0, sizeof(provider->why) - 1));
     provider->why[len] = '\0';
     int64_t expires_s = provider->now.expires_s;
+    bool good = is_good(provider, now_s);
     pthread_mutex_unlock(&provider->lock);
     metric_add(M_ORIGIN_KEYS_FAILED, 1);
-    log_failed(provider, why, expires_s, now_s);
+    log_failed(provider, why, expires_s, good);
 }
 
 static void look(struct provider *provider)
@@ -159,6 +173,8 @@ static void look(struct provider *provider)
         note_found(provider, &found, ask.now_s);
     else if (!atomic_load(&provider->stop))
         note_failure(provider, why, ask.now_s);
+    if (!e && is_past(&found, ask.now_s))
+        log_failed(provider, S("what is lent has expired"), found.expires_s, true);
     arena_free(&keep);
 }
 
@@ -203,13 +219,21 @@ enum err provider_take(struct provider *provider, struct arena *keep, struct sig
     pthread_mutex_lock(&provider->lock);
     const struct credentials *now = &provider->now;
     *ret_version = atomic_load(&provider->version);
-    bool good = *ret_version && (!now->expires_s || now->expires_s > wall_s());
+    bool good = is_good(provider, wall_s());
     if (good)
         *ret = (struct sigv4_credentials){ arena_copy(keep, now->access_key),
                                            arena_copy(keep, now->secret_key),
                                            arena_copy(keep, now->session_token) };
     pthread_mutex_unlock(&provider->lock);
     return good ? OK : ERR_NO_KEYS;
+}
+
+bool provider_is_past(struct provider *provider, unsigned version)
+{
+    pthread_mutex_lock(&provider->lock);
+    bool past = version == atomic_load(&provider->version) && is_past(&provider->now, wall_s());
+    pthread_mutex_unlock(&provider->lock);
+    return past;
 }
 
 unsigned provider_version(const struct provider *provider)

@@ -23,6 +23,8 @@ void provider_free(struct provider **provider);
 enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
                        unsigned *ret_version) MUST_USE;
 unsigned provider_version(const struct provider *provider);    /* 0: there were none yet */
+/* Is snapshot `version` the last one, and beyond the end it was given for? */
+bool provider_is_past(struct provider *provider, unsigned version);
 /* Snapshot `version` is no good: a new look. False: it makes no sense (the source is fixed), or
  * one has just failed, or found the same; a guess, which clients may bring about, is worth a look
  * far more seldom. True: provider_looks() will rise, or provider_version() has. */

@@ -413,8 +413,12 @@ static enum err judge_held(struct s3_call *call)
     const struct origin_call *asked = call->hook.call;
     slice document = text_slice(&call->held_body);
     int status = call->held.status;
-    if (asked->as ? s3_signing_refused(call->s3, asked, status, document)
-                  : s3_keys_refused(call->s3, asked->op, status, document))
+    bool refused = asked->as ? s3_signing_refused(call->s3, asked, status, document)
+                             : s3_keys_refused(call->s3, asked->op, status, document);
+    bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
+    if (old && provider_is_past(call->s3->provider, call->with_version))
+        return ERR_NO_KEYS;    /* nobody has revoked them: an outage, which newer ones will end */
+    if (refused)
         return ERR_ORIGIN_KEYS;
     let_go(call);
     return must_stop(call) == ERR_CANCELED ? ERR_CANCELED : OK;

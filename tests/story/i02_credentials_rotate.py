@@ -93,3 +93,22 @@ with Story("i02 credentials rotate") as story:
     story.same("other keys in it: taken when the first are refused",
                server.get("bucket/f2").status, 200)
     server.stop()
+
+    # ---- an instance's role: what it lent is used beyond its end, as long as the origin takes it
+    lender.static, lender.life = {}, 3600
+    lender.expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60))
+    role = {**OFF, "AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": lender.url}
+    server = story.penstock(True, role, origin=lender.url, origin_access_key="",
+                            origin_secret_key="", freshness="always", cache_dir=story.path("role"))
+    story.same("lent when they had expired already: used", server.get("bucket/r1").status, 200)
+    lender.down = 500
+    story.same("and while nobody can lend any", server.get("bucket/r2").status, 200)
+    lender.revoke()
+    for method in "GET", "HEAD":
+        story.same(f"refused at last: clients are to try again ({method})",
+                   server.ask(method, "bucket/r3").status, 503)
+    story.fact("and who runs it is told", "credentials_failed" in server.log()
+               and "origin_refused" in server.log(), server.log()[-800:])
+    lender.down, lender.expires = 0, None
+    wait_for("it heals by itself", lambda: server.get("bucket/r1").status == 200, 10)
+    server.stop()

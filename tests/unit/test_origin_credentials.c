@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "origin/credentials.h"
+#include "origin/source.h"
 
 static char credentials_path[] = "/tmp/penstock-cred-XXXXXX";
 static char config_path[] = "/tmp/penstock-conf-XXXXXX";
@@ -182,6 +182,25 @@ TEST(keys_over_plain_http_come_from_near_by_alone)
     }
 }
 
+/* An instance's, in an outage of what renews them. */
+TEST(what_has_expired_is_none_but_where_its_source_lets_it_live_on)
+{
+    struct arena keep = { 0 };
+    const struct credentials_ask ask = { .env = env, .now_s = 1440938160 };
+    struct seek seek = { .keep = &keep, .ask = &ask };
+    for (int outlasts = 0; outlasts < 2; outlasts++) {
+        struct credentials lent = { .from = S("there"), .outlasts = outlasts };
+        slice document = S("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"s\",\"Token\":\"t\","
+                           "\"Expiration\":\"2015-08-30T12:35:00Z\"}");
+        enum err e = seek_read_json(&seek, document, "Token", &lent);
+        ok(e == (outlasts ? OK : ERR_EXPIRED) && lent.expires_s == ask.now_s - 60);
+        slice never = S("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"s\",\"Token\":\"t\","
+                        "\"Expiration\":\"soon\"}");
+        ok(seek_read_json(&seek, never, "Token", &lent) == ERR_FORMAT);
+    }
+    arena_free(&keep);
+}
+
 TEST(half_a_pair_is_a_mistake)
 {
     static const char *const set[] = { "AWS_ACCESS_KEY_ID", "ENV", NULL };
@@ -200,6 +219,7 @@ int main(void)
         cmocka_unit_test(what_was_found_says_where_and_half_a_pair_what_is_missing),
         cmocka_unit_test(what_lends_comes_in_the_order_of_the_sdks),
         cmocka_unit_test(keys_over_plain_http_come_from_near_by_alone),
+        cmocka_unit_test(what_has_expired_is_none_but_where_its_source_lets_it_live_on),
         cmocka_unit_test(half_a_pair_is_a_mistake),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
