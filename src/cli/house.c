@@ -579,6 +579,7 @@ static enum err http_up(struct serve *serve)
         .body_memory_bytes = config->body_memory_bytes,
         .bodies_disk_bytes = config->bodies_disk_bytes,
         .bodies_memory_bytes = config->bodies_memory_bytes,
+        .heads_bytes = config->request_heads_bytes,
         .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
         .spill_files_max = (unsigned)MAX(files.rlim_cur / FILES_BODIES_SHARE, (rlim_t)1),
         .connections_max = connections_max(serve, loops, files.rlim_cur),

@@ -255,14 +255,19 @@ static bool move(struct conn *conn, size_t bytes, struct body_claim *claim)
     return true;
 }
 
+bool body_claimed(const struct http_request *request)
+{
+    return request->claim.memory_bytes || request->claim.file_bytes;
+}
+
 bool body_make_room(struct conn *conn, size_t bytes)
 {
     const h2o_buffer_t *input = conn->sock->input;
     check(input->bytes != NULL);
-    if (bytes <= input->capacity - (size_t)(input->bytes - input->_buf))
+    bool counts = !conn->large_head || body_claimed(conn->request);    /* else it moves, and does */
+    if (counts && bytes <= input->capacity - (size_t)(input->bytes - input->_buf))
         return true;
-    if (conn->request->head.chunked)
-        bytes = MAX(bytes, 2 * input->capacity);
+    bytes = MAX(bytes, conn->request->head.chunked ? 2 * input->capacity : input->size);
     struct body_claim claim = { .client = conn->request->claim.client };
     if (move(conn, bytes, &claim))
         return true;
@@ -303,11 +308,6 @@ static struct http_body *take_out(struct http_request *request)
     return body;
 }
 
-bool body_claimed(const struct http_request *request)
-{
-    return request->claim.memory_bytes || request->claim.file_bytes;
-}
-
 bool body_take(struct http_request *request)
 {
     struct http_body *body = request->body = take_out(request);
@@ -316,6 +316,8 @@ bool body_take(struct http_request *request)
     body->bytes = (slice){ buffer->bytes + request->head.bytes, request->body_bytes };
     if (!rest)
         return true;
+    if (rest > HEAD_SMALL_BYTES && !conn_grow_head(request->conn))
+        return false;
     char *to = h2o_buffer_reserve(input, rest).base;
     if (!read_at(buffer, (size_t)(buffer->bytes + whole - (char *)buffer), to, rest)) {
         gate_refuse(request->conn, ERR_LIMIT, "the disk lost what came behind the request body");

@@ -43,11 +43,40 @@ void conn_release(struct conn *conn)
     free(conn);
 }
 
+/* ---- room for large heads ---- */
+
+bool conn_grow_head(struct conn *conn)
+{
+    struct http *http = conn->loop->http;
+    if (conn->large_head)
+        return true;
+    size_t most = http->options.heads_bytes / HEAD_LARGE_BYTES;
+    if (atomic_fetch_add(&http->large_heads, 1) >= most) {
+        atomic_fetch_sub(&http->large_heads, 1);
+        metric_add(M_HTTP_REFUSED_HEADS, 1);
+        gate_refuse(conn, ERR_LIMIT, "there is no room for a head so large just now");
+        return false;
+    }
+    conn->large_head = true;
+    metric_gauge_add(M_HTTP_HEADS, HEAD_LARGE_BYTES);
+    return true;
+}
+
+static void shrink_head(struct conn *conn)
+{
+    if (!conn->large_head)
+        return;
+    conn->large_head = false;
+    atomic_fetch_sub(&conn->loop->http->large_heads, 1);
+    metric_gauge_add(M_HTTP_HEADS, -(int64_t)HEAD_LARGE_BYTES);
+}
+
 static void on_close(void *data)
 {
     struct conn *conn = data;
     struct http *http = conn->loop->http;
     conn->sock = NULL;
+    shrink_head(conn);
     session_free(&conn->session);
     timed_stop(&conn->timed);
     list_del(&conn->link);
@@ -146,7 +175,10 @@ static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 static void read_head(struct conn *conn)
 {
     size_t have = conn->sock->input->size;
-    ssize_t got = read_some(conn, 4096, HTTP_HEAD_BYTES_MAX + 1 - have);
+    size_t most = have < HEAD_SMALL_BYTES ? HEAD_SMALL_BYTES : HTTP_HEAD_BYTES_MAX + 1;
+    if (have >= HEAD_SMALL_BYTES && !conn_grow_head(conn))
+        return;
+    ssize_t got = read_some(conn, 4096, most - have);
     if (have == 0 && got > 0)    /* the first byte: from now on it is a head that may be slow */
         timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
     if (got < 0)
@@ -348,6 +380,22 @@ void conn_take_body(struct conn *conn)
     conn_release(conn);
 }
 
+/* What came behind the last request begins a buffer again: only a large head ever needs more than a
+ * first one. An idle connection holds none. */
+static void renew_input(struct conn *conn)
+{
+    h2o_buffer_t **input = &conn->sock->input, *old = *input;
+    if (old->size > HEAD_SMALL_BYTES)
+        return;
+    h2o_buffer_init(input, &h2o_socket_buffer_prototype);
+    if (old->size) {
+        memcpy(h2o_buffer_reserve(input, old->size).base, old->bytes, old->size);
+        (*input)->size = old->size;
+    }
+    h2o_buffer_dispose(&old);
+    shrink_head(conn);
+}
+
 void conn_next_head(struct conn *conn)
 {
     check(!conn->request && conn->sock);
@@ -355,14 +403,13 @@ void conn_next_head(struct conn *conn)
     h2o_socket_read_start(sock, on_readable);
     conn->phase = PHASE_HEAD;
     conn->scanned_bytes = 0;
-    if (sock->input->size) {    /* what came behind the last */
+    renew_input(conn);
+    if (sock->input->size) {
         timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
         gate_look(conn);
         note_unread(conn);
         return;
     }
-    h2o_buffer_dispose(&sock->input);    /* an idle connection holds no buffer */
-    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
     timed_start(&conn->loop->timers, ROW_IDLE, &conn->timed);
     note_unread(conn);
     listener_idle(conn->listener);

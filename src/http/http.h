@@ -52,7 +52,7 @@ struct http_app {
     /* A request that does not come as far as the judge or, with its body, as far as handle(): what
      * to say. err is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE
      * (body over the limit), ERR_INCOMPLETE (over what was announced), ERR_LIMIT (no room for the
-     * body). At the connection cap nobody is refused: newcomers wait. */
+     * body, or for a large head). At the connection cap nobody is refused: newcomers wait. */
     void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
     /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later
@@ -82,6 +82,7 @@ struct http_options {
     uint64_t bodies_disk_bytes;         /* in there */
     unsigned spill_files_max;           /* descriptors */
     uint64_t bodies_memory_bytes;       /* in memory */
+    uint64_t heads_bytes;               /* of heads that are large, all together */
     unsigned connections_max;           /* over all loops; admin apps have a reserve of their own */
     /* On each loop's thread: when it begins, and as the last thing before it ends. */
     void *(*loop_begin)(void *arg, struct http_loop *loop);    /* what http_loop_local() returns */

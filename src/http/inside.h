@@ -94,7 +94,7 @@ struct http {
     struct bound *bounds;               /* one an app */
     struct http_loop *loops;
     int *listen_fds;                    /* [app * loops + loop] until the loops take them */
-    atomic_size_t open, open_all, requests;
+    atomic_size_t open, open_all, requests, large_heads;
     atomic_bool draining;
 };
 
@@ -114,6 +114,8 @@ enum phase {
     PHASE_LINGER      /* the last answer is out, what the client still sends is thrown away */
 };
 
+#define HEAD_SMALL_BYTES 8192           /* a socket's first buffer: every connection may have it */
+#define HEAD_LARGE_BYTES (128 * KIB)    /* a larger head: its buffer, its copy, what is made of it */
 #define CONN_MAGIC 0x636f6e6eu
 struct conn {
     unsigned magic;
@@ -126,6 +128,7 @@ struct conn {
     enum phase phase;
     unsigned holds;                     /* freed at 0; the open socket is one */
     size_t scanned_bytes;               /* of the head being read */
+    bool large_head;                    /* it counts as one, until it has been answered */
     size_t lingered_bytes;
     size_t stalls;                      /* send timers in a row without a byte taken */
     uint64_t acked_bytes;
@@ -138,6 +141,8 @@ struct conn *conn_of(h2o_socket_t *sock);
 void conn_open(struct listener *listener, int fd, const struct sockaddr_storage *peer);
 void conn_hold(struct conn *conn);
 void conn_release(struct conn *conn);
+/* Room for bytes of heads above HEAD_SMALL_BYTES; or it has been refused: false. */
+bool conn_grow_head(struct conn *conn) MUST_USE;
 /* Ends it; the request under way ends incomplete. With reset the peer sees no clean end. */
 void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete */

@@ -9,11 +9,11 @@ def half_of(wire, body):
     return wire
 
 
-def cut_at_the_size_of_a_pool(story):
-    """Bodies of which the library would think that their buffer is one of its pool's: 8 KiB."""
+def just_too_large(story):
+    """Bodies of which a byte does not fit in a socket's first buffer, 8 KiB with the head."""
     probe = Probe(story, body_memory_bytes=4096)
     head = get("/echo", "Content-Length: 8000", method="PUT")
-    head = get("/echo", f"Content-Length: {8192 - len(head)}", method="PUT")
+    head = get("/echo", f"Content-Length: {8193 - len(head)}", method="PUT")
     for turn in range(40):
         wire = probe.wire()
         wire.send(get("/a") + head + bytes(1000))
@@ -99,7 +99,7 @@ def one_client_and_others(story):
 
 
 with Story("h05 bodies lie in memory or the cache folder, within both their limits") as story:
-    cut_at_the_size_of_a_pool(story)
+    just_too_large(story)
     announced_and_not_sent(story)
     one_client_and_others(story)
     probe = Probe(story, body_memory_bytes=1 << 20, bodies_memory_bytes=8 << 20,

@@ -198,13 +198,16 @@ static slice stats(struct arena *keep)
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
                         "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
                         "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu, "
-                        "\"body_size\": %llu, \"no_room\": %llu, \"share\": %llu}\n",
+                        "\"body_size\": %llu, \"no_room\": %llu, \"share\": %llu, "
+                        "\"heads\": %llu, \"heads_refused\": %llu}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
                         http_open_requests(http), http_connections(http), loop_turns,
                         (unsigned long long)metric_read(M_HTTP_BODY_MEMORY),
                         (unsigned long long)metric_read(M_HTTP_REFUSED_BODY),
                         (unsigned long long)metric_read(M_HTTP_REFUSED_SPILL),
-                        (unsigned long long)metric_read(M_HTTP_REFUSED_SHARE));
+                        (unsigned long long)metric_read(M_HTTP_REFUSED_SHARE),
+                        (unsigned long long)metric_read(M_HTTP_HEADS),
+                        (unsigned long long)metric_read(M_HTTP_REFUSED_HEADS));
 }
 
 static void hold_body(struct job *job)
@@ -363,6 +366,7 @@ static void serve(char **args)
         .body_memory_bytes = setting(args, "body_memory_bytes", 1 << 20),
         .bodies_memory_bytes = setting(args, "bodies_memory_bytes", 256 << 20),
         .bodies_disk_bytes = setting(args, "bodies_disk_bytes", 0),
+        .heads_bytes = setting(args, "heads_bytes", 8 << 20),
         .spill_files_max = setting(args, "spill_files_max", 0),
         .spill_folder = args[3], .connections_max = setting(args, "connections_max", 1000),
         .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,
