@@ -21,6 +21,7 @@ struct answer {
     int status;
     slice body;
     const char *why;    /* status 0: what went wrong */
+    bool reached;       /* somebody listens there */
 };
 
 /* Waits until the socket can be read or written, or time is up. */
@@ -106,13 +107,14 @@ static bool receive_all(int fd, struct text *to, uint64_t end_ms)
     return false;
 }
 
-static struct answer ask(struct arena *keep, slice address, slice path)
+static struct answer ask(struct arena *keep, slice address, slice path, unsigned ms)
 {
     struct answer answer = { .why = "no answer in time" };
-    uint64_t end_ms = mono_ms() + TIMEOUT_MS;
+    uint64_t end_ms = mono_ms() + ms;
     int fd = dial(address, end_ms, &answer.why);
     if (fd < 0)
         return answer;
+    answer.reached = true;
     slice head = arena_printf(keep, "GET %.*s HTTP/1.1\r\nHost: %.*s\r\nConnection: close\r\n\r\n",
                               SLICE_ARG(path), SLICE_ARG(address));
     struct text got = text_in(keep);
@@ -144,11 +146,28 @@ static bool flags_are_good(struct cli *cli, const struct config *config)
 
 /* ---- health ---- */
 
+/* Where all of connections_max are busy, whoever comes to `listen` has to wait; the admin address has
+ * places of its own. */
+static struct answer ask_health(struct arena *keep, const struct config *config, slice *ret_address)
+{
+    slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);
+    bool off = slice_eq(admin, S("off"));
+    struct answer answer = ask(keep, *ret_address, path, off ? TIMEOUT_MS : TIMEOUT_MS / 2);
+    if (answer.status || !answer.reached || off)
+        return answer;
+    struct answer beside = ask(keep, admin, path, TIMEOUT_MS / 2);
+    if (!beside.status)
+        return answer;
+    *ret_address = admin;
+    return beside;
+}
+
 int run_health(struct cli *cli)
 {
     const char *url = cli_option(cli, "--url");
     struct config *config = cli_load(cli);
-    slice address = slice_of(config->listen), path = S("/_/health/ready");
+    slice address = slice_of(config->listen);
+    struct answer answer;
     bool http = !url || strncmp(url, "http://", 7) == 0;
     if (!http)
         fprintf(stderr, "penstock: --url must begin with http://\n");
@@ -157,12 +176,14 @@ int run_health(struct cli *cli)
         return EXIT_USAGE;
     }
     if (url) {
-        slice rest = slice_of(url + 7);
+        slice rest = slice_of(url + 7), path = S("/_/health/ready");
         address = slice_cut(&rest, '/');
         if (rest.len)
             path = slice_from(slice_of(url + 7), address.len);
+        answer = ask(&cli->arena, address, path, TIMEOUT_MS);
+    } else {
+        answer = ask_health(&cli->arena, config, &address);
     }
-    struct answer answer = ask(&cli->arena, address, path);
     if (answer.status == 200)
         puts("ready");
     else if (answer.status)
@@ -244,7 +265,7 @@ int run_stat(struct cli *cli)
         fprintf(stderr, "penstock: there is nobody to ask: admin_listen is off\n");
         return EXIT_FAILED;
     }
-    struct answer answer = ask(&cli->arena, address, S("/status"));
+    struct answer answer = ask(&cli->arena, address, S("/status"), TIMEOUT_MS);
     if (answer.status != 200) {
         if (answer.status)
             fprintf(stderr, "penstock: %.*s answered %d\n", SLICE_ARG(address), answer.status);

@@ -53,6 +53,18 @@ with Story("h06 descriptors run short, and nobody waits for one") as story:
     leave(writers)
     probe.ends_cleanly()
 
+    origin = story.origin("object=bkt/k 1000")
+    server = story.penstock(origin=origin.url, connections_max=8)
+    busy = [Wire(server.port) for _ in range(8)]
+    for i, wire in enumerate(busy):
+        wire.send(server.client.head_of("PUT", f"bkt/{i}", headers={"content-length": "9"}, payload="UNSIGNED-PAYLOAD"))
+    wait_for("all connections are busy", lambda: server.metric("penstock_http_connections") == 9)
+    asked = subprocess.run([PENSTOCK, "health", "--listen", f"127.0.0.1:{server.port}", "--admin-listen",
+                            f"127.0.0.1:{server.admin_port}"], capture_output=True, text=True)
+    story.same("a service whose connections are all busy is healthy", (asked.returncode, asked.stdout), (0, "ready\n"))
+    leave(busy)
+    story.same("... and ends cleanly", server.stop(), 0)
+
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
     origin = story.origin("objects=bkt/o/%05d 100 100000", "object=bkt/k 1000")
     server = story.penstock(origin=origin.url, loops=2, extent_size="4MiB", cache_size="256MiB",
