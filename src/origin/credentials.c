@@ -1,7 +1,8 @@
 /* credentials.c - whose name an origin is asked in. SPDX-License-Identifier: Apache-2.0
  *
  * A table of sources, tried in order; each says whether it is configured at all. A pair is never
- * put together from two places. What other SDKs do beyond that (SSO, MFA) is left to a
+ * put together from two of them; a secret in a mounted file may go with an access key that stands
+ * in the environment. What other SDKs do beyond that (SSO, MFA) is left to a
  * credential_process, and the message says so. */
 #include <stdio.h>
 #include <string.h>
@@ -143,7 +144,8 @@ static enum err source_mounted(struct seek *seek, struct credentials *ret)
     };
     if (!seek_env(seek, files[0].name).len && !seek_env(seek, files[1].name).len)
         return ERR_NOT_FOUND;
-    ret->from = S("env AWS_ACCESS_KEY_ID_FILE");
+    ret->from = seek_env(seek, files[0].name).len ? S("env AWS_ACCESS_KEY_ID_FILE")
+                                                  : S("env AWS_SECRET_ACCESS_KEY_FILE");
     ret->kind = CREDENTIALS_IN_FILES;
     ret->access_key = seek_env(seek, "AWS_ACCESS_KEY_ID");
     for (size_t i = 0; i < countof(files); i++)
@@ -171,8 +173,8 @@ static const struct {
     bool is_env;    /* a profile that the settings name goes before it */
 } sources[] = {
     { source_settings, false },
+    { source_mounted, true },    /* before it: its secret may go with the environment's key */
     { source_env, true },
-    { source_mounted, true },
     { source_role, false },
     { source_web_identity, false },
     { source_profile, false },

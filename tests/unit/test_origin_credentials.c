@@ -211,6 +211,21 @@ TEST(half_a_pair_is_a_mistake)
     ok(finds((struct credentials_ask){ 0 }, NULL, NULL, NULL, NULL));
 }
 
+TEST(a_secret_in_a_file_goes_with_a_key_in_the_environment_and_before_one_there)
+{
+    char path[] = "/tmp/penstock-secret-XXXXXX";
+    put(path, "mounted\n");
+    const char *const mixed[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY_FILE", path,
+                                  NULL };
+    const char *const both[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", "env",
+                                 "AWS_SECRET_ACCESS_KEY_FILE", path, NULL };
+    variables = mixed;
+    ok(finds((struct credentials_ask){ 0 }, "ENV", "mounted", "", "eu-north-1"));
+    variables = both;
+    ok(finds((struct credentials_ask){ 0 }, "ENV", "mounted", "", "eu-north-1"));
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +236,8 @@ int main(void)
         cmocka_unit_test(keys_over_plain_http_come_from_near_by_alone),
         cmocka_unit_test(what_has_expired_is_none_but_where_its_source_lets_it_live_on),
         cmocka_unit_test(half_a_pair_is_a_mistake),
+        cmocka_unit_test(
+            a_secret_in_a_file_goes_with_a_key_in_the_environment_and_before_one_there),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
