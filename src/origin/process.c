@@ -50,8 +50,12 @@ static enum err start(struct seek *seek, slice command, pid_t *ret_pid, int *ret
 {
     char *words[WORDS_MAX + 1] = { NULL };
     int ends[2];
-    for (size_t i = 0; i < WORDS_MAX && (words[i] = next_word(seek->keep, &command)); i++)
-        ;
+    size_t count = 0;
+    while (count < WORDS_MAX && (words[count] = next_word(seek->keep, &command)))
+        count++;
+    if (count == WORDS_MAX && next_word(seek->keep, &command))
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "credential_process of profile %.*s has more than "
+                         "%d words: put it into a script", SLICE_ARG(seek->profile), WORDS_MAX);
     if (!words[0] || pipe2(ends, O_CLOEXEC) != 0)
         return seek_fail(seek, ERR_IO, "credential_process can't be run: %s",
                          words[0] ? strerror(errno) : "it is empty");
@@ -101,12 +105,14 @@ static bool may_wait(const struct seek *seek, uint64_t until_ms)
 static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
                       struct text *ret)
 {
+    bool ended = false;
     while (may_wait(seek, until_ms) && ret->len <= OUTPUT_BYTES_MAX) {
         char piece[4096];
         struct pollfd ready = { .fd = out, .events = POLLIN };
-        if (poll(&ready, 1, LOOK_MS) < 1) {
-            if (has_ended(child))
+        if (poll(&ready, 1, ended ? 0 : LOOK_MS) < 1) {
+            if (ended)
                 return true;
+            ended = has_ended(child);    /* what it said last may have come since: once more */
             continue;
         }
         ssize_t got = read(out, piece, sizeof(piece));

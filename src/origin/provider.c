@@ -122,6 +122,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
         provider->now.secret_key = arena_copy(&held, found->secret_key);
         provider->now.session_token = arena_copy(&held, found->session_token);
         provider->now.from = arena_copy(&held, found->from);
+        provider->now.region = S("");    /* nobody asks for it here */
         arena_free(&provider->held);
         provider->held = held;
         provider->renewed_s = now_s;

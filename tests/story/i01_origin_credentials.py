@@ -87,6 +87,7 @@ with Story("i01 origin credentials from every source") as story:
                    f"web_identity_token_file = {story.path('jwt')}\n"
                    f"[profile x]\ncredential_process = {sys.executable} '{story.path('give it.py')}' a\n"
                    f"[profile l]\ncredential_process = {sys.executable} '{story.path('give it.py')}' leave\n"
+                   f"[profile long]\ncredential_process = true {'word ' * 80}\n"
                    "[profile mfa]\nrole_arn = a\nsource_profile = w\nmfa_serial = b\n"
                    "[profile sso]\nsso_session = s\n")
     write("give it.py", "import subprocess, sys, urllib.request, json\n"
@@ -123,6 +124,7 @@ with Story("i01 origin credentials from every source") as story:
         story.fact(f"{text}: no start, and it says why", status not in (0, None)
                    and re.search(sentence, server.log()), (status, server.log()[-600:]))
     refuses("a role that asks for a code", {**files, "AWS_PROFILE": "mfa"}, "mfa_serial")
+    refuses("a process of more words than it could be given", {**files, "AWS_PROFILE": "long"}, "more than 64 words")
     refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process = aws configure")
     refuses("a stranger's container endpoint",
             {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "neither https nor")
