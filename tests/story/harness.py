@@ -275,7 +275,8 @@ class Wire:
             head += more
         head, _, self.rest = head.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
-        reply.status = int(lines[0].split(" ")[1])
+        _, status, reply.reason = lines[0].split(" ", 2)
+        reply.status = int(status)
         if reply.status == 100:
             return self._read(method, reply, pace, stop_after)
         for line in lines[1:]:

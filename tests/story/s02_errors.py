@@ -46,6 +46,12 @@ with Story("s02 refusals are S3's own") as story:
             400, "InvalidArgument")
     reply = server.ask("PATCH", "bucket/a")
     story.fact("an unknown method is refused", reply.status in (400, 405, 501), reply)
+    for status, reason in ((201, "Created"), (202, "Accepted"), (303, "See Other"), (410, "Gone"), (415, "Unsupported Media Type"),
+                           (428, "Precondition Required"), (451, "Unavailable For Legal Reasons"), (507, "Insufficient Storage")):
+        origin.tell("reset=rules", "match=bucket/told", f"status={status}")
+        reply = server.ask("GET", "bucket/told", [("acl", "")])
+        story.same(f"{status} is passed on with its words", (reply.status, reply.reason), (status, reason))
+    origin.tell("reset=rules")
     origin.tell("match=bucket/hidden", "status=403", "object=bucket/hidden 10")
     refused("what the origin refuses", server.get("bucket/hidden"), 403, "AccessDenied")
     reply = server.ask("PUT", "bucket/stream", body=b"x", headers={"x-amz-decoded-content-length": "1"},
