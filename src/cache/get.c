@@ -411,7 +411,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     get->began_s = wall_s();
     get->began_ns = mono_ns();
     get->name = (struct object_name){
-        .endpoint = origin_identity(ask->place->origin),
+        .endpoint = origin_endpoint(ask->place->origin),
         .bucket = ask->bucket,
         .key = ask->key,
         .version = ask->version,

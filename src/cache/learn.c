@@ -107,7 +107,7 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
             add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
     const struct inflight *inflight = fetch->inflight;
     struct object_name name = {
-        .endpoint = origin_identity(inflight->place->origin),
+        .endpoint = origin_endpoint(inflight->place->origin),
         .bucket = inflight->bucket,
         .key = inflight->key,
         .version = inflight->version,

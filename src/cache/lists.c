@@ -243,7 +243,7 @@ static void add_query(struct text *to, slice query)
 static slice key_of(struct arena *keep, const struct list_ask *ask)
 {
     struct text key = text_in(keep);
-    text_printf(&key, "%.*s %" PRIu64 " %d %.*s?", SLICE_ARG(origin_identity(ask->place->origin)),
+    text_printf(&key, "%.*s %" PRIu64 " %d %.*s?", SLICE_ARG(origin_endpoint(ask->place->origin)),
                 identity_id(ask->who), (int)ask->op, SLICE_ARG(ask->bucket));
     add_query(&key, ask->query);
     for (size_t i = 0; i < ask->field_count; i++)
@@ -284,7 +284,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->lists = lists;
     shared->refs = 1;
     shared->key = arena_copy(&shared->arena, key);
-    shared->pair = epoch_bucket_of(origin_identity(ask->place->origin), ask->bucket);
+    shared->pair = epoch_bucket_of(origin_endpoint(ask->place->origin), ask->bucket);
     shared->epoch = epoch_bucket_now(shared->pair);
     shared->sent_ms = mono_ms();
     shared->reuse_ms = reuse_ms(lists, ask);

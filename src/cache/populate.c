@@ -162,7 +162,7 @@ static struct populate *populate_new(struct cache_loop *loop, const struct popul
     populate->ask.bucket = arena_copy(&populate->arena, ask->bucket);
     populate->ask.key = arena_copy(&populate->arena, ask->key);
     populate->ask.etag = arena_copy(&populate->arena, ask->etag);
-    struct object_name name = { .endpoint = origin_identity(ask->place->origin),
+    struct object_name name = { .endpoint = origin_endpoint(ask->place->origin),
                                 .bucket = ask->bucket, .key = ask->key };
     store_object_id(cache_store(loop->cache), &name, &id);
     populate->epoch = epoch_now(&id);

@@ -98,7 +98,7 @@ static void add_ids(struct write *write, const struct place *place, slice bucket
     bool names_another = key->version.len && !slice_eq(key->version, S("null"));
     for (size_t i = 0; i < (names_another ? 3 : 2); i++) {
         struct object_name name = {
-            .endpoint = origin_identity(place->origin),
+            .endpoint = origin_endpoint(place->origin),
             .bucket = bucket, .key = key->key, .version = versions[i],
         };
         store_object_id(cache_store(write->cache), &name, &write->ids[write->id_count++]);
@@ -117,7 +117,7 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     write->ids = must_alloc((key_count * VERSIONS_MAX + 1) * sizeof(*write->ids));
     for (size_t i = 0; i < key_count; i++)
         add_ids(write, place, bucket, &keys[i]);
-    write->pair = epoch_bucket_of(origin_identity(place->origin), bucket);
+    write->pair = epoch_bucket_of(origin_endpoint(place->origin), bucket);
     epoch_bucket_write_begins(write->pair);
     write->number = epoch_write_number();
     for (size_t i = 0; i < write->id_count; i++)

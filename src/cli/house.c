@@ -460,7 +460,7 @@ static void tell_origin(struct admin_page *page, const char *name, struct origin
     origin_health(origin, &keep, &health);
     admin_item(page, "origins");
     admin_text(page, "origins.name", slice_of(name));
-    admin_text(page, "origins.url", origin_identity(origin));
+    admin_text(page, "origins.url", origin_endpoint(origin));
     admin_text(page, "origins.last_answer", time_text(&keep, health.answered_s));
     admin_text(page, "origins.last_failure", time_text(&keep, health.failed_s));
     admin_text(page, "origins.last_failure_why", health.why);

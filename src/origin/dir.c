@@ -313,8 +313,8 @@ enum err dir_add(struct dir_pool *pool, const struct origin_options *options, st
     close(probe);
     struct dir *dir = must_alloc(sizeof(*dir));
     dir->origin.kind = &dir_kind;
-    slice identity = arena_printf(keep, "dir:%s", real);
-    dir->origin.identity = must_strndup(identity.ptr, identity.len);
+    slice endpoint = arena_printf(keep, "dir:%s", real);
+    dir->origin.endpoint = must_strndup(endpoint.ptr, endpoint.len);
     dir->pool = pool;
     dir->root = root;
     free(real);

@@ -107,7 +107,7 @@ static slice with_port(struct arena *keep, slice host, unsigned port)
                 : arena_copy(keep, host);
 }
 
-slice endpoint_identity(struct arena *keep, const struct endpoint *endpoint)
+slice endpoint_url(struct arena *keep, const struct endpoint *endpoint)
 {
     return arena_printf(keep, "%.*s://%.*s", SLICE_ARG(endpoint->scheme),
                         SLICE_ARG(with_port(keep, endpoint->host, endpoint->port)));

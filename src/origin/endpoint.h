@@ -15,7 +15,7 @@ struct endpoint {
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
                        slice *ret_why) MUST_USE;
 /* Scheme and host in lower case, no default port, no slash behind. */
-slice endpoint_identity(struct arena *keep, const struct endpoint *endpoint) MUST_USE;
+slice endpoint_url(struct arena *keep, const struct endpoint *endpoint) MUST_USE;
 
 struct target {                  /* where one request goes */
     slice url;                  /* to connect to: "https://bucket.host:port/" */

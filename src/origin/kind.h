@@ -34,7 +34,7 @@ struct origin {
     unsigned magic;
     const struct origin_kind *kind;
     struct list link;
-    char *name, *identity;
+    char *name, *endpoint;
     atomic_uint_fast64_t calls;         /* under way */
     _Atomic int64_t answered_s;         /* its last answer, of any status; 0: none */
     pthread_mutex_t lock;               /* for what follows */

@@ -184,9 +184,9 @@ void origin_ask_again(struct origin_call *call)
     pthread_mutex_unlock(lock);
 }
 
-slice origin_identity(const struct origin *origin)
+slice origin_endpoint(const struct origin *origin)
 {
-    return slice_of(origin->identity);
+    return slice_of(origin->endpoint);
 }
 
 void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret)
@@ -253,7 +253,7 @@ static void free_one(struct origin *origin)
     origin->magic = 0;
     pthread_mutex_destroy(&origin->lock);
     free(origin->name);
-    free(origin->identity);
+    free(origin->endpoint);
     origin->kind->free(origin);
 }
 

@@ -86,8 +86,8 @@ void origin_cancel(struct origin_call *call);    /* any thread; done() follows u
 /* may_send would refuse now: a call that waits ends, one that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
-/* The canonical endpoint URL, which is part of every object's identity. Lives as long as origin. */
-slice origin_identity(const struct origin *origin);
+/* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */
+slice origin_endpoint(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
 /* Does it answer by who signed? A directory does not: whom it would refuse nobody knows. */
 bool origin_knows_identities(const struct origin *origin);

@@ -560,9 +560,9 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     s3->sigv4 = sigv4_new();
     retry_budget_init(&s3->budget);
     regions_init(&s3->regions);
-    slice identity = endpoint_identity(&s3->keep, &s3->endpoint);
+    slice endpoint = endpoint_url(&s3->keep, &s3->endpoint);
     s3->origin.kind = &s3_kind;
-    s3->origin.identity = must_strndup(identity.ptr, identity.len);
+    s3->origin.endpoint = must_strndup(endpoint.ptr, endpoint.len);
     *ret = &s3->origin;
     return OK;
 }

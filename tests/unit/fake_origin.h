@@ -278,7 +278,7 @@ void origin_cancel(struct origin_call *call)
     fake_tell(call, true);
 }
 
-slice origin_identity(const struct origin *origin)
+slice origin_endpoint(const struct origin *origin)
 {
     (void)origin;
     return S("http://fake");

@@ -69,8 +69,8 @@ static int setup(void **state)
         .name = "d", .url = arena_printf(&keep, "dir:%s/", tree).ptr,
     };
     ok(origins_add(all, &options, &keep, &origin, &why) == OK);
-    slice identity = arena_printf(&keep, "dir:%s", tree);
-    same(origin_identity(origin), identity);
+    slice endpoint = arena_printf(&keep, "dir:%s", tree);
+    same(origin_endpoint(origin), endpoint);
     ok(origin_is_read_only(origin));
     arena_free(&keep);
     return 0;

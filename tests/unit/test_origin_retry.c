@@ -109,13 +109,13 @@ TEST(delays_double_and_are_spread)
     ok(retry_after_ms(S("Sun, 06 Nov 1994 08:49:37 GMT"), 784111779) == 0);
 }
 
-static const char *identity(struct arena *keep, const char *url)
+static const char *url_of(struct arena *keep, const char *url)
 {
     struct endpoint endpoint;
     slice why = S("");
     if (endpoint_read(keep, slice_of(url), S("auto"), &endpoint, &why))
         return why.len ? NULL : "no reason given";
-    return arena_copy(keep, endpoint_identity(keep, &endpoint)).ptr;
+    return arena_copy(keep, endpoint_url(keep, &endpoint)).ptr;
 }
 
 TEST(an_endpoint_has_one_name)
@@ -136,7 +136,7 @@ TEST(an_endpoint_has_one_name)
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i < countof(rows); i++) {
-        const char *got = identity(&keep, rows[i].url);
+        const char *got = url_of(&keep, rows[i].url);
         if (!got != !rows[i].want || (got && strcmp(got, rows[i].want)))
             fail_msg("%s: %s", rows[i].url, got ? got : "refused");
     }
