@@ -371,7 +371,7 @@ static void bucket_names_are_valid(struct config *config)
     }
 }
 
-/* A prefix is part of its bucket: else its keys would have two homes, and two identities here. */
+/* A prefix is part of its bucket: else its keys would have two homes, and two names here. */
 static void a_prefix_has_its_buckets_origin(struct config *config)
 {
     for (size_t i = 0; i < config->bucket_count; i++) {

@@ -17,9 +17,9 @@
 #include "base/cores.h"
 #include "base/log.h"
 #include "base/metric.h"
-#include "cli/identity.h"
+#include "cli/credentials.h"
 #include "cli/serve.h"
-#include "front/identity.h"
+#include "front/client.h"
 #include "store/extent.h"
 
 /* Of the file descriptors that the process may have, beside what clients get. */
@@ -345,7 +345,7 @@ enum err house_keys(struct serve *serve, const struct config *config, struct are
     for (size_t i = 0; i < count; i++)
         keys[i] = client_of(&config->keys[i]);
     struct credentials found;
-    enum err err = count ? OK : identity_of_clients(config, keep, &found, ret_why);
+    enum err err = count ? OK : credentials_of_clients(config, keep, &found, ret_why);
     if (err && !config->lend)
         return err;
     if (!count && !err)
@@ -362,20 +362,20 @@ static enum err keys_up(struct serve *serve)
 
 static enum err clients_up(struct serve *serve)
 {
-    serve->identities = identities_new();
+    serve->clients = clients_new();
     return OK;
 }
 
 static void clients_down(struct serve *serve)
 {
-    identities_free(&serve->identities);
+    clients_free(&serve->clients);
 }
 
 static enum err front_up(struct serve *serve)
 {
     struct front_options options = {
         .cache = serve->cache,
-        .identities = serve->identities,
+        .clients = serve->clients,
         .lend = serve->config->lend,
         .lend_token = slice_of(serve->config->lend_token),
         .places = serve->places,

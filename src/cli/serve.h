@@ -24,7 +24,7 @@ struct serve {
     struct front_place *places;
     size_t place_count;
     struct place service;          /* who answers ListBuckets */
-    struct identities *identities; /* calls of origins are made in their names: they go last */
+    struct clients *clients;       /* calls of origins are made in their names: they go last */
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/identity.h"
+#include "cli/credentials.h"
 #include "http/tls.h"
 #include "origin/curl.h"
 #include "origin/origin.h"
@@ -26,7 +26,7 @@ static size_t check_origin(struct cli *cli, struct carriers *carriers,
     struct credentials found;
     slice why;
     char expires[ISO_DATE_BYTES] = "";
-    enum err err = identity_at_origin(origin, carriers, &cli->arena, &found, &why);
+    enum err err = credentials_at_origin(origin, carriers, &cli->arena, &found, &why);
     if (err)
         return say(err, why);
     if (found.expires_s)
@@ -54,18 +54,18 @@ static size_t check_folder(struct cli *cli, const struct config_origin *origin)
 
 /* What serve would stop at although each setting is right. Half a pair among the settings was said
  * already. */
-static size_t check_identities(struct cli *cli, const struct config *config)
+static size_t check_credentials(struct cli *cli, const struct config *config)
 {
     struct carriers *carriers = carriers_new(1);
     struct credentials found;
     slice why;
     size_t count = 0;
     if (config->key_count == 0 && !config->lend)    /* who lends has clients without keys */
-        count += say(identity_of_clients(config, &cli->arena, &found, &why), why);
+        count += say(credentials_of_clients(config, &cli->arena, &found, &why), why);
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
         bool half = !origin->access_key[0] != !origin->secret_key[0];
-        if (identity_is_needed(origin) && !half)
+        if (credentials_are_needed(origin) && !half)
             count += check_origin(cli, carriers, origin);
         else if (strncmp(origin->url, "dir:", 4) == 0)
             count += check_folder(cli, origin);
@@ -106,7 +106,7 @@ int run_check(struct cli *cli)
     struct config *config = config_load(&from);
     size_t count = cli_mistakes(cli, config, false);
     if (!config->file_unread)
-        count += check_identities(cli, config) + check_tls(cli, config);
+        count += check_credentials(cli, config) + check_tls(cli, config);
     cli_warnings(config, print_warning);
     config_free(&config);
     if (count == 0)
@@ -155,8 +155,8 @@ static void show_all(struct cli *cli, const struct config *config)
                        config->keys[i].where);
 }
 
-static void show_identity(const char *name, enum err err, const struct credentials *found,
-                          slice why)
+static void show_credentials(const char *name, enum err err, const struct credentials *found,
+                             slice why)
 {
     slice key = err || !found->access_key.len ? S("-") : found->access_key;
     slice from = err ? why : found->from;
@@ -164,22 +164,22 @@ static void show_identity(const char *name, enum err err, const struct credentia
 }
 
 /* The keys that are used where the settings name none. */
-static void show_identities(struct cli *cli, const struct config *config)
+static void show_all_credentials(struct cli *cli, const struct config *config)
 {
     struct credentials found;
     slice why = S("");
     if (config->key_count == 0) {
-        enum err err = identity_of_clients(config, &cli->arena, &found, &why);
-        show_identity("in_force.access_key", err, &found, why);
+        enum err err = credentials_of_clients(config, &cli->arena, &found, &why);
+        show_credentials("in_force.access_key", err, &found, why);
     }
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
-        if (!identity_is_needed(origin) || origin->access_key[0] || origin->secret_key[0])
+        if (!credentials_are_needed(origin) || origin->access_key[0] || origin->secret_key[0])
             continue;
-        enum err err = identity_at_origin(origin, NULL, &cli->arena, &found, &why);
+        enum err err = credentials_at_origin(origin, NULL, &cli->arena, &found, &why);
         const char *name = arena_printf(&cli->arena, "in_force.origins.%s.access_key",
                                         origin->name).ptr;
-        show_identity(name, err, &found, why);
+        show_credentials(name, err, &found, why);
     }
 }
 
@@ -205,7 +205,7 @@ int run_config(struct cli *cli)
     }
     struct config *config = cli_load(cli);
     show_all(cli, config);
-    show_identities(cli, config);
+    show_all_credentials(cli, config);
     fflush(stdout);
     size_t count = cli_mistakes(cli, config, true);
     config_free(&config);

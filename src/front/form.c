@@ -72,7 +72,7 @@ static enum err prove(struct call *call, struct s3_fault *ret)
 static enum err take_unsigned(struct call *call)
 {
     call->access_key = S("");
-    call->client = identities_nobody(call->front->options.identities);
+    call->client = clients_nobody(call->front->options.clients);
     return call->client && call->client->own ? OK : ERR_DENIED;
 }
 

@@ -43,7 +43,7 @@ void front_free(struct front **front)
 
 void front_keys(struct front *front, const struct front_key *keys, size_t count)
 {
-    identities_set(front->options.identities, keys, count);
+    clients_set(front->options.clients, keys, count);
 }
 
 void front_access_log(struct front *front, bool on)
@@ -160,8 +160,8 @@ enum err front_find_client(struct front *front, struct arena *keep,
         *ret = &borrower;
         return OK;
     }
-    enum err err = identities_find(front->options.identities, claim->access_key,
-                                   claim->session_token, ret);
+    enum err err = clients_find(front->options.clients, claim->access_key,
+                                claim->session_token, ret);
     if (!err)
         *ret_secret = (*ret)->secret_key;
     return err;
@@ -203,7 +203,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
         ret->client = &nobody_yet;
         return OK;
     }
-    if (err == ERR_NO_AUTH && (ret->client = identities_nobody(front->options.identities)))
+    if (err == ERR_NO_AUTH && (ret->client = clients_nobody(front->options.clients)))
         return OK;
     if (!err && claim->v2 && front->options.no_sigv2)
         err = ERR_AUTH_V2;
@@ -354,7 +354,7 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
 /* By whose number a body counts: where there is but one client, all the room is for that one. */
 static unsigned counts_as(const struct front *front, const struct client *client)
 {
-    size_t clients = identities_count(front->options.identities);
+    size_t clients = clients_count(front->options.clients);
     clients += front->lend ? 1 : 0;
     clients += front->options.form_bytes_max ? 1 : 0;
     return clients > 1 ? client->number : 0;

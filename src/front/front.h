@@ -25,11 +25,11 @@ struct front_place {
     struct place place;
 };
 
-struct identities;
+struct clients;
 
 struct front_options {
     struct cache *cache;
-    struct identities *identities;    /* outlive every call of an origin: identity.h */
+    struct clients *clients;      /* outlive every call of an origin: client.h */
     bool lend;                    /* key pairs at /_/credentials, */
     slice lend_token;             /* ... for who says this */
     struct front_place *places;

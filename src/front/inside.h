@@ -6,7 +6,7 @@
 #include "cache/get.h"
 #include "cache/write.h"
 #include "front/front.h"
-#include "front/identity.h"
+#include "front/client.h"
 #include "front/intake.h"
 #include "front/lend.h"
 #include "s3/error.h"

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "front/allow.h"
-#include "front/identity.h"
+#include "front/client.h"
 #include "front/lend.h"
 
 /* ---- allow ---- */
@@ -64,7 +64,7 @@ TEST(a_row_without_a_bucket_is_everywhere)
     ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_LIST, S(""), S(""), false }));
 }
 
-/* ---- identities ---- */
+/* ---- clients ---- */
 
 static struct front_key own_key(const char *key, const char *secret, const char *token)
 {
@@ -72,59 +72,59 @@ static struct front_key own_key(const char *key, const char *secret, const char 
                                .as = { slice_of(key), slice_of(secret), slice_of(token) } };
 }
 
-static enum err who(const struct identities *all, const char *key, const char *token,
+static enum err who(const struct clients *all, const char *key, const char *token,
                     const struct client **ret)
 {
-    return identities_find(all, slice_of(key), slice_of(token), ret);
+    return clients_find(all, slice_of(key), slice_of(token), ret);
 }
 
-TEST(an_identity_is_an_access_key_and_its_session_token)
+TEST(a_client_is_an_access_key_and_its_session_token)
 {
-    struct identities *all = identities_new();
+    struct clients *all = clients_new();
     struct front_key keys[] = { own_key("B", "b", ""), own_key("A", "a", "token"),
                                 own_key("A", "a2", "other") };
     const struct client *one, *other;
-    identities_set(all, keys, countof(keys));
+    clients_set(all, keys, countof(keys));
     ok(who(all, "A", "token", &one) == OK && who(all, "A", "other", &other) == OK);
     same(one->secret_key, S("a"));
     ok(one->who.id && other->who.id && one->who.id != other->who.id && one->who.as == &one->as);
-    ok(identities_count(all) == 3 && one->number >= CLIENT_KNOWN && one->number != other->number);
+    ok(clients_count(all) == 3 && one->number >= CLIENT_KNOWN && one->number != other->number);
     ok(who(all, "A", "", &one) == ERR_UNKNOWN_KEY);
     ok(who(all, "A", "tokem", &one) == ERR_BAD_TOKEN && who(all, "B", "x", &one) == ERR_BAD_TOKEN);
     ok(who(all, "B", "", &one) == OK && who(all, "C", "", &one) == ERR_UNKNOWN_KEY);
-    ok(who(all, "", "", &one) == ERR_UNKNOWN_KEY && !identities_nobody(all));
-    identities_free(&all);
+    ok(who(all, "", "", &one) == ERR_UNKNOWN_KEY && !clients_nobody(all));
+    clients_free(&all);
 }
 
 TEST(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants)
 {
-    struct identities *all = identities_new();
+    struct clients *all = clients_new();
     struct front_key keys[] = { own_key("A", "a", ""), own_key("B", "b", "") };
     const struct client *before, *after;
-    identities_set(all, keys, 2);
+    clients_set(all, keys, 2);
     ok(who(all, "A", "", &before) == OK);
-    identities_set(all, keys + 1, 1);
+    clients_set(all, keys + 1, 1);
     ok(who(all, "A", "", &after) == ERR_UNKNOWN_KEY);
     same(before->secret_key, S("a"));    /* its calls go on */
-    identities_set(all, keys, 2);
+    clients_set(all, keys, 2);
     ok(who(all, "A", "", &after) == OK && after == before);
     keys[0].secret_key = keys[0].as.secret_key = S("changed");
-    identities_set(all, keys, 2);
+    clients_set(all, keys, 2);
     ok(who(all, "A", "", &after) == OK && after->who.id != before->who.id);
-    identities_free(&all);
+    clients_free(&all);
 }
 
 TEST(who_signs_nothing_is_a_client_where_there_is_a_row_for_that)
 {
-    struct identities *all = identities_new();
+    struct clients *all = clients_new();
     struct front_key nobody = { .own = true };
     const struct client *client;
-    identities_set(all, &nobody, 1);
-    client = identities_nobody(all);
+    clients_set(all, &nobody, 1);
+    client = clients_nobody(all);
     ok(client && client->who.id && client->who.as && !client->who.as->access_key.len);
-    ok(identities_count(all) == 1);
+    ok(clients_count(all) == 1);
     ok(who(all, "", "", &client) == ERR_UNKNOWN_KEY);
-    identities_free(&all);
+    clients_free(&all);
 }
 
 /* ---- key pairs that are lent ---- */
@@ -259,7 +259,7 @@ RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
     cmocka_unit_test(a_bucket_as_such_is_seen_by_who_has_a_part_of_it),
     cmocka_unit_test(a_key_with_steps_in_it_lies_in_no_bucket),
     cmocka_unit_test(a_row_without_a_bucket_is_everywhere),
-    cmocka_unit_test(an_identity_is_an_access_key_and_its_session_token),
+    cmocka_unit_test(a_client_is_an_access_key_and_its_session_token),
     cmocka_unit_test(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants),
     cmocka_unit_test(who_signs_nothing_is_a_client_where_there_is_a_row_for_that),
     cmocka_unit_test(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two),

@@ -1,11 +1,11 @@
-/* identity.h - who clients are. SPDX-License-Identifier: Apache-2.0
+/* client.h - who clients are. SPDX-License-Identifier: Apache-2.0
  *
  * A client is an access key and, if it has one, a session token; whoever signs nothing at all is
  * one, too, where that is allowed. It asks the origin in its own name, or in the shared one as far
  * as its policy goes. The table of them is replaced as a whole, at any time; a client that is out
  * of it is refused from its next request on, and what it has under way ends as it would have. */
-#ifndef FRONT_IDENTITY_H
-#define FRONT_IDENTITY_H
+#ifndef FRONT_CLIENT_H
+#define FRONT_CLIENT_H
 
 #include "cache/grant.h"
 #include "front/allow.h"
@@ -24,18 +24,18 @@ struct client {
     size_t policy_count;
 };
 
-struct identities;
-struct identities *identities_new(void) MUST_USE;
-void identities_free(struct identities **all);    /* no call of anybody's is left */
+struct clients;
+struct clients *clients_new(void) MUST_USE;
+void clients_free(struct clients **all);    /* no call of anybody's is left */
 /* The keys that are known from now on. Copies all; one thread at a time. A key that stays as it was
  * keeps its grants. */
-void identities_set(struct identities *all, const struct front_key *keys, size_t count);
+void clients_set(struct clients *all, const struct front_key *keys, size_t count);
 
 /* Any thread. OK; ERR_UNKNOWN_KEY: no such access key, or it needs a session token; ERR_BAD_TOKEN:
- * not with this one. Lives as long as identities. */
-enum err identities_find(const struct identities *all, slice access_key, slice session_token,
-                         const struct client **ret) MUST_USE;
-const struct client *identities_nobody(const struct identities *all);    /* unsigned; or NULL */
-size_t identities_count(const struct identities *all);
+ * not with this one. Lives as long as clients. */
+enum err clients_find(const struct clients *all, slice access_key, slice session_token,
+                      const struct client **ret) MUST_USE;
+const struct client *clients_nobody(const struct clients *all);    /* unsigned; or NULL */
+size_t clients_count(const struct clients *all);
 
 #endif

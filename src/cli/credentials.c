@@ -1,9 +1,9 @@
-/* identity.c - whose keys clients sign with, and whose Penstock signs with to an origin.
+/* credentials.c - whose keys clients sign with, and whose Penstock signs with to an origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * origin/credentials.h looks, in the order of the SDKs. What serve
- * starts with, check checks and config shows comes from here, so that the three agree. */
-#include "cli/identity.h"
+ * origin/credentials.h looks, in the order of the SDKs. What serve starts with, check checks and
+ * config shows comes from here, so that the three agree. */
+#include "cli/credentials.h"
 
 #include <stdlib.h>
 
@@ -14,8 +14,8 @@ static const char *environment(const char *name)
     return getenv(name);
 }
 
-enum err identity_of_clients(const struct config *config, struct arena *keep,
-                             struct credentials *ret, slice *ret_why)
+enum err credentials_of_clients(const struct config *config, struct arena *keep,
+                                struct credentials *ret, slice *ret_why)
 {
     struct credentials_ask ask = {
         .profile = slice_of(config->aws_profile), .env = environment, .now_s = wall_s(),
@@ -33,7 +33,7 @@ enum err identity_of_clients(const struct config *config, struct arena *keep,
     return err;
 }
 
-bool identity_is_needed(const struct config_origin *origin)
+bool credentials_are_needed(const struct config_origin *origin)
 {
     return slice_starts(slice_of(origin->url), S("http"));
 }
@@ -43,8 +43,8 @@ static slice read_from(const struct config_origin *origin, slice row)
     return slice_of(origin->where[setting_at(SCOPE_ORIGIN, row)].secret_file);
 }
 
-enum err identity_at_origin(const struct config_origin *origin, struct carriers *carriers,
-                            struct arena *keep, struct credentials *ret, slice *ret_why)
+enum err credentials_at_origin(const struct config_origin *origin, struct carriers *carriers,
+                               struct arena *keep, struct credentials *ret, slice *ret_why)
 {
     struct credentials_ask ask = {
         .access_key = slice_of(origin->access_key), .secret_key = slice_of(origin->secret_key),

@@ -1,9 +1,9 @@
-/* identity.c - who clients are. SPDX-License-Identifier: Apache-2.0
+/* client.c - who clients are. SPDX-License-Identifier: Apache-2.0
  *
  * Tables are made and never freed before the end, nor are clients: calls under way hold on to
  * theirs without counting. A table that comes again finds its old clients, so what grows with each
  * reload is some pointers and whoever is new. Readers load one pointer; writers are one. */
-#include "front/identity.h"
+#include "front/client.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct table {
     const struct client *clients[];    /* sorted by key, then token */
 };
 
-struct identities {
+struct clients {
     _Atomic(struct table *) table;
     struct arena keep;
     uint64_t last_id;
@@ -24,14 +24,14 @@ struct identities {
     } *known;                     /* everybody who ever was in a table */
 };
 
-struct identities *identities_new(void)
+struct clients *clients_new(void)
 {
-    struct identities *all = must_alloc(sizeof(*all));
-    identities_set(all, NULL, 0);
+    struct clients *all = must_alloc(sizeof(*all));
+    clients_set(all, NULL, 0);
     return all;
 }
 
-void identities_free(struct identities **all)
+void clients_free(struct clients **all)
 {
     if (!*all)
         return;
@@ -64,7 +64,7 @@ static bool is_same(const struct client *a, const struct front_key *b)
            slice_eq(a->as.session_token, b->as.session_token) && same_policy(a, b);
 }
 
-static const struct client *make(struct identities *all, const struct front_key *key)
+static const struct client *make(struct clients *all, const struct front_key *key)
 {
     struct known *known = arena_alloc(&all->keep, sizeof(*known));
     struct client *client = &known->client;
@@ -91,7 +91,7 @@ static const struct client *make(struct identities *all, const struct front_key 
     return client;
 }
 
-static const struct client *find_or_make(struct identities *all, const struct front_key *key)
+static const struct client *find_or_make(struct clients *all, const struct front_key *key)
 {
     for (const struct known *known = all->known; known; known = known->next)
         if (is_same(&known->client, key))
@@ -112,7 +112,7 @@ static int compare(const void *a, const void *b)
     return order(one->access_key, one->session_token, other->access_key, other->session_token);
 }
 
-void identities_set(struct identities *all, const struct front_key *keys, size_t count)
+void clients_set(struct clients *all, const struct front_key *keys, size_t count)
 {
     struct table *table = arena_alloc(&all->keep,
                                       sizeof(*table) + count * sizeof(table->clients[0]));
@@ -144,10 +144,10 @@ static size_t count_below(const struct table *table, slice access_key, slice tok
     return low;
 }
 
-enum err identities_find(const struct identities *all, slice access_key, slice session_token,
-                         const struct client **ret)
+enum err clients_find(const struct clients *all, slice access_key, slice session_token,
+                      const struct client **ret)
 {
-    const struct table *table = atomic_load(&((struct identities *)all)->table);
+    const struct table *table = atomic_load(&((struct clients *)all)->table);
     size_t first = count_below(table, access_key, S(""));
     if (first == table->count || !slice_eq(table->clients[first]->access_key, access_key))
         return ERR_UNKNOWN_KEY;
@@ -161,13 +161,13 @@ enum err identities_find(const struct identities *all, slice access_key, slice s
     return session_token.len ? ERR_BAD_TOKEN : ERR_UNKNOWN_KEY;
 }
 
-const struct client *identities_nobody(const struct identities *all)
+const struct client *clients_nobody(const struct clients *all)
 {
-    return atomic_load(&((struct identities *)all)->table)->nobody;
+    return atomic_load(&((struct clients *)all)->table)->nobody;
 }
 
-size_t identities_count(const struct identities *all)
+size_t clients_count(const struct clients *all)
 {
-    const struct table *table = atomic_load(&((struct identities *)all)->table);
+    const struct table *table = atomic_load(&((struct clients *)all)->table);
     return table->count + (table->nobody ? 1 : 0);
 }

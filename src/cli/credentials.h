@@ -1,0 +1,19 @@
+/* credentials.h - whose keys clients sign with, and whose Penstock signs with to an origin.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_CREDENTIALS_H
+#define CLI_CREDENTIALS_H
+
+#include "base/config.h"
+#include "origin/credentials.h"
+
+/* With no key in the settings (key_count is 0), the AWS credentials of the environment or profile
+ * serve both sides, if they are a pair that stays. On failure *ret_why is a sentence for people. */
+enum err credentials_of_clients(const struct config *config, struct arena *keep,
+                                struct credentials *ret, slice *ret_why) MUST_USE;
+bool credentials_are_needed(const struct config_origin *origin);    /* not by a directory */
+/* carriers NULL: a source that lends is not asked, and only its name is found. */
+enum err credentials_at_origin(const struct config_origin *origin, struct carriers *carriers,
+                               struct arena *keep, struct credentials *ret,
+                               slice *ret_why) MUST_USE;
+
+#endif
