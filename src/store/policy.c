@@ -20,9 +20,3 @@ size_t policy_victim(const struct policy_extent *extents, size_t count)
             oldest = i;
     return oldest;
 }
-
-bool policy_keep(const struct policy_record *record)
-{
-    (void)record;
-    return false;
-}
