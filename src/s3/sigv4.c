@@ -410,12 +410,6 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
 
 /* ---- making ---- */
 
-static struct canon canon_of(const struct sigv4_ask *ask)
-{
-    return (struct canon){ .method = ask->method, .path = ask->path, .query = ask->query,
-                           .fields = ask->fields, .field_count = ask->field_count };
-}
-
 void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                 const struct sigv4_credentials *with, struct sigv4_signed *ret)
 {
@@ -433,11 +427,10 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
     struct http_field *all = arena_alloc(keep, count * sizeof(*all));
     for (size_t i = 0; i < count; i++)
         all[i] = i < ask->field_count ? ask->fields[i] : ret->fields[i - ask->field_count];
-    struct canon canon = canon_of(ask);
-    canon.fields = all;
-    canon.field_count = count;
-    canon.signed_headers = canon_signed_names(keep, all, count);
-    canon.payload_hash = ask->payload_hash;
+    struct canon canon = { .method = ask->method, .path = ask->path, .query = ask->query,
+                           .fields = all, .field_count = count,
+                           .signed_headers = canon_signed_names(keep, all, count),
+                           .payload_hash = ask->payload_hash };
     struct scope scope = { slice_sub(date, 0, 8), ask->region, ask->service };
     enum err e = signature_of(sigv4, keep, &canon, &scope, ask->now_s, with->secret_key, signature);
     check(e == OK);    /* our own requests have few parameters */
@@ -447,38 +440,4 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
         SLICE_ARG(scope.region), SLICE_ARG(scope.service), SLICE_ARG(canon.signed_headers), 64,
         signature);
     ret->fields[ret->field_count++] = (struct http_field){ S("authorization"), authorization };
-}
-
-static void add_param(struct text *to, const char *name, slice value)
-{
-    text_printf(to, "%s%s=", to->len ? "&" : "", name);
-    uri_encode(to, value, true);
-}
-
-slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
-                    const struct sigv4_credentials *with, int64_t expires_s)
-{
-    char stamp[AMZ_DATE_BYTES], signature[64];
-    amz_date_write(ask->now_s, stamp);
-    struct scope scope = { { stamp, 8 }, ask->region, ask->service };
-    struct canon canon = canon_of(ask);
-    canon.signed_headers = canon_signed_names(keep, ask->fields, ask->field_count);
-    canon.payload_hash = S("UNSIGNED-PAYLOAD");
-
-    struct text query = text_in(keep);
-    text_add(&query, ask->query);
-    add_param(&query, "X-Amz-Algorithm", S("AWS4-HMAC-SHA256"));
-    add_param(&query, "X-Amz-Credential",
-              arena_printf(keep, "%.*s/%.8s/%.*s/%.*s/aws4_request", SLICE_ARG(with->access_key),
-                           stamp, SLICE_ARG(ask->region), SLICE_ARG(ask->service)));
-    add_param(&query, "X-Amz-Date", slice_of(stamp));
-    add_param(&query, "X-Amz-Expires", arena_printf(keep, "%lld", (long long)expires_s));
-    add_param(&query, "X-Amz-SignedHeaders", canon.signed_headers);
-    if (with->session_token.len)
-        add_param(&query, "X-Amz-Security-Token", with->session_token);
-    canon.query = text_slice(&query);
-    enum err e = signature_of(sigv4, keep, &canon, &scope, ask->now_s, with->secret_key, signature);
-    check(e == OK);
-    add_param(&query, "X-Amz-Signature", (slice){ signature, sizeof(signature) });
-    return text_slice(&query);
 }

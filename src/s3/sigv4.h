@@ -91,10 +91,6 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
 void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
                 const struct sigv4_claim *claim, slice text, char ret[64]);
 
-/* The query string of a presigned GET or HEAD, for tests and `penstock` tools. */
-slice sigv4_presign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
-                    const struct sigv4_credentials *with, int64_t expires_s) MUST_USE;
-
 /* The signatures of a body's chunks and of its trailer: each covers the one before, the first that
  * of the head, so none can be left out or moved. NULL is none. */
 struct sigv4_chain;
