@@ -82,20 +82,6 @@ void front_loop_turn(void *arg, void *local)
     cache_loop_turn(((struct front_loop *)local)->cache);
 }
 
-const struct place *front_place_of(const struct front *front, slice bucket, slice key)
-{
-    const struct front_place *best = NULL;
-    for (size_t i = 0; i < front->options.place_count; i++) {
-        const struct front_place *row = &front->options.places[i];
-        bool fits = (!row->bucket.len || slice_eq(row->bucket, bucket)) &&
-                    slice_starts(key, row->prefix);
-        size_t weight = row->bucket.len ? 1 + row->prefix.len : 0;
-        if (fits && (!best || weight > (best->bucket.len ? 1 + best->prefix.len : 0)))
-            best = row;
-    }
-    return best ? &best->place : NULL;
-}
-
 /* ---- the judge ---- */
 
 static void answer_lend(struct front *front, struct arena *keep, slice peer,
@@ -300,13 +286,8 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
         call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
 }
 
-static bool only_reads(const struct s3_operation *row)
-{
-    return row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
-}
-
 /* Would a body be taken in for nothing? A small one may be: its connection then goes on. */
-static enum err judge_large_body(const struct call *call, uint64_t bytes, slice *ret_detail)
+static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_detail)
 {
     const struct http_head *head = call->head;
     *ret_detail = call->s3.detail;
@@ -315,7 +296,7 @@ static enum err judge_large_body(const struct call *call, uint64_t bytes, slice 
     if (call->err)
         return call->err;
     const struct s3_operation *row = s3_operation(call->s3.op);
-    if (only_reads(row) || row->method == S3_DELETE) {
+    if (s3_only_reads(call->s3.op) || row->method == S3_DELETE) {
         *ret_detail = S("This operation takes no body.");
         return ERR_BAD_REQUEST;
     }
@@ -324,7 +305,7 @@ static enum err judge_large_body(const struct call *call, uint64_t bytes, slice 
     if (takes_form(call))
         return head->chunked ? ERR_NO_LENGTH
              : head->length > call->front->options.form_bytes_max ? ERR_TOO_LARGE : OK;
-    return pass_judge_write(call, ret_detail);
+    return place_judge(call, ret_detail);
 }
 
 /* A value as a fact of a log line: one word, not too long, "-" if there is none. */
@@ -413,7 +394,7 @@ static void route(struct call *call)
         object_read(call);
     else if (row->route == S3_LIST)
         list_read(call);
-    else if (only_reads(row))
+    else if (s3_only_reads(call->s3.op))
         pass_read(call);
     else if (takes_form(call))
         pass_form(call);

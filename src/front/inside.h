@@ -44,6 +44,7 @@ struct call {
     slice id;                     /* x-amz-request-id */
     slice peer, access_key;
     const struct client *client;
+    const struct place *place;    /* where it may be asked (place.c); NULL: not judged yet */
     const struct form *form;      /* PostObject's, read */
 
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
@@ -81,7 +82,6 @@ void reply_fault(struct call *call, enum err err, const struct s3_fault *fault);
 void reply_refusal(struct call *call, const struct refusal *refusal);
 
 /* ---- front.c ---- */
-const struct place *front_place_of(const struct front *front, slice bucket, slice key);
 /* Whose claim it is, and the secret that would prove it. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
@@ -90,7 +90,7 @@ enum err front_find_client(struct front *front, struct arena *keep,
 /* ---- right.c: what a client may do; OK or ERR_POLICY, which is logged and counted ---- */
 enum err right_judge(const struct call *call) MUST_USE;
 /* A folder does not know who asks: nobody asks it in a name of their own. */
-enum err right_judge_place(const struct call *call, const struct place *place) MUST_USE;
+enum err right_judge_origin(const struct call *call, const struct origin *origin) MUST_USE;
 enum err right_judge_admin(const struct call *call, slice key) MUST_USE;
 /* Does such a header, or field of a form, give others a right, or lock, or go over a lock? */
 bool right_is_privileged(slice name, slice value);
@@ -103,15 +103,21 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
  * posted, but for its place and key. `read`: what reading it came to. */
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
+/* ---- place.c: where it goes; all that may be asked there have call->place ---- */
+const struct place *place_of(const struct front *front, slice bucket, slice key);
+/* Before its body is looked at; what its body places (DeleteObjects) is OK, and has no place yet. */
+enum err place_judge(struct call *call, slice *ret_detail) MUST_USE;
+/* By the keys in a body. They may lie elsewhere than their bucket, but all at one origin: its answer
+ * is the answer. */
+enum err place_judge_keys(struct call *call, const struct write_key *keys, size_t count,
+                          slice *ret_detail) MUST_USE;
+
 /* ---- object.c, list.c, pass.c: the operations ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
 void pass_form(struct call *call);      /* PostObject, where browsers may */
 void pass_write(struct call *call);     /* whatever has a body or changes something */
-const struct place *pass_place(const struct call *call);    /* NULL: there is none */
-/* What pass_write would refuse it with before it looks at the body. */
-enum err pass_judge_write(const struct call *call, slice *ret_detail) MUST_USE;
 /* The loop ends: origins may still be busy with some. */
 void passes_leave(struct front_loop *loop);
 

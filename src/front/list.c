@@ -86,19 +86,20 @@ static void changed(void *arg)
 
 void list_read(struct call *call)
 {
+    slice detail;
+    enum err err = place_judge(call, &detail);
+    if (err) {
+        reply_error(call, err, detail);
+        return;
+    }
     struct list_ask ask = {
-        .place = pass_place(call),
+        .place = call->place,
         .who = &call->client->who,
         .op = call->s3.op,
         .bucket = call->s3.bucket,
         .query = forward_query(call->keep, call->s3.raw_query),
+        .newest = call->s3.no_cache || call->place->freshness == FRESH_ALWAYS,
     };
-    enum err err = ask.place ? right_judge_place(call, ask.place) : ERR_NO_SUCH_BUCKET;
-    if (err) {
-        reply_error(call, err, S(""));
-        return;
-    }
-    ask.newest = call->s3.no_cache || ask.place->freshness == FRESH_ALWAYS;
     ask.fields = forward_fields(call->keep, call, &ask.field_count);
     struct listed *listed = arena_alloc(call->keep, sizeof(*listed));
     listed->call = call;

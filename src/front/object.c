@@ -241,17 +241,17 @@ static void changed(void *arg)
 
 void object_read(struct call *call)
 {
-    const struct place *place = front_place_of(call->front, call->s3.bucket, call->s3.key);
-    enum err err = place ? right_judge_place(call, place) : ERR_NO_SUCH_BUCKET;
+    slice detail;
+    enum err err = place_judge(call, &detail);
     if (err) {
-        reply_error(call, err, S(""));
+        reply_error(call, err, detail);
         return;
     }
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     struct object *object = arena_alloc(call->keep, sizeof(*object));
     object->call = call;
     struct get_ask ask = {
-        .place = place,
+        .place = call->place,
         .who = &call->client->who,
         .bucket = call->s3.bucket,
         .key = call->s3.key,

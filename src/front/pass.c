@@ -201,8 +201,7 @@ static void call_origin(struct pass *pass)
 /* Nobody misses its outcome if its client does not. */
 static bool reads_only(const struct pass *pass)
 {
-    enum s3_method method = s3_operation(pass->origin.op)->method;
-    return method == S3_GET || method == S3_HEAD || method == S3_OPTIONS;
+    return s3_only_reads(pass->origin.op);
 }
 
 /* The call ends with its request: it is not to be touched after. */
@@ -439,13 +438,13 @@ static void gone(void *arg)
         origin_ask_again(&pass->origin);
 }
 
-static struct pass *pass_new(struct call *call, const struct place *place)
+static struct pass *pass_new(struct call *call)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
     pass->magic = PASS_MAGIC;
     atomic_init(&pass->refs, 1);
     pass->call = call;
-    pass->place = place;
+    pass->place = call->place;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), changed, pass);
     pass->hold = http_body_hold(call->http);
     pass->body = http_request_body(call->http);
@@ -470,26 +469,14 @@ static struct pass *pass_new(struct call *call, const struct place *place)
     return pass;
 }
 
-/* A list is asked where its prefix lies: whole inside one that has an origin of its own, or not. Of
- * anything else a prefix says nothing: what it does was judged by its key. */
-const struct place *pass_place(const struct call *call)
-{
-    const struct s3_operation *row = s3_operation(call->s3.op);
-    const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
-    bool by_prefix = prefix && row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
-    if (call->s3.op == S3_LIST_BUCKETS)
-        return call->front->options.service;
-    return front_place_of(call->front, call->s3.bucket, by_prefix ? prefix->value : call->s3.key);
-}
-
 void pass_read(struct call *call)
 {
-    const struct place *place = pass_place(call);
-    enum err err = place ? right_judge_place(call, place) : ERR_NO_SUCH_BUCKET;
+    slice detail;
+    enum err err = place_judge(call, &detail);
     if (err)
-        reply_error(call, err, S(""));
+        reply_error(call, err, detail);
     else
-        call_origin(pass_new(call, place));
+        call_origin(pass_new(call));
 }
 
 /* ---- writes ---- */
@@ -544,50 +531,6 @@ static enum err keys_of(struct pass *pass)
     return trap_read(read_keys, pass, pass->body, &err) ? (enum err)err : ERR_LIMIT;
 }
 
-static enum err may_write(const struct call *call, const struct place *place)
-{
-    if (!place)
-        return ERR_NO_SUCH_BUCKET;
-    enum err err = right_judge_place(call, place);
-    return err ? err : origin_is_read_only(place->origin) ? ERR_READ_ONLY : OK;
-}
-
-/* The keys in a body may lie elsewhere than their bucket, but all at one origin: its answer is the
- * answer. */
-static enum err place_keys(struct pass *pass, slice *ret_detail)
-{
-    const struct call *call = pass->call;
-    slice first = pass->key_count ? pass->keys[0].key : S("");
-    pass->place = front_place_of(call->front, call->s3.bucket, first);
-    for (size_t i = 1; i < pass->key_count; i++) {
-        const struct place *place = front_place_of(call->front, call->s3.bucket, pass->keys[i].key);
-        if ((place ? place->origin : NULL) == (pass->place ? pass->place->origin : NULL))
-            continue;
-        *ret_detail = arena_printf(
-            call->keep, "Penstock does not implement DeleteObjects of keys at several origins, and "
-            "\"%.*s\" lies at another one than \"%.*s\": delete it by a request of its own "
-            "(DeleteObject), or the keys of one origin at a time.",
-            SLICE_ARG(pass->keys[i].key), SLICE_ARG(pass->keys[0].key));
-        return ERR_NOT_IMPLEMENTED;
-    }
-    return may_write(call, pass->place);
-}
-
-/* What is copied must lie where it is copied to: the origin copies it. A source that is not read
- * here, such as an access point's, is the origin's to judge. */
-static enum err place_source(const struct call *call, const struct place *place, slice *ret_detail)
-{
-    const struct s3_source *source = &call->s3.source;
-    const struct place *from = front_place_of(call->front, source->bucket, source->key);
-    if (!source->bucket.len || (from && from->origin == place->origin))
-        return OK;
-    *ret_detail = arena_printf(
-        call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" lies at "
-        "another one than \"%.*s/%.*s\": read it and write it.", SLICE_ARG(source->bucket),
-        SLICE_ARG(source->key), SLICE_ARG(call->s3.bucket), SLICE_ARG(call->s3.key));
-    return ERR_NOT_IMPLEMENTED;
-}
-
 /* Something of an object, without a version's name? */
 static bool says(const struct pass *pass)
 {
@@ -602,13 +545,14 @@ static void begin(struct pass *pass)
     slice detail = S("");
     enum err err = keys_of(pass);
     if (!err && s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
-        err = place_keys(pass, &detail);
+        err = place_judge_keys(call, pass->keys, pass->key_count, &detail);
     if (!err && !call->s3.key.len)
         err = right_judge_keys(call, pass->keys, pass->key_count);
     if (err) {
         refuse(pass, err, &(struct s3_fault){ .message = detail });
         return;
     }
+    pass->place = call->place;
     pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
     if (pass->regrants)
         grants_change_begins(pass->origin.bucket, mono_ms());
@@ -659,30 +603,17 @@ void passes_leave(struct front_loop *loop)
     }
 }
 
-enum err pass_judge_write(const struct call *call, slice *ret_detail)
-{
-    const struct place *place = pass_place(call);
-    enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    *ret_detail = S("");
-    if (mutates == S3_MUTATES_FORM)
-        return ERR_NOT_IMPLEMENTED;
-    if (mutates == S3_MUTATES_KEYS)    /* placed by its body */
-        return OK;
-    enum err err = may_write(call, place);
-    return err ? err : place_source(call, place, ret_detail);
-}
-
 void pass_write(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
     const struct sigv4_claim *claim = &judged->claim;
     slice detail;
-    enum err err = pass_judge_write(call, &detail);
+    enum err err = place_judge(call, &detail);
     if (err) {
         reply_error(call, err, detail);
         return;
     }
-    struct pass *pass = pass_new(call, pass_place(call));
+    struct pass *pass = pass_new(call);
     pass->source = (struct origin_body){ .read = read_body, .arg = pass };
     if (claim->payload == PAYLOAD_HEX)
         pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
@@ -706,10 +637,9 @@ static void form_taken_in(void *arg, const struct intake_outcome *outcome)
     }
     struct s3_fault fault = outcome->fault;
     enum err err = form_judge(call, outcome->err, &fault);
-    slice key = form_get(call->form, S("key"));
-    pass->place = front_place_of(call->front, call->s3.bucket, key);
+    struct write_key key = { form_get(call->form, S("key")), S("") };
     if (!err)
-        err = may_write(call, pass->place);
+        err = place_judge_keys(call, &key, 1, &fault.message);
     if (err) {
         refuse(pass, err, &fault);
         return;
@@ -728,7 +658,7 @@ static bool is_of_form(slice name)
 /* Whose it is, is in it: it goes on in the name of whoever signed it. */
 void pass_form(struct call *call)
 {
-    struct pass *pass = pass_new(call, NULL);
+    struct pass *pass = pass_new(call);
     struct form *form = arena_alloc(&pass->arena, sizeof(*form));
     size_t count = 0;
     for (size_t i = 0; i < pass->origin.field_count; i++)

@@ -155,9 +155,9 @@ enum err right_judge(const struct call *call)
     return told(&trial, call->client->own || may_begin(&trial));
 }
 
-enum err right_judge_place(const struct call *call, const struct place *place)
+enum err right_judge_origin(const struct call *call, const struct origin *origin)
 {
-    bool nobody_there = call->client->own && place && !origin_knows_identities(place->origin);
+    bool nobody_there = call->client->own && !origin_knows_identities(origin);
     struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
     return nobody_there ? refused(&trial, "a folder does not know who asks: this client needs a "
                                           "policy") : OK;

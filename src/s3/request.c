@@ -61,6 +61,12 @@ const char *s3_op_name(enum s3_op op)
     return s3_operation(op)->name;
 }
 
+bool s3_only_reads(enum s3_op op)
+{
+    enum s3_method method = s3_operation(op)->method;
+    return method == S3_GET || method == S3_HEAD || method == S3_OPTIONS;
+}
+
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name)
 {
     for (size_t i = 0; i < request->param_count; i++)

@@ -40,6 +40,7 @@ struct s3_operation {
 };
 const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
+bool s3_only_reads(enum s3_op op);    /* by its method: nothing is changed, no body comes */
 
 /* A range as asked: first-last, first- (last == UINT64_MAX), -suffix. */
 struct s3_range {
