@@ -1,0 +1,171 @@
+/* pass_answer.c - the origin's answer to a pass, on its way to the client.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A short one is answered whole. What is long, or slow, goes on in pieces as it comes (relay.h). A
+ * client that hardly takes any may cost a stream its connection: an object of a version goes on
+ * later by a range, anything else is cut. Threads: the loop. */
+#include "front/passing.h"
+
+#define SLOW_ANSWER_MS 5000    /* after so long what has come of an answer is passed on */
+#define SLOW_READER_MS 5000    /* so often it is looked at how much a client has taken */
+#define YIELDED_MAX 256        /* answers that stopped, and hold what they have: 64 MiB */
+
+static atomic_uint yielded_count;
+
+void pass_answer_forget(struct pass *pass)
+{
+    if (pass->yielded)
+        atomic_fetch_sub(&yielded_count, 1);
+    pass->yielded = false;
+}
+
+/* The call ends with its request: it is not to be touched after. */
+static struct call *take_call(struct pass *pass)
+{
+    struct call *call = pass->call;
+    pass->call = NULL;
+    call->gone = NULL;
+    fields_add(&pass->fields, S("x-amz-request-id"), call->id);
+    return call;
+}
+
+void pass_answer_whole(struct pass *pass)
+{
+    struct call *call = take_call(pass);
+    struct fields *fields = &pass->fields;
+    forward_location(call, pass->status, fields);
+    slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
+    call->cost.origin_bytes = body.len;
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* told as the origin tells it */
+        http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
+                         NULL);
+    else
+        http_reply(call->http, &(struct http_answer){
+            .status = pass->status,
+            .fields = fields->list,
+            .field_count = fields->count,
+            .body = body,
+        });
+    pass_settle(pass);
+}
+
+/* The client has all of a streamed answer, or has gone. */
+static void relayed(void *arg)
+{
+    struct pass *pass = arg;
+    pass->relaying = NULL;
+    http_timer_stop(&pass->timer);
+    if (!pass->running)
+        pass_settle(pass);
+    else if (s3_only_reads(pass->origin.op))
+        origin_cancel(&pass->origin);
+}
+
+/* From where it stopped, now that the client has taken most of what there was. */
+static void ask_rest(struct pass *pass)
+{
+    pass_answer_forget(pass);
+    pass->got = relay_put_bytes(&pass->relay);
+    pass->origin.fields = rest_ask(&pass->arena, &pass->rest, pass->got, pass->origin_fields,
+                                   pass->origin_field_count, &pass->origin.field_count);
+    pass->err = OK;
+    atomic_store(&pass->over, false);
+    pass_call_origin(pass);
+}
+
+static void wants(void *arg)
+{
+    struct pass *pass = arg;
+    if (pass->yielded)
+        ask_rest(pass);
+    else
+        origin_resume(&pass->origin);
+}
+
+/* What can't be asked for again keeps its connection while its client takes what comes; it may lose
+ * it, and be cut, if the client does not. */
+static void look(void *arg)
+{
+    struct pass *pass = arg;
+    bool slow = relay_is_slow(&pass->relay);
+    http_timer_stop(&pass->timer);
+    pass->timer = http_timer_start(http_request_loop(pass->relaying->http), SLOW_READER_MS, look,
+                                   pass);
+    relay_spare(&pass->relay, slow);
+    if (slow)
+        origin_resume(&pass->origin);    /* the same bytes come again, and are to spare now */
+}
+
+static void stream(struct pass *pass)
+{
+    struct call *call = take_call(pass);
+    http_timer_stop(&pass->timer);
+    call->cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
+    pass->relaying = call;
+    forward_location(call, pass->status, &pass->fields);
+    if (forward_changes(call, pass->status)) {
+        relay_hold(&pass->relay);
+        pass->length = HTTP_OPEN;
+    }
+    if (!pass->rest.etag.len)
+        pass->timer = http_timer_start(http_request_loop(call->http), SLOW_READER_MS, look, pass);
+    relay_start(&pass->relay, call->http, pass->status, &pass->fields, pass->length, relayed, wants,
+                pass);
+}
+
+static void slow(void *arg)
+{
+    struct pass *pass = arg;
+    if (pass->call && pass->running && pass->length)
+        stream(pass);
+}
+
+/* What is long, or slow, is not waited for. */
+void pass_answer_go_on(struct pass *pass)
+{
+    bool bare = s3_operation(pass->origin.op)->method == S3_HEAD || pass->status == 204 ||
+                pass->status == 304;
+    if (pass->relaying)
+        relay_step(&pass->relay);
+    else if (pass->call && !bare && relay_is_full(&pass->relay))
+        stream(pass);
+    else if (pass->call && !bare && !pass->timer)
+        pass->timer = http_timer_start(http_request_loop(pass->call->http), SLOW_ANSWER_MS, slow,
+                                       pass);
+}
+
+bool pass_answer_yields(struct pass *pass)
+{
+    if (pass->err != ERR_YIELDED)
+        return false;
+    if (pass->call)
+        stream(pass);
+    if (!pass->relaying)
+        return false;
+    if (!pass->rest.etag.len || atomic_fetch_add(&yielded_count, 1) >= YIELDED_MAX) {
+        if (pass->rest.etag.len)
+            atomic_fetch_sub(&yielded_count, 1);
+        metric_add(M_FRONT_PASS_CUT, 1);
+        return false;
+    }
+    pass->yielded = true;
+    if (relay_is_paused(&pass->relay))
+        relay_step(&pass->relay);    /* the client may have waited for what came last */
+    else
+        ask_rest(pass);
+    return true;
+}
+
+/* A document of ours in place of the origin's, as in an answer that was not streamed. */
+static void put_held(struct pass *pass)
+{
+    slice held = relay_take_held(&pass->relay, &pass->arena);
+    if (held.len)
+        relay_put(&pass->relay, forward_document(pass->relaying, pass->status, held));
+}
+
+void pass_answer_end(struct pass *pass)
+{
+    put_held(pass);
+    relay_end(&pass->relay);
+}

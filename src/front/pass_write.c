@@ -1,0 +1,236 @@
+/* pass_write.c - writes that the origin answers: what they change, and when they may go.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   intake of the body ─ keys it changes, which may be in it ─ placed, allowed ─ H7 ─ origin call
+ *
+ * A body may lie in a file whose disk fails: whatever reads it is under the trap. Threads: the loop;
+ * read_body is called on the origin's. */
+#include "cache/populate.h"
+#include "front/passing.h"
+#include "s3/xml.h"
+#include "store/trap.h"
+
+/* ---- what it changes ---- */
+
+static struct write_key version_of(struct pass *pass)
+{
+    const struct s3_param *version = s3_param_get(&pass->call->s3, S("versionId"));
+    return (struct write_key){ pass->origin.key,
+                               version ? arena_copy(&pass->arena, version->value) : S("") };
+}
+
+static void add_renamed(struct pass *pass, const struct s3_source *source)
+{
+    const slice names[] = { source->key, source->inner };
+    for (size_t i = 0; i < countof(names); i++)
+        if (names[i].len)
+            pass->keys[pass->key_count++] = (struct write_key){
+                arena_copy(&pass->arena, names[i]), S("") };
+}
+
+static int read_keys(void *ask)
+{
+    struct pass *pass = ask;
+    struct call *call = pass->call;
+    struct deletion *deletions;
+    enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
+    if (mutates == S3_MUTATES_FORM) {
+        pass->keys = arena_alloc(&pass->arena, sizeof(*pass->keys));
+        pass->keys[pass->key_count++] = (struct write_key){
+            form_get(pass->origin.form, S("key")), S("") };
+    }
+    if (call->s3.key.len && mutates != S3_MUTATES_NOTHING) {
+        pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
+        pass->keys[pass->key_count++] = version_of(pass);
+        if (call->s3.op == S3_RENAME_OBJECT)
+            add_renamed(pass, &call->s3.source);
+    } else if (mutates == S3_MUTATES_KEYS) {
+        enum err err = xml_read_delete(&pass->arena, pass->body, &deletions, &pass->key_count);
+        if (err)
+            return err;
+        pass->keys = arena_alloc(&pass->arena, (pass->key_count + 1) * sizeof(*pass->keys));
+        for (size_t i = 0; i < pass->key_count; i++)
+            pass->keys[i] = (struct write_key){ deletions[i].key, deletions[i].version };
+    }
+    return OK;
+}
+
+/* Those in a body, which may lie in a file. */
+static enum err keys_of(struct pass *pass)
+{
+    int err;
+    return trap_read(read_keys, pass, pass->body, &err) ? (enum err)err : ERR_LIMIT;
+}
+
+/* Something of an object, without a version's name? */
+static bool says(const struct pass *pass)
+{
+    enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
+    return (mutates == S3_MUTATES_PROPERTY || mutates == S3_MUTATES_GRANTS) &&
+           pass->call->s3.key.len && !s3_param_get(&pass->call->s3, S("versionId"));
+}
+
+/* ---- its course ---- */
+
+static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
+{
+    struct pass *pass = arg;
+    slice part = slice_sub(pass->body, offset, bytes);
+    if (!part.len || trap_copy(ret, part.ptr, part.len))
+        return part.len;
+    atomic_store(&pass->lost, true);
+    return 0;
+}
+
+static void begin(struct pass *pass)
+{
+    struct call *call = pass->call;
+    slice detail = S("");
+    enum err err = keys_of(pass);
+    if (!err && s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
+        err = place_judge_keys(call, pass->keys, pass->key_count, &detail);
+    if (!err && !call->s3.key.len)
+        err = right_judge_keys(call, pass->keys, pass->key_count);
+    if (err) {
+        pass_refuse(pass, err, &(struct s3_fault){ .message = detail });
+        return;
+    }
+    pass->place = call->place;
+    pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
+    if (pass->regrants)
+        grants_change_begins(pass->origin.bucket, mono_ms());
+    pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
+                              pass->key_count, pass_changed, pass);
+    pass->order = write_order(pass->write, &pass->arena);
+    if (says(pass))
+        write_says(pass->write);
+    if (write_may_go(pass->write))
+        pass_call_origin(pass);
+}
+
+static void taken_in(void *arg, const struct intake_outcome *outcome)
+{
+    struct pass *pass = arg;
+    pass->in_intake = false;
+    pass->body = outcome->body;
+    pass->source.length = outcome->body.len;
+    for (size_t i = 0; i < outcome->field_count; i++)
+        pass->origin_fields[pass->origin.field_count++] = (struct http_field){
+            arena_copy(&pass->arena, outcome->fields[i].name),
+            arena_copy(&pass->arena, outcome->fields[i].value) };
+    if (!pass->call)
+        pass_settle(pass);
+    else if (outcome->err)
+        pass_refuse(pass, outcome->err, &outcome->fault);
+    else
+        begin(pass);
+}
+
+static void lost(void *arg)
+{
+    pass_settle(arg);
+}
+
+void pass_write(struct call *call)
+{
+    const struct judged *judged = http_request_judged(call->http);
+    const struct sigv4_claim *claim = &judged->claim;
+    slice detail;
+    enum err err = place_judge(call, &detail);
+    if (err) {
+        reply_error(call, err, detail);
+        return;
+    }
+    struct pass *pass = pass_new(call);
+    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
+    if (claim->payload == PAYLOAD_HEX)
+        pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
+    pass->origin.body = &pass->source;
+    pass->in_intake = true;
+    intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
+                 &(struct intake_ask){ pass->body, call->head, &call->s3, claim,
+                                       call->loop->sigv4,
+                                       judged->secret },
+                 taken_in, lost, pass);
+}
+
+static void form_taken_in(void *arg, const struct intake_outcome *outcome)
+{
+    struct pass *pass = arg;
+    struct call *call = pass->call;
+    pass->in_intake = false;
+    if (!call) {
+        pass_settle(pass);
+        return;
+    }
+    struct s3_fault fault = outcome->fault;
+    enum err err = form_judge(call, outcome->err, &fault);
+    struct write_key key = { form_get(call->form, S("key")), S("") };
+    if (!err)
+        err = place_judge_keys(call, &key, 1, &fault.message);
+    if (err) {
+        pass_refuse(pass, err, &fault);
+        return;
+    }
+    pass->body = call->form->file;
+    pass->source.length = pass->body.len;
+    pass->origin.as = identity_as(&call->client->who);
+    begin(pass);
+}
+
+static bool is_of_form(slice name)
+{
+    return slice_eq_nocase(name, S("content-type")) || slice_eq_nocase(name, S("content-md5"));
+}
+
+/* Whose it is, is in it: it goes on in the name of whoever signed it. */
+void pass_form(struct call *call)
+{
+    struct pass *pass = pass_new(call);
+    struct form *form = arena_alloc(&pass->arena, sizeof(*form));
+    size_t count = 0;
+    for (size_t i = 0; i < pass->origin.field_count; i++)
+        if (!is_of_form(pass->origin_fields[i].name))
+            pass->origin_fields[count++] = pass->origin_fields[i];
+    pass->origin.field_count = count;
+    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
+    pass->origin.body = &pass->source;
+    pass->origin.form = call->form = form;
+    pass->in_intake = true;
+    intake_form(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
+                http_head_get(call->head, S("content-type")), pass->body, &pass->arena, form,
+                form_taken_in, lost, pass);
+}
+
+/* ---- its end ---- */
+
+void pass_write_end(struct pass *pass)
+{
+    write_end(&pass->write);
+    if (pass->regrants)
+        grants_change_ends(pass->origin.bucket, mono_ms());
+    pass->regrants = false;
+}
+
+static void let_go(void *arg)
+{
+    struct http_body *hold = arg;
+    http_body_release(&hold);
+}
+
+void pass_write_populate(struct pass *pass)
+{
+    slice etag = { 0 };
+    for (size_t i = 0; i < pass->fields.count; i++)
+        if (slice_eq(pass->fields.list[i].name, S("etag")))
+            etag = pass->fields.list[i].value;
+    if (!pass->place->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
+        pass->err || !etag.len)
+        return;
+    struct http_body *hold = pass->hold;
+    pass->hold = NULL;
+    populate_start(pass->call->loop->cache, &(struct populate_ask){
+        .place = pass->place, .who = &pass->call->client->who, .bucket = pass->origin.bucket,
+        .key = pass->origin.key, .etag = etag, .body = pass->body,
+        .release = let_go, .arg = hold });
+}
