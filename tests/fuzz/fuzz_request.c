@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/s3/request.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/slice.c src/base/arena.c */
+/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/slice.c src/base/arena.c */
 /* fuzz_request.c - any head as an operation of S3. SPDX-License-Identifier: Apache-2.0
  *
  * The input is "METHOD TARGET" and headers. Whatever the order of its parameters, a request is the

@@ -1,0 +1,120 @@
+/* conditions.c - which bytes of an object are asked for, and on what condition.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranges as RFC 9110 has them, but several are read as none, as S3 does; conditions in the order of
+ * its section 13.2.2. Pure (H9), any thread. */
+#include "s3/conditions.h"
+
+#include "s3/encode.h"
+
+/* Digits; more than fit are as good as infinity. */
+static bool position(slice s, uint64_t *ret)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return false;
+    if (!slice_u64(s, ret))
+        *ret = UINT64_MAX;
+    return s.len > 0;
+}
+
+struct s3_range s3_range_read(slice value)
+{
+    const struct s3_range none = { .kind = RANGE_NONE };
+    struct s3_range range = { .kind = RANGE_SPAN, .last = UINT64_MAX };
+    if (!slice_eq_nocase(slice_sub(value, 0, 6), S("bytes=")))
+        return none;
+    slice last = slice_from(value, 6), first = slice_cut(&last, '-');
+    if (!last.ptr)
+        return none;
+    if (!first.len) {
+        range.kind = RANGE_SUFFIX;
+        return position(last, &range.suffix) ? range : none;
+    }
+    if (!position(first, &range.first) || (last.len && !position(last, &range.last)))
+        return none;
+    return range.first <= range.last ? range : none;
+}
+
+enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
+                          uint64_t *ret_end, bool *ret_partial)
+{
+    uint64_t first = 0, end = size;
+    bool partial = range->kind != RANGE_NONE;
+    if (range->kind == RANGE_SPAN) {
+        first = range->first;
+        end = range->last < size ? range->last + 1 : size;
+    } else if (range->kind == RANGE_SUFFIX) {
+        first = size - MIN(range->suffix, size);
+        partial = size || !range->suffix;    /* the end of nothing is all of it */
+    }
+    if (partial && first >= end)
+        return ERR_BAD_RANGE;
+    *ret_first = first;
+    *ret_end = end;
+    *ret_partial = partial;
+    return OK;
+}
+
+static slice unquoted(slice etag)
+{
+    if (etag.len >= 2 && etag.ptr[0] == '"' && etag.ptr[etag.len - 1] == '"')
+        return slice_sub(etag, 1, etag.len - 2);
+    return etag;
+}
+
+/* The next entity tag of a list; commas inside quotes belong to it. */
+static slice next_etag(slice *list)
+{
+    size_t quoted = slice_starts(*list, S("W/")) ? 2 : 0;
+    if (list->len > quoted && list->ptr[quoted] == '"') {
+        slice behind = slice_from(*list, quoted + 1), inside = slice_cut(&behind, '"');
+        if (behind.ptr) {
+            slice tag = slice_sub(*list, 0, quoted + inside.len + 2);
+            (void)slice_cut(&behind, ',');
+            *list = slice_trim(behind);
+            return tag;
+        }
+    }
+    slice tag = slice_trim(slice_cut(list, ','));
+    *list = slice_trim(*list);
+    return tag;
+}
+
+/* A weak tag never matches strongly (If-Match, If-Range), and weakly by what it holds. */
+static bool etag_listed(slice list, slice etag, bool weak)
+{
+    list = slice_trim(list);
+    if (slice_eq(list, S("*")))
+        return true;
+    while (list.len) {
+        slice tag = next_etag(&list);
+        if (weak && slice_starts(tag, S("W/")))
+            tag = slice_from(tag, 2);
+        if (tag.len && slice_eq(unquoted(tag), unquoted(etag)))
+            return true;
+    }
+    return false;
+}
+
+static bool range_holds(slice if_range, slice etag, int64_t modified_s)
+{
+    if (!if_range.ptr)
+        return true;
+    int64_t date_s = http_date_read(if_range);
+    return date_s >= 0 ? date_s == modified_s : etag_listed(if_range, etag, false);
+}
+
+enum err s3_conditions_judge(const struct s3_conditions *conditions, slice etag,
+                             int64_t modified_s, bool *ret_use_range)
+{
+    const struct s3_conditions *c = conditions;
+    if (c->if_match.ptr ? !etag_listed(c->if_match, etag, false)
+                        : c->if_unmodified_since >= 0 && modified_s > c->if_unmodified_since)
+        return ERR_PRECONDITION;
+    if (c->if_none_match.ptr ? etag_listed(c->if_none_match, etag, true)
+                             : c->if_modified_since >= 0 && modified_s <= c->if_modified_since)
+        return ERR_NOT_MODIFIED;
+    *ret_use_range = range_holds(c->if_range, etag, modified_s);
+    return OK;
+}

@@ -1,0 +1,271 @@
+/* operation.c - which operation of S3 a request is. SPDX-License-Identifier: Apache-2.0
+ *
+ * It is the row of op.def that fits, with the most words; two that fit and say different things
+ * make the request ambiguous, which it must not be: the right that one of them takes would open the
+ * other. What no row knows is forwarded as it came, and never answered from the cache.
+ * Any thread. */
+#include "s3/operation.h"
+
+#include "s3/request.h"
+
+#define VERSION_BYTES_MAX 1024
+
+static const struct s3_operation operations[] = {
+#define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
+    [id] = { name, #method, S3_##method, S3_##level, selector, params, S3_##route, \
+             S3_MUTATES_##mutates, RIGHT_##right, metric },
+#define RIGHT_READ S3_READ
+#define RIGHT_LIST S3_LIST_KEYS
+#define RIGHT_WRITE S3_WRITE
+#define RIGHT_ADMIN S3_ADMIN
+#include "s3/op.def"
+#undef OP
+};
+
+/* Where they lie, apart: a request looks at the few rows of its own place. */
+#define AT(method, level) (unsigned char)((unsigned)(method) * 3 + (unsigned)(level))
+static const unsigned char places[] = {
+#define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
+    [id] = AT(S3_##method, S3_##level),
+#include "s3/op.def"
+#undef OP
+};
+
+/* A GetObject or HeadObject with any other x-amz- header is one that only the origin understands:
+ * SSE-C, x-amz-request-payer, x-amz-expected-bucket-owner ... */
+static const char cache_headers[] =
+    "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-mode x-amz-sdk-* "
+    "x-amz-user-agent x-amz-api-version x-amz-te";
+
+/* Signatures in the query: read and judged by claim.c. */
+static const char signature_params[] =
+    "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
+    "x-amz-security-token x-amz-content-sha256";
+
+/* What SDKs say there about themselves, in every operation. */
+static const char sdk_params[] =
+    "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
+
+const struct s3_operation *s3_operation(enum s3_op op)
+{
+    check((unsigned)op < S3_OP_COUNT);
+    return &operations[op];
+}
+
+const char *s3_op_name(enum s3_op op)
+{
+    return s3_operation(op)->name;
+}
+
+bool s3_only_reads(enum s3_op op)
+{
+    enum s3_method method = s3_operation(op)->method;
+    return method == S3_GET || method == S3_HEAD || method == S3_OPTIONS;
+}
+
+/* ---- words ---- */
+
+static slice lower_in(char *buffer, size_t cap, slice s)
+{
+    s.len = MIN(s.len, cap);
+    for (size_t i = 0; i < s.len; i++)
+        buffer[i] = char_lower(s.ptr[i]);
+    return (slice){ buffer, s.len };
+}
+
+static bool in_words(const char *words, slice name)
+{
+    slice rest = slice_of(words);
+    while (rest.len) {
+        slice word = slice_cut(&rest, ' ');
+        bool prefix = slice_ends(word, S("*"));
+        word.len -= prefix;
+        if (prefix ? slice_starts(name, word) : slice_eq(name, word))
+            return true;
+    }
+    return false;
+}
+
+bool s3_param_is_header(slice name)
+{
+    char buffer[64];
+    slice lower = lower_in(buffer, sizeof(buffer), name);
+    return slice_starts(lower, S("x-amz-")) && !in_words(signature_params, lower);
+}
+
+/* ---- which row ---- */
+
+/* What names an upload or a part of one: with an empty value radosgw reads none there, and what was
+ * about a part is about the whole object. Such a request is another one, that changes its key. */
+static const char naming_params[] = "uploadId partNumber";
+
+/* A word of a selector: param, param=value, @header. */
+static bool word_holds(slice word, const struct http_head *head, const struct s3_request *request)
+{
+    if (slice_starts(word, S("@")))
+        return s3_header_get(head, request, slice_from(word, 1)).ptr != NULL;
+    slice value = word, name = slice_cut(&value, '=');
+    const struct s3_param *param = s3_param_get(request, name);
+    if (!param || (!param->value.len && in_words(naming_params, name)))
+        return false;
+    return !value.ptr || slice_eq(param->value, value);
+}
+
+static bool param_known(const struct s3_operation *row, slice name)
+{
+    char buffer[64];
+    slice lower = lower_in(buffer, sizeof(buffer), name);
+    return in_words(row->params, name) || s3_param_is_header(name) ||
+           in_words(signature_params, lower) || in_words(sdk_params, lower);
+}
+
+static bool in_selector(const struct s3_operation *row, slice name)
+{
+    for (slice rest = slice_of(row->selector); rest.len;) {
+        slice word = slice_cut(&rest, ' ');
+        if (slice_eq(slice_cut(&word, '='), name))
+            return true;
+    }
+    return false;
+}
+
+bool s3_operation_has_unknown(const struct s3_request *request)
+{
+    const struct s3_operation *row = &operations[request->op];
+    for (size_t i = 0; i < request->param_count; i++)
+        if (!in_selector(row, request->params[i].name) &&
+            !param_known(row, request->params[i].name))
+            return true;
+    return false;
+}
+
+/* How many words of the row hold, all of them; -1 if it does not fit. */
+static int fit(const struct s3_operation *row, const struct http_head *head,
+               const struct s3_request *request)
+{
+    int words = 0;
+    bool by_param = false;
+    for (slice rest = slice_of(row->selector); rest.len; words++) {
+        slice word = slice_cut(&rest, ' ');
+        if (!word_holds(word, head, request))
+            return -1;
+        by_param |= word.ptr[0] != '@';
+    }
+    for (size_t i = 0; i < request->param_count && !by_param; i++)
+        if (!param_known(row, request->params[i].name))
+            return -1;
+    return words;
+}
+
+/* The parameter by which `row` fits as well as `best`, which says nothing of it; or ptr NULL. */
+static slice conflict(const struct s3_operation *best, const struct s3_operation *row)
+{
+    for (slice rest = slice_of(row->selector); rest.len;) {
+        slice word = slice_cut(&rest, ' ');
+        if (word.ptr[0] != '@' && !in_words(best->selector, word) && !in_words(best->params, word))
+            return word;
+    }
+    return (slice){ 0 };
+}
+
+static bool method_of(slice name, enum s3_method *ret)
+{
+    static const slice names[] = {
+        [S3_GET] = { "GET", 3 }, [S3_HEAD] = { "HEAD", 4 }, [S3_PUT] = { "PUT", 3 },
+        [S3_POST] = { "POST", 4 }, [S3_DELETE] = { "DELETE", 6 }, [S3_OPTIONS] = { "OPTIONS", 7 },
+    };
+    for (size_t i = 0; i < countof(names); i++) {
+        *ret = (enum s3_method)i;
+        if (slice_eq(names[i], name))
+            return true;
+    }
+    return false;
+}
+
+static enum err find_row(struct arena *keep, const struct http_head *head, enum s3_level level,
+                         struct s3_request *ret)
+{
+    enum s3_method method;
+    int best = -1, words[S3_OP_COUNT];
+    if (!method_of(head->method, &method))
+        return ERR_BAD_METHOD;
+    for (size_t i = 0; i < S3_OP_COUNT; i++) {
+        if (places[i] != AT(method, level))
+            continue;
+        words[i] = fit(&operations[i], head, ret);
+        if (words[i] < 0 || (best >= 0 && words[i] <= words[best]))
+            continue;
+        best = (int)i;
+    }
+    if (best < 0)
+        return ERR_BAD_METHOD;
+    ret->op = (enum s3_op)best;
+    for (size_t i = 0; i < S3_OP_COUNT && words[best] > 0; i++) {
+        slice other = { 0 };
+        if (places[i] == AT(method, level) && words[i] > 0)
+            other = conflict(&operations[best], &operations[i]);
+        if (!other.ptr)
+            continue;
+        ret->detail = arena_printf(keep, "Conflicting query string parameters: \"%s\" and \"%.*s\"",
+                                   operations[best].selector, SLICE_ARG(other));
+        return ERR_BAD_ARGUMENT;
+    }
+    return OK;
+}
+
+/* A form's key is in the form, whatever else is in the query: some stores look no further than at
+ * these. */
+static enum err read_form(const struct http_head *head, struct s3_request *ret)
+{
+    static const slice form = { "multipart/form-data", 19 };
+    const struct s3_operation *row = &operations[ret->op];
+    slice type = slice_trim(http_head_get(head, S("content-type")));
+    if (row->method != S3_POST || !slice_eq_nocase(slice_sub(type, 0, form.len), form))
+        return OK;
+    if (row->level == S3_BUCKET && ret->op != S3_DELETE_OBJECTS)
+        ret->op = S3_POST_OBJECT;
+    else if (ret->op == S3_OTHER_OBJECT_POST || ret->op == S3_RESTORE_OBJECT)
+        return ERR_BAD_METHOD;
+    return OK;
+}
+
+enum err s3_operation_find(struct arena *keep, const struct http_head *head,
+                           struct s3_request *ret)
+{
+    enum s3_level level = ret->key.len ? S3_OBJECT : ret->bucket.len ? S3_BUCKET : S3_SERVICE;
+    enum err e = find_row(keep, head, level, ret);
+    return e ? e : read_form(head, ret);
+}
+
+/* ---- what the cache can't answer ---- */
+
+/* What may be the name of a version, or a part without a range; what is wrong with any other, the
+ * origin says. */
+static bool may_name(const struct http_head *head, const struct s3_param *param)
+{
+    uint64_t part;
+    if (slice_eq(param->name, S("versionId")))
+        return param->value.len > 0 && param->value.len <= VERSION_BYTES_MAX;
+    if (slice_eq(param->name, S("partNumber")))
+        return slice_u64(param->value, &part) && part >= 1 && part <= S3_PART_MAX &&
+               !http_head_get(head, S("range")).ptr;
+    return true;
+}
+
+bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request)
+{
+    char buffer[64];
+    for (size_t i = 0; i < head->field_count; i++) {
+        slice name = lower_in(buffer, sizeof(buffer), head->fields[i].name);
+        if (slice_eq(name, S("origin")) ||
+            (slice_starts(name, S("x-amz-")) && !in_words(cache_headers, name)))
+            return true;
+    }
+    for (size_t i = 0; i < request->said_count; i++)
+        if (!in_words(cache_headers, lower_in(buffer, sizeof(buffer), request->said[i].name)))
+            return true;
+    for (size_t i = 0; i < request->param_count; i++)
+        if (!may_name(head, &request->params[i]))
+            return true;
+    return false;
+}

@@ -1,0 +1,53 @@
+/* operation.h - which operation of S3 a request is. SPDX-License-Identifier: Apache-2.0
+ *
+ * Pure (H9): the rows of op.def, which says what its columns mean. */
+#ifndef S3_OPERATION_H
+#define S3_OPERATION_H
+
+#include "base/arena.h"
+#include "base/metric.h"
+#include "s3/head.h"
+
+enum s3_op {
+#define OP(id, name, method, level, selector, route, mutates, right, metric, params) id,
+#include "s3/op.def"
+#undef OP
+    S3_OP_COUNT
+};
+enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS };
+enum s3_level { S3_SERVICE, S3_BUCKET, S3_OBJECT };
+enum s3_route { S3_CACHE, S3_LIST, S3_PASS };
+enum s3_mutates {
+    S3_MUTATES_NOTHING, S3_MUTATES_KEY, S3_MUTATES_PROPERTY, S3_MUTATES_KEYS, S3_MUTATES_FORM,
+    S3_MUTATES_GRANTS
+};
+enum s3_right { S3_READ, S3_LIST_KEYS, S3_WRITE, S3_ADMIN };
+
+struct s3_operation {
+    const char *name, *method_name;     /* "GetObject": for metrics and logs; "GET" */
+    enum s3_method method;
+    enum s3_level level;
+    const char *selector, *params;
+    enum s3_route route;
+    enum s3_mutates mutates;
+    enum s3_right right;
+    enum metric metric;
+};
+const struct s3_operation *s3_operation(enum s3_op op);
+const char *s3_op_name(enum s3_op op);
+bool s3_only_reads(enum s3_op op);    /* by its method: nothing is changed, no body comes */
+
+/* ---- for request.c ---- */
+struct s3_request;
+/* Sets op; on failure perhaps detail. ERR_BAD_METHOD; ERR_BAD_ARGUMENT: it can be read in two
+ * ways. */
+enum err s3_operation_find(struct arena *keep, const struct http_head *head,
+                           struct s3_request *ret) MUST_USE;
+/* A parameter says what its operation does not know. */
+bool s3_operation_has_unknown(const struct s3_request *request);
+/* A GetObject or HeadObject that says more than the cache understands. */
+bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request);
+/* x-amz- parameters are headers, but for the signature. */
+bool s3_param_is_header(slice name);
+
+#endif
