@@ -17,7 +17,6 @@
 #include "base/cores.h"
 #include "base/log.h"
 #include "base/metric.h"
-#include "cli/credentials.h"
 #include "cli/serve.h"
 #include "front/client.h"
 #include "store/extent.h"
@@ -216,148 +215,11 @@ static void cache_down(struct serve *serve)
     cache_free(&serve->cache);
 }
 
-/* ---- origins and places ---- */
-
-static enum err origin_up(struct serve *serve, const struct config_origin *from,
-                          struct origin **ret)
-{
-    struct origin_options options = {
-        .name = from->name, .url = from->url, .region = from->region, .style = from->style,
-        .ca_file = from->ca_file,
-        .access_key = from->access_key, .secret_key = from->secret_key,
-        .session_token = from->session_token, .profile = from->profile,
-        .secret_key_file = from->where[setting_at(SCOPE_ORIGIN, S("secret_key"))].secret_file,
-        .session_token_file =
-            from->where[setting_at(SCOPE_ORIGIN, S("session_token"))].secret_file,
-        .connections_max = (unsigned)from->connections,
-        .connect_ms = (unsigned)from->connect_time_ms,
-        .progress_ms = (unsigned)from->progress_time_ms,
-        .answer_ms = (unsigned)from->answer_time_ms,
-        .wait_ms = (unsigned)from->wait_time_ms,
-        .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
-    };
-    enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
-    if (err)
-        serve->why = arena_printf(&serve->keep, "origin %s can't be used: %.*s", from->name,
-                                  SLICE_ARG(serve->why));
-    else
-        log_info("origin", "name=%s url=%s", from->name, from->url);
-    return err;
-}
-
-static enum err origins_up(struct serve *serve)
-{
-    const struct config *config = serve->config;
-    serve->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
-    serve->origin_of = arena_alloc(&serve->keep,
-                                   (config->origin_count + 1) * sizeof(*serve->origin_of));
-    for (size_t i = 0; i < config->origin_count; i++) {
-        enum err err = origin_up(serve, &config->origins[i], &serve->origin_of[i]);
-        if (err) {
-            origins_free(&serve->origins);
-            return err;
-        }
-    }
-    return OK;
-}
-
-static void origins_down(struct serve *serve)
-{
-    origins_free(&serve->origins);
-}
-
-static enum grant_scope scope_of(const char *word)
-{
-    return strcmp(word, "bucket") == 0   ? GRANT_BUCKET
-           : strcmp(word, "prefix") == 0 ? GRANT_PREFIX : GRANT_OBJECT;
-}
-
-static struct place make_place(struct serve *serve, const struct config_origin *from,
-                               const char *freshness, uint64_t ttl_ms, uint64_t grace_ms,
-                               const char *revalidate)
-{
-    return (struct place){
-        .origin = serve->origin_of[from - serve->config->origins],
-        .freshness = strcmp(freshness, "immutable") == 0 ? FRESH_IMMUTABLE
-                     : strcmp(freshness, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL,
-        .ttl_s = (int64_t)(ttl_ms / 1000),
-        .grace_s = (int64_t)(grace_ms / 1000),
-        .by_listing = strcmp(revalidate, "list") == 0,
-    };
-}
-
-static enum err places_up(struct serve *serve)
-{
-    const struct config *config = serve->config;
-    serve->places = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->places));
-    for (size_t i = 0; i < config->bucket_count; i++) {
-        const struct config_bucket *bucket = &config->buckets[i];
-        serve->places[serve->place_count++] = (struct front_place){
-            .bucket = bucket->bucket,
-            .prefix = bucket->prefix,
-            .place = make_place(serve, bucket->from, bucket->freshness, bucket->ttl_ms,
-                                bucket->grace_ms, bucket->revalidate),
-        };
-        struct place *place = &serve->places[serve->place_count - 1].place;
-        place->cache_writes = bucket->cache_writes;
-        place->grant_ms = bucket->grant_time_ms;
-        place->permission_ms = bucket->permission_time_ms;
-        place->grant_scope = scope_of(bucket->grant_scope);
-        place->grant_prefix = bucket->prefix;
-    }
-    if (config->origin_default) {
-        serve->service = make_place(serve, config->origin_default, config->freshness,
-                                    config->ttl_ms, config->grace_ms, config->revalidate);
-        serve->service.cache_writes = config->cache_writes;
-        serve->service.grant_ms = config->grant_time_ms;
-        serve->service.permission_ms = config->permission_time_ms;
-        serve->service.grant_scope = scope_of(config->grant_scope);
-        serve->places[serve->place_count++].place = serve->service;
-    }
-    return OK;
-}
-
-/* ---- who may ask ---- */
-
-static struct front_key client_of(const struct config_key *key)
-{
-    struct front_key client = {
-        .access_key = slice_of(key->access_key), .secret_key = slice_of(key->secret_key),
-        .session_token = slice_of(key->session_token),
-        .policy = key->rows, .policy_count = key->row_count,
-        .own = !key->row_count,
-    };
-    if (!client.own)
-        return client;
-    client.as = key->origin_access_key[0]
-        ? (struct sigv4_credentials){ slice_of(key->origin_access_key),
-                                      slice_of(key->origin_secret_key),
-                                      slice_of(key->origin_session_token) }
-        : (struct sigv4_credentials){ client.access_key, client.secret_key, client.session_token };
-    return client;
-}
-
-enum err house_keys(struct serve *serve, const struct config *config, struct arena *keep,
-                    slice *ret_why)
-{
-    struct front_key *keys = arena_alloc(keep, (config->key_count + 1) * sizeof(*keys));
-    size_t count = config->key_count;
-    for (size_t i = 0; i < count; i++)
-        keys[i] = client_of(&config->keys[i]);
-    struct credentials found;
-    enum err err = count ? OK : credentials_of_clients(config, keep, &found, ret_why);
-    if (err && !config->lend)
-        return err;
-    if (!count && !err)
-        keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
-                                            .policy = &allow_everything, .policy_count = 1 };
-    front_keys(serve->front, keys, count);
-    return OK;
-}
+/* ---- clients and the front ---- */
 
 static enum err keys_up(struct serve *serve)
 {
-    return house_keys(serve, serve->config, &serve->keep, &serve->why);
+    return places_keys(serve, serve->config, &serve->keep, &serve->why);
 }
 
 static enum err clients_up(struct serve *serve)
@@ -399,105 +261,6 @@ static void front_down(struct serve *serve)
 
 /* ---- listeners ---- */
 
-/* The ratio: of the answers with an object, those whose bytes were all here. */
-static void tell_answers(struct admin_page *page)
-{
-    static const struct {
-        const char *path;
-        enum metric counter;
-        bool hit;
-    } rows[] = {
-        { "cache.answers.hit", M_CACHE_HIT, true },
-        { "cache.answers.stale", M_CACHE_STALE, true },
-        { "cache.answers.revalidated", M_CACHE_REVALIDATED, true },
-        { "cache.answers.partial", M_CACHE_PARTIAL, false },
-        { "cache.answers.miss", M_CACHE_MISS, false },
-    };
-    uint64_t hits = 0, all = 0;
-    for (size_t i = 0; i < countof(rows); i++) {
-        uint64_t count = metric_read(rows[i].counter);
-        admin_number(page, rows[i].path, count);
-        hits += rows[i].hit ? count : 0;
-        all += count;
-    }
-    admin_ratio(page, "cache.hit_ratio", hits, all);
-}
-
-static uint64_t requests_so_far(void)
-{
-    uint64_t count = 0;
-    for (enum metric op = M_REQ_GET; op <= M_REQ_OTHER; op++)
-        count += metric_read(op);
-    return count;
-}
-
-static slice time_text(struct arena *keep, int64_t at_s)
-{
-    time_t at = (time_t)at_s;
-    struct tm tm;
-    char text[32];
-    if (!at_s)
-        return S("never");
-    gmtime_r(&at, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    return arena_copy(keep, slice_of(text));
-}
-
-static void tell_keys(struct admin_page *page, struct arena *keep, const struct origin_keys *keys)
-{
-    admin_text(page, "origins.credentials.access_key", keys->access_key);
-    admin_text(page, "origins.credentials.from", keys->from);
-    admin_text(page, "origins.credentials.expires", time_text(keep, keys->expires_s));
-    admin_text(page, "origins.credentials.renewed", time_text(keep, keys->renewed_s));
-    admin_text(page, "origins.credentials.last_failure", time_text(keep, keys->failed_s));
-    admin_text(page, "origins.credentials.last_failure_why", keys->why);
-}
-
-static void tell_origin(struct admin_page *page, const char *name, struct origin *origin)
-{
-    struct arena keep = { 0 };
-    struct origin_health health;
-    origin_health(origin, &keep, &health);
-    admin_item(page, "origins");
-    admin_text(page, "origins.name", slice_of(name));
-    admin_text(page, "origins.url", origin_endpoint(origin));
-    admin_text(page, "origins.last_answer", time_text(&keep, health.answered_s));
-    admin_text(page, "origins.last_failure", time_text(&keep, health.failed_s));
-    admin_text(page, "origins.last_failure_why", health.why);
-    admin_number(page, "origins.calls", health.calls);
-    if (health.keys.from.len)
-        tell_keys(page, &keep, &health.keys);
-    arena_free(&keep);
-}
-
-static void tell_tls(struct admin_page *page, const struct serve *serve)
-{
-    struct arena keep = { 0 };
-    if (!serve->tls)
-        return;
-    admin_text(page, "tls.listen", slice_of(serve->config->tls_listen));
-    admin_text(page, "tls.expires", time_text(&keep, http_tls_expires_s(serve->tls)));
-    arena_free(&keep);
-}
-
-static void tell_status(void *arg, struct admin_page *page)
-{
-    struct serve *serve = arg;
-    struct store_status status;
-    store_status(serve->store, &status);
-    admin_text(page, "listen", slice_of(serve->config->listen));
-    tell_tls(page, serve);
-    admin_number(page, "connections", http_connections(serve->http));
-    admin_number(page, "open_requests", http_open_requests(serve->http));
-    admin_number(page, "requests", requests_so_far());
-    admin_text(page, "cache.folder", slice_of(serve->config->cache_dir));
-    admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
-    admin_store(page, "cache", &status);
-    tell_answers(page);
-    for (size_t i = 0; i < serve->config->origin_count; i++)
-        tell_origin(page, serve->config->origins[i].name, serve->origin_of[i]);
-}
-
 static bool is_ready(void *arg)
 {
     return !atomic_load(&((struct serve *)arg)->draining);
@@ -506,7 +269,7 @@ static bool is_ready(void *arg)
 static enum err admin_up(struct serve *serve)
 {
     struct admin_options options = {
-        .version = PACKAGE_VERSION, .tell = tell_status, .ready = is_ready, .arg = serve,
+        .version = PACKAGE_VERSION, .tell = status_tell, .ready = is_ready, .arg = serve,
     };
     if (strcmp(serve->config->admin_listen, "off") != 0)
         serve->admin = admin_new(&options);
@@ -610,7 +373,7 @@ static void http_down(struct serve *serve)
 const struct step house_steps[] = {
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "clients", clients_up, clients_down },
-    { "cache", cache_up, cache_down },   { "origins", origins_up, origins_down },
+    { "cache", cache_up, cache_down },   { "origins", places_origins_up, places_origins_down },
     { "places", places_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },

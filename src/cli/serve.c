@@ -150,7 +150,7 @@ static void reload(struct serve *serve)
     }
     struct arena *keep = &fresh->arena;
     slice why = S("");
-    if (house_keys(serve, fresh, keep, &why)) {
+    if (places_keys(serve, fresh, keep, &why)) {
         log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(why));
         config_free(&fresh);
         return;

@@ -43,11 +43,19 @@ struct step {
 extern const struct step house_steps[];
 extern const size_t house_step_count;
 void house_reload(struct serve *serve);   /* files that the settings name */
-/* Who is known from now on. On failure *ret_why, and nothing has changed. */
-enum err house_keys(struct serve *serve, const struct config *config, struct arena *keep,
-                    slice *ret_why) MUST_USE;
 void house_watch(struct serve *serve);    /* once a second: says what has changed for an operator */
 /* Answers what is under way, takes nothing new, for at most drain_time. */
 void house_drain(struct serve *serve);
+
+/* ---- places.c: from the settings to who lies where, and who may ask ---- */
+enum err places_origins_up(struct serve *serve) MUST_USE;
+void places_origins_down(struct serve *serve);
+enum err places_up(struct serve *serve) MUST_USE;
+/* Who is known from now on. On failure *ret_why, and nothing has changed. */
+enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
+                     slice *ret_why) MUST_USE;
+
+/* ---- status.c ---- */
+void status_tell(void *serve, struct admin_page *page);    /* what /status and penstock stat show */
 
 #endif

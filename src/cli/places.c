@@ -1,0 +1,150 @@
+/* places.c - from the settings to which bucket lies at which origin, and who may ask for it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows of the settings become structs of the front, once at the start; keys of clients also with
+ * each SIGHUP, all of them or none. Threads: the main one. */
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/credentials.h"
+#include "cli/serve.h"
+#include "front/allow.h"
+
+/* ---- origins and places ---- */
+
+static enum err origin_up(struct serve *serve, const struct config_origin *from,
+                          struct origin **ret)
+{
+    struct origin_options options = {
+        .name = from->name, .url = from->url, .region = from->region, .style = from->style,
+        .ca_file = from->ca_file,
+        .access_key = from->access_key, .secret_key = from->secret_key,
+        .session_token = from->session_token, .profile = from->profile,
+        .secret_key_file = from->where[setting_at(SCOPE_ORIGIN, S("secret_key"))].secret_file,
+        .session_token_file =
+            from->where[setting_at(SCOPE_ORIGIN, S("session_token"))].secret_file,
+        .connections_max = (unsigned)from->connections,
+        .connect_ms = (unsigned)from->connect_time_ms,
+        .progress_ms = (unsigned)from->progress_time_ms,
+        .answer_ms = (unsigned)from->answer_time_ms,
+        .wait_ms = (unsigned)from->wait_time_ms,
+        .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
+    };
+    enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
+    if (err)
+        serve->why = arena_printf(&serve->keep, "origin %s can't be used: %.*s", from->name,
+                                  SLICE_ARG(serve->why));
+    else
+        log_info("origin", "name=%s url=%s", from->name, from->url);
+    return err;
+}
+
+enum err places_origins_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    serve->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
+    serve->origin_of = arena_alloc(&serve->keep,
+                                   (config->origin_count + 1) * sizeof(*serve->origin_of));
+    for (size_t i = 0; i < config->origin_count; i++) {
+        enum err err = origin_up(serve, &config->origins[i], &serve->origin_of[i]);
+        if (err) {
+            origins_free(&serve->origins);
+            return err;
+        }
+    }
+    return OK;
+}
+
+void places_origins_down(struct serve *serve)
+{
+    origins_free(&serve->origins);
+}
+
+static enum grant_scope scope_of(const char *word)
+{
+    return strcmp(word, "bucket") == 0   ? GRANT_BUCKET
+           : strcmp(word, "prefix") == 0 ? GRANT_PREFIX : GRANT_OBJECT;
+}
+
+static struct place make_place(struct serve *serve, const struct config_origin *from,
+                               const char *freshness, uint64_t ttl_ms, uint64_t grace_ms,
+                               const char *revalidate)
+{
+    return (struct place){
+        .origin = serve->origin_of[from - serve->config->origins],
+        .freshness = strcmp(freshness, "immutable") == 0 ? FRESH_IMMUTABLE
+                     : strcmp(freshness, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL,
+        .ttl_s = (int64_t)(ttl_ms / 1000),
+        .grace_s = (int64_t)(grace_ms / 1000),
+        .by_listing = strcmp(revalidate, "list") == 0,
+    };
+}
+
+enum err places_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    serve->places = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->places));
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *bucket = &config->buckets[i];
+        serve->places[serve->place_count++] = (struct front_place){
+            .bucket = bucket->bucket,
+            .prefix = bucket->prefix,
+            .place = make_place(serve, bucket->from, bucket->freshness, bucket->ttl_ms,
+                                bucket->grace_ms, bucket->revalidate),
+        };
+        struct place *place = &serve->places[serve->place_count - 1].place;
+        place->cache_writes = bucket->cache_writes;
+        place->grant_ms = bucket->grant_time_ms;
+        place->permission_ms = bucket->permission_time_ms;
+        place->grant_scope = scope_of(bucket->grant_scope);
+        place->grant_prefix = bucket->prefix;
+    }
+    if (config->origin_default) {
+        serve->service = make_place(serve, config->origin_default, config->freshness,
+                                    config->ttl_ms, config->grace_ms, config->revalidate);
+        serve->service.cache_writes = config->cache_writes;
+        serve->service.grant_ms = config->grant_time_ms;
+        serve->service.permission_ms = config->permission_time_ms;
+        serve->service.grant_scope = scope_of(config->grant_scope);
+        serve->places[serve->place_count++].place = serve->service;
+    }
+    return OK;
+}
+
+/* ---- who may ask ---- */
+
+static struct front_key client_of(const struct config_key *key)
+{
+    struct front_key client = {
+        .access_key = slice_of(key->access_key), .secret_key = slice_of(key->secret_key),
+        .session_token = slice_of(key->session_token),
+        .policy = key->rows, .policy_count = key->row_count,
+        .own = !key->row_count,
+    };
+    if (!client.own)
+        return client;
+    client.as = key->origin_access_key[0]
+        ? (struct sigv4_credentials){ slice_of(key->origin_access_key),
+                                      slice_of(key->origin_secret_key),
+                                      slice_of(key->origin_session_token) }
+        : (struct sigv4_credentials){ client.access_key, client.secret_key, client.session_token };
+    return client;
+}
+
+enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
+                     slice *ret_why)
+{
+    struct front_key *keys = arena_alloc(keep, (config->key_count + 1) * sizeof(*keys));
+    size_t count = config->key_count;
+    for (size_t i = 0; i < count; i++)
+        keys[i] = client_of(&config->keys[i]);
+    struct credentials found;
+    enum err err = count ? OK : credentials_of_clients(config, keep, &found, ret_why);
+    if (err && !config->lend)
+        return err;
+    if (!count && !err)
+        keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
+                                            .policy = &allow_everything, .policy_count = 1 };
+    front_keys(serve->front, keys, count);
+    return OK;
+}
