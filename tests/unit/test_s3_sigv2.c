@@ -1,8 +1,6 @@
 /* test_s3_sigv2.c - version 2 signatures that botocore made, verified.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-
-#include <stdio.h>
+#include "vector_unit.h"
 
 #include "s3/sigv2.h"
 
@@ -26,49 +24,9 @@ static enum err verify(slice bytes, slice bucket, int64_t now_s)
     return e;
 }
 
-struct vector {
-    char name[80], head[2048];
-    size_t len, host, host_end;    /* where the line stands that is not signed */
-};
-
-static FILE *vectors_open(void)
-{
-    char path[4096];
-    const char *srcdir = getenv("srcdir");
-    snprintf(path, sizeof(path), "%s/tests/vectors/sigv2.txt", srcdir ? srcdir : ".");
-    FILE *file = fopen(path, "r");
-    ok(file != NULL);
-    return file;
-}
-
-static bool vector_next(FILE *file, struct vector *ret)
-{
-    char line[1024];
-    do
-        if (!fgets(line, sizeof(line), file))
-            return false;
-    while (sscanf(line, "vector %79s", ret->name) != 1);
-    ret->len = 0;
-    while (fgets(line, sizeof(line), file)) {
-        size_t len = strlen(line);
-        if (len == 0 || ret->len + len + 1 >= sizeof(ret->head))
-            return false;
-        if (strncmp(line, "Host:", 5) == 0) {
-            ret->host = ret->len;
-            ret->host_end = ret->len + len + 1;
-        }
-        memcpy(ret->head + ret->len, line, len - 1);
-        memcpy(ret->head + ret->len + len - 1, "\r\n", 2);
-        ret->len += len + 1;
-        if (len == 1)
-            return true;
-    }
-    return false;
-}
-
 TEST(every_vector_of_botocore_verifies)
 {
-    FILE *file = vectors_open();
+    FILE *file = vectors_open("sigv2.txt");
     struct vector vector;
     size_t count = 0;
     for (; vector_next(file, &vector); count++) {
@@ -83,7 +41,7 @@ TEST(every_vector_of_botocore_verifies)
 /* Only Host, and which part of a list is shown, is not signed. */
 TEST(every_vector_with_any_one_byte_changed_is_refused)
 {
-    FILE *file = vectors_open();
+    FILE *file = vectors_open("sigv2.txt");
     struct vector vector;
     while (vector_next(file, &vector)) {
         for (size_t i = 0; i < vector.len; i++) {
