@@ -17,7 +17,7 @@
 
 #define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
 #define SMALL_BODY_BYTES (16 * KIB)    /* is taken in whatever comes of it */
-#define KEYS_BODY_BYTES (8 * MIB)      /* names 1000 keys, however they are written */
+#define KEYS_BODY_BYTES (2 * MIB)      /* names 1000 keys, as they are usually written */
 
 struct front *front_new(const struct front_options *options)
 {

@@ -20,6 +20,7 @@
 #include "s3/chunked.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
+#include "s3/xml.h"
 #include "store/trap.h"
 
 #define INLINE_BYTES (64 * KIB)
@@ -48,6 +49,7 @@ struct intake {
     struct sigv4_chain *chain;
     struct chunked *chunked;
     struct checksum_run *sha256, *md5, *sum;
+    struct intake_keys *keys;        /* NULL: it names none */
     struct form *form;               /* NULL: it is none */
     struct arena *form_keep;
     slice form_type;
@@ -103,6 +105,12 @@ static int read_form(void *ask)
     return 0;
 }
 
+static void fail_disk(struct intake *intake)
+{
+    intake->outcome.err = ERR_LIMIT;
+    intake->outcome.fault.message = S(INTAKE_DISK_FAILED);
+}
+
 /* The body may lie in a file, whose disk may fail: then its map faults. */
 static void work_on(struct intake *intake)
 {
@@ -110,8 +118,20 @@ static void work_on(struct intake *intake)
     slice body = { intake->bytes, intake->len };
     if (trap_read(intake->form ? read_form : work_on_piece, intake, body, &none))
         return;
-    intake->outcome.err = ERR_LIMIT;
-    intake->outcome.fault.message = S(INTAKE_DISK_FAILED);
+    fail_disk(intake);
+}
+
+/* Out of a copy: a parser that a fault cuts off is never freed. */
+static void read_keys(struct intake *intake)
+{
+    struct intake_keys *keys = intake->keys;
+    size_t bytes = intake->data_len;
+    char *copy = arena_alloc(&intake->arena, MAX(bytes, 1));
+    if (!bytes || trap_copy(copy, intake->bytes, bytes))
+        intake->outcome.err = xml_read_delete(keys->keep, (slice){ copy, bytes }, &keys->list,
+                                              &keys->count);
+    else
+        fail_disk(intake);
 }
 
 static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
@@ -188,6 +208,8 @@ static void conclude(struct intake *intake)
         outcome->err = end_framing(intake);
     if (!outcome->err)
         outcome->err = compare(intake);
+    if (!outcome->err && intake->keys)
+        read_keys(intake);
     outcome->body = (slice){ intake->bytes, intake->data_len };
 }
 
@@ -367,7 +389,8 @@ static struct intake *intake_new(struct mailbox *box, slice body,
 /* By a thread, or, if it is small, here. */
 static void begin(struct intakes *intakes, struct intake *intake)
 {
-    if (!intake->outcome.err && intake->len - intake->at > INLINE_BYTES) {
+    size_t todo = intake->keys ? intake->len : intake->len - intake->at;
+    if (!intake->outcome.err && todo > INLINE_BYTES) {
         put(intakes, intake);
         return;
     }
@@ -381,6 +404,7 @@ void intake_start(struct intakes *intakes, struct mailbox *box, const struct int
                   void (*lost)(void *arg), void *arg)
 {
     struct intake *intake = intake_new(box, ask->body, done, lost, arg);
+    intake->keys = ask->keys;
     intake->outcome.err = plan(intake, ask);
     if (!intake->outcome.err)
         prepare(intake, ask);

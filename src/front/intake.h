@@ -12,6 +12,13 @@ struct intakes;    /* a few threads */
 struct intakes *intakes_new(void) MUST_USE;
 void intakes_free(struct intakes **intakes);
 
+/* What DeleteObjects names, in `keep`. */
+struct intake_keys {
+    struct arena *keep;
+    struct deletion *list;
+    size_t count;
+};
+
 /* A body as it came; it must stay, is written to and not read by others meanwhile. The rest is
  * needed only until intake_start returns. */
 struct intake_ask {
@@ -21,6 +28,7 @@ struct intake_ask {
     const struct sigv4_claim *claim;
     struct sigv4 *sigv4;             /* the loop's, and the secret of the claim's key: */
     slice secret_key;                /* for chunks that are signed */
+    struct intake_keys *keys;        /* NULL, or: is to be read, too; not looked at before done() */
 };
 
 #define INTAKE_FIELDS_MAX 2

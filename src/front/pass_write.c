@@ -28,11 +28,10 @@ static void add_renamed(struct pass *pass, const struct s3_source *source)
                 arena_copy(&pass->arena, names[i]), S("") };
 }
 
-static int read_keys(void *ask)
+static void find_keys(struct pass *pass)
 {
-    struct pass *pass = ask;
     struct call *call = pass->call;
-    struct deletion *deletions;
+    const struct intake_keys *named = &pass->named;
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
     if (mutates == S3_MUTATES_FORM) {
         pass->keys = arena_alloc(&pass->arena, sizeof(*pass->keys));
@@ -45,21 +44,11 @@ static int read_keys(void *ask)
         if (call->s3.op == S3_RENAME_OBJECT)
             add_renamed(pass, &call->s3.source);
     } else if (mutates == S3_MUTATES_KEYS) {
-        enum err err = xml_read_delete(&pass->arena, pass->body, &deletions, &pass->key_count);
-        if (err)
-            return err;
-        pass->keys = arena_alloc(&pass->arena, (pass->key_count + 1) * sizeof(*pass->keys));
-        for (size_t i = 0; i < pass->key_count; i++)
-            pass->keys[i] = (struct write_key){ deletions[i].key, deletions[i].version };
+        pass->keys = arena_alloc(&pass->arena, (named->count + 1) * sizeof(*pass->keys));
+        for (size_t i = 0; i < named->count; i++)
+            pass->keys[pass->key_count++] = (struct write_key){ named->list[i].key,
+                                                                named->list[i].version };
     }
-    return OK;
-}
-
-/* Those in a body, which may lie in a file. */
-static enum err keys_of(struct pass *pass)
-{
-    int err;
-    return trap_read(read_keys, pass, pass->body, &err) ? (enum err)err : ERR_LIMIT;
 }
 
 /* Something of an object, without a version's name? */
@@ -86,8 +75,9 @@ static void begin(struct pass *pass)
 {
     struct call *call = pass->call;
     slice detail = S("");
-    enum err err = keys_of(pass);
-    if (!err && s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
+    enum err err = OK;
+    find_keys(pass);
+    if (s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
         err = place_judge_keys(call, pass->keys, pass->key_count, &detail);
     if (!err && !call->s3.key.len)
         err = right_judge_keys(call, pass->keys, pass->key_count);
@@ -147,10 +137,12 @@ void pass_write(struct call *call)
         pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
     pass->origin.body = &pass->source;
     pass->in_intake = true;
+    pass->named.keep = &pass->arena;
+    bool by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
                  &(struct intake_ask){ pass->body, call->head, &call->s3, claim,
-                                       call->loop->sigv4,
-                                       judged->secret },
+                                       call->loop->sigv4, judged->secret,
+                                       by_body ? &pass->named : NULL },
                  taken_in, lost, pass);
 }
 

@@ -25,6 +25,7 @@ struct pass {
     struct write_order order;     /* its place among others of these keys */
     atomic_bool abandoned;        /* the client has gone */
     atomic_bool lost;             /* the disk failed that the body lay on */
+    struct intake_keys named;     /* by the body */
     struct write_key *keys;
     size_t key_count;
 

@@ -5,8 +5,9 @@
  *
  * Reading: expat walks, and a document is a table of paths ("/Delete/Object/Key") with what to do
  * where one begins and ends. No document type is accepted, so there are no entities to expand;
- * size, depth and the length of a value are limited. Names with a prefix are refused: an origin
- * that knows name spaces would read them where we don't. Any thread. */
+ * size, depth and the length of a value and of a tag are limited: without the last, attributes would
+ * cost the square of their number. Names with a prefix are refused: an origin that knows name spaces
+ * would read them where we don't. Any thread. */
 #include "s3/xml.h"
 
 #include <expat.h>
@@ -16,6 +17,7 @@
 
 #define DOCUMENT_BYTES_MAX (8 * MIB)
 #define VALUE_BYTES_MAX (16 * KIB)
+#define TAG_BYTES_MAX (4 * KIB)
 #define PATH_BYTES_MAX 160
 #define DEPTH_MAX 16
 #define ITEMS_MAX 1000
@@ -177,12 +179,63 @@ static void XMLCALL on_doctype(void *arg, const XML_Char *name, const XML_Char *
     stop(arg, ERR_BAD_XML);
 }
 
+/* With its brackets; one that does not end has all bytes. A '>' in a value is none. */
+static size_t tag_bytes(slice s)
+{
+    char quote = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        char byte = s.ptr[i];
+        if (quote ? byte == quote : byte == '"' || byte == '\'')
+            quote = quote ? 0 : byte;
+        else if (!quote && byte == '>')
+            return i + 1;
+    }
+    return s.len;
+}
+
+/* Of what s begins with, which is a '<'. */
+static size_t markup_bytes(slice s, bool *ret_tag)
+{
+    static const struct {
+        slice begin, end;
+    } others[] = { { { "<!--", 4 }, { "-->", 3 } }, { { "<![CDATA[", 9 }, { "]]>", 3 } },
+                   { { "<?", 2 }, { "?>", 2 } } };
+    *ret_tag = false;
+    for (size_t i = 0; i < countof(others); i++) {
+        if (!slice_starts(s, others[i].begin))
+            continue;
+        slice rest = slice_from(s, others[i].begin.len);
+        const char *end = memmem(rest.ptr, rest.len, others[i].end.ptr, others[i].end.len);
+        return end ? (size_t)(end - s.ptr) + others[i].end.len : s.len;
+    }
+    *ret_tag = true;
+    return tag_bytes(s);
+}
+
+/* All encodings that expat knows and that have no NUL write markup as ASCII does. */
+static bool is_reasonable(slice document)
+{
+    const char *at;
+    slice rest = document;
+    if (document.len > DOCUMENT_BYTES_MAX || (rest.len && memchr(rest.ptr, 0, rest.len)))
+        return false;
+    while (rest.len && (at = memchr(rest.ptr, '<', rest.len)) != NULL) {
+        bool tag;
+        rest = slice_from(rest, (size_t)(at - rest.ptr));
+        size_t bytes = markup_bytes(rest, &tag);
+        if (tag && bytes > TAG_BYTES_MAX)
+            return false;
+        rest = slice_from(rest, bytes);
+    }
+    return true;
+}
+
 static enum err walk(struct arena *keep, slice document, const struct step *steps,
                      size_t step_count, void *result)
 {
     struct reading reading = { .keep = keep, .steps = steps, .step_count = step_count,
                                .result = result };
-    if (document.len > DOCUMENT_BYTES_MAX)
+    if (!is_reasonable(document))
         return ERR_BAD_XML;
     reading.parser = XML_ParserCreate(NULL);
     check(reading.parser && "out of memory");

@@ -21,7 +21,7 @@ def refused_at_once(story, server, text, head, code, size=5 * MIB):
 
 
 def too_many_keys(story, server):
-    fields = {"transfer-encoding": "chunked", "x-amz-decoded-content-length": str(9 * MIB)}
+    fields = {"transfer-encoding": "chunked", "x-amz-decoded-content-length": str(3 * MIB)}
     head = server.client.head_of("POST", "bkt", [("delete", "")], headers=fields, payload="UNSIGNED-PAYLOAD").decode()
     wire = Wire(server.port, timeout=3)
     wire.send(head.replace("content-length: 0\r\n", "").encode())

@@ -160,6 +160,22 @@ TEST(depth_length_and_number_have_limits)
     ok(LISTED("                ", 512 * 1024 + 1) == ERR_BAD_XML);
 }
 
+TEST(a_tag_is_no_longer_than_anybody_needs)
+{
+    ok(listing_of_many("<ListBucketResult a='", "0123456789abcdef", 250, "'/>") == OK);
+    ok(listing_of_many("<ListBucketResult a='", "0123456789abcdef", 260, "'/>") == ERR_BAD_XML);
+    ok(listing_of_many("<ListBucketResult b='>' a=\">'>", "<0123456789abcde", 260,
+                       "\"/>") == ERR_BAD_XML);
+    ok(listing_of_many("<ListBucketResult><!-- '> --><x a='", ">", 5000,
+                       "'/></ListBucketResult>") == ERR_BAD_XML);
+    ok(listing_of_many("<ListBucketResult><!-- < ' -->", "<![CDATA[<x a='--> ]]>", 1000,
+                       "</ListBucketResult>") == OK);
+    ok(listing_of_many("<ListBucketResult><!-- ", "<x ' ", 5000, "--></ListBucketResult>") == OK);
+    ok(listing_of_many("<?a ", "<x ' ", 5000, "?><ListBucketResult/>") == OK);
+    static const char wide[] = "<\0L\0i\0s\0t\0B\0u\0c\0k\0e\0t\0R\0e\0s\0u\0l\0t\0/\0>";
+    ok(xml_read_listing(&arena, (slice){ wide, sizeof(wide) }, &listed) == ERR_BAD_XML);
+}
+
 static enum err delete_of(slice document, struct deletion **ret, size_t *ret_count)
 {
     return xml_read_delete(&arena, document, ret, ret_count);
@@ -230,7 +246,8 @@ TEST(an_error_is_found_and_another_document_is_none)
 RUN(UNIT(what_is_no_xml_is_written_as_a_replacement), UNIT(an_element_is_escaped_between_its_tags),
     UNIT(a_listing_is_read), UNIT(keys_of_an_encoded_listing_are_decoded_and_its_token_is_not),
     UNIT(a_document_that_is_no_listing_is_bad), UNIT(document_types_and_entities_are_refused),
-    UNIT(depth_length_and_number_have_limits), UNIT(the_keys_to_delete_are_read_as_they_are),
+    UNIT(depth_length_and_number_have_limits), UNIT(a_tag_is_no_longer_than_anybody_needs),
+    UNIT(the_keys_to_delete_are_read_as_they_are),
     UNIT(a_body_that_could_name_other_keys_is_bad),
     UNIT(a_body_may_name_no_key_at_all),
     UNIT(an_error_is_found_and_another_document_is_none))
