@@ -84,6 +84,11 @@ bool slice_starts(slice s, slice prefix)
     return s.len >= prefix.len && slice_eq(slice_sub(s, 0, prefix.len), prefix);
 }
 
+bool slice_starts_nocase(slice s, slice prefix)
+{
+    return slice_eq_nocase(slice_sub(s, 0, prefix.len), prefix);
+}
+
 bool slice_ends(slice s, slice suffix)
 {
     return s.len >= suffix.len && slice_eq(slice_from(s, s.len - suffix.len), suffix);

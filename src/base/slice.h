@@ -29,6 +29,7 @@ bool slice_eq(slice a, slice b);
 bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
 int slice_cmp(slice a, slice b);                        /* bytes, as memcmp */
 bool slice_starts(slice s, slice prefix);
+bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
 

@@ -20,11 +20,6 @@ static bool is_one_of(const char *const *names, size_t count, slice name)
     return false;
 }
 
-static bool begins(slice name, slice with)
-{
-    return name.len > with.len && slice_eq_nocase(slice_sub(name, 0, with.len), with);
-}
-
 static bool is_sent(slice name)
 {
     static const char *const names[] = {
@@ -38,7 +33,7 @@ static bool is_sent(slice name)
     };
     if (is_one_of(ours, countof(ours), name) || integrity_is_framing(name))
         return false;    /* what is left of the framing, the intake says */
-    return begins(name, S("x-amz-")) || begins(name, S("x-rgw-")) ||
+    return slice_starts_nocase(name, S("x-amz-")) || slice_starts_nocase(name, S("x-rgw-")) ||
            is_one_of(names, countof(names), name);
 }
 
@@ -71,7 +66,7 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call, s
 static bool is_signature(slice name)
 {
     static const char *const sigv2[] = { "AWSAccessKeyId", "Signature", "Expires" };
-    return slice_eq_nocase(slice_sub(name, 0, 6), S("X-Amz-")) ||
+    return slice_starts_nocase(name, S("X-Amz-")) ||
            is_one_of(sigv2, countof(sigv2), name);
 }
 

@@ -169,10 +169,7 @@ static const struct client nobody_yet = { .number = CLIENT_FORM };
 
 static bool is_form(const struct front *front, const struct http_head *head)
 {
-    static const slice form = { "multipart/form-data", 19 };
-    slice type = slice_trim(http_head_get(head, S("content-type")));
-    return front->options.form_bytes_max && slice_eq(head->method, S("POST")) && !head->chunked &&
-           slice_eq_nocase(slice_sub(type, 0, form.len), form);
+    return front->options.form_bytes_max && !head->chunked && s3_is_form(head);
 }
 
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,

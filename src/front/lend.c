@@ -137,7 +137,7 @@ static bool is_of_others(slice name)
     for (size_t i = 0; i < countof(names); i++)
         if (slice_eq_nocase(name, slice_of(names[i])))
             return true;
-    return slice_eq_nocase(slice_sub(name, 0, 12), S("x-forwarded-"));
+    return slice_starts_nocase(name, S("x-forwarded-"));
 }
 
 /* NULL: it may have one. */

@@ -49,7 +49,7 @@ struct http_field *rest_ask(struct arena *keep, const struct rest *rest, uint64_
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (!slice_eq_nocase(fields[i].name, S("range")) &&
-            !slice_eq_nocase(slice_sub(fields[i].name, 0, 3), S("if-")))
+            !slice_starts_nocase(fields[i].name, S("if-")))
             list[kept++] = fields[i];
     list[kept++] = (struct http_field){
         S("range"), arena_printf(keep, "bytes=%" PRIu64 "-%" PRIu64, rest->first + got,

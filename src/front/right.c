@@ -71,16 +71,12 @@ static bool may_take_source(struct trial *trial)
            (!s3->source.inner.len || may_take(trial, s3->source.inner));
 }
 
-static bool begins(slice name, slice with)
-{
-    return slice_eq_nocase(slice_sub(name, 0, with.len), with);
-}
-
 bool right_is_privileged(slice name, slice value)
 {
     if (slice_eq_nocase(name, S("x-amz-acl")) || slice_eq_nocase(name, S("acl")))
         return !slice_eq(value, S("private")) && !slice_eq(value, S("bucket-owner-full-control"));
-    return begins(name, S("x-amz-grant-")) || begins(name, S("x-amz-object-lock-")) ||
+    return slice_starts_nocase(name, S("x-amz-grant-")) ||
+           slice_starts_nocase(name, S("x-amz-object-lock-")) ||
            slice_eq_nocase(name, S("x-amz-bypass-governance-retention"));
 }
 

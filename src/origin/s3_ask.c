@@ -56,8 +56,8 @@ static bool is_conditional(const struct origin_call *asked)
 {
     for (size_t i = 0; i < asked->field_count; i++) {
         slice name = asked->fields[i].name;
-        if (slice_eq_nocase(slice_sub(name, 0, 3), S("if-")) ||
-            slice_eq_nocase(slice_sub(name, 0, 9), S("x-amz-if-")) ||
+        if (slice_starts_nocase(name, S("if-")) ||
+            slice_starts_nocase(name, S("x-amz-if-")) ||
             slice_eq_nocase(name, S("x-amz-write-offset-bytes")))
             return true;
     }

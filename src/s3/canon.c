@@ -147,7 +147,7 @@ bool canon_must_be_signed(const struct canon *canon, size_t i)
     slice name = canon->fields[i].name;
     if (canon->used[i / 64] >> i % 64 & 1)
         return false;
-    return slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-")) || slice_eq_nocase(name, S("host"));
+    return slice_starts_nocase(name, S("x-amz-")) || slice_eq_nocase(name, S("host"));
 }
 
 bool canon_all_signed(const struct canon *canon)

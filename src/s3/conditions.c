@@ -22,7 +22,7 @@ struct s3_range s3_range_read(slice value)
 {
     const struct s3_range none = { .kind = RANGE_NONE };
     struct s3_range range = { .kind = RANGE_SPAN, .last = UINT64_MAX };
-    if (!slice_eq_nocase(slice_sub(value, 0, 6), S("bytes=")))
+    if (!slice_starts_nocase(value, S("bytes=")))
         return none;
     slice last = slice_from(value, 6), first = slice_cut(&last, '-');
     if (!last.ptr)

@@ -27,7 +27,7 @@ bool integrity_is_framing(slice name)
 static bool is_sum(slice name)
 {
     static const char *const others[] = { "mode", "type", "algorithm" };
-    if (!slice_eq_nocase(slice_sub(name, 0, sum_prefix.len), sum_prefix))
+    if (!slice_starts_nocase(name, sum_prefix))
         return false;
     for (size_t i = 0; i < countof(others); i++)
         if (slice_eq_nocase(slice_from(name, sum_prefix.len), slice_of(others[i])))

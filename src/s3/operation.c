@@ -213,14 +213,19 @@ static enum err find_row(struct arena *keep, const struct http_head *head, enum 
     return OK;
 }
 
+bool s3_is_form(const struct http_head *head)
+{
+    slice type = slice_trim(http_head_get(head, S("content-type")));
+    return slice_eq(head->method, S("POST")) &&
+           slice_starts_nocase(type, S("multipart/form-data"));
+}
+
 /* A form's key is in the form, whatever else is in the query: some stores look no further than at
  * these. */
 static enum err read_form(const struct http_head *head, struct s3_request *ret)
 {
-    static const slice form = { "multipart/form-data", 19 };
     const struct s3_operation *row = &operations[ret->op];
-    slice type = slice_trim(http_head_get(head, S("content-type")));
-    if (row->method != S3_POST || !slice_eq_nocase(slice_sub(type, 0, form.len), form))
+    if (!s3_is_form(head))
         return OK;
     if (row->level == S3_BUCKET && ret->op != S3_DELETE_OBJECTS)
         ret->op = S3_POST_OBJECT;

@@ -36,6 +36,7 @@ struct s3_operation {
 const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
 bool s3_only_reads(enum s3_op op);    /* by its method: nothing is changed, no body comes */
+bool s3_is_form(const struct http_head *head);    /* a browser's: its body says what it is about */
 
 /* ---- for request.c ---- */
 struct s3_request;

@@ -37,7 +37,7 @@ static bool is_among(slice name, const char *const *list, size_t count)
 
 static bool is_amz(slice name)
 {
-    return slice_eq_nocase(slice_sub(name, 0, 6), S("x-amz-"));
+    return slice_starts_nocase(name, S("x-amz-"));
 }
 
 /* ---- the claim ---- */

@@ -32,6 +32,7 @@ TEST(text_grows_and_keeps_what_it_had)
     for (int i = 0; i < 1000; i++)
         text_printf(&text, "%d,", i);
     ok(slice_starts(text_slice(&text), S("0,1,2,")));
+    ok(slice_starts_nocase(S("X-Amz-"), S("x-amz-")) && !slice_starts_nocase(S("x-am"), S("x-amz-")));
     ok(slice_ends(text_slice(&text), S("998,999,")));
     arena_free(&arena);
     ok(arena.newest == NULL);
