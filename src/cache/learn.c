@@ -42,19 +42,12 @@ struct facts {
     bool full;
 };
 
-/* "bytes 0-9/100" */
-static bool read_content_range(slice value, struct facts *ret)
+static bool read_span(slice content_range, struct facts *ret)
 {
-    if (!slice_starts(value, S("bytes ")))
-        return false;
-    slice rest = slice_from(value, 6), span = slice_cut(&rest, '/');
-    slice last = span, first = slice_cut(&last, '-');
-    uint64_t last_byte;
-    if (!slice_u64(first, &ret->first) || !slice_u64(last, &last_byte) ||
-        !slice_u64(rest, &ret->size) || last_byte >= ret->size || ret->first > last_byte)
-        return false;
-    ret->end = last_byte + 1;
-    return true;
+    uint64_t last;
+    bool good = s3_content_range_read(content_range, &ret->first, &last, &ret->size);
+    ret->end = good ? last + 1 : 0;
+    return good;
 }
 
 static enum err read_facts(const struct fetch *fetch, const struct origin_reply *reply,
@@ -65,7 +58,7 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
         return ERR_ORIGIN_REPLY;    /* is its length the part's, or the object's? */
     if (reply->status == 206) {
         if ((fetch->kind == FETCH_HEAD && !fetch->asked.part) ||
-            !read_content_range(origin_reply_get(reply, S("content-range")), ret))
+            !read_span(origin_reply_get(reply, S("content-range")), ret))
             return ERR_ORIGIN_REPLY;
         if (reply->has_length && reply->length != ret->end - ret->first)
             return ERR_ORIGIN_REPLY;

@@ -6,14 +6,10 @@
 
 #include <inttypes.h>
 
-/* "bytes 5-9/20", of which the first two; or false. */
 static bool span_of(slice content_range, uint64_t *ret_first, uint64_t *ret_last)
 {
-    slice rest = content_range;
-    if (!slice_eq_nocase(slice_cut(&rest, ' '), S("bytes")))
-        return false;
-    slice last = slice_cut(&rest, '/'), first = slice_cut(&last, '-');
-    return slice_u64(first, ret_first) && slice_u64(last, ret_last) && *ret_first <= *ret_last;
+    uint64_t size;
+    return s3_content_range_read(content_range, ret_first, ret_last, &size);
 }
 
 bool rest_possible(const struct s3_request *request)

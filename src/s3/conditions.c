@@ -36,6 +36,17 @@ struct s3_range s3_range_read(slice value)
     return range.first <= range.last ? range : none;
 }
 
+bool s3_content_range_read(slice value, uint64_t *ret_first, uint64_t *ret_last,
+                           uint64_t *ret_size)
+{
+    slice size = value;
+    if (!slice_eq_nocase(slice_cut(&size, ' '), S("bytes")))
+        return false;
+    slice last = slice_cut(&size, '/'), first = slice_cut(&last, '-');
+    return slice_u64(first, ret_first) && slice_u64(last, ret_last) && slice_u64(size, ret_size) &&
+           *ret_first <= *ret_last && *ret_last < *ret_size;
+}
+
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
                           uint64_t *ret_end, bool *ret_partial)
 {

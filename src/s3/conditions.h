@@ -21,6 +21,10 @@ struct s3_conditions {
 /* A Range header's value; RANGE_NONE if it is malformed or names several. */
 struct s3_range s3_range_read(slice value) MUST_USE;
 
+/* "bytes 5-9/20" of an answer: the first and last byte, and how many there are. */
+bool s3_content_range_read(slice value, uint64_t *ret_first, uint64_t *ret_last,
+                           uint64_t *ret_size) MUST_USE;
+
 /* Cuts a range down to an object of `size` bytes. OK with *ret_first <= *ret_end (end exclusive);
  * *ret_partial tells 206 from 200. ERR_BAD_RANGE: 416 with "bytes * / size". */
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,

@@ -490,6 +490,19 @@ static bool out_of(const char *value, uint64_t size)
     return s3_range_resolve(&range, size, &first, &end, &partial) == ERR_BAD_RANGE;
 }
 
+TEST(an_answer_says_which_bytes_of_how_many_it_has)
+{
+    static const char *const bad[] = { "", "bytes", "bytes 0-9", "bytes 0-9/*", "bytes */10",
+                                       "bytes 0-10/10", "bytes 5-4/10", "units 0-9/10",
+                                       "bytes=0-9/10", "bytes 0-9/10 ", "bytes -9/10" };
+    uint64_t first, last, size;
+    ok(s3_content_range_read(S("bytes 5-9/20"), &first, &last, &size));
+    ok(first == 5 && last == 9 && size == 20);
+    ok(s3_content_range_read(S("Bytes 0-0/1"), &first, &last, &size));
+    for (size_t i = 0; i < countof(bad); i++)
+        ok(!s3_content_range_read(slice_of(bad[i]), &first, &last, &size));
+}
+
 TEST(a_range_is_cut_down_to_its_object)
 {
     ok(resolves("", 10, 0, 10, false) && resolves("", 0, 0, 0, false));
@@ -624,7 +637,8 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(bucket_names_are_judged_loosely_but_judged),
     UNIT(parameters_are_decoded_and_a_missing_value_is_told_from_an_empty_one),
     UNIT(what_an_operation_changes_stands_in_its_row), UNIT(a_range_is_read_in_its_three_forms),
-    UNIT(a_malformed_range_or_several_are_none), UNIT(a_range_is_cut_down_to_its_object),
+    UNIT(a_malformed_range_or_several_are_none),
+    UNIT(an_answer_says_which_bytes_of_how_many_it_has), UNIT(a_range_is_cut_down_to_its_object),
     UNIT(etags_are_compared_with_quotes_or_without), UNIT(dates_decide_only_where_no_etag_does),
     UNIT(if_range_keeps_the_range_only_for_the_same_version),
     UNIT(wishes_about_caches_and_checksums_are_read),
