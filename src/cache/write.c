@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cache/alias.h"
 #include "cache/inside.h"
 
 #define VERSIONS_MAX 3    /* of a key, that one write may touch */
+#define NAMES_MAX 2       /* of it: see alias.h */
 
 struct removing {
     atomic_uint refs;             /* the write's and the committer's */
@@ -105,6 +107,17 @@ static void add_ids(struct write *write, const struct place *place, slice bucket
     }
 }
 
+static void add_names(struct write *write, const struct place *place, slice bucket,
+                      const struct write_key *key)
+{
+    struct arena keep = { 0 };
+    struct write_key plain = { alias_key(&keep, key->key), key->version };
+    add_ids(write, place, bucket, key);
+    if (plain.key.ptr != key->key.ptr)
+        add_ids(write, place, bucket, &plain);
+    arena_free(&keep);
+}
+
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
                           const struct write_key *keys, size_t key_count,
                           void (*changed)(void *arg), void *arg)
@@ -114,9 +127,10 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     write->changed = changed;
     write->arg = arg;
     write->ticket = ticket_new(loop->box, woken, write);
-    write->ids = must_alloc((key_count * VERSIONS_MAX + 1) * sizeof(*write->ids));
+    write->ids = must_alloc((key_count * VERSIONS_MAX * NAMES_MAX + 1) * sizeof(*write->ids));
+    bucket = alias_bucket(bucket);
     for (size_t i = 0; i < key_count; i++)
-        add_ids(write, place, bucket, &keys[i]);
+        add_names(write, place, bucket, &keys[i]);
     write->pair = epoch_bucket_of(origin_endpoint(place->origin), bucket);
     epoch_bucket_write_begins(write->pair);
     write->number = epoch_write_number();

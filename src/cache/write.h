@@ -15,7 +15,8 @@ struct write_key {
     slice key, version;
 };
 
-/* changed() is called on the loop when the removal is committed, unless write_may_go() says so at
+/* Other names that an origin may know these by are written to as well (alias.h).
+ * changed() is called on the loop when the removal is committed, unless write_may_go() says so at
  * once. Without keys it is the bucket that is written to: what its lists show. */
 struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
                           const struct write_key *keys, size_t key_count,

@@ -389,7 +389,7 @@ static void route(struct call *call)
     metric_add(row->metric, 1);
     if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
-    else if (row->route == S3_LIST)
+    else if (row->route == S3_LIST && !call->s3.pass)
         list_read(call);
     else if (s3_only_reads(call->s3.op))
         pass_read(call);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "cache/alias.h"
 #include "front/inside.h"
 #include "s3/encode.h"
 
@@ -260,7 +261,8 @@ void object_read(struct call *call)
         .part = (unsigned)call->s3.part,
         .conditions = call->s3.conditions,
         .head_only = call->s3.op == S3_HEAD_OBJECT,
-        .revalidate = call->s3.no_cache,
+        .revalidate = call->s3.no_cache ||
+                      (call->place->freshness == FRESH_TTL && !alias_is_plain(call->s3.key)),
         .want_checksums = call->s3.checksum_mode,
     };
     call->gone = stop;

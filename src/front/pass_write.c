@@ -5,6 +5,7 @@
  *
  * A body may lie in a file whose disk fails: whatever reads it is under the trap. Threads: the loop;
  * read_body is called on the origin's. */
+#include "cache/alias.h"
 #include "cache/populate.h"
 #include "front/passing.h"
 #include "s3/xml.h"
@@ -34,9 +35,11 @@ static void find_keys(struct pass *pass)
     const struct intake_keys *named = &pass->named;
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
     if (mutates == S3_MUTATES_FORM) {
-        pass->keys = arena_alloc(&pass->arena, sizeof(*pass->keys));
-        pass->keys[pass->key_count++] = (struct write_key){
-            form_get(pass->origin.form, S("key")), S("") };
+        slice key = form_get(pass->origin.form, S("key")), trimmed = alias_trimmed(key);
+        pass->keys = arena_alloc(&pass->arena, 2 * sizeof(*pass->keys));
+        pass->keys[pass->key_count++] = (struct write_key){ key, S("") };
+        if (trimmed.len != key.len)
+            pass->keys[pass->key_count++] = (struct write_key){ trimmed, S("") };
     }
     if (call->s3.key.len && mutates != S3_MUTATES_NOTHING) {
         pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
@@ -88,7 +91,7 @@ static void begin(struct pass *pass)
     pass->place = call->place;
     pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
     if (pass->regrants)
-        grants_change_begins(pass->origin.bucket, mono_ms());
+        grants_change_begins(alias_bucket(pass->origin.bucket), mono_ms());
     pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
                               pass->key_count, pass_changed, pass);
     pass->order = write_order(pass->write, &pass->arena);
@@ -200,7 +203,7 @@ void pass_write_end(struct pass *pass)
 {
     write_end(&pass->write);
     if (pass->regrants)
-        grants_change_ends(pass->origin.bucket, mono_ms());
+        grants_change_ends(alias_bucket(pass->origin.bucket), mono_ms());
     pass->regrants = false;
 }
 
@@ -217,7 +220,7 @@ void pass_write_populate(struct pass *pass)
         if (slice_eq(pass->fields.list[i].name, S("etag")))
             etag = pass->fields.list[i].value;
     if (!pass->place->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
-        pass->err || !etag.len)
+        pass->err || !etag.len || slice_has(pass->origin.bucket, ':'))
         return;
     struct http_body *hold = pass->hold;
     pass->hold = NULL;

@@ -298,6 +298,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
     ret->unknown = s3_operation_has_unknown(ret);
     read_headers(keep, head, ret);
     read_sources(keep, head, ret);
-    ret->pass = s3_operation(ret->op)->route == S3_CACHE && s3_operation_needs_origin(head, ret);
+    ret->pass = slice_has(ret->bucket, ':') ||    /* another name of a bucket: see cache/alias.h */
+                (s3_operation(ret->op)->route == S3_CACHE && s3_operation_needs_origin(head, ret));
     return OK;
 }

@@ -38,7 +38,7 @@ struct s3_request {
     size_t said_count;
     struct s3_source source;
     bool sourced;             /* it says one of them, which can be read or not */
-    bool pass;                /* GetObject, HeadObject: only the origin can answer this */
+    bool pass;                /* only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
     bool unknown;             /* a parameter says what its operation does not know */
