@@ -127,12 +127,26 @@ static void compose(struct object *object, const struct get_answer *answer, stru
         add_own_fields(fields, call, answer);
 }
 
+/* A HEAD asked, of a part, or before a GET that its conditions may have spared: what it was refused
+ * with has no document, but for a key that is not there says enough. */
+static bool is_for_origin(const struct call *call, const struct get_answer *answer)
+{
+    const struct refusal *refusal = answer->refusal;
+    if (!refusal || call->s3.part)
+        return refusal != NULL;
+    const struct s3_conditions *conditions = &call->s3.conditions;
+    bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
+    bool enough = refusal->err == ERR_NO_SUCH_KEY && !s3_param_get(&call->s3, S("versionId"));
+    return conditional && call->s3.op == S3_GET_OBJECT && answer->source != GET_NEGATIVE &&
+           refusal->status >= 400 && refusal->status < 500 && !refusal->body.len && !enough;
+}
+
 static void refuse(struct object *object, const struct get_answer *answer)
 {
     struct call *call = object->call;
     struct fields *fields = arena_alloc(call->keep, sizeof(*fields));
     struct http_answer reply;
-    if (answer->refusal && call->s3.part) {    /* as the origin says it of a part */
+    if (is_for_origin(call, answer)) {
         over(object);
         pass_read(call);
         return;

@@ -64,6 +64,8 @@ with Story("v01 versionId and partNumber are served from the cache, as the origi
     compare("what is current", "bucket/k", [])
     for what, version in (("no version", "01J0000000000000000000000A"), ("a bad id", "bogus"), ("an empty id", "")):
         compare(what, "bucket/k", [("versionId", version)], warm=False)
+        compare(f"{what}, if it has changed", "bucket/k", [("versionId", version)], {"if-none-match": '"x"'}, warm=False)
+    compare("no bucket's, if it has changed", "nowhere/k", [("versionId", one)], {"if-none-match": '"x"'}, warm=False)
     story.same("current is current", server.get("bucket/k").headers.get("x-amz-version-id"), two)
     ranged = server.ask("GET", "bucket/k", [("versionId", two)], headers={"range": "bytes=4-9"})
     story.same("a range of a version is a hit", (ranged.body, ranged.cache), (b"second", "hit"))
