@@ -249,6 +249,7 @@ static enum err front_up(struct serve *serve)
         .form_bytes_max = serve->config->form_max_bytes,
         .regions = slice_of(serve->config->regions),
         .body_bytes_max = serve->config->body_max_bytes,
+        .relays_bytes = serve->config->memory_relays_bytes,
     };
     serve->front = front_new(&options);
     return OK;

@@ -38,6 +38,7 @@ struct front_options {
     slice domains;                /* where BUCKET.DOMAIN is a host, separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* that clients may sign for; empty: any */
+    uint64_t relays_bytes;        /* for answers that wait for clients, without a connection */
     uint64_t body_bytes_max;      /* of data */
     uint64_t form_bytes_max;      /* of a form that a browser posts; 0: none is taken */
 };

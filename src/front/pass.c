@@ -23,6 +23,7 @@ static void pass_unref(struct pass *pass)
     http_body_release(&pass->hold);
     ticket_unref(&pass->origin_ticket);
     relay_free(&pass->relay);
+    arena_free(&pass->asking);
     arena_free(&pass->arena);
     free(pass);
 }
@@ -131,7 +132,7 @@ static void end(struct pass *pass)
 {
     pass->running = false;
     pass_write_end(pass);    /* H7: the epoch rises before the client has all of the answer */
-    if (pass_answer_yields(pass))
+    if (pass_answer_yields(pass) || pass_answer_goes_on(pass))
         return;
     if (pass->relaying && !pass->err) {
         pass_answer_end(pass);    /* settled when the client has it */

@@ -3,12 +3,11 @@
  *
  * A short one is answered whole. What is long, or slow, goes on in pieces as it comes (relay.h). A
  * client that hardly takes any may cost a stream its connection: an object of a version goes on
- * later by a range, anything else is cut. Threads: the loop. */
+ * later by ranges, anything else is cut. Threads: the loop. */
 #include "front/passing.h"
 
 #define SLOW_ANSWER_MS 5000    /* after so long what has come of an answer is passed on */
 #define SLOW_READER_MS 5000    /* so often it is looked at how much a client has taken */
-#define YIELDED_MAX 256        /* answers that stopped, and hold what they have: 64 MiB */
 
 static atomic_uint yielded_count;
 
@@ -64,10 +63,12 @@ static void relayed(void *arg)
 /* From where it stopped, now that the client has taken most of what there was. */
 static void ask_rest(struct pass *pass)
 {
-    pass_answer_forget(pass);
+    pass->waits = false;
     pass->got = relay_put_bytes(&pass->relay);
-    pass->origin.fields = rest_ask(&pass->arena, &pass->rest, pass->got, pass->origin_fields,
-                                   pass->origin_field_count, &pass->origin.field_count);
+    arena_free(&pass->asking);
+    pass->origin.fields = rest_ask(&pass->asking, &pass->rest, pass->got, pass->piece,
+                                   pass->origin_fields, pass->origin_field_count,
+                                   &pass->origin.field_count);
     pass->err = OK;
     atomic_store(&pass->over, false);
     pass_call_origin(pass);
@@ -76,7 +77,7 @@ static void ask_rest(struct pass *pass)
 static void wants(void *arg)
 {
     struct pass *pass = arg;
-    if (pass->yielded)
+    if (pass->waits)
         ask_rest(pass);
     else
         origin_resume(&pass->origin);
@@ -134,6 +135,27 @@ void pass_answer_go_on(struct pass *pass)
                                        pass);
 }
 
+static void ask_when_there_is_room(struct pass *pass)
+{
+    pass->waits = relay_waits(&pass->relay);
+    if (pass->waits)
+        relay_step(&pass->relay);    /* the client may have waited for what came last */
+    else
+        ask_rest(pass);
+}
+
+/* So many may wait, and hold what they have. */
+static bool may_yield(struct pass *pass)
+{
+    uint64_t most = pass->relaying->front->options.relays_bytes / RELAY_BYTES_MAX;
+    if (pass->yielded)
+        return true;
+    pass->yielded = atomic_fetch_add(&yielded_count, 1) < most;
+    if (!pass->yielded)
+        atomic_fetch_sub(&yielded_count, 1);
+    return pass->yielded;
+}
+
 bool pass_answer_yields(struct pass *pass)
 {
     if (pass->err != ERR_YIELDED)
@@ -142,17 +164,22 @@ bool pass_answer_yields(struct pass *pass)
         stream(pass);
     if (!pass->relaying)
         return false;
-    if (!pass->rest.etag.len || atomic_fetch_add(&yielded_count, 1) >= YIELDED_MAX) {
-        if (pass->rest.etag.len)
-            atomic_fetch_sub(&yielded_count, 1);
+    if (!pass->rest.etag.len || !may_yield(pass)) {
         metric_add(M_FRONT_PASS_CUT, 1);
         return false;
     }
-    pass->yielded = true;
-    if (relay_is_paused(&pass->relay))
-        relay_step(&pass->relay);    /* the client may have waited for what came last */
-    else
-        ask_rest(pass);
+    pass->piece = RELAY_PIECE_BYTES;
+    ask_when_there_is_room(pass);
+    return true;
+}
+
+/* Who takes pieces as fast as they come gets larger ones. */
+bool pass_answer_goes_on(struct pass *pass)
+{
+    if (pass->err || !pass->relaying || !pass->yielded || pass->rest.until == pass->rest.end)
+        return false;
+    pass->piece *= relay_waits(&pass->relay) ? 1 : 2;
+    ask_when_there_is_room(pass);
     return true;
 }
 

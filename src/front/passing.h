@@ -46,9 +46,12 @@ struct pass {
     bool may_rest;
     struct rest rest;
     uint64_t got;                 /* bytes of the answer before this call */
+    uint64_t piece;               /* so many more are asked for at a time, once it has yielded */
+    struct arena asking;          /* what asks for the latest */
     struct relay relay;
     struct call *relaying;        /* it is being answered in pieces */
-    bool yielded;                 /* its connection went to another; the rest is asked for later */
+    bool yielded;                 /* its connection went to another: the rest comes in pieces, */
+    bool waits;                   /* ... of which the next is asked for when there is room */
     struct http_timer *timer;
 };
 
@@ -71,6 +74,7 @@ void pass_answer_go_on(struct pass *pass);    /* something has come, but not all
 void pass_answer_end(struct pass *pass);      /* what was streamed has come whole */
 /* It ended because another got its connection, and will go on: the rest is asked for later. */
 bool pass_answer_yields(struct pass *pass) MUST_USE;
+bool pass_answer_goes_on(struct pass *pass) MUST_USE;    /* a piece has come, and there are more */
 void pass_answer_forget(struct pass *pass);    /* the rest won't be asked for */
 
 #endif

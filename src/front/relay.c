@@ -5,15 +5,15 @@
  *                     ◀── PAUSE, origin_resume ◀──
  *
  * What is short is answered whole, when all of it has come. What is not is streamed: a client that
- * reads slowly makes the origin wait, not us grow. The last byte that has come is kept until it is
- * known that all has come well: then a write's epoch has risen, too (H7). put comes from the
- * origin's thread, all else from the loop. */
+ * reads slowly makes the origin wait, not us grow; or what comes next is asked for piece by piece,
+ * when there is room here, so that no connection waits and little is fetched in vain. The last byte
+ * that has come is kept until it is known that all has come well: then a write's epoch has risen,
+ * too (H7). put comes from the origin's thread, all else from the loop. */
 #include "front/relay.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RELAY_BYTES_MAX (256 * KIB)
 #define RELAY_LEAST_BYTES (128 * KIB)    /* between two looks: less is slow */
 
 struct relay_piece {
@@ -78,7 +78,8 @@ slice relay_whole(struct relay *relay, struct arena *keep)
 
 static bool resumes(struct relay *relay)    /* under lock */
 {
-    bool resume = relay->paused && (relay->discards || relay->bytes <= RELAY_BYTES_MAX / 2);
+    size_t few = relay->in_pieces ? RELAY_LOW_BYTES : RELAY_BYTES_MAX / 2;
+    bool resume = relay->paused && (relay->discards || relay->bytes <= few);
     if (resume)
         relay->paused = false;
     return resume;
@@ -102,12 +103,21 @@ uint64_t relay_put_bytes(struct relay *relay)
     return put;
 }
 
-bool relay_is_paused(struct relay *relay)
+static bool is_paused(struct relay *relay)
 {
     pthread_mutex_lock(&relay->lock);
     bool paused = relay->paused;
     pthread_mutex_unlock(&relay->lock);
     return paused;
+}
+
+bool relay_waits(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    relay->in_pieces = true;
+    bool waits = relay->paused = relay->bytes > RELAY_LOW_BYTES;
+    pthread_mutex_unlock(&relay->lock);
+    return waits;
 }
 
 void relay_spare(struct relay *relay, bool spare)
@@ -119,7 +129,7 @@ void relay_spare(struct relay *relay, bool spare)
 
 bool relay_is_slow(struct relay *relay)
 {
-    bool slow = relay->sent - relay->looked < RELAY_LEAST_BYTES && relay_is_paused(relay);
+    bool slow = relay->sent - relay->looked < RELAY_LEAST_BYTES && is_paused(relay);
     relay->looked = relay->sent;
     return slow;
 }

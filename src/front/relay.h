@@ -9,12 +9,17 @@
 
 #include "front/inside.h"
 
+#define RELAY_BYTES_MAX (256 * KIB)
+#define RELAY_LOW_BYTES (RELAY_BYTES_MAX / 4)
+#define RELAY_PIECE_BYTES (RELAY_BYTES_MAX - RELAY_LOW_BYTES)    /* has room when it is low */
+
 /* A part of whoever relays, and as long there as the origin's call. */
 struct relay {
     pthread_mutex_t lock;         /* for what follows */
     struct list pieces;
     size_t bytes;
     bool paused;                  /* the origin waits */
+    bool in_pieces;               /* what comes is asked for piece by piece */
     bool spare;                   /* ... and may give its connection to another meanwhile */
     uint64_t put;                 /* bytes that have come, of all calls */
     bool discards;                /* nobody reads it any more */
@@ -39,7 +44,9 @@ bool relay_is_full(struct relay *relay);    /* so much has come that it should b
 slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;
 void relay_discard(struct relay *relay);    /* what there is, and what comes */
 uint64_t relay_put_bytes(struct relay *relay);    /* that have come */
-bool relay_is_paused(struct relay *relay);
+/* From now on it comes in pieces. Is there no room for one of RELAY_PIECE_BYTES? Then wants() comes
+ * when there is. */
+bool relay_waits(struct relay *relay);
 void relay_spare(struct relay *relay, bool spare);    /* from the next pause on */
 /* The origin waits, and since the last look the client has hardly taken anything. */
 bool relay_is_slow(struct relay *relay);

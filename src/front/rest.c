@@ -35,21 +35,23 @@ struct rest rest_of(struct arena *keep, const struct origin_reply *reply)
         return rest;
     }
     rest.etag = arena_copy(keep, etag);
+    rest.until = rest.end;
     return rest;
 }
 
-struct http_field *rest_ask(struct arena *keep, const struct rest *rest, uint64_t got,
+struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got, uint64_t most,
                             const struct http_field *fields, size_t count, size_t *ret_count)
 {
     struct http_field *list = arena_alloc(keep, (count + 2) * sizeof(*list));
     size_t kept = 0;
+    rest->until = MIN(rest->end, rest->first + got + most);
     for (size_t i = 0; i < count; i++)
         if (!slice_eq_nocase(fields[i].name, S("range")) &&
             !slice_starts_nocase(fields[i].name, S("if-")))
             list[kept++] = fields[i];
     list[kept++] = (struct http_field){
         S("range"), arena_printf(keep, "bytes=%" PRIu64 "-%" PRIu64, rest->first + got,
-                                 rest->end - 1) };
+                                 rest->until - 1) };
     list[kept++] = (struct http_field){ S("if-match"), rest->etag };
     *ret_count = kept;
     return list;
@@ -60,7 +62,7 @@ bool rest_is(const struct rest *rest, uint64_t got, const struct origin_reply *r
     uint64_t first, last;
     return reply->status == 206 &&
            span_of(origin_reply_get(reply, S("content-range")), &first, &last) &&
-           first == rest->first + got && last + 1 == rest->end && reply->has_length &&
-           reply->length == rest->end - first &&
+           first == rest->first + got && last + 1 == rest->until && reply->has_length &&
+           reply->length == rest->until - first &&
            slice_eq(origin_reply_get(reply, S("etag")), rest->etag);
 }

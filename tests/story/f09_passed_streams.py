@@ -35,6 +35,21 @@ with Story("f09 slow readers of answers that pass by the cache, beside others") 
                server.metric("penstock_origin_yields_total") > 0, server.metric("penstock_origin_yields_total"))
     story.same("... and none was cut", server.metric("penstock_front_passed_cut_total"), 0)
 
+    fetched = sum(origin.counts(key)["bytes"] for key in keys)
+    story.fact("little was fetched in vain", fetched < 1.6 * READERS * SIZE, f"{fetched / READERS / SIZE:.2f}")
+
+    # ---- more of them than there is memory for ----
+    few = story.penstock(origin=origin.url, cache_dir=story.path("few"), origin_connections=1, memory_relays="512KiB")
+    wires = [begins(few, key) for key in keys]
+    wait_for("some are cut", lambda: few.metric("penstock_front_passed_cut_total") >= READERS - 3)
+    replies = together(*(lambda wire=wire: wire.read(pace=4 * MIB) for wire in wires))
+    whole = [(key, reply) for key, reply in zip(keys, replies) if not reply.error]
+    story.same("two wait, one may have the connection, the others are cut",
+               (len(whole) in (2, 3), len(whole)), (True, READERS - few.metric("penstock_front_passed_cut_total")))
+    for key, reply in whole:
+        story.bytes(f"{key} came whole", reply, key, 0, SIZE, status=200)
+    story.same("... and it ends cleanly", few.stop(), 0)
+
     # ---- a range, and a version that is gone meanwhile ----
     part = Wire(server.port, 60, receive_buffer=64 * KIB)
     part.send(Client(server.port).head_of("GET", keys[0], headers={**PASSED, "range": f"bytes=1000-{SIZE - 1001}"}))
