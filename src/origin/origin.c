@@ -128,18 +128,12 @@ void hook_done(struct origin_hook *hook, enum err err)
 
 slice call_field(const struct origin_call *call, slice name)
 {
-    for (size_t i = 0; i < call->field_count; i++)
-        if (slice_eq_nocase(call->fields[i].name, name))
-            return call->fields[i].value;
-    return (slice){ NULL, 0 };
+    return http_field_get(call->fields, call->field_count, name);
 }
 
 slice origin_reply_get(const struct origin_reply *reply, slice name)
 {
-    for (size_t i = 0; i < reply->field_count; i++)
-        if (slice_eq_nocase(reply->fields[i].name, name))
-            return reply->fields[i].value;
-    return (slice){ NULL, 0 };
+    return http_field_get(reply->fields, reply->field_count, name);
 }
 
 /* ---- calls ---- */

@@ -289,10 +289,7 @@ static struct s3_call *sending(void *arg)
 
 static slice head_get(const struct exchange_head *head, slice name)
 {
-    for (size_t i = 0; i < head->field_count; i++)
-        if (slice_eq(head->fields[i].name, name))
-            return head->fields[i].value;
-    return S("");
+    return http_field_get(head->fields, head->field_count, name);
 }
 
 static bool tells_region(struct s3_call *call, const struct exchange_head *head)

@@ -269,10 +269,15 @@ enum err http_head_scan(slice bytes, struct http_head *ret, const char **ret_why
     return e;
 }
 
+slice http_field_get(const struct http_field *fields, size_t count, slice name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq_nocase(fields[i].name, name))
+            return fields[i].value;
+    return (slice){ NULL, 0 };
+}
+
 slice http_head_get(const struct http_head *head, slice name)
 {
-    for (size_t i = 0; i < head->field_count; i++)
-        if (head->fields[i].name.len == name.len && slice_eq_nocase(head->fields[i].name, name))
-            return head->fields[i].value;
-    return (slice){ NULL, 0 };
+    return http_field_get(head->fields, head->field_count, name);
 }

@@ -39,5 +39,7 @@ enum err http_head_scan(slice bytes, struct http_head *ret, const char **ret_why
 /* The value of the only field of that name (any case); an empty slice with ptr NULL if absent.
  * If it is repeated, the first: who signs or trusts a field that may repeat walks the fields. */
 slice http_head_get(const struct http_head *head, slice name);
+/* The same of any list of them. */
+slice http_field_get(const struct http_field *fields, size_t count, slice name);
 
 #endif
