@@ -4,10 +4,10 @@
  * Figures as they are when they are asked for: nothing is kept here. Threads: a loop's, whichever
  * serves the admin address. */
 #include <string.h>
-#include <time.h>
 
 #include "base/metric.h"
 #include "cli/serve.h"
+#include "s3/encode.h"
 
 /* The ratio: of the answers with an object, those whose bytes were all here. */
 static void tell_answers(struct admin_page *page)
@@ -43,14 +43,7 @@ static uint64_t requests_so_far(void)
 
 static slice time_text(struct arena *keep, int64_t at_s)
 {
-    time_t at = (time_t)at_s;
-    struct tm tm;
-    char text[32];
-    if (!at_s)
-        return S("never");
-    gmtime_r(&at, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    return arena_copy(keep, slice_of(text));
+    return at_s ? iso_date_text(keep, at_s) : S("never");
 }
 
 static void tell_keys(struct admin_page *page, struct arena *keep, const struct origin_keys *keys)

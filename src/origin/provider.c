@@ -58,11 +58,7 @@ struct provider {
 
 static slice time_text(struct arena *keep, int64_t at_s)
 {
-    char text[ISO_DATE_BYTES];
-    if (!at_s)
-        return S("never");
-    iso_date_write(at_s, text);
-    return arena_copy(keep, slice_of(text));
+    return at_s ? iso_date_text(keep, at_s) : S("never");
 }
 
 static void log_found(const struct provider *provider, const struct credentials *found)

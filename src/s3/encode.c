@@ -273,6 +273,13 @@ void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES])
     picture_write(&m, "YYYY-nn-DDThh:mm:ss.000Z", 0, ret);
 }
 
+slice iso_date_text(struct arena *keep, int64_t unix_s)
+{
+    char text[ISO_DATE_BYTES];
+    iso_date_write(unix_s, text);
+    return arena_copy(keep, slice_of(text));
+}
+
 /* ---- base64 ---- */
 
 static int base64_digit(char c)

@@ -27,6 +27,7 @@ void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES]);
 int64_t iso_date_read(slice s);
 #define ISO_DATE_BYTES 25
 void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
+slice iso_date_text(struct arena *keep, int64_t unix_s) MUST_USE;
 
 /* Standard base64; false if s is not the base64 of exactly `bytes` bytes. */
 bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;

@@ -293,13 +293,6 @@ static void explain_unsigned(struct arena *keep, const struct http_head *head,
     s3_fault_add(ret, S("HeadersNotSigned"), text_slice(&names));
 }
 
-static slice iso_text(struct arena *keep, int64_t at_s)
-{
-    char text[ISO_DATE_BYTES];
-    iso_date_write(at_s, text);
-    return arena_copy(keep, slice_of(text));
-}
-
 static void explain_time(struct arena *keep, const struct sigv4_claim *claim, enum err err,
                          int64_t now_s, struct s3_fault *ret)
 {
@@ -307,7 +300,7 @@ static void explain_time(struct arena *keep, const struct sigv4_claim *claim, en
     if (err == ERR_SKEWED) {
         amz_date_write(claim->signed_at_s, stamp);
         s3_fault_add(ret, S("RequestTime"), arena_copy(keep, slice_of(stamp)));
-        s3_fault_add(ret, S("ServerTime"), iso_text(keep, now_s));
+        s3_fault_add(ret, S("ServerTime"), iso_date_text(keep, now_s));
         s3_fault_add(ret, S("MaxAllowedSkewMilliseconds"), S("900000"));
         return;
     }
@@ -315,8 +308,8 @@ static void explain_time(struct arena *keep, const struct sigv4_claim *claim, en
         s3_fault_add(ret, S("X-Amz-Expires"),
                      arena_printf(keep, "%lld", (long long)claim->expires_s));
     s3_fault_add(ret, S("Expires"),
-                 iso_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
-    s3_fault_add(ret, S("ServerTime"), iso_text(keep, now_s));
+                 iso_date_text(keep, claim->expires_s + (claim->v2 ? 0 : claim->signed_at_s)));
+    s3_fault_add(ret, S("ServerTime"), iso_date_text(keep, now_s));
 }
 
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
