@@ -69,13 +69,12 @@ static bool is_conditional(const struct origin_call *asked)
 enum effect s3_effect(const struct origin_call *asked)
 {
     enum s3_op op = asked->op;
-    enum s3_method method = s3_operation(op)->method;
     if (op == S3_CREATE_BUCKET || op == S3_DELETE_BUCKET || op == S3_RENAME_OBJECT)
         return EFFECT_ONCE;
-    if (method == S3_GET || method == S3_HEAD || method == S3_OPTIONS ||
-        op == S3_SELECT_OBJECT)
+    if (s3_only_reads(op) || op == S3_SELECT_OBJECT)
         return EFFECT_NONE;
-    bool once = is_conditional(asked) || (method == S3_POST && op != S3_DELETE_OBJECTS);
+    bool posts = s3_operation(op)->method == S3_POST && op != S3_DELETE_OBJECTS;
+    bool once = posts || is_conditional(asked);
     return once ? EFFECT_ONCE : EFFECT_WRITES;
 }
 
