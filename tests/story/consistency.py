@@ -12,7 +12,9 @@ with Lowe's just-in-time order: the events are gone through in time, with every 
 may be in, and which of the operations under way have had their instant. stale(): a read may return
 what was overwritten, but not longer ago than the bound.
 
-Keys are a window that moves on, so that each has a short history."""
+Keys are a window that moves on, so that each has a short history. A key has one size: versitygw looks
+up a file's length and ETag, and opens it after that, so that a GET beside a PUT may have the length or
+ETag of one write and the bytes of another (asked directly, 53 of 72,000). What is judged is the body."""
 import multiprocessing
 import pickle
 from collections import defaultdict, namedtuple
@@ -78,9 +80,9 @@ class Worker:
     def name(self):
         return f"{BUCKET}/k{self.window.value // DENSITY + self.random.randrange(self.window.width):06d}"
 
-    def new_value(self):
+    def new_value(self, key):
         self.count += 1
-        return b"%03x-%011x\n" % (self.number, self.count), self.random.choice(SIZES)
+        return b"%03x-%011x\n" % (self.number, self.count), SIZES[int(key[-6:]) % len(SIZES)]
 
     def note(self, key, kind, value, begin, clear, door, cache=""):
         self.history.append(Op(key, kind, value, begin, time.monotonic_ns() if clear else None,
@@ -89,7 +91,7 @@ class Worker:
     # ---- writes ----
 
     def put(self, door, key, leave=False):
-        value, begin = self.new_value(), time.monotonic_ns()
+        value, begin = self.new_value(key), time.monotonic_ns()
         reply = self.ask(door, "PUT", key, body_of(value), leave=leave)
         self.note(key, "write", value, begin, reply.status == 200 and not reply.error, door)
 
@@ -101,7 +103,7 @@ class Worker:
         found = re.search(rb"<UploadId>(.*?)<", reply.body)
         if not found:
             return
-        upload, value = found.group(1).decode(), self.new_value()
+        upload, value = found.group(1).decode(), self.new_value(key)
         part = self.ask(door, "PUT", key, body_of(value), query=[("partNumber", "1"), ("uploadId", upload)])
         if part.status != 200:
             return
