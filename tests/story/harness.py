@@ -430,6 +430,31 @@ def plain(port, method, target, body=b"", headers=(), timeout=30, host=None):
 
 # ---- the cast ----
 
+class Listener:
+    """An origin of the story's own: gives each connection to serve() on a thread, and counts them."""
+    scheme = "http"
+
+    def __init__(self):
+        self.connections = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"{self.scheme}://127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            connection, _ = self.listener.accept()
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        try:
+            with connection:
+                self.serve(connection)
+        except OSError:
+            pass    # who leaves is what some stories are about
+
+
 class Process:
     """Something that runs until it is told not to."""
 

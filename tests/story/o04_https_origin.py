@@ -8,41 +8,20 @@ from authority import *
 warnings.simplefilter("ignore", DeprecationWarning)    # TLS 1.1 is what one of the facts is about
 
 
-class Front:
-    """Listens, gives each connection to serve() on a thread, and counts them."""
-
-    def __init__(self, story):
-        self.connections, self.heard = 0, b""
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.url = f"https://127.0.0.1:{self.port}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            connection, _ = self.listener.accept()
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
-        try:
-            with connection:
-                self.serve(connection)
-        except OSError:
-            pass    # a client that leaves is what most of these stories are about
-
-
-class Doubtful(Front):
+class Doubtful(Listener):
     """A TLS server that notes what it hears after the handshake, and answers 200."""
 
-    def __init__(self, story, signed, old=False):
+    scheme = "https"
+
+    def __init__(self, signed, old=False):
+        self.heard = b""
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.tls.load_cert_chain(*signed)
         if old:
             self.tls.set_ciphers("ALL:@SECLEVEL=0")
             self.tls.minimum_version = ssl.TLSVersion.TLSv1
             self.tls.maximum_version = ssl.TLSVersion.TLSv1_1
-        super().__init__(story)
+        super().__init__()
 
     def serve(self, connection):
         with self.tls.wrap_socket(connection, server_side=True) as inside:
@@ -51,12 +30,14 @@ class Doubtful(Front):
                            b"Last-Modified: Tue, 14 Nov 2023 22:13:20 GMT\r\n\r\nhi")
 
 
-class Counted(Front):
+class Counted(Listener):
     """Hands bytes on as they are, so each connection that begins with a hello is a handshake."""
 
-    def __init__(self, story, port):
+    scheme = "https"
+
+    def __init__(self, port):
         self.to, self.hellos = port, 0
-        super().__init__(story)
+        super().__init__()
 
     def serve(self, connection):
         with socket.create_connection(("127.0.0.1", self.to)) as server:
@@ -108,7 +89,7 @@ with Story("o04 an https origin is trusted if its authority is") as story:
     good = ours.sign("good")
 
     versity = story.versity(tls=good)
-    front = Counted(story, versity.port)
+    front = Counted(versity.port)
     os.makedirs(os.path.join(versity.folder, "photos"))
     server = story.penstock(origin=front.url, origin_ca_file=ours.file, origin_threads=1)
     bodies = {f"photos/{i}": story.random.randbytes(size) for i, size in
@@ -124,10 +105,10 @@ with Story("o04 an https origin is trusted if its authority is") as story:
     server.stop()
 
     # One daemon, one origin thread: what one origin's authority may do, no other's can borrow.
-    fronts = {"stranger": Doubtful(story, other.sign("stranger")),
-              "expired": Doubtful(story, ours.sign("expired", ends="20210101000000Z")),
-              "elsewhere": Doubtful(story, ours.sign("elsewhere", host="DNS:example.com")),
-              "system": Doubtful(story, good), "theirs": Doubtful(story, good)}
+    fronts = {"stranger": Doubtful(other.sign("stranger")),
+              "expired": Doubtful(ours.sign("expired", ends="20210101000000Z")),
+              "elsewhere": Doubtful(ours.sign("elsewhere", host="DNS:example.com")),
+              "system": Doubtful(good), "theirs": Doubtful(good)}
     files = {"system": "", "theirs": other.file}
     server = story.penstock(
         origin=front.url, origin_ca_file=ours.file, origin_threads=1, origin_tries=4,
@@ -154,7 +135,7 @@ with Story("o04 an https origin is trusted if its authority is") as story:
     with open(lax, "w") as f:
         f.write("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n"
                 "[c]\nMinProtocol = TLSv1\nCipherString = ALL:@SECLEVEL=0\n")
-    old = Doubtful(story, good, old=True)
+    old = Doubtful(good, old=True)
     client = ssl.create_default_context(cafile=ours.file)
     client.set_ciphers("ALL:@SECLEVEL=0")
     client.minimum_version = ssl.TLSVersion.TLSv1

@@ -4,20 +4,9 @@ from authority import *
 LONG = bytes(range(256)) * 1000
 
 
-class Untold(threading.Thread):
+class Untold(Listener):
     """An origin that tells no length: what is long goes out in chunks, and what is slow is blanks
     for 6.5 s before the document, as S3 completes an upload."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.start()
-
-    def run(self):
-        while True:
-            wire = self.listener.accept()[0]
-            threading.Thread(target=self.serve, args=(wire,), daemon=True).start()
 
     def serve(self, wire):
         file = wire.makefile("rb")

@@ -4,30 +4,19 @@ from forms import *
 SIZE = 192 * MIB
 
 
-class Slow(threading.Thread):
+class Slow(Listener):
     """An origin that takes the head of a PUT, and its body when it is told to."""
 
     def __init__(self):
-        super().__init__(daemon=True)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.begun, self.go = threading.Event(), threading.Event()
-        self.start()
-
-    def run(self):
-        while True:
-            wire = self.listener.accept()[0]
-            threading.Thread(target=self.serve, args=(wire,), daemon=True).start()
+        super().__init__()
 
     def serve(self, wire):
-        try:
-            while got := wire.recv(65536):
-                self.begun.set()
-                self.go.wait(30)
-                if got.startswith((b"GET", b"HEAD")):
-                    wire.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-        except OSError:
-            pass
+        while got := wire.recv(65536):
+            self.begun.set()
+            self.go.wait(30)
+            if got.startswith((b"GET", b"HEAD")):
+                wire.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
 
 def body_file(server):
