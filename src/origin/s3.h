@@ -1,7 +1,7 @@
 /* s3.h - the s3 kind of origins: what its files share. SPDX-License-Identifier: Apache-2.0
  *
- * s3.c moves calls along, s3_ask.c builds what each try sends, s3_keys.c says whether an answer
- * refuses our own credentials. */
+ * s3.c makes an origin, s3_call.c moves its calls along, s3_ask.c builds what each try sends,
+ * s3_keys.c says whether an answer refuses our own credentials. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
@@ -43,6 +43,12 @@ struct s3 {
 /* s3.c: on failure *ret_why is a sentence for people, in keep. */
 enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
                 struct origin **ret, slice *ret_why) MUST_USE;
+
+/* s3_call.c: as kind.h has them. */
+void s3_call_start(struct origin *origin, struct origin_call *asked);
+void s3_call_resume(struct origin_hook *hook);
+void s3_call_cancel(struct origin_hook *hook);
+void s3_call_ask_again(struct origin_hook *hook);
 
 /* s3_ask.c: what this try sends, in keep, signed with `with`; `region`: what it is signed for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,

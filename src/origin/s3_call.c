@@ -1,0 +1,484 @@
+/* s3_call.c - a call of an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
+ *
+ * A call is an errand on one carrier thread, in one of five places, until it is done:
+ *
+ *     NEW -> WAITING (for a connection) -> SENDING -> done
+ *               ^                             |
+ *               +------- BACKING_OFF <--------+  the try failed, and may be repeated
+ *               +------- RENEWING <-----------+  once: our credentials are over, or were refused
+ *
+ * Only that thread moves it, so its callbacks come one at a time. Other threads set a flag and wake
+ * it. Each try is built and signed anew (s3_ask.c). An answer that will be repeated is swallowed;
+ * from the moment a head was handed out nothing is repeated any more.
+ *
+ * What may be a refusal of our own credentials is held back until its document is there: a client
+ * that was told it as it came would take its own for wrong (s3_keys.c).
+ *
+ * A bucket of another region answers 301, 307 or 400 and names its region: it is remembered by
+ * bucket, and the request is signed anew for it. Where a redirect points is never asked: signed
+ * requests go to the endpoint that was set, or to AWS's own endpoint of the region. */
+#include "origin/s3.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+
+#define SWALLOW_BYTES_MAX (64 * 1024)
+#define HELD_BYTES_MAX (16 * 1024)
+#define RENEW_MS 11000u             /* a call waits so long for newer credentials: STS gets 10 s */
+#define RENEW_LOOK_MS 20u
+
+struct s3_call {
+    struct origin_hook hook;
+    struct errand errand;
+    struct limiter_pass pass;
+    struct s3 *s3;
+    atomic_bool resumed, canceled;
+    enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
+    struct exchange *exchange;
+    struct arena keep;              /* of this try */
+    char region[REGION_BYTES_MAX];  /* this try was signed for it */
+    struct sigv4_credentials with;  /* this try was signed with it, unless as somebody */
+    unsigned with_version, looks;   /* of the provider: then */
+    uint64_t renew_until_ms;        /* RENEWING ends; 0: it has not begun, which it does once */
+    unsigned tries, free_tries;
+    bool region_learnt;
+    bool sent;                      /* a request of it has gone out */
+    bool again;                     /* what comes is swallowed: the call will be repeated */
+    uint64_t again_ms, deadline_ms, waited_out_ms, swallowed, retry_after;
+    bool holding;                   /* this answer, until it is known what it is about */
+    struct origin_reply held;
+    struct text held_body;
+};
+
+/* ---- the course of a call ---- */
+
+static const struct exchange_events events;
+
+static bool renew(struct s3_call *call);
+static void finish(struct s3_call *call, enum err err);
+
+static void send_try(struct s3_call *call)
+{
+    struct exchange_ask ask;
+    const struct sigv4_credentials *as = call->hook.call->as;
+    arena_free(&call->keep);
+    call->again = call->holding = false;
+    if (!as && provider_take(call->s3->provider, &call->keep, &call->with, &call->with_version)) {
+        if (!renew(call))
+            finish(call, ERR_NO_KEYS);
+        return;
+    }
+    s3_ask_make(call->s3, &call->keep, call->hook.call, as ? as : &call->with, call->region, &ask);
+    call->where = SENDING;
+    errand_due(&call->errand, call->deadline_ms);
+    call->again_ms = call->swallowed = call->retry_after = 0;
+    call->exchange = exchange_start(&call->errand, &ask, &events, call);
+}
+
+static enum err must_stop(const struct s3_call *call)
+{
+    if (atomic_load(&call->canceled))
+        return ERR_CANCELED;
+    if (errand_stopping(&call->errand))
+        return ERR_STOPPING;
+    return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
+}
+
+/* Nothing of it is on the wire: may it go there? Its caller may not want it any more. */
+static enum err must_not_send(const struct s3_call *call)
+{
+    struct origin_call *asked = call->hook.call;
+    enum err stop = must_stop(call);
+    if (stop || !asked->may_send)
+        return stop;
+    return asked->may_send(asked, call->sent || call->tries > 1);
+}
+
+static void finish(struct s3_call *call, enum err err)
+{
+    exchange_drop(&call->exchange);
+    limiter_leave(&call->s3->limiter, &call->pass);
+    hook_done(&call->hook, err);
+    errand_leave(&call->errand);
+    arena_free(&call->keep);
+    free(call);
+}
+
+static void wait_for_connection(struct s3_call *call)
+{
+    call->where = WAITING;
+    if (limiter_enter(&call->s3->limiter, &call->pass)) {
+        send_try(call);
+        return;
+    }
+    uint64_t until_ms = call->deadline_ms ? call->deadline_ms : UINT64_MAX;
+    call->waited_out_ms = call->s3->wait_ms ? mono_ms() + call->s3->wait_ms : UINT64_MAX;
+    until_ms = MIN(until_ms, call->waited_out_ms);
+    errand_due(&call->errand, until_ms < UINT64_MAX ? until_ms : 0);
+}
+
+/* Told so, a client asks again later; left to wait, it would time out, and ask again at once. */
+static void judge_wait(struct s3_call *call)
+{
+    if (mono_ms() < call->waited_out_ms)
+        return;
+    metric_add(M_ORIGIN_WAITED_OUT, 1);
+    finish(call, ERR_SLOW_DOWN);
+}
+
+static void begin(struct s3_call *call)
+{
+    struct s3 *s3 = call->s3;
+    if (!s3_fields_are_sendable(call->hook.call)) {
+        finish(call, ERR_BAD_REQUEST);
+        return;
+    }
+    pthread_mutex_lock(&s3->lock);
+    retry_earn(&s3->budget);
+    pthread_mutex_unlock(&s3->lock);
+    call->tries = 1;
+    wait_for_connection(call);
+}
+
+/* Woken while it is sent: it goes on after a pause, or must give its place to another. */
+static void go_on_or_yield(struct s3_call *call)
+{
+    bool resumed = atomic_exchange(&call->resumed, false);
+    if (!limiter_stay(&call->s3->limiter, &call->pass, resumed))
+        finish(call, ERR_YIELDED);
+    else if (resumed)
+        exchange_resume(call->exchange);
+}
+
+/* Once a call: waits until the source of our credentials was asked again. */
+static bool renew(struct s3_call *call)
+{
+    struct origin_call *asked = call->hook.call;
+    if (call->renew_until_ms)
+        return false;
+    call->renew_until_ms = mono_ms() + RENEW_MS;
+    call->looks = provider_looks(call->s3->provider);
+    bool guess = call->holding && !call->held_body.len;    /* the answer to a HEAD says nothing */
+    if (!provider_renew(call->s3->provider, call->with_version, guess))
+        return false;
+    if (call->sent && asked->may_send && asked->may_send(asked, true))
+        return false;
+    limiter_leave(&call->s3->limiter, &call->pass);
+    call->where = RENEWING;
+    errand_due(&call->errand, mono_ms() + RENEW_LOOK_MS);
+    return true;
+}
+
+static enum err judge_held(struct s3_call *call);
+
+static void renewing(struct s3_call *call)
+{
+    struct provider *provider = call->s3->provider;
+    if (provider_version(provider) != call->with_version) {
+        metric_add(M_ORIGIN_RETRY, call->sent ? 1 : 0);
+        wait_for_connection(call);
+    } else if (provider_looks(provider) != call->looks || mono_ms() >= call->renew_until_ms) {
+        finish(call, call->holding ? judge_held(call) : ERR_NO_KEYS);
+    } else {
+        errand_due(&call->errand, mono_ms() + RENEW_LOOK_MS);
+    }
+}
+
+static void woken(struct errand *errand)
+{
+    struct s3_call *call = container_of(errand, struct s3_call, errand);
+    enum err stop = call->where == SENDING ? must_stop(call) : must_not_send(call);
+    if (stop) {
+        finish(call, stop);
+        return;
+    }
+    switch (call->where) {
+    case NEW:
+        begin(call);
+        break;
+    case WAITING:
+        if (limiter_is_inside(&call->s3->limiter, &call->pass))
+            send_try(call);
+        else
+            judge_wait(call);
+        break;
+    case SENDING:
+        go_on_or_yield(call);
+        break;
+    case RENEWING:
+        renewing(call);
+        break;
+    case BACKING_OFF:
+        if (mono_ms() >= call->again_ms)
+            wait_for_connection(call);
+        break;
+    }
+}
+
+static bool may_spend(struct s3 *s3)
+{
+    pthread_mutex_lock(&s3->lock);
+    bool may = retry_spend(&s3->budget);
+    pthread_mutex_unlock(&s3->lock);
+    if (!may)
+        metric_add(M_ORIGIN_RETRY_DENIED, 1);
+    return may;
+}
+
+static uint64_t chance(const struct s3_call *call)
+{
+    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* to spread: splitmix64's end */
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Decides whether the call is repeated, and when (call->again_ms; 0: at once). */
+static bool decide_again(struct s3_call *call, enum err err, int status,
+                         const struct exchange_end *end)
+{
+    struct origin_call *asked = call->hook.call;
+    struct retry_case what = {
+        .err = err, .status = status,
+        .sent = !end || end->sent, .reused = end && end->reused,
+        .no_retry = asked->no_retry || call->hook.headed ||
+                    (asked->may_send && asked->may_send(asked, true)),
+        .effect = s3_effect(asked),
+        .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
+        .free_tries = call->free_tries,
+    };
+    enum retry retry = retry_judge(&what);
+    if (retry == RETRY_FREE)
+        call->free_tries++;
+    if (retry == RETRY_NO || (retry == RETRY_PAID && (call->retry_after > RETRY_AFTER_MS_MAX ||
+                                                      !may_spend(call->s3))))
+        return false;
+    if (retry == RETRY_PAID)
+        call->again_ms = mono_ms() + retry_delay_ms(call->tries, chance(call), call->retry_after);
+    call->tries++;
+    metric_add(M_ORIGIN_RETRY, 1);
+    return true;
+}
+
+static void try_again(struct s3_call *call)
+{
+    if (!call->again_ms) {
+        send_try(call);    /* it keeps its place inside the limiter */
+        return;
+    }
+    limiter_leave(&call->s3->limiter, &call->pass);
+    call->where = BACKING_OFF;
+    errand_due(&call->errand, call->deadline_ms ? MIN(call->again_ms, call->deadline_ms)
+                                                : call->again_ms);
+}
+
+/* ---- the answer ---- */
+
+static struct s3_call *sending(void *arg)
+{
+    struct s3_call *call = arg;
+    check(call->hook.magic == HOOK_MAGIC && call->where == SENDING && call->exchange);
+    return call;
+}
+
+static slice head_get(const struct exchange_head *head, slice name)
+{
+    return http_field_get(head->fields, head->field_count, name);
+}
+
+static bool tells_region(struct s3_call *call, const struct exchange_head *head)
+{
+    slice region = head_get(head, S("x-amz-bucket-region"));
+    if (!region.len)
+        region = head_get(head, S("x-amz-region"));    /* AuthorizationHeaderMalformed */
+    if (head->status != 301 && head->status != 307 && head->status != 400)
+        return false;
+    if (call->region_learnt || !region_valid(region) || slice_eq(region, slice_of(call->region)))
+        return false;
+    region_learn(&call->s3->regions, call->hook.call->bucket, region);
+    return call->region_learnt = true;
+}
+
+static bool on_ready(void *arg)
+{
+    struct s3_call *call = sending(arg);
+    if (must_not_send(call))
+        return false;
+    call->sent = true;
+    return true;
+}
+
+static void hold(struct s3_call *call, const struct origin_reply *reply)
+{
+    struct http_field *fields =
+        arena_alloc(&call->keep, (reply->field_count + 1) * sizeof(*fields));
+    for (size_t i = 0; i < reply->field_count; i++)
+        fields[i] = (struct http_field){ arena_copy(&call->keep, reply->fields[i].name),
+                                         arena_copy(&call->keep, reply->fields[i].value) };
+    call->held = *reply;
+    call->held.fields = fields;
+    call->held_body = text_in(&call->keep);
+    call->holding = true;
+}
+
+/* It is about something else: its caller gets it. */
+static void let_go(struct s3_call *call)
+{
+    slice body = text_slice(&call->held_body);
+    call->holding = false;
+    hook_head(&call->hook, &call->held);
+    if (body.len && !atomic_load(&call->canceled))
+        hook_body(&call->hook, body);
+}
+
+static enum exchange_take on_head(void *arg, const struct exchange_head *head)
+{
+    struct s3_call *call = sending(arg);
+    call->retry_after = retry_after_ms(head_get(head, S("retry-after")), wall_s());
+    if (must_stop(call))
+        return EXCHANGE_END;
+    if (tells_region(call, head) || decide_again(call, OK, head->status, NULL)) {
+        call->again = true;
+        return EXCHANGE_TAKEN;
+    }
+    struct origin_reply reply = {
+        .status = head->status,
+        .has_length = head->has_length, .length = head->length,
+        .fields = head->fields, .field_count = head->field_count,
+        .first_byte_ns = head->first_byte_ns,
+        .tries = call->tries,
+    };
+    if (s3_keys_in_doubt(head->status)) {
+        hold(call, &reply);
+        return EXCHANGE_TAKEN;
+    }
+    if (head->status < 500 && !call->hook.call->as)
+        s3_keys_taken(call->s3);
+    hook_head(&call->hook, &reply);
+    return atomic_load(&call->canceled) ? EXCHANGE_END : EXCHANGE_TAKEN;
+}
+
+static enum exchange_take on_body(void *arg, slice bytes)
+{
+    struct s3_call *call = sending(arg);
+    if (call->again) {    /* a short answer is read to its end, so that the connection lives on */
+        call->swallowed += bytes.len;
+        return call->swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
+    }
+    if (must_stop(call))
+        return EXCHANGE_END;
+    if (call->holding && call->held_body.len + bytes.len <= HELD_BYTES_MAX) {
+        text_add(&call->held_body, bytes);
+        return EXCHANGE_TAKEN;
+    }
+    if (call->holding)    /* no such document is so long */
+        let_go(call);
+    if (atomic_load(&call->canceled))
+        return EXCHANGE_END;
+    atomic_store(&call->resumed, false);
+    enum origin_take take = hook_body(&call->hook, bytes);
+    if (atomic_load(&call->canceled))
+        return EXCHANGE_END;
+    if (take == ORIGIN_SPARE)
+        limiter_spare(&call->s3->limiter, &call->pass);    /* pressed, it is woken, and ends */
+    return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
+}
+
+static void log_failure(const struct s3_call *call, const struct exchange_end *end)
+{
+    struct arena keep = { 0 };
+    uint64_t unlogged;
+    if (!s3_may_log(call->s3, &call->s3->failures, &unlogged))
+        return;
+    slice why = log_sentence(&keep, slice_of(end->why));
+    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu "
+             "why=\"%.*s\"",
+             call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
+             call->tries, (unsigned long long)unlogged, SLICE_ARG(why));
+    arena_free(&keep);
+}
+
+/* All of a held answer is there. */
+static enum err judge_held(struct s3_call *call)
+{
+    const struct origin_call *asked = call->hook.call;
+    slice document = text_slice(&call->held_body);
+    int status = call->held.status;
+    bool refused = asked->as ? s3_signing_refused(call->s3, asked, status, document)
+                             : s3_keys_refused(call->s3, asked->op, status, document);
+    bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
+    if (old && provider_is_past(call->s3->provider, call->with_version))
+        return ERR_NO_KEYS;    /* nobody has revoked them: an outage, which newer ones will end */
+    if (refused)
+        return ERR_ORIGIN_KEYS;
+    let_go(call);
+    return must_stop(call) == ERR_CANCELED ? ERR_CANCELED : OK;
+}
+
+static bool may_be_renewed(const struct s3_call *call)
+{
+    return !call->hook.call->as &&
+           s3_keys_may_be_old(call->held.status, text_slice(&call->held_body));
+}
+
+static void on_end(void *arg, const struct exchange_end *end)
+{
+    struct s3_call *call = sending(arg);
+    call->exchange = NULL;
+    bool unsent = call->again || end->err == ERR_CANCELED;
+    enum err stop = unsent ? must_not_send(call) : must_stop(call);
+    if (stop && (end->err || call->again)) {
+        finish(call, stop);
+    } else if (call->again || (end->err && decide_again(call, end->err, 0, end))) {
+        try_again(call);
+    } else if (!end->err && call->holding) {
+        if (!may_be_renewed(call) || !renew(call))
+            finish(call, judge_held(call));
+    } else {
+        if (end->err)
+            log_failure(call, end);
+        call->hook.why = end->why;
+        finish(call, end->err);
+    }
+}
+
+static const struct exchange_events events = { on_ready, on_head, on_body, on_end };
+
+/* ---- what its caller asks for ---- */
+
+void s3_call_start(struct origin *origin, struct origin_call *asked)
+{
+    struct s3 *s3 = container_of(origin, struct s3, origin);
+    struct s3_call *call = must_alloc(sizeof(*call));
+    call->s3 = s3;
+    call->errand.woken = woken;
+    call->pass.errand = &call->errand;
+    call->deadline_ms = s3->total_ms ? mono_ms() + s3->total_ms : 0;
+    hook_on(&call->hook, origin, asked);
+    errand_enter(carriers_next(s3->carriers), &call->errand);
+}
+
+void s3_call_resume(struct origin_hook *hook)
+{
+    struct s3_call *call = container_of(hook, struct s3_call, hook);
+    atomic_store(&call->resumed, true);
+    errand_wake(&call->errand);
+}
+
+void s3_call_cancel(struct origin_hook *hook)
+{
+    struct s3_call *call = container_of(hook, struct s3_call, hook);
+    atomic_store(&call->canceled, true);
+    errand_wake(&call->errand);
+}
+
+void s3_call_ask_again(struct origin_hook *hook)
+{
+    errand_wake(&container_of(hook, struct s3_call, hook)->errand);
+}
