@@ -70,16 +70,19 @@ static bool is_signature(slice name)
            is_one_of(sigv2, countof(sigv2), name);
 }
 
-slice forward_query(struct arena *keep, slice raw)
+slice forward_query(struct arena *keep, const struct s3_request *s3)
 {
     struct text query = text_in(keep);
-    for (slice rest = raw; rest.ptr && raw.len;) {
-        slice pair = slice_cut(&rest, '&'), value = pair, name = slice_cut(&value, '=');
-        if (!pair.len || uri_decode(keep, name, &name) != OK || is_signature(name))
+    for (size_t i = 0; i < s3->param_count; i++) {
+        const struct s3_param *param = &s3->params[i];
+        if (is_signature(param->name))
             continue;
         if (query.len)
             text_char(&query, '&');
-        text_add(&query, pair);
+        uri_encode(&query, param->name, true);
+        if (param->value.ptr)
+            text_char(&query, '=');
+        uri_encode(&query, param->value, true);
     }
     return text_slice(&query);
 }

@@ -8,8 +8,9 @@
 /* With room for what the body's intake adds. */
 struct http_field *forward_fields(struct arena *keep, const struct call *call,
                                   size_t *ret_count) MUST_USE;
-/* The query without the client's own signature, and what goes as headers. */
-slice forward_query(struct arena *keep, slice raw) MUST_USE;
+/* The query as it was read, encoded anew: an origin reads it as we did. Without the client's own
+ * signature, and what goes as headers. */
+slice forward_query(struct arena *keep, const struct s3_request *s3) MUST_USE;
 /* A document with another value in the first element of that name, if there is one. */
 slice forward_element(struct arena *keep, slice document, const char *name, slice value) MUST_USE;
 /* Where a form put its object, which the origin tells by its own address. */

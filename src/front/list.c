@@ -97,7 +97,7 @@ void list_read(struct call *call)
         .who = &call->client->who,
         .op = call->s3.op,
         .bucket = call->s3.bucket,
-        .query = forward_query(call->keep, call->s3.raw_query),
+        .query = forward_query(call->keep, &call->s3),
         .newest = call->s3.no_cache || call->place->freshness == FRESH_ALWAYS,
     };
     ask.fields = forward_fields(call->keep, call, &ask.field_count);

@@ -197,7 +197,7 @@ struct pass *pass_new(struct call *call)
         .op = call->s3.op,
         .bucket = arena_copy(&pass->arena, call->s3.bucket),
         .key = arena_copy(&pass->arena, call->s3.key),
-        .query = forward_query(&pass->arena, call->s3.raw_query),
+        .query = forward_query(&pass->arena, &call->s3),
         .as = identity_as(&call->client->who),
     };
     pass->origin_fields = forward_fields(&pass->arena, call, &pass->origin.field_count);

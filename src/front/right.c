@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "front/inside.h"
-#include "s3/encode.h"
 
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
               1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
@@ -34,21 +33,11 @@ static bool allows(struct trial *trial, unsigned right, slice bucket, slice key,
     return false;
 }
 
-/* A raw '+' is a plus here, and a space to some origins: then no more is certain of a name than
- * what comes before it, but for the steps in it, which both find. */
+/* A raw '+' in a source is a plus here, and a space to some origins: then no more is certain of its
+ * name than what comes before it, but for the steps in it, which both find. */
 static slice certain(slice name, slice raw)
 {
     return slice_has(raw, '+') && !allow_has_steps(name) ? slice_cut(&name, '+') : name;
-}
-
-/* As it was sent; ptr NULL if there is none. */
-static slice raw_param(const struct call *call, slice wanted)
-{
-    slice rest = call->s3.raw_query, raw, value, name;
-    while (query_next(&rest, &raw, &value))
-        if (uri_decode(call->keep, raw, &name) == OK && slice_eq(name, wanted))
-            return value;
-    return (slice){ NULL, 0 };
 }
 
 /* A copy reads its source; what is renamed is gone from there, too. A source that can't be read
@@ -104,7 +93,7 @@ static bool may_begin(struct trial *trial)
     bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
     slice key = call->s3.key;
     if (by_prefix && prefix)
-        key = certain(prefix->value, raw_param(call, S("prefix")));
+        key = prefix->value;
     if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
         (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)))
         return false;    /* nobody here knows what such a parameter makes of the operation */

@@ -1,8 +1,8 @@
 /* canon.c - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
  *
  * Written into one piece of memory whose size is known before. What a client sent is decoded and
- * encoded again by S3's rule, so it does not matter how it spelt an escape; slashes, dots and order
- * of the path stay. Pure (H9). */
+ * encoded again by S3's rule, so it does not matter how it spelt an escape, or a space in a query;
+ * slashes, dots and order of the path stay. Pure (H9). */
 #include "s3/canon.h"
 
 #include "s3/encode.h"
@@ -10,20 +10,20 @@
 #define PARAMS_MAX 100
 
 /* Decoded where that is possible, encoded by S3's rule. At most 3 * s.len bytes. */
-static size_t recode(char *to, slice s, bool encode_slash)
+static size_t recode(char *to, slice s, bool in_query)
 {
     size_t len = 0;
     for (size_t i = 0; i < s.len;) {
         size_t plain = i;
-        while (plain < s.len && s.ptr[plain] != '%')
+        while (plain < s.len && s.ptr[plain] != '%' && !(in_query && s.ptr[plain] == '+'))
             plain++;
-        len += uri_encode_to(to + len, slice_sub(s, i, plain - i), encode_slash);
+        len += uri_encode_to(to + len, slice_sub(s, i, plain - i), in_query);
         i = plain;
         if (i == s.len)
             break;
-        uint8_t byte = '%';
-        i += slice_unhex(slice_sub(s, i + 1, 2), &byte, 1) ? 3 : 1;
-        len += uri_encode_to(to + len, (slice){ (char *)&byte, 1 }, encode_slash);
+        uint8_t byte = s.ptr[i] == '+' ? ' ' : '%';
+        i += byte == '%' && slice_unhex(slice_sub(s, i + 1, 2), &byte, 1) ? 3 : 1;
+        len += uri_encode_to(to + len, (slice){ (char *)&byte, 1 }, in_query);
     }
     return len;
 }

@@ -73,13 +73,13 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
 {
     slice name, value;
     while (query_next(&query, &name, &value)) {
-        if (uri_decode(keep, name, &name) != OK)
+        if (query_decode(keep, name, &name) != OK)
             continue;    /* no name of these; whether it may be there at all is asked later */
         for (size_t k = 0; k < countof(params); k++) {
             if (!named(&(struct http_field){ name, value }, params[k].name))
                 continue;
             slice *slot = slot_of(ret, &params[k]);
-            if (slot->ptr || !value.ptr || uri_decode(keep, value, slot) != OK)
+            if (slot->ptr || !value.ptr || query_decode(keep, value, slot) != OK)
                 return ERR_BAD_AUTH_QUERY;
         }
     }

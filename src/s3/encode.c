@@ -66,6 +66,17 @@ enum err uri_decode(struct arena *keep, slice s, slice *ret)
     return OK;
 }
 
+enum err query_decode(struct arena *keep, slice s, slice *ret)
+{
+    if (slice_has(s, '+')) {
+        char *spaced = arena_alloc(keep, s.len);
+        for (size_t i = 0; i < s.len; i++)
+            spaced[i] = s.ptr[i] == '+' ? ' ' : s.ptr[i];
+        s.ptr = spaced;
+    }
+    return uri_decode(keep, s, ret);
+}
+
 bool query_next(slice *rest, slice *ret_name, slice *ret_value)
 {
     while (rest->ptr) {

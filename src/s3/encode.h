@@ -11,6 +11,8 @@ void uri_encode(struct text *to, slice s, bool encode_slash);
 size_t uri_encode_to(char *to, slice s, bool encode_slash);
 /* '%XX' decoded once; ERR_BAD_URI for a bad escape or a NUL. '+' stays a plus. */
 enum err uri_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
+/* A name or value of a query: the same, but that '+' is a space there, as S3's servers read it. */
+enum err query_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
 /* The next "name=value" of a raw query, still encoded; value.ptr NULL if there was no '='. Empty
  * pairs are passed over; false at the end. */
 bool query_next(slice *rest, slice *ret_name, slice *ret_value) MUST_USE;

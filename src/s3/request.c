@@ -100,9 +100,9 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
     slice name, value;
     while (query_next(&query, &name, &value)) {
         struct s3_param param = { .value = value };
-        enum err e = uri_decode(keep, name, &param.name);
+        enum err e = query_decode(keep, name, &param.name);
         if (!e && value.ptr)
-            e = uri_decode(keep, value, &param.value);
+            e = query_decode(keep, value, &param.value);
         if (e)
             return e;
         if (s3_param_get(ret, param.name))
@@ -283,7 +283,7 @@ static void read_headers(struct arena *keep, const struct http_head *head, struc
 enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
                          struct s3_request *ret)
 {
-    *ret = (struct s3_request){ .raw_path = head->path, .raw_query = head->query };
+    *ret = (struct s3_request){ .raw_path = head->path };
     enum err e = read_path(keep, head->path, s3_host_bucket(keep, head->host, domains), ret);
     if (!e)
         e = read_params(keep, head->query, ret);

@@ -28,7 +28,7 @@ struct s3_source {
 struct s3_request {
     enum s3_op op;
     slice bucket, key;        /* decoded; key empty for bucket operations */
-    slice raw_path, raw_query;    /* as sent */
+    slice raw_path;           /* as sent */
     struct s3_param *params;
     size_t param_count;
     struct s3_range range;

@@ -64,7 +64,7 @@ static bool param(struct arena *keep, const struct http_head *head, slice name, 
     while (query_next(&rest, &raw_name, &value)) {
         if (!slice_eq_nocase(raw_name, name))
             continue;
-        if (ret->ptr || !value.ptr || uri_decode(keep, value, ret) != OK)
+        if (ret->ptr || !value.ptr || query_decode(keep, value, ret) != OK)
             return false;
     }
     return true;
@@ -207,7 +207,7 @@ static enum err put_amz(struct arena *keep, const struct http_head *head,
     while (claim->presigned && query_next(&rest, &name, &value)) {
         if (!is_amz(name))
             continue;
-        if (uri_decode(keep, value.ptr ? value : S(""), &value) != OK ||
+        if (query_decode(keep, value.ptr ? value : S(""), &value) != OK ||
             !insert(&lines, arena_lower(keep, name), slice_trim(value)))
             return ERR_BAD_URI;
     }
@@ -247,7 +247,7 @@ static enum err put_resource(struct arena *keep, const struct http_head *head,
             continue;
         if (!is_among(name, signed_params, countof(signed_params)))
             return ERR_NOT_SIGNED;
-        if ((value.ptr && uri_decode(keep, value, &value) != OK) || !insert(&lines, name, value))
+        if ((value.ptr && query_decode(keep, value, &value) != OK) || !insert(&lines, name, value))
             return ERR_BAD_URI;
     }
     for (size_t i = 0; i < lines.count; i++) {

@@ -377,14 +377,9 @@ static const struct step listing_steps[] = {
     { ROOT, listing_root, NULL },
 };
 
-/* S3 writes a space as '+' here, and a plus as "%2B". */
 static enum err form_decode(struct arena *keep, slice *value)
 {
-    slice copy = arena_copy(keep, *value);
-    for (size_t i = 0; i < copy.len; i++)
-        if (copy.ptr[i] == '+')
-            ((char *)copy.ptr)[i] = ' ';
-    return uri_decode(keep, copy, value) ? ERR_BAD_XML : OK;
+    return query_decode(keep, *value, value) ? ERR_BAD_XML : OK;
 }
 
 /* EncodingType may stand behind what it is about: decoding waits for the end. */

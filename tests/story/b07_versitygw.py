@@ -16,6 +16,21 @@ with Story("b07 a real S3 origin, boto3 and s5cmd") as story:
                            server.client_env())
     story.same("s5cmd copies", (status, err[-300:]), (0, ""))
     files_right(story, "every SHA-256 is right", story.path("copy"), sums, "set/")
+
+    def plus(client, escape, prefix):
+        """What a list finds whose query says `escape` as a plus."""
+        wire = Wire(client.port)
+        wire.send(client.head_of("GET", "photos", [("prefix", prefix)]).decode().replace(escape, "+").encode())
+        reply = wire.read()
+        wire.close()
+        return reply.status, reply.code, re.findall(rb"<Key>([^<]*)", reply.body)
+
+    for key in ("photos/a b", "photos/a+b"):
+        origin.client.put(key, b"x")
+    for escape, prefix, found in (("%20", "a b", [b"a b"]), ("%2B", "a+b", [])):
+        story.same(f"a plus for {escape} is read as the origin reads it", plus(server.client, escape, prefix), plus(origin.client, escape, prefix))
+        story.same("... as a space", plus(server.client, escape, prefix)[2], found)
+    story.same("nobody says that Penstock's own keys are wrong", server.metrics()['penstock_origin_requests_total{result="refused_keys"}'], 0)
     wrong = story.penstock(origin=origin.url, origin_secret_key="wrong",
                            cache_dir=story.path("cache2"))
     story.same("a HEAD, refused without a word", wrong.head("photos/" + min(sums)).status, 403)

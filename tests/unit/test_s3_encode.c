@@ -38,6 +38,15 @@ TEST(an_escape_is_decoded_once_and_a_plus_stays)
     arena_free(&arena);
 }
 
+TEST(a_plus_is_a_space_in_a_query_alone)
+{
+    slice out;
+    ok(query_decode(&arena, S("a+b%2Bc%20+"), &out) == OK);
+    same(out, S("a b+c  "));
+    ok(query_decode(&arena, S("a+%"), &out) == ERR_BAD_URI);
+    arena_free(&arena);
+}
+
 TEST(a_bad_escape_or_a_nul_is_refused)
 {
     slice out;
@@ -143,6 +152,7 @@ TEST(base64_has_one_way_to_write_each_value)
 
 RUN(cmocka_unit_test(only_the_unreserved_stay_as_they_are),
     cmocka_unit_test(an_escape_is_decoded_once_and_a_plus_stays),
+    cmocka_unit_test(a_plus_is_a_space_in_a_query_alone),
     cmocka_unit_test(a_bad_escape_or_a_nul_is_refused),
     cmocka_unit_test(a_query_is_walked_pair_by_pair),
     cmocka_unit_test(the_three_http_dates_are_one_moment),

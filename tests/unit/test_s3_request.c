@@ -427,12 +427,11 @@ TEST(parameters_are_decoded_and_a_missing_value_is_told_from_an_empty_one)
 {
     struct s3_request request;
     ok(read_line("GET /bkt?prefix=a%2Bb+c&marker=&delimiter", &request) == OK);
-    same(s3_param_get(&request, S("prefix"))->value, S("a+b+c"));
+    same(s3_param_get(&request, S("prefix"))->value, S("a+b c"));
     ok(s3_param_get(&request, S("marker"))->value.ptr != NULL);
     ok(s3_param_get(&request, S("delimiter"))->value.ptr == NULL);
     ok(s3_param_get(&request, S("Prefix")) == NULL);
     ok(request.param_count == 3);
-    same(request.raw_query, S("prefix=a%2Bb+c&marker=&delimiter"));
 }
 
 TEST(what_an_operation_changes_stands_in_its_row)
