@@ -39,7 +39,7 @@ struct head {
      * (shown_raise); 0: not known, in this process */
     _Atomic uint32_t shown;
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
-    /* must be revalidated once before it is served (README, What lies on disk) */
+    /* must be revalidated once before it is served (src/README, What lies on disk) */
     atomic_bool unproved;
     atomic_uint refs;
 };
