@@ -128,7 +128,8 @@ static slice without_space(slice text)
     return slice_trim(text);
 }
 
-/* A mounted secret: the value is the file's text, without the space that editors leave around it. */
+/* A mounted secret: the value is the file's text, without the space that editors leave around
+ * it. */
 static void assign_file(struct config *config, const struct config_group *group,
                         const struct setting *setting, slice path,
                         const struct setting_where *where)

@@ -8,10 +8,10 @@
  * Identities of clients have grants (grant.h). The shared identity, in whose name all is asked that
  * has no other, has no room there for each object of a large cache: when the origin last showed it
  * an object stands in the head, in RAM, beside when that was last confirmed. What was lost with the
- * last process counts from the beginning of this one, so that a restart asks for nothing; but a head
- * that was learnt in the name of a client says so (unshared), on disk, too, and is not the shared
- * identity's before the origin has shown it to that. Threads: the get's loop; permit_shown and
- * permit_refused on origin threads. */
+ * last process counts from the beginning of this one, so that a restart asks for nothing; but a
+ * head that was learnt in the name of a client says so (unshared), on disk, too, and is not the
+ * shared identity's before the origin has shown it to that. Threads: the get's loop; permit_shown
+ * and permit_refused on origin threads. */
 #include "cache/getting.h"
 
 #include "base/clock.h"

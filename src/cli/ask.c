@@ -146,8 +146,8 @@ static bool flags_are_good(struct cli *cli, const struct config *config)
 
 /* ---- health ---- */
 
-/* Where all of connections_max are busy, whoever comes to `listen` has to wait; the admin address has
- * places of its own. */
+/* Where all of connections_max are busy, whoever comes to `listen` has to wait; the admin address
+ * has places of its own. */
 static struct answer ask_health(struct arena *keep, const struct config *config, slice *ret_address)
 {
     slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);

@@ -105,10 +105,10 @@ enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST
 
 /* ---- place.c: where it goes; all that may be asked there have call->place ---- */
 const struct place *place_of(const struct front *front, slice bucket, slice key);
-/* Before its body is looked at; what its body places (DeleteObjects) is OK, and has no place yet. */
+/* Before its body is looked at; what its body places (DeleteObjects) is OK, without a place. */
 enum err place_judge(struct call *call, slice *ret_detail) MUST_USE;
-/* By the keys in a body. They may lie elsewhere than their bucket, but all at one origin: its answer
- * is the answer. */
+/* By the keys in a body. They may lie elsewhere than their bucket, but all at one origin: its
+ * answer is the answer. */
 enum err place_judge_keys(struct call *call, const struct write_key *keys, size_t count,
                           slice *ret_detail) MUST_USE;
 

@@ -42,7 +42,7 @@ struct intake_outcome {
     enum err err;
     struct s3_fault fault;           /* err: what to say of it */
     slice body;                      /* the data alone */
-    struct http_field fields[INTAKE_FIELDS_MAX];    /* to be sent in place of those of the framing */
+    struct http_field fields[INTAKE_FIELDS_MAX];    /* sent in place of those of the framing */
     size_t field_count;
 };
 

@@ -3,8 +3,8 @@
  *
  *   intake of the body ─ keys it changes, which may be in it ─ placed, allowed ─ H7 ─ origin call
  *
- * A body may lie in a file whose disk fails: whatever reads it is under the trap. Threads: the loop;
- * read_body is called on the origin's. */
+ * A body may lie in a file whose disk fails: whatever reads it is under the trap. Threads: the
+ * loop; read_body is called on the origin's. */
 #include "cache/alias.h"
 #include "cache/populate.h"
 #include "front/passing.h"

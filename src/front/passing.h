@@ -60,7 +60,7 @@ struct pass *pass_new(struct call *call) MUST_USE;    /* call->place is known, o
 void pass_call_origin(struct pass *pass);
 void pass_changed(void *pass);    /* the removal is committed, or the origin has answered */
 void pass_settle(struct pass *pass);    /* it is over: the loop's part of it goes */
-void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);    /* and settles */
+void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);    /* settles */
 
 /* ---- pass_write.c ---- */
 /* What it changed is known to be changed, whatever the outcome (H7). Of a read: nothing. */

@@ -1,4 +1,5 @@
-/* place.c - where a call goes, and whether it may be asked there. SPDX-License-Identifier: Apache-2.0
+/* place.c - where a call goes, and whether it may be asked there.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * What lies at which origin is said by the longest row of bucket and prefix that fits. A call is
  * judged once, by who needs it first: the judge of a large body, or who answers; call->place says

@@ -52,8 +52,8 @@ void relay_spare(struct relay *relay, bool spare);    /* from the next pause on 
 bool relay_is_slow(struct relay *relay);
 
 /* Answers in pieces from now on; length may be HTTP_OPEN. over() comes when the client has all or
- * has gone, not after relay_fail; wants() when there is room again after a pause. The request is not
- * to be touched any more. */
+ * has gone, not after relay_fail; wants() when there is room again after a pause. The request is
+ * not to be touched any more. */
 void relay_start(struct relay *relay, struct http_request *http, int status,
                  const struct fields *fields, uint64_t length, void (*over)(void *arg),
                  void (*wants)(void *arg), void *arg);

@@ -9,8 +9,8 @@
  * nobody knows (chunked) moves as it grows. In memory all bodies share one budget, in the folder
  * another (H8), and of either one client may hold half: who sends bodies and never ends them leaves
  * room for others. The folder is a cache's: it takes a body only while it serves and keeps its
- * reserve, which may_spill knows. What a buffer holds of the limits is its claim. A file is written to by
- * calls that fail where its map would fault; who reads the body by the map does it in a trap
+ * reserve, which may_spill knows. What a buffer holds of the limits is its claim. A file is written
+ * to by calls that fail where its map would fault; who reads the body by the map does it in a trap
  * (store/trap.h). What lies in a file is page cache; to let go of gigabytes of it takes as long as
  * a second, so a thread of its own does that.
  *

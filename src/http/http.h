@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * N loops, each a thread with its own event loop, listeners (SO_REUSEPORT), mailbox and whatever
- * the apps keep for it. Every head is judged by a gate before its body is read. A request belongs to
- * the loop that accepted it (H4). */
+ * the apps keep for it. Every head is judged by a gate before its body is read. A request belongs
+ * to the loop that accepted it (H4). */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -66,7 +66,7 @@ struct http_options {
     unsigned loops;
     unsigned head_ms;                   /* a head must be complete after so long */
     unsigned request_ms;                /* a body too, as seen at the next look at its progress: */
-    unsigned body_progress_ms;          /* in each so long it brings so many bytes; 0: no such look */
+    unsigned body_progress_ms;          /* in each so long it brings so many bytes; 0: no look */
     uint64_t body_progress_bytes;
     unsigned idle_ms;                   /* keep-alive without a request */
     unsigned send_ms;                   /* a client that takes no byte for so long is cut, or */

@@ -6,9 +6,9 @@
  * Time: libcurl limits connecting. "No byte for so long" is ours: each exchange remembers when a
  * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
  * A paused exchange does not wait for its origin, so its clock stands still. A 1xx head is no
- * progress, or an origin could send them for ever. Once all of the request is out, the limit is that
- * for the answer: an origin may need long for what it was asked.
- * Threads: an exchange belongs to its carrier. */
+ * progress, or an origin could send them for ever. Once all of the request is out, the limit is
+ * that for the answer: an origin may need long for what it was asked. Threads: an exchange belongs
+ * to its carrier. */
 #include <stdlib.h>
 #include <string.h>
 

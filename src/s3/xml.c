@@ -5,9 +5,9 @@
  *
  * Reading: expat walks, and a document is a table of paths ("/Delete/Object/Key") with what to do
  * where one begins and ends. No document type is accepted, so there are no entities to expand;
- * size, depth and the length of a value and of a tag are limited: without the last, attributes would
- * cost the square of their number. Names with a prefix are refused: an origin that knows name spaces
- * would read them where we don't. Any thread. */
+ * size, depth and the length of a value and of a tag are limited: without the last, attributes
+ * would cost the square of their number. Names with a prefix are refused: an origin that knows name
+ * spaces would read them where we don't. Any thread. */
 #include "s3/xml.h"
 
 #include <expat.h>

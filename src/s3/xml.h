@@ -1,8 +1,8 @@
 /* xml.h - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
  * Writing is an escaper and a growing text. Reading goes through expat: entity declarations are
- * refused; a document has at most 8 MiB, 16 levels, 16 KiB in a value and 4 KiB in a tag, and no NUL.
- * What is read lies in the arena. ERR_BAD_XML is the only error. Pure. */
+ * refused; a document has at most 8 MiB, 16 levels, 16 KiB in a value and 4 KiB in a tag, and no
+ * NUL. What is read lies in the arena. ERR_BAD_XML is the only error. Pure. */
 #ifndef S3_XML_H
 #define S3_XML_H
 
