@@ -119,16 +119,19 @@ static enum err agree(struct arena *keep, const struct said *said, const struct 
          ? OK : wrong_value(keep, S("x-amz-sdk-checksum-algorithm"), ret_why);
 }
 
-/* "aws-chunked, gzip" is gzip once the framing is off. */
+/* "aws-chunked, gzip" is gzip once the framing is off; what names no framing stays as it was. */
 static slice encoding_inside(struct arena *keep, slice value)
 {
     struct text text = text_in(keep);
-    while (value.ptr) {
-        slice one = slice_trim(slice_cut(&value, ','));
-        if (one.len && !slice_eq_nocase(one, S("aws-chunked")))
+    bool framing = false;
+    for (slice rest = value; rest.ptr;) {
+        slice one = slice_trim(slice_cut(&rest, ','));
+        bool is_framing = slice_eq_nocase(one, S("aws-chunked"));
+        if (one.len && !is_framing)
             text_printf(&text, "%s%.*s", text.len ? "," : "", SLICE_ARG(one));
+        framing |= is_framing;
     }
-    return text.len ? text_slice(&text) : (slice){ NULL, 0 };
+    return !text.len ? (slice){ NULL, 0 } : framing ? text_slice(&text) : value;
 }
 
 static enum err read_framing(struct arena *keep, const struct sigv4_claim *claim,

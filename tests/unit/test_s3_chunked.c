@@ -428,6 +428,8 @@ TEST(a_framing_says_its_length_and_is_of_a_kind_we_know)
     ok(READ(PAYLOAD_CHUNKS_TRAILER, "x-amz-decoded-content-length", "12", "content-encoding", "gzip",
             "content-encoding", "aws-chunked", "content-encoding", "br",) == OK);
     same(is.encoding, S("gzip,br"));
+    ok(READ(PAYLOAD_UNSIGNED, "content-encoding", "gzip, br",) == OK);
+    same(is.encoding, S("gzip, br"));
     ok(READ(PAYLOAD_HEX, "content-md5", "esZsDxSN6VGbi9JkMSxNZA==", "x-amz-checksum-mode",
             "ENABLED",) == OK);
     ok(!is.framed && is.has_md5 && is.has_sha256 && is.sum == CHECKSUM_COUNT && !is.encoding.ptr);
