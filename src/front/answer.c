@@ -5,12 +5,29 @@
 #include "base/metric.h"
 #include "front/forward.h"
 
+struct fields fields_in(struct arena *keep)
+{
+    return (struct fields){ .keep = keep };
+}
+
+static void grow(struct fields *fields)
+{
+    size_t room = MAX(2 * fields->room, 32);
+    struct http_field *grown = arena_alloc(fields->keep, room * sizeof(*grown));
+    for (size_t i = 0; i < fields->count; i++)
+        grown[i] = fields->list[i];
+    fields->list = grown;
+    fields->room = room;
+}
+
 void fields_add(struct fields *fields, slice name, slice value)
 {
     if (fields->count == ANSWER_FIELDS_MAX) {
         metric_add(M_FRONT_FIELDS_DROPPED, 1);
         return;
     }
+    if (fields->count == fields->room)
+        grow(fields);
     fields->list[fields->count++] = (struct http_field){ name, value };
 }
 
@@ -24,15 +41,15 @@ void answer_error(struct arena *keep, enum err err, slice detail, slice resource
                   struct http_answer *ret)
 {
     const struct s3_error *error = s3_error_of(err);
-    struct fields *fields = arena_alloc(keep, sizeof(*fields));
-    fields_add(fields, S("content-type"), S("application/xml"));
-    fields_add(fields, S("x-amz-request-id"), id);
+    struct fields fields = fields_in(keep);
+    fields_add(&fields, S("content-type"), S("application/xml"));
+    fields_add(&fields, S("x-amz-request-id"), id);
     if (err == ERR_SLOW_DOWN || err == ERR_LIMIT)
-        fields_add(fields, S("retry-after"), S("1"));
+        fields_add(&fields, S("retry-after"), S("1"));
     *ret = (struct http_answer){
         .status = error->status,
-        .fields = fields->list,
-        .field_count = fields->count,
+        .fields = fields.list,
+        .field_count = fields.count,
         .body = s3_error_xml(keep, err, detail, resource, id),
         .close = error->close,
     };
@@ -62,7 +79,7 @@ void reply_refusal(struct call *call, const struct refusal *refusal)
         reply_error(call, refusal->err, S(""));
         return;
     }
-    struct fields fields = { 0 };
+    struct fields fields = fields_in(call->keep);
     call->err = refusal->err;
     if (refusal->content_type.len)
         fields_add(&fields, S("content-type"), arena_copy(call->keep, refusal->content_type));

@@ -68,9 +68,11 @@ struct judged {
 
 /* ---- answer.c ---- */
 struct fields {
-    struct http_field list[ANSWER_FIELDS_MAX];
-    size_t count;
+    struct arena *keep;
+    struct http_field *list;
+    size_t count, room;
 };
+struct fields fields_in(struct arena *keep);
 /* Dropped, and counted, when full. */
 void fields_add(struct fields *fields, slice name, slice value);
 slice request_id_new(struct front *front, struct arena *keep);

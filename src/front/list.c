@@ -43,21 +43,21 @@ static const struct http_source source = { proceed, gone };
 static void reply(struct listed *listed, const struct list_answer *answer)
 {
     struct call *call = listed->call;
-    struct fields *fields = arena_alloc(call->keep, sizeof(*fields));
+    struct fields fields = fields_in(call->keep);
     struct origin_reply said = { .fields = answer->fields, .field_count = answer->field_count };
     struct list_get *ending = NULL;    /* without a body no proceed comes */
-    forward_answer(call->keep, &said, fields);
+    forward_answer(call->keep, &said, &fields);
     if (answer->reused) {
         call->cache_result = "HIT";
-        fields_add(fields, S("x-cache"), S("HIT"));
+        fields_add(&fields, S("x-cache"), S("HIT"));
     }
-    fields_add(fields, S("x-amz-request-id"), call->id);
+    fields_add(&fields, S("x-amz-request-id"), call->id);
     listed->left = forward_document(call, answer->status, answer->body);
     if (!listed->left.len) {
         ending = listed->get;
         listed->get = NULL;
     }
-    http_reply_start(call->http, answer->status, fields->list, fields->count, listed->left.len,
+    http_reply_start(call->http, answer->status, fields.list, fields.count, listed->left.len,
                      &source, listed);
     if (!ending)
         send_next(listed);

@@ -144,7 +144,7 @@ static bool is_for_origin(const struct call *call, const struct get_answer *answ
 static void refuse(struct object *object, const struct get_answer *answer)
 {
     struct call *call = object->call;
-    struct fields *fields = arena_alloc(call->keep, sizeof(*fields));
+    struct fields fields = fields_in(call->keep);
     struct http_answer reply;
     if (is_for_origin(call, answer)) {
         over(object);
@@ -158,20 +158,20 @@ static void refuse(struct object *object, const struct get_answer *answer)
         }
         reply_refusal(call, answer->refusal);
     } else if (answer->err == ERR_NOT_MODIFIED) {
-        compose(object, answer, fields);
+        compose(object, answer, &fields);
         call->err = answer->err;
         http_reply(call->http, &(struct http_answer){
-            .status = 304, .fields = fields->list, .field_count = fields->count });
+            .status = 304, .fields = fields.list, .field_count = fields.count });
     } else {
         call->err = answer->err;
         answer_error(call->keep, answer->err, S(""), call->s3.raw_path, call->id, &reply);
         for (size_t i = 0; i < reply.field_count; i++)
-            fields_add(fields, reply.fields[i].name, reply.fields[i].value);
+            fields_add(&fields, reply.fields[i].name, reply.fields[i].value);
         if (answer->err == ERR_BAD_RANGE)
-            fields_add(fields, S("content-range"),
+            fields_add(&fields, S("content-range"),
                        arena_printf(call->keep, "bytes */%" PRIu64, answer->head->size));
-        reply.fields = fields->list;
-        reply.field_count = fields->count;
+        reply.fields = fields.list;
+        reply.field_count = fields.count;
         if (call->s3.op == S3_HEAD_OBJECT)
             reply.body = S("");
         http_reply(call->http, &reply);
@@ -201,9 +201,9 @@ static const struct http_source source = { proceed, stop };
 static void start(struct object *object, const struct get_answer *answer)
 {
     struct call *call = object->call;
-    struct fields *fields = arena_alloc(call->keep, sizeof(*fields));
+    struct fields fields = fields_in(call->keep);
     uint64_t length = answer->end - answer->first;
-    compose(object, answer, fields);
+    compose(object, answer, &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
     struct get *ending = NULL;    /* without a body no proceed comes; the answer lies in the get */
@@ -212,7 +212,7 @@ static void start(struct object *object, const struct get_answer *answer)
         object->get = NULL;
         call->cost = *get_cost(ending);
     }
-    http_reply_start(call->http, answer->partial ? 206 : 200, fields->list, fields->count, length,
+    http_reply_start(call->http, answer->partial ? 206 : 200, fields.list, fields.count, length,
                      &source, object);
     get_end(&ending);
 }

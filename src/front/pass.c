@@ -204,6 +204,8 @@ struct pass *pass_new(struct call *call)
     pass->origin.fields = pass->origin_fields;
     pass->origin_field_count = pass->origin.field_count;
     pass->may_rest = rest_possible(&call->s3);
+    pass->fields = fields_in(&pass->arena);
+    fields_add(&pass->fields, S("x-amz-request-id"), arena_copy(&pass->arena, call->id));
     relay_init(&pass->relay, &pass->origin);
     call->gone = gone;
     call->gone_arg = pass;

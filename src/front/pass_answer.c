@@ -24,7 +24,6 @@ static struct call *take_call(struct pass *pass)
     struct call *call = pass->call;
     pass->call = NULL;
     call->gone = NULL;
-    fields_add(&pass->fields, S("x-amz-request-id"), call->id);
     return call;
 }
 

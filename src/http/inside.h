@@ -208,7 +208,6 @@ struct http_request {
     size_t body_bytes;                  /* in sock->input so far, the chunks' framing taken off */
     uint64_t body_max;                  /* what it may come to: all that it was judged by */
     enum err framing;                   /* of its chunks so far: ERR_MORE until they end */
-    struct http_head head;              /* slices point into the arena */
     struct body_claim claim;            /* of its body, until that is complete */
     struct http_body *body;
     void *judged;
@@ -225,6 +224,8 @@ struct http_request {
     void *source_arg;
     void (*ended)(void *arg, const struct http_outcome *outcome);
     void *ended_arg;
+    struct http_head head;              /* last: no more of its fields than there are; slices
+                                         * point into the arena */
 };
 
 struct http_request *request_new(struct conn *conn, const struct http_head *head);

@@ -29,7 +29,9 @@ static void copy_head(struct http_request *request, const struct http_head *from
 struct http_request *request_new(struct conn *conn, const struct http_head *head)
 {
     struct arena arena = { 0 };
-    struct http_request *request = arena_alloc(&arena, sizeof(*request));
+    size_t bytes = offsetof(struct http_request, head.fields) +
+                   head->field_count * sizeof(*head->fields);
+    struct http_request *request = arena_alloc(&arena, bytes);
     request->magic = REQUEST_MAGIC;
     request->arena = arena;
     request->conn = conn;

@@ -4,14 +4,27 @@
 
 #define HEAD_BYTES_MAX (64 * 1024)
 
+static void add_field(struct reply_head *head, slice name, slice value)
+{
+    if (head->field_count == head->field_room) {
+        size_t room = MAX(2 * head->field_room, 32);
+        struct http_field *grown = arena_alloc(&head->keep, room * sizeof(*grown));
+        for (size_t i = 0; i < head->field_count; i++)
+            grown[i] = head->fields[i];
+        head->fields = grown;
+        head->field_room = room;
+    }
+    head->fields[head->field_count++] = (struct http_field){ name, value };
+}
+
 static bool keep_field(struct reply_head *head, slice line)
 {
     slice value = line, name = slice_cut(&value, ':');
-    if (!value.ptr || head->field_count == countof(head->fields))
+    if (!value.ptr || head->field_count == HTTP_FIELDS_MAX)
         return false;
     name = arena_lower(&head->keep, slice_trim(name));
     value = arena_copy(&head->keep, slice_trim(value));
-    head->fields[head->field_count++] = (struct http_field){ name, value };
+    add_field(head, name, value);
     if (slice_eq(name, S("content-length"))) {
         uint64_t length;
         if (!slice_u64(value, &length) || (head->has_length && length != head->length))
@@ -34,7 +47,7 @@ bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended)
         line.len--;
     if (slice_starts(line, S("HTTP/"))) {    /* what came before was a 1xx */
         arena_free(&head->keep);
-        head->field_count = 0;
+        head->field_count = head->field_room = 0;
         head->has_length = head->chunked = false;
         return true;
     }

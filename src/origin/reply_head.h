@@ -12,8 +12,8 @@
 struct reply_head {
     struct arena keep;
     size_t bytes;                   /* so far, status lines and 1xx heads included */
-    struct http_field fields[HTTP_FIELDS_MAX];    /* names in lower case; in keep */
-    size_t field_count;
+    struct http_field *fields;      /* names in lower case; in keep */
+    size_t field_count, field_room;
     bool has_length, chunked;
     uint64_t length;
 };

@@ -5,6 +5,8 @@
  * slashes, dots and order of the path stay. Pure (H9). */
 #include "s3/canon.h"
 
+#include <stdlib.h>
+
 #include "s3/encode.h"
 
 #define PARAMS_MAX 100
@@ -87,17 +89,30 @@ static void put_value(char **at, slice value)
     }
 }
 
-static void put_headers(char **at, struct canon *canon)
+/* Names that are alike have the same, others hardly ever. */
+static uint32_t tag_of(slice name)
+{
+    uint32_t tag = (uint32_t)name.len;
+    for (size_t i = 0; i < name.len; i++)
+        tag = tag * 31 + ((uint8_t)name.ptr[i] | 0x20);
+    return tag;
+}
+
+static void put_headers(char **at, struct arena *scratch, struct canon *canon)
 {
     slice rest = canon->signed_headers;
+    uint32_t *tags = arena_alloc(scratch, (canon->field_count + 1) * sizeof(*tags));
+    for (size_t i = 0; i < canon->field_count; i++)
+        tags[i] = tag_of(canon->fields[i].name);
     while (rest.ptr) {
         slice name = slice_cut(&rest, ';');
+        uint32_t tag = tag_of(name);
         bool first = true;
         *at += slice_put(*at, name);
         *(*at)++ = ':';
         for (size_t i = 0; i < canon->field_count; i++) {
             const struct http_field *field = &canon->fields[i];
-            if (field->name.len != name.len || !slice_eq_nocase(field->name, name))
+            if (tags[i] != tag || !slice_eq_nocase(field->name, name))
                 continue;
             if (!first)
                 *(*at)++ = ',';
@@ -132,7 +147,7 @@ enum err canon_write(struct arena *keep, struct canon *canon, slice *ret)
     if (e)
         return e;
     *at++ = '\n';
-    put_headers(&at, canon);
+    put_headers(&at, keep, canon);
     *at++ = '\n';
     at += slice_put(at, canon->signed_headers);
     *at++ = '\n';
@@ -159,18 +174,24 @@ bool canon_all_signed(const struct canon *canon)
     return true;
 }
 
+static int cmp_names(const void *a, const void *b)
+{
+    return slice_cmp(*(const slice *)a, *(const slice *)b);
+}
+
 slice canon_signed_names(struct arena *keep, const struct http_field *fields, size_t count)
 {
-    struct pair *names = arena_alloc(keep, count * sizeof(*names));
+    slice *names = arena_alloc(keep, count * sizeof(*names));
     for (size_t i = 0; i < count; i++)
-        pair_insert(names, i, (struct pair){ .name = arena_lower(keep, fields[i].name) });
+        names[i] = arena_lower(keep, fields[i].name);
+    qsort(names, count, sizeof(*names), cmp_names);
     struct text text = text_in(keep);
     for (size_t i = 0; i < count; i++) {
-        if (i && slice_eq(names[i].name, names[i - 1].name))
+        if (i && slice_eq(names[i], names[i - 1]))
             continue;
         if (i)
             text_char(&text, ';');
-        text_add(&text, names[i].name);
+        text_add(&text, names[i]);
     }
     return text_slice(&text);
 }

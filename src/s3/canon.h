@@ -7,14 +7,14 @@
 #include "base/arena.h"
 #include "s3/head.h"
 
-#define CANON_FIELDS_MAX 128
+#define CANON_FIELDS_MAX (HTTP_FIELDS_MAX + 64)
 struct canon {
     slice method, path, query;
     const struct http_field *fields;
     size_t field_count;             /* at most CANON_FIELDS_MAX */
     slice signed_headers;           /* names in lower case, sorted, joined by ';' */
     slice payload_hash;
-    uint64_t used[CANON_FIELDS_MAX / 64];    /* a bit for each field that a signed name named */
+    uint64_t used[(CANON_FIELDS_MAX + 63) / 64];    /* a bit for each field that a signed name named */
 };
 
 /* ERR_BAD_URI: more than 100 parameters. Notes in canon->used what was signed. */

@@ -221,7 +221,7 @@ static enum err field_line(struct scan *scan)
     if (e)
         return e;
     if (head->field_count == HTTP_FIELDS_MAX) {
-        scan->why = "more than 100 headers";
+        scan->why = "more than 768 headers";
         return ERR_HEAD_TOO_LARGE;
     }
     slice value = slice_trim(raw);

@@ -12,7 +12,7 @@
 #include "base/slice.h"
 
 #define HTTP_HEAD_BYTES_MAX 32768
-#define HTTP_FIELDS_MAX 100
+#define HTTP_FIELDS_MAX 768       /* 2 KB of metadata can be 680 names */
 
 struct http_field {
     slice name, value;      /* as sent, value trimmed */
@@ -28,7 +28,7 @@ struct http_head {
     bool has_length, chunked, expect_continue, close;
     uint64_t length;        /* of the body, if has_length */
     size_t field_count;
-    struct http_field fields[HTTP_FIELDS_MAX];
+    struct http_field fields[HTTP_FIELDS_MAX];    /* a copy may have room for field_count alone */
 };
 
 /* OK; ERR_MORE while no blank line has come; ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE: answer 400, close.

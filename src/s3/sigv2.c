@@ -9,7 +9,7 @@
 
 #define SKEW_S (15 * 60)
 #define SHA1_BYTES 20
-#define LINES_MAX 64
+#define LINES_MAX 256
 
 /* Parameters that are signed, with their values. */
 static const char *const signed_params[] = {

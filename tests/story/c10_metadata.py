@@ -23,6 +23,10 @@ with Story("c10 an object is given other metadata while it is read") as story:
     story.fact("the reader has its bytes", (reply := reader.read()).body == body
                and not reply.error, reply)
 
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names = {f"x-amz-meta-{a}{b}": "1" for a in letters for b in letters}    # 2,028 bytes: S3 takes 2 KiB
+    story.same(f"{len(names)} names of metadata are put", server.put("bucket/names", b"x", names).code, "")
+
     # Last-Modified has whole seconds, and tags or expirations change without it: then nothing but
     # the fields themselves tells two answers apart.
     for how, settings in {
@@ -82,7 +86,7 @@ with Story("c10 an object is given other metadata while it is read") as story:
     reader.close()
 
     # As many fields as a head may have leave room for those that say what the body is.
-    key = "bucket/many"
+    key = "bucket/names"
     many = {f"x-amz-meta-{i:02d}": str(i) for i in range(80)}
     direct.put(key, b"0123456789" * 10, many)
     for turn in ("cold", "cached"):

@@ -85,6 +85,8 @@ with Story("v01 versionId and partNumber are served from the cache, as the origi
     story.same("the marker is deleted through us", server.ask("DELETE", "bucket/k", [("versionId", marker)]).status, 204)
     compare("the key, at once", "bucket/k", [])
 
+    direct.put("bucket/names", b"x", {f"x-amz-meta-a{number}": "1" for number in range(200)})
+    compare("an object with 200 names of metadata", "bucket/names", [])
     direct.put("bucket/single", story.random.randbytes(300_000))
     direct.put("bucket/empty", b"")
     upload("bucket/parts", 5 * MIB + 7, 5 * MIB, 100)
