@@ -9,9 +9,9 @@
  * has no other, has no room there for each object of a large cache: when the origin last showed it
  * an object stands in the head, in RAM, beside when that was last confirmed. What was lost with the
  * last process counts from the beginning of this one, so that a restart asks for nothing; but a
- * head that was learnt in the name of a client says so (unshared), on disk, too, and is not the
- * shared identity's before the origin has shown it to that. Threads: the get's loop; permit_shown
- * and permit_refused on origin threads. */
+ * head that was learnt in the name of a client, or refused to the shared identity when that last
+ * asked, says so (unshared), on disk, too, and is not the shared identity's before the origin has
+ * shown it to that. Threads: the get's loop; permit_shown and permit_refused on origin threads. */
 #include "cache/getting.h"
 
 #include "base/clock.h"
@@ -23,7 +23,6 @@
  * highest, whichever comes last, and of one tick's the refusal. 31 bits of ticks are six years. */
 #define TICK_MS 100u
 #define UNKNOWN 0u
-#define REFUSED 1u
 
 static uint32_t shown_of(const struct fetch *fetch, uint32_t refused)
 {
@@ -41,7 +40,7 @@ static uint64_t shared_until_ms(const struct cache *cache, const struct head *he
                                 const struct place *place, slice bucket)
 {
     uint32_t shown = atomic_load(&head->shown);
-    if (shown & REFUSED || (shown == UNKNOWN && head->unshared))
+    if (shown & SHOWN_REFUSED || (shown == UNKNOWN && head->unshared))
         return 0;
     uint64_t since_ms = cache_began_ms(cache);
     if (shown != UNKNOWN)
@@ -110,6 +109,8 @@ static void note(struct fetch *fetch, uint32_t shown)
 {
     struct inflight *inflight = fetch->inflight;
     shown = MAX(shown, inflight->shown);
+    if (inflight->head)    /* first: a commit sees it, or the store sees what was committed */
+        shown_raise(&inflight->head->shown, shown);
     inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, shown);
     if (inflight->head)
         shown_raise(&inflight->head->shown, inflight->shown);
@@ -140,5 +141,5 @@ void permit_refused(struct fetch *fetch)
                       inflight->place->grant_ms, mono_ms());
         return;
     }
-    note(fetch, shown_of(fetch, REFUSED));
+    note(fetch, shown_of(fetch, SHOWN_REFUSED));
 }

@@ -266,7 +266,7 @@ static enum err build_one(void *arg, const struct record *record, uint32_t offse
     struct build *build = arg;
     enum err e = build->only_missing
                      ? publish_found(build->index, record, offset, build->generation)
-                     : publish_record(build->index, record, offset, build->generation);
+                     : publish_record(build->index, record, offset, build->generation, true);
     if (e || ++build->in_batch < BATCH)
         return e;
     build->in_batch = 0;

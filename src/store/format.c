@@ -58,6 +58,7 @@ ON_DISK disk_format {
 };
 
 enum { HEAD_FULL = 1, HEAD_UNSHARED = 2 };    /* disk_head.flags */
+enum { OFFSET_REFUSED = 1 };    /* in the offset of a record, which starts on 64 bytes */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little endian");
 static_assert(sizeof(struct disk_entry) == ENTRY_BYTES, "on disk");
@@ -98,7 +99,7 @@ void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES],
     check(entry->len <= ENTRY_LEN_MASK && entry->generation < GENERATIONS);
     struct disk_entry disk = {
         .extent = entry->extent,
-        .offset = entry->offset,
+        .offset = entry->offset | (entry->refused ? OFFSET_REFUSED : 0u),
         .ordinal = entry->ordinal,
         .len_flags = entry->len | (entry->whole ? ENTRY_WHOLE : 0) |
                      entry->generation << ENTRY_GENERATION_SHIFT,
@@ -127,6 +128,10 @@ enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct en
         .etag_hash = disk.etag_hash,
         .mark = disk.mark,
     };
+    if (ret->whole || entry_key_unit(key) == HEAD_UNIT) {
+        ret->refused = ret->offset & OFFSET_REFUSED;
+        ret->offset &= ~(uint32_t)OFFSET_REFUSED;
+    }
     return OK;
 }
 

@@ -47,6 +47,7 @@ struct entry {
     uint32_t ordinal;                 /* of the record in its extent */
     uint32_t len;                     /* of the data; of the head block for a head by itself */
     bool whole;
+    bool refused;                     /* heads: the shared identity was, when it last asked */
     uint32_t generation;              /* in which it was last vouched for */
     uint64_t etag_hash;
     /* heads: head_mark(); units: CRCs of the two halves, first one low */

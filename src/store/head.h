@@ -26,8 +26,8 @@ struct head {
     uint64_t size;
     int64_t modified_s;           /* Last-Modified, unix seconds */
     bool full;                    /* FULL: learnt from a 200 or a HEAD, so `fields` lacks nothing */
-    /* learnt in the name of a client of its own rights: Penstock's own (shared) identity has shown
-     * no right to it. Set before anybody else sees the head. */
+    /* learnt in the name of a client of its own rights, or refused since to Penstock's own (shared)
+     * identity: that has shown no right to it. Set before anybody else sees the head. */
     bool unshared;
     /* endpoint NUL bucket NUL key NUL version: compared on every read */
     slice name;
@@ -36,13 +36,15 @@ struct head {
     slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last vouched for it; 0: not known */
     /* what the origin last said to the shared identity, as cache/permit.c writes it: it only grows
-     * (shown_raise); 0: not known, in this process */
+     * (shown_raise); SHOWN_REFUSED is in it if that was a refusal; 0: not known, in this process */
     _Atomic uint32_t shown;
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
     /* must be revalidated once before it is served (src/README, What lies on disk) */
     atomic_bool unproved;
     atomic_uint refs;
 };
+
+#define SHOWN_REFUSED 1u
 
 /* The higher one stays, in whatever order they come. Any thread. */
 static inline uint32_t shown_raise(_Atomic uint32_t *shown, uint32_t to)

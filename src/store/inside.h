@@ -18,7 +18,7 @@
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */
-enum update_kind { UPDATE_FORGET, UPDATE_PROVE };
+enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_REFUSED, UPDATE_SHOWN };
 struct update {
     struct list link;
     enum update_kind kind;

@@ -15,12 +15,13 @@ static enum err drop(struct index *index, const struct object_id *id, uint32_t u
 }
 
 static enum err put_units(struct index *index, const struct record *record, uint32_t offset,
-                          uint32_t generation)
+                          uint32_t generation, bool refused)
 {
     for (uint32_t i = 0; i < record_units(record); i++) {
         struct entry entry;
         uint32_t unit;
         record_entry(record, offset, i, generation, &unit, &entry);
+        entry.refused = refused && record->kind != KIND_UNITS;
         enum err e = index_put(index, &record->id, unit, &entry);
         if (e)
             return e;
@@ -55,11 +56,11 @@ static enum err drop_whole(struct index *index, const struct object_id *id)
 }
 
 enum err publish_record(struct index *index, const struct record *record, uint32_t offset,
-                        uint32_t generation)
+                        uint32_t generation, bool refused)
 {
     enum err e = record->kind == KIND_WHOLE ? drop_behind_whole(index, &record->id)
                                             : drop_whole(index, &record->id);
-    return e ? e : put_units(index, record, offset, generation);
+    return e ? e : put_units(index, record, offset, generation, refused);
 }
 
 static enum err has_head(struct index *index, const struct object_id *id, bool *ret_whole,
@@ -82,11 +83,12 @@ enum err publish_found(struct index *index, const struct record *record, uint32_
     if (e || whole || (any && record->kind != KIND_UNITS))
         return e;
     if (record->kind == KIND_WHOLE)
-        return publish_record(index, record, offset, generation);
+        return publish_record(index, record, offset, generation, true);
     for (uint32_t i = 0; !e && i < record_units(record); i++) {
         struct entry entry, there;
         uint32_t unit;
         record_entry(record, offset, i, generation, &unit, &entry);
+        entry.refused = record->kind != KIND_UNITS;
         e = index_find(index, &record->id, unit, &there);
         if (e == ERR_NOT_FOUND)
             e = index_put(index, &record->id, unit, &entry);
@@ -125,6 +127,17 @@ enum err publish_proof(struct index *index, const struct object_id *id, uint32_t
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.generation = generation;
+    return index_put(index, id, unit, &entry);
+}
+
+enum err publish_refusal(struct index *index, const struct object_id *id, uint32_t unit,
+                         uint32_t extent, uint32_t ordinal, bool refused)
+{
+    struct entry entry;
+    enum err e = find_named(index, id, unit, extent, ordinal, &entry);
+    if (e)
+        return e == ERR_NOT_FOUND ? OK : e;
+    entry.refused = refused;
     return index_put(index, id, unit, &entry);
 }
 

@@ -331,8 +331,12 @@ uint32_t store_shown(struct store *store, const struct object_id *id, uint32_t s
 {
     struct entry entry;
     uint32_t unit;
-    if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK)
+    if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK) {
         shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
+        bool refused = shown & SHOWN_REFUSED;
+        if (refused != entry.refused)
+            store_update(store, refused ? UPDATE_REFUSED : UPDATE_SHOWN, id, unit, &entry);
+    }
     store_changed(store, id);
     struct head *head = heads_get(store->heads, id);
     if (head)

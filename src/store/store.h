@@ -167,8 +167,8 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id,
                                const struct store_vouch *vouch);
 
 /* Raises head->shown, and what is kept of it beside when it was last vouched for; the answer is
- * the highest that is known. Index and RAM only; any thread. A head that is read just now is told
- * too, or read again. */
+ * the highest that is known. Whether that is a refusal goes to disk, with the next commit. Index and
+ * RAM only; any thread. A head that is read just now is told too, or read again. */
 uint32_t store_shown(struct store *store, const struct object_id *id, uint32_t shown);
 
 #endif

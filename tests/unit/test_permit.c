@@ -194,6 +194,102 @@ TEST(what_was_learnt_in_our_own_name_needs_no_word_after_a_restart)
     drop_house();
 }
 
+/* The next process, of a clean stop: what it remembers lies in the folder. */
+static void again(struct client *client)
+{
+    client_end(client);
+    close_house();
+    open_house(300000);
+    atomic_store(&fake.knows_identities, true);
+    house.place.grant_ms = house.place.permission_ms = 60000;
+    client_begin(client);
+}
+
+static enum err newest_as(struct client *client, const struct identity *who)
+{
+    struct get_ask newest = { .place = &house.place, .who = who, .bucket = S("bucket"),
+                              .key = S("key"), .revalidate = true,
+                              .conditions = { .if_modified_since = -1,
+                                              .if_unmodified_since = -1 } };
+    get_end(&client->get);
+    client->got = 0;
+    client->get = get_start(client->loop, &newest, noted, client);
+    return decided(client);
+}
+
+TEST(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    settle(&client);
+    again(&client);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 0);
+    atomic_store(&fake.denies, "");
+    ok(newest_as(&client, NULL) == ERR_DENIED);
+    for (unsigned restarts = 0; restarts < 2; restarts++) {
+        again(&client);
+        atomic_store(&fake.denies, "");
+        ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);
+    }
+    ok(got_as(&client, &ben) == OK && atomic_load(&fake.gets) == 0);    /* it is here for others */
+    atomic_store(&fake.denies, NULL);
+    usleep(200000);    /* of one tick's answers, the refusal counts */
+    ok(got_as(&client, NULL) == OK);
+    again(&client);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 0);    /* forgiven there, too */
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_refusal_that_overtakes_the_bytes_on_their_way_to_the_disk_is_kept_with_them)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);    /* not settled: a batch takes up to 100 ms */
+    usleep(1000);
+    atomic_store(&fake.denies, "");
+    ok(newest_as(&client, NULL) == ERR_DENIED);
+    settle(&client);
+    again(&client);
+    atomic_store(&fake.denies, "");
+    ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(who_was_refused_what_is_not_lost_with_the_index)
+{
+    struct client client;
+    char command[128];
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    settle(&client);
+    atomic_store(&fake.denies, "");
+    ok(newest_as(&client, NULL) == ERR_DENIED);
+    client_end(&client);
+    close_house();
+    snprintf(command, sizeof(command), "rm -r %s/index", house.folder);
+    ok(system(command) == 0);
+    open_house(300000);
+    atomic_store(&fake.knows_identities, true);
+    house.place.permission_ms = 60000;
+    client_begin(&client);
+    struct object_name name = { S("http://fake"), S("bucket"), S("key"), S("") };
+    struct object_id id;
+    store_object_id(house.store, &name, &id);
+    struct store_vouch listed = { head_etag_hash(S("\"v1\"")), 300000, 784111777, { NULL, 0 },
+                                  wall_s() };
+    ok(store_renew(house.store, &id, &listed) == STORE_RENEWED);    /* it may list, not read */
+    atomic_store(&fake.denies, "");
+    ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
 {
     struct client client;
@@ -388,7 +484,10 @@ TEST(whatever_order_threads_hear_the_last_question_counts)
     drop_house();
 }
 
-RUN(cmocka_unit_test(what_is_said_of_a_key_ends_the_permissions_to_its_versions),
+RUN(cmocka_unit_test(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart),
+    cmocka_unit_test(a_refusal_that_overtakes_the_bytes_on_their_way_to_the_disk_is_kept_with_them),
+    cmocka_unit_test(who_was_refused_what_is_not_lost_with_the_index),
+    cmocka_unit_test(what_is_said_of_a_key_ends_the_permissions_to_its_versions),
     cmocka_unit_test(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name),
     cmocka_unit_test(nor_does_one_that_brings_what_was_not_here),
     cmocka_unit_test(whatever_order_threads_hear_the_last_question_counts),
