@@ -282,7 +282,8 @@ static enum err answer_judge(struct get *get)
     struct fetch *fetch = get->fetch;
     if (fetch->answered) {
         get->head = head_ref(fetch->head);
-        get->validated = get->permitted = true;    /* it shares, or may have it anyhow */
+        get->validated = true;
+        permit_let(get);    /* it shares, or may have it anyhow */
         get->answer.source = GET_MISS;
         return get_go(get, GET_DECIDE);    /* stays its reader */
     }

@@ -59,7 +59,8 @@ struct get {
     bool looked_again;            /* for what came between looking and asking the origin */
     bool distrust;                /* what is stored was found to be of another version */
     unsigned restarts;
-    bool permitted;               /* who asks may read it: known once, for the whole get */
+    bool permitted;               /* who asks may read it: known once, for the whole get ... */
+    uint64_t permitted_version;   /* ... while its head is this one (permit.c) */
     bool permit_ages;             /* ... by a proof that is past its half */
     bool alone;                   /* another's refusal is not ours: ask in our own name */
 
@@ -118,6 +119,8 @@ void background_start(struct get *get, bool by_head);
 void permit_ask_as(struct get *get, const struct identity *who);    /* name and id are known */
 /* Is it proven that who asks may read this? */
 bool permit_has(struct get *get);
+/* The origin has let who asks have what get->head is of, in an answer to this get. */
+void permit_let(struct get *get);
 /* Will the answer to this fetch, which is under way, be good for this get, too? */
 bool permit_shares(struct get *get, const struct fetch *fetch);
 

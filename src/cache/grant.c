@@ -19,6 +19,7 @@
 struct slot {
     struct grant_name name;
     struct grant_note note;
+    grant_version version;
     uint64_t until_ms;            /* 0: free */
     uint64_t refused_ms;          /* not 0: a question of then was refused, and this is no grant */
 };
@@ -122,12 +123,12 @@ static struct slot *find(struct slot *row, const struct grant_name *name)
     return NULL;
 }
 
-uint64_t grants_find(struct grants *grants, const struct grant_name *name, slice bucket,
-                     uint64_t now_ms)
+uint64_t grants_find(struct grants *grants, const struct grant_name *name, grant_version version,
+                     slice bucket, uint64_t now_ms)
 {
     struct shard *shard;
     const struct slot *slot = find(row_of(grants, name, &shard), name);
-    bool live = slot && !slot->refused_ms && now_ms < slot->until_ms &&
+    bool live = slot && !slot->refused_ms && slot->version == version && now_ms < slot->until_ms &&
                 note_holds(name, bucket, slot->note);
     uint64_t until_ms = live ? slot->until_ms : 0;
     pthread_mutex_unlock(&shard->lock);
@@ -156,8 +157,8 @@ static struct slot *slot_for(struct slot *row, const struct grant_name *name, ui
     return first;
 }
 
-void grants_give(struct grants *grants, const struct grant_name *name, slice bucket,
-                 struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms)
+void grants_give(struct grants *grants, const struct grant_name *name, grant_version version,
+                 slice bucket, struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms)
 {
     struct shard *shard;
     if (asked_ms + ttl_ms <= now_ms || !note_holds(name, bucket, note))
@@ -167,7 +168,7 @@ void grants_give(struct grants *grants, const struct grant_name *name, slice buc
     bool older = !slot->refused_ms && slot->until_ms > asked_ms + ttl_ms &&
                  note_holds(name, bucket, slot->note);    /* a later question was answered first */
     if (!refused && !older)
-        *slot = (struct slot){ *name, note, asked_ms + ttl_ms, 0 };
+        *slot = (struct slot){ *name, note, version, asked_ms + ttl_ms, 0 };
     pthread_mutex_unlock(&shard->lock);
     if (!refused)
         metric_add(M_GRANTS_GIVEN, 1);

@@ -45,16 +45,20 @@ struct grant_note {
 };
 struct grant_note grant_note_now(const struct grant_name *name, slice bucket);
 
+/* Of the object as it was shown, so that another's under the same name (of another tenant, or after
+ * another's write) is another right. 0: any, of a scope wider than an object. */
+typedef uint64_t grant_version;
+
 struct grants;
 struct grants *grants_new(size_t bytes) MUST_USE;
 void grants_free(struct grants **grants);
 /* Until when it is believed; 0: there is none, or not any more. */
-uint64_t grants_find(struct grants *grants, const struct grant_name *name, slice bucket,
-                     uint64_t now_ms);
+uint64_t grants_find(struct grants *grants, const struct grant_name *name, grant_version version,
+                     slice bucket, uint64_t now_ms);
 /* A question that was asked at asked_ms has been answered with a 2xx. Nothing, if something has
  * moved since the note, or a later question was refused. */
-void grants_give(struct grants *grants, const struct grant_name *name, slice bucket,
-                 struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms);
+void grants_give(struct grants *grants, const struct grant_name *name, grant_version version,
+                 slice bucket, struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms);
 /* It has been refused: what was given is taken, and earlier questions give nothing any more. */
 void grants_refuse(struct grants *grants, const struct grant_name *name, uint64_t asked_ms,
                    uint64_t ttl_ms, uint64_t now_ms);

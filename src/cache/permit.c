@@ -5,7 +5,7 @@
  * HEAD in its name is the proof, or the refusal; a miss is its own. Nothing that was learnt or
  * brought in one name lets another read.
  *
- * Identities of clients have grants (grant.h). The shared identity, in whose name all is asked that
+ * Identities of clients have grants (grant.h), of the version that was shown. The shared identity, in whose name all is asked that
  * has no other, has no room there for each object of a large cache: when the origin last showed it
  * an object stands in the head, in RAM, beside when that was last confirmed. What was lost with the
  * last process counts from the beginning of this one, so that a restart asks for nothing; but a
@@ -50,11 +50,25 @@ static uint64_t shared_until_ms(const struct cache *cache, const struct head *he
     return since_ms + place->permission_ms;
 }
 
+/* Which version a head is of: of two that differ, ETag, size or time do. */
+static uint64_t version_of(const struct head *head)
+{
+    return head ? head->etag_hash ^ head_mark(head->size, head->modified_s) : 0;
+}
+
+static grant_version granted(const struct grant_name *grant, const struct head *head)
+{
+    return grant->scope == GRANT_OBJECT ? version_of(head) : 0;
+}
+
+/* Of what is not known yet, nobody can say that it is what they were shown. */
 static uint64_t until_ms(const struct get *get, uint64_t now_ms)
 {
     struct cache *cache = get->loop->cache;
-    if (identity_id(get->asker.who))
-        return grants_find(cache_grants(cache), &get->asker.grant, get->name.bucket, now_ms);
+    const struct grant_name *grant = &get->asker.grant;
+    if (identity_id(get->asker.who) && (get->head || grant->scope != GRANT_OBJECT))
+        return grants_find(cache_grants(cache), grant, granted(grant, get->head), get->name.bucket,
+                           now_ms);
     return get->head ? shared_until_ms(cache, get->head, get->ask.place, get->name.bucket) : 0;
 }
 
@@ -71,9 +85,17 @@ void permit_ask_as(struct get *get, const struct identity *who)
     store_object_id(cache_store(get->loop->cache), &name, &get->asker.grant.id);
 }
 
+void permit_let(struct get *get)
+{
+    get->permitted = true;
+    get->permitted_version = version_of(get->head);
+}
+
 bool permit_has(struct get *get)
 {
-    if (get->permitted || !origin_knows_identities(get->ask.place->origin) ||
+    uint64_t version = version_of(get->head);
+    if ((get->permitted && get->permitted_version == version) ||
+        !origin_knows_identities(get->ask.place->origin) ||
         !guard_on(GUARD_GRANTS))
         return true;
     uint64_t now_ms = mono_ms(), until = until_ms(get, now_ms);
@@ -81,6 +103,7 @@ bool permit_has(struct get *get)
     if (until <= get_said(get).at_ms + ttl && get_said(get).at_ms)
         until = 0;    /* asked before */
     get->permitted = now_ms < until;    /* once a request, as version and freshness are */
+    get->permitted_version = version;
     get->permit_ages = get->permitted && until - now_ms < ttl / 2;
     return get->permitted;
 }
@@ -103,19 +126,24 @@ bool permit_proves(const struct fetch *fetch, const struct head *head)
     return fetch->kind == FETCH_GET || !head->size || !slice_starts(encryption, S("aws:kms"));
 }
 
+static void raise(struct head *head, const struct head *only, uint32_t shown)
+{
+    if (head && (!only || version_of(head) == version_of(only)))
+        shown_raise(&head->shown, shown);
+}
+
 /* Of the shared name. Under the lock: what is learnt of a head that is not here yet, the next one
- * to come takes over. */
+ * to come takes over. What was shown is a version: another that is here may be a client's alone. */
 static void note(struct fetch *fetch, uint32_t shown)
 {
     struct inflight *inflight = fetch->inflight;
     shown = MAX(shown, inflight->shown);
-    if (inflight->head)    /* first: a commit sees it, or the store sees what was committed */
-        shown_raise(&inflight->head->shown, shown);
-    inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, shown);
-    if (inflight->head)
-        shown_raise(&inflight->head->shown, inflight->shown);
-    if (fetch->head)
-        shown_raise(&fetch->head->shown, inflight->shown);
+    const struct head *only = shown & SHOWN_REFUSED ? NULL : fetch->head;
+    raise(inflight->head, only, shown);    /* first: so a commit sees it, or we the commit */
+    inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, only, shown);
+    only = inflight->shown & SHOWN_REFUSED ? NULL : fetch->head;
+    raise(inflight->head, only, inflight->shown);
+    raise(fetch->head, only, inflight->shown);
 }
 
 void permit_shown(struct fetch *fetch)
@@ -125,7 +153,8 @@ void permit_shown(struct fetch *fetch)
     if (!permit_proves(fetch, fetch->head))
         return;
     if (identity_id(fetch->asker.who)) {
-        grants_give(cache_grants(cache), &fetch->asker.grant, inflight->bucket, fetch->granted,
+        grants_give(cache_grants(cache), &fetch->asker.grant,
+                    granted(&fetch->asker.grant, fetch->head), inflight->bucket, fetch->granted,
                     fetch->sent_ms, inflight->place->grant_ms, mono_ms());
         return;
     }

@@ -129,7 +129,7 @@ static enum err probe_judge(struct get *get)
         get->validated = true;
         if (!get->ask.head_only && !permit_has(get) && !permit_proves(probe, get->head))
             return get_go(get, GET_PROVE);
-        get->permitted = true;
+        permit_let(get);
         return get_go(get, GET_FRESH);
     }
     if (probe->err == ERR_CHANGED)

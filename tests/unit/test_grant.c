@@ -17,12 +17,12 @@ static struct grant_name name_of(uint64_t identity, uint32_t object)
 
 static void give(struct grants *grants, struct grant_name name, uint64_t at_ms)
 {
-    grants_give(grants, &name, S("bucket"), grant_note_now(&name, S("bucket")), at_ms, TTL, at_ms);
+    grants_give(grants, &name, 1, S("bucket"), grant_note_now(&name, S("bucket")), at_ms, TTL, at_ms);
 }
 
 static bool has(struct grants *grants, struct grant_name name, uint64_t now_ms)
 {
-    return grants_find(grants, &name, S("bucket"), now_ms) > now_ms;
+    return grants_find(grants, &name, 1, S("bucket"), now_ms) > now_ms;
 }
 
 TEST(a_grant_is_of_one_identity_for_one_object_and_scope)
@@ -37,17 +37,31 @@ TEST(a_grant_is_of_one_identity_for_one_object_and_scope)
     grants_free(&grants);
 }
 
+TEST(a_grant_is_of_the_version_that_was_shown)
+{
+    struct grants *grants = grants_new(MIB);
+    struct grant_name mine = name_of(1, 7);
+    struct grant_note note = grant_note_now(&mine, S("bucket"));
+    give(grants, mine, 1000);
+    ok(grants_find(grants, &mine, 2, S("bucket"), 1000) == 0);
+    grants_give(grants, &mine, 2, S("bucket"), note, 2000, TTL, 2000);
+    ok(grants_find(grants, &mine, 2, S("bucket"), 2000) > 2000 && !has(grants, mine, 2000));
+    grants_give(grants, &mine, 1, S("bucket"), note, 1500, TTL, 2000);    /* asked before */
+    ok(grants_find(grants, &mine, 2, S("bucket"), 2000) > 2000 && !has(grants, mine, 2000));
+    grants_free(&grants);
+}
+
 TEST(it_ends_when_its_time_is_over_counted_from_the_question)
 {
     struct grants *grants = grants_new(MIB);
     struct grant_name mine = name_of(1, 7);
     struct grant_note note = grant_note_now(&mine, S("bucket"));
-    grants_give(grants, &mine, S("bucket"), note, 1000, TTL, 5000);
+    grants_give(grants, &mine, 1, S("bucket"), note, 1000, TTL, 5000);
     ok(has(grants, mine, 1000 + TTL - 1) && !has(grants, mine, 1000 + TTL));
     mine = name_of(1, 8);
-    grants_give(grants, &mine, S("bucket"), note, 1000, TTL, 1000 + TTL);    /* too late */
+    grants_give(grants, &mine, 1, S("bucket"), note, 1000, TTL, 1000 + TTL);    /* too late */
     ok(!has(grants, mine, 1000 + TTL));
-    grants_give(grants, &mine, S("bucket"), note, 1000, 0, 1000);    /* ask every time */
+    grants_give(grants, &mine, 1, S("bucket"), note, 1000, 0, 1000);    /* ask every time */
     ok(!has(grants, mine, 1000));
     grants_free(&grants);
 }
@@ -60,9 +74,9 @@ TEST(a_refusal_outweighs_what_was_asked_before_it)
     give(grants, mine, 1000);
     grants_refuse(grants, &mine, 2000, TTL, 2100);
     ok(!has(grants, mine, 2100));
-    grants_give(grants, &mine, S("bucket"), note, 1900, TTL, 2200);    /* its answer took longer */
+    grants_give(grants, &mine, 1, S("bucket"), note, 1900, TTL, 2200);    /* its answer took longer */
     ok(!has(grants, mine, 2200));
-    grants_give(grants, &mine, S("bucket"), note, 2300, TTL, 2400);
+    grants_give(grants, &mine, 1, S("bucket"), note, 2300, TTL, 2400);
     ok(has(grants, mine, 2400));
     grants_free(&grants);
 }
@@ -77,9 +91,9 @@ TEST(a_write_of_the_object_ends_it_and_a_question_from_before_gives_none)
     ok(!has(grants, mine, 1000));
     struct grant_note during = grant_note_now(&mine, S("bucket"));
     epoch_write_ends(&mine.id);
-    grants_give(grants, &mine, S("bucket"), before, 1000, TTL, 1000);
+    grants_give(grants, &mine, 1, S("bucket"), before, 1000, TTL, 1000);
     ok(!has(grants, mine, 1000));
-    grants_give(grants, &mine, S("bucket"), during, 1000, TTL, 1000);
+    grants_give(grants, &mine, 1, S("bucket"), during, 1000, TTL, 1000);
     ok(!has(grants, mine, 1000));
     give(grants, mine, 1000);
     ok(has(grants, mine, 1000));
@@ -98,7 +112,7 @@ TEST(a_change_in_the_bucket_ends_all_of_it_and_a_question_from_before_gives_none
     give(grants, mine, 1150);
     ok(!has(grants, mine, 1150));    /* who knows which side of it that answer is on */
     grants_change_ends(S("bucket"), 1200);
-    grants_give(grants, &mine, S("bucket"), before, 1050, TTL, 1200);
+    grants_give(grants, &mine, 1, S("bucket"), before, 1050, TTL, 1200);
     ok(!has(grants, mine, 1200) && grants_changed_ms(S("bucket")) == 1200);
     give(grants, mine, 1300);
     ok(has(grants, mine, 1300));
@@ -141,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_grant_is_of_one_identity_for_one_object_and_scope),
+        cmocka_unit_test(a_grant_is_of_the_version_that_was_shown),
         cmocka_unit_test(it_ends_when_its_time_is_over_counted_from_the_question),
         cmocka_unit_test(a_refusal_outweighs_what_was_asked_before_it),
         cmocka_unit_test(a_write_of_the_object_ends_it_and_a_question_from_before_gives_none),

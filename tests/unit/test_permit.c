@@ -96,7 +96,7 @@ TEST(a_leaders_refusal_is_not_the_followers)
     struct grant_name grant = { ben.id, { { 0 } }, GRANT_BUCKET };
     store_object_id(house.store, &name, &grant.id);
     uint64_t now_ms = mono_ms();
-    grants_give(cache_grants(house.cache), &grant, S("bucket"),
+    grants_give(cache_grants(house.cache), &grant, 0, S("bucket"),
                 grant_note_now(&grant, S("bucket")), now_ms, 60000, now_ms);
     atomic_store(&fake.denies, "ANNA");
     atomic_store(&fake.held, true);
@@ -194,16 +194,65 @@ TEST(what_was_learnt_in_our_own_name_needs_no_word_after_a_restart)
     drop_house();
 }
 
-/* The next process, of a clean stop: what it remembers lies in the folder. */
-static void again(struct client *client)
+/* ---- what is under way, and what is said of it ---- */
+
+struct said {
+    unsigned asked_s;    /* from now */
+    bool refused;
+};
+
+static struct get_ask quiet_ask(const char *key)
 {
-    client_end(client);
-    close_house();
-    open_house(300000);
-    atomic_store(&fake.knows_identities, true);
-    house.place.grant_ms = house.place.permission_ms = 60000;
-    client_begin(client);
+    return (struct get_ask){ .place = &house.place, .bucket = S("bucket"), .key = slice_of(key),
+                             .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 } };
 }
+
+/* Does a read in the shared name take no word from the origin? Nobody is asked: none answers. */
+static bool is_let(struct client *client, const char *key)
+{
+    struct get_ask want = quiet_ask(key);
+    atomic_store(&fake.down, true);
+    get_end(&client->get);
+    client->get = get_start(client->loop, &want, noted, client);
+    bool let = decided(client) == OK;
+    get_end(&client->get);
+    atomic_store(&fake.down, false);
+    return let;
+}
+
+static struct inflight *under_way(const char *key)
+{
+    struct object_name name = { S("http://fake"), S("bucket"), slice_of(key), S("") };
+    struct object_id id;
+    store_object_id(house.store, &name, &id);
+    flights_lock(cache_flights(house.cache), &id);
+    struct inflight *inflight = inflight_get(cache_flights(house.cache), &id, &name, &house.place);
+    flights_unlock(cache_flights(house.cache), &id);
+    return inflight;
+}
+
+static void answer(struct inflight *inflight, struct head *head, struct said said)
+{
+    struct fetch fetch = { .inflight = inflight, .kind = FETCH_HEAD, .head = head,
+                           .sent_ms = mono_ms() + said.asked_s * 1000 };
+    flights_lock(inflight->flights, &inflight->id);
+    if (said.refused)
+        permit_refused(&fetch);
+    else
+        permit_shown(&fetch);
+    flights_unlock(inflight->flights, &inflight->id);
+}
+
+static void let_go(struct inflight *inflight)
+{
+    struct flights *flights = inflight->flights;
+    struct object_id id = inflight->id;
+    flights_lock(flights, &id);
+    inflight_unref(&inflight);
+    flights_unlock(flights, &id);
+}
+
+/* ---- two objects of one name: of two tenants, or before and after another's write ---- */
 
 static enum err newest_as(struct client *client, const struct identity *who)
 {
@@ -215,6 +264,92 @@ static enum err newest_as(struct client *client, const struct identity *who)
     client->got = 0;
     client->get = get_start(client->loop, &newest, noted, client);
     return decided(client);
+}
+
+TEST(a_grant_for_ones_own_object_opens_no_other_of_its_name)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, &anna) == OK);
+    atomic_store(&fake.version, 2);
+    client.version = 2;
+    ok(newest_as(&client, &ben) == OK && read_some(&client, UINT64_MAX));
+    settle(&client);
+    ok(got_as(&client, &ben) == OK);
+    atomic_store(&fake.denies, "ANNA");
+    ok(got_as(&client, &anna) == ERR_DENIED && client.got == 0);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(nor_does_it_let_anybody_join_a_fill_of_what_nobody_knows_yet)
+{
+    struct client leader, follower;
+    new_shared_house(300000);
+    client_begin(&leader);
+    client_begin(&follower);
+    ok(got_as(&follower, &anna) == OK);
+    settle(&follower);
+    struct inflight *inflight = under_way("key");
+    flights_lock(inflight->flights, &inflight->id);
+    deliver_forget(&(struct fetch){ .inflight = inflight });
+    flights_unlock(inflight->flights, &inflight->id);
+    struct object_id id = inflight->id;
+    let_go(inflight);
+    while (store_knows(house.store, &id))
+        turn(&leader);
+    atomic_store(&fake.version, 2);
+    atomic_store(&fake.held, true);
+    house.who = &ben;
+    leader.version = 2;
+    ask(&leader, 0, 0);
+    ok(get_decide(leader.get, &leader.answer) == ERR_WAIT && atomic_load(&fake.gets) == 2);
+    atomic_store(&fake.denies, "ANNA");
+    house.who = &anna;
+    ask(&follower, 0, 0);
+    ok(get_decide(follower.get, &follower.answer) == ERR_WAIT && atomic_load(&fake.heads) == 1);
+    atomic_store(&fake.held, false);
+    ok(decided(&follower) == ERR_DENIED && follower.got == 0);
+    ok(decided(&leader) == OK && read_some(&leader, UINT64_MAX));
+    client_end(&leader);
+    client_end(&follower);
+    drop_house();
+}
+
+TEST(what_the_shared_name_was_shown_opens_no_other_object_of_its_name)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    struct head *ours = head_ref((struct head *)client.answer->head);
+    settle(&client);
+    atomic_store(&fake.version, 2);
+    client.version = 2;
+    ok(newest_as(&client, &ben) == OK && read_some(&client, UINT64_MAX));
+    struct head *bens = head_ref((struct head *)client.answer->head);
+    settle(&client);
+    struct inflight *inflight = under_way("key");
+    inflight_set_head(inflight, bens);
+    answer(inflight, ours, (struct said){ 1, false });    /* it took longer than his */
+    let_go(inflight);
+    ok(!is_let(&client, "key"));
+    head_unref(&ours);
+    head_unref(&bens);
+    client_end(&client);
+    drop_house();
+}
+
+/* The next process, of a clean stop: what it remembers lies in the folder. */
+static void again(struct client *client)
+{
+    client_end(client);
+    close_house();
+    open_house(300000);
+    atomic_store(&fake.knows_identities, true);
+    house.place.grant_ms = house.place.permission_ms = 60000;
+    client_begin(client);
 }
 
 TEST(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart)
@@ -336,62 +471,6 @@ TEST(what_is_said_of_a_key_ends_the_permissions_to_its_versions)
 
 /* ---- the shared name: the answer to the question that was asked last counts ---- */
 
-struct said {
-    unsigned asked_s;    /* from now */
-    bool refused;
-};
-
-static struct get_ask quiet_ask(const char *key)
-{
-    return (struct get_ask){ .place = &house.place, .bucket = S("bucket"), .key = slice_of(key),
-                             .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 } };
-}
-
-/* Does a read in the shared name take no word from the origin? Nobody is asked: none answers. */
-static bool is_let(struct client *client, const char *key)
-{
-    struct get_ask want = quiet_ask(key);
-    atomic_store(&fake.down, true);
-    get_end(&client->get);
-    client->get = get_start(client->loop, &want, noted, client);
-    bool let = decided(client) == OK;
-    get_end(&client->get);
-    atomic_store(&fake.down, false);
-    return let;
-}
-
-static struct inflight *under_way(const char *key)
-{
-    struct object_name name = { S("http://fake"), S("bucket"), slice_of(key), S("") };
-    struct object_id id;
-    store_object_id(house.store, &name, &id);
-    flights_lock(cache_flights(house.cache), &id);
-    struct inflight *inflight = inflight_get(cache_flights(house.cache), &id, &name, &house.place);
-    flights_unlock(cache_flights(house.cache), &id);
-    return inflight;
-}
-
-static void answer(struct inflight *inflight, struct head *head, struct said said)
-{
-    struct fetch fetch = { .inflight = inflight, .kind = FETCH_HEAD, .head = head,
-                           .sent_ms = mono_ms() + said.asked_s * 1000 };
-    flights_lock(inflight->flights, &inflight->id);
-    if (said.refused)
-        permit_refused(&fetch);
-    else
-        permit_shown(&fetch);
-    flights_unlock(inflight->flights, &inflight->id);
-}
-
-static void let_go(struct inflight *inflight)
-{
-    struct flights *flights = inflight->flights;
-    struct object_id id = inflight->id;
-    flights_lock(flights, &id);
-    inflight_unref(&inflight);
-    flights_unlock(flights, &id);
-}
-
 static const struct {
     struct said first, second;    /* in the order they were answered */
     bool let;
@@ -484,7 +563,10 @@ TEST(whatever_order_threads_hear_the_last_question_counts)
     drop_house();
 }
 
-RUN(cmocka_unit_test(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart),
+RUN(cmocka_unit_test(a_grant_for_ones_own_object_opens_no_other_of_its_name),
+    cmocka_unit_test(nor_does_it_let_anybody_join_a_fill_of_what_nobody_knows_yet),
+    cmocka_unit_test(what_the_shared_name_was_shown_opens_no_other_object_of_its_name),
+    cmocka_unit_test(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart),
     cmocka_unit_test(a_refusal_that_overtakes_the_bytes_on_their_way_to_the_disk_is_kept_with_them),
     cmocka_unit_test(who_was_refused_what_is_not_lost_with_the_index),
     cmocka_unit_test(what_is_said_of_a_key_ends_the_permissions_to_its_versions),
