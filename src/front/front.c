@@ -409,7 +409,8 @@ static enum metric class_of(int status)
 static void log_request(const struct call *call, const struct http_outcome *outcome)
 {
     slice access_key = fact(call->keep, call->access_key);
-    slice bucket = fact(call->keep, call->s3.bucket), key = fact(call->keep, call->s3.key);
+    slice bucket = fact(call->keep, call->s3.bucket);
+    slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->named);
     log_info("request",
              "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
              " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64

@@ -51,6 +51,7 @@ struct call {
     void *gone_arg;
 
     /* for the access line */
+    slice named;                  /* the only key that the body names */
     enum err err;
     const char *cache_result;     /* "HIT" ..., or "-" */
     struct get_cost cost;

@@ -80,6 +80,8 @@ static void begin(struct pass *pass)
     slice detail = S("");
     enum err err = OK;
     find_keys(pass);
+    if (pass->key_count == 1)
+        call->named = arena_copy(call->keep, pass->keys[0].key);
     if (s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
         err = place_judge_keys(call, pass->keys, pass->key_count, &detail);
     if (!err && !call->s3.key.len)

@@ -68,6 +68,11 @@ with Story("w10 forms that browsers post") as story:
     refused("a name that makes another name of itself", post(server.port, "bucket", signed("bucket", "in/${filename}", shared),
                                                              filename="${filename}"), 400, "MalformedPOSTRequest")
     refused("where its policy at Penstock lets it not", post(server.port, "bucket", signed("bucket", "out/x", WRITER)), 403, "AccessDenied")
+    deletion = b"<Delete><Object><Key>out/y</Key></Object></Delete>"
+    Client(server.port, *WRITER).ask("POST", "bucket", [("delete", "")], body=deletion)
+    for op, key in (("PostObject", "out/x"), ("DeleteObjects", "out/y")):
+        lines = re.findall(f'"event":"(request|policy_refused)".*"op":"{op}".*"key":"{key}"', server.log())
+        story.same(f"{op}: the log names the key that the body names", set(lines), {"policy_refused", "request"})
     refused("nor what others may read", post(server.port, "bucket", signed("bucket", "in/x", WRITER, [("acl", "public-read")])), 403, "AccessDenied")
     for target in ("/bucket?delete", "/bucket/in/x?uploads", "/bucket/in/x?select", "/"):
         reply = plain(server.port, "POST", target, form_of(fields, b"x"), headers=[FORM_TYPE])
