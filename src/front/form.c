@@ -58,7 +58,7 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     }
     if (sigv4_claim_region(call->keep, call->front->options.regions, claim) != OK)
         return refuse_region(call, claim, ret);
-    call->access_key = claim->access_key;
+    call->access_key = arena_copy(call->keep, claim->access_key);    /* the form goes before it */
     err = front_find_client(call->front, call->keep, claim, &call->client, &secret);
     if (err == ERR_UNKNOWN_KEY)
         s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
