@@ -158,7 +158,8 @@ static struct slot *slot_for(struct slot *row, const struct grant_name *name, ui
 }
 
 void grants_give(struct grants *grants, const struct grant_name *name, grant_version version,
-                 slice bucket, struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms)
+                 slice bucket, struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms,
+                 uint64_t now_ms)
 {
     struct shard *shard;
     if (asked_ms + ttl_ms <= now_ms || !note_holds(name, bucket, note))

@@ -58,7 +58,8 @@ uint64_t grants_find(struct grants *grants, const struct grant_name *name, grant
 /* A question that was asked at asked_ms has been answered with a 2xx. Nothing, if something has
  * moved since the note, or a later question was refused. */
 void grants_give(struct grants *grants, const struct grant_name *name, grant_version version,
-                 slice bucket, struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms, uint64_t now_ms);
+                 slice bucket, struct grant_note note, uint64_t asked_ms, uint64_t ttl_ms,
+                 uint64_t now_ms);
 /* It has been refused: what was given is taken, and earlier questions give nothing any more. */
 void grants_refuse(struct grants *grants, const struct grant_name *name, uint64_t asked_ms,
                    uint64_t ttl_ms, uint64_t now_ms);

@@ -107,7 +107,8 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
     };
     struct head *head = head_new(&inflight->id, &name, facts->etag, text_slice(&fields),
                                  facts->size, facts->modified_s, facts->full);
-    head->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, head);
+    head->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, head) ||
+                     origin_renamed_ms(inflight->place->origin);
     if (!learn_is_named(head))
         head->etag_hash = unique_hash();
     return head;

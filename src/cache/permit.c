@@ -5,13 +5,15 @@
  * HEAD in its name is the proof, or the refusal; a miss is its own. Nothing that was learnt or
  * brought in one name lets another read.
  *
- * Identities of clients have grants (grant.h), of the version that was shown. The shared identity, in whose name all is asked that
- * has no other, has no room there for each object of a large cache: when the origin last showed it
- * an object stands in the head, in RAM, beside when that was last confirmed. What was lost with the
- * last process counts from the beginning of this one, so that a restart asks for nothing; but a
- * head that was learnt in the name of a client, or refused to the shared identity when that last
- * asked, says so (unshared), on disk, too, and is not the shared identity's before the origin has
- * shown it to that. Threads: the get's loop; permit_shown and permit_refused on origin threads. */
+ * Identities of clients have grants (grant.h), of the version that was shown. The shared identity,
+ * in whose name all is asked that has no other, has no room there for each object of a large cache:
+ * when the origin last showed it an object stands in the head, in RAM, beside when that was last
+ * confirmed. What was lost with the last process counts from the beginning of this one, so that a
+ * restart asks for nothing; but a head that was learnt in the name of a client, or refused to the
+ * shared identity when that last asked, says so (unshared), on disk, too, and is not the shared
+ * identity's before the origin has shown it to that; nor is any that was learnt under other
+ * credentials of ours (store_names, origin_renamed_ms). Threads: the get's loop; permit_shown and
+ * permit_refused on origin threads. */
 #include "cache/getting.h"
 
 #include "base/clock.h"
@@ -45,7 +47,7 @@ static uint64_t shared_until_ms(const struct cache *cache, const struct head *he
     uint64_t since_ms = cache_began_ms(cache);
     if (shown != UNKNOWN)
         since_ms += (uint64_t)((shown >> 1) - 1) * TICK_MS;
-    if (since_ms <= grants_changed_ms(bucket))
+    if (since_ms <= grants_changed_ms(bucket) || since_ms <= origin_renamed_ms(place->origin))
         return 0;
     return since_ms + place->permission_ms;
 }
@@ -115,6 +117,8 @@ bool permit_shares(struct get *get, const struct fetch *fetch)
     if (permit_has(get))
         return true;
     if (!identity_same(get->asker.who, fetch->asker.who))
+        return false;
+    if (!get_who(get) && fetch->sent_ms <= origin_renamed_ms(get->ask.place->origin))
         return false;
     return fetch->sent_ms > get->began_ns / 1000000 ||
            mono_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who);

@@ -215,6 +215,22 @@ static void cache_down(struct serve *serve)
     cache_free(&serve->cache);
 }
 
+/* Whose the cache folder is: what other credentials were shown must be shown to these first. */
+static enum err names_up(struct serve *serve)
+{
+    size_t count = serve->config->origin_count, named = 0;
+    struct store_name *names = arena_alloc(&serve->keep, (count + 1) * sizeof(*names));
+    for (size_t i = 0; i < count; i++) {
+        struct origin *origin = serve->origin_of[i];
+        struct origin_health health;
+        origin_health(origin, &serve->keep, &health);
+        if (origin_knows_identities(origin))
+            names[named++] = (struct store_name){ origin_endpoint(origin), health.keys.name };
+    }
+    store_names(serve->store, names, named);
+    return OK;
+}
+
 /* ---- clients and the front ---- */
 
 static enum err keys_up(struct serve *serve)
@@ -375,7 +391,7 @@ const struct step house_steps[] = {
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", places_origins_up, places_origins_down },
-    { "places", places_up, NULL },
+    { "names", names_up, NULL },         { "places", places_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
     { "http", http_up, http_down },

@@ -23,8 +23,9 @@ struct origin_kind {
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
     void (*ask_again)(struct origin_hook *hook);    /* NULL: its calls never wait */
-    /* either may be NULL; stop: the threads that carry calls are about to end */
+    /* each may be NULL; stop: the threads that carry calls are about to end */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
+    uint64_t (*renamed_ms)(const struct origin *origin);    /* NULL: never */
     void (*stop)(struct origin *origin);
     void (*free)(struct origin *origin);    /* no call is left */
 };

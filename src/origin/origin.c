@@ -206,6 +206,11 @@ bool origin_knows_identities(const struct origin *origin)
     return origin->kind->knows_identities;
 }
 
+uint64_t origin_renamed_ms(const struct origin *origin)
+{
+    return origin->kind->renamed_ms ? origin->kind->renamed_ms(origin) : 0;
+}
+
 /* ---- making them ---- */
 
 struct origins *origins_new(unsigned threads)

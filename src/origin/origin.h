@@ -92,9 +92,16 @@ bool origin_is_read_only(const struct origin *origin);
 /* Does it answer by who signed? A directory does not: whom it would refuse nobody knows. */
 bool origin_knows_identities(const struct origin *origin);
 
+/* Since when (monotonic) its own credentials are those of another name than at the start; 0: they
+ * are not. What was asked before was answered to somebody else. */
+uint64_t origin_renamed_ms(const struct origin *origin);
+
 /* What its calls have come to. Times are wall seconds, 0: never. */
 struct origin_keys {
     slice access_key, from;             /* empty while there are none; where they come from */
+    /* Whose they are, however often they are renewed: `from` where they have a session token, else
+     * the access key. Empty while there are none. */
+    slice name;
     int64_t expires_s, renewed_s, failed_s;    /* failed: the last time the source gave none */
     slice why;                          /* the last failure, in words */
 };

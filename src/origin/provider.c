@@ -39,6 +39,7 @@ struct provider {
     bool running;
     atomic_bool stop;
     atomic_uint version, looks;
+    _Atomic uint64_t renamed_ms;
     pthread_mutex_t lock;           /* for what follows */
     pthread_cond_t change;
     struct arena held;              /* what `now` points into */
@@ -107,12 +108,20 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
+/* Whose they are: what is lent for a time is renewed under other keys. */
+static slice name_of(const struct credentials *found)
+{
+    return found->session_token.len ? found->from : found->access_key;
+}
+
 static void note_found(struct provider *provider, const struct credentials *found, int64_t now_s)
 {
     pthread_mutex_lock(&provider->lock);
     bool news = !atomic_load(&provider->version) || !same(found, &provider->now);
     if (news) {
         struct arena held = { 0 };
+        if (provider->running && !slice_eq(name_of(found), name_of(&provider->now)))
+            atomic_store(&provider->renamed_ms, mono_ms());    /* before anybody signs with them */
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
         provider->now.secret_key = arena_copy(&held, found->secret_key);
@@ -238,6 +247,11 @@ unsigned provider_version(const struct provider *provider)
     return atomic_load(&provider->version);
 }
 
+uint64_t provider_renamed_ms(const struct provider *provider)
+{
+    return atomic_load(&provider->renamed_ms);
+}
+
 unsigned provider_looks(const struct provider *provider)
 {
     return atomic_load(&provider->looks);
@@ -266,6 +280,7 @@ void provider_health(struct provider *provider, struct arena *keep, struct origi
     *ret = (struct origin_keys){
         .access_key = arena_copy(keep, provider->now.access_key),
         .from = arena_copy(keep, from),
+        .name = arena_copy(keep, name_of(&provider->now)),
         .expires_s = provider->now.expires_s,
         .renewed_s = provider->renewed_s, .failed_s = provider->failed_s,
         .why = arena_copy(keep, slice_of(provider->why)),

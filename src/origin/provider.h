@@ -30,6 +30,7 @@ bool provider_is_past(struct provider *provider, unsigned version);
  * far more seldom. True: provider_looks() will rise, or provider_version() has. */
 bool provider_renew(struct provider *provider, unsigned version, bool guess) MUST_USE;
 unsigned provider_looks(const struct provider *provider);      /* that have ended */
+uint64_t provider_renamed_ms(const struct provider *provider);    /* see origin_renamed_ms */
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret);
 
 #endif

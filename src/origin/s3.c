@@ -32,11 +32,16 @@ static void s3_health(struct origin *origin, struct arena *keep, struct origin_k
     provider_health(container_of(origin, struct s3, origin)->provider, keep, ret);
 }
 
+static uint64_t s3_renamed_ms(const struct origin *origin)
+{
+    return provider_renamed_ms(container_of(origin, const struct s3, origin)->provider);
+}
+
 static const struct origin_kind s3_kind = {
     .knows_identities = true,
     .start = s3_call_start, .resume = s3_call_resume, .cancel = s3_call_cancel,
     .ask_again = s3_call_ask_again,
-    .health = s3_health, .stop = s3_stop, .free = s3_free,
+    .health = s3_health, .renamed_ms = s3_renamed_ms, .stop = s3_stop, .free = s3_free,
 };
 
 static const char *env(const char *name)

@@ -69,8 +69,7 @@ static enum err sync_folder(const char *folder)
     return rc == 0 ? OK : ERR_IO;
 }
 
-/* A small file, whole or not at all. */
-static enum err write_file(const char *folder, const char *name, const void *bytes, size_t len)
+enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
 {
     struct path fresh = path_in(folder, "fresh");
     int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -91,7 +90,7 @@ static enum err write_format(const struct folder *folder, const struct format *f
 {
     uint8_t bytes[FORMAT_BYTES];
     format_encode(format, bytes);
-    return write_file(folder->path, "format", bytes, sizeof(bytes));
+    return folder_write(folder->path, "format", bytes, sizeof(bytes));
 }
 
 enum err store_space(const char *path, struct store_space *ret)
@@ -136,7 +135,7 @@ static enum err throw_extents_away(const struct folder *folder)
     enum err e = clearing_extents(folder->path, &highest);
     snprintf(name, sizeof(name), "extents/%08x", highest);
     if (!e && highest)
-        e = write_file(folder->path, name, "", 0);
+        e = folder_write(folder->path, name, "", 0);
     return e ? e : sync_folder(path_in(folder->path, "extents").text);
 }
 
@@ -450,7 +449,7 @@ void folder_close(struct folder *folder, bool clean)
     extents_close(folder->extents);
     if (clean) {
         /* without: an unclean stop */
-        enum err ignored = write_file(folder->path, "clean", "", 0);
+        enum err ignored = folder_write(folder->path, "clean", "", 0);
         (void)ignored;
     }
     if (folder->lock_fd >= 0)

@@ -37,6 +37,8 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
 /* Leaves a note in a folder that is not ours now: a write went by that it knows nothing of. Kept
  * until the next opening, whoever's that is; a folder that can't be written can't be told. */
 void folder_doubt(const char *path);
+/* A small file in it, whole or not at all. ERR_FULL, ERR_IO. */
+enum err folder_write(const char *path, const char *name, const void *bytes, size_t len) MUST_USE;
 /* Our lock is still the one that newcomers find: nobody removed the folder under us. */
 bool folder_is_there(const struct folder *folder) MUST_USE;
 /* `clean`: seals, and leaves the clean mark. An index that is bad is thrown away at the next

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "store/folder.h"
+#include "store/names.h"
 
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
@@ -31,6 +32,7 @@ struct store {
     struct store_options options;
     struct folder folder;             /* the committer's */
     struct heads *heads;
+    struct names *names;
     struct index *index;
     struct extents *extents;
     uint8_t secret[STORE_SECRET_BYTES];    /* never changes */

@@ -65,6 +65,7 @@ enum err service_begin(struct store *store, const char **ret_why)
     atomic_store(&store->size_bytes, store->folder.format.size_bytes);
     atomic_store(&store->generation, store->folder.format.generation);
     heads_clear(store->heads);
+    names_apply(store->names, &store->folder);
     store->doubted = false;
     atomic_store(&store->why, "");
     atomic_store(&store->anew, store->folder.anew);

@@ -30,6 +30,7 @@ static struct store *store_new(const struct store_options *options)
     store->folder.index = store->index = index_new();
     store->folder.extents = store->extents = extents_new();
     store->heads = heads_new(options->heads_bytes);
+    store->names = names_new();
     atomic_store(&store->why, "being opened");
     atomic_store(&store->anew, "");
     list_init(&store->appends);
@@ -51,6 +52,7 @@ static void store_end(struct store *store)
     index_free(&store->index);
     extents_free(&store->extents);
     heads_free(&store->heads);
+    names_free(&store->names);
     pthread_cond_destroy(&store->more);
     pthread_cond_destroy(&store->stop);
     pthread_mutex_destroy(&store->lock);
@@ -126,6 +128,13 @@ void store_status(struct store *store, struct store_status *ret)
         .heads_bytes = heads_bytes(store->heads),
         .extents = extents_count(store->extents),
     };
+}
+
+void store_names(struct store *store, const struct store_name *list, size_t count)
+{
+    names_set(store->names, store->secret, list, count);
+    if (atomic_load(&store->open))
+        names_apply(store->names, &store->folder);    /* the committer has nothing to do yet */
 }
 
 void store_object_id(const struct store *store, const struct object_name *name,

@@ -44,6 +44,14 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
 /* Clean stop: empties the queue, commits, writes the clean mark. No store_io may be left. */
 void store_close(struct store **store);
 
+/* In whose name all is asked at an endpoint that is not a client's own; empty: not known yet. Told
+ * once, before anything is asked: where it is another than last time, no head here counts as one
+ * that this name was shown (head->unshared). */
+struct store_name {
+    slice endpoint, name;
+};
+void store_names(struct store *store, const struct store_name *list, size_t count);
+
 struct store_status {
     bool serving;
     const char *why;                  /* static text: why not serving; "" */

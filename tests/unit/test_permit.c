@@ -378,6 +378,71 @@ TEST(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart)
     drop_house();
 }
 
+static void call_it(const char *name)
+{
+    store_names(house.store, &(struct store_name){ S("http://fake"), slice_of(name) }, 1);
+}
+
+TEST(another_name_of_ours_is_shown_first_what_the_last_one_was)
+{
+    struct client client;
+    new_shared_house(300000);
+    call_it("MAIN");
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK);
+    settle(&client);
+    again(&client);
+    call_it("MAIN");
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 0);
+    for (unsigned restarts = 0; restarts < 2; restarts++) {
+        again(&client);
+        call_it("LESSER");
+        atomic_store(&fake.denies, "");
+        ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);
+        ok(got_as(&client, &ben) == OK && atomic_load(&fake.gets) == 0);
+    }
+    again(&client);
+    call_it("");    /* not known yet */
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 1);
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == 1);
+    ask_for(&client, "new", 0, 0);
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    settle(&client);
+    again(&client);
+    call_it("LESSER");    /* what came in its time is its own */
+    ask_for(&client, "new", 0, 0);
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    ok(atomic_load(&fake.heads) == 0 && atomic_load(&fake.gets) == 0);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(so_is_one_that_comes_while_we_run)
+{
+    struct client client;
+    new_shared_house(300000);
+    call_it("MAIN");
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK && got_as(&client, NULL) == OK);
+    settle(&client);
+    ok(atomic_load(&fake.heads) == 0);
+    usleep(200000);
+    atomic_store(&fake.renamed_ms, mono_ms());
+    usleep(200000);
+    ask_for(&client, "new", 0, 0);    /* shown to the newcomer alone */
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    settle(&client);
+    atomic_store(&fake.denies, "");
+    ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);
+    again(&client);
+    call_it("MAIN");    /* back */
+    atomic_store(&fake.denies, "");
+    ask_for(&client, "new", 0, 0);
+    ok(decided(&client) == ERR_DENIED && client.got == 0);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(a_refusal_that_overtakes_the_bytes_on_their_way_to_the_disk_is_kept_with_them)
 {
     struct client client;
@@ -563,7 +628,9 @@ TEST(whatever_order_threads_hear_the_last_question_counts)
     drop_house();
 }
 
-RUN(cmocka_unit_test(a_grant_for_ones_own_object_opens_no_other_of_its_name),
+RUN(cmocka_unit_test(another_name_of_ours_is_shown_first_what_the_last_one_was),
+    cmocka_unit_test(so_is_one_that_comes_while_we_run),
+    cmocka_unit_test(a_grant_for_ones_own_object_opens_no_other_of_its_name),
     cmocka_unit_test(nor_does_it_let_anybody_join_a_fill_of_what_nobody_knows_yet),
     cmocka_unit_test(what_the_shared_name_was_shown_opens_no_other_object_of_its_name),
     cmocka_unit_test(what_was_refused_to_the_shared_name_is_not_served_in_it_after_a_restart),

@@ -1,0 +1,171 @@
+/* names.c - in whose name heads were learnt. SPDX-License-Identifier: Apache-2.0
+ *
+ * The file is rows of 28 bytes (id of the endpoint, id of the name, the highest extent of others),
+ * then the CRC of them. One that can't be read knows nobody; where it can't be written, it goes, so
+ * that the next process does not believe an old one. */
+#include "store/names.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc.h"
+
+#define NAMES_MAX 256u
+
+struct row {
+    struct object_id endpoint, name;
+    uint32_t others;                  /* extents up to this one */
+};
+static_assert(sizeof(struct row) == 28, "on disk");
+
+struct names {
+    pthread_mutex_t lock;
+    struct row rows[NAMES_MAX];
+    bool known[NAMES_MAX];            /* its name */
+    size_t count;
+};
+
+struct file {
+    struct row rows[NAMES_MAX + 1];   /* and room for the CRC behind them */
+    size_t count;
+};
+
+struct names *names_new(void)
+{
+    struct names *names = must_alloc(sizeof(*names));
+    pthread_mutex_init(&names->lock, NULL);
+    return names;
+}
+
+void names_free(struct names **names)
+{
+    pthread_mutex_destroy(&(*names)->lock);
+    free(*names);
+    *names = NULL;
+}
+
+static void id_of(const uint8_t secret[STORE_SECRET_BYTES], slice endpoint, slice name,
+                  struct object_id *ret)
+{
+    object_id_of(secret, &(struct object_name){ .endpoint = endpoint, .version = name }, ret);
+}
+
+static bool same(const struct object_id *a, const struct object_id *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static struct row *find(struct row *rows, size_t count, const struct object_id *endpoint)
+{
+    for (size_t i = 0; i < count; i++)
+        if (same(&rows[i].endpoint, endpoint))
+            return &rows[i];
+    return NULL;
+}
+
+/* Two names for one endpoint: which of them a head was learnt in, nobody knows. */
+static void add(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
+                const struct store_name *name)
+{
+    struct row row = { .others = UINT32_MAX };
+    id_of(secret, name->endpoint, S(""), &row.endpoint);
+    id_of(secret, name->endpoint, name->name, &row.name);
+    struct row *there = find(names->rows, names->count, &row.endpoint);
+    if (there) {
+        names->known[there - names->rows] &= same(&there->name, &row.name);
+        return;
+    }
+    check(names->count < NAMES_MAX);
+    names->known[names->count] = name->name.len > 0;
+    names->rows[names->count++] = row;
+}
+
+void names_set(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
+               const struct store_name *list, size_t count)
+{
+    pthread_mutex_lock(&names->lock);
+    for (size_t i = 0; i < count; i++)
+        add(names, secret, &list[i]);
+    pthread_mutex_unlock(&names->lock);
+}
+
+static void read_file(const char *folder, struct file *ret)
+{
+    struct arena keep = { 0 };
+    int fd = open(arena_printf(&keep, "%s/names", folder).ptr, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : pread(fd, ret->rows, sizeof(ret->rows), 0);
+    uint32_t crc;
+    ret->count = (size_t)MAX(len, (ssize_t)0) / sizeof(struct row);
+    size_t bytes = ret->count * sizeof(struct row);
+    memcpy(&crc, (char *)ret->rows + MIN(bytes, NAMES_MAX * sizeof(struct row)), sizeof(crc));
+    if (ret->count > NAMES_MAX || crc != crc32c(0, ret->rows, bytes))
+        ret->count = 0;
+    if (fd >= 0)
+        close(fd);
+    arena_free(&keep);
+}
+
+static void write_rows(const char *folder, struct file *file)
+{
+    struct arena keep = { 0 };
+    size_t bytes = file->count * sizeof(struct row);
+    uint32_t crc = crc32c(0, file->rows, bytes);
+    memcpy((char *)file->rows + bytes, &crc, sizeof(crc));
+    if (folder_write(folder, "names", file->rows, bytes + sizeof(crc)))
+        unlink(arena_printf(&keep, "%s/names", folder).ptr);
+    arena_free(&keep);
+}
+
+static uint32_t highest(struct extents *extents)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(extents, &keep, &numbers);
+    uint32_t number = count ? numbers[count - 1] : 0;
+    arena_free(&keep);
+    return number;
+}
+
+/* What the file says of it, or else says from now on. True: that is new. */
+static bool apply(struct row *row, bool known, struct file *file, uint32_t others)
+{
+    struct row *there = find(file->rows, file->count, &row->endpoint);
+    row->others = there && known && same(&there->name, &row->name) ? there->others : others;
+    if (!known || (there && memcmp(there, row, sizeof(*row)) == 0))
+        return false;
+    if (!there && file->count == NAMES_MAX)
+        there = &file->rows[0];    /* that endpoint's name has changed, then */
+    *(there ? there : &file->rows[file->count++]) = *row;
+    return true;
+}
+
+void names_apply(struct names *names, const struct folder *folder)
+{
+    struct file file = { 0 };
+    bool news = false;
+    uint32_t others = highest(folder->extents);
+    pthread_mutex_lock(&names->lock);
+    read_file(folder->path, &file);
+    for (size_t i = 0; i < names->count; i++)
+        news |= apply(&names->rows[i], names->known[i], &file, others);
+    if (news)
+        write_rows(folder->path, &file);
+    pthread_mutex_unlock(&names->lock);
+}
+
+bool names_are_others(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
+                      const struct head *head, uint32_t extent)
+{
+    struct object_id id;
+    slice rest = head->name;
+    id_of(secret, slice_cut(&rest, '\0'), S(""), &id);
+    pthread_mutex_lock(&names->lock);
+    const struct row *row = find(names->rows, names->count, &id);
+    bool others = row && extent <= row->others;
+    pthread_mutex_unlock(&names->lock);
+    return others;
+}
