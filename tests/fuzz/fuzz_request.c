@@ -28,7 +28,7 @@ static void judge(const struct http_head *head, const struct s3_request *request
     bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
     check(slice_eq(head->method, slice_of(row->method_name)) && row->level == level);
     check(!reads || row->mutates == S3_MUTATES_NOTHING);
-    check(!request->pass || row->route == S3_CACHE);
+    check(!request->pass || row->route == S3_CACHE || slice_has(request->bucket, ':'));
     for (size_t i = 0; i < request->param_count && row->route == S3_CACHE; i++) {
         slice name = request->params[i].name;
         check(!slice_eq(name, S("acl")) && !slice_eq(name, S("tagging")));
