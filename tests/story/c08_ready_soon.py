@@ -8,8 +8,8 @@ with Story(f"c08 ready with {ENTRIES} entries", seconds=100 + ENTRIES // 2000) a
     if not tool_path or not os.access(tool_path, os.X_OK):
         raise Skip("fill_store is not built: run make")
     origin = story.origin()
-    status, out, err = run([tool_path, story.path("cache"), str(ENTRIES), origin.url, "bucket",
-                            "set/"], seconds=80 + ENTRIES // 2000)
+    status, out, err = run([tool_path, story.path("cache"), str(ENTRIES), origin.url, ORIGIN_KEY,
+                            "bucket", "set/"], seconds=80 + ENTRIES // 2000)
     story.same("the folder is filled", (status, err), (0, ""))
     story.note(out.strip())
     took = []

@@ -54,7 +54,7 @@ HEADS = {
     "HTTP/1.1 and more": "GET /a HTTP/1.10\r\nHost: h\r\n\r\n",
     "HTTP/2 preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/0.9": "GET /a\r\n\r\n",
-    "101 fields": "GET /a HTTP/1.1\r\nHost: h\r\n" + "X: y\r\n" * 101 + "\r\n",
+    "769 fields": "GET /a HTTP/1.1\r\nHost: h\r\n" + "X: y\r\n" * 768 + "\r\n",
     "a colon alone": "GET /a HTTP/1.1\r\nHost: h\r\n: y\r\n\r\n",
     "a line without a colon": "GET /a HTTP/1.1\r\nHost: h\r\nX\r\n\r\n",
     "40 KiB of head": "GET /a HTTP/1.1\r\nHost: h\r\nX: " + "y" * 40960 + "\r\n\r\n",

@@ -1,9 +1,10 @@
 /* fill_store.c - makes a cache folder of many tiny objects, for tests of what many entries cost.
  * SPDX-License-Identifier: Apache-2.0
  *
- *     fill_store FOLDER COUNT ENDPOINT BUCKET PREFIX
+ *     fill_store FOLDER COUNT ENDPOINT ACCESS_KEY BUCKET PREFIX
  *
- * Object i has the key PREFIX and i in 8 digits, the ETag "fill" and its own key as its bytes. */
+ * Object i has the key PREFIX and i in 8 digits, the ETag "fill" and its own key as its bytes. The
+ * folder says that all were shown to Penstock's own credentials, of this access key. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,14 +54,15 @@ static enum err put(struct store *store, const struct object_name *base, slice p
 
 int main(int argc, char **argv)
 {
-    if (argc != 6) {
-        fprintf(stderr, "usage: fill_store FOLDER COUNT ENDPOINT BUCKET PREFIX\n");
+    if (argc != 7) {
+        fprintf(stderr, "usage: fill_store FOLDER COUNT ENDPOINT ACCESS_KEY BUCKET PREFIX\n");
         return 2;
     }
     struct store_options options = { .folder = argv[1], .heads_bytes = MIB,
                                      .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
                                      .engine = DISK_THREADS };
-    struct object_name base = { slice_of(argv[3]), slice_of(argv[4]), S(""), S("") };
+    struct object_name base = { slice_of(argv[3]), slice_of(argv[5]), S(""), S("") };
+    struct store_name own = { slice_of(argv[3]), slice_of(argv[4]) };
     struct arena keep = { 0 };
     struct store *store;
     slice why;
@@ -70,10 +72,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "fill_store: %.*s\n", SLICE_ARG(why));
         return 1;
     }
+    store_names(store, &own, 1);
     sem_init(&free_slots, 0, UNDER_WAY);
     uint64_t start = mono_ms();
     for (unsigned i = 0; !e && i < count; i++)
-        e = put(store, &base, slice_of(argv[5]), i);
+        e = put(store, &base, slice_of(argv[6]), i);
     store_close(&store);
     printf("%u objects in %u ms, %u failed\n", count, (unsigned)(mono_ms() - start),
            atomic_load(&failed));
