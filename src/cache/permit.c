@@ -101,8 +101,8 @@ bool permit_has(struct get *get)
         !guard_on(GUARD_GRANTS))
         return true;
     uint64_t now_ms = mono_ms(), until = until_ms(get, now_ms);
-    uint64_t ttl = ttl_ms(get->ask.place, get->asker.who);
-    if (until <= get_said(get).at_ms + ttl && get_said(get).at_ms)
+    uint64_t ttl = ttl_ms(get->ask.place, get->asker.who), said_ms = get_said(get).at_ms;
+    if (said_ms && until <= said_ms + ttl)
         until = 0;    /* asked before */
     get->permitted = now_ms < until;    /* once a request, as version and freshness are */
     get->permitted_version = version;

@@ -222,7 +222,7 @@ void pass_write_populate(struct pass *pass)
         if (slice_eq(pass->fields.list[i].name, S("etag")))
             etag = pass->fields.list[i].value;
     if (!pass->place->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
-        pass->err || !etag.len || slice_has(pass->origin.bucket, ':'))
+        pass->err || !etag.len || pass->call->s3.pass)
         return;
     struct http_body *hold = pass->hold;
     pass->hold = NULL;

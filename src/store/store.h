@@ -174,9 +174,10 @@ enum store_renewal { STORE_RENEWED, STORE_ABSENT, STORE_CHANGED };
 enum store_renewal store_renew(struct store *store, const struct object_id *id,
                                const struct store_vouch *vouch);
 
-/* Raises head->shown of the version that `only` is of (NULL: of any), and what is kept of it beside when it was last vouched for; the answer is
- * the highest that is known. Whether that is a refusal goes to disk, with the next commit. Index and
- * RAM only; any thread. A head that is read just now is told too, or read again. */
+/* Raises head->shown of the version that `only` is of (NULL: of any), and what is kept of it beside
+ * when it was last vouched for; the answer is the highest that is known. Whether that is a refusal
+ * goes to disk, with the next commit. Index and RAM only; any thread. A head that is read just now
+ * is told too, or read again. */
 uint32_t store_shown(struct store *store, const struct object_id *id, const struct head *only,
                      uint32_t shown);
 
