@@ -1,12 +1,13 @@
-/* loader.c - reads many objects once, in random order, as fast as the server lets it.
+/* loader.c - reads many objects, in random order, as fast as the server lets it.
  * SPDX-License-Identifier: Apache-2.0
  *
  *     loader --port N --path FORMAT --objects N --bytes N [--conns 16] [--sign ACCESS:SECRET]
  *            [--ranges N --range-bytes N] [--requests N] [--shuffle SEED]
  *
  * FORMAT holds one %u, the object's number; --bytes is the size of each. With --ranges it asks for
- * N distinct ranges, spread evenly over the objects, instead of whole objects. Every request is
- * made and signed before the first is sent. One thread, one request at a time on each connection; a
+ * N distinct ranges, spread evenly over the objects, instead of whole objects. --requests ends it
+ * sooner, or lets it begin again with the first. Every request is made and signed before the first
+ * is sent. One thread, one request at a time on each connection; a
  * body is thrown away in the kernel, so that the client costs little. Prints one line. */
 #include "client.h"
 
@@ -39,7 +40,7 @@ struct conn {
     const struct made *request;
 };
 
-static size_t next_request, done_count;
+static size_t next_request, done_count, wanted;
 static uint64_t bytes_read;
 static double *took_ms;
 static uint32_t *order;
@@ -91,17 +92,15 @@ static void requests_make(const struct signer *signer, int argc, char **argv)
     uint64_t order_seed = flag_number(argc, argv, "shuffle", 0);
     if (order_seed)
         shuffle(order, requests.count, order_seed);
-    uint64_t most = flag_number(argc, argv, "requests", requests.count);
-    if (most < requests.count)
-        requests.count = most;
+    wanted = flag_number(argc, argv, "requests", requests.count);
 }
 
 static void ask(struct conn *conn)
 {
     conn->request = NULL;
-    if (next_request == requests.count)
+    if (next_request == wanted)
         return;
-    conn->request = &requests.all[order[next_request++]];
+    conn->request = &requests.all[order[next_request++ % requests.count]];
     conn->in_body = false;
     conn->asked_ms = now_ms();
     http_send(&conn->http, requests.text + conn->request->at, conn->request->len);
@@ -177,9 +176,9 @@ int main(int argc, char **argv)
     struct signer signer;
     signer_make(&signer, flag(argc, argv, "sign", NULL), port);
     requests_make(&signer, argc, argv);
-    if (!conns || conns > CONNS_MAX || !requests.count)
+    if (!conns || conns > CONNS_MAX || !wanted)
         die("1 to %d connections, 1 request at least", CONNS_MAX);
-    took_ms = calloc(requests.count, sizeof(*took_ms));
+    took_ms = calloc(wanted, sizeof(*took_ms));
     struct conn *all = calloc(conns, sizeof(*all));
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     for (size_t i = 0; i < conns; i++) {
@@ -190,7 +189,7 @@ int main(int argc, char **argv)
     double began_ms = now_ms();
     for (size_t i = 0; i < conns; i++)
         ask(&all[i]);
-    while (done_count < requests.count) {
+    while (done_count < wanted) {
         struct epoll_event events[64];
         int count = epoll_wait(epoll, events, 64, 20000);
         if (count == 0)
