@@ -31,8 +31,8 @@ with Story("a01 the scripted origin does what it is told") as story:
                [503, 503, 200])
     origin.tell("reset=rules", "first_byte_ms=200", "bandwidth=1000000")
     reply = client.get(key, 0, 299999)
-    story.fact("a slow origin is slow", 0.45 < reply.ended - reply.began < 0.8,
-               f"{reply.ended - reply.began:.3f} s")
+    story.in_time("a slow origin is slow", 0.45 < reply.ended - reply.began < 0.8,
+                  f"{reply.ended - reply.began:.3f} s")
     for name, lines in {"cut by reset": ["cut_after=1000"],
                         "cut by FIN": ["cut_after=1000", "cut_fin=1"],
                         "too long a length": ["length_error=7", "cut_fin=1"],

@@ -12,5 +12,5 @@ with Story("f05 a slow reader beside a fast one") as story:
                           lambda: time.sleep(0.2) or Client(server.port).get(key))
     story.bytes("the fast one has it", fast, key, 0, SIZE)
     story.bytes("the slow one too", slow, key, 0, SIZE)
-    story.fact("the fast one was not held up", fast.ended - fast.began < 5,
-               f"{fast.ended - fast.began:.1f} s")
+    story.in_time("the fast one was not held up", fast.ended - fast.began < 5,
+                  f"{fast.ended - fast.began:.1f} s")

@@ -11,18 +11,18 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
         time.sleep(0.02)
     reply = slow.read()
     took = time.monotonic() - began
-    story.fact("a slow head is cut at head_ms", reply.status == 408 and 0.5 < took < 1.2,
-               (reply, took))
+    story.in_time("a slow head is cut at head_ms", reply.status == 408 and 0.5 < took < 1.2,
+                  (reply, took))
     silent = probe.wire()
     began = time.monotonic()
-    story.fact("silence is closed", silent.gone() and 0.5 < time.monotonic() - began < 1.2,
-               time.monotonic() - began)
+    story.in_time("silence is closed", silent.gone() and 0.5 < time.monotonic() - began < 1.2,
+                  time.monotonic() - began)
     idle = probe.wire()
     idle.send(get("/a"))
     idle.read()
     began = time.monotonic()
-    story.fact("an idle connection is closed at idle_ms", idle.gone()
-               and 1.3 < time.monotonic() - began < 2.2, time.monotonic() - began)
+    story.in_time("an idle connection is closed at idle_ms", idle.gone()
+                  and 1.3 < time.monotonic() - began < 2.2, time.monotonic() - began)
     idle = probe.wire()
     idle.send(get("/a"))
     idle.read()
@@ -35,8 +35,8 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     began = time.monotonic()
     reply = slow.read()
     took = time.monotonic() - began
-    story.fact("a slow body is refused at request_ms", reply.body[:11] == b"ERR_TIMEOUT"
-               and 2.3 < took < 3.2, (reply, took))
+    story.in_time("a slow body is refused at request_ms", reply.body[:11] == b"ERR_TIMEOUT"
+                  and 2.3 < took < 3.2, (reply, took))
     chunk = b"10000\r\n" + bytes(65536) + b"\r\n"
     chunked = get("/echo", "Transfer-Encoding: chunked", method="PUT")
     story.same("a chunked body over the limit is refused in the app's words",
@@ -70,7 +70,7 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
         wire.read()
     began = time.monotonic()
     story.same("at the cap an idle connection makes room", probe.ask(get("/new")).body, b"/new\n")
-    story.fact("at once", time.monotonic() - began < 0.5, time.monotonic() - began)
+    story.in_time("at once", time.monotonic() - began < 0.5, time.monotonic() - began)
     for wire in crowd:
         wire.close()
     wait_for("the crowd is gone again", lambda: probe.stats()["connections"] == 1)

@@ -28,7 +28,7 @@ with Story("h04 the way down in the middle of everything") as story:
     began = time.monotonic()
     status, took = server.stop(20), time.monotonic() - began
     story.same("SIGTERM: it ends", status, 0)
-    story.fact("... soon after the time to drain", 0.2 < took < 5, f"{took:.1f} s")
+    story.in_time("... soon after the time to drain", 0.2 < took < 5, f"{took:.1f} s")
     answers = [(wire.read(method), method, key) for wire, method, key in wires]
 
     def is_wrong(reply, method, key):

@@ -142,7 +142,7 @@ with Story("o02 faults of the origin", seconds=180) as story:
     reply = server.get(fresh())
     story.fact("origin down: a clear 5xx in S3 XML", reply.status in (500, 502, 503, 504)
                and reply.code, reply)
-    story.fact("... soon", time.monotonic() - start < 15, f"{time.monotonic() - start:.1f} s")
+    story.in_time("... soon", time.monotonic() - start < 15, f"{time.monotonic() - start:.1f} s")
     for bucket, turn in (("still", "immutable"), ("kept", "in its ttl or grace")):
         must(f"origin down: {turn}", server.get(warm[bucket]), warm[bucket])
     time.sleep(2.1)

@@ -53,7 +53,7 @@ with Story("t03 records that never end keep nothing") as story:
         raise Skip("openssl is not installed")
     probe = Probe(story, tls=True, head_ms=1000, idle_ms=1500, connections_max=20)
     took = drip(probe.wire(), RECORD, 6)
-    story.fact("a record that never ends is a head that is too slow", took < 3, took)
+    story.in_time("a record that never ends is a head that is too slow", took < 3, took)
     wire = probe.wire()
     wire.send(get("/a"))
     wire.read()
@@ -69,7 +69,7 @@ with Story("t03 records that never end keep nothing") as story:
     time.sleep(0.2)
     began = time.monotonic()
     story.same("at the cap it makes room like any that is idle", probe.ask(get("/b")).body, b"/b\n")
-    story.fact("at once", time.monotonic() - began < 0.6, time.monotonic() - began)
+    story.in_time("at once", time.monotonic() - began < 0.6, time.monotonic() - began)
     for wire in crowd:
         wire.close()
     probe.ends_cleanly()
