@@ -6,13 +6,16 @@
  *
  * The library would double a socket's buffer as bytes come, and fail where its file can't be made.
  * So it gets one that the whole body fits into before the first byte is read; one whose length
- * nobody knows (chunked) moves as it grows. In memory all bodies share one budget, in the folder
- * another (H8), and of either one client may hold half: who sends bodies and never ends them leaves
- * room for others. The folder is a cache's: it takes a body only while it serves and keeps its
- * reserve, which may_spill knows. What a buffer holds of the limits is its claim. A file is written
- * to by calls that fail where its map would fault; who reads the body by the map does it in a trap
- * (store/trap.h). What lies in a file is page cache; to let go of gigabytes of it takes as long as
- * a second, so a thread of its own does that.
+ * nobody knows (chunked) grows: in memory it moves, and one that lies in a file has the address
+ * space of the largest. In memory all bodies share one budget, in the folder another (H8), and of
+ * either one client may hold half: who sends bodies and never ends them leaves room for others. The
+ * folder is a cache's: it takes a body only while it serves and keeps its reserve, which may_spill
+ * knows. What a buffer holds of the limits is its claim.
+ *
+ * The file is made and written to by other threads (spill.c), by calls that fail where its map would
+ * fault; who reads the body by the map does it in a trap (store/trap.h). What was there before is
+ * memory, the buffer's front: the library keeps data of its own there. To let go of a file may
+ * wait for the disk, and takes as long as a second for gigabytes: a thread of its own does that.
  *
  * A complete body is taken out of the connection, so that it can outlive it (http_body_hold).
  * Threads: a body may be let go on any; claims are counted over all loops. */
@@ -20,8 +23,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,9 +32,8 @@
 #include "base/thread.h"
 
 #define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
-#define LARGE_BYTES (64 * MIB)
 #define HUGE_BYTES (2 * MIB)
-#define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
+#define FD_NONE_YET (-2)    /* the buffer is mapped; the library's -1 is memory */
 
 /* What no pool of the library's takes back, which looks at a buffer's size alone: any thread frees
  * it. */
@@ -75,7 +75,7 @@ void body_claim_end(struct body_claim *claim)
     atomic_fetch_sub(&disk_allocated, claim->allocated_bytes);
     metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
     metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
-    claim->memory_bytes = claim->file_bytes = claim->allocated_bytes = 0;
+    *claim = (struct body_claim){ .client = claim->client, .beyond_share = claim->beyond_share };
 }
 
 /* In huge pages as far as whole ones fit: to fault in small ones takes longer than to fill them. */
@@ -109,49 +109,47 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Its first page, where the library keeps the buffer's own data, is memory: what the disk does to
- * the rest is seen by who reads the body alone. */
-static void *map(int fd, size_t bytes)
+/* Whole pages for so many bytes of the buffer. */
+static size_t pages(size_t bytes)
 {
-    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    if (mmap(at, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-             0) != MAP_FAILED)
-        return at;
-    munmap(at, bytes);
-    return NULL;
+    return (BUFFER_HEAD + bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }
 
-/* Blocks come as the body does (allocate), so that no call for gigabytes of them stops the loop. */
-static h2o_buffer_t *map_file(const struct http_options *options, size_t bytes)
+/* Of nothing yet but its front: the file is mapped behind that when it has been made. */
+static h2o_buffer_t *map_front(size_t bytes, struct body_claim *claim)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/body.XXXXXX", options->spill_folder);
-    int fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0)
+    char *at = mmap(NULL, claim->mapped_bytes, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
         return NULL;
-    unlink(path);
-    bool sized = ftruncate(fd, (off_t)(BUFFER_HEAD + bytes)) == 0;
-    h2o_buffer_t *buffer = sized ? map(fd, BUFFER_HEAD + bytes) : NULL;
-    if (buffer)
-        *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = fd };
-    else
-        close(fd);
+    if (mprotect(at, claim->front_bytes, PROT_READ | PROT_WRITE) != 0) {
+        munmap(at, claim->mapped_bytes);
+        return NULL;
+    }
+    h2o_buffer_t *buffer = (h2o_buffer_t *)at;
+    *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = FD_NONE_YET };
     return buffer;
 }
 
-/* The library, which would free it too, knows nothing of that page. */
-static void free_buffer(h2o_buffer_t **buffer)
+static bool map_file(h2o_buffer_t *buffer, int fd, const struct body_claim *claim)
+{
+    size_t front = claim->front_bytes, bytes = claim->mapped_bytes - front;
+    return !bytes || mmap((char *)buffer + front, bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_FIXED, fd, (off_t)front) != MAP_FAILED;
+}
+
+/* The library, which would free it too, does not know how much is mapped. */
+static void free_buffer(h2o_buffer_t **buffer, const struct body_claim *claim)
 {
     int fd = (*buffer)->_fd;
-    if (fd < 0) {
+    if (fd == -1) {
         h2o_buffer_dispose(buffer);
         return;
     }
-    munmap(*buffer, BUFFER_HEAD + (*buffer)->capacity);
+    munmap(*buffer, claim->mapped_bytes);
     *buffer = NULL;
-    close(fd);
+    if (fd >= 0)
+        close(fd);
 }
 
 /* Of what bodies have claimed: the disk has not given it yet. */
@@ -161,110 +159,79 @@ static size_t promised(size_t claimed)
     return claimed > allocated ? claimed - allocated : 0;
 }
 
-static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, struct body_claim *claim)
+static bool take_file(const struct http *http, size_t bytes, struct body_claim *claim)
 {
     const struct http_options *options = &http->options;
-    struct held *own = held_by(claim->client);
-    bool may = take(claim, &all_hold.files, &own->files, 1, options->spill_files_max);
-    may &= take(claim, &all_hold.disk, &own->disk, bytes, options->bodies_disk_bytes);
-    uint64_t wanted = promised(atomic_load(&all_hold.disk));
-    if (may && options->may_spill)
-        may = options->may_spill(options->spill_arg, wanted);
-    h2o_buffer_t *buffer = may ? map_file(options, bytes) : NULL;
-    claim->file_bytes = bytes;
+    bool may = take(claim, &all_hold.disk, &held_by(claim->client)->disk, bytes,
+                    options->bodies_disk_bytes);
+    claim->file_bytes += bytes;
     metric_gauge_add(M_HTTP_BODY_DISK, (int64_t)bytes);
+    uint64_t wanted = promised(atomic_load(&all_hold.disk));
+    return may && (!options->may_spill || options->may_spill(options->spill_arg, wanted));
+}
+
+/* `have` of them are there, and `most` may come. */
+static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, size_t have, size_t most,
+                               struct body_claim *claim)
+{
+    struct held *own = held_by(claim->client);
+    bool may = http->spill != NULL;
+    may &= take(claim, &all_hold.files, &own->files, 1, http->options.spill_files_max);
+    may &= take_file(http, bytes, claim);
+    claim->front_bytes = pages(have);
+    claim->mapped_bytes = pages(MAX(bytes, most));
+    h2o_buffer_t *buffer = may ? map_front(bytes, claim) : NULL;
     if (!buffer)
         body_claim_end(claim);
     return buffer;
-}
-
-static h2o_buffer_t *place(const struct http *http, size_t bytes, struct body_claim *claim)
-{
-    bool small = bytes <= http->options.body_memory_bytes;
-    h2o_buffer_t *buffer = small ? in_memory(http, bytes, claim) : in_a_file(http, bytes, claim);
-    if (!buffer)
-        buffer = small ? in_a_file(http, bytes, claim) : in_memory(http, bytes, claim);
-    return buffer;
-}
-
-/* ---- bytes in a file: by calls that fail, where the map would fault ---- */
-
-/* How many of `bytes` from `at` on lie in the first page. */
-static size_t in_memory_part(size_t at, size_t bytes)
-{
-    return at < page_bytes() ? MIN(bytes, page_bytes() - at) : 0;
-}
-
-/* Room on the disk for what comes next: a full one is seen here. */
-static bool allocate(int fd, size_t until, size_t whole, size_t *allocated)
-{
-    if (until <= *allocated)
-        return true;
-    size_t to = MIN(whole, MAX(until, *allocated + ALLOCATE_BYTES));
-    if (posix_fallocate(fd, (off_t)*allocated, (off_t)(to - *allocated)))
-        return false;
-    atomic_fetch_add(&disk_allocated, to - *allocated);
-    *allocated = to;
-    return true;
-}
-
-static bool write_at(h2o_buffer_t *buffer, size_t at, slice bytes, struct body_claim *claim)
-{
-    size_t here = buffer->_fd < 0 ? bytes.len : in_memory_part(at, bytes.len);
-    memcpy((char *)buffer + at, bytes.ptr, here);
-    at += here;
-    bytes = slice_from(bytes, here);
-    if (bytes.len && !allocate(buffer->_fd, at + bytes.len, BUFFER_HEAD + buffer->capacity,
-                               &claim->allocated_bytes))
-        return false;
-    while (bytes.len) {
-        ssize_t put = pwrite(buffer->_fd, bytes.ptr, bytes.len, (off_t)at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        bytes = slice_from(bytes, (size_t)put);
-        at += (size_t)put;
-    }
-    return true;
-}
-
-static bool read_at(const h2o_buffer_t *buffer, size_t at, char *to, size_t bytes)
-{
-    size_t here = buffer->_fd < 0 ? bytes : in_memory_part(at, bytes);
-    memcpy(to, (const char *)buffer + at, here);
-    while (here < bytes) {
-        ssize_t got = pread(buffer->_fd, to + here, bytes - here, (off_t)(at + here));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        here += (size_t)got;
-    }
-    return true;
 }
 
 /* ---- a connection's ---- */
 
+static h2o_buffer_t *place(const struct conn *conn, size_t bytes, struct body_claim *claim)
+{
+    const struct http *http = conn->loop->http;
+    size_t have = conn->sock->input->size;
+    size_t most = conn->request->head.bytes +
+                  (conn->request->head.chunked ? conn->request->body_max + BODY_READ_BYTES : 0);
+    bool small = bytes <= http->options.body_memory_bytes;
+    h2o_buffer_t *buffer = small ? in_memory(http, bytes, claim)
+                                 : in_a_file(http, bytes, have, most, claim);
+    if (!buffer)
+        buffer = small ? in_a_file(http, bytes, have, most, claim) : in_memory(http, bytes, claim);
+    return buffer;
+}
+
 static bool move(struct conn *conn, size_t bytes, struct body_claim *claim)
 {
-    h2o_buffer_t *from = conn->sock->input;
-    h2o_buffer_t *to = place(conn->loop->http, bytes, claim);
+    h2o_buffer_t *from = conn->sock->input, *to = place(conn, bytes, claim);
     if (!to)
         return false;
     to->bytes = to->_buf;
     to->_prototype = &unpooled;
-    slice have = { from->bytes, from->size };
-    if (!write_at(to, BUFFER_HEAD, have, claim)) {
-        free_buffer(&to);
-        body_claim_end(claim);
-        return false;
-    }
     to->size = from->size;
-    free_buffer(&from);
+    memcpy(to->_buf, from->bytes, from->size);
+    struct body_claim *before = &conn->request->claim;
+    free_buffer(&from, before);
     conn->sock->input = to;
-    body_claim_end(&conn->request->claim);
-    conn->request->claim = *claim;
+    if (claim->file_bytes) {    /* its front is as large as that was */
+        claim->memory_bytes = before->memory_bytes;
+        before->memory_bytes = 0;
+    }
+    body_claim_end(before);
+    *before = *claim;
+    return true;
+}
+
+/* Where it lies: its address space is there. */
+static bool grow_file(struct conn *conn, size_t bytes)
+{
+    struct body_claim *claim = &conn->request->claim;
+    h2o_buffer_t *input = conn->sock->input;
+    bytes = MIN(bytes, claim->mapped_bytes - BUFFER_HEAD);
+    if (!take_file(conn->loop->http, bytes - input->capacity, claim))
+        return false;
+    input->capacity = bytes;
     return true;
 }
 
@@ -273,35 +240,86 @@ bool body_claimed(const struct http_request *request)
     return request->claim.memory_bytes || request->claim.file_bytes;
 }
 
-bool body_make_room(struct conn *conn, size_t bytes)
+bool body_in_file(const struct conn *conn)
+{
+    return conn->request->claim.file_bytes > 0;
+}
+
+size_t body_room(const struct conn *conn)
 {
     const h2o_buffer_t *input = conn->sock->input;
+    return input->capacity - (size_t)(input->bytes - input->_buf) - input->size;
+}
+
+bool body_make_room(struct conn *conn, size_t bytes)
+{
+    h2o_buffer_t *input = conn->sock->input;
+    struct body_claim *claim = &conn->request->claim;
     check(input->bytes != NULL);
     bool counts = !conn->large_head || body_claimed(conn->request);    /* else it moves, and does */
-    if (counts && bytes <= input->capacity - (size_t)(input->bytes - input->_buf))
+    if (counts && bytes <= input->size + body_room(conn))
         return true;
     bytes = MAX(bytes, conn->request->head.chunked ? 2 * input->capacity : input->size);
-    struct body_claim claim = { .client = conn->request->claim.client };
-    if (move(conn, bytes, &claim))
+    struct body_claim next = { .client = claim->client };
+    if (body_in_file(conn) ? grow_file(conn, bytes) : move(conn, bytes, &next))
         return true;
-    metric_add(claim.beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
-    gate_refuse(conn, ERR_LIMIT, claim.beyond_share
+    bool share = claim->beyond_share || next.beyond_share;
+    metric_add(share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
+    gate_refuse(conn, ERR_LIMIT, share
                                      ? "other bodies of this client take all the room one may have"
                                      : "there is no room for the request body just now");
     return false;
 }
 
-/* A fault in the map would cost a page of zeroes first, and a signal if the disk fails: this costs
- * neither. The map sees what is written. */
-bool body_append(struct conn *conn, slice bytes)
+/* A descriptor of its own lets the piece outlive the request. */
+static bool send_off(struct conn *conn, struct piece *piece, size_t at, slice data)
+{
+    const h2o_buffer_t *input = conn->sock->input;
+    const struct body_claim *claim = &conn->request->claim;
+    if (input->_fd >= 0 && (piece->fd = fcntl(input->_fd, F_DUPFD_CLOEXEC, 0)) < 0)
+        return false;
+    piece->conn = conn;
+    conn->piece = piece;
+    piece->data = data;
+    piece->at = at;
+    piece->whole = BUFFER_HEAD + input->capacity;
+    piece->allocated = MAX(claim->allocated_bytes, claim->front_bytes);
+    piece_write(piece);
+    return true;
+}
+
+bool body_write(struct conn *conn, struct piece *piece, size_t bytes)
 {
     h2o_buffer_t *input = conn->sock->input;
     size_t at = (size_t)(input->bytes + input->size - (char *)input);
-    if (write_at(input, at, bytes, &conn->request->claim))
+    size_t front_bytes = conn->request->claim.front_bytes;
+    size_t front = at < front_bytes ? MIN(bytes, front_bytes - at) : 0;
+    slice data = { piece->bytes + front, bytes - front };
+    memcpy((char *)input + at, piece->bytes, front);
+    input->size += bytes;
+    if (data.len && send_off(conn, piece, at + front, data))
+        return true;
+    piece_give(piece);
+    if (!data.len)
         return true;
     metric_add(M_HTTP_REFUSED_SPILL, 1);
-    gate_refuse(conn, ERR_LIMIT, "the request body could not be written to the disk");
+    gate_refuse(conn, ERR_LIMIT, "there is no file descriptor for the request body just now");
     return false;
+}
+
+bool body_written(struct conn *conn, struct piece *piece)
+{
+    struct body_claim *claim = &conn->request->claim;
+    h2o_buffer_t *input = conn->sock->input;
+    if (!piece->failed && piece->made >= 0 && map_file(input, piece->made, claim)) {
+        input->_fd = piece->made;
+        piece->made = -1;
+    }
+    if (piece->failed || input->_fd < 0)
+        return false;
+    atomic_fetch_add(&disk_allocated, piece->allocated - claim->allocated_bytes);
+    claim->allocated_bytes = piece->allocated;
+    return true;
 }
 
 /* ---- taken out of its connection ---- */
@@ -321,6 +339,23 @@ static struct http_body *take_out(struct http_request *request)
     return body;
 }
 
+/* Bytes that were just written: they are in the page cache, or the disk has failed. */
+static bool read_at(const struct http_body *body, size_t at, char *to, size_t bytes)
+{
+    size_t until = body->claim.file_bytes ? body->claim.front_bytes : at + bytes;
+    size_t here = at < until ? MIN(bytes, until - at) : 0;
+    memcpy(to, (const char *)body->buffer + at, here);
+    while (here < bytes) {
+        ssize_t got = pread(body->buffer->_fd, to + here, bytes - here, (off_t)(at + here));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        here += (size_t)got;
+    }
+    return true;
+}
+
 bool body_take(struct http_request *request)
 {
     struct http_body *body = request->body = take_out(request);
@@ -332,7 +367,7 @@ bool body_take(struct http_request *request)
     if (rest > HEAD_SMALL_BYTES && !conn_grow_head(request->conn))
         return false;
     char *to = h2o_buffer_reserve(input, rest).base;
-    if (!read_at(buffer, (size_t)(buffer->bytes + whole - (char *)buffer), to, rest)) {
+    if (!read_at(body, (size_t)(buffer->bytes + whole - (char *)buffer), to, rest)) {
         gate_refuse(request->conn, ERR_LIMIT, "the disk lost what came behind the request body");
         return false;
     }
@@ -342,6 +377,7 @@ bool body_take(struct http_request *request)
 
 void body_drop(struct http_request *request)
 {
+    piece_leave(request->conn);
     struct http_body *body = body_claimed(request) ? take_out(request) : NULL;
     http_body_release(&body);
 }
@@ -356,12 +392,12 @@ struct http_body *http_body_hold(struct http_request *request)
 
 static void dispose(struct http_body *body)
 {
-    free_buffer(&body->buffer);
+    free_buffer(&body->buffer, &body->claim);
     body_claim_end(&body->claim);
     free(body);
 }
 
-static void *dispose_large(void *arg)
+static void *dispose_file(void *arg)
 {
     dispose(arg);
     return NULL;
@@ -378,8 +414,7 @@ void http_body_release(struct http_body **body)
         return;
     mine->magic = 0;
     pthread_t thread;
-    if (mine->claim.file_bytes >= LARGE_BYTES &&
-        thread_start(&thread, dispose_large, mine, "body-end"))
+    if (mine->claim.file_bytes && thread_start(&thread, dispose_file, mine, "body-end"))
         pthread_detach(thread);
     else
         dispose(mine);

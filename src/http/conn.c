@@ -81,6 +81,8 @@ static void on_close(void *data)
     timed_stop(&conn->timed);
     list_del(&conn->link);
     list_del(&conn->unread);
+    list_del(&conn->line);
+    check(!conn->piece);
     if (conn->request)
         request_end(&conn->request, false);
     atomic_fetch_sub(&http->open_all, 1);
@@ -152,24 +154,50 @@ size_t conn_unchunk(struct conn *conn, char *bytes, size_t len)
     return decoded + rest * (request->framing == OK);
 }
 
-/* What lies in a file is written there, not read into its map: see body_append. */
+static ssize_t read_bytes(struct conn *conn, char *to, size_t bytes)
+{
+    return conn->session ? session_read(conn->session, to, bytes)
+                         : read_plain(h2o_socket_get_fd(conn->sock), to, bytes);
+}
+
+/* How many of bytes that were just read, behind the others, are to be kept. */
+static size_t unframed(struct conn *conn, char *bytes, size_t len)
+{
+    bool chunks = conn->phase == PHASE_BODY && conn->request->head.chunked;
+    return chunks ? conn_unchunk(conn, bytes, len) : len;
+}
+
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
     h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, MIN(room_bytes, bytes_max));
     check(room.base != NULL);
-    bool in_file = conn->sock->input->_fd >= 0;
-    char *to = in_file ? conn->loop->piece : room.base;
-    size_t bytes = MIN(MIN(room.len, bytes_max), in_file ? sizeof(conn->loop->piece) : SIZE_MAX);
-    ssize_t got = conn->session ? session_read(conn->session, to, bytes)
-                                : read_plain(h2o_socket_get_fd(conn->sock), to, bytes);
-    if (got <= 0)
-        return got;
-    bool chunks = conn->phase == PHASE_BODY && conn->request->head.chunked;
-    size_t kept = chunks ? conn_unchunk(conn, to, (size_t)got) : (size_t)got;
-    if (in_file && !body_append(conn, (slice){ to, kept }))
-        return 0;    /* refused */
-    conn->sock->input->size += kept;
+    ssize_t got = read_bytes(conn, room.base, MIN(room.len, bytes_max));
+    if (got > 0)
+        conn->sock->input->size += unframed(conn, room.base, (size_t)got);
     return got;
+}
+
+/* What is to lie in a file: see spill.c. A piece is filled as far as there is something now. */
+static ssize_t read_piece(struct conn *conn, size_t bytes_max)
+{
+    size_t most = MIN(MIN(body_room(conn), bytes_max), PIECE_BYTES), have = 0;
+    struct piece *piece = piece_take(conn);
+    if (!piece) {
+        h2o_socket_read_stop(conn->sock);
+        return 0;
+    }
+    ssize_t got = 0;
+    while (have < most && (got = read_bytes(conn, piece->bytes + have, most - have)) > 0)
+        have += (size_t)got;
+    if (!have) {
+        piece_give(piece);
+        return got;
+    }
+    if (!body_write(conn, piece, unframed(conn, piece->bytes, have)))
+        return 0;
+    if (conn->piece)
+        h2o_socket_read_stop(conn->sock);
+    return (ssize_t)have;
 }
 
 static void read_head(struct conn *conn)
@@ -225,7 +253,8 @@ static void read_body(struct conn *conn)
             left = MIN(left, head->bytes + head->length - have);
         else if (!body_make_room(conn, have + BODY_READ_BYTES))
             break;
-        ssize_t got = read_some(conn, BODY_READ_BYTES, left);
+        ssize_t got = body_in_file(conn) ? read_piece(conn, left)
+                                         : read_some(conn, BODY_READ_BYTES, left);
         if (got == 0)
             break;
         if (got < 0) {
@@ -234,6 +263,8 @@ static void read_body(struct conn *conn)
         }
         turn -= (size_t)got;
         conn->request->body_read += (uint64_t)got;
+        if (conn->piece)
+            break;    /* conn_written */
         look_at_body(conn);
         if ((size_t)got < BODY_READ_BYTES / 2)
             break;    /* likely all there is: the next turn will tell */
@@ -279,7 +310,8 @@ static void shake_hands(struct conn *conn)
 /* Bytes that are decrypted already: nobody else will tell of them. */
 static void note_unread(struct conn *conn)
 {
-    bool reads = conn->phase == PHASE_HEAD || conn->phase == PHASE_BODY;
+    bool waits = conn->piece || !list_empty(&conn->line);
+    bool reads = conn->phase == PHASE_HEAD || (conn->phase == PHASE_BODY && !waits);
     list_del(&conn->unread);
     if (conn->sock && conn->session && reads && session_holds(conn->session))
         list_add(&conn->loop->unread, &conn->unread);
@@ -331,6 +363,34 @@ void conns_read_on(struct http_loop *loop)
     }
 }
 
+void conn_read_start(struct conn *conn)
+{
+    h2o_socket_read_start(conn->sock, on_readable);
+}
+
+static void refuse_for_disk(struct conn *conn, const char *why)
+{
+    metric_add(M_HTTP_REFUSED_SPILL, 1);
+    gate_refuse(conn, ERR_LIMIT, why);
+}
+
+/* It reads on in the next turn: what came meanwhile is not told of. */
+void conn_written(struct conn *conn, bool ok)
+{
+    check(conn->sock && conn->phase == PHASE_BODY && !conn->piece);
+    list_del(&conn->line);
+    conn_hold(conn);
+    conn_read_start(conn);
+    if (ok)
+        look_at_body(conn);
+    else
+        refuse_for_disk(conn, "the request body could not be written to the disk");
+    if (conn->sock && conn->phase == PHASE_BODY)
+        list_add(&conn->loop->unread, &conn->unread);
+    conn_watch(conn);
+    conn_release(conn);
+}
+
 void conn_watch(struct conn *conn)
 {
     if (conn->sock && conn->phase == PHASE_REQUEST && !conn->request->sending)
@@ -356,6 +416,7 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     list_init(&conn->timed.link);
     list_init(&conn->link);
     list_init(&conn->unread);
+    list_init(&conn->line);
     list_add(&loop->conns, &conn->link);
     print_peer(conn, peer);
     atomic_fetch_add(&loop->http->open_all, 1);
@@ -486,11 +547,16 @@ static void look_at_progress(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct http_options *options = &conn->loop->http->options;
-    bool slow = request->body_read - request->body_mark < options->body_progress_bytes;
+    bool ours = conn->piece || !list_empty(&conn->line);    /* the disk is slow, not the client */
+    bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
     bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
     request->body_mark = request->body_read;
     if (!slow && !late) {
         timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
+        return;
+    }
+    if (ours) {
+        refuse_for_disk(conn, "the disk took too long to take the request body");
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);

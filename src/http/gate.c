@@ -37,6 +37,7 @@ static void tell(struct conn *conn, const struct http_answer *answer)
         body_drop(conn->request);
         request_end(&conn->request, false);
     }
+    conn_read_start(conn);
     h2o_buffer_consume(&conn->sock->input, conn->sock->input->size);
     h2o_iovec_t buf = { out.ptr, out.len };
     conn_write(conn, &buf, 1, on_told);

@@ -80,9 +80,11 @@ struct http_loop {
     struct timers timers;
     struct list conns;                  /* of struct conn, all of this loop */
     struct list unread;                 /* those with bytes that no poll tells of: conn->unread */
+    struct list line;                   /* those that wait for a piece: conn->line */
+    struct list pieces;                 /* of struct piece, kept for the next */
+    unsigned pieces_out, pieces_kept;
     struct listener *listeners;         /* one an app */
     struct http_head scratch;           /* of the head being scanned */
-    char piece[65536];                  /* of a body on its way into a file */
     int64_t date_s;
     char date[32];                      /* as answers have it, of that second */
     struct mail drain, end;
@@ -93,6 +95,7 @@ struct http {
     struct http_options options;
     struct bound *bounds;               /* one an app */
     struct http_loop *loops;
+    struct spill *spill;
     int *listen_fds;                    /* [app * loops + loop] until the loops take them */
     atomic_size_t open, open_all, requests, large_heads;
     atomic_bool draining;
@@ -123,7 +126,8 @@ struct conn {
     struct http_loop *loop;
     struct listener *listener;
     struct session *session;            /* NULL: without TLS */
-    struct list link, unread;
+    struct list link, unread, line;
+    struct piece *piece;                /* of its body, on its way to the disk: nothing is read */
     struct timed timed;                 /* the one thing that is waited for */
     enum phase phase;
     unsigned holds;                     /* freed at 0; the open socket is one */
@@ -148,6 +152,8 @@ void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete */
 void conn_end(struct conn *conn);          /* likewise, and it was the last */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
+void conn_read_start(struct conn *conn);   /* again: what comes is told of */
+void conn_written(struct conn *conn, bool ok);    /* its piece is, or it may have one */
 /* Takes the framing off bytes that come behind what there is of a chunked body; how many are left:
  * its own and, behind its end, others. */
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len);
@@ -185,6 +191,8 @@ struct body_claim {
     bool beyond_share;                  /* others could have what was not given */
     size_t memory_bytes, file_bytes;
     size_t allocated_bytes;             /* of the file, on the disk so far */
+    size_t mapped_bytes;                /* what the buffer has of the address space: it may grow */
+    size_t front_bytes;                 /* of those, in memory: what came before there was a file */
 };
 
 #define BODY_MAGIC 0x626f6479u
@@ -240,11 +248,40 @@ bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
 /* Complete: its buffer is the body's now, sock->input begins with what came behind it. */
 bool body_take(struct http_request *request) MUST_USE;    /* false: it has been refused */
 bool body_claimed(const struct http_request *request);    /* sock->input is a buffer of ours */
+bool body_in_file(const struct conn *conn);
 /* It ends before it is complete: its room is given back, and sock->input is empty. */
 void body_drop(struct http_request *request);
-/* Into the file that is sock->input, behind what there is; or the request has been refused. */
-bool body_append(struct conn *conn, slice bytes) MUST_USE;
+size_t body_room(const struct conn *conn);    /* how much more its buffer takes */
+/* The first bytes of the piece go behind what there is, which is to lie in a file: conn->piece is
+ * set until body_written and conn_written. Or the request has been refused: false. */
+bool body_write(struct conn *conn, struct piece *piece, size_t bytes) MUST_USE;
+bool body_written(struct conn *conn, struct piece *piece) MUST_USE;    /* false: it could not be */
 void body_claim_end(struct body_claim *claim);                /* accepts an empty one */
+
+/* spill.c */
+#define PIECE_BYTES (256 * KIB)
+struct piece {                          /* of a body, on its way into its file */
+    struct mail mail;
+    struct list link;
+    struct http_loop *loop;
+    struct mailbox *box;                /* the loop's, which may have gone */
+    struct conn *conn;                  /* NULL: its request has ended */
+    int fd;                             /* its own, of the file; -1: there is none yet, */
+    int made;                           /* and this is it, to be taken; -1: none */
+    slice data;                         /* in bytes */
+    size_t at, whole, allocated;        /* in the file: where it goes; its end; what has blocks */
+    bool failed;
+    char bytes[PIECE_BYTES];
+};
+
+struct spill;
+struct spill *spill_new(const char *folder) MUST_USE;    /* NULL: no thread could be had */
+void spill_free(struct spill **spill);    /* the loops are joined; accepts an empty one */
+struct piece *piece_take(struct conn *conn) MUST_USE;    /* NULL: it waits in line: conn_written */
+void piece_write(struct piece *piece);    /* to be taken back by body_written */
+void piece_give(struct piece *piece);     /* it is not needed any more */
+void piece_leave(struct conn *conn);      /* it waits for none any more */
+void pieces_free(struct http_loop *loop);
 
 /* reply.c */
 struct text reply_head(struct http_loop *loop, struct arena *keep, int status, bool close,

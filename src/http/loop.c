@@ -116,6 +116,8 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     timers_init(&loop->timers, row_ms);
     list_init(&loop->conns);
     list_init(&loop->unread);
+    list_init(&loop->line);
+    list_init(&loop->pieces);
     loop->listeners = must_alloc(options->app_count * sizeof(*loop->listeners));
     for (size_t app = 0; app < options->app_count; app++) {
         loop->listeners[app].bound = &http->bounds[app];
@@ -138,6 +140,7 @@ void loop_join(struct http_loop *loop)
 void loop_free(struct http_loop *loop)
 {
     check(list_empty(&loop->conns));
-    mailbox_free(&loop->box);
+    mailbox_free(&loop->box);    /* delivers the last pieces */
+    pieces_free(loop);
     free(loop->listeners);
 }

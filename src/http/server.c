@@ -129,6 +129,12 @@ static struct http *make(const struct http_options *options)
     return http;
 }
 
+static enum err cannot_thread(struct arena *keep, slice *ret_why)
+{
+    *ret_why = arena_printf(keep, "can't start a thread: see ulimit -u");
+    return ERR_LIMIT;
+}
+
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why)
 {
@@ -138,12 +144,11 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
     for (size_t app = 0; app < options->app_count && !err; app++)
         err = bind_app(http, app, keep, ret_why);
     *ret = http;    /* before the apps run */
-    for (unsigned i = 0; i < options->loops && !err; i++) {
-        if (!loop_start(&http->loops[i])) {
-            *ret_why = arena_printf(keep, "can't start a thread for a loop: see ulimit -u");
-            err = ERR_LIMIT;
-        }
-    }
+    if (!err && options->spill_folder && !(http->spill = spill_new(options->spill_folder)))
+        err = cannot_thread(keep, ret_why);
+    for (unsigned i = 0; i < options->loops && !err; i++)
+        if (!loop_start(&http->loops[i]))
+            err = cannot_thread(keep, ret_why);
     if (err)
         http_stop(ret);
     return err;
@@ -189,6 +194,7 @@ void http_stop(struct http **http)
         loop_join(&mine->loops[i]);
     for (unsigned i = 0; i < mine->options.loops; i++)
         loop_free(&mine->loops[i]);
+    spill_free(&mine->spill);
     free(mine->loops);
     free(mine->listen_fds);
     free(mine->bounds);

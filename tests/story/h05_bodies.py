@@ -17,9 +17,9 @@ def just_too_large(story):
     for turn in range(40):
         wire = probe.wire()
         wire.send(get("/a") + head + bytes(1000))
-        wait_for("it lies in a file", probe.spilled)
+        wait_for("it is to lie in a file", probe.on_disk)
         wire.abort()
-        wait_for("which is closed when the client has gone", lambda: probe.spilled() == 0)
+        wait_for("which nobody needs when the client has gone", lambda: probe.on_disk() == 0)
     wires = [probe.wire() for _ in range(40)]
     for wire in wires:
         wire.send(get("/a") + put("/echo", bytes(5000)))
@@ -34,13 +34,13 @@ def announced_and_not_sent(story):
     for name, body, sum_ in (("nothing", b"", 0), ("a byte", b"1\r\nx\r\n", 1)):
         wire = probe.wire()
         wire.send(big)
-        wait_for("there is room for it", probe.spilled)
+        wait_for("there is room for it", probe.on_disk)
         wire.send(body + b"0\r\n\r\nG")
         reply = wire.read()
         story.same(f"{name} instead of 5 MB is taken", (reply.status, reply.body.split()[0]),
                    (200, b"%d" % sum_))
         wait_for("and its room given back, with the next request begun",
-                 lambda: probe.spilled() == 0)
+                 lambda: probe.on_disk() == 0)
         wire.send(b"ET /next HTTP/1.1\r\nHost: h\r\n\r\n")
         story.same("which is answered", wire.read().body, b"/next\n")
         wire.close()
@@ -68,7 +68,7 @@ def one_client_and_others(story):
         return wire
 
     def held():
-        return probe.stats()["body_memory"] // len(body), probe.spilled()
+        return probe.stats()["body_memory"] // len(body), probe.on_disk(len(body))
 
     def refused(client):
         wire = begin(client)
@@ -88,7 +88,7 @@ def one_client_and_others(story):
         wire.close()
     wait_for("and give back what they held", lambda: held() == (0, 0))
     large = begin(7, bytes(7 << 20))
-    wait_for("a single body may be larger than half", lambda: held() == (0, 1))
+    wait_for("a single body may be larger than half", lambda: held() == (0, 7))
     large.abort()
     wait_for("who leaves gives it back", lambda: held() == (0, 0))
     crowd = [begin(7) for _ in range(8)]
@@ -122,8 +122,8 @@ with Story("h05 bodies lie in memory or the cache folder, within both their limi
                  lambda: probe.stats()["body_memory"] // len(large) == count)
 
     crowd = [half_of(probe.wire(), small) for _ in range(20)]
-    wait_for("small bodies beyond their memory are in files", lambda: probe.spilled() >= 12)
-    story.fact("and only those", probe.spilled() <= 13, probe.spilled())
+    wait_for("small bodies beyond their memory are in files", lambda: probe.on_disk(len(small)) >= 12)
+    story.fact("and only those", probe.on_disk(len(small)) <= 13, probe.on_disk(len(small)))
     story.fact("a large one is taken meanwhile", taken(large))
     for wire in crowd:
         wire.send(bytes(1000))

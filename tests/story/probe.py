@@ -27,10 +27,10 @@ def put(target, body, *fields):
 
 
 class Probe(Process):
-    def __init__(self, story, tls=bool(os.environ.get("PROBE_TLS")), **settings):
+    def __init__(self, story, tls=bool(os.environ.get("PROBE_TLS")), spill=None, **settings):
         check(PROBE, "http_probe is not built: make tests/tools/http_probe")
         self.port, self.admin = free_port(), free_port()
-        self.spill = story.path("spill")
+        self.spill = spill or story.path("spill")
         os.makedirs(self.spill, exist_ok=True)
         self.tls, self.plain_port = None, self.port
         if tls:
@@ -65,6 +65,10 @@ class Probe(Process):
             except FileNotFoundError:    # closed since it was listed
                 pass
         return count
+
+    def on_disk(self, each=1):
+        """Bytes of the room for files that bodies have taken; or how many of such a size that is."""
+        return self.stats()["body_disk"] // each
 
     def fd_count(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

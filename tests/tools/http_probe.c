@@ -198,11 +198,13 @@ static slice stats(struct arena *keep)
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
                         "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
                         "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu, "
+                        "\"body_disk\": %llu, "
                         "\"body_size\": %llu, \"no_room\": %llu, \"share\": %llu, "
                         "\"heads\": %llu, \"heads_refused\": %llu}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
                         http_open_requests(http), http_connections(http), loop_turns,
                         (unsigned long long)metric_read(M_HTTP_BODY_MEMORY),
+                        (unsigned long long)metric_read(M_HTTP_BODY_DISK),
                         (unsigned long long)metric_read(M_HTTP_REFUSED_BODY),
                         (unsigned long long)metric_read(M_HTTP_REFUSED_SPILL),
                         (unsigned long long)metric_read(M_HTTP_REFUSED_SHARE),
@@ -344,6 +346,11 @@ static size_t add_tls(char **args, struct http_app *ret, const struct http_app *
     return 1;
 }
 
+static bool may_spill(void *folder, uint64_t bytes)
+{
+    return bytes > 0 && access(folder, W_OK) == 0;
+}
+
 static void serve(char **args)
 {
     static char listen_on[2][64];
@@ -362,13 +369,16 @@ static void serve(char **args)
         .head_ms = setting(args, "head_ms", 2000), .request_ms = setting(args, "request_ms", 20000),
         .idle_ms = setting(args, "idle_ms", 20000), .send_ms = setting(args, "send_ms", 20000),
         .send_progress_bytes = setting(args, "send_progress", 0),
+        .body_progress_ms = setting(args, "body_progress_ms", 0),
+        .body_progress_bytes = setting(args, "body_progress_bytes", 0),
         .body_bytes_max = setting(args, "body_bytes_max", 64 << 20),
         .body_memory_bytes = setting(args, "body_memory_bytes", 1 << 20),
         .bodies_memory_bytes = setting(args, "bodies_memory_bytes", 256 << 20),
         .bodies_disk_bytes = setting(args, "bodies_disk_bytes", 0),
         .heads_bytes = setting(args, "heads_bytes", 8 << 20),
         .spill_files_max = setting(args, "spill_files_max", 0),
-        .spill_folder = args[3], .connections_max = setting(args, "connections_max", 1000),
+        .spill_folder = args[3], .may_spill = may_spill, .spill_arg = args[3],
+        .connections_max = setting(args, "connections_max", 1000),
         .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,
     };
     slice why = { 0 };
