@@ -159,7 +159,8 @@ static void tell_md5(struct intake *intake, const uint8_t *sum)
     hex_write(intake->is.md5, 16, hex);
     base64_write(sum, 16, base64);
     fault->message = S("The Content-MD5 you specified did not match what we received.");
-    s3_fault_add(fault, S("CalculatedDigest"), arena_copy(&intake->arena, (slice){ base64, sizeof(base64) }));
+    s3_fault_add(fault, S("CalculatedDigest"),
+                 arena_copy(&intake->arena, (slice){ base64, sizeof(base64) }));
     s3_fault_add(fault, S("ExpectedDigest"),
                  arena_copy(&intake->arena, (slice){ hex, sizeof(hex) }));
 }
@@ -176,8 +177,8 @@ static enum err end_framing(struct intake *intake)
         (struct http_field){ header, arena_copy(&intake->arena, value) };
     if (base64_read(value, is->sum_value, checksum_bytes(is->sum)))
         return OK;
-    outcome->fault.message = arena_printf(&intake->arena, "Value for %.*s trailing header is invalid.",
-                                   SLICE_ARG(header));
+    outcome->fault.message = arena_printf(
+        &intake->arena, "Value for %.*s trailing header is invalid.", SLICE_ARG(header));
     return ERR_BAD_REQUEST;
 }
 
