@@ -383,18 +383,24 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 
 /* ---- the route ---- */
 
+/* A form is placed by the key in it, when that has been read. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
+    bool form = takes_form(call);
+    slice detail = S("");
+    enum err err = form ? OK : place_judge(call, &detail);
     metric_add(row->metric, 1);
-    if (row->route == S3_CACHE && !call->s3.pass)
+    if (err)
+        reply_error(call, err, detail);
+    else if (form)
+        pass_form(call);
+    else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)
         list_read(call);
     else if (s3_only_reads(call->s3.op))
         pass_read(call);
-    else if (takes_form(call))
-        pass_form(call);
     else
         pass_write(call);
 }

@@ -115,7 +115,7 @@ enum err place_judge(struct call *call, slice *ret_detail) MUST_USE;
 enum err place_judge_keys(struct call *call, const struct write_key *keys, size_t count,
                           slice *ret_detail) MUST_USE;
 
-/* ---- object.c, list.c, pass.c: the operations ---- */
+/* ---- object.c, list.c, pass.c: the operations; place_judge has let them go ---- */
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */

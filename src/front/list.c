@@ -80,18 +80,12 @@ static void changed(void *arg)
     list_end(&listed->get);
     if (err == ERR_LIMIT)
         pass_read(call);
-    else if (err)
+    else
         reply_error(call, err, S(""));
 }
 
 void list_read(struct call *call)
 {
-    slice detail;
-    enum err err = place_judge(call, &detail);
-    if (err) {
-        reply_error(call, err, detail);
-        return;
-    }
     struct list_ask ask = {
         .place = call->place,
         .who = &call->client->who,

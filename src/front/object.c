@@ -256,12 +256,6 @@ static void changed(void *arg)
 
 void object_read(struct call *call)
 {
-    slice detail;
-    enum err err = place_judge(call, &detail);
-    if (err) {
-        reply_error(call, err, detail);
-        return;
-    }
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     struct object *object = arena_alloc(call->keep, sizeof(*object));
     object->call = call;

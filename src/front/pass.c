@@ -216,12 +216,7 @@ struct pass *pass_new(struct call *call)
 
 void pass_read(struct call *call)
 {
-    slice detail;
-    enum err err = place_judge(call, &detail);
-    if (err)
-        reply_error(call, err, detail);
-    else
-        pass_call_origin(pass_new(call));
+    pass_call_origin(pass_new(call));
 }
 
 /* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass

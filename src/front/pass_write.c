@@ -130,12 +130,6 @@ void pass_write(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
     const struct sigv4_claim *claim = &judged->claim;
-    slice detail;
-    enum err err = place_judge(call, &detail);
-    if (err) {
-        reply_error(call, err, detail);
-        return;
-    }
     struct pass *pass = pass_new(call);
     pass->source = (struct origin_body){ .read = read_body, .arg = pass };
     if (claim->payload == PAYLOAD_HEX)
