@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/metric.h"
+#include "cache/alias.h"
 
 #define SHARDS 64u
 #define WAYS 8u
@@ -34,46 +35,50 @@ struct grants {
     struct shard shards[SHARDS];
 };
 
-/* Two buckets that share a pair cost each other a question, never an answer. Process-wide. */
-static struct {
+/* Two buckets that share a row cost each other a question, never an answer. Process-wide. */
+static struct change {
     struct epoch_pair pair;
     atomic_ullong changed_ms;
 } changes[BUCKETS];
 
-static size_t place_of(slice bucket)
+/* Of the bucket by its plain name: a change under another name is one of the same bucket. */
+static struct change *change_of(slice bucket)
 {
     uint32_t hash = 2166136261u;    /* FNV-1a */
+    bucket = alias_bucket(bucket);
     for (size_t i = 0; i < bucket.len; i++)
         hash = (hash ^ (uint8_t)bucket.ptr[i]) * 16777619u;
-    return (hash ^ hash >> 16) % BUCKETS;
+    return &changes[(hash ^ hash >> 16) % BUCKETS];
 }
 
 void grants_change_begins(slice bucket, uint64_t now_ms)
 {
-    atomic_store(&changes[place_of(bucket)].changed_ms, now_ms);
-    epoch_pair_begins(&changes[place_of(bucket)].pair);
+    struct change *change = change_of(bucket);
+    atomic_store(&change->changed_ms, now_ms);
+    epoch_pair_begins(&change->pair);
 }
 
 void grants_change_ends(slice bucket, uint64_t now_ms)
 {
-    atomic_store(&changes[place_of(bucket)].changed_ms, now_ms);
-    epoch_pair_ends(&changes[place_of(bucket)].pair);
+    struct change *change = change_of(bucket);
+    atomic_store(&change->changed_ms, now_ms);
+    epoch_pair_ends(&change->pair);
 }
 
 uint64_t grants_changed_ms(slice bucket)
 {
-    return atomic_load(&changes[place_of(bucket)].changed_ms);
+    return atomic_load(&change_of(bucket)->changed_ms);
 }
 
 struct grant_note grant_note_now(const struct grant_name *name, slice bucket)
 {
     return (struct grant_note){ epoch_now(&name->id),
-                                epoch_pair_now(&changes[place_of(bucket)].pair) };
+                                epoch_pair_now(&change_of(bucket)->pair) };
 }
 
 static bool note_holds(const struct grant_name *name, slice bucket, struct grant_note since)
 {
-    return epoch_pair_holds(&changes[place_of(bucket)].pair, since.bucket) &&
+    return epoch_pair_holds(&change_of(bucket)->pair, since.bucket) &&
            epoch_holds(&name->id, since.key);
 }
 
@@ -165,7 +170,7 @@ void grants_give(struct grants *grants, const struct grant_name *name, grant_ver
     if (asked_ms + ttl_ms <= now_ms || !note_holds(name, bucket, note))
         return;
     struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
-    bool refused = slot->refused_ms >= asked_ms && slot->refused_ms;
+    bool refused = slot->refused_ms && slot->refused_ms >= asked_ms;
     bool older = !slot->refused_ms && slot->until_ms > asked_ms + ttl_ms &&
                  note_holds(name, bucket, slot->note);    /* a later question was answered first */
     if (!refused && !older)

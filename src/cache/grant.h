@@ -64,8 +64,8 @@ void grants_give(struct grants *grants, const struct grant_name *name, grant_ver
 void grants_refuse(struct grants *grants, const struct grant_name *name, uint64_t asked_ms,
                    uint64_t ttl_ms, uint64_t now_ms);
 
-/* A change of who may read what in this bucket, through us: between the two, and for answers to
- * questions from before the end, nobody is given anything. */
+/* A change of who may read what in this bucket, by whatever name (alias.h), through us: between the
+ * two, and for answers to questions from before the end, nobody is given anything. */
 void grants_change_begins(slice bucket, uint64_t now_ms);
 void grants_change_ends(slice bucket, uint64_t now_ms);
 /* What was answered to a question of before then counts for nothing. */

@@ -93,7 +93,7 @@ static void begin(struct pass *pass)
     pass->place = call->place;
     pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
     if (pass->regrants)
-        grants_change_begins(alias_bucket(pass->origin.bucket), mono_ms());
+        grants_change_begins(pass->origin.bucket, mono_ms());
     pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
                               pass->key_count, pass_changed, pass);
     pass->order = write_order(pass->write, &pass->arena);
@@ -199,7 +199,7 @@ void pass_write_end(struct pass *pass)
 {
     write_end(&pass->write);
     if (pass->regrants)
-        grants_change_ends(alias_bucket(pass->origin.bucket), mono_ms());
+        grants_change_ends(pass->origin.bucket, mono_ms());
     pass->regrants = false;
 }
 

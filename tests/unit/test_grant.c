@@ -119,6 +119,17 @@ TEST(a_change_in_the_bucket_ends_all_of_it_and_a_question_from_before_gives_none
     grants_free(&grants);
 }
 
+TEST(a_change_under_another_name_of_the_bucket_is_one_of_the_bucket)
+{
+    struct grants *grants = grants_new(MIB);
+    struct grant_name mine = name_of(1, 7);
+    give(grants, mine, 1000);
+    grants_change_begins(S("tenant:bucket"), 1100);
+    grants_change_ends(S("tenant:bucket"), 1200);
+    ok(!has(grants, mine, 1200) && grants_changed_ms(S("bucket")) == 1200);
+    grants_free(&grants);
+}
+
 /* The table is small: more grants than it holds push out others, are counted, and are never
  * somebody else's. */
 TEST(a_full_table_forgets_and_counts)
@@ -160,6 +171,7 @@ int main(void)
         cmocka_unit_test(a_refusal_outweighs_what_was_asked_before_it),
         cmocka_unit_test(a_write_of_the_object_ends_it_and_a_question_from_before_gives_none),
         cmocka_unit_test(a_change_in_the_bucket_ends_all_of_it_and_a_question_from_before_gives_none),
+        cmocka_unit_test(a_change_under_another_name_of_the_bucket_is_one_of_the_bucket),
         cmocka_unit_test(a_full_table_forgets_and_counts),
         cmocka_unit_test(refusals_push_out_no_grant),
     };
