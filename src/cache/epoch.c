@@ -15,11 +15,11 @@ static struct {
 
 static atomic_ullong moments;
 
-static size_t place_of(const struct object_id *id)
+static size_t row_of(const struct object_id *id)
 {
-    uint16_t place;
-    memcpy(&place, id->bytes, sizeof(place));
-    return place;
+    uint16_t row;
+    memcpy(&row, id->bytes, sizeof(row));
+    return row;
 }
 
 uint64_t epoch_write_number(void)
@@ -29,33 +29,33 @@ uint64_t epoch_write_number(void)
 
 bool epoch_write_is_latest(const struct object_id *id, uint64_t number)
 {
-    return atomic_load(&epochs[place_of(id)].latest) <= number;
+    return atomic_load(&epochs[row_of(id)].latest) <= number;
 }
 
 void epoch_write_begins(const struct object_id *id, uint64_t number)
 {
-    atomic_ullong *latest = &epochs[place_of(id)].latest;
+    atomic_ullong *latest = &epochs[row_of(id)].latest;
     unsigned long long before = atomic_load(latest);
     while (before < number && !atomic_compare_exchange_weak(latest, &before, number))
         ;
-    atomic_store(&epochs[place_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
-    epoch_pair_begins(&epochs[place_of(id)].pair);
+    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    epoch_pair_begins(&epochs[row_of(id)].pair);
 }
 
 void epoch_write_ends(const struct object_id *id)
 {
-    atomic_store(&epochs[place_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
-    epoch_pair_ends(&epochs[place_of(id)].pair);
+    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    epoch_pair_ends(&epochs[row_of(id)].pair);
 }
 
 struct epoch_note epoch_now(const struct object_id *id)
 {
-    return epoch_pair_now(&epochs[place_of(id)].pair);
+    return epoch_pair_now(&epochs[row_of(id)].pair);
 }
 
 bool epoch_holds(const struct object_id *id, struct epoch_note since)
 {
-    return !guard_on(GUARD_EPOCH) || epoch_pair_holds(&epochs[place_of(id)].pair, since);
+    return !guard_on(GUARD_EPOCH) || epoch_pair_holds(&epochs[row_of(id)].pair, since);
 }
 
 /* ---- of buckets ---- */
@@ -99,7 +99,7 @@ bool epoch_quiet_since(const struct object_id *id, uint64_t moment)
     if (!guard_on(GUARD_EPOCH))
         return true;
     struct epoch_note now = epoch_now(id);
-    return now.started == now.finished && atomic_load(&epochs[place_of(id)].moved) <= moment;
+    return now.started == now.finished && atomic_load(&epochs[row_of(id)].moved) <= moment;
 }
 
 /* ---- of all versions of a key ---- */
@@ -111,14 +111,14 @@ static struct {
 
 void epoch_say(const struct object_id *id, struct epoch_said now)
 {
-    atomic_store(&said[place_of(id)].at_s, now.at_s);
-    atomic_store(&said[place_of(id)].at_ms, now.at_ms);
+    atomic_store(&said[row_of(id)].at_s, now.at_s);
+    atomic_store(&said[row_of(id)].at_ms, now.at_ms);
 }
 
 struct epoch_said epoch_said(const struct object_id *id)
 {
     if (!guard_on(GUARD_EPOCH))
         return (struct epoch_said){ 0 };
-    return (struct epoch_said){ atomic_load(&said[place_of(id)].at_ms),
-                                atomic_load(&said[place_of(id)].at_s) };
+    return (struct epoch_said){ atomic_load(&said[row_of(id)].at_ms),
+                                atomic_load(&said[row_of(id)].at_s) };
 }

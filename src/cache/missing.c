@@ -1,8 +1,8 @@
 /* missing.c - keys that were not there a moment ago. SPDX-License-Identifier: Apache-2.0
  *
- *     id, identity, GET or HEAD ──> place ──> [ entry | entry | entry | entry ]
+ *     id, identity, GET or HEAD ──> row ──> [ entry | entry | entry | entry ]
  *
- * A fixed table of places with WAYS entries each; a place that is full lets go of what would end
+ * A fixed table of rows with WAYS entries each; a row that is full lets go of what would end
  * first. An entry is the origin's own answer: a HEAD has none of the document that a GET was told,
  * so each answers its own kind. It counts from when the question was sent. Few bytes hang on an
  * entry (H8): a longer document is not kept. One lock: who comes here would ask the origin else. */
@@ -16,7 +16,7 @@
 #include "base/metric.h"
 #include "cache/getting.h"
 
-#define PLACES 1024u
+#define ROWS 1024u
 #define WAYS 4u
 #define REFUSAL_BYTES_MAX 2048u       /* 4,096 of them: 8 MiB */
 
@@ -32,7 +32,7 @@ struct entry {
 struct missing_keys {
     uint64_t for_ms;
     pthread_mutex_t lock;
-    struct entry entries[PLACES][WAYS];
+    struct entry entries[ROWS][WAYS];
 };
 
 struct missing_keys *missing_new(uint64_t for_ms)
@@ -47,18 +47,18 @@ void missing_free(struct missing_keys **all)
 {
     if (!*all)
         return;
-    for (size_t i = 0; i < PLACES * WAYS; i++)
+    for (size_t i = 0; i < ROWS * WAYS; i++)
         refusal_unref(&(*all)->entries[i / WAYS][i % WAYS].refusal);
     pthread_mutex_destroy(&(*all)->lock);
     free(*all);
     *all = NULL;
 }
 
-static struct entry *place_of(struct missing_keys *all, const struct object_id *id)
+static struct entry *row_of(struct missing_keys *all, const struct object_id *id)
 {
     uint32_t hash;
     memcpy(&hash, id->bytes + 4, sizeof(hash));
-    return all->entries[hash % PLACES];
+    return all->entries[hash % ROWS];
 }
 
 /* A version that is not there may never come; but what else its 404 may mean, its origin knows. */
@@ -83,12 +83,12 @@ static bool is_of(const struct entry *entry, const struct get *get)
 /* Where it goes: its own old entry, a free one, or that which ends first. */
 static struct entry *room_for(struct missing_keys *all, const struct get *get, uint64_t now_ms)
 {
-    struct entry *place = place_of(all, &get->id), *first = place;
+    struct entry *row = row_of(all, &get->id), *first = row;
     for (size_t i = 0; i < WAYS; i++) {
-        if (is_of(&place[i], get))
-            return &place[i];
-        if (place[i].until_ms < first->until_ms)
-            first = &place[i];
+        if (is_of(&row[i], get))
+            return &row[i];
+        if (row[i].until_ms < first->until_ms)
+            first = &row[i];
     }
     if (first->refusal && first->until_ms > now_ms)
         metric_add(M_CACHE_NEGATIVE_DROPPED, 1);
@@ -133,10 +133,10 @@ bool missing_find(struct get *get)
     if (!all->for_ms || !may_be_remembered(get))
         return false;
     pthread_mutex_lock(&all->lock);
-    struct entry *place = place_of(all, &get->id);
+    struct entry *row = row_of(all, &get->id);
     for (size_t i = 0; i < WAYS && !found; i++)
-        if (is_of(&place[i], get) && place[i].until_ms > mono_ms() && holds(&place[i]))
-            found = refusal_ref(place[i].refusal);
+        if (is_of(&row[i], get) && row[i].until_ms > mono_ms() && holds(&row[i]))
+            found = refusal_ref(row[i].refusal);
     pthread_mutex_unlock(&all->lock);
     if (!found)
         return false;

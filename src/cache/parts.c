@@ -1,7 +1,7 @@
 /* parts.c - where the parts of an object lie. SPDX-License-Identifier: Apache-2.0
  *
- * A fixed table (H8: 1 MiB) of places with WAYS entries each; a place that is full lets go of each
- * in turn. An entry counts for its version alone: by ETag, size and time. */
+ * A fixed table (H8: 1 MiB) of rows with WAYS entries each; a row that is full lets go of each in
+ * turn. An entry counts for its version alone: by ETag, size and time. */
 #include "cache/parts.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 #include "base/metric.h"
 
-#define PLACES 4096u
+#define ROWS 4096u
 #define WAYS 4u
 
 struct entry {
@@ -23,7 +23,7 @@ struct entry {
 struct parts {
     pthread_mutex_t lock;
     unsigned turn;
-    struct entry entries[PLACES][WAYS];
+    struct entry entries[ROWS][WAYS];
 };
 
 struct parts *parts_new(void)
@@ -42,11 +42,11 @@ void parts_free(struct parts **parts)
     *parts = NULL;
 }
 
-static struct entry *place_of(struct parts *parts, const struct head *head, unsigned number)
+static struct entry *row_of(struct parts *parts, const struct head *head, unsigned number)
 {
     uint32_t hash;
     memcpy(&hash, head->id.bytes + 4, sizeof(hash));
-    return parts->entries[(hash + number) % PLACES];
+    return parts->entries[(hash + number) % ROWS];
 }
 
 static bool is_of(const struct entry *entry, const struct head *head, unsigned number)
@@ -58,12 +58,12 @@ void parts_note(struct parts *parts, const struct head *head, unsigned number,
                 const struct part *part)
 {
     pthread_mutex_lock(&parts->lock);
-    struct entry *place = place_of(parts, head, number), *room = NULL;
+    struct entry *row = row_of(parts, head, number), *room = NULL;
     for (size_t i = 0; i < WAYS; i++)
-        if (is_of(&place[i], head, number) || (!room && !place[i].number))
-            room = &place[i];
+        if (is_of(&row[i], head, number) || (!room && !row[i].number))
+            room = &row[i];
     if (!room) {
-        room = &place[parts->turn++ % WAYS];
+        room = &row[parts->turn++ % WAYS];
         metric_add(M_PARTS_EVICTED, 1);
     }
     *room = (struct entry){ head->id, number, head->etag_hash,
@@ -75,12 +75,12 @@ bool parts_find(struct parts *parts, const struct head *head, unsigned number, s
 {
     bool found = false;
     pthread_mutex_lock(&parts->lock);
-    struct entry *place = place_of(parts, head, number);
+    struct entry *row = row_of(parts, head, number);
     for (size_t i = 0; i < WAYS && !found; i++) {
-        found = is_of(&place[i], head, number) && place[i].etag_hash == head->etag_hash &&
-                place[i].mark == head_mark(head->size, head->modified_s);
+        found = is_of(&row[i], head, number) && row[i].etag_hash == head->etag_hash &&
+                row[i].mark == head_mark(head->size, head->modified_s);
         if (found)
-            *ret = place[i].part;
+            *ret = row[i].part;
     }
     pthread_mutex_unlock(&parts->lock);
     return found;
