@@ -77,8 +77,7 @@ bool parts_find(struct parts *parts, const struct head *head, unsigned number, s
     pthread_mutex_lock(&parts->lock);
     struct entry *row = row_of(parts, head, number);
     for (size_t i = 0; i < WAYS && !found; i++) {
-        found = is_of(&row[i], head, number) && row[i].etag_hash == head->etag_hash &&
-                row[i].mark == head_mark(head->size, head->modified_s);
+        found = is_of(&row[i], head, number) && head_is_of(head, row[i].etag_hash, row[i].mark);
         if (found)
             *ret = row[i].part;
     }

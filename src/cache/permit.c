@@ -132,7 +132,7 @@ bool permit_proves(const struct fetch *fetch, const struct head *head)
 
 static void raise(struct head *head, const struct head *only, uint32_t shown)
 {
-    if (head && (!only || version_of(head) == version_of(only)))
+    if (head && (!only || head_is_same(only, head)))
         shown_raise(&head->shown, shown);
 }
 

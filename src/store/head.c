@@ -122,3 +122,13 @@ uint64_t head_mark(uint64_t size, int64_t modified_s)
 {
     return mix(mix(size) + (uint64_t)modified_s);
 }
+
+bool head_is_of(const struct head *head, uint64_t etag_hash, uint64_t mark)
+{
+    return head->etag_hash == etag_hash && head_mark(head->size, head->modified_s) == mark;
+}
+
+bool head_is_same(const struct head *a, const struct head *b)
+{
+    return head_is_of(a, b->etag_hash, head_mark(b->size, b->modified_s));
+}

@@ -67,6 +67,9 @@ slice head_field(const struct head *head, slice name);         /* empty with ptr
 uint64_t head_etag_hash(slice etag);                           /* quotes included; never 0 */
 /* What a listing can be compared with in the index alone: 64 bits of size and Last-Modified. */
 uint64_t head_mark(uint64_t size, int64_t modified_s);
+/* Is it of the version with this ETag and mark? */
+bool head_is_of(const struct head *head, uint64_t etag_hash, uint64_t mark);
+bool head_is_same(const struct head *a, const struct head *b);    /* of one version? */
 
 /* Heads in RAM: sharded, least recently used go first (CLOCK is fine). Any thread. */
 struct heads;

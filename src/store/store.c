@@ -336,19 +336,13 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id,
     return renewal;
 }
 
-static bool is_version(const struct head *only, uint64_t etag_hash, uint64_t mark)
-{
-    return !only || (only->etag_hash == etag_hash &&
-                     head_mark(only->size, only->modified_s) == mark);
-}
-
 uint32_t store_shown(struct store *store, const struct object_id *id, const struct head *only,
                      uint32_t shown)
 {
     struct entry entry;
     uint32_t unit;
     if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK &&
-        is_version(only, entry.etag_hash, entry.mark)) {
+        (!only || head_is_of(only, entry.etag_hash, entry.mark))) {
         shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
         bool refused = shown & SHOWN_REFUSED;
         if (refused != entry.refused)
@@ -356,7 +350,7 @@ uint32_t store_shown(struct store *store, const struct object_id *id, const stru
     }
     store_changed(store, id);
     struct head *head = heads_get(store->heads, id);
-    if (head && is_version(only, head->etag_hash, head_mark(head->size, head->modified_s)))
+    if (head && (!only || head_is_same(only, head)))
         shown = shown_raise(&head->shown, shown);
     head_unref(&head);
     return shown;
