@@ -99,6 +99,22 @@ bool slice_has(slice s, char c)
     return s.len && memchr(s.ptr, c, s.len) != NULL;
 }
 
+bool slice_is_one_of(slice s, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq(s, slice_of(words[i])))
+            return true;
+    return false;
+}
+
+bool slice_is_one_of_nocase(slice s, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq_nocase(s, slice_of(words[i])))
+            return true;
+    return false;
+}
+
 bool slice_u64(slice s, uint64_t *ret)
 {
     uint64_t value = 0;

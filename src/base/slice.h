@@ -32,6 +32,8 @@ bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
+bool slice_is_one_of(slice s, const char *const *words, size_t count);
+bool slice_is_one_of_nocase(slice s, const char *const *words, size_t count);    /* ASCII only */
 
 /* Decimal, nothing else around it, no sign, no overflow. *ret untouched on failure. */
 bool slice_u64(slice s, uint64_t *ret) MUST_USE;

@@ -12,14 +12,6 @@
 #include "s3/integrity.h"
 #include "s3/xml.h"
 
-static bool is_one_of(const char *const *names, size_t count, slice name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (slice_eq_nocase(name, slice_of(names[i])))
-            return true;
-    return false;
-}
-
 static bool is_sent(slice name)
 {
     static const char *const names[] = {
@@ -31,10 +23,10 @@ static bool is_sent(slice name)
     static const char *const ours[] = {
         "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
     };
-    if (is_one_of(ours, countof(ours), name) || integrity_is_framing(name))
+    if (slice_is_one_of_nocase(name, ours, countof(ours)) || integrity_is_framing(name))
         return false;    /* what is left of the framing, the intake says */
     return slice_starts_nocase(name, S("x-amz-")) || slice_starts_nocase(name, S("x-rgw-")) ||
-           is_one_of(names, countof(names), name);
+           slice_is_one_of_nocase(name, names, countof(names));
 }
 
 static bool is_answered(slice name)
@@ -44,7 +36,7 @@ static bool is_answered(slice name)
         "transfer-encoding", "upgrade", "content-length", "date", "server", "alt-svc",
         "strict-transport-security", "set-cookie", "x-amz-request-id",
     };
-    return !is_one_of(ours, countof(ours), name);
+    return !slice_is_one_of_nocase(name, ours, countof(ours));
 }
 
 struct http_field *forward_fields(struct arena *keep, const struct call *call, size_t *ret_count)
@@ -67,7 +59,7 @@ static bool is_signature(slice name)
 {
     static const char *const sigv2[] = { "AWSAccessKeyId", "Signature", "Expires" };
     return slice_starts_nocase(name, S("X-Amz-")) ||
-           is_one_of(sigv2, countof(sigv2), name);
+           slice_is_one_of_nocase(name, sigv2, countof(sigv2));
 }
 
 slice forward_query(struct arena *keep, const struct s3_request *s3)

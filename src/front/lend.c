@@ -134,10 +134,8 @@ static bool is_loopback(slice name)
 static bool is_of_others(slice name)
 {
     static const char *const names[] = { "origin", "forwarded", "via", "x-real-ip" };
-    for (size_t i = 0; i < countof(names); i++)
-        if (slice_eq_nocase(name, slice_of(names[i])))
-            return true;
-    return slice_starts_nocase(name, S("x-forwarded-"));
+    return slice_is_one_of_nocase(name, names, countof(names)) ||
+           slice_starts_nocase(name, S("x-forwarded-"));
 }
 
 /* NULL: it may have one. */

@@ -19,7 +19,7 @@
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
-#define DEAD_MS 1000u               /* a connection that was dead when it was taken shows it within */
+#define DEAD_MS 1000u    /* a connection that was dead when it was taken shows it within */
 
 #define EXCHANGE_MAGIC 0x65786368u
 struct exchange {

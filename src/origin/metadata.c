@@ -14,14 +14,6 @@
 #define TOKEN_SECONDS "21600"
 #define FIRST_TIME_MS 1000u    /* who runs elsewhere waits for nobody longer than that */
 
-static bool is_one_of(slice host, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (slice_eq(host, slice_of(names[i])))
-            return true;
-    return false;
-}
-
 /* Keys come over plain HTTP from this machine or from AWS's own link-local addresses alone. */
 static bool is_trusted(slice url)
 {
@@ -42,7 +34,7 @@ static bool is_trusted(slice url)
     bool digits = slice_starts(host, S("127."));
     for (size_t i = 0; digits && i < host.len; i++)
         digits = host.ptr[i] == '.' || (host.ptr[i] >= '0' && host.ptr[i] <= '9');
-    return digits || is_one_of(host, near, countof(near));
+    return digits || slice_is_one_of(host, near, countof(near));
 }
 
 static enum err ask_for(struct seek *seek, slice from, const struct web_ask *ask,

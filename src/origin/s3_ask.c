@@ -20,10 +20,7 @@ static bool is_ours(slice name)
         "proxy-authorization", "transfer-encoding", "te", "trailer", "upgrade", "expect",
         "authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "user-agent",
     };
-    for (size_t i = 0; i < countof(names); i++)
-        if (slice_eq_nocase(name, slice_of(names[i])))
-            return true;
-    return false;
+    return slice_is_one_of_nocase(name, names, countof(names));
 }
 
 static bool is_sendable(struct http_field field)

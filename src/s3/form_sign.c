@@ -19,14 +19,6 @@ static const char *const v4_names[] = {
 };
 static const char *const v2_names[] = { "policy", "AWSAccessKeyId", "Signature" };
 
-static bool is_among(slice name, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (slice_eq_nocase(name, slice_of(names[i])))
-            return true;
-    return false;
-}
-
 /* Has it a field of these, but for the policy, which both versions have? */
 static bool is_signed_by(const struct form *form, const char *const *names, size_t count)
 {
@@ -286,8 +278,8 @@ static void put_signature(struct sigv4 *sigv4, struct arena *keep, const struct 
 
 static bool is_signature(slice name)
 {
-    return is_among(name, v4_names, countof(v4_names)) ||
-           is_among(name, v2_names, countof(v2_names)) ||
+    return slice_is_one_of_nocase(name, v4_names, countof(v4_names)) ||
+           slice_is_one_of_nocase(name, v2_names, countof(v2_names)) ||
            slice_eq_nocase(name, S("x-amz-security-token")) ||
            slice_eq_nocase(name, S("x-ignore-security-token"));
 }

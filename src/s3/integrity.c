@@ -27,12 +27,8 @@ bool integrity_is_framing(slice name)
 static bool is_sum(slice name)
 {
     static const char *const others[] = { "mode", "type", "algorithm" };
-    if (!slice_starts_nocase(name, sum_prefix))
-        return false;
-    for (size_t i = 0; i < countof(others); i++)
-        if (slice_eq_nocase(slice_from(name, sum_prefix.len), slice_of(others[i])))
-            return false;
-    return true;
+    return slice_starts_nocase(name, sum_prefix) &&
+           !slice_is_one_of_nocase(slice_from(name, sum_prefix.len), others, countof(others));
 }
 
 /* Of lines that say the same field, the last counts, but for a list. */

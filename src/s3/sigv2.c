@@ -27,14 +27,6 @@ static const char *const free_params[] = {
     "version-id-marker", "upload-id-marker", "max-uploads", "part-number-marker", "max-parts",
 };
 
-static bool is_among(slice name, const char *const *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (slice_eq(name, slice_of(list[i])))
-            return true;
-    return false;
-}
-
 static bool is_amz(slice name)
 {
     return slice_starts_nocase(name, S("x-amz-"));
@@ -243,9 +235,10 @@ static enum err put_resource(struct arena *keep, const struct http_head *head,
     while (query_next(&rest, &name, &value)) {
         bool is_header = is_amz(name) || slice_eq_nocase(name, S("content-md5")) ||
                          slice_eq_nocase(name, S("content-type"));
-        if ((claim->presigned && is_header) || is_among(name, free_params, countof(free_params)))
+        if ((claim->presigned && is_header) ||
+            slice_is_one_of(name, free_params, countof(free_params)))
             continue;
-        if (!is_among(name, signed_params, countof(signed_params)))
+        if (!slice_is_one_of(name, signed_params, countof(signed_params)))
             return ERR_NOT_SIGNED;
         if ((value.ptr && query_decode(keep, value, &value) != OK) || !insert(&lines, name, value))
             return ERR_BAD_URI;

@@ -33,6 +33,9 @@ TEST(text_grows_and_keeps_what_it_had)
         text_printf(&text, "%d,", i);
     ok(slice_starts(text_slice(&text), S("0,1,2,")));
     ok(slice_starts_nocase(S("X-Amz-"), S("x-amz-")) && !slice_starts_nocase(S("x-am"), S("x-amz-")));
+    static const char *const words[] = { "te", "via" };
+    ok(slice_is_one_of(S("via"), words, 2) && !slice_is_one_of(S("Via"), words, 2));
+    ok(slice_is_one_of_nocase(S("Via"), words, 2) && !slice_is_one_of_nocase(S("vi"), words, 2));
     ok(slice_ends(text_slice(&text), S("998,999,")));
     arena_free(&arena);
     ok(arena.newest == NULL);
