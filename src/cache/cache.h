@@ -12,10 +12,12 @@
 #include "origin/origin.h"
 #include "store/store.h"
 
+enum freshness { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS };
+
 /* Where a bucket's objects come from, and how fresh they must be. Lives as long as the cache. */
 struct place {
     struct origin *origin;
-    enum { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS } freshness;
+    enum freshness freshness;
     int64_t ttl_s, grace_s;
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
     bool cache_writes;            /* a PUT's body fills the cache */

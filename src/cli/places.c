@@ -66,19 +66,24 @@ static enum grant_scope scope_of(const char *word)
            : strcmp(word, "prefix") == 0 ? GRANT_PREFIX : GRANT_OBJECT;
 }
 
-static struct place make_place(struct serve *serve, const struct config_origin *from,
-                               const char *freshness, uint64_t ttl_ms, uint64_t grace_ms,
-                               const char *revalidate)
+static enum freshness freshness_of(const char *word)
 {
-    return (struct place){
-        .origin = serve->origin_of[from - serve->config->origins],
-        .freshness = strcmp(freshness, "immutable") == 0 ? FRESH_IMMUTABLE
-                     : strcmp(freshness, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL,
-        .ttl_s = (int64_t)(ttl_ms / 1000),
-        .grace_s = (int64_t)(grace_ms / 1000),
-        .by_listing = strcmp(revalidate, "list") == 0,
-    };
+    return strcmp(word, "immutable") == 0 ? FRESH_IMMUTABLE
+           : strcmp(word, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL;
 }
+
+/* `row`: a bucket's, or the settings at large, which have members of the same names. */
+#define PLACE(serve, config_origin, row) ((struct place){                                          \
+    .origin = (serve)->origin_of[(config_origin) - (serve)->config->origins],                      \
+    .freshness = freshness_of((row)->freshness),                                                   \
+    .ttl_s = (int64_t)((row)->ttl_ms / 1000),                                                      \
+    .grace_s = (int64_t)((row)->grace_ms / 1000),                                                  \
+    .by_listing = strcmp((row)->revalidate, "list") == 0,                                          \
+    .cache_writes = (row)->cache_writes,                                                           \
+    .grant_ms = (row)->grant_time_ms,                                                              \
+    .permission_ms = (row)->permission_time_ms,                                                    \
+    .grant_scope = scope_of((row)->grant_scope),                                                   \
+})
 
 enum err places_up(struct serve *serve)
 {
@@ -86,26 +91,14 @@ enum err places_up(struct serve *serve)
     serve->places = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->places));
     for (size_t i = 0; i < config->bucket_count; i++) {
         const struct config_bucket *bucket = &config->buckets[i];
-        serve->places[serve->place_count++] = (struct front_place){
-            .bucket = bucket->bucket,
-            .prefix = bucket->prefix,
-            .place = make_place(serve, bucket->from, bucket->freshness, bucket->ttl_ms,
-                                bucket->grace_ms, bucket->revalidate),
-        };
-        struct place *place = &serve->places[serve->place_count - 1].place;
-        place->cache_writes = bucket->cache_writes;
-        place->grant_ms = bucket->grant_time_ms;
-        place->permission_ms = bucket->permission_time_ms;
-        place->grant_scope = scope_of(bucket->grant_scope);
-        place->grant_prefix = bucket->prefix;
+        struct front_place *row = &serve->places[serve->place_count++];
+        row->bucket = bucket->bucket;
+        row->prefix = bucket->prefix;
+        row->place = PLACE(serve, bucket->from, bucket);
+        row->place.grant_prefix = bucket->prefix;
     }
     if (config->origin_default) {
-        serve->service = make_place(serve, config->origin_default, config->freshness,
-                                    config->ttl_ms, config->grace_ms, config->revalidate);
-        serve->service.cache_writes = config->cache_writes;
-        serve->service.grant_ms = config->grant_time_ms;
-        serve->service.permission_ms = config->permission_time_ms;
-        serve->service.grant_scope = scope_of(config->grant_scope);
+        serve->service = PLACE(serve, config->origin_default, config);
         serve->places[serve->place_count++].place = serve->service;
     }
     return OK;
