@@ -132,7 +132,7 @@ static void end(struct pass *pass)
 {
     pass->running = false;
     pass_write_end(pass);    /* H7: the epoch rises before the client has all of the answer */
-    if (pass_answer_yields(pass) || pass_answer_goes_on(pass))
+    if (pass_answer_yields(pass) || pass_answer_asks_next(pass))
         return;
     if (pass->relaying && !pass->err) {
         pass_answer_end(pass);    /* settled when the client has it */
@@ -163,7 +163,7 @@ void pass_changed(void *arg)
     } else if (pass->running && atomic_load(&pass->over)) {
         end(pass);
     } else if (pass->running && atomic_load(&pass->headed)) {
-        pass_answer_go_on(pass);
+        pass_answer_partly(pass);
     }
 }
 

@@ -121,7 +121,7 @@ static void slow(void *arg)
 }
 
 /* What is long, or slow, is not waited for. */
-void pass_answer_go_on(struct pass *pass)
+void pass_answer_partly(struct pass *pass)
 {
     bool bare = s3_operation(pass->origin.op)->method == S3_HEAD || pass->status == 204 ||
                 pass->status == 304;
@@ -173,7 +173,7 @@ bool pass_answer_yields(struct pass *pass)
 }
 
 /* Who takes pieces as fast as they come gets larger ones. */
-bool pass_answer_goes_on(struct pass *pass)
+bool pass_answer_asks_next(struct pass *pass)
 {
     if (pass->err || !pass->relaying || !pass->yielded || pass->rest.until == pass->rest.end)
         return false;

@@ -70,11 +70,11 @@ void pass_write_populate(struct pass *pass);
 
 /* ---- pass_answer.c ---- */
 void pass_answer_whole(struct pass *pass);    /* all has come; settles */
-void pass_answer_go_on(struct pass *pass);    /* something has come, but not all */
+void pass_answer_partly(struct pass *pass);    /* something has come, but not all */
 void pass_answer_end(struct pass *pass);      /* what was streamed has come whole */
 /* It ended because another got its connection, and will go on: the rest is asked for later. */
 bool pass_answer_yields(struct pass *pass) MUST_USE;
-bool pass_answer_goes_on(struct pass *pass) MUST_USE;    /* a piece has come, and there are more */
+bool pass_answer_asks_next(struct pass *pass) MUST_USE;    /* a piece of it has come: for another */
 void pass_answer_forget(struct pass *pass);    /* the rest won't be asked for */
 
 #endif
