@@ -179,6 +179,15 @@ static void check_append(const struct store_append *append)
     check(append->bytes.len % UNIT_BYTES == 0 || end == head->size);
 }
 
+/* Under the lock, before something is queued: the first of a batch opens it (commit.c). */
+static void begin_batch(struct store *store)
+{
+    if (!list_empty(&store->appends) || !list_empty(&store->updates))
+        return;
+    store->oldest_ms = mono_ms();
+    pthread_cond_signal(&store->more);
+}
+
 enum err store_append(struct store *store, struct store_append *append)
 {
     check_append(append);
@@ -194,10 +203,7 @@ enum err store_append(struct store *store, struct store_append *append)
     else if (store->queued_bytes + bytes > store->options.queue_bytes_max)
         e = ERR_LIMIT;
     if (!e) {
-        if (list_empty(&store->appends) && list_empty(&store->updates)) {
-            store->oldest_ms = mono_ms();
-            pthread_cond_signal(&store->more);
-        }
+        begin_batch(store);
         list_add(&store->appends, &append->link);
         store->queued_bytes += bytes;
         store->queued_entries += 1 + bytes / UNIT_BYTES;
@@ -227,15 +233,12 @@ void store_update(struct store *store, enum update_kind kind, const struct objec
 {
     struct update *update = must_alloc(sizeof(*update));
     *update = (struct update){ .kind = kind, .id = *id, .unit = unit, .extent = entry->extent,
-                             .ordinal = entry->ordinal,
-                             .generation = atomic_load(&store->generation) };
+                               .ordinal = entry->ordinal,
+                               .generation = atomic_load(&store->generation) };
     pthread_mutex_lock(&store->lock);
     bool room = store->update_count < UPDATES_MAX && !store->stopping;
     if (room) {
-        if (list_empty(&store->appends) && list_empty(&store->updates)) {
-            store->oldest_ms = mono_ms();
-            pthread_cond_signal(&store->more);
-        }
+        begin_batch(store);
         store->update_count++;
         list_add(&store->updates, &update->link);
     }
