@@ -10,6 +10,8 @@
 #include "s3/encode.h"
 
 #define PARAMS_MAX 100
+#define NAME_SHOWN_BYTES 64    /* of a name that a message shows */
+#define DISGUISED "The header %.*s must be written with '-', not '_'."
 
 slice s3_header_get(const struct http_head *head, const struct s3_request *request, slice name)
 {
@@ -80,6 +82,13 @@ static enum err read_path(struct arena *keep, slice path, slice host_bucket,
     return ret->key.len > S3_KEY_BYTES_MAX ? ERR_KEY_TOO_LONG : OK;
 }
 
+/* `what` has a %.*s for the name. */
+static enum err wrong(struct arena *keep, const char *what, slice name, struct s3_request *ret)
+{
+    ret->detail = arena_printf(keep, what, SLICE_ARG(slice_sub(name, 0, NAME_SHOWN_BYTES)));
+    return ERR_BAD_ARGUMENT;
+}
+
 static size_t count_params(slice query)
 {
     slice name, value;
@@ -105,8 +114,8 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
             e = query_decode(keep, value, &param.value);
         if (e)
             return e;
-        if (s3_param_get(ret, param.name))
-            return ERR_BAD_ARGUMENT;    /* which of the two is meant? */
+        if (s3_param_get(ret, param.name))    /* which of the two is meant? */
+            return wrong(keep, "The parameter %.*s may be given once.", param.name, ret);
         ret->params[ret->param_count++] = param;
     }
     return OK;
@@ -124,7 +133,8 @@ static bool is_disguised(slice name)
     return slice_starts(plain, S("x-amz-")) && !slice_starts(plain, S("x-amz-meta-"));
 }
 
-static enum err read_names(struct arena *keep, const struct http_head *head, struct s3_request *ret)
+static enum err judge_names(struct arena *keep, const struct http_head *head,
+                            struct s3_request *ret)
 {
     static const slice once[] = {    /* what is done here goes by the first, there perhaps not */
         { "x-amz-acl", 9 }, { "content-md5", 11 }, { "x-amz-trailer", 13 },
@@ -141,11 +151,10 @@ static enum err read_names(struct arena *keep, const struct http_head *head, str
                 known = true;
                 seen |= 1u << k;
             }
-        if ((known && seen == before) || is_disguised(name)) {
-            ret->detail = arena_printf(keep, "The header %.*s may be given once, and with no '_' "
-                                       "for a '-'.", SLICE_ARG(slice_sub(name, 0, 64)));
-            return ERR_BAD_ARGUMENT;
-        }
+        if (known && seen == before)
+            return wrong(keep, "The header %.*s may be given once.", name, ret);
+        if (is_disguised(name))
+            return wrong(keep, DISGUISED, name, ret);
     }
     return OK;
 }
@@ -160,11 +169,14 @@ static enum err read_said(struct arena *keep, const struct http_head *head,
         struct s3_param param = request->params[i];
         if (!s3_param_is_header(param.name))
             continue;
+        bool again = http_head_get(head, param.name).ptr != NULL;
         for (size_t j = 0; j < request->said_count; j++)
-            if (slice_eq_nocase(said[j].name, param.name))
-                return ERR_BAD_ARGUMENT;
-        if (http_head_get(head, param.name).ptr || is_disguised(param.name))
-            return ERR_BAD_ARGUMENT;
+            again |= slice_eq_nocase(said[j].name, param.name);
+        if (again)
+            return wrong(keep, "The header %.*s may be given once, in the query or above it.",
+                         param.name, request);
+        if (is_disguised(param.name))
+            return wrong(keep, DISGUISED, param.name, request);
         said[request->said_count++] = (struct http_field){ param.name, param.value };
     }
     return OK;
@@ -288,7 +300,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
     if (!e)
         e = read_params(keep, head->query, ret);
     if (!e)
-        e = read_names(keep, head, ret);
+        e = judge_names(keep, head, ret);
     if (!e && ret->param_count)
         e = read_said(keep, head, ret);
     if (!e)

@@ -617,7 +617,21 @@ TEST(what_is_judged_is_said_once_and_under_one_name)
                  "x-amz-object-attributes: Checksum\r\n", &request) == OK);
 }
 
+TEST(who_says_something_twice_is_told_what)
+{
+    struct s3_request request;
+    ok(read_line("GET /bkt?prefix=a&prefix=b", &request) == ERR_BAD_ARGUMENT);
+    same(request.detail, S("The parameter prefix may be given once."));
+    ok(read_with("PUT /bkt/k?x-amz-acl=a", "X-Amz-ACL: b\r\n", &request) == ERR_BAD_ARGUMENT);
+    same(request.detail, S("The header x-amz-acl may be given once, in the query or above it."));
+    ok(read_with("PUT /bkt/k", "x-amz-acl: a\r\nx-amz-acl: b\r\n", &request) == ERR_BAD_ARGUMENT);
+    same(request.detail, S("The header x-amz-acl may be given once."));
+    ok(read_with("PUT /bkt/k", "x-amz_acl: a\r\n", &request) == ERR_BAD_ARGUMENT);
+    same(request.detail, S("The header x-amz_acl must be written with '-', not '_'."));
+}
+
 RUN(UNIT(every_operation_is_known_by_its_line),
+    UNIT(who_says_something_twice_is_told_what),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
