@@ -129,6 +129,16 @@ uint32_t extents_count(const struct extents *all)
     return atomic_load_explicit(&all->count, memory_order_relaxed);
 }
 
+uint32_t extents_highest(const struct extents *all)
+{
+    return atomic_load(&all->highest);
+}
+
+static void note_number(struct extents *all, uint32_t number)
+{
+    atomic_store(&all->highest, MAX(atomic_load(&all->highest), number));
+}
+
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes)
 {
     struct extent *extent = must_alloc(sizeof(*extent));
@@ -139,7 +149,7 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     atomic_init(&extent->bytes, bytes);
     atomic_fetch_add(&all->bytes, bytes);
     atomic_fetch_add(&all->count, 1);
-    all->highest = MAX(all->highest, number);
+    note_number(all, number);
     pthread_mutex_lock(&all->lock);
     struct extent **at = place_of(all, number);
     check(*at == NULL);
@@ -175,7 +185,7 @@ static void unlist(struct extents *all, uint32_t number)
 
 void extent_drop(struct extents *all, uint32_t number)
 {
-    check(number != all->highest);
+    check(number != extents_highest(all));
     char name[16];
     snprintf(name, sizeof(name), "%08x", number);
     /* left behind: found again at the next opening */
@@ -273,7 +283,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     int fd;
     enum err e = extent_open_old(all, number, &fd);
     if (e) {
-        all->highest = MAX(all->highest, number);
+        note_number(all, number);
         return e == ERR_LIMIT ? ERR_IO : OK;
     }
     if (fstat(fd, &st) != 0) {
@@ -333,7 +343,7 @@ void extents_close(struct extents *all)
         close(all->folder_fd);
     all->folder_fd = -1;
     pthread_rwlock_unlock(&all->folder_lock);
-    all->highest = 0;
+    atomic_store(&all->highest, 0);
     extent_release(&all->log.extent);
     free(all->log.entries);
     memset(&all->log, 0, sizeof(all->log));

@@ -1,8 +1,8 @@
 /* extent.h - append-only files of records. SPDX-License-Identifier: Apache-2.0
  *
  * struct extents is the table of them all. Bytes are read only under a reference (H1); a number is
- * never used twice. Holding, releasing, times, and what says
- * so: any thread. Everything else: the committer's. */
+ * never used twice. Holding, releasing, times, and what says so: any thread. Everything else: the
+ * committer's. */
 #ifndef STORE_EXTENT_H
 #define STORE_EXTENT_H
 
@@ -45,6 +45,8 @@ void extents_close(struct extents *all);    /* readers keep what they hold */
 /* Bytes on disk, those of recycled extents that are still held included. Any thread. */
 uint64_t extents_bytes(const struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
+/* The highest number that a file in the folder has, or had; 0 with none. Any thread. */
+uint32_t extents_highest(const struct extents *all);
 uint32_t extent_fds_allowed(void);    /* the share of this process's descriptors; any thread */
 /* Of all but the newest, oldest first; in keep. */
 size_t extents_list(struct extents *all, struct arena *keep, struct policy_extent **ret);

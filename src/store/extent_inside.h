@@ -56,7 +56,7 @@ struct extents {
     pthread_rwlock_t folder_lock;
     int folder_fd;
     uint32_t extent_bytes;
-    uint32_t highest;                 /* of all files there are; 0 with none */
+    atomic_uint highest;              /* of all files there are; 0 with none */
     _Atomic uint64_t bytes;
     atomic_uint count;
     struct log log;

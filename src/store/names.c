@@ -120,16 +120,6 @@ static void write_rows(const char *folder, struct file *file)
     arena_free(&keep);
 }
 
-static uint32_t highest(struct extents *extents)
-{
-    struct arena keep = { 0 };
-    uint32_t *numbers;
-    size_t count = extents_numbers(extents, &keep, &numbers);
-    uint32_t number = count ? numbers[count - 1] : 0;
-    arena_free(&keep);
-    return number;
-}
-
 /* What the file says of it, or else says from now on. True: that is new. */
 static bool apply(struct row *row, bool known, struct file *file, uint32_t others)
 {
@@ -147,7 +137,7 @@ void names_apply(struct names *names, const struct folder *folder)
 {
     struct file file = { 0 };
     bool news = false;
-    uint32_t others = highest(folder->extents);
+    uint32_t others = extents_highest(folder->extents);
     pthread_mutex_lock(&names->lock);
     read_file(folder->path, &file);
     for (size_t i = 0; i < names->count; i++)

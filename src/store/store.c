@@ -134,7 +134,7 @@ void store_names(struct store *store, const struct store_name *list, size_t coun
 {
     names_set(store->names, store->secret, list, count);
     if (atomic_load(&store->open))
-        names_apply(store->names, &store->folder);    /* the committer has nothing to do yet */
+        names_apply(store->names, &store->folder);    /* nothing has been appended yet */
 }
 
 void store_object_id(const struct store *store, const struct object_name *name,

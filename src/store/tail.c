@@ -165,13 +165,14 @@ enum err tail_roll(struct extents *all)
     struct log *log = &all->log;
     enum err ignored = tail_seal(all);    /* without a table its headers are scanned instead */
     (void)ignored;
-    if (all->highest >= EXTENT_NUMBER_MAX)
+    uint32_t highest = extents_highest(all);
+    if (highest >= EXTENT_NUMBER_MAX)
         return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
     int fd;
-    enum err e = extent_open_file(all, all->highest + 1, O_RDWR | O_CREAT | O_EXCL, &fd);
+    enum err e = extent_open_file(all, highest + 1, O_RDWR | O_CREAT | O_EXCL, &fd);
     if (e)
         return e;
-    log->extent = extent_add(all, all->highest + 1, fd, 0);
+    log->extent = extent_add(all, highest + 1, fd, 0);
     log->broken = false;
     log->end = log->gathered_end = 0;
     return OK;
