@@ -54,6 +54,11 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
     put_in_order(config, mistake);
 }
 
+bool config_is_given(const char *value, const struct setting_where *where)
+{
+    return value[0] || where->secret_file;
+}
+
 bool config_is_said(const struct config *config, const struct setting_where *where, const char *key)
 {
     const char *name = where->from == FROM_ENV || where->from == FROM_FLAG ? where->name : key;
@@ -137,14 +142,15 @@ static void assign_file(struct config *config, const struct config_group *group,
     slice secret;
     const char *why;
     const char *name = arena_copy(&config->arena, path).ptr;
+    struct setting_where inside = *where;
+    inside.secret_file = name;
     if (!config_read_bytes(name, SECRET_BYTES_MAX, &config->arena, &secret, &why)) {
+        group->where[setting - settings] = inside;    /* given, though nobody knows what */
         const char *key = config_key_of(config, group, arena_printf(&config->arena, "%s_file",
                                                              setting->name).ptr);
         config_mistake_add(config, where, key, NULL, "can't read %s: %s", name, why);
         return;
     }
-    struct setting_where inside = *where;
-    inside.secret_file = name;
     config_assign(config, group, setting, without_space(secret), &inside);
 }
 

@@ -18,6 +18,8 @@ struct config_group {
 /* ---- config.c ---- */
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
+/* A value, or a file for it that could not be read, which is a mistake of its own. */
+bool config_is_given(const char *value, const struct setting_where *where);
 /* One mistake, one line: was something said of this value already? */
 bool config_is_said(const struct config *config, const struct setting_where *where,
                     const char *key) MUST_USE;

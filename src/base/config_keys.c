@@ -74,13 +74,19 @@ static bool is_there_twice(const struct row *row)
     return false;
 }
 
+static bool is_given(const struct row *row, const char *member, const char *value)
+{
+    return config_is_given(value, &row->key->where[setting_at(SCOPE_KEY, slice_of(member))]);
+}
+
 static void pair_is_whole(const struct row *row)
 {
     const struct config_key *key = row->key;
-    const char *named = key->access_key[0] || !key->secret_key[0] ? "access_key" : "secret_key";
-    if (key->anonymous && (key->access_key[0] || key->secret_key[0] || key->session_token[0]))
+    bool secret = is_given(row, "secret_key", key->secret_key);
+    const char *named = key->access_key[0] || !secret ? "access_key" : "secret_key";
+    if (key->anonymous && (key->access_key[0] || secret || key->session_token[0]))
         wrong(row, "anonymous", "is for requests without a signature: such a row has no keys");
-    else if (!key->access_key[0] != !key->secret_key[0])
+    else if (!key->access_key[0] != !secret)
         wrong(row, named, key->access_key[0] ? "has no secret_key beside it"
                                              : "has no access_key beside it");
     else if (!key->access_key[0] && !key->anonymous)
@@ -99,9 +105,11 @@ static void policy_is_read(const struct row *row)
         wrong(row, "policy", "must be \"all\" or an array: [{ \"allow\": [...], \"on\": [...] }]");
 }
 
-static bool has_origin_keys(const struct config_key *key)
+static bool has_origin_keys(const struct row *row)
 {
-    return key->origin_access_key[0] || key->origin_secret_key[0] || key->origin_session_token[0];
+    const struct config_key *key = row->key;
+    return key->origin_access_key[0] || key->origin_session_token[0] ||
+           is_given(row, "origin_secret_key", key->origin_secret_key);
 }
 
 static bool all_are_folders(const struct config *config)
@@ -116,13 +124,14 @@ static void name_is_one(const struct row *row)
 {
     const struct config_key *key = row->key;
     bool is_policy = key->policy[0] != '\0';
-    if (is_policy && has_origin_keys(key))
+    if (is_policy && has_origin_keys(row))
         wrong(row, "policy", "stands beside keys for the origin: a client asks there with its "
               "own credentials or, by a policy, with Penstock's; take one of them away");
     else if (!is_policy && all_are_folders(row->config))
         wrong(row, "policy", "is missing: a folder does not know whose key this is, so say here "
               "what it may do (\"all\", or an array)");
-    if (has_origin_keys(key) && !key->origin_access_key[0] != !key->origin_secret_key[0])
+    bool secret = is_given(row, "origin_secret_key", key->origin_secret_key);
+    if (has_origin_keys(row) && !key->origin_access_key[0] != !secret)
         wrong(row, key->origin_access_key[0] ? "origin_access_key" : "origin_secret_key",
               key->origin_access_key[0] ? "has no origin_secret_key beside it"
                                         : "has no origin_access_key beside it");

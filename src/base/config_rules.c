@@ -178,9 +178,9 @@ static void an_extent_fits_the_cache(struct config *config)
 /* ---- keys ---- */
 
 static void pair_is_whole(struct config *config, const struct setting_where *where, const char *key,
-                          const char *access, const char *secret)
+                          const char *access, bool secret)
 {
-    if (!access[0] != !secret[0])
+    if (!access[0] != !secret)
         config_mistake_add(config, where, key, NULL, access[0] ? "has no secret_key beside it"
                                                                : "has no access_key beside it");
 }
@@ -189,7 +189,7 @@ static void origin_keys_are_whole(struct config *config)
 {
     const char *half = config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key";
     pair_is_whole(config, at(config, half), half, config->origin_access_key,
-                  config->origin_secret_key);
+                  config_is_given(config->origin_secret_key, at(config, "origin_secret_key")));
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
         const char *named = origin->access_key[0] ? "access_key" : "secret_key";
@@ -198,7 +198,9 @@ static void origin_keys_are_whole(struct config *config)
                    origin->secret_key != config->origin_secret_key;
         if (own)
             pair_is_whole(config, where, group_key(config, "origins", origin->name, named),
-                          origin->access_key, origin->secret_key);
+                          origin->access_key,
+                          config_is_given(origin->secret_key,
+                                          in_group(origin->where, SCOPE_ORIGIN, "secret_key")));
     }
 }
 

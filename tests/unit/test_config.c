@@ -395,6 +395,27 @@ static const struct seeded {
     { "", 1, 1, "", NULL },
 };
 
+TEST(a_secret_whose_file_can_t_be_read_is_one_mistake_not_two)
+{
+    static const char *const files[] = {
+        "{\"origin\": \"http://h\", \"access_key\": \"A\", \"secret_key_file\": \"/no\"}",
+        "{\"origin\": \"http://h\", \"origin_access_key\": \"A\",\n"
+        " \"origin_secret_key_file\": \"/no\"}",
+        "{\"origins\": {\"w\": {\"url\": \"http://h\", \"access_key\": \"A\",\n"
+        " \"secret_key_file\": \"/no\"}}}",
+        "{\"origin\": \"http://h\", \"keys\": [{\"access_key\": \"A\",\n"
+        " \"secret_key_file\": \"/no\"}]}",
+        "{\"origin\": \"http://h\", \"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\",\n"
+        " \"origin_access_key\": \"O\", \"origin_secret_key_file\": \"/no\"}]}",
+    };
+    for (size_t i = 0; i < countof(files); i++) {
+        struct config *config = load(files[i], NULL, NULL);
+        if (count_mistakes(config) != 1 || !strstr(config->mistakes->text, "can't read /no"))
+            fail_msg("%s: %zu mistakes", files[i], count_mistakes(config));
+        config_free(&config);
+    }
+}
+
 TEST(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key)
 {
     ok(countof(seeded) >= 50);
@@ -656,6 +677,7 @@ int main(void)
         cmocka_unit_test(a_secret_may_lie_in_a_file_and_is_never_shown),
         cmocka_unit_test(groups_inherit_what_they_leave_out),
         cmocka_unit_test(a_quantity_is_shown_as_it_could_be_written),
+        cmocka_unit_test(a_secret_whose_file_can_t_be_read_is_one_mistake_not_two),
         cmocka_unit_test(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key),
         cmocka_unit_test(all_mistakes_of_all_sources_come_at_once),
         cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
