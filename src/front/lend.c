@@ -90,7 +90,7 @@ static bool same(const char *a, slice b)    /* in a time that does not tell wher
 bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice session_token,
                int64_t now_s, slice *ret_secret)
 {
-    bool found = false; (void)keep;
+    bool found = false;
     pthread_mutex_lock(&lend->lock);
     for (size_t i = 0; i < PAIRS && !found; i++) {
         const struct pair *pair = &lend->pairs[i];

@@ -2,10 +2,9 @@
  *
  * A fault in a trapped call jumps back to trap_run, past whatever the call was doing: its locks
  * stay locked, its memory is lost. So does a fault of the disk where a file's map is read, and no
- * other there. Other faults go to whoever handled them before, or end the
- * process; first the handler leaves the note, which takes nothing but open(). SIGABRT is never
- * trapped: a heap that the C library finds broken is beyond repair. SIGFPE is: a size of 0 is
- * divided by. */
+ * other there. Other faults go to whoever handled them before, or end the process; first the
+ * handler leaves the note, which takes nothing but open(). SIGABRT is never trapped: a heap that
+ * the C library finds broken is beyond repair. SIGFPE is: a size of 0 is divided by. */
 #include "store/trap.h"
 
 #include <fcntl.h>
