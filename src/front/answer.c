@@ -37,8 +37,8 @@ slice request_id_new(struct front *front, struct arena *keep)
     return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
 }
 
-void answer_error(struct arena *keep, enum err err, slice detail, slice resource, slice id,
-                  struct http_answer *ret)
+void answer_fault(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
+                  slice id, struct http_answer *ret)
 {
     const struct s3_error *error = s3_error_of(err);
     struct fields fields = fields_in(keep);
@@ -50,7 +50,7 @@ void answer_error(struct arena *keep, enum err err, slice detail, slice resource
         .status = error->status,
         .fields = fields.list,
         .field_count = fields.count,
-        .body = s3_error_xml(keep, err, detail, resource, id),
+        .body = s3_error_xml_more(keep, err, fault, resource, id),
         .close = error->close,
     };
 }
@@ -58,10 +58,8 @@ void answer_error(struct arena *keep, enum err err, slice detail, slice resource
 void reply_fault(struct call *call, enum err err, const struct s3_fault *fault)
 {
     struct http_answer answer;
-    slice path = call->s3.raw_path;
     call->err = err;
-    answer_error(call->keep, err, S(""), path, call->id, &answer);
-    answer.body = s3_error_xml_more(call->keep, err, fault, path, call->id);
+    answer_fault(call->keep, err, fault, call->s3.raw_path, call->id, &answer);
     if (slice_eq(call->head->method, S("HEAD")))
         answer.body = S("");
     http_reply(call->http, &answer);

@@ -203,10 +203,11 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     return sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
 }
 
-/* Why a claim is refused, in S3's words, and with the elements that S3 has beside them. */
-static void tell_fault(const struct front *front, struct front_loop *loop, struct arena *keep,
-                       const struct http_head *head, const struct sigv4_claim *claim, enum err err,
-                       slice id, struct http_answer *ret)
+/* Why a claim is refused, in S3's words, and with the elements that S3 has beside them; of a
+ * request that is refused for something else, `detail`. */
+static struct s3_fault fault_of(const struct front *front, struct front_loop *loop,
+                                struct arena *keep, const struct http_head *head,
+                                const struct sigv4_claim *claim, enum err err, slice detail)
 {
     struct s3_fault fault = claim->fault;
     if (!fault.message.len)
@@ -214,8 +215,9 @@ static void tell_fault(const struct front *front, struct front_loop *loop, struc
     if (claim->v2 && err == ERR_SIGNATURE)
         sigv2_explain(keep, head, claim,
                       s3_host_bucket(keep, head->host, front->options.domains), &fault);
-    if (fault.message.len || fault.more_count)
-        ret->body = s3_error_xml_more(keep, err, &fault, head->path, id);
+    if (!fault.message.len && !fault.more_count)
+        fault.message = detail;
+    return fault;
 }
 
 /* Chunks that nobody can have signed are wrong, however many bytes they are. */
@@ -360,8 +362,8 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         return true;
     }
     slice id = judged->call.id.len ? judged->call.id : request_id_new(front, keep);
-    answer_error(keep, err, detail, head->path, id, ret);
-    tell_fault(front, http_loop_local(http), keep, head, claim, err, id, ret);
+    struct s3_fault fault = fault_of(front, http_loop_local(http), keep, head, claim, err, detail);
+    answer_fault(keep, err, &fault, head->path, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
@@ -376,7 +378,8 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 {
     struct front *front = arg;
     slice id = request_id_new(front, keep), path = what->head ? what->head->path : S("/");
-    answer_error(keep, what->err, slice_of(what->why), path, id, ret);
+    struct s3_fault fault = { .message = slice_of(what->why) };
+    answer_fault(keep, what->err, &fault, path, id, ret);
     ret->close = true;
     log_refused(front, keep, what, S(""), id, ret->status);
 }

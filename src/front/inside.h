@@ -77,10 +77,10 @@ struct fields fields_in(struct arena *keep);
 /* Dropped, and counted, when full. */
 void fields_add(struct fields *fields, slice name, slice value);
 slice request_id_new(struct front *front, struct arena *keep);
-/* An error in S3's terms. detail may be empty. */
-void answer_error(struct arena *keep, enum err err, slice detail, slice resource, slice id,
-                  struct http_answer *ret);
-void reply_error(struct call *call, enum err err, slice detail);
+/* An error in S3's terms. */
+void answer_fault(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
+                  slice id, struct http_answer *ret);
+void reply_error(struct call *call, enum err err, slice detail);    /* detail may be empty */
 void reply_fault(struct call *call, enum err err, const struct s3_fault *fault);
 void reply_refusal(struct call *call, const struct refusal *refusal);
 

@@ -164,7 +164,8 @@ static void refuse(struct object *object, const struct get_answer *answer)
             .status = 304, .fields = fields.list, .field_count = fields.count });
     } else {
         call->err = answer->err;
-        answer_error(call->keep, answer->err, S(""), call->s3.raw_path, call->id, &reply);
+        answer_fault(call->keep, answer->err, &(struct s3_fault){ .more_count = 0 },
+                     call->s3.raw_path, call->id, &reply);
         for (size_t i = 0; i < reply.field_count; i++)
             fields_add(&fields, reply.fields[i].name, reply.fields[i].value);
         if (answer->err == ERR_BAD_RANGE)
