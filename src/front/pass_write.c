@@ -13,45 +13,47 @@
 
 /* ---- what it changes ---- */
 
-static struct write_key version_of(struct pass *pass)
+#define KEYS_SAID_MAX 3    /* by a request's head, or a form */
+
+static void add_key(struct pass *pass, slice key, slice version)
 {
-    const struct s3_param *version = s3_param_get(&pass->call->s3, S("versionId"));
-    return (struct write_key){ pass->origin.key,
-                               version ? arena_copy(&pass->arena, version->value) : S("") };
+    pass->keys[pass->key_count++] = (struct write_key){ arena_copy(&pass->arena, key),
+                                                        arena_copy(&pass->arena, version) };
 }
 
-static void add_renamed(struct pass *pass, const struct s3_source *source)
+static void add_named(struct pass *pass)
 {
-    const slice names[] = { source->key, source->inner };
-    for (size_t i = 0; i < countof(names); i++)
-        if (names[i].len)
-            pass->keys[pass->key_count++] = (struct write_key){
-                arena_copy(&pass->arena, names[i]), S("") };
+    const struct s3_param *version = s3_param_get(&pass->call->s3, S("versionId"));
+    const struct s3_source *source = &pass->call->s3.source;
+    add_key(pass, pass->origin.key, version ? version->value : S(""));
+    if (pass->call->s3.op != S3_RENAME_OBJECT)
+        return;
+    if (source->key.len)
+        add_key(pass, source->key, S(""));
+    if (source->inner.len)
+        add_key(pass, source->inner, S(""));
+}
+
+static void add_of_form(struct pass *pass)
+{
+    slice key = form_get(pass->origin.form, S("key")), trimmed = alias_trimmed(key);
+    add_key(pass, key, S(""));
+    if (trimmed.len != key.len)
+        add_key(pass, trimmed, S(""));
 }
 
 static void find_keys(struct pass *pass)
 {
-    struct call *call = pass->call;
     const struct intake_keys *named = &pass->named;
-    enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    if (mutates == S3_MUTATES_FORM) {
-        slice key = form_get(pass->origin.form, S("key")), trimmed = alias_trimmed(key);
-        pass->keys = arena_alloc(&pass->arena, 2 * sizeof(*pass->keys));
-        pass->keys[pass->key_count++] = (struct write_key){ key, S("") };
-        if (trimmed.len != key.len)
-            pass->keys[pass->key_count++] = (struct write_key){ trimmed, S("") };
-    }
-    if (call->s3.key.len && mutates != S3_MUTATES_NOTHING) {
-        pass->keys = arena_alloc(&pass->arena, 3 * sizeof(*pass->keys));
-        pass->keys[pass->key_count++] = version_of(pass);
-        if (call->s3.op == S3_RENAME_OBJECT)
-            add_renamed(pass, &call->s3.source);
-    } else if (mutates == S3_MUTATES_KEYS) {
-        pass->keys = arena_alloc(&pass->arena, (named->count + 1) * sizeof(*pass->keys));
-        for (size_t i = 0; i < named->count; i++)
-            pass->keys[pass->key_count++] = (struct write_key){ named->list[i].key,
-                                                                named->list[i].version };
-    }
+    enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
+    pass->keys = arena_alloc(&pass->arena, (named->count + KEYS_SAID_MAX) * sizeof(*pass->keys));
+    if (mutates == S3_MUTATES_FORM)
+        add_of_form(pass);
+    else if (pass->origin.key.len && mutates != S3_MUTATES_NOTHING)
+        add_named(pass);
+    for (size_t i = 0; i < named->count; i++)
+        pass->keys[pass->key_count++] = (struct write_key){ named->list[i].key,
+                                                            named->list[i].version };
 }
 
 /* Something of an object, without a version's name? */
@@ -126,16 +128,22 @@ static void lost(void *arg)
     pass_settle(arg);
 }
 
+static struct pass *new_with_body(struct call *call)
+{
+    struct pass *pass = pass_new(call);
+    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
+    pass->origin.body = &pass->source;
+    pass->in_intake = true;
+    return pass;
+}
+
 void pass_write(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
     const struct sigv4_claim *claim = &judged->claim;
-    struct pass *pass = pass_new(call);
-    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
+    struct pass *pass = new_with_body(call);
     if (claim->payload == PAYLOAD_HEX)
         pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
-    pass->origin.body = &pass->source;
-    pass->in_intake = true;
     pass->named.keep = &pass->arena;
     bool by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
@@ -177,17 +185,14 @@ static bool is_of_form(slice name)
 /* Whose it is, is in it: it goes on in the name of whoever signed it. */
 void pass_form(struct call *call)
 {
-    struct pass *pass = pass_new(call);
+    struct pass *pass = new_with_body(call);
     struct form *form = arena_alloc(&pass->arena, sizeof(*form));
     size_t count = 0;
     for (size_t i = 0; i < pass->origin.field_count; i++)
         if (!is_of_form(pass->origin_fields[i].name))
             pass->origin_fields[count++] = pass->origin_fields[i];
     pass->origin.field_count = count;
-    pass->source = (struct origin_body){ .read = read_body, .arg = pass };
-    pass->origin.body = &pass->source;
     pass->origin.form = call->form = form;
-    pass->in_intake = true;
     intake_form(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
                 http_head_get(call->head, S("content-type")), pass->body, &pass->arena, form,
                 form_taken_in, lost, pass);
