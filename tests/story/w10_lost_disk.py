@@ -49,6 +49,7 @@ with Story("w10 a disk that fails under a body is a failure of that request alon
 
     def lives(text):
         check(server.alive(), f"{text}: {server.log()[-500:]}")
+        wait_for("its body is let go of", lambda: not body_file(server))    # or the next is taken for it
         story.fact(text, True)
 
     wire = begun(server, data, digest)
