@@ -370,7 +370,7 @@ void conn_read_start(struct conn *conn)
 
 static void refuse_for_disk(struct conn *conn, const char *why)
 {
-    metric_add(M_HTTP_REFUSED_SPILL, 1);
+    metric_add(M_HTTP_REFUSED_DISK, 1);
     gate_refuse(conn, ERR_LIMIT, why);
 }
 

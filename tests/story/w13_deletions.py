@@ -13,7 +13,7 @@ def attributes(count):
     return HEAD + b"<x " + b" ".join(b"a%d=''" % i for i in range(count)) + b"/>" + TAIL
 
 
-with Story("w11 the keys to delete are read beside the loops") as story:
+with Story("w13 the keys to delete are read beside the loops") as story:
     origin = story.origin("object=bucket/a 1000")
     server = story.penstock(origin=origin.url, loops=1, keys=[{"anonymous": True}])
     server.get("bucket/a")

@@ -42,7 +42,7 @@ def begun(server, data, payload):
     return wire
 
 
-with Story("w10 a disk that fails under a body is a failure of that request alone") as story:
+with Story("w12 a disk that fails under a body is a failure of that request alone") as story:
     origin, data = Slow(), story.random.randbytes(MIB) * (SIZE // MIB)
     digest = hashlib.sha256(data).hexdigest()
     server = story.penstock(origin=origin.url, browser_uploads="1GiB", body_memory="64KiB", bodies_memory="8MiB")

@@ -8,7 +8,7 @@ try:
 except ImportError:
     boto3 = None
 
-with Story("s06 signature version 2") as story:
+with Story("s07 signature version 2") as story:
     if boto3 is None:
         raise Skip("boto3 is not installed")
     origin = story.origin("object=bucket/a 1000")
