@@ -99,8 +99,8 @@ uint64_t origin_renamed_ms(const struct origin *origin);
 /* What its calls have come to. Times are wall seconds, 0: never. */
 struct origin_keys {
     slice access_key, from;             /* empty while there are none; where they come from */
-    /* Whose they are, however often they are renewed: `from` where they have a session token, else
-     * the access key. Empty while there are none. */
+    /* Whose they are, however often they are renewed: `from` where they are lent, with a session
+     * token, else the access key. Empty while there are none. */
     slice name;
     int64_t expires_s, renewed_s, failed_s;    /* failed: the last time the source gave none */
     slice why;                          /* the last failure, in words */

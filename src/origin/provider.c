@@ -108,10 +108,12 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
-/* Whose they are: what is lent for a time is renewed under other keys. */
+/* Whose they are: what is lent for a time is renewed under other keys, by the same source. What is
+ * written down somewhere may be anybody's next time, session token or not. */
 static slice name_of(const struct credentials *found)
 {
-    return found->session_token.len ? found->from : found->access_key;
+    bool renewed = found->kind == CREDENTIALS_LENT && found->session_token.len;
+    return renewed ? found->from : found->access_key;
 }
 
 static void note_found(struct provider *provider, const struct credentials *found, int64_t now_s)
