@@ -56,7 +56,6 @@ void cache_free(struct cache **cache)
     if (!mine)
         return;
     cache_stop(mine);
-    check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
     while (flights_objects(mine->flights) > 0)    /* the committer has them for a moment yet */
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     lists_free(&mine->lists);
@@ -65,6 +64,7 @@ void cache_free(struct cache **cache)
     fresh_free(&mine->fresh);
     grants_free(&mine->grants);
     flights_free(&mine->flights);
+    check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
     free(mine);
 }
 

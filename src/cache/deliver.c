@@ -315,8 +315,6 @@ static void set_refusal(struct fetch *fetch, enum err err)
         fetch->refusal = refusal_new(err, 0, S(""), S(""), S(""));
     }
     fetch->err = err;
-    if (fetch->status == 401 || fetch->status == 403 || err == ERR_ORIGIN_KEYS)
-        permit_refused(fetch);
 }
 
 /* Under the lock: what the end of the call means, in *err and fetch->err. Has all come? */
@@ -351,6 +349,35 @@ static void retire(struct fetch *fetch)
         spare_kept(fetch);
 }
 
+static void on_disk(struct store_removal *refusing, enum err err)
+{
+    (void)err;    /* out of service is as good: what comes back is shown to nobody unasked */
+    struct fetch *fetch = container_of(refusing, struct fetch, refusing);
+    struct flights *flights = fetch->inflight->flights;
+    struct object_id id = fetch->inflight->id;
+    flights_lock(flights, &id);
+    retire(fetch);
+    flights_unlock(flights, &id);
+}
+
+/* Under the lock. Nobody hears that the shared identity was refused what is here before that is on
+ * disk: a crash does not undo it. True: then it is over. */
+static bool refuse_first(struct fetch *fetch)
+{
+    if (fetch->status != 401 && fetch->status != 403 && fetch->err != ERR_ORIGIN_KEYS)
+        return false;
+    permit_refused(fetch);
+    fetch->refusing = (struct store_removal){ .ids = &fetch->inflight->id, .count = 1,
+                                              .done = on_disk };
+    if (identity_id(fetch->asker.who) ||
+        !store_refuse(cache_store(fetch->inflight->cache), &fetch->refusing))
+        return false;
+    close_current(fetch);
+    fetch->pacing = false;
+    fetch->canceled = true;    /* not to be joined */
+    return true;
+}
+
 static void on_done(struct origin_call *call, enum err err)
 {
     struct fetch *fetch = container_of(call, struct fetch, call);
@@ -369,7 +396,8 @@ static void on_done(struct origin_call *call, enum err err)
     } else {
         if (!complete)
             set_refusal(fetch, err);
-        retire(fetch);
+        if (complete || !refuse_first(fetch))
+            retire(fetch);
     }
     flights_unlock(flights, &id);
 }

@@ -73,6 +73,7 @@ struct fetch {
     unsigned tries;               /* restarts since the last byte */
     struct flight *current;
     struct flight *kept[REFUSED_KEPT];    /* of a stream that is not stored, for slower readers */
+    struct store_removal refusing;    /* over, once the disk knows of it */
     struct text error_body, error_fields;
     slice error_type;
 };

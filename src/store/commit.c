@@ -106,10 +106,10 @@ static enum err publish_job(struct batch *batch, struct job *job)
         return OK;
     }
     enum err e = OK;
-    job->refused = atomic_load(&job->append->head->shown) & SHOWN_REFUSED;
+    bool refused = atomic_load(&job->append->head->shown) & SHOWN_REFUSED;
     for (uint32_t i = 0; !e && i < job->count; i++)
         e = publish_record(batch->store->index, &job->items[i].record, job->items[i].offset,
-                           atomic_load(&batch->store->generation), job->refused);
+                           atomic_load(&batch->store->generation), refused);
     return e;
 }
 
@@ -118,9 +118,12 @@ static enum err publish_update(struct store *store, const struct update *update)
     if (update->kind == UPDATE_FORGET)
         return publish_forget(store->index, &update->id, update->unit, update->extent,
                               update->ordinal);
-    if (update->kind != UPDATE_PROVE)
-        return publish_refusal(store->index, &update->id, update->unit, update->extent,
-                               update->ordinal, update->kind == UPDATE_REFUSED);
+    if (update->kind == UPDATE_SHOWN) {
+        uint32_t now = extent_shown_raise(store->extents, update->extent, update->ordinal, 0);
+        return !now || now & SHOWN_REFUSED    /* refused since */
+            ? OK : publish_shown(store->index, &update->id, update->unit, update->extent,
+                                 update->ordinal);
+    }
     if (update->generation != atomic_load(&store->generation))
         return OK;    /* vouched for before something went by unseen */
     return publish_proof(store->index, &update->id, update->unit, update->extent, update->ordinal,
@@ -165,12 +168,7 @@ static void settle_job(struct store *store, const struct job *job)
     const struct record *record = &job->items[0].record;    /* the one with the head comes first */
     extent_time_set(store->extents, record->extent, record->ordinal,
                     atomic_load(&head->validated_s));
-    uint32_t shown = extent_shown_raise(store->extents, record->extent, record->ordinal,
-                                        atomic_load(&head->shown));
-    if ((shown & SHOWN_REFUSED) != job->refused)    /* said since it was published */
-        store_update(store, shown & SHOWN_REFUSED ? UPDATE_REFUSED : UPDATE_SHOWN, &head->id,
-                     record->first_unit,
-                     &(struct entry){ .extent = record->extent, .ordinal = record->ordinal });
+    extent_shown_raise(store->extents, record->extent, record->ordinal, atomic_load(&head->shown));
     atomic_store(&head->unproved, false);
     store_changed(store, &head->id);
     heads_put(store->heads, head);

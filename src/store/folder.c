@@ -392,10 +392,8 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         folder_close(folder, false);
         return e;
     }
-    bool clean = unlink(path_in(folder->path, "clean").text) == 0 && !wish->unproved;
-    /* in this order: a crash leaves neither */
-    if (unlink(path_in(folder->path, "doubt").text) == 0)
-        clean = false;
+    folder->doubted = wish->unproved || access(path_in(folder->path, "doubt").text, F_OK) == 0;
+    bool clean = unlink(path_in(folder->path, "clean").text) == 0 && !folder->doubted;
     bool used_up = false;
     if (!clean) {
         used_up = folder->format.generation + 1 == GENERATIONS;
@@ -428,6 +426,11 @@ void folder_doubt(const char *path)
     (void)!fsync(fd);
     close(fd);
     (void)!sync_folder(path);
+}
+
+void folder_doubt_ends(const char *path)
+{
+    unlink(path_in(path, "doubt").text);    /* or not: the next opening doubts once more */
 }
 
 bool folder_is_there(const struct folder *folder)

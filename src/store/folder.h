@@ -15,6 +15,7 @@ struct folder {
     struct format format;             /* as it stands on disk while the folder is ours */
     struct extents *extents;
     struct index *index;
+    bool doubted;            /* something went by that it was not told of, before it was opened */
     const char *anew;                 /* why it began anew when it was opened; static text, "" */
     char stranger[STRANGER_MAX];      /* the file that is not ours, quoted; "" */
 };
@@ -23,7 +24,7 @@ struct folder {
 struct folder_wish {
     uint64_t size_bytes;
     uint32_t extent_bytes;
-    bool unproved;                    /* a write went by while the folder was not ours */
+    bool unproved;                    /* folder_doubt, perhaps not yet written */
 };
 
 /* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet); ERR_GONE: it
@@ -34,9 +35,11 @@ enum err folder_peek(const char *path, struct format *ret, const char **ret_why)
  * ERR_IO, ERR_FULL, each with *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
-/* Leaves a note in a folder that is not ours now: a write went by that it knows nothing of. Kept
- * until the next opening, whoever's that is; a folder that can't be written can't be told. */
+/* Leaves a note in a folder that is not ours now: a write, or a refusal, went by that it knows
+ * nothing of. Kept until it has been opened, whoever's that is, and the names are told; a folder
+ * that can't be written can't be told. */
 void folder_doubt(const char *path);
+void folder_doubt_ends(const char *path);
 /* A small file in it, whole or not at all. ERR_FULL, ERR_IO. */
 enum err folder_write(const char *path, const char *name, const void *bytes, size_t len) MUST_USE;
 /* Our lock is still the one that newcomers find: nobody removed the folder under us. */

@@ -19,7 +19,7 @@
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */
-enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_REFUSED, UPDATE_SHOWN };
+enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_SHOWN };
 struct update {
     struct list link;
     enum update_kind kind;
@@ -44,10 +44,13 @@ struct store {
     atomic_uint generation;
     _Atomic uint64_t size_bytes, reserve_bytes;
     _Atomic uint64_t free_bytes;      /* of the file system, as the committer saw it last */
-    atomic_bool unproved;             /* a removal went by while the folder was not there */
+    atomic_bool unproved;    /* a removal, or a refusal, went by while the folder was not there */
     bool doubted;                     /* and a note of that lies in it; the committer's */
     /* Since the batch began, so many of them committed; the committer's. */
-    struct object_id *removed;
+    struct removed {
+        struct object_id id;
+        bool refused;
+    } *removed;
     size_t removed_count, removed_done, removed_max;
     atomic_size_t buffer_bytes;
     /* Raised by each commit that changes a head of the objects behind it: who puts a head that was

@@ -8,7 +8,6 @@ struct job {
     struct store_append *append;
     struct tail_item items[2];         /* the head by itself, and units; or one WHOLE */
     uint32_t count;
-    bool refused;                      /* to the shared identity, as it was published */
     enum err err;
 };
 

@@ -140,6 +140,8 @@ void names_apply(struct names *names, const struct folder *folder)
     uint32_t others = extents_highest(folder->extents);
     pthread_mutex_lock(&names->lock);
     read_file(folder->path, &file);
+    for (size_t i = 0; folder->doubted && i < file.count; i++, news = true)
+        file.rows[i].others = others;
     for (size_t i = 0; i < names->count; i++)
         news |= apply(&names->rows[i], names->known[i], &file, others);
     if (news)

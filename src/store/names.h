@@ -3,8 +3,10 @@
  * Each endpoint has a name in which all is asked there that is not a client's own. When it is
  * another than the folder remembers, what lies in the folder was shown to somebody else: every head
  * in the extents that are there at that moment counts as unshared from then on. Nothing is appended
- * to an old extent, so one number tells. Kept in the folder's file `names`, as keyed hashes; an
- * endpoint that the file does not know counts as one whose name has changed. Any thread. */
+ * to an old extent, so one number tells. The same for all that lay in a folder while a refusal, or a
+ * write (of an ACL, perhaps), went by that it was not told of. Kept in the folder's file `names`,
+ * as keyed hashes; an endpoint that the file does not know counts as one whose name has changed.
+ * Any thread. */
 #ifndef STORE_NAMES_H
 #define STORE_NAMES_H
 

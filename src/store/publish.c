@@ -102,6 +102,19 @@ enum err publish_removal(struct index *index, const struct object_id *id)
     return e ? e : drop(index, id, HEAD_UNIT);
 }
 
+enum err publish_refusal(struct index *index, const struct object_id *id)
+{
+    struct entry entry;
+    uint32_t unit = 0;
+    enum err e = index_find(index, id, unit, &entry);
+    if (e == ERR_NOT_FOUND || (!e && !entry.whole))
+        e = index_find(index, id, unit = HEAD_UNIT, &entry);
+    if (e)
+        return e == ERR_NOT_FOUND ? OK : e;
+    entry.refused = true;
+    return index_put(index, id, unit, &entry);
+}
+
 static enum err find_named(struct index *index, const struct object_id *id, uint32_t unit,
                            uint32_t extent, uint32_t ordinal, struct entry *ret)
 {
@@ -130,14 +143,14 @@ enum err publish_proof(struct index *index, const struct object_id *id, uint32_t
     return index_put(index, id, unit, &entry);
 }
 
-enum err publish_refusal(struct index *index, const struct object_id *id, uint32_t unit,
-                         uint32_t extent, uint32_t ordinal, bool refused)
+enum err publish_shown(struct index *index, const struct object_id *id, uint32_t unit,
+                       uint32_t extent, uint32_t ordinal)
 {
     struct entry entry;
     enum err e = find_named(index, id, unit, extent, ordinal, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
-    entry.refused = refused;
+    entry.refused = false;
     return index_put(index, id, unit, &entry);
 }
 

@@ -16,14 +16,16 @@ enum err publish_record(struct index *index, const struct record *record, uint32
 enum err publish_found(struct index *index, const struct record *record, uint32_t offset,
                        uint32_t generation) MUST_USE;
 enum err publish_removal(struct index *index, const struct object_id *id) MUST_USE;
-/* Deletes the entry, or says that it is vouched for, or whether the shared identity has been
- * refused it, if it still names this record. */
+/* Its head, if there is one, has been refused to the shared identity. */
+enum err publish_refusal(struct index *index, const struct object_id *id) MUST_USE;
+/* Deletes the entry, or says that it is vouched for, or that the shared identity has been shown it
+ * since it was refused, if it still names this record. */
 enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t extent, uint32_t ordinal) MUST_USE;
 enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
                        uint32_t extent, uint32_t ordinal, uint32_t generation) MUST_USE;
-enum err publish_refusal(struct index *index, const struct object_id *id, uint32_t unit,
-                         uint32_t extent, uint32_t ordinal, bool refused) MUST_USE;
+enum err publish_shown(struct index *index, const struct object_id *id, uint32_t unit,
+                       uint32_t extent, uint32_t ordinal) MUST_USE;
 /* Deletes what still names this record of an extent that goes. */
 enum err publish_recycled(struct index *index, const struct toc_entry *entry, uint32_t extent,
                           uint32_t ordinal) MUST_USE;

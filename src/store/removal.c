@@ -7,12 +7,12 @@
  * may_publish, asked in the batch's own transaction, says no (H7). What was removed without an
  * epoch (the origin says that there is no such object) is removed again by that transaction, after
  * the fills; none that began after the answer can be among them, and who does not wait for it may
- * lose such a fill. Ids are copied: the watch may have answered for their owners. Threads: the
- * committer's; giving up is the watch's. */
+ * lose such a fill. Ids are copied: the watch may have answered for their owners. What the shared
+ * identity has been refused goes the same way, so that it is not served after a crash, either; its
+ * head only gets a mark. Threads: the committer's; giving up is the watch's. */
 #include "store/removal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "store/publish.h"
 
@@ -24,9 +24,9 @@ static void copy_ids(struct store *store, const struct store_removal *removal)
         store->removed = realloc(store->removed, store->removed_max * sizeof(*store->removed));
         check(store->removed != NULL);
     }
-    if (removal->count)
-        memcpy(store->removed + store->removed_count, removal->ids,
-               removal->count * sizeof(*store->removed));
+    for (size_t i = 0; i < removal->count; i++)
+        store->removed[store->removed_count + i] =
+            (struct removed){ removal->ids[i], removal->refused };
     store->removed_count = count;
 }
 
@@ -43,15 +43,17 @@ enum err removals_publish(struct store *store, bool again)
 {
     enum err e = OK;
     for (size_t i = again ? 0 : store->removed_done; !e && i < store->removed_count; i++)
-        e = publish_removal(store->index, &store->removed[i]);
+        e = store->removed[i].refused ? publish_refusal(store->index, &store->removed[i].id)
+                                      : publish_removal(store->index, &store->removed[i].id);
     return e;
 }
 
 void removals_settle(struct store *store)
 {
     for (size_t i = 0; i < store->removed_count; i++) {
-        store_changed(store, &store->removed[i]);
-        heads_drop(store->heads, &store->removed[i]);
+        store_changed(store, &store->removed[i].id);
+        if (!store->removed[i].refused)
+            heads_drop(store->heads, &store->removed[i].id);
     }
     store->removed_done = store->removed_count;
 }
@@ -85,7 +87,7 @@ void removals_answer(struct store *store, enum err err)
 }
 
 /* They are told that the folder is out, which is true from now on, and it comes back only
- * unproved. */
+ * unproved, and unshared. */
 void removals_give_up(struct store *store)
 {
     struct list mine;

@@ -3,9 +3,10 @@
  *
  * What fails takes the folder out of service: it is closed as after a crash, so that the next
  * opening, tried every 5 s, raises the generation, and nothing that a lost removal should have
- * removed is believed. Until then appends and removals are answered with ERR_IO at once. A second
- * thread, the watch, answers removals when a commit or an opening hangs (H3). Threads: the watch
- * has its own; all else is the committer's. */
+ * removed is believed; nor, of what lies there, that the shared identity may read it (names.h).
+ * Until then appends and removals are answered with ERR_IO at once. A second thread, the watch,
+ * answers removals when a commit or an opening hangs (H3). Threads: the watch has its own; all else
+ * is the committer's. */
 #include "store/service.h"
 
 #include "base/metric.h"
@@ -66,6 +67,7 @@ enum err service_begin(struct store *store, const char **ret_why)
     atomic_store(&store->generation, store->folder.format.generation);
     heads_clear(store->heads);
     names_apply(store->names, &store->folder);
+    folder_doubt_ends(store->folder.path);
     store->doubted = false;
     atomic_store(&store->why, "");
     atomic_store(&store->anew, store->folder.anew);
@@ -77,12 +79,15 @@ enum err service_begin(struct store *store, const char **ret_why)
 
 void service_end(struct store *store, const char *why)
 {
+    if (removals_are_due(store))
+        atomic_store(&store->unproved, true);
     atomic_store(&store->why, why);
     atomic_store(&store->open, false);
     metric_add(M_STORE_FAULTS, 1);
     /* as after a crash: nothing is believed when it comes back */
     folder_close(&store->folder, false);
     heads_clear(store->heads);
+    service_note_doubt(store);
     service_metrics(store);
 }
 

@@ -220,7 +220,7 @@ enum err store_append(struct store *store, struct store_append *append)
 
 void store_remove(struct store *store, struct store_removal *removal)
 {
-    for (size_t i = 0; i < removal->count; i++)
+    for (size_t i = 0; i < removal->count && !removal->refused; i++)
         heads_drop(store->heads, &removal->ids[i]);
     pthread_mutex_lock(&store->lock);
     list_add(&store->removals, &removal->link);
@@ -347,9 +347,8 @@ uint32_t store_shown(struct store *store, const struct object_id *id, const stru
     if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK &&
         (!only || head_is_of(only, entry.etag_hash, entry.mark))) {
         shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
-        bool refused = shown & SHOWN_REFUSED;
-        if (refused != entry.refused)
-            store_update(store, refused ? UPDATE_REFUSED : UPDATE_SHOWN, id, unit, &entry);
+        if (entry.refused && !(shown & SHOWN_REFUSED))
+            store_update(store, UPDATE_SHOWN, id, unit, &entry);
     }
     store_changed(store, id);
     struct head *head = heads_get(store->heads, id);
@@ -357,4 +356,20 @@ uint32_t store_shown(struct store *store, const struct object_id *id, const stru
         shown = shown_raise(&head->shown, shown);
     head_unref(&head);
     return shown;
+}
+
+/* Out of service, nobody can tell: it goes the way of a removal then, which is remembered. */
+bool store_refuse(struct store *store, struct store_removal *removal)
+{
+    struct entry entry;
+    uint32_t unit;
+    const struct object_id *id = removal->ids;
+    if (store_is_serving(store) && atomic_load(coming_counter(store, id)) == 0) {
+        enum err e = index_get_head(store->index, id, &unit, &entry);
+        if (e == ERR_NOT_FOUND || (!e && entry.refused))
+            return false;
+    }
+    removal->refused = true;
+    store_remove(store, removal);
+    return true;
 }

@@ -149,10 +149,11 @@ enum err store_append(struct store *store, struct store_append *append) MUST_USE
 
 /* Removes the head of each id (a purge, or H7's first step): closes the batch at once, done() when
  * it is committed, with OK; or with ERR_IO when the folder went out of service, which is as good:
- * nothing of it is served, and it comes back only unproved. */
+ * nothing of it is served, and it comes back only unproved, and unshared. */
 struct store_removal {
     const struct object_id *ids;
     size_t count;
+    bool refused;                     /* the store's: the head stays, and says so */
     void (*done)(struct store_removal *removal, enum err err);    /* on a thread of the store's */
     struct list link;                 /* the store's */
 };
@@ -175,10 +176,14 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id,
                                const struct store_vouch *vouch);
 
 /* Raises head->shown of the version that `only` is of (NULL: of any), and what is kept of it beside
- * when it was last vouched for; the answer is the highest that is known. Whether that is a refusal
- * goes to disk, with the next commit. Index and RAM only; any thread. A head that is read just now
- * is told too, or read again. */
+ * when it was last vouched for; the answer is the highest that is known. Index and RAM only; any
+ * thread. A head that is read just now is told too, or read again. That it is no refusal goes to
+ * disk, with some later commit. */
 uint32_t store_shown(struct store *store, const struct object_id *id, const struct head *only,
                      uint32_t shown);
+/* The shared identity has been refused this object, and store_shown told: so that the next process
+ * knows, too, each head of it that is here counts as unshared on disk, as store_remove would remove
+ * it. False: there is none that does not; done() won't come. */
+bool store_refuse(struct store *store, struct store_removal *removal) MUST_USE;
 
 #endif
