@@ -144,7 +144,10 @@ static void note(struct fetch *fetch, uint32_t shown)
     shown = MAX(shown, inflight->shown);
     const struct head *only = shown & SHOWN_REFUSED ? NULL : fetch->head;
     raise(inflight->head, only, shown);    /* first: so a commit sees it, or we the commit */
-    inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, only, shown);
+    /* under other credentials than the names file says, nothing is forgiven there */
+    bool forgive = !origin_renamed_ms(inflight->place->origin);
+    inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, only, shown,
+                                  forgive);
     only = inflight->shown & SHOWN_REFUSED ? NULL : fetch->head;
     raise(inflight->head, only, inflight->shown);
     raise(fetch->head, only, inflight->shown);

@@ -340,14 +340,14 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id,
 }
 
 uint32_t store_shown(struct store *store, const struct object_id *id, const struct head *only,
-                     uint32_t shown)
+                     uint32_t shown, bool forgive)
 {
     struct entry entry;
     uint32_t unit;
     if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK &&
         (!only || head_is_of(only, entry.etag_hash, entry.mark))) {
         shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
-        if (entry.refused && !(shown & SHOWN_REFUSED))
+        if (forgive && entry.refused && !(shown & SHOWN_REFUSED))
             store_update(store, UPDATE_SHOWN, id, unit, &entry);
     }
     store_changed(store, id);

@@ -177,10 +177,10 @@ enum store_renewal store_renew(struct store *store, const struct object_id *id,
 
 /* Raises head->shown of the version that `only` is of (NULL: of any), and what is kept of it beside
  * when it was last vouched for; the answer is the highest that is known. Index and RAM only; any
- * thread. A head that is read just now is told too, or read again. That it is no refusal goes to
- * disk, with some later commit. */
+ * thread. A head that is read just now is told too, or read again. `forgive`: that it is no refusal
+ * goes to disk, with some later commit. */
 uint32_t store_shown(struct store *store, const struct object_id *id, const struct head *only,
-                     uint32_t shown);
+                     uint32_t shown, bool forgive);
 /* The shared identity has been refused this object, and store_shown told: so that the next process
  * knows, too, each head of it that is here counts as unshared on disk, as store_remove would remove
  * it. False: there is none that does not; done() won't come. */

@@ -2,6 +2,8 @@
 folder came from another process, nor after kill -9, nor under other credentials of ours."""
 from harness import *
 
+OFF = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": "/dev/null",
+       "AWS_EC2_METADATA_DISABLED": "true"}
 NEWEST = {"cache-control": "no-cache"}
 
 with Story("u04 what was refused stays refused", seconds=150) as story:
@@ -73,6 +75,33 @@ with Story("u04 what was refused stays refused", seconds=150) as story:
             refused(f"{freshness}, killed then", server, key)
         story.same("what was not is served", server.get("spare/00").status, 200)
         server.stop()
+
+    # ---- other keys of ours in between, in the file that is read anew now and then ----
+    path = story.path("credentials")
+
+    def write_keys(key):
+        with open(path + ".new", "w") as f:
+            f.write(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = s-{key}\n")
+        os.rename(path + ".new", path)
+
+    def keys_of(server):
+        return json.loads(plain(server.admin_port, "GET", "/status").body)["origins"][0]["credentials"]["access_key"]
+    write_keys("AKEY")
+    server = story.penstock(True, {**OFF, "AWS_SHARED_CREDENTIALS_FILE": path}, origin=origin.url, origin_access_key="",
+                            origin_secret_key="", missing_time="0", cache_dir=story.path("keys"))
+    warm(server, "bucket/20")
+    refuse("bucket/20", "AKEY")
+    story.same("refused to A", server.get("bucket/20", headers=NEWEST).status, 403)
+    server = server.restart()    # so that it is known from the disk alone
+    write_keys("BKEY")
+    wait_for("its keys are B", lambda: keys_of(server) == "BKEY", 20)
+    story.same("shown to B", server.get("bucket/20").status, 200)
+    time.sleep(0.5)
+    write_keys("AKEY")
+    server = server.restart()
+    story.same("its keys are A again", keys_of(server), "AKEY")
+    refused("whatever B was shown", server, "bucket/20")
+    server.stop()
 
     # ---- another role, in the same settings ----
     server = story.penstock(origin=origin.url, missing_time="0", origin_access_key="ASIAROLEA", origin_secret_key="sa",
