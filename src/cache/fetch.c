@@ -98,6 +98,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->sent_s = wall_s();
     fetch->asker = *asker;
     fetch->granted = grant_note_now(&asker->grant, inflight->bucket);
+    fetch->refusals = grant_refusals(&asker->grant);
     fetch->readers = 1;
     fetch->wanted = span->first;
     fetch->sent_ms = mono_ms();

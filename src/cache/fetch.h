@@ -42,6 +42,7 @@ struct fetch {
     int64_t sent_s;               /* what the answer says is true as of then */
     struct asker asker;
     struct grant_note granted;    /* as of then */
+    uint32_t refusals;            /* of that name, until then */
     uint64_t sent_ms;             /* the same moment, monotonic */
 
     /* what readers look at, under the lock */

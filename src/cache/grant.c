@@ -16,6 +16,7 @@
 #define SHARDS 64u
 #define WAYS 8u
 #define BUCKETS 4096u
+#define REFUSALS 65536u
 
 struct slot {
     struct grant_name name;
@@ -40,6 +41,9 @@ static struct change {
     struct epoch_pair pair;
     atomic_ullong changed_ms;
 } changes[BUCKETS];
+
+/* So with names; a table of grants may forget who was refused, this does not. */
+static atomic_uint refusals[REFUSALS];
 
 /* Of the bucket by its plain name: a change under another name is one of the same bucket. */
 static struct change *change_of(slice bucket)
@@ -76,10 +80,28 @@ struct grant_note grant_note_now(const struct grant_name *name, slice bucket)
                                 epoch_pair_now(&change_of(bucket)->pair) };
 }
 
-static bool note_holds(const struct grant_name *name, slice bucket, struct grant_note since)
+bool grant_note_holds(const struct grant_name *name, slice bucket, struct grant_note since)
 {
     return epoch_pair_holds(&change_of(bucket)->pair, since.bucket) &&
            epoch_holds(&name->id, since.key);
+}
+
+static uint64_t hash_of(const struct grant_name *name)
+{
+    uint64_t hash;
+    memcpy(&hash, name->id.bytes, sizeof(hash));    /* a keyed hash already */
+    hash ^= name->identity * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+uint32_t grant_refusals(const struct grant_name *name)
+{
+    return atomic_load(&refusals[hash_of(name) % REFUSALS]);
+}
+
+void grant_refusals_add(const struct grant_name *name)
+{
+    atomic_fetch_add(&refusals[hash_of(name) % REFUSALS], 1);
 }
 
 struct grants *grants_new(size_t bytes)
@@ -109,10 +131,7 @@ void grants_free(struct grants **grants)
 static struct slot *row_of(struct grants *grants, const struct grant_name *name,
                            struct shard **ret_shard)
 {
-    uint64_t hash;
-    memcpy(&hash, name->id.bytes, sizeof(hash));    /* a keyed hash already */
-    hash ^= name->identity * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
+    uint64_t hash = hash_of(name);
     *ret_shard = &grants->shards[hash % SHARDS];
     pthread_mutex_lock(&(*ret_shard)->lock);
     return &(*ret_shard)->slots[hash / SHARDS % grants->rows * WAYS];
@@ -134,7 +153,7 @@ uint64_t grants_find(struct grants *grants, const struct grant_name *name, grant
     struct shard *shard;
     const struct slot *slot = find(row_of(grants, name, &shard), name);
     bool live = slot && !slot->refused_ms && slot->version == version && now_ms < slot->until_ms &&
-                note_holds(name, bucket, slot->note);
+                grant_note_holds(name, bucket, slot->note);
     uint64_t until_ms = live ? slot->until_ms : 0;
     pthread_mutex_unlock(&shard->lock);
     return until_ms;
@@ -167,12 +186,13 @@ void grants_give(struct grants *grants, const struct grant_name *name, grant_ver
                  uint64_t now_ms)
 {
     struct shard *shard;
-    if (asked_ms + ttl_ms <= now_ms || !note_holds(name, bucket, note))
+    if (asked_ms + ttl_ms <= now_ms || !grant_note_holds(name, bucket, note))
         return;
     struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
     bool refused = slot->refused_ms && slot->refused_ms >= asked_ms;
+    /* a later question was answered first */
     bool older = !slot->refused_ms && slot->until_ms > asked_ms + ttl_ms &&
-                 note_holds(name, bucket, slot->note);    /* a later question was answered first */
+                 grant_note_holds(name, bucket, slot->note);
     if (!refused && !older)
         *slot = (struct slot){ *name, note, version, asked_ms + ttl_ms, 0 };
     pthread_mutex_unlock(&shard->lock);

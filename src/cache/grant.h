@@ -44,6 +44,12 @@ struct grant_note {
     struct epoch_note key, bucket;
 };
 struct grant_note grant_note_now(const struct grant_name *name, slice bucket);
+bool grant_note_holds(const struct grant_name *name, slice bucket, struct grant_note since);
+
+/* How often something of this name was refused. Who asks does not wait for the answer to a question
+ * from before the last time (H6): a hit needs a new one, too. */
+uint32_t grant_refusals(const struct grant_name *name);
+void grant_refusals_add(const struct grant_name *name);
 
 /* Of the object as it was shown, so that another's under the same name (of another tenant, or after
  * another's write) is another right. 0: any, of a scope wider than an object. */

@@ -31,6 +31,8 @@ struct shared {
     slice key;
     unsigned pair;                    /* of its bucket */
     struct epoch_note epoch;
+    struct grant_name owner;          /* who asks, and the bucket */
+    uint32_t refusals;                /* of theirs, until it was asked */
     uint64_t sent_ms, reuse_ms;
     struct origin_call call;
     bool over;
@@ -134,6 +136,7 @@ static bool count_bytes(struct shared *shared, size_t more)
 static bool is_good(const struct shared *shared, uint64_t now_ms)
 {
     return epoch_bucket_holds(shared->pair, shared->epoch) &&
+           grant_refusals(&shared->owner) == shared->refusals &&
            (!shared->over || now_ms < shared->sent_ms + shared->reuse_ms);
 }
 
@@ -200,6 +203,12 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
     return ORIGIN_TAKEN;
 }
 
+/* Said of who asked: then nothing that they were shown before counts any more. */
+static bool is_refused(const struct list_answer *answer)
+{
+    return answer->status == 401 || answer->status == 403 || answer->err == ERR_ORIGIN_KEYS;
+}
+
 static void on_done(struct origin_call *call, enum err err)
 {
     struct shared *shared = container_of(call, struct shared, call);
@@ -208,6 +217,8 @@ static void on_done(struct origin_call *call, enum err err)
     pthread_mutex_lock(&lists->lock);
     if (!shared->answer.err)
         shared->answer.err = err;
+    if (is_refused(&shared->answer))
+        grant_refusals_add(&shared->owner);
     shared->over = true;
     waiters_wake(&shared->waiters);
     if (shared->answer.err || shared->answer.status != 200 || !is_good(shared, mono_ms()))
@@ -277,6 +288,15 @@ static uint64_t reuse_ms(const struct lists *lists, const struct list_ask *ask)
     return identity_id(ask->who) ? MIN(lists->reuse_ms, ask->place->grant_ms) : lists->reuse_ms;
 }
 
+static struct grant_name owner_of(struct lists *lists, const struct list_ask *ask)
+{
+    struct grant_name owner = { identity_id(ask->who), { { 0 } }, GRANT_BUCKET };
+    struct object_name name = { .endpoint = origin_endpoint(ask->place->origin),
+                                .bucket = ask->bucket };
+    store_object_id(cache_store(lists->cache), &name, &owner.id);
+    return owner;
+}
+
 static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask, slice key)
 {
     struct shared *shared = must_alloc(sizeof(*shared));
@@ -286,6 +306,8 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->key = arena_copy(&shared->arena, key);
     shared->pair = epoch_bucket_of(origin_endpoint(ask->place->origin), ask->bucket);
     shared->epoch = epoch_bucket_now(shared->pair);
+    shared->owner = owner_of(lists, ask);
+    shared->refusals = grant_refusals(&shared->owner);
     shared->sent_ms = mono_ms();
     shared->reuse_ms = reuse_ms(lists, ask);
     shared->call = make_call(&shared->arena, ask);

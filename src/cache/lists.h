@@ -3,8 +3,9 @@
  * Workers of a job begin by listing the same bucket at the same time: those calls that are alike in
  * all that the origin sees (identity, operation, bucket, query, headers) are one while it is under
  * way, and its answer may be used again within list_time. A write through us in that bucket ends
- * both (H7): a list that began before it had finished is neither joined nor used again. An answer
- * is handed on as it came. Knows origins, and no HTTP server. */
+ * both (H7): a list that began before it had finished is neither joined nor used again; nor is one
+ * from before the origin refused this identity a list of the bucket. An answer is handed on as it
+ * came. Knows origins, and no HTTP server. */
 #ifndef CACHE_LISTS_H
 #define CACHE_LISTS_H
 

@@ -3,7 +3,8 @@
  * A hit, a stale answer, and a place beside others who wait for a fill: each needs the proof that
  * the origin has lately let this very identity read this (README, Who may read what). Without it, a
  * HEAD in its name is the proof, or the refusal; a miss is its own. Nothing that was learnt or
- * brought in one name lets another read.
+ * brought in one name lets another read. Nor does a question under way let who asks after a refusal
+ * to them, or after a change of who may read what: its answer may tell of before.
  *
  * Identities of clients have grants (grant.h), of the version that was shown. The shared identity,
  * in whose name all is asked that has no other, has no room there for each object of a large cache:
@@ -110,6 +111,15 @@ bool permit_has(struct get *get)
     return get->permitted;
 }
 
+/* Would its answer be a proof still, to who asks only now in the same name? */
+static bool holds(const struct get *get, const struct fetch *fetch)
+{
+    const struct grant_name *name = &fetch->asker.grant;
+    return mono_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who) &&
+           grant_note_holds(name, get->name.bucket, fetch->granted) &&
+           grant_refusals(name) == fetch->refusals;
+}
+
 bool permit_shares(struct get *get, const struct fetch *fetch)
 {
     if (fetch->sent_ms <= get_said(get).at_ms)
@@ -120,8 +130,7 @@ bool permit_shares(struct get *get, const struct fetch *fetch)
         return false;
     if (!get_who(get) && fetch->sent_ms <= origin_renamed_ms(get->ask.place->origin))
         return false;
-    return fetch->sent_ms > get->began_ns / 1000000 ||
-           mono_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who);
+    return fetch->sent_ms > get->began_ns / 1000000 || holds(get, fetch);
 }
 
 bool permit_proves(const struct fetch *fetch, const struct head *head)
@@ -172,6 +181,7 @@ void permit_refused(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
     struct cache *cache = inflight->cache;
+    grant_refusals_add(&fetch->asker.grant);
     if (identity_id(fetch->asker.who)) {
         grants_refuse(cache_grants(cache), &fetch->asker.grant, fetch->sent_ms,
                       inflight->place->grant_ms, mono_ms());

@@ -81,6 +81,43 @@ with Story("u01 grants") as story:
     story.bytes("the fill goes on", leader[0], "bucket/03", 0, SIZE)
     story.same("the object came once", origin.counts("bucket/03")["get"], 1)
 
+    # ---- joining one's own question, after what ends a grant ----
+    origin.calm()
+    origin.tell("objects=rules/%02d 4 300000")
+    slow, ahead = ("first_byte_ms=4000", "times=1"), []
+
+    def first(method, who, key, **query):
+        """Asks while nothing is refused; the origin takes its time to answer."""
+        origin.tell(f"match={key} {method}", *slow)
+        ask = (lambda: who.list(key[:-1], **query)) if query else (lambda: who.ask(method, key))
+        ahead.append((f"{method} {key}", threading.Thread(target=lambda: early.append(ask())), ask))
+        ahead[-1][1].start()
+        wait_for("it is asked", lambda: origin.totals()["requests_open"] == len(ahead))
+
+    early = []
+    for i, who in enumerate((anna, shared)):
+        first("GET", who, f"bucket/2{i}")
+        first("HEAD", who, f"bucket/2{i + 2}")
+        first("LIST", who, "bucket/", prefix=f"2{i}")
+        first("GET", who, f"rules/0{i}")
+        first("HEAD", who, f"rules/0{i + 2}")
+        first("LIST", who, "rules/", prefix=f"0{i}")
+    story.same("the bucket's policy is changed", shared.ask("PUT", "rules", [("policy", "")],
+                                                            body=b"{}").status, 200)
+    for who in (ANNA[0], ORIGIN_KEY):
+        origin.tell("match=bucket/2*", f"as={who}", "status=403", "match=bucket/ LIST",
+                    f"as={who}", "status=403", "match=rules/*", f"as={who}", "status=403")
+    for i, who in enumerate((anna, shared)):
+        story.same("a refusal, of each kind", (who.head(f"bucket/2{i}").status, who.get(
+            f"bucket/2{i + 2}").status, who.list("bucket", prefix="1").status), (403, 403, 403))
+    for what, _, ask in ahead:
+        reply = ask()
+        story.fact(f"{what}: who asks after that is refused, too", reply.status == 403, reply)
+    story.same("... though the question from before was under way", early, [])
+    for _, thread, _ in ahead:
+        thread.join()
+    story.same("... and answers who asked before", [r.status for r in early], [200] * len(ahead))
+
     # ---- a leader's refusal is not the follower's ----
     story.same("a grant for all of a bucket", ben.get("team/00").status, 200)
     origin.tell("match=team/01 GET", "first_byte_ms=500", "match=team/01", f"as={ANNA[0]}",

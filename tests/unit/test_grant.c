@@ -162,6 +162,16 @@ TEST(refusals_push_out_no_grant)
     grants_free(&grants);
 }
 
+/* Nor does a full table forget that there was one: what was asked before it is not shared. */
+TEST(a_refusal_counts_for_one_identity_and_one_name)
+{
+    struct grant_name mine = name_of(1, 7), theirs = name_of(2, 7), other = name_of(1, 8);
+    uint32_t before[] = { grant_refusals(&mine), grant_refusals(&theirs), grant_refusals(&other) };
+    grant_refusals_add(&mine);
+    ok(grant_refusals(&mine) == before[0] + 1);
+    ok(grant_refusals(&theirs) == before[1] && grant_refusals(&other) == before[2]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +184,7 @@ int main(void)
         cmocka_unit_test(a_change_under_another_name_of_the_bucket_is_one_of_the_bucket),
         cmocka_unit_test(a_full_table_forgets_and_counts),
         cmocka_unit_test(refusals_push_out_no_grant),
+        cmocka_unit_test(a_refusal_counts_for_one_identity_and_one_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

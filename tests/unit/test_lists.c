@@ -156,6 +156,31 @@ TEST(a_failure_and_a_refusal_are_not_kept)
     end();
 }
 
+TEST(a_refusal_ends_what_was_listed_before_in_the_same_name_and_bucket)
+{
+    static const struct identity somebody = { .id = 7 }, *const names[] = { NULL, &somebody };
+    struct lister lister;
+    begin(60000, 64 * MIB);
+    house.place.grant_ms = 60000;
+    for (size_t i = 0; i < countof(names); i++) {
+        house.who = names[!i];
+        ok(lists("a=b", 1));
+        house.who = names[i];
+        ok(lists("a=b", 1) && asked() == 2 + 3 * i);
+        atomic_store(&fake.status, 403);
+        start(&lister, "bucket2", "c=d", false);
+        ok(!answered(&lister, 1));
+        ok(lists("a=b", 1) && asked() == 3 + 3 * i);    /* another bucket's is another right */
+        start(&lister, "bucket", "c=d", false);
+        ok(!answered(&lister, 1));
+        atomic_store(&fake.status, 0);
+        ok(lists("a=b", 1) && asked() == 5 + 3 * i);
+        house.who = names[!i];
+        ok(lists("a=b", 1) && asked() == 5 + 3 * i);
+    }
+    end();
+}
+
 TEST(kept_answers_make_room_and_what_does_not_fit_is_not_shared)
 {
     char query[16];
@@ -202,5 +227,6 @@ RUN(cmocka_unit_test(lists_that_are_alike_are_asked_once),
     cmocka_unit_test(who_has_an_own_identity_sees_it_no_longer_than_a_grant),
     cmocka_unit_test(a_write_in_the_bucket_ends_what_was_asked_before),
     cmocka_unit_test(a_failure_and_a_refusal_are_not_kept),
+    cmocka_unit_test(a_refusal_ends_what_was_listed_before_in_the_same_name_and_bucket),
     cmocka_unit_test(kept_answers_make_room_and_what_does_not_fit_is_not_shared),
     cmocka_unit_test(the_last_who_leaves_takes_the_question_along))

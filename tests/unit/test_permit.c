@@ -1,6 +1,8 @@
 /* test_permit.c - who may read what is in the cache. SPDX-License-Identifier: Apache-2.0 */
 #include "cache_unit.h"
 
+#include "cache/getting.h"
+
 static const struct sigv4_credentials anna_keys = { { "ANNA", 4 }, { "a", 1 }, { "", 0 } },
                                       ben_keys = { { "BEN", 3 }, { "b", 1 }, { "", 0 } };
 static const struct identity anna = { 1, &anna_keys }, ben = { 2, &ben_keys };
@@ -250,6 +252,76 @@ static void let_go(struct inflight *inflight)
     flights_lock(flights, &id);
     inflight_unref(&inflight);
     flights_unlock(flights, &id);
+}
+
+/* ---- a question that is under way, and what became known since it was asked ---- */
+
+enum since { NOTHING_SINCE, REFUSED_SINCE, CHANGED_SINCE };
+
+static void begin_as(struct client *client, const struct identity *who, bool head_only)
+{
+    struct get_ask want = quiet_ask("key");
+    want.who = who;
+    want.head_only = head_only;
+    client->got = 0;
+    client->get = get_start(client->loop, &want, noted, client);
+    ok(get_decide(client->get, &client->answer) == ERR_WAIT);
+}
+
+static void becomes_known(enum since since, const struct asker *asker)
+{
+    struct inflight *inflight = under_way("key");
+    struct fetch refused = { .inflight = inflight, .asker = *asker, .sent_ms = mono_ms() };
+    if (since == REFUSED_SINCE) {
+        flights_lock(inflight->flights, &inflight->id);
+        permit_refused(&refused);
+        flights_unlock(inflight->flights, &inflight->id);
+    }
+    if (since == CHANGED_SINCE) {
+        grants_change_begins(S("bucket"), mono_ms());
+        grants_change_ends(S("bucket"), mono_ms());
+    }
+    let_go(inflight);
+}
+
+/* Does who asks the same in the same name, some time later, wait for the first one's answer? */
+static bool joins(const struct identity *who, bool head_only, enum since since)
+{
+    struct client leader, follower;
+    new_shared_house(300000);
+    client_begin(&leader);
+    client_begin(&follower);
+    atomic_store(&fake.held, true);
+    begin_as(&leader, who, head_only);
+    unsigned asked = atomic_load(&fake.gets) + atomic_load(&fake.heads);
+    usleep(2000);    /* who asked before it was sent shares it whatever becomes known */
+    becomes_known(since, &leader.get->asker);
+    begin_as(&follower, who, head_only);
+    unsigned more = atomic_load(&fake.gets) + atomic_load(&fake.heads) - asked;
+    ok(asked == 1 && atomic_load(&fake.gets) == !head_only);
+    if (since != NOTHING_SINCE)
+        atomic_store(&fake.denies, who ? "ANNA" : "");
+    atomic_store(&fake.held, false);
+    ok(decided(&follower) == (since == NOTHING_SINCE ? OK : ERR_DENIED));
+    client_end(&leader);
+    client_end(&follower);
+    drop_house();
+    return !more;
+}
+
+TEST(who_was_refused_since_a_question_was_asked_does_not_wait_for_its_answer)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        const struct identity *who = i % 2 ? &anna : NULL;
+        ok(joins(who, i / 2, NOTHING_SINCE));
+        ok(!joins(who, i / 2, REFUSED_SINCE));
+    }
+}
+
+TEST(nor_does_who_asks_after_a_change_of_who_may_read_what)
+{
+    for (unsigned i = 0; i < 4; i++)
+        ok(!joins(i % 2 ? &anna : NULL, i / 2, CHANGED_SINCE));
 }
 
 /* ---- two objects of one name: of two tenants, or before and after another's write ---- */
@@ -644,6 +716,8 @@ RUN(cmocka_unit_test(another_name_of_ours_is_shown_first_what_the_last_one_was),
     cmocka_unit_test(a_hit_needs_a_grant_of_ones_own),
     cmocka_unit_test(a_refusal_ends_a_grant_at_once_and_gives_no_byte),
     cmocka_unit_test(who_joins_a_fill_asks_in_their_own_name_first),
+    cmocka_unit_test(who_was_refused_since_a_question_was_asked_does_not_wait_for_its_answer),
+    cmocka_unit_test(nor_does_who_asks_after_a_change_of_who_may_read_what),
     cmocka_unit_test(a_leaders_refusal_is_not_the_followers),
     cmocka_unit_test(an_outage_is_bridged_only_for_who_has_a_grant),
     cmocka_unit_test(what_was_learnt_in_a_clients_name_stays_theirs_over_a_restart),
