@@ -22,6 +22,7 @@ struct carrier {
     uint64_t tick_ms;               /* when exchanges were last looked at */
     CURL *pool[POOL_MAX];           /* easy handles to be used again */
     size_t pool_count;
+    int served[UINT16_MAX + 1];     /* sockets, by local port, of connections that served before */
 };
 
 struct carriers {

@@ -7,10 +7,17 @@
  * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
  * A paused exchange does not wait for its origin, so its clock stands still. A 1xx head is no
  * progress, or an origin could send them for ever. Once all of the request is out, the limit is
- * that for the answer: an origin may need long for what it was asked. Threads: an exchange belongs
- * to its carrier. */
+ * that for the answer: an origin may need long for what it was asked.
+ *
+ * A kept connection that dies before a byte of the answer was most likely ended by the origin's
+ * idle timeout, and libcurl repeats by itself what was sent on it. It may as well have been read
+ * first: so a write whose every byte was handed out is not repeated, and it goes over a kept
+ * connection only if that has not ended yet. Threads: an exchange belongs to its carrier. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/metric.h"
@@ -36,6 +43,7 @@ struct exchange {
     uint64_t started_ns, moved_ms;  /* moved: when a byte last came or went */
     bool writes, is_head, connected, answered, headed, bodiless, paused;
     bool rewound;                   /* all of the request was out, and libcurl began again */
+    bool anew;                      /* nothing was sent: it must go over a fresh connection */
     enum err why;                   /* why it was ended by us */
     uint64_t got;                   /* bytes of the body */
     struct reply_head head;         /* while it comes in, and until its end */
@@ -145,11 +153,26 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
     return bytes.len;
 }
 
+/* Is it a kept one that has more to say, if only that it ends? libcurl has looked too, but 7.88
+ * takes what TLS says at its end for a sign of life. */
+static bool has_ended(const struct exchange *exchange, int local_port)
+{
+    long connects = 1;
+    char byte;
+    curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connects);
+    int fd = exchange->carrier->served[(uint16_t)local_port];
+    return connects == 0 && (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN);
+}
+
 static int on_ready(void *arg, char *peer, char *local, int peer_port, int local_port)
 {
-    (void)peer, (void)local, (void)peer_port, (void)local_port;
+    (void)peer, (void)local, (void)peer_port;
     struct exchange *exchange = exchange_of(arg);
-    if (exchange->writes && was_out(exchange) && !died_at_once(exchange))
+    if (exchange->writes && !exchange->connected && has_ended(exchange, local_port)) {
+        exchange->anew = true;
+        return CURL_PREREQFUNC_ABORT;
+    }
+    if (exchange->writes && was_out(exchange))
         exchange->why = ERR_ORIGIN_CUT;    /* libcurl would repeat it */
     else if (!exchange->events->ready(exchange->arg))
         exchange->why = ERR_CANCELED;
@@ -375,12 +398,25 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     return whole ? OK : ERR_ORIGIN_CUT;
 }
 
+/* libcurl tells which socket it was at an exchange's end alone, its port at the beginning too. */
+static void remember_socket(struct exchange *exchange)
+{
+    curl_socket_t fd = CURL_SOCKET_BAD;
+    long port = 0;
+    curl_easy_getinfo(exchange->easy, CURLINFO_ACTIVESOCKET, &fd);
+    curl_easy_getinfo(exchange->easy, CURLINFO_LOCAL_PORT, &port);
+    exchange->carrier->served[(uint16_t)port] = fd;
+}
+
 static void end(struct exchange *exchange, CURLcode code)
 {
+    remember_socket(exchange);
     long connects = 1;
     curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connects);
     char why[CURL_ERROR_SIZE];
     memcpy(why, exchange->error, sizeof(why));
+    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl knows only that we would not go on */
+        snprintf(why, sizeof(why), "the connection ended before it was answered");
     struct exchange_end result = {
         .err = err_of(exchange, code),
         .reused = exchange->connected && connects == 0 && died_at_once(exchange),
@@ -393,6 +429,15 @@ static void end(struct exchange *exchange, CURLcode code)
     events->end(arg, &result);
 }
 
+static void start_anew(struct exchange *exchange)
+{
+    CURLM *multi = exchange->carrier->multi;
+    exchange->anew = false;
+    check(curl_multi_remove_handle(multi, exchange->easy) == CURLM_OK);
+    set(exchange->easy, CURLOPT_FRESH_CONNECT, 1L);
+    check(curl_multi_add_handle(multi, exchange->easy) == CURLM_OK);
+}
+
 void exchanges_end_finished(struct carrier *carrier)
 {
     int left;
@@ -400,7 +445,11 @@ void exchanges_end_finished(struct carrier *carrier)
         void *kept = NULL;
         CURLcode code = message->data.result;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &kept);
-        end(exchange_of(kept), code);
+        struct exchange *exchange = exchange_of(kept);
+        if (exchange->anew)
+            start_anew(exchange);
+        else
+            end(exchange, code);
     }
 }
 

@@ -2,9 +2,9 @@
  *
  * What is safe to repeat: everything that did not wholly reach the origin, everything it refused
  * unread (429, 503), and what changes nothing. A write goes on beside that where the origin says
- * that it has failed (500), and where a connection that had served before fails at once: that is
- * most likely the origin's idle timeout, and once a call its repetition is free. After silence, a
- * cut, or a gateway that gave up (502, 504) it may have happened, or still happen. */
+ * that it has failed (500). After silence, a cut, or a gateway that gave up (502, 504) it may have
+ * happened, or still happen. A connection that had served before and fails at once is most likely
+ * the origin's idle timeout: what may be repeated then is once a call free. */
 #include "origin/retry.h"
 
 #include "s3/encode.h"
@@ -53,7 +53,7 @@ static bool is_passing(const struct retry_case *what, bool *ret_refused_unread)
 static bool may_repeat(const struct retry_case *what)
 {
     if (what->effect == EFFECT_WRITES)
-        return what->err ? what->reused : what->status == 500;
+        return !what->err && what->status == 500;
     return what->effect == EFFECT_NONE;
 }
 

@@ -59,6 +59,8 @@ TEST(what_may_be_repeated_is_a_table)
         { { .err = ERR_ORIGIN_CUT, .sent = true, .effect = EFFECT_WRITES,
             .tries = 1, .tries_max = 3 }, RETRY_NO },
         { { .err = ERR_ORIGIN_CUT, .sent = true, .effect = EFFECT_WRITES, .reused = true,
+            .tries = 1, .tries_max = 3 }, RETRY_NO },
+        { { .err = ERR_ORIGIN_CUT, .effect = EFFECT_WRITES, .reused = true,
             .tries = 1, .tries_max = 3 }, RETRY_FREE },
         { { .err = ERR_ORIGIN_CUT, .effect = EFFECT_ONCE,
             .tries = 1, .tries_max = 3 }, RETRY_PAID },
