@@ -109,6 +109,7 @@ void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault)
         call->gone = NULL;
         reply_fault(call, err, fault);
     }
+    http_body_release(&pass->hold);
     pass_settle(pass);
 }
 
@@ -134,6 +135,9 @@ static void end(struct pass *pass)
     pass_write_end(pass);    /* H7: the epoch rises before the client has all of the answer */
     if (pass_answer_yields(pass) || pass_answer_asks_next(pass))
         return;
+    if (pass->call && !pass->err)
+        pass_write_populate(pass);
+    http_body_release(&pass->hold);    /* so that there is room for what its client sends next */
     if (pass->relaying && !pass->err) {
         pass_answer_end(pass);    /* settled when the client has it */
     } else if (pass->relaying) {
@@ -143,7 +147,6 @@ static void end(struct pass *pass)
         relay_fail(&pass->relay);
         pass_settle(pass);
     } else if (pass->call && !pass->err) {
-        pass_write_populate(pass);
         pass_answer_whole(pass);
     } else {
         fail(pass, pass->err);
@@ -189,8 +192,8 @@ struct pass *pass_new(struct call *call)
     pass->call = call;
     pass->place = call->place;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), pass_changed, pass);
-    pass->hold = http_body_hold(call->http);
     pass->body = http_request_body(call->http);
+    pass->hold = http_body_take(call->http);
     pass->origin = (struct origin_call){
         .events = &events,
         .may_send = may_send,

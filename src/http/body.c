@@ -16,8 +16,10 @@
  * fault; who reads the body by the map does it in a trap (store/trap.h). What was there before is
  * memory, the buffer's front: the library keeps data of its own there. To let go of a file may
  * wait for the disk, and takes as long as a second for gigabytes: a thread of its own does that.
+ * Its bytes can be claimed again before, or who is told that a write is done would find no room for
+ * the next: may_spill looks at what the disk has, and the file counts until it is closed.
  *
- * A complete body is taken out of the connection, so that it can outlive it (http_body_hold).
+ * A complete body is taken out of the connection, so that it can outlive it (http_body_take).
  * Threads: a body may be let go on any; claims are counted over all loops. */
 #include "http/inside.h"
 
@@ -62,18 +64,25 @@ static bool take(struct body_claim *claim, atomic_size_t *all, atomic_size_t *ow
     return !beyond;
 }
 
-void body_claim_end(struct body_claim *claim)
+static void disk_claim_end(struct body_claim *claim)
 {
-    if (!claim->memory_bytes && !claim->file_bytes)
-        return;
-    struct held *holds[] = { &all_hold, held_by(claim->client) };
-    for (size_t i = 0; i < countof(holds); i++) {
-        atomic_fetch_sub(&holds[i]->files, claim->file_bytes ? 1 : 0);
-        atomic_fetch_sub(&holds[i]->disk, claim->file_bytes);
-        atomic_fetch_sub(&holds[i]->memory, claim->memory_bytes);
-    }
+    atomic_fetch_sub(&all_hold.disk, claim->file_bytes);
+    atomic_fetch_sub(&held_by(claim->client)->disk, claim->file_bytes);
     atomic_fetch_sub(&disk_allocated, claim->allocated_bytes);
     metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
+    claim->file_bytes = claim->allocated_bytes = 0;
+}
+
+void body_claim_end(struct body_claim *claim)
+{
+    if (!claim->memory_bytes && !claim->files)
+        return;
+    disk_claim_end(claim);
+    struct held *holds[] = { &all_hold, held_by(claim->client) };
+    for (size_t i = 0; i < countof(holds); i++) {
+        atomic_fetch_sub(&holds[i]->files, claim->files);
+        atomic_fetch_sub(&holds[i]->memory, claim->memory_bytes);
+    }
     metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
     *claim = (struct body_claim){ .client = claim->client, .beyond_share = claim->beyond_share };
 }
@@ -177,6 +186,7 @@ static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, size_t hav
     struct held *own = held_by(claim->client);
     bool may = http->spill != NULL;
     may &= take(claim, &all_hold.files, &own->files, 1, http->options.spill_files_max);
+    claim->files = 1;
     may &= take_file(http, bytes, claim);
     claim->front_bytes = pages(have);
     claim->mapped_bytes = pages(MAX(bytes, most));
@@ -330,7 +340,6 @@ static struct http_body *take_out(struct http_request *request)
     h2o_socket_t *sock = request->conn->sock;
     struct http_body *body = must_alloc(sizeof(*body));
     body->magic = BODY_MAGIC;
-    atomic_init(&body->holds, 1);
     body->buffer = sock->input;
     h2o_buffer_set_prototype(&body->buffer, &unpooled);
     body->claim = request->claim;
@@ -382,12 +391,12 @@ void body_drop(struct http_request *request)
     http_body_release(&body);
 }
 
-struct http_body *http_body_hold(struct http_request *request)
+struct http_body *http_body_take(struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC);
-    if (request->body)
-        check(atomic_fetch_add(&request->body->holds, 1) > 0);
-    return request->body;
+    struct http_body *body = request->body;
+    request->body = NULL;
+    return body;
 }
 
 static void dispose(struct http_body *body)
@@ -410,11 +419,10 @@ void http_body_release(struct http_body **body)
     if (!mine)
         return;
     check(mine->magic == BODY_MAGIC);
-    if (atomic_fetch_sub(&mine->holds, 1) > 1)
-        return;
     mine->magic = 0;
+    disk_claim_end(&mine->claim);
     pthread_t thread;
-    if (mine->claim.file_bytes && thread_start(&thread, dispose_file, mine, "body-end"))
+    if (mine->claim.files && thread_start(&thread, dispose_file, mine, "body-end"))
         pthread_detach(thread);
     else
         dispose(mine);

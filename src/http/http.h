@@ -124,10 +124,11 @@ void *http_request_judged(const struct http_request *request);     /* the judge'
 bool http_request_is_tls(const struct http_request *request);
 slice http_request_peer(const struct http_request *request);       /* "127.0.0.1:4711" */
 
-/* A body outlives its request for whoever holds it: a write that is on its way to the origin still
- * reads it when the client has gone. NULL when the request has none. Any thread may let go. */
+/* A body outlives its request for whoever takes it, which none but the first can: a write that is on
+ * its way to the origin still reads it when the client has gone. NULL when the request has none. Any
+ * thread may let go; its room can be had again at once. */
 struct http_body;
-struct http_body *http_body_hold(struct http_request *request) MUST_USE;
+struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
 
 /* A whole answer at once. */

@@ -189,6 +189,7 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 struct body_claim {
     unsigned client;                    /* as the judge said; 0: nobody's */
     bool beyond_share;                  /* others could have what was not given */
+    unsigned files;
     size_t memory_bytes, file_bytes;
     size_t allocated_bytes;             /* of the file, on the disk so far */
     size_t mapped_bytes;                /* what the buffer has of the address space: it may grow */
@@ -198,7 +199,6 @@ struct body_claim {
 #define BODY_MAGIC 0x626f6479u
 struct http_body {
     unsigned magic;
-    atomic_uint holds;
     h2o_buffer_t *buffer;
     slice bytes;
     struct body_claim claim;

@@ -124,6 +124,9 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
     story.same("what the origin fails is sent again", server.put("bkt/again", large).status, 200)
     story.same("from where it lies", origin.counts("bkt/again")["sha256"], hashlib.sha256(large).hexdigest())
 
+    story.same("a body's room is free again when its answer comes: the next may come at once",
+               [server.put(f"bkt/next-{i}", large).status for i in range(20)], [200] * 20)
+
     took, reply = pace(begun(server, "bkt/steady", 400_000), large[:400_000], 40_000, 0.2)
     story.same("a slow body that comes along is taken", (reply.status, took > 1.5), (200, True))
     took, reply = pace(begun(server, "bkt/trickle", 400_000), large[:400_000], 1000, 0.05)

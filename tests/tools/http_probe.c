@@ -218,7 +218,7 @@ static void hold_body(struct job *job)
     job->ticket = ticket_new(http_loop_mailbox(http_request_loop(job->request)), held, job);
     chore->ticket = ticket_ref(job->ticket);
     chore->bytes = http_request_body(job->request);
-    chore->body = http_body_hold(job->request);
+    chore->body = http_body_take(job->request);
     chore_add(chore);
 }
 
