@@ -46,6 +46,9 @@ with Story("i01 origin credentials from every source") as story:
         story.fact(f"{text}: so does check", checked.returncode == 0
                    and re.search(f"origin default is asked as {key}.*from: .*{source}",
                                  checked.stdout), checked.stdout)
+        story.same(f"{text}: it says so of a source that does not name its role",
+                   "does not say whose" in checked.stdout,
+                   source.startswith(("container endpoint", "credential_process")))
         story.same(f"{text}: it ends well", server.stop(), 0)
 
     pair = "aws_access_key_id = AKIDWRITTEN\naws_secret_access_key = s\n" \
