@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "cache/alias.h"
 #include "cache/inside.h"
 
 #define CHAINS 256
@@ -251,11 +252,14 @@ static void add_query(struct text *to, slice query)
         text_printf(to, "%.*s&", SLICE_ARG(pairs[i]));
 }
 
+/* What other credentials of ours were shown is not alike, either. */
 static slice key_of(struct arena *keep, const struct list_ask *ask)
 {
+    const struct origin *origin = ask->place->origin;
     struct text key = text_in(keep);
-    text_printf(&key, "%.*s %" PRIu64 " %d %.*s?", SLICE_ARG(origin_endpoint(ask->place->origin)),
-                identity_id(ask->who), (int)ask->op, SLICE_ARG(ask->bucket));
+    text_printf(&key, "%.*s %" PRIu64 " %" PRIu64 " %d %.*s?", SLICE_ARG(origin_endpoint(origin)),
+                identity_id(ask->who), origin_renamed_ms(origin), (int)ask->op,
+                SLICE_ARG(ask->bucket));
     add_query(&key, ask->query);
     for (size_t i = 0; i < ask->field_count; i++)
         text_printf(&key, "\n%.*s: %.*s", SLICE_ARG(ask->fields[i].name),
@@ -304,7 +308,8 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->lists = lists;
     shared->refs = 1;
     shared->key = arena_copy(&shared->arena, key);
-    shared->pair = epoch_bucket_of(origin_endpoint(ask->place->origin), ask->bucket);
+    shared->pair =
+        epoch_bucket_of(origin_endpoint(ask->place->origin), alias_bucket(ask->bucket));
     shared->epoch = epoch_bucket_now(shared->pair);
     shared->owner = owner_of(lists, ask);
     shared->refusals = grant_refusals(&shared->owner);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/crc.h"
+#include "base/log.h"
 
 #define NAMES_MAX 256u
 
@@ -115,8 +116,11 @@ static void write_rows(const char *folder, struct file *file)
     size_t bytes = file->count * sizeof(struct row);
     uint32_t crc = crc32c(0, file->rows, bytes);
     memcpy((char *)file->rows + bytes, &crc, sizeof(crc));
-    if (folder_write(folder, "names", file->rows, bytes + sizeof(crc)))
+    if (folder_write(folder, "names", file->rows, bytes + sizeof(crc))) {
         unlink(arena_printf(&keep, "%s/names", folder).ptr);
+        log_warn("names", "why=\"%s/names could not be written: after the next start the origin is "
+                 "asked once for each object; see what the disk has free\"", folder);
+    }
     arena_free(&keep);
 }
 

@@ -140,6 +140,29 @@ TEST(a_write_in_the_bucket_ends_what_was_asked_before)
     end();
 }
 
+TEST(it_ends_what_was_asked_by_another_name_of_the_bucket_too)
+{
+    struct lister lister;
+    begin(60000, 64 * MIB);
+    start(&lister, "tenant:bucket", "a=b", false);
+    ok(answered(&lister, 1) && asked() == 1);
+    struct write *write = write_begin(client.loop, &house.place, S("bucket"), NULL, 0, noted, NULL);
+    write_end(&write);
+    atomic_store(&fake.version, 2);
+    start(&lister, "tenant:bucket", "a=b", false);
+    ok(answered(&lister, 2) && asked() == 2);
+    end();
+}
+
+TEST(what_other_credentials_of_ours_were_shown_is_asked_again)
+{
+    begin(60000, 64 * MIB);
+    ok(lists("a=b", 1) && lists("a=b", 1) && asked() == 1);
+    atomic_store(&fake.renamed_ms, mono_ms());
+    ok(lists("a=b", 1) && asked() == 2);
+    end();
+}
+
 TEST(a_failure_and_a_refusal_are_not_kept)
 {
     struct lister lister;
@@ -226,6 +249,8 @@ RUN(cmocka_unit_test(lists_that_are_alike_are_asked_once),
     cmocka_unit_test(an_answer_is_used_again_within_its_time),
     cmocka_unit_test(who_has_an_own_identity_sees_it_no_longer_than_a_grant),
     cmocka_unit_test(a_write_in_the_bucket_ends_what_was_asked_before),
+    cmocka_unit_test(it_ends_what_was_asked_by_another_name_of_the_bucket_too),
+    cmocka_unit_test(what_other_credentials_of_ours_were_shown_is_asked_again),
     cmocka_unit_test(a_failure_and_a_refusal_are_not_kept),
     cmocka_unit_test(a_refusal_ends_what_was_listed_before_in_the_same_name_and_bucket),
     cmocka_unit_test(kept_answers_make_room_and_what_does_not_fit_is_not_shared),
