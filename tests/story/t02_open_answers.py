@@ -1,7 +1,7 @@
 """Answers whose length the origin does not tell go on in chunks as they come, over http and https."""
 from authority import *
 
-LONG = bytes(range(256)) * 1000
+LONG = bytes(range(256)) * 8000    # more than is held, so that it can't be whole when it goes on
 
 
 class Untold(Listener):
