@@ -364,7 +364,7 @@ static void on_disk(struct store_removal *refusing, enum err err)
  * disk: a crash does not undo it. True: then it is over. */
 static bool refuse_first(struct fetch *fetch)
 {
-    if (fetch->status != 401 && fetch->status != 403 && fetch->err != ERR_ORIGIN_KEYS)
+    if (!grant_is_refusal(fetch->status, fetch->err))
         return false;
     permit_refused(fetch);
     fetch->refusing = (struct store_removal){ .ids = &fetch->inflight->id, .count = 1,

@@ -94,6 +94,11 @@ static uint64_t hash_of(const struct grant_name *name)
     return hash ^ hash >> 29;
 }
 
+bool grant_is_refusal(int status, enum err err)
+{
+    return status == 401 || status == 403 || err == ERR_ORIGIN_KEYS;
+}
+
 uint32_t grant_refusals(const struct grant_name *name)
 {
     return atomic_load(&refusals[hash_of(name) % REFUSALS]);

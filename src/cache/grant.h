@@ -46,6 +46,8 @@ struct grant_note {
 struct grant_note grant_note_now(const struct grant_name *name, slice bucket);
 bool grant_note_holds(const struct grant_name *name, slice bucket, struct grant_note since);
 
+/* Does the end of a call say of who asked that they may not? */
+bool grant_is_refusal(int status, enum err err);
 /* How often something of this name was refused. Who asks does not wait for the answer to a question
  * from before the last time (H6): a hit needs a new one, too. */
 uint32_t grant_refusals(const struct grant_name *name);

@@ -204,12 +204,6 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
     return ORIGIN_TAKEN;
 }
 
-/* Said of who asked: then nothing that they were shown before counts any more. */
-static bool is_refused(const struct list_answer *answer)
-{
-    return answer->status == 401 || answer->status == 403 || answer->err == ERR_ORIGIN_KEYS;
-}
-
 static void on_done(struct origin_call *call, enum err err)
 {
     struct shared *shared = container_of(call, struct shared, call);
@@ -218,8 +212,8 @@ static void on_done(struct origin_call *call, enum err err)
     pthread_mutex_lock(&lists->lock);
     if (!shared->answer.err)
         shared->answer.err = err;
-    if (is_refused(&shared->answer))
-        grant_refusals_add(&shared->owner);
+    if (grant_is_refusal(shared->answer.status, shared->answer.err))
+        grant_refusals_add(&shared->owner);    /* nothing they were shown before counts any more */
     shared->over = true;
     waiters_wake(&shared->waiters);
     if (shared->answer.err || shared->answer.status != 200 || !is_good(shared, mono_ms()))
