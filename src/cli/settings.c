@@ -19,13 +19,6 @@ static size_t say(enum err err, slice why)
     return err ? 1 : 0;
 }
 
-/* Whose they are decides who is shown what is cached; some sources can't be told from themselves. */
-static bool is_nameless(const struct credentials *found)
-{
-    return slice_starts(found->from, S("container endpoint")) ||
-           slice_starts(found->from, S("credential_process"));
-}
-
 /* Asks for them as serve will, so that what it would be told is told now. */
 static size_t check_origin(struct cli *cli, struct carriers *carriers,
                            const struct config_origin *origin)
@@ -40,7 +33,7 @@ static size_t check_origin(struct cli *cli, struct carriers *carriers,
         iso_date_write(found.expires_s, expires);
     printf("credentials: origin %s is asked as %.*s, from: %.*s%s%s\n", origin->name,
            SLICE_ARG(found.access_key), SLICE_ARG(found.from), *expires ? ", until " : "", expires);
-    if (is_nameless(&found))
+    if (found.nameless)    /* whose they are decides who is shown what is cached */
         printf("credentials: origin %s: their source does not say whose they are: should it give "
                "those of another role than before, empty the cache\n", origin->name);
     return 0;

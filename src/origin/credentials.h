@@ -23,6 +23,7 @@ struct credentials {
     slice access_key, secret_key, session_token, region;    /* token, region: may be empty */
     slice from;    /* where the keys were found: "env AWS_ACCESS_KEY_ID", "profile NAME" */
     enum credentials_kind kind;
+    bool nameless;                  /* `from` does not tell whose: it may be another's next time */
     int64_t expires_s;              /* 0: never, as far as is known */
     bool outlasts;                  /* used beyond that while their source has no newer ones */
     unsigned source;                /* which one; to ask it alone the next time */

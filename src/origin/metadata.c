@@ -90,6 +90,7 @@ enum err source_container(struct seek *seek, struct credentials *ret)
     if (e == ERR_NOT_FOUND)
         return e;
     ret->from = arena_printf(seek->keep, "container endpoint %.*s", SLICE_ARG(url));
+    ret->nameless = true;
     ret->kind = CREDENTIALS_LENT;
     if (!e)
         e = container_token(seek, &token);

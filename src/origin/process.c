@@ -160,6 +160,7 @@ enum err source_process(struct seek *seek, struct credentials *ret)
         return ERR_NOT_FOUND;
     ret->from = arena_printf(seek->keep, "credential_process of profile %.*s",
                              SLICE_ARG(seek->profile));
+    ret->nameless = true;
     ret->kind = CREDENTIALS_LENT;
     if (!seek->ask->carriers)
         return OK;
