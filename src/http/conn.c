@@ -307,11 +307,17 @@ static void shake_hands(struct conn *conn)
     }
 }
 
+/* Nothing more of its body is read, until conn_written. */
+static bool waits_for_disk(const struct conn *conn)
+{
+    return conn->piece || !list_empty(&conn->line);
+}
+
 /* Bytes that are decrypted already: nobody else will tell of them. */
 static void note_unread(struct conn *conn)
 {
-    bool waits = conn->piece || !list_empty(&conn->line);
-    bool reads = conn->phase == PHASE_HEAD || (conn->phase == PHASE_BODY && !waits);
+    bool reads = conn->phase == PHASE_HEAD ||
+                 (conn->phase == PHASE_BODY && !waits_for_disk(conn));
     list_del(&conn->unread);
     if (conn->sock && conn->session && reads && session_holds(conn->session))
         list_add(&conn->loop->unread, &conn->unread);
@@ -547,7 +553,7 @@ static void look_at_progress(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct http_options *options = &conn->loop->http->options;
-    bool ours = conn->piece || !list_empty(&conn->line);    /* the disk is slow, not the client */
+    bool ours = waits_for_disk(conn);    /* then its client is not slow */
     bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
     bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
     request->body_mark = request->body_read;
