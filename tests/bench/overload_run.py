@@ -2,9 +2,10 @@
 SPDX-License-Identifier: Apache-2.0
 
 hits: objects of 16 KiB that are cached, read by as many connections as serve most a second, then by four
-times and sixteen times as many; one loop on one processor, the loader on the other. misses: an origin that takes 100 ms an answer over 16 connections;
-the peak is what 16 clients get; then clients come at four times that rate, whatever they are answered.
-goodput: answers with an object a second. p99_ms: of those. shed: the share that was told SlowDown.
+times and sixteen times as many; one loop on one processor, the loader on the other. misses: an origin
+that takes 100 ms an answer over 16 connections; the peak is what 16 clients get; then clients come at
+four times that rate, whatever they are answered. goodput: answers with an object a second. p99_ms: of
+those. shed: the share that was told SlowDown.
 hits-beside-misses: hits a second of 4 connections while that goes on, against the same when it does not."""
 
 import multiprocessing
@@ -23,9 +24,8 @@ WORKERS, CLIENTS = 2, 160    # processes, and clients in each
 
 
 def hits(port, conns, requests, seed, cpu=None):
-    run = facts(tool("loader", *SIGN, cpu=cpu, port=port, conns=conns, shuffle=seed, requests=requests,
-                     path=f"/bench/hit/size-{OBJECT_BYTES}-%05u", objects=OBJECTS, bytes=OBJECT_BYTES))
-    return run
+    return facts(tool("loader", *SIGN, cpu=cpu, port=port, conns=conns, shuffle=seed, requests=requests,
+                      path=f"/bench/hit/size-{OBJECT_BYTES}-%05u", objects=OBJECTS, bytes=OBJECT_BYTES))
 
 
 def clients(port, tag, rate, seconds, count, tell):
@@ -71,8 +71,7 @@ def misses(port, tag, rate, seconds, count=CLIENTS, workers=WORKERS):
 
 def measure_hits(figures, server, pairs):
     def rate(conns, pair):
-        run = hits(server.port, conns, PASSES * OBJECTS, pair + 2, cpu=1)
-        return run["rate"]
+        return hits(server.port, conns, PASSES * OBJECTS, pair + 2, cpu=1)["rate"]
     best = max((8, 16, 32, 64), key=lambda conns: statistics.median(rate(conns, i) for i in range(3)))
     for times in (4, 16):
         values, against = [], []

@@ -747,6 +747,14 @@ static void leave_connections(void)
     }
 }
 
+/* Beside the two requests that left the connections, the origin sees one. */
+static void cut_when_kept(bool (*answers)(struct request *request), enum s3_op op, uint64_t length)
+{
+    begin(answers, PLAIN);
+    leave_connections();
+    written(op, length, ERR_ORIGIN_CUT, 0, 3);
+}
+
 TEST(what_takes_the_origin_long_is_waited_for_unless_it_is_a_read)
 {
     begin(takes_its_time, WITH(.progress_ms = 300));
@@ -767,18 +775,10 @@ TEST(what_may_have_been_written_is_not_written_again)
     written(S3_PUT_OBJECT, 50000, ERR_ORIGIN_CUT, 0, 1);
     begin(bad_gateway, PLAIN);
     written(S3_PUT_OBJECT, 50000, OK, 502, 1);
-    begin(dies_late_when_reused, PLAIN);
-    leave_connections();
-    written(S3_COPY_OBJECT, 0, ERR_ORIGIN_CUT, 0, 3);
-    begin(dies_late_when_reused, PLAIN);
-    leave_connections();
-    written(S3_PUT_OBJECT, 50000, ERR_ORIGIN_CUT, 0, 3);
-    begin(dies_when_reused, PLAIN);
-    leave_connections();
-    written(S3_COPY_OBJECT, 0, ERR_ORIGIN_CUT, 0, 3);
-    begin(dies_when_reused, PLAIN);
-    leave_connections();
-    written(S3_PUT_OBJECT, 50000, ERR_ORIGIN_CUT, 0, 3);
+    cut_when_kept(dies_late_when_reused, S3_COPY_OBJECT, 0);
+    cut_when_kept(dies_late_when_reused, S3_PUT_OBJECT, 50000);
+    cut_when_kept(dies_when_reused, S3_COPY_OBJECT, 0);
+    cut_when_kept(dies_when_reused, S3_PUT_OBJECT, 50000);
 }
 
 TEST(what_can_t_have_been_written_is_sent_again)
