@@ -35,7 +35,7 @@ void front_free(struct front **front)
 {
     if (!*front)
         return;
-    intakes_free(&(*front)->intakes);
+    workers_free(&(*front)->intakes);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;

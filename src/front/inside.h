@@ -22,7 +22,7 @@ struct front {
     atomic_bool draining, access_log;
     atomic_uint_fast64_t request_number;
     uint64_t boot;                /* tells the request ids of two runs apart */
-    struct intakes *intakes;
+    struct workers *intakes;
     struct lend *lend;            /* NULL: it does not */
 };
 

@@ -10,13 +10,10 @@
  * are done where they are. Large ones take turns: one of 5 GiB keeps no other waiting for long. */
 #include "front/intake.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cores.h"
-#include "base/list.h"
-#include "base/thread.h"
 #include "s3/chunked.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
@@ -26,16 +23,6 @@
 #define INLINE_BYTES (64 * KIB)
 #define PIECE_BYTES (256 * KIB)
 #define TURN_BYTES (32 * MIB)
-#define THREADS_MAX 8u
-
-struct intakes {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    struct list queue;               /* of struct intake */
-    bool stopping;
-    unsigned count;
-    pthread_t threads[THREADS_MAX];
-};
 
 struct intake {
     struct mail mail;
@@ -248,67 +235,22 @@ static void finish(struct intake *intake)
     intake_free(intake);
 }
 
-static void put(struct intakes *intakes, struct intake *intake)
+static bool take_turn(struct list *link)
 {
-    pthread_mutex_lock(&intakes->lock);
-    list_add(&intakes->queue, &intake->link);
-    pthread_cond_signal(&intakes->wake);
-    pthread_mutex_unlock(&intakes->lock);
+    struct intake *intake = list_of(link, struct intake, link);
+    if (!work(intake, TURN_BYTES))
+        return false;
+    finish(intake);
+    return true;
 }
 
-/* NULL: there is none, and there will be none. */
-static struct intake *take(struct intakes *intakes)
+struct workers *intakes_new(void)
 {
-    struct intake *intake = NULL;
-    pthread_mutex_lock(&intakes->lock);
-    while (list_empty(&intakes->queue) && !intakes->stopping)
-        pthread_cond_wait(&intakes->wake, &intakes->lock);
-    if (!list_empty(&intakes->queue)) {
-        intake = list_of(intakes->queue.next, struct intake, link);
-        list_del(&intake->link);
-    }
-    pthread_mutex_unlock(&intakes->lock);
-    return intake;
-}
-
-static void *run(void *arg)
-{
-    struct intakes *intakes = arg;
-    for (struct intake *intake; (intake = take(intakes)) != NULL;)
-        if (work(intake, TURN_BYTES))
-            finish(intake);
-        else
-            put(intakes, intake);
-    return NULL;
-}
-
-struct intakes *intakes_new(void)
-{
-    struct intakes *intakes = must_alloc(sizeof(*intakes));
     trap_install();
-    check(pthread_mutex_init(&intakes->lock, NULL) == 0);
-    check(pthread_cond_init(&intakes->wake, NULL) == 0);
-    list_init(&intakes->queue);
-    intakes->count = MIN(MAX(cores_available(), 2u), THREADS_MAX);
-    for (unsigned i = 0; i < intakes->count; i++)
-        check(thread_start(&intakes->threads[i], run, intakes, "intake-%u", i));
+    struct workers *intakes =
+        workers_new(MIN(MAX(cores_available(), 2u), WORKERS_MAX), "intake", take_turn);
+    check(intakes != NULL);
     return intakes;
-}
-
-void intakes_free(struct intakes **intakes)
-{
-    if (!*intakes)
-        return;
-    pthread_mutex_lock(&(*intakes)->lock);
-    (*intakes)->stopping = true;
-    pthread_cond_broadcast(&(*intakes)->wake);
-    pthread_mutex_unlock(&(*intakes)->lock);
-    for (unsigned i = 0; i < (*intakes)->count; i++)
-        pthread_join((*intakes)->threads[i], NULL);
-    pthread_cond_destroy(&(*intakes)->wake);
-    pthread_mutex_destroy(&(*intakes)->lock);
-    free(*intakes);
-    *intakes = NULL;
 }
 
 /* ---- its start ---- */
@@ -388,11 +330,11 @@ static struct intake *intake_new(struct mailbox *box, slice body,
 }
 
 /* By a thread, or, if it is small, here. */
-static void begin(struct intakes *intakes, struct intake *intake)
+static void begin(struct workers *intakes, struct intake *intake)
 {
     size_t todo = intake->keys ? intake->len : intake->len - intake->at;
     if (!intake->outcome.err && todo > INLINE_BYTES) {
-        put(intakes, intake);
+        workers_put(intakes, &intake->link);
         return;
     }
     if (!intake->outcome.err)
@@ -400,7 +342,7 @@ static void begin(struct intakes *intakes, struct intake *intake)
     deliver(&intake->mail);
 }
 
-void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
+void intake_start(struct workers *intakes, struct mailbox *box, const struct intake_ask *ask,
                   void (*done)(void *arg, const struct intake_outcome *outcome),
                   void (*lost)(void *arg), void *arg)
 {
@@ -412,7 +354,7 @@ void intake_start(struct intakes *intakes, struct mailbox *box, const struct int
     begin(intakes, intake);
 }
 
-void intake_form(struct intakes *intakes, struct mailbox *box, slice content_type, slice body,
+void intake_form(struct workers *intakes, struct mailbox *box, slice content_type, slice body,
                  struct arena *keep, struct form *ret,
                  void (*done)(void *arg, const struct intake_outcome *outcome),
                  void (*lost)(void *arg), void *arg)

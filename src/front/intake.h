@@ -4,13 +4,12 @@
 #define FRONT_INTAKE_H
 
 #include "base/mailbox.h"
+#include "base/workers.h"
 #include "s3/form.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
 
-struct intakes;    /* a few threads */
-struct intakes *intakes_new(void) MUST_USE;
-void intakes_free(struct intakes **intakes);
+struct workers *intakes_new(void) MUST_USE;
 
 /* What DeleteObjects names, in `keep`. */
 struct intake_keys {
@@ -48,13 +47,13 @@ struct intake_outcome {
 
 /* done() is called once: on the loop of `box`, or at once up to 64 KiB. Instead of it lost(), on
  * another thread, if that loop has gone. */
-void intake_start(struct intakes *intakes, struct mailbox *box, const struct intake_ask *ask,
+void intake_start(struct workers *intakes, struct mailbox *box, const struct intake_ask *ask,
                   void (*done)(void *arg, const struct intake_outcome *outcome),
                   void (*lost)(void *arg), void *arg);
 
 /* Reads a form (form_read) in the same way: outcome->err is its answer, *ret and keep are not to be
  * looked at before that. A form stays as it came. */
-void intake_form(struct intakes *intakes, struct mailbox *box, slice content_type, slice body,
+void intake_form(struct workers *intakes, struct mailbox *box, slice content_type, slice body,
                  struct arena *keep, struct form *ret,
                  void (*done)(void *arg, const struct intake_outcome *outcome),
                  void (*lost)(void *arg), void *arg);

@@ -19,7 +19,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/list.h"
+#include "base/workers.h"
 #include "http/chunks.h"
 #include "http/http.h"
 #include "http/session.h"
@@ -95,7 +95,7 @@ struct http {
     struct http_options options;
     struct bound *bounds;               /* one an app */
     struct http_loop *loops;
-    struct spill *spill;
+    struct workers *spill;              /* freed after the loops, which are told of pieces */
     int *listen_fds;                    /* [app * loops + loop] until the loops take them */
     atomic_size_t open, open_all, requests, large_heads;
     atomic_bool draining;
@@ -274,9 +274,7 @@ struct piece {                          /* of a body, on its way into its file *
     char bytes[PIECE_BYTES];
 };
 
-struct spill;
-struct spill *spill_new(const char *folder) MUST_USE;    /* NULL: no thread could be had */
-void spill_free(struct spill **spill);    /* the loops are joined; accepts an empty one */
+struct workers *spill_new(void) MUST_USE;    /* NULL: no thread could be had */
 struct piece *piece_take(struct conn *conn) MUST_USE;    /* NULL: it waits in line: conn_written */
 void piece_write(struct piece *piece);    /* to be taken back by body_written */
 void piece_give(struct piece *piece);     /* it is not needed any more */

@@ -144,7 +144,7 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
     for (size_t app = 0; app < options->app_count && !err; app++)
         err = bind_app(http, app, keep, ret_why);
     *ret = http;    /* before the apps run */
-    if (!err && options->spill_folder && !(http->spill = spill_new(options->spill_folder)))
+    if (!err && options->spill_folder && !(http->spill = spill_new()))
         err = cannot_thread(keep, ret_why);
     for (unsigned i = 0; i < options->loops && !err; i++)
         if (!loop_start(&http->loops[i]))
@@ -194,7 +194,7 @@ void http_stop(struct http **http)
         loop_join(&mine->loops[i]);
     for (unsigned i = 0; i < mine->options.loops; i++)
         loop_free(&mine->loops[i]);
-    spill_free(&mine->spill);
+    workers_free(&mine->spill);
     free(mine->loops);
     free(mine->listen_fds);
     free(mine->bounds);

@@ -6,7 +6,7 @@
  * read: its client waits, nobody else. A piece forgets its connection when the request ends.
  *
  * Each loop has so many pieces at once; who finds none waits in line for the next that comes back.
- * Threads: pieces and their line belong to a loop; the queue is locked. */
+ * Threads: pieces and their line belong to a loop; one that is being written, to the workers. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -16,21 +16,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/thread.h"
-
 #define PIECES_A_LOOP 32u           /* at once: 8 MiB */
 #define PIECES_KEPT 2u
+#define SPILL_THREADS 2u
 #define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
-
-struct spill {                          /* the threads */
-    const char *folder;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    struct list queue;                  /* of struct piece */
-    bool stopping;
-    unsigned count;
-    pthread_t threads[2];
-};
 
 /* ---- a file: calls that may wait for the disk, and fail where its map would fault ---- */
 
@@ -75,7 +64,7 @@ static bool put_bytes(int fd, size_t at, slice bytes, size_t whole, size_t *allo
 /* ---- the threads ---- */
 
 /* A descriptor is closed here: that, too, may wait for the disk. */
-static void write_piece(const struct spill *spill, struct piece *piece)
+static void write_piece(struct piece *piece)
 {
     if (!piece->data.len) {    /* the file that was made for it is nobody's any more */
         close(piece->made);
@@ -83,7 +72,7 @@ static void write_piece(const struct spill *spill, struct piece *piece)
         return;
     }
     if (piece->fd < 0)
-        piece->made = open_file(spill->folder);
+        piece->made = open_file(piece->loop->http->options.spill_folder);
     int fd = piece->fd < 0 ? piece->made : piece->fd;
     piece->failed =
         fd < 0 || !put_bytes(fd, piece->at, piece->data, piece->whole, &piece->allocated);
@@ -100,61 +89,18 @@ static void piece_free(struct piece *piece)
     free(piece);
 }
 
-/* NULL: there is none, and there will be none. */
-static struct piece *take(struct spill *spill)
+static bool work(struct list *link)
 {
-    struct piece *piece = NULL;
-    pthread_mutex_lock(&spill->lock);
-    while (list_empty(&spill->queue) && !spill->stopping)
-        pthread_cond_wait(&spill->wake, &spill->lock);
-    if (!list_empty(&spill->queue)) {
-        piece = list_of(spill->queue.next, struct piece, link);
-        list_del(&piece->link);
-    }
-    pthread_mutex_unlock(&spill->lock);
-    return piece;
+    struct piece *piece = list_of(link, struct piece, link);
+    write_piece(piece);
+    if (!mailbox_post(piece->box, &piece->mail))
+        piece_free(piece);    /* its loop has gone */
+    return true;
 }
 
-static void *run(void *arg)
+struct workers *spill_new(void)
 {
-    struct spill *spill = arg;
-    for (struct piece *piece; (piece = take(spill)) != NULL;) {
-        write_piece(spill, piece);
-        if (!mailbox_post(piece->box, &piece->mail))
-            piece_free(piece);    /* its loop has gone */
-    }
-    return NULL;
-}
-
-struct spill *spill_new(const char *folder)
-{
-    struct spill *spill = must_alloc(sizeof(*spill));
-    spill->folder = folder;
-    check(pthread_mutex_init(&spill->lock, NULL) == 0);
-    check(pthread_cond_init(&spill->wake, NULL) == 0);
-    list_init(&spill->queue);
-    while (spill->count < countof(spill->threads) &&
-           thread_start(&spill->threads[spill->count], run, spill, "spill-%u", spill->count))
-        spill->count++;
-    if (spill->count < countof(spill->threads))
-        spill_free(&spill);
-    return spill;
-}
-
-void spill_free(struct spill **spill)
-{
-    if (!*spill)
-        return;
-    pthread_mutex_lock(&(*spill)->lock);
-    (*spill)->stopping = true;
-    pthread_cond_broadcast(&(*spill)->wake);
-    pthread_mutex_unlock(&(*spill)->lock);
-    for (unsigned i = 0; i < (*spill)->count; i++)
-        pthread_join((*spill)->threads[i], NULL);
-    pthread_cond_destroy(&(*spill)->wake);
-    pthread_mutex_destroy(&(*spill)->lock);
-    free(*spill);
-    *spill = NULL;
+    return workers_new(SPILL_THREADS, "spill", work);
 }
 
 /* ---- a loop's pieces ---- */
@@ -205,11 +151,7 @@ struct piece *piece_take(struct conn *conn)
 
 void piece_write(struct piece *piece)
 {
-    struct spill *spill = piece->loop->http->spill;
-    pthread_mutex_lock(&spill->lock);
-    list_add(&spill->queue, &piece->link);
-    pthread_cond_signal(&spill->wake);
-    pthread_mutex_unlock(&spill->lock);
+    workers_put(piece->loop->http->spill, &piece->link);
 }
 
 void piece_give(struct piece *piece)
