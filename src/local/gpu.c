@@ -1,0 +1,49 @@
+/* gpu.c - brings in the module that knows CUDA. SPDX-License-Identifier: Apache-2.0
+ *
+ * The module is one file at one place, fixed when Penstock was built; no client ever names it. It is
+ * loaded when it is first asked for and stays to the end of the process: the CUDA runtime inside it
+ * registers what runs at exit. Threads: any; dlopen has its own lock. */
+#include "local/gpu.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *gpu_module_path(void)
+{
+#ifdef GUARDS_OFF
+    const char *path = getenv("PENSTOCK_GPU_MODULE");
+    if (path && path[0] == '/')
+        return path;
+#endif
+    return PKGLIBDIR "/penstock-cuda.so";
+}
+
+static const struct gpu_backend *ask(void *module, const char *path, struct gpu_why *why)
+{
+    gpu_module_get *get = NULL;
+    *(void **)&get = dlsym(module, GPU_MODULE_SYMBOL);    /* as POSIX has it */
+    const struct gpu_backend *backend = get ? get(GPU_INTERFACE) : NULL;
+    if (!backend)
+        snprintf(why->text, sizeof(why->text), "%s was not built with this Penstock: install both"
+                 " from one build", path);
+    return backend;
+}
+
+const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why)
+{
+    if (access(path, R_OK) != 0) {
+        snprintf(why->text, sizeof(why->text), "the module for CUDA, %s, can't be read (%s): it is"
+                 " made by configure --with-cuda", path, strerror(errno));
+        return NULL;
+    }
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!module) {
+        snprintf(why->text, sizeof(why->text), "the module for CUDA can't be loaded: %s", dlerror());
+        return NULL;
+    }
+    return ask(module, path, why);
+}

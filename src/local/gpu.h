@@ -1,0 +1,129 @@
+/* gpu.h - what the fill engine asks of a GPU, and of the module that knows one.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * penstock itself names no GPU library: gpu_load brings in penstock-cuda.so, which exports one
+ * function, and everything else is called through the table that it returns. A backend only moves
+ * bytes from pinned host memory into memory that a client shares with us; it launches no kernel,
+ * makes no thread, and knows neither slabs nor clients nor fairness: those are the engine's.
+ *
+ *     probe -> open -> pin -> import_vmm | import_ipc -> submit -> poll ... -> release -> unpin -> close
+ *
+ * Threads: submit, poll, wait, pin, unpin and close of one device belong to one thread, its copier.
+ * Imports, release and lost may be called from any thread at any time between open and close, also
+ * while the copier submits. Two devices have nothing in common. No call but wait, release, unpin and
+ * close waits for a copy.
+ *
+ * Errors, all with a sentence in *why (where there is one):
+ *     ERR_BAD_ARGUMENT     what the client gave is not memory that can be shared so (422)
+ *     ERR_BAD_RANGE        a copy lies outside its buffer; nothing of the batch was begun
+ *     ERR_NOT_FOUND        no GPU with that UUID is visible here
+ *     ERR_NOT_IMPLEMENTED  this driver can't do that
+ *     ERR_BUSY             the GPU takes nobody else (compute mode), or is open already
+ *     ERR_LIMIT            out of memory or address space
+ *     ERR_WAIT             the copies have not ended (poll)
+ *     ERR_GONE             the GPU is lost: it reported an error that its context does not survive.
+ *                          Every later call says so and does not touch the driver again, until this
+ *                          process ends. Fences and buffers still have to be given back.
+ * After any error but ERR_WAIT nothing is half done: what a call had begun is undone or has ended. */
+#ifndef LOCAL_GPU_H
+#define LOCAL_GPU_H
+
+#include "base/base.h"
+
+/* A module and a daemon that were not built from the same of these do not talk. */
+#define GPU_INTERFACE (1u << 16 | ERR_COUNT)
+
+#define GPU_DEVICES_MAX 16
+#define GPU_LANES_MAX 8
+#define GPU_CHUNKS_MAX 128
+#define GPU_IPC_BYTES 64
+#define GPU_UUID_BYTES 41    /* "GPU-" and 36 characters, NUL */
+
+struct gpu;           /* an open device */
+struct gpu_buffer;    /* memory of a client on it */
+struct gpu_fence;     /* one submitted batch; has ended when poll or wait say so */
+
+/* What went wrong, for people: one sentence without its full stop; never a handle or a key. */
+struct gpu_why {
+    char text[240];
+};
+
+struct gpu_facts {
+    char uuid[GPU_UUID_BYTES];
+    char name[128];
+    char pci[16];         /* "0000:3b:00.0" */
+    int numa_node;        /* of the host memory that is nearest; -1: not known */
+    uint64_t bytes;       /* of device memory */
+    bool batch;           /* copies go out by the batch call; else one call a copy */
+    bool vmm;             /* import_vmm may work */
+};
+
+struct gpu_probe {
+    int driver, runtime;    /* CUDA version, 12080 is 12.8; driver 0: there is none */
+    size_t count;           /* of devices; 0: `why` says why */
+    struct gpu_facts devices[GPU_DEVICES_MAX];
+    struct gpu_why why;
+};
+
+struct gpu_copy {
+    struct gpu_buffer *to;
+    uint64_t offset;      /* in the buffer */
+    const void *from;     /* all of it inside one pinned range */
+    uint64_t bytes;       /* 0: the copy is skipped */
+};
+
+struct gpu_backend {
+    const char *name;     /* "cuda"; "fake": for logs and status */
+
+    /* What is there. Opens no device, costs no device memory; may take seconds the first time. */
+    void (*probe)(struct gpu_probe *ret);
+
+    /* Takes a device into use: its context, which costs some hundred MiB of its memory, and `lanes`
+     * streams (1 to GPU_LANES_MAX) that copy side by side. One struct gpu a device at a time. */
+    enum err (*open)(const char *uuid, unsigned lanes, struct gpu **ret, struct gpu_why *why) MUST_USE;
+    /* Drains, gives the context back, empties *gpu; NULL is fine. All buffers were released and all
+     * fences seen ended before. */
+    void (*close)(struct gpu **gpu);
+    /* NULL, or the sentence that says why the device is lost; it lives as long as *gpu. */
+    const char *(*lost)(struct gpu *gpu);
+
+    /* Makes host memory, whole pages, one that the device reads by itself. 16 ranges at most. */
+    enum err (*pin)(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
+    /* Drains all lanes first. A range that is not pinned is a mistake of ours. */
+    void (*unpin)(struct gpu *gpu, void *mem);
+
+    /* Chunks of VMM memory on this GPU, exported as file descriptors, mapped one behind the other.
+     * The descriptors stay the caller's. Each size is whole granules (2 MiB, mostly) and the size
+     * its chunk was made with; `bytes`, at most their sum, is what copies may reach. */
+    enum err (*import_vmm)(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
+                           uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
+    /* `bytes` at base_offset of an allocation that another process exported as a legacy handle. The
+     * same handle may be imported any number of times. */
+    enum err (*import_ipc)(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES], uint64_t base_offset,
+                           uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
+    /* Lets no copy begin on it any more, waits for those in flight (milliseconds: not for a loop),
+     * unmaps, empties *buffer; NULL is fine. When it returns, nothing of ours writes there. */
+    void (*release)(struct gpu_buffer **buffer);
+
+    /* Begins copies, in no order among each other, on lane 0 to lanes - 1; lanes run side by side,
+     * batches of one lane one after the other. `copies` is not needed after the call, what they
+     * copy from must stay as it is until the fence has ended. A released buffer: ERR_CANCELED. */
+    enum err (*submit)(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies, size_t count,
+                       struct gpu_fence **ret, struct gpu_why *why) MUST_USE;
+    /* OK: all bytes of the batch are in the client's memory. ERR_WAIT: not yet. ERR_GONE: the GPU is
+     * lost, what arrived is not known. Without ERR_WAIT the fence is given back and *fence empty. */
+    enum err (*poll)(struct gpu_fence **fence) MUST_USE;
+    enum err (*wait)(struct gpu_fence **fence) MUST_USE;    /* sleeps until it is not ERR_WAIT */
+};
+
+/* The module's one exported symbol, and its type. NULL: it was built for another GPU_INTERFACE. */
+#define GPU_MODULE_SYMBOL "penstock_gpu_backend"
+typedef const struct gpu_backend *gpu_module_get(unsigned interface);
+
+/* Where the module is installed; in a build with --enable-guards-off, where PENSTOCK_GPU_MODULE says. */
+const char *gpu_module_path(void);
+/* Loads it, once and for good: it is never unloaded. NULL: *why says why GPU memory can't be filled.
+ * A module without a driver or a device loads; its probe says what is missing. */
+const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why) MUST_USE;
+
+#endif
