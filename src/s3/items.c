@@ -1,0 +1,370 @@
+/* items.c - a list of what is to be read: keys, or pieces of them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Members are rows of a table; an array is read as the object it is short for. Types are strict and
+ * unknown members a mistake: what is misspelt would be a piece of another object otherwise. Any
+ * thread. */
+#include "s3/items.h"
+
+#include <jansson.h>
+
+#include "base/setting.h"
+#include "s3/request.h"
+
+#define TEXT_BYTES_MAX 1024     /* of if_match and version_id */
+#define SHOWN_BYTES 40          /* of a name that a message shows */
+#define THINGS_AN_ITEM 20       /* commas, colons and brackets: every member said, as an object */
+
+struct reading {
+    struct arena *keep;
+    const struct items_ask *ask;
+    size_t index;
+    struct item *item;
+    unsigned said;              /* bits of enum member_id */
+    slice *ret_why;
+};
+
+static enum err wrong(struct reading *r, const char *what, const char *why)
+{
+    *r->ret_why = arena_printf(r->keep, "items[%zu]: %s%s", r->index, what, why);
+    return ERR_BAD_ARGUMENT;
+}
+
+/* ---- values ---- */
+
+static slice text_of(const json_t *value)
+{
+    return (slice){ json_string_value(value), json_string_length(value) };
+}
+
+static bool is_plain(slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((uint8_t)s.ptr[i] < ' ' || s.ptr[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static enum err read_key(struct reading *r, const json_t *value)
+{
+    slice prefix = r->ask->prefix, key = text_of(value);
+    if (!json_is_string(value) || slice_has(key, '\0'))
+        return wrong(r, "key must be text without a NUL", "");
+    size_t len = prefix.len + key.len;
+    if (len == 0 || len > S3_KEY_BYTES_MAX)
+        return wrong(r, "key must be 1 to 1024 bytes", prefix.len ? ", prefix and all" : "");
+    char *both = arena_alloc(r->keep, len);
+    size_t at = slice_put(both, prefix);
+    slice_put(both + at, key);
+    r->item->key = (slice){ both, len };
+    return OK;
+}
+
+static enum err read_number(struct reading *r, const json_t *value, const char *name,
+                            uint64_t *ret)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return wrong(r, name, " must be a whole number of bytes");
+    *ret = (uint64_t)json_integer_value(value);
+    return OK;
+}
+
+static enum err read_offset(struct reading *r, const json_t *value)
+{
+    return read_number(r, value, "offset", &r->item->first);
+}
+
+static enum err read_length(struct reading *r, const json_t *value)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < -1)
+        return wrong(r, "length must be a whole number of bytes, or -1", "");
+    r->item->length = (uint64_t)json_integer_value(value);    /* -1 is ITEM_OPEN */
+    return OK;
+}
+
+static enum err read_to(struct reading *r, const json_t *value)
+{
+    return read_number(r, value, "to", &r->item->to);
+}
+
+static enum err read_max(struct reading *r, const json_t *value)
+{
+    return read_number(r, value, "max", &r->item->max);
+}
+
+static enum err read_text(struct reading *r, const json_t *value, const char *name, slice *ret)
+{
+    slice text = text_of(value);
+    if (!json_is_string(value) || !text.len || text.len > TEXT_BYTES_MAX || !is_plain(text))
+        return wrong(r, name, " must be text of 1 to 1024 bytes, on one line");
+    *ret = arena_copy(r->keep, text);
+    return OK;
+}
+
+static enum err read_if_match(struct reading *r, const json_t *value)
+{
+    return read_text(r, value, "if_match", &r->item->if_match);
+}
+
+static enum err read_version(struct reading *r, const json_t *value)
+{
+    return read_text(r, value, "version_id", &r->item->version);
+}
+
+static enum err read_range(struct reading *r, const json_t *value)
+{
+    slice text;
+    enum err err = read_text(r, value, "range", &text);
+    if (err)
+        return err;
+    r->item->range = s3_range_read(text);
+    return r->item->range.kind == RANGE_NONE
+         ? wrong(r, "range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
+                    "\"bytes=-1024\"", "") : OK;
+}
+
+/* ---- members ---- */
+
+enum member_id {
+    MEMBER_KEY, MEMBER_OFFSET, MEMBER_LENGTH, MEMBER_TO, MEMBER_MAX, MEMBER_RANGE, MEMBER_IF_MATCH,
+    MEMBER_VERSION, MEMBER_COUNT
+};
+
+static const struct member {
+    const char *name;
+    enum err (*read)(struct reading *r, const json_t *value);
+} members[MEMBER_COUNT] = {
+    [MEMBER_KEY] = { "key", read_key },
+    [MEMBER_OFFSET] = { "offset", read_offset },
+    [MEMBER_LENGTH] = { "length", read_length },
+    [MEMBER_TO] = { "to", read_to },
+    [MEMBER_MAX] = { "max", read_max },
+    [MEMBER_RANGE] = { "range", read_range },
+    [MEMBER_IF_MATCH] = { "if_match", read_if_match },
+    [MEMBER_VERSION] = { "version_id", read_version },
+};
+
+static bool is_allowed(const struct reading *r, enum member_id id)
+{
+    if (id == MEMBER_TO || id == MEMBER_MAX)
+        return r->ask->places;
+    return id != MEMBER_RANGE || r->ask->ranges;
+}
+
+static enum err unknown(struct reading *r, slice name)
+{
+    const char *near = NULL;
+    unsigned best = 3;
+    for (size_t i = 0; i < MEMBER_COUNT; i++) {
+        unsigned distance = name_distance(slice_of(members[i].name), name);
+        if (!is_allowed(r, i) || distance >= best)
+            continue;
+        near = members[i].name;
+        best = distance;
+    }
+    slice shown = slice_sub(name, 0, SHOWN_BYTES);
+    *r->ret_why = arena_printf(r->keep, "items[%zu]: no such member: \"%.*s\"%s%s%s", r->index,
+                               SLICE_ARG(shown), near ? " (did you mean \"" : "", near ? near : "",
+                               near ? "\"?)" : "");
+    return ERR_BAD_ARGUMENT;
+}
+
+static enum err read_member(struct reading *r, enum member_id id, const json_t *value)
+{
+    if (!is_allowed(r, id))
+        return wrong(r, members[id].name, " has no meaning here: leave it out");
+    if (r->said & 1u << id)
+        return wrong(r, members[id].name, " is said twice");
+    r->said |= 1u << id;
+    return members[id].read(r, value);
+}
+
+static enum err read_object(struct reading *r, const json_t *object)
+{
+    enum err err = OK;
+    /* jansson walks what it does not change, and says so only in a comment */
+    json_t *walked = (json_t *)(uintptr_t)object;
+    for (void *at = json_object_iter(walked); at && !err; at = json_object_iter_next(walked, at)) {
+        slice name = slice_of(json_object_iter_key(at));
+        size_t id = 0;
+        while (id < MEMBER_COUNT && !slice_eq(slice_of(members[id].name), name))
+            id++;
+        const json_t *value = json_object_iter_value(at);
+        err = id == MEMBER_COUNT ? unknown(r, name) : read_member(r, id, value);
+    }
+    return err;
+}
+
+/* ---- items ---- */
+
+static enum err read_array(struct reading *r, const json_t *array)
+{
+    static const enum member_id order[] = { MEMBER_KEY, MEMBER_OFFSET, MEMBER_LENGTH, MEMBER_TO };
+    size_t count = json_array_size(array);
+    enum err err = OK;
+    if (count != 1 && (count < 3 || count > 5))
+        return wrong(r, r->ask->places ? "must be [KEY], or [KEY, OFFSET, LENGTH, TO, {more}], of "
+                        "which TO and {more} may be left out"
+                                       : "must be [KEY] or [KEY, OFFSET, LENGTH]", "");
+    for (size_t i = 0; i < MIN(count, countof(order)) && !err; i++)
+        err = read_member(r, order[i], json_array_get(array, i));
+    if (err || count < 5)
+        return err;
+    const json_t *more = json_array_get(array, 4);
+    return json_is_object(more) ? read_object(r, more)
+                                : wrong(r, "what follows TO must be an object", "");
+}
+
+/* What is said of it together. */
+static enum err judge(struct reading *r)
+{
+    struct item *item = r->item;
+    bool span = r->said & (1u << MEMBER_OFFSET | 1u << MEMBER_LENGTH);
+    bool range = r->said & 1u << MEMBER_RANGE;
+    if (!(r->said & 1u << MEMBER_KEY))
+        return wrong(r, "key is missing", "");
+    if (range && span)
+        return wrong(r, "range says what offset and length say: leave out one or the other", "");
+    if (item->length != ITEM_OPEN && item->first > INT64_MAX - item->length)
+        return wrong(r, "offset and length go beyond any object's end", "");
+    item->kind = range ? ITEM_RANGE : span ? ITEM_SPAN : ITEM_WHOLE;
+    return OK;
+}
+
+static enum err read_item(struct reading *r, const json_t *value)
+{
+    enum err err;
+    *r->item = (struct item){ .length = ITEM_OPEN, .to = ITEM_OPEN, .max = ITEM_OPEN };
+    r->said = 0;
+    if (json_is_string(value))
+        err = read_member(r, MEMBER_KEY, value);
+    else if (json_is_array(value))
+        err = read_array(r, value);
+    else if (json_is_object(value))
+        err = read_object(r, value);
+    else
+        err = wrong(r, "must be a key, an array or an object", "");
+    return err ? err : judge(r);
+}
+
+enum err items_read(struct arena *keep, const struct json_t *list, const struct items_ask *ask,
+                    struct items *ret, slice *ret_why)
+{
+    size_t count = json_array_size(list);
+    struct reading r = { .keep = keep, .ask = ask, .ret_why = ret_why };
+    enum err err = OK;
+    *ret = (struct items){ NULL, 0 };
+    if (!json_is_array(list)) {
+        *ret_why = S("items must be an array");
+        return ERR_BAD_ARGUMENT;
+    }
+    if (count > ask->count_max) {
+        *ret_why = arena_printf(keep, "items has %zu elements, and may have %zu", count,
+                                ask->count_max);
+        return ERR_LIMIT;
+    }
+    struct item *items = arena_alloc(keep, MAX(count, 1) * sizeof(*items));
+    for (; r.index < count && !err; r.index++) {
+        r.item = &items[r.index];
+        err = read_item(&r, json_array_get(list, r.index));
+    }
+    if (!err)
+        *ret = (struct items){ items, count };
+    return err;
+}
+
+bool items_are_dense(slice document, size_t count_max)
+{
+    size_t things = 0, most = (count_max + 2) * THINGS_AN_ITEM;
+    bool text = false;
+    for (size_t i = 0; i < document.len && things <= most; i++) {
+        char c = document.ptr[i];
+        if (text && c == '\\')
+            i++;
+        else if (c == '"')
+            text = !text;
+        else if (!text)
+            things += c == ',' || c == ':' || c == '[' || c == '{';
+    }
+    return things > most;
+}
+
+/* ---- the list of a batch ---- */
+
+static enum err bad(slice *ret_why, slice why)
+{
+    *ret_why = why;
+    return ERR_BAD_ARGUMENT;
+}
+
+/* Absent: the first of the words. */
+static enum err read_choice(struct arena *keep, const json_t *value, const char *name,
+                            const char *const words[2], unsigned *ret, slice *ret_why)
+{
+    *ret = 0;
+    if (!value)
+        return OK;
+    for (; *ret < 2; ++*ret)
+        if (json_is_string(value) && slice_eq(text_of(value), slice_of(words[*ret])))
+            return OK;
+    return bad(ret_why, arena_printf(keep, "%s must be \"%s\" or \"%s\"", name, words[0],
+                                     words[1]));
+}
+
+static enum err judge_names(struct arena *keep, json_t *object, slice *ret_why)
+{
+    static const char *const names[] = { "items", "prefix", "form", "on_error" };
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value)
+        if (!slice_is_one_of(slice_of(name), names, countof(names)))
+            return bad(ret_why, arena_printf(
+                keep, "no such member: \"%.*s\" (there are items, prefix, form and on_error)",
+                SLICE_ARG(slice_sub(slice_of(name), 0, SHOWN_BYTES))));
+    return OK;
+}
+
+static enum err read_batch(struct arena *keep, json_t *object, size_t count_max,
+                           struct items_batch *ret, slice *ret_why)
+{
+    static const char *const forms[] = { "tar", "frames" }, *const ends[] = { "continue", "end" };
+    struct items_ask ask = { .count_max = count_max, .ranges = true };
+    unsigned form = 0, end = 0;
+    const json_t *prefix = json_object_get(object, "prefix");
+    if (!json_is_object(object))
+        return bad(ret_why, S("the body must be a JSON object with items"));
+    enum err err = judge_names(keep, object, ret_why);
+    if (!err && prefix && !json_is_string(prefix))
+        err = bad(ret_why, S("prefix must be text"));
+    ask.prefix = text_of(prefix);
+    if (!err)
+        err = read_choice(keep, json_object_get(object, "form"), "form", forms, &form, ret_why);
+    if (!err)
+        err = read_choice(keep, json_object_get(object, "on_error"), "on_error", ends, &end,
+                          ret_why);
+    if (!err)
+        err = items_read(keep, json_object_get(object, "items"), &ask, &ret->items, ret_why);
+    ret->form = form;
+    ret->end_on_error = end;
+    return err;
+}
+
+enum err items_read_batch(struct arena *keep, slice document, size_t count_max,
+                          struct items_batch *ret, slice *ret_why)
+{
+    json_error_t error;
+    *ret = (struct items_batch){ .form = BATCH_TAR };
+    if (items_are_dense(document, count_max)) {
+        *ret_why = arena_printf(keep, "the list has more elements than %zu items can have",
+                                count_max);
+        return ERR_LIMIT;
+    }
+    json_t *object = json_loadb(document.len ? document.ptr : "", document.len,
+                                JSON_REJECT_DUPLICATES, &error);
+    if (!object)
+        return bad(ret_why, arena_printf(keep, "the body is no JSON: line %d, column %d: %s",
+                                         error.line, error.column, error.text));
+    enum err err = read_batch(keep, object, count_max, ret, ret_why);
+    json_decref(object);
+    return err;
+}
