@@ -17,8 +17,9 @@
 #include "base/cores.h"
 #include "base/log.h"
 #include "base/metric.h"
-#include "cli/serve.h"
+#include "cli/fills.h"
 #include "front/client.h"
+#include "local/local.h"
 #include "store/extent.h"
 
 /* Of the file descriptors that the process may have, beside what clients get. */
@@ -369,13 +370,20 @@ static enum err http_up(struct serve *serve)
     return http_start(&options, &serve->keep, &serve->http, &serve->why);
 }
 
+static bool under_way(const struct serve *serve)
+{
+    return http_open_requests(serve->http) > 0 || (serve->local && local_fills(serve->local) > 0);
+}
+
 void house_drain(struct serve *serve)
 {
     uint64_t until_ms = mono_ms() + serve->config->drain_time_ms;
     atomic_store(&serve->draining, true);
     front_drain(serve->front);
     http_drain(serve->http);
-    while (http_open_requests(serve->http) > 0 && mono_ms() < until_ms)
+    if (serve->local)
+        local_drain(serve->local);
+    while (under_way(serve) && mono_ms() < until_ms)
         poll(NULL, 0, 10);
     log_info("drained", "left=%zu", http_open_requests(serve->http));
 }
@@ -394,6 +402,6 @@ const struct step house_steps[] = {
     { "names", names_up, NULL },         { "places", places_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
-    { "http", http_up, http_down },
+    { "fill", fills_up, fills_down },    { "http", http_up, http_down },
 };
 const size_t house_step_count = countof(house_steps);

@@ -30,6 +30,7 @@ struct serve {
     atomic_bool draining;
     struct http_tls *tls;          /* NULL: tls_listen is off */
     bool expiry_told;              /* that its certificate expires soon */
+    struct local *local;           /* NULL: there is no fill socket */
     struct http *http;
 };
 

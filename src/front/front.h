@@ -55,6 +55,25 @@ void front_keys(struct front *front, const struct front_key *keys, size_t count)
 void front_access_log(struct front *front, bool on);    /* any time, any thread */
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 
+/* ---- readers by other ways than HTTP, judged as clients are; any thread ---- */
+struct client;
+struct front_reader {
+    slice access_key, session_token;
+    const struct client *client;
+};
+/* By the presigned URL of a POST of /_/fill; empty: whoever signs nothing. What *ret holds lies in
+ * keep. *ret_why: a sentence, or empty. */
+enum err front_reader_prove(struct front *front, struct arena *keep, slice presigned,
+                            struct front_reader *ret, slice *ret_why) MUST_USE;
+/* Is its key still known? ERR_UNKNOWN_KEY, ERR_BAD_TOKEN, ERR_NO_AUTH. */
+enum err front_reader_renew(struct front *front, struct arena *keep,
+                            struct front_reader *reader) MUST_USE;
+/* May it GET this object? OK with what is to be asked; a refusal is logged and counted. */
+struct get_ask;
+enum err front_reader_may_get(struct front *front, struct arena *keep,
+                              const struct front_reader *reader, slice bucket, slice key,
+                              slice version, struct get_ask *ret) MUST_USE;
+
 /* The callbacks of its http_app, whose arg is the struct front ... */
 bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
                  const struct http_head *head, struct http_answer *ret);

@@ -41,7 +41,7 @@ static bool bucket_char(char c)
 
 /* Looser than AWS, which has no upper case and no '_' any more: other stores do, and radosgw says
  * whose bucket it is by "tenant:bucket". */
-static bool bucket_valid(slice s)
+bool s3_bucket_is_valid(slice s)
 {
     if (s.len < 3 || s.len > 63 || slice_has(S("-._"), s.ptr[0]) || slice_starts(s, S("arn:")))
         return false;
@@ -77,7 +77,7 @@ static enum err read_path(struct arena *keep, slice path, slice host_bucket,
         e = uri_decode(keep, rest, &ret->key);
     if (e)
         return e;
-    if ((path.len > 1 || host_bucket.len) && !bucket_valid(ret->bucket))
+    if ((path.len > 1 || host_bucket.len) && !s3_bucket_is_valid(ret->bucket))
         return ERR_BAD_BUCKET;
     return ret->key.len > S3_KEY_BYTES_MAX ? ERR_KEY_TOO_LONG : OK;
 }
@@ -205,7 +205,7 @@ static void read_source(struct arena *keep, slice said, struct s3_source *ret)
         return;
     slice key = slice_starts(decoded, S("/")) ? slice_from(decoded, 1) : decoded;
     slice bucket = slice_cut(&key, '/');
-    if (!bucket_valid(bucket) || !key.len)
+    if (!s3_bucket_is_valid(bucket) || !key.len)
         return;
     *ret = (struct s3_source){ .bucket = bucket, .key = key, .version = version, .raw = said };
 }

@@ -52,6 +52,9 @@ struct s3_request {
 enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
                          struct s3_request *ret) MUST_USE;
 
+/* Could a bucket have this name? */
+bool s3_bucket_is_valid(slice bucket);
+
 /* The bucket that a Host names (BUCKET.DOMAIN:PORT), in lower case; empty if it names none: then
  * the bucket is the first part of the path. domains: separated by commas, in lower case. */
 slice s3_host_bucket(struct arena *keep, slice host, slice domains) MUST_USE;

@@ -1,0 +1,75 @@
+/* fills.c - the fill socket as a step of the service. SPDX-License-Identifier: Apache-2.0
+ *
+ * Who reads by it is judged by the front, which it does not know, nor the front it: here the two
+ * meet. */
+#include "cli/fills.h"
+
+#include "base/cores.h"
+#include "base/log.h"
+#include "local/local.h"
+
+static struct front_reader front_of(const struct local_reader *reader)
+{
+    return (struct front_reader){ reader->access_key, reader->session_token, reader->client };
+}
+
+static struct local_reader local_of(const struct front_reader *reader)
+{
+    return (struct local_reader){ reader->access_key, reader->session_token, reader->client };
+}
+
+static enum err prove(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,
+                      slice *ret_why)
+{
+    struct front_reader reader;
+    enum err err = front_reader_prove(arg, keep, presigned, &reader, ret_why);
+    *ret = local_of(&reader);
+    return err;
+}
+
+static enum err renew(void *arg, struct arena *keep, struct local_reader *reader)
+{
+    struct front_reader known = front_of(reader);
+    enum err err = front_reader_renew(arg, keep, &known);
+    *reader = local_of(&known);
+    return err;
+}
+
+static enum err may_get(void *arg, struct arena *keep, const struct local_reader *reader,
+                        slice bucket, slice key, slice version, struct get_ask *ret)
+{
+    struct front_reader known = front_of(reader);
+    return front_reader_may_get(arg, keep, &known, bucket, key, version, ret);
+}
+
+enum err fills_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    struct local_options options = {
+        .path = config->fill_socket,
+        .users = slice_of(config->fill_users),
+        .cache = serve->cache,
+        .judge = { serve->front, prove, renew, may_get },
+        .threads = config->fill_threads ? (unsigned)config->fill_threads
+                                        : MIN(cores_available(), 8u),
+        .access_log = config->access_log,
+        .sessions_max = (unsigned)config->fill_sessions,
+        .user_sessions_max = (unsigned)config->fill_user_sessions,
+        .buffers_max = (unsigned)config->fill_buffers,
+        .fills_max = (unsigned)config->fill_requests,
+        .items_max = (unsigned)config->fill_items,
+        .user_bytes_max = config->fill_memory_bytes,
+        .time_ms = config->fill_time_ms,
+    };
+    if (!*config->fill_socket)
+        return OK;
+    enum err err = local_start(&options, &serve->keep, &serve->local, &serve->why);
+    if (!err)
+        log_info("fill_socket", "path=%s threads=%u", options.path, options.threads);
+    return err;
+}
+
+void fills_down(struct serve *serve)
+{
+    local_stop(&serve->local);
+}

@@ -1,0 +1,10 @@
+/* fills.h - the fill socket as a step of the service. SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_FILLS_H
+#define CLI_FILLS_H
+
+#include "cli/serve.h"
+
+enum err fills_up(struct serve *serve) MUST_USE;
+void fills_down(struct serve *serve);
+
+#endif

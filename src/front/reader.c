@@ -1,0 +1,101 @@
+/* reader.c - who reads by other ways than HTTP, and what they may read.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * They prove who they are as a client does, with a presigned request for a page of ours, and are
+ * judged as for a GetObject. What they are let do ends when their key is taken away. Threads: any. */
+#include "base/clock.h"
+#include "cache/alias.h"
+#include "front/inside.h"
+
+#define PRESIGNED_S_MAX 900    /* it says who connects just now, not who may for a week */
+#define FILL_PAGE "/_/fill"
+
+/* A URL as the head of the request that it is signed for. */
+static enum err head_of(struct arena *keep, slice url, struct http_head *ret, slice *ret_why)
+{
+    slice rest = slice_starts(url, S("http://")) ? slice_from(url, 7) : slice_from(url, 8);
+    slice host = slice_cut(&rest, '/');
+    const char *why = "";
+    *ret_why = S("it must be the presigned URL of a POST of " FILL_PAGE ", 4 KiB at most");
+    if (url.len > 4096 || !host.len ||
+        !(slice_starts(url, S("http://")) || slice_starts(url, S("https://"))))
+        return ERR_BAD_AUTH_QUERY;
+    slice head = arena_printf(keep, "POST /%.*s HTTP/1.1\r\nHost: %.*s\r\n\r\n", SLICE_ARG(rest),
+                              SLICE_ARG(host));
+    if (http_head_scan(head, ret, &why) != OK || ret->bytes != head.len ||
+        !slice_eq(ret->path, S(FILL_PAGE)))
+        return ERR_BAD_AUTH_QUERY;
+    *ret_why = S("");
+    return OK;
+}
+
+static enum err prove(struct front *front, struct arena *keep, const struct http_head *head,
+                      struct front_reader *ret, slice *ret_why)
+{
+    struct sigv4_claim claim;
+    slice secret;
+    struct sigv4 *sigv4 = sigv4_new();
+    enum err err = sigv4_claim_read(keep, head, &claim);
+    if (!err && (!claim.presigned || claim.v2 || claim.expires_s > PRESIGNED_S_MAX)) {
+        *ret_why = S("it must be presigned by signature version 4, for 900 s at most");
+        err = ERR_BAD_AUTH_QUERY;
+    }
+    if (!err)
+        err = sigv4_claim_region(keep, front->options.regions, &claim);
+    if (!err)
+        err = front_find_client(front, keep, &claim, &ret->client, &secret);
+    if (!err)
+        err = sigv4_verify(sigv4, keep, head, &claim, secret, wall_s());
+    ret->access_key = arena_copy(keep, claim.access_key);
+    ret->session_token = arena_copy(keep, claim.session_token);
+    sigv4_free(&sigv4);
+    return err;
+}
+
+enum err front_reader_prove(struct front *front, struct arena *keep, slice presigned,
+                            struct front_reader *ret, slice *ret_why)
+{
+    *ret_why = S("");
+    *ret = (struct front_reader){ .client = clients_nobody(front->options.clients) };
+    if (!presigned.len)
+        return ret->client ? OK : ERR_NO_AUTH;
+    struct http_head *head = arena_alloc(keep, sizeof(*head));
+    enum err err = head_of(keep, presigned, head, ret_why);
+    return err ? err : prove(front, keep, head, ret, ret_why);
+}
+
+enum err front_reader_renew(struct front *front, struct arena *keep, struct front_reader *reader)
+{
+    struct sigv4_claim claim = { .access_key = reader->access_key,
+                                 .session_token = reader->session_token };
+    slice secret;
+    if (reader->access_key.len)
+        return front_find_client(front, keep, &claim, &reader->client, &secret);
+    reader->client = clients_nobody(front->options.clients);
+    return reader->client ? OK : ERR_NO_AUTH;
+}
+
+enum err front_reader_may_get(struct front *front, struct arena *keep,
+                              const struct front_reader *reader, slice bucket, slice key,
+                              slice version, struct get_ask *ret)
+{
+    struct call call = {
+        .front = front, .keep = keep, .id = S("-"), .access_key = reader->access_key,
+        .client = reader->client,
+        .s3 = { .op = S3_GET_OBJECT, .bucket = bucket, .key = key },
+    };
+    slice detail;
+    if (!s3_bucket_is_valid(bucket))
+        return ERR_BAD_BUCKET;
+    enum err err = right_judge(&call);
+    if (!err)
+        err = place_judge(&call, &detail);
+    if (err)
+        return err;
+    *ret = (struct get_ask){
+        .place = call.place, .who = &call.client->who, .bucket = bucket, .key = key,
+        .version = version,
+        .revalidate = call.place->freshness == FRESH_TTL && !alias_is_plain(key),
+    };
+    return OK;
+}

@@ -1,0 +1,431 @@
+/* fill.c - a list of items on their way into a buffer. SPDX-License-Identifier: Apache-2.0
+ *
+ *   message ─ may it begin? ─ where does each item lie? ─ shares ─ ... ─ all ended ─ reply
+ *
+ * Nothing is read before the whole list was judged: inside the buffer, no two on one another, none
+ * where another fill writes. Then it is cut into shares of about a mebibyte, which any worker takes.
+ * The reply goes out when all have ended, whatever became of them: after it nothing is written.
+ * Threads: the keeper's; between queue_put and a share's mail its items are a worker's. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "local/inside.h"
+
+#define SHARE_BYTES MIB
+#define SHARE_ITEMS 64u
+#define OPEN_BYTES (256 * KIB)        /* what an item without a length is taken for */
+
+struct place_of {
+    uint64_t from, end;
+    struct item *item;
+};
+
+/* ---- where items lie ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place_of *one = a, *other = b;
+    return one->from < other->from ? -1 : one->from > other->from;
+}
+
+static bool refused(struct trouble *ret, int status, const char *code, slice message)
+{
+    *ret = (struct trouble){ status, code, message };
+    return false;
+}
+
+/* An item that is as long as it is may take what is free behind it. */
+static uint64_t room_of(const struct fill *fill, const struct place_of *places, size_t at)
+{
+    size_t count = fill->message->items.count;
+    uint64_t from = places[at].from;
+    while (++at < count && places[at].from == from)
+        ;
+    return (at < count ? places[at].from : fill->buffer->bytes) - from;
+}
+
+static bool lies_inside(const struct fill *fill, const struct item *item)
+{
+    uint64_t bytes = item->length == ITEM_OPEN ? 0 : item->length;
+    return item->to <= fill->buffer->bytes && bytes <= fill->buffer->bytes - item->to;
+}
+
+static bool place_items(struct fill *fill, struct trouble *ret_why)
+{
+    const struct message *message = fill->message;
+    struct place_of *places = arena_alloc(&fill->keep, (message->items.count + 1) * sizeof(*places));
+    fill->places = places;
+    for (size_t i = 0; i < message->items.count; i++) {
+        struct item *item = &message->items.list[i];
+        if (item->to == ITEM_OPEN)
+            return refused(ret_why, 400, "bad_item", arena_printf(&fill->keep,
+                           "items[%zu] does not say where it goes: [KEY, OFFSET, LENGTH, TO]", i));
+        if (!lies_inside(fill, item))
+            return refused(ret_why, 400, "bad_range", arena_printf(&fill->keep,
+                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes", i,
+                           fill->buffer->bytes));
+        places[i] = (struct place_of){ item->to, item->to, item };
+    }
+    qsort(places, message->items.count, sizeof(*places), by_place);
+    for (size_t i = 0; i < message->items.count; i++) {
+        struct item *item = places[i].item;
+        if (item->length == ITEM_OPEN)
+            item->max = MIN(item->max, room_of(fill, places, i));
+        places[i].end = item->to + (item->length == ITEM_OPEN ? item->max : item->length);
+    }
+    return true;
+}
+
+/* Two of no length may lie on one another, or on the edge of others. */
+static bool overlap(const struct place_of *a, const struct place_of *b)
+{
+    return a->from < b->end && b->from < a->end && a->from < a->end && b->from < b->end;
+}
+
+static bool are_apart(struct fill *fill, struct trouble *ret_why)
+{
+    const struct message *message = fill->message;
+    const struct place_of *last = NULL;
+    for (size_t i = 0; i < message->items.count; i++) {
+        const struct place_of *place = &fill->places[i];
+        if (last && overlap(last, place))
+            return refused(ret_why, 400, "overlap", arena_printf(&fill->keep,
+                           "items[%zu] and items[%zu] lie on one another in the buffer",
+                           (size_t)(last->item - message->items.list),
+                           (size_t)(place->item - message->items.list)));
+        if (place->end > place->from)
+            last = place;
+    }
+    return true;
+}
+
+static bool collides(const struct fill *fill, const struct fill *other)
+{
+    size_t i = 0, j = 0;
+    while (i < fill->message->items.count && j < other->message->items.count) {
+        if (overlap(&fill->places[i], &other->places[j]))
+            return true;
+        if (fill->places[i].end < other->places[j].end)
+            i++;
+        else
+            j++;
+    }
+    return false;
+}
+
+static bool is_free(struct fill *fill, struct trouble *ret_why)
+{
+    list_each(struct fill, other, &fill->buffer->busy, busy)
+        if (collides(fill, other))
+            return refused(ret_why, 409, "buffer_busy", S("another fill is writing there: wait for "
+                           "its reply"));
+    return true;
+}
+
+static bool find_buffer(struct fill *fill, struct trouble *ret_why)
+{
+    fill->buffer = buffer_find(fill->lease, fill->message->buffer);
+    if (!fill->buffer)
+        return refused(ret_why, 404, "no_buffer", S("this session has no such buffer"));
+    return place_items(fill, ret_why) && are_apart(fill, ret_why) && is_free(fill, ret_why);
+}
+
+/* ---- may it begin? ---- */
+
+static bool may_begin(struct fill *fill, struct trouble *ret_why)
+{
+    const struct lease *lease = fill->lease;
+    const struct local_options *options = &lease->worker->local->options;
+    if (lease->fill_count >= options->fills_max)
+        return refused(ret_why, 429, "quota", S("this session has as many fills under way as "
+                       "fill_requests allows: wait for a reply"));
+    fill->reader = lease->reader;
+    enum err err = options->judge.renew(options->judge.arg, &fill->keep, &fill->reader);
+    if (err) {
+        *ret_why = trouble_of(err);
+        return false;
+    }
+    return fill->message->op == OP_PREFETCH || find_buffer(fill, ret_why);
+}
+
+/* ---- shares ---- */
+
+static void settle(struct mail *mail);
+
+static uint64_t weight(const struct item *item)
+{
+    return item->length == ITEM_OPEN ? MIN(item->max, OPEN_BYTES) : item->length;
+}
+
+static void cut(struct fill *fill)
+{
+    const struct message *message = fill->message;
+    for (size_t first = 0; first < message->items.count;) {
+        struct share *share = arena_alloc(&fill->keep, sizeof(*share));
+        uint64_t bytes = 0;
+        *share = (struct share){ .fill = fill, .first = first, .mail = { .deliver = settle } };
+        list_init(&share->link);
+        while (first < message->items.count && share->count < SHARE_ITEMS && bytes < SHARE_BYTES) {
+            bytes += weight(&message->items.list[first++]);
+            share->count++;
+        }
+        share->left = share->count;
+        fill->shares_left++;
+        queue_put(fill->lease->worker->local, fill->lease, share);
+    }
+}
+
+static void acknowledge(struct fill *fill)
+{
+    char id[IDS_TEXT];
+    hex_write(fill->id, ID_BYTES, id);
+    struct text reply = text_in(&fill->keep);
+    text_add(&reply, S("{"));
+    if (fill->message->has_number)
+        text_printf(&reply, "\"id\":%" PRId64 ",", fill->message->number);
+    text_printf(&reply, "\"ok\":true,\"fill\":\"%.*s\",\"items\":%zu}", IDS_TEXT, id,
+                fill->message->items.count);
+    lease_send(fill->lease, text_slice(&reply));
+}
+
+static void end(struct fill *fill);
+
+static void start(struct fill *fill)
+{
+    struct lease *lease = fill->lease;
+    struct local *local = lease->worker->local;
+    const struct message *message = fill->message;
+    uint64_t time_ms = local->options.time_ms;
+    if (message->deadline_ms)
+        time_ms = MIN(time_ms, message->deadline_ms);
+    fill->until_ms = mono_ms() + time_ms;
+    fill->results = arena_alloc(&fill->keep, (message->items.count + 1) * sizeof(*fill->results));
+    check(getrandom(fill->id, sizeof(fill->id), 0) == sizeof(fill->id));
+    list_add(&lease->fills, &fill->link);
+    lease->fill_count++;
+    atomic_fetch_add(&local->fills, 1);
+    if (fill->buffer) {
+        fill->buffer->fills++;
+        list_add(&fill->buffer->busy, &fill->busy);
+    }
+    cut(fill);
+    if (fill->shares_left > 1)
+        queue_call(local, lease->worker, (unsigned)fill->shares_left - 1);
+    if (message->async)
+        acknowledge(fill);
+    if (!fill->shares_left)
+        end(fill);
+}
+
+void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep)
+{
+    struct fill *fill = must_alloc(sizeof(*fill));
+    struct trouble why;
+    fill->lease = lease;
+    fill->message = message;
+    fill->keep = *take_keep;
+    free(take_keep);
+    fill->began_ns = mono_ns();
+    list_init(&fill->link);
+    list_init(&fill->busy);
+    metric_add(M_FILLS, 1);
+    if (may_begin(fill, &why)) {
+        start(fill);
+        return;
+    }
+    lease_refuse(lease, message, &why);
+    arena_free(&fill->keep);
+    free(fill);
+}
+
+/* ---- its end ---- */
+
+/* In the words of the fill socket where S3 has none. */
+static struct trouble trouble_of_item(enum err err)
+{
+    switch (err) {
+    case ERR_TOO_LARGE: return (struct trouble){ 413, "too_large", S("an object is larger than its "
+                                                 "room in the buffer, or than \"max\"") };
+    case ERR_TIMEOUT: return (struct trouble){ 504, "deadline", S("the fill took longer than its "
+                                               "deadline allows") };
+    case ERR_CANCELED: return (struct trouble){ 499, "cancelled", S("given up") };
+    default: return trouble_of(err);
+    }
+}
+
+struct sum {
+    uint64_t bytes;
+    size_t hits, misses, failed;
+    const struct result *first;       /* that failed */
+};
+
+static bool tells(const struct result *result)
+{
+    return result->err && result->err != ERR_CANCELED;
+}
+
+static struct sum sum_of(const struct fill *fill)
+{
+    struct sum sum = { 0 };
+    for (size_t i = 0; i < fill->message->items.count; i++) {
+        const struct result *result = &fill->results[i];
+        sum.bytes += result->bytes;
+        sum.hits += !result->err && result->hit;
+        sum.misses += !result->err && !result->hit;
+        sum.failed += tells(result);
+        if (tells(result) && !sum.first)
+            sum.first = result;
+    }
+    return sum;
+}
+
+static int status_of(const struct result *result)
+{
+    return result->status ? result->status : trouble_of_item(result->err).status;
+}
+
+static void add_errors(struct fill *fill, struct text *reply)
+{
+    const char *before = ",\"errors\":[";
+    for (size_t i = 0; i < fill->message->items.count; i++) {
+        const struct result *result = &fill->results[i];
+        if (!tells(result))
+            continue;
+        text_printf(reply, "%s[%zu,\"%s\",%d]", before, i, trouble_of_item(result->err).code,
+                    status_of(result));
+        before = ",";
+    }
+    text_char(reply, ']');
+}
+
+static void add_lengths(struct fill *fill, struct text *reply)
+{
+    bool open = false;
+    for (size_t i = 0; i < fill->message->items.count && !open; i++)
+        open = fill->message->items.list[i].length == ITEM_OPEN;
+    for (size_t i = 0; i < fill->message->items.count && open; i++)
+        text_printf(reply, "%s%" PRIu64, i ? "," : ",\"lengths\":[", fill->results[i].bytes);
+    if (open)
+        text_char(reply, ']');
+}
+
+static slice compose(struct fill *fill, const struct sum *sum)
+{
+    struct text reply = text_in(&fill->keep);
+    enum err err = fill->why ? fill->why : sum->first && !fill->message->skip ? sum->first->err : OK;
+    text_char(&reply, '{');
+    if (fill->message->async) {
+        char id[IDS_TEXT];
+        hex_write(fill->id, ID_BYTES, id);
+        text_printf(&reply, "\"event\":\"filled\",\"fill\":\"%.*s\",", IDS_TEXT, id);
+    }
+    if (fill->message->has_number)
+        text_printf(&reply, "\"id\":%" PRId64 ",", fill->message->number);
+    if (err) {
+        struct trouble why = trouble_of_item(err);
+        int status = fill->why ? why.status : status_of(sum->first);
+        text_printf(&reply, "\"ok\":false,\"error\":\"%s\",\"status\":%d,\"message\":\"%.*s\"",
+                    why.code, status, SLICE_ARG(why.message));
+    } else {
+        text_printf(&reply, "\"ok\":true,\"bytes\":%" PRIu64 ",\"hits\":%zu,\"misses\":%zu",
+                    sum->bytes, sum->hits, sum->misses);
+        add_lengths(fill, &reply);
+    }
+    if (sum->failed)
+        add_errors(fill, &reply);
+    text_char(&reply, '}');
+    return text_slice(&reply);
+}
+
+static void count(const struct fill *fill, const struct sum *sum)
+{
+    metric_add(M_FILL_ITEMS_HIT, sum->hits);
+    metric_add(M_FILL_ITEMS_MISS, sum->misses);
+    metric_add(M_FILL_ITEMS_FAILED, sum->failed);
+    metric_add(M_FILL_BYTES, sum->bytes);
+    metric_time(M_FILL_SECONDS, mono_ns() - fill->began_ns);
+}
+
+static void log_fill(struct fill *fill, const struct sum *sum)
+{
+    char session[IDS_TEXT];
+    slice access_key = log_word(&fill->keep, fill->reader.access_key);
+    slice bucket = log_word(&fill->keep, slice_sub(fill->message->bucket, 0, 200));
+    hex_write(fill->lease->id, ID_BYTES, session);
+    enum err err = fill->why ? fill->why : sum->first ? sum->first->err : OK;
+    log_info("fill", "session=%.8s uid=%u access_key=%.*s op=%s bucket=%.*s items=%zu failed=%zu "
+             "err=%s bytes=%" PRIu64 " hits=%zu misses=%zu took_us=%" PRIu64, session,
+             fill->lease->uid, SLICE_ARG(access_key), fill->buffer ? "fill" : "prefetch",
+             SLICE_ARG(bucket), fill->message->items.count, sum->failed, err ? err_name(err) : "-",
+             sum->bytes, sum->hits, sum->misses, (mono_ns() - fill->began_ns) / 1000);
+}
+
+static void end(struct fill *fill)
+{
+    struct lease *lease = fill->lease;
+    struct local *local = lease->worker->local;
+    struct buffer *buffer = fill->buffer;
+    struct sum sum = sum_of(fill);
+    list_del(&fill->link);
+    list_del(&fill->busy);
+    lease->fill_count--;
+    atomic_fetch_sub(&local->fills, 1);
+    count(fill, &sum);
+    lease_send(lease, compose(fill, &sum));
+    if (local->options.access_log)
+        log_fill(fill, &sum);
+    if (buffer) {
+        buffer->fills--;
+        buffer_settle(buffer);
+    }
+    arena_free(&fill->keep);
+    free(fill);
+}
+
+/* A share's items have all ended. */
+static void settle(struct mail *mail)
+{
+    struct fill *fill = container_of(mail, struct share, mail)->fill;
+    struct lease *lease = fill->lease;
+    check(fill->shares_left > 0);
+    if (--fill->shares_left > 0)
+        return;
+    end(fill);
+    lease_settle(lease);
+}
+
+void fill_cancel(struct fill *fill, enum err why)
+{
+    struct local *local = fill->lease->worker->local;
+    if (atomic_load(&fill->canceled))
+        return;
+    fill->why = why;
+    atomic_store(&fill->canceled, true);
+    for (unsigned i = 0; i < local->worker_count; i++)
+        ticket_wake(local->workers[i].look);
+}
+
+/* ---- deadlines ---- */
+
+uint64_t fill_next_deadline(const struct worker *worker)
+{
+    uint64_t next_ms = UINT64_MAX;
+    list_each(struct lease, lease, &worker->leases, link)
+        list_each(struct fill, fill, &lease->fills, link)
+            if (!atomic_load(&fill->canceled))
+                next_ms = MIN(next_ms, fill->until_ms);
+    return next_ms;
+}
+
+void fill_deadlines(struct worker *worker, uint64_t now_ms)
+{
+    list_each(struct lease, lease, &worker->leases, link)
+        list_each(struct fill, fill, &lease->fills, link)
+            if (now_ms >= fill->until_ms)
+                fill_cancel(fill, ERR_TIMEOUT);
+}

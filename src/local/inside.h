@@ -1,0 +1,188 @@
+/* inside.h - what the files of this room tell each other, and nobody else.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   client ──message──> lease.c ──> request.c ──> fill.c: plan ──> shares ──> queue.c
+ *                                                                              │ any worker
+ *   client <──reply──── lease.c <── fill.c: end <── mail ── run.c: gets, bytes ┘
+ *
+ * A lease, its buffers and its fills belong to one worker, its keeper. Shares of a fill run on any
+ * worker; they write results and bytes, and nobody looks at those before the share's mail came. */
+#ifndef LOCAL_INSIDE_H
+#define LOCAL_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "local/local.h"
+#include "local/message.h"
+
+#define IDS_TEXT (2 * ID_BYTES)
+
+struct worker {
+    struct local *local;
+    unsigned number;
+    pthread_t thread;
+    bool started, ending;
+    int epoll;
+    struct mailbox *box;
+    struct cache_loop *cache;
+    struct ticket *look;              /* wakes it: the queue, or what is cancelled */
+    struct list leases;
+    struct list runs;                 /* items under way here: these wait, */
+    struct list ready;                /* and these gave way to others for a moment */
+    unsigned run_count;
+    struct arena scratch;             /* for one item's judgement */
+    struct mail end;
+    char *inbox;                      /* for one message: MESSAGE_BYTES_MAX and one more */
+};
+
+struct local {
+    struct local_options options;
+    int listen_fd;
+    uint64_t socket_device, socket_inode;    /* of what we made at the path */
+    atomic_bool draining;
+    atomic_uint sessions;
+    atomic_size_t fills;              /* under way */
+    struct users *users;
+    pthread_mutex_t lock;             /* of the queue */
+    struct list waiting;              /* leases that have shares there, first come first */
+    atomic_uint shares_waiting;
+    unsigned worker_count;
+    atomic_uint next_worker;
+    struct worker *workers;
+};
+
+/* ---- worker.c ---- */
+void worker_init(struct local *local, unsigned number);
+bool worker_start(struct worker *worker) MUST_USE;  /* false: no thread could be had */
+void worker_end_leases(struct worker *worker);      /* soon, on its thread */
+void worker_stop(struct worker *worker);            /* no lease is left */
+
+/* ---- lease.c: a connection, and what hangs on it ---- */
+
+struct lease {
+    struct list link;                 /* worker->leases */
+    struct worker *worker;
+    int fd;                           /* -1: the client has gone */
+    bool wants_out;                   /* epoll watches for room to send */
+    bool dead;                        /* gone, or cut: nothing new begins */
+    uint32_t uid;
+    struct user *user;                /* its quotas; counted as one session there */
+    bool known;                       /* hello has been said */
+    struct arena keep;                /* the reader's */
+    struct local_reader reader;
+    uint8_t id[ID_BYTES];
+    struct list buffers, fills;
+    unsigned buffer_count, fill_count;
+    struct list out;                  /* replies that did not go out yet */
+    size_t out_bytes;
+    /* under local->lock */
+    struct list turn;                 /* local->waiting */
+    struct list shares;
+    atomic_uint running;              /* items under way, on all workers */
+};
+
+void lease_begin(struct worker *worker, int fd);    /* takes it */
+void lease_ready(struct lease *lease, uint32_t events);    /* may free it */
+/* Cuts it, or takes note that the client left; freed when its last fill has ended. */
+void lease_end(struct lease *lease);
+void lease_settle(struct lease *lease);             /* frees a dead one with nothing left */
+/* A reply or event; `text` is copied. A client that takes none of them is cut. */
+void lease_send(struct lease *lease, slice text);
+void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why);
+
+/* ---- request.c: what each message does ---- */
+/* `fds` are those that came with it; who takes one sets it to -1. */
+void request_do(struct lease *lease, const struct message *message, struct arena *take_keep,
+                int *fds, size_t fd_count);
+
+/* ---- buffer.c: registered memory ---- */
+
+struct buffer {
+    struct list link;                 /* lease->buffers */
+    struct lease *lease;
+    uint8_t id[ID_BYTES];
+    enum buffer_kind kind;
+    char *base;                       /* memfd: mapped here */
+    uint64_t bytes;
+    unsigned fills;                   /* under way */
+    struct list busy;                 /* struct fill, by its own link */
+    bool leaving;                     /* to be released; nothing new begins */
+    struct message leave;             /* whom to tell then */
+    bool tell;
+};
+enum err buffer_register(struct lease *lease, const struct message *message, int *fds,
+                         size_t fd_count, struct arena *keep, struct buffer **ret,
+                         struct trouble *ret_why) MUST_USE;
+struct buffer *buffer_find(struct lease *lease, const uint8_t id[ID_BYTES]);    /* or NULL */
+/* At once, or when its last fill has ended. */
+void buffer_release(struct buffer *buffer);
+void buffer_settle(struct buffer *buffer);          /* a fill of it has ended */
+
+/* ---- fill.c: a list of items on their way into a buffer ---- */
+
+struct result {
+    enum err err;
+    int status;                       /* of an err */
+    uint64_t bytes;
+    bool hit;
+};
+
+struct fill {
+    struct list link;                 /* lease->fills */
+    struct list busy;                 /* buffer->busy */
+    struct lease *lease;
+    struct buffer *buffer;            /* NULL: a prefetch */
+    struct arena keep;                /* the message's, and all of ours */
+    const struct message *message;
+    struct local_reader reader;
+    struct result *results;
+    struct place_of *places;          /* where items lie in the buffer, in order */
+    uint8_t id[ID_BYTES];
+    atomic_bool canceled;             /* nothing of it goes on */
+    atomic_bool failed;               /* on_error is "fail", and an item has: no more are begun */
+    enum err why;                     /* it was cancelled: ERR_TIMEOUT, ERR_CANCELED, ERR_STOPPING */
+    size_t shares_left;
+    uint64_t began_ns, until_ms;
+};
+/* Some items of a fill, in a row. */
+struct share {
+    struct list link;                 /* lease->shares */
+    struct mail mail;                 /* to the keeper, when all have ended */
+    struct fill *fill;
+    size_t first, count, left;        /* left: not ended */
+};
+/* The keep is the fill's from then on, also when it is refused: the refusal has been sent. */
+void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep);
+void fill_cancel(struct fill *fill, enum err why);
+uint64_t fill_next_deadline(const struct worker *worker);    /* UINT64_MAX: none */
+void fill_deadlines(struct worker *worker, uint64_t now_ms);
+
+/* ---- queue.c: whose turn it is ---- */
+void queue_put(struct local *local, struct lease *lease, struct share *share);
+struct share *queue_take(struct local *local);      /* NULL: none that may begin */
+void queue_call(struct local *local, const struct worker *but, unsigned count);
+
+/* ---- run.c: items of a share, read ---- */
+bool run_turn(struct worker *worker);               /* true: there is more to do at once */
+void run_sweep(struct worker *worker);              /* ends what was cancelled */
+
+/* ---- users.c: who may connect, and what each of them holds ---- */
+struct user {
+    struct list link;
+    uint32_t uid;
+    unsigned sessions;
+    uint64_t bytes;                   /* registered */
+};
+/* ERR_BAD_ARGUMENT: a name that nobody has; *ret_why. */
+enum err users_new(slice list, struct arena *keep, struct users **ret, slice *ret_why) MUST_USE;
+void users_free(struct users **users);
+bool users_allow(const struct users *users, uint32_t uid);
+/* One more session; NULL: it has as many as it may. Any thread, as the rest. */
+struct user *users_enter(struct users *users, uint32_t uid, unsigned sessions_max);
+void users_leave(struct users *users, struct user **user);
+bool users_take_bytes(struct users *users, struct user *user, uint64_t bytes, uint64_t bytes_max);
+void users_give_bytes(struct users *users, struct user *user, uint64_t bytes);
+
+#endif

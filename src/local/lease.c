@@ -1,0 +1,321 @@
+/* lease.c - a connection, and what hangs on it. SPDX-License-Identifier: Apache-2.0
+ *
+ * Who is at the other end says the kernel (SO_PEERCRED); whose objects it may read says the hello.
+ * When the connection ends, for whatever reason, its fills are cancelled, and its buffers let go
+ * when the last of them has ended: nothing of a client outlives that. Replies go out at once, or
+ * wait for room; who takes none is cut. Threads: the keeper's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/metric.h"
+#include "local/inside.h"
+
+#define FDS_IN_ONE 253u               /* as many as the kernel lets through */
+#define OUT_BYTES_MAX (8 * MIB)       /* replies that wait for a client */
+#define MESSAGES_A_TURN 16u
+
+struct reply {
+    struct list link;
+    slice text;
+};
+
+/* ---- replies ---- */
+
+/* One that is too large for the socket goes in a memfd, as such a message comes. */
+static ssize_t send_large(int fd, slice text)
+{
+    struct text head = { 0 };
+    struct arena keep = { 0 };
+    int carrier = memfd_create("penstock-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (carrier < 0 || write(carrier, text.ptr, text.len) != (ssize_t)text.len) {
+        if (carrier >= 0)
+            close(carrier);
+        errno = ENOMEM;
+        return -1;
+    }
+    head = text_in(&keep);
+    text_printf(&head, "{\"message_bytes\":%zu}", text.len);
+    char control[CMSG_SPACE(sizeof(int))] = { 0 };
+    struct iovec bytes = { head.ptr, head.len };
+    struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control,
+                              .msg_controllen = sizeof(control) };
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    *rights = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                                .cmsg_len = CMSG_LEN(sizeof(int)) };
+    memcpy(CMSG_DATA(rights), &carrier, sizeof(carrier));
+    ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    int why = errno;
+    close(carrier);
+    arena_free(&keep);
+    errno = why;
+    return sent;
+}
+
+static ssize_t send_now(int fd, slice text)
+{
+    if (text.len > MESSAGE_BYTES_MAX)
+        return send_large(fd, text);
+    return send(fd, text.ptr, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void watch(struct lease *lease, bool out)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | (out ? EPOLLOUT : 0),
+                                 .data.ptr = lease };
+    if (lease->wants_out != out)
+        epoll_ctl(lease->worker->epoll, EPOLL_CTL_MOD, lease->fd, &event);
+    lease->wants_out = out;
+}
+
+static void drop_replies(struct lease *lease)
+{
+    list_each_safe(struct reply, reply, &lease->out, link)
+        free(reply);
+    list_init(&lease->out);
+    lease->out_bytes = 0;
+}
+
+static void wait_for_room(struct lease *lease, slice text)
+{
+    struct reply *reply = must_alloc(sizeof(*reply) + text.len);
+    reply->text = (slice){ (char *)(reply + 1), slice_put((char *)(reply + 1), text) };
+    list_add(&lease->out, &reply->link);
+    lease->out_bytes += text.len;
+    watch(lease, true);
+}
+
+void lease_send(struct lease *lease, slice text)
+{
+    if (lease->fd < 0)
+        return;
+    if (list_empty(&lease->out) && send_now(lease->fd, text) >= 0)
+        return;
+    bool full = !list_empty(&lease->out) || errno == EAGAIN || errno == ENOBUFS;
+    if (full && lease->out_bytes + text.len <= OUT_BYTES_MAX) {
+        wait_for_room(lease, text);
+        return;
+    }
+    if (full)
+        metric_add(M_FILL_CUT, 1);
+    lease_end(lease);
+}
+
+static void send_more(struct lease *lease)
+{
+    while (!list_empty(&lease->out)) {
+        struct reply *reply = list_of(lease->out.next, struct reply, link);
+        if (send_now(lease->fd, reply->text) < 0)
+            break;
+        list_del(&reply->link);
+        lease->out_bytes -= reply->text.len;
+        free(reply);
+    }
+    if (list_empty(&lease->out))
+        watch(lease, false);
+    else if (errno != EAGAIN && errno != ENOBUFS)
+        lease_end(lease);
+}
+
+void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why)
+{
+    json_t *reply = json_pack("{s:b, s:s, s:i, s:s%}", "ok", 0, "error", why->code, "status",
+                              why->status, "message", why->message.ptr ? why->message.ptr : "",
+                              why->message.len);
+    if (!reply)    /* the sentence quotes what is no text */
+        reply = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", why->code, "status", why->status);
+    if (to && to->has_number)
+        json_object_set_new(reply, "id", json_integer(to->number));
+    char *text = json_dumps(reply, JSON_COMPACT);
+    check(text != NULL);
+    metric_add(M_FILL_REFUSED, 1);
+    lease_send(lease, slice_of(text));
+    free(text);
+    json_decref(reply);
+}
+
+/* ---- what comes ---- */
+
+static void close_all(const int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static size_t take_fds(struct msghdr *message, int *fds)
+{
+    size_t count = 0;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds + count, CMSG_DATA(part), here * sizeof(int));
+        count += here;
+    }
+    return count;
+}
+
+/* A message that lies in a memfd is copied before it is looked at. */
+static bool read_large(struct lease *lease, const struct message *announced, struct arena *keep,
+                       int *fds, size_t fd_count, struct message *ret, struct trouble *ret_why)
+{
+    uint64_t bytes = announced->large_bytes;
+    *ret_why = (struct trouble){ 413, "message_too_large",
+                                 arena_printf(keep, "a message in a memfd may have %ju bytes",
+                                              (uintmax_t)MESSAGE_LARGE_MAX) };
+    if (bytes > MESSAGE_LARGE_MAX)
+        return false;
+    *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" goes with one memfd that "
+                                 "holds the message from its first byte on") };
+    struct stat file;
+    if (fd_count != 1 || fstat(fds[0], &file) != 0 || !S_ISREG(file.st_mode))
+        return false;
+    int seals = fcntl(fds[0], F_GET_SEALS);
+    char *text = arena_alloc(keep, bytes + 1);
+    if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)    /* of a memfd: at once */
+        return false;
+    close(fds[0]);
+    fds[0] = -1;
+    enum err err = message_read(keep, (slice){ text, bytes },
+                                lease->worker->local->options.items_max, ret, ret_why);
+    if (!err && ret->op == OP_LARGE)
+        *ret_why = (struct trouble){ 400, "bad_message", S("a message in a memfd names no other") };
+    return !err && ret->op != OP_LARGE;
+}
+
+static void handle(struct lease *lease, slice text, int *fds, size_t fd_count)
+{
+    struct arena *keep = must_alloc(sizeof(*keep));
+    struct message *message = arena_alloc(keep, sizeof(*message));
+    struct trouble why;
+    bool good = message_read(keep, text, lease->worker->local->options.items_max, message,
+                             &why) == OK;
+    if (good && message->op == OP_LARGE) {
+        struct message announced = *message;
+        good = read_large(lease, &announced, keep, fds, fd_count, message, &why);
+        fd_count = fds[0] < 0 ? 0 : fd_count;
+    }
+    if (good) {
+        request_do(lease, message, keep, fds, fd_count);
+    } else {
+        lease_refuse(lease, message, &why);
+        arena_free(keep);
+        free(keep);
+    }
+}
+
+/* False: nothing more for now, or the lease has ended. */
+static bool receive(struct lease *lease)
+{
+    int fds[FDS_IN_ONE];
+    char control[CMSG_SPACE(sizeof(fds))];
+    struct iovec bytes = { lease->worker->inbox, MESSAGE_BYTES_MAX + 1 };
+    struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control,
+                              .msg_controllen = sizeof(control) };
+    ssize_t got = recvmsg(lease->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (got <= 0) {
+        lease_end(lease);
+        return false;
+    }
+    size_t fd_count = take_fds(&message, fds);
+    struct trouble why = { 413, "message_too_large",
+                           S("a message has at most 131072 bytes; put it in a memfd and send "
+                             "{\"message_bytes\": N} with that") };
+    if (message.msg_flags & MSG_CTRUNC || fd_count > MESSAGE_FDS_MAX) {
+        why = (struct trouble){ 413, "too_many_descriptors",
+                                S("a message brings at most 128 file descriptors, and we may have "
+                                  "no room for so many") };
+        lease_refuse(lease, NULL, &why);
+    } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {
+        lease_refuse(lease, NULL, &why);
+    } else {
+        handle(lease, (slice){ lease->worker->inbox, (size_t)got }, fds, fd_count);
+    }
+    close_all(fds, fd_count);
+    return !lease->dead;
+}
+
+void lease_ready(struct lease *lease, uint32_t events)
+{
+    if (events & EPOLLOUT && lease->fd >= 0)
+        send_more(lease);
+    for (unsigned i = 0; i < MESSAGES_A_TURN && lease->fd >= 0 && receive(lease); i++)
+        ;
+    lease_settle(lease);
+}
+
+/* ---- its beginning and its end ---- */
+
+void lease_begin(struct worker *worker, int fd)
+{
+    struct local *local = worker->local;
+    struct lease *lease = must_alloc(sizeof(*lease));
+    struct ucred peer = { .uid = UINT32_MAX };
+    socklen_t len = sizeof(peer);
+    lease->worker = worker;
+    lease->fd = fd;
+    list_init(&lease->buffers);
+    list_init(&lease->fills);
+    list_init(&lease->out);
+    list_init(&lease->turn);
+    list_init(&lease->shares);
+    list_add(&worker->leases, &lease->link);
+    check(getrandom(lease->id, sizeof(lease->id), 0) == sizeof(lease->id));
+    struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = lease };
+    epoll_ctl(worker->epoll, EPOLL_CTL_ADD, fd, &event);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
+        lease->uid = peer.uid;
+    struct trouble why = { 403, "peer_denied", S("this user may not connect here: name it in the "
+                           "setting fill_users") };
+    if (!users_allow(local->users, peer.uid)) {
+        log_warn("fill_peer_denied", "uid=%u pid=%d", peer.uid, peer.pid);
+        lease_refuse(lease, NULL, &why);
+        lease_end(lease);
+    } else if (!(lease->user = users_enter(local->users, peer.uid,
+                                           local->options.user_sessions_max))) {
+        why = (struct trouble){ 429, "quota", S("this user has as many sessions as fill_user_sessions "
+                                "allows: close one") };
+        lease_refuse(lease, NULL, &why);
+        lease_end(lease);
+    }
+    metric_set(M_FILL_SESSIONS, atomic_load(&local->sessions));
+    lease_settle(lease);
+}
+
+void lease_end(struct lease *lease)
+{
+    if (lease->dead)
+        return;
+    lease->dead = true;
+    close(lease->fd);    /* out of the epoll, too */
+    lease->fd = -1;
+    drop_replies(lease);
+    list_each(struct fill, fill, &lease->fills, link)
+        fill_cancel(fill, ERR_CANCELED);
+    list_each_safe(struct buffer, buffer, &lease->buffers, link)
+        buffer_release(buffer);
+}
+
+void lease_settle(struct lease *lease)
+{
+    struct local *local = lease->worker->local;
+    if (!lease->dead || !list_empty(&lease->fills) || !list_empty(&lease->buffers))
+        return;
+    list_del(&lease->link);
+    users_leave(local->users, &lease->user);
+    metric_set(M_FILL_SESSIONS, atomic_fetch_sub(&local->sessions, 1) - 1);
+    arena_free(&lease->keep);
+    free(lease);
+}

@@ -1,0 +1,171 @@
+/* local.c - the fill socket as a whole. SPDX-License-Identifier: Apache-2.0
+ *
+ * It is made beside its path and moved there, so that nobody meets one that does not listen yet;
+ * one that a dead process left is replaced, one that somebody listens at is not. */
+#include "local/local.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/metric.h"
+#include "local/inside.h"
+
+#define BACKLOG 128
+
+/* ---- the socket ---- */
+
+static bool address_of(const char *path, const char *more, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (strlen(path) + strlen(more) >= sizeof(ret->sun_path))
+        return false;
+    strcpy(stpcpy(ret->sun_path, path), more);
+    return true;
+}
+
+static bool somebody_listens(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool listens = fd >= 0 && (connect(fd, (const void *)address, sizeof(*address)) == 0 ||
+                               errno == EAGAIN);
+    if (fd >= 0)
+        close(fd);
+    return listens;
+}
+
+static bool is_foreign(const char *path)
+{
+    struct stat file;
+    return lstat(path, &file) == 0 && !S_ISSOCK(file.st_mode);
+}
+
+static enum err failed(struct arena *keep, const char *path, const char *what, slice *ret_why)
+{
+    *ret_why = arena_printf(keep, "fill_socket \"%s\": %s", path, what);
+    return ERR_IO;
+}
+
+static enum err listen_at(struct local *local, struct arena *keep, slice *ret_why)
+{
+    const char *path = local->options.path;
+    struct sockaddr_un made, wanted;
+    struct stat file;
+    if (!address_of(path, "", &wanted) || !address_of(path, ".new", &made))
+        return failed(keep, path, "a path of a socket has at most 103 bytes", ret_why);
+    if (is_foreign(path))
+        return failed(keep, path, "something else than a socket lies there: remove it, or name "
+                      "another path", ret_why);
+    if (somebody_listens(&wanted))
+        return failed(keep, path, "another process listens there: stop it, or name another path",
+                      ret_why);
+    unlink(made.sun_path);
+    local->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (local->listen_fd < 0 ||
+        bind(local->listen_fd, (const void *)&made, sizeof(made)) != 0 ||
+        chmod(made.sun_path, 0666) != 0 ||    /* fill_users says who may */
+        listen(local->listen_fd, BACKLOG) != 0 || stat(made.sun_path, &file) != 0 ||
+        rename(made.sun_path, path) != 0) {
+        const char *why = strerrordesc_np(errno);
+        unlink(made.sun_path);
+        return failed(keep, path, why ? why : "it can't be made", ret_why);
+    }
+    local->socket_device = file.st_dev;
+    local->socket_inode = file.st_ino;
+    return OK;
+}
+
+/* Ours, and not that of who came after us. */
+static void unlink_ours(const struct local *local)
+{
+    struct stat file;
+    if (local->socket_inode && lstat(local->options.path, &file) == 0 &&
+        file.st_dev == local->socket_device && file.st_ino == local->socket_inode)
+        unlink(local->options.path);
+}
+
+/* ---- up and down ---- */
+
+static void free_all(struct local *local)
+{
+    for (unsigned i = 0; i < local->worker_count; i++)
+        worker_stop(&local->workers[i]);
+    unlink_ours(local);
+    if (local->listen_fd >= 0)
+        close(local->listen_fd);
+    users_free(&local->users);
+    pthread_mutex_destroy(&local->lock);
+    free(local->workers);
+    free(local);
+}
+
+enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
+                     slice *ret_why)
+{
+    struct local *local = must_alloc(sizeof(*local));
+    local->options = *options;
+    local->listen_fd = -1;
+    check(pthread_mutex_init(&local->lock, NULL) == 0);
+    list_init(&local->waiting);
+    local->workers = must_alloc(options->threads * sizeof(*local->workers));
+    enum err err = users_new(options->users, keep, &local->users, ret_why);
+    if (!err)
+        err = listen_at(local, keep, ret_why);
+    while (!err && local->worker_count < options->threads)    /* each may post to all */
+        worker_init(local, local->worker_count++);
+    for (unsigned i = 0; !err && i < local->worker_count; i++)
+        if (!worker_start(&local->workers[i]))
+            err = failed(keep, options->path, "no thread could be had for it", ret_why);
+    if (err) {
+        free_all(local);
+        return err;
+    }
+    *ret = local;
+    return OK;
+}
+
+void local_drain(struct local *local)
+{
+    atomic_store(&local->draining, true);
+    unlink_ours(local);
+}
+
+size_t local_fills(struct local *local)
+{
+    return atomic_load(&local->fills);
+}
+
+void local_stop(struct local **local)
+{
+    struct local *mine = *local;
+    *local = NULL;
+    if (!mine)
+        return;
+    local_drain(mine);
+    while (atomic_load(&mine->sessions) > 0) {    /* one may be on its way to its keeper */
+        for (unsigned i = 0; i < mine->worker_count; i++)
+            worker_end_leases(&mine->workers[i]);
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+    free_all(mine);
+}
+
+slice local_page(struct local *local, struct arena *keep)
+{
+    json_t *page = local ? json_pack("{s:b, s:I, s:I, s:I}", "on", 1, "sessions",
+                                     (json_int_t)atomic_load(&local->sessions), "fills",
+                                     (json_int_t)atomic_load(&local->fills), "buffers",
+                                     (json_int_t)metric_read(M_FILL_BUFFERS))
+                         : json_pack("{s:b}", "on", 0);
+    char *text = json_dumps(page, JSON_COMPACT);
+    slice copy = arena_printf(keep, "%s\n", text);
+    free(text);
+    json_decref(page);
+    return copy;
+}

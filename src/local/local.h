@@ -1,0 +1,56 @@
+/* local.h - objects into the memory of processes on this host. SPDX-License-Identifier: Apache-2.0
+ *
+ * A process connects to a Unix socket, registers memory, and names objects, or parts of them, that
+ * shall lie there: one message, thousands of items, and no byte of them passes a socket or the
+ * process's own CPU. The connection is the lease: when it ends, whatever hangs on it ends, too.
+ * What may be read is judged as for a GET. The protocol: README, The fill socket. */
+#ifndef LOCAL_LOCAL_H
+#define LOCAL_LOCAL_H
+
+#include "cache/get.h"
+
+/* Who asks: what was proven when a session began. */
+struct local_reader {
+    slice access_key, session_token;
+    const void *client;               /* the judge's own */
+};
+
+/* Who may read what: as the S3 endpoint has it. Any thread. */
+struct local_judge {
+    void *arg;
+    /* A presigned POST of /_/fill, or nothing at all (empty: whoever signs nothing). OK with *ret in
+     * keep, or why not; *ret_why a sentence, or empty. */
+    enum err (*prove)(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,
+                      slice *ret_why);
+    /* Is this still a client? Sets what it may do now. ERR_UNKNOWN_KEY, ERR_BAD_TOKEN. */
+    enum err (*renew)(void *arg, struct arena *keep, struct local_reader *reader);
+    /* May it GET this object? OK with what to ask for in *ret (place, who, bucket, key, version,
+     * revalidate); slices of it are those that were given. */
+    enum err (*may_get)(void *arg, struct arena *keep, const struct local_reader *reader,
+                        slice bucket, slice key, slice version, struct get_ask *ret);
+};
+
+struct local_options {
+    const char *path;                 /* of the socket */
+    slice users;                      /* who may connect: names or numbers; "*"; empty: our own */
+    struct cache *cache;
+    struct local_judge judge;
+    unsigned threads;
+    bool access_log;
+    /* limits (H8): of all, of a session, of a message */
+    unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
+    uint64_t user_bytes_max;          /* registered, of one user */
+    uint64_t time_ms;                 /* a fill may take so long */
+};
+
+/* Stops what is not there yet: start and stop are one thread's. On failure *ret_why, in keep. */
+struct local;
+enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
+                     slice *ret_why) MUST_USE;
+void local_drain(struct local *local);    /* nobody new, nothing new; what is under way goes on */
+size_t local_fills(struct local *local);  /* under way; any thread */
+void local_stop(struct local **local);
+/* What `GET /_/fill` says, as JSON; any thread. `local` may be NULL: it is off. */
+slice local_page(struct local *local, struct arena *keep) MUST_USE;
+
+#endif

@@ -1,0 +1,311 @@
+/* message.c - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each member of each kind of message is a row of one table; what is not in it is refused with the
+ * name that comes nearest. Pure: no I/O. */
+#include "local/message.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/setting.h"
+#include "s3/encode.h"
+#include "s3/error.h"
+
+enum type { TEXT, NUMBER, FLAG, ID, KIND, SIZES, ITEMS, SKIP, AUTH, HANDLE };
+
+#define IN(op) (1u << (op))
+#define IN_LISTS (IN(OP_FILL) | IN(OP_PREFETCH))
+#define MEMBER(ops, name, type, needed, member) \
+    { ops, name, type, needed, offsetof(struct message, member) }
+
+static const struct member {
+    unsigned ops;
+    const char *name;
+    enum type type;
+    bool needed;
+    size_t offset;
+} members[] = {
+    MEMBER(IN(OP_HELLO), "v", NUMBER, true, version),
+    MEMBER(IN(OP_HELLO), "client", TEXT, false, client),
+    MEMBER(IN(OP_HELLO), "auth", AUTH, false, presigned),
+    MEMBER(IN(OP_REGISTER), "kind", KIND, true, kind),
+    MEMBER(IN(OP_REGISTER), "bytes", NUMBER, true, bytes),
+    MEMBER(IN(OP_REGISTER), "gpu", TEXT, false, gpu),
+    MEMBER(IN(OP_REGISTER), "chunks", SIZES, false, chunks),
+    MEMBER(IN(OP_REGISTER), "handle", HANDLE, false, handle),
+    MEMBER(IN(OP_REGISTER), "base_offset", NUMBER, false, base_offset),
+    MEMBER(IN(OP_UNREGISTER) | IN(OP_FILL), "buffer", ID, true, buffer),
+    MEMBER(IN_LISTS, "bucket", TEXT, true, bucket),
+    MEMBER(IN_LISTS, "prefix", TEXT, false, prefix),
+    MEMBER(IN_LISTS, "items", ITEMS, true, items),
+    MEMBER(IN_LISTS, "on_error", SKIP, false, skip),
+    MEMBER(IN_LISTS, "deadline_ms", NUMBER, false, deadline_ms),
+    MEMBER(IN_LISTS, "async", FLAG, false, async),
+    MEMBER(IN(OP_LARGE), "message_bytes", NUMBER, true, large_bytes),
+};
+
+static const char *const op_names[] = {
+    "hello", "register", "unregister", "fill", "prefetch", "status", NULL,
+};
+static const char *const kind_names[] = { "memfd", "cuda-vmm", "cuda-ipc" };
+static_assert(countof(op_names) == OP_COUNT, "each has a name but the one that says no more");
+static_assert(countof(kind_names) == BUFFER_KINDS, "each has a name");
+
+const char *buffer_kind_name(enum buffer_kind kind)
+{
+    return kind_names[kind];
+}
+
+struct trouble trouble_of(enum err err)
+{
+    const struct s3_error *row = s3_error_of(err);
+    return (struct trouble){ row->status, row->code, slice_of(row->message) };
+}
+
+/* ---- values ---- */
+
+struct reading {
+    struct arena *keep;
+    struct message *message;
+    size_t items_max;
+    struct trouble *why;
+};
+
+static bool wrong(struct reading *reading, slice sentence)
+{
+    *reading->why = (struct trouble){ 400, "bad_message", sentence };
+    return false;
+}
+
+static slice text_of(struct arena *keep, const json_t *value)
+{
+    return arena_copy(keep, (slice){ json_string_value(value), json_string_length(value) });
+}
+
+static bool read_number(struct reading *reading, const json_t *value, uint64_t *ret)
+{
+    (void)reading;
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return false;
+    *ret = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool read_sizes(struct reading *reading, const json_t *value)
+{
+    size_t count = json_is_array(value) ? json_array_size(value) : 0;
+    struct message *message = reading->message;
+    if (!count || count > MESSAGE_FDS_MAX)
+        return false;
+    message->chunks = arena_alloc(reading->keep, count * sizeof(*message->chunks));
+    message->chunk_count = count;
+    for (size_t i = 0; i < count; i++)
+        if (!read_number(reading, json_array_get(value, i), &message->chunks[i]))
+            return false;
+    return true;
+}
+
+static bool read_kind(const json_t *value, enum buffer_kind *ret)
+{
+    for (size_t i = 0; i < countof(kind_names); i++)
+        if (json_is_string(value) && strcmp(json_string_value(value), kind_names[i]) == 0) {
+            *ret = (enum buffer_kind)i;
+            return true;
+        }
+    return false;
+}
+
+static bool read_auth(struct reading *reading, const json_t *value, slice *ret)
+{
+    const json_t *url = json_object_get(value, "presigned");
+    if (json_object_size(value) != 1 || !json_is_string(url))
+        return false;
+    *ret = text_of(reading->keep, url);
+    return true;
+}
+
+/* The 64 bytes of an IPC handle, in base64. */
+static bool read_handle(struct reading *reading, const json_t *value, slice *ret)
+{
+    uint8_t *bytes = arena_alloc(reading->keep, IPC_HANDLE_BYTES);
+    *ret = (slice){ (const char *)bytes, IPC_HANDLE_BYTES };
+    return json_is_string(value) &&
+           base64_read((slice){ json_string_value(value), json_string_length(value) }, bytes,
+                       IPC_HANDLE_BYTES);
+}
+
+static bool read_skip(const json_t *value, bool *ret)
+{
+    slice text = slice_of(json_string_value(value));
+    *ret = slice_eq(text, S("skip"));
+    return *ret || slice_eq(text, S("fail"));
+}
+
+static const char *should_be(enum type type)
+{
+    switch (type) {
+    case TEXT: return "text";
+    case NUMBER: return "a whole number, not below 0";
+    case FLAG: return "true or false";
+    case ID: return "32 hex digits, as a reply gave them";
+    case KIND: return "\"memfd\", \"cuda-vmm\" or \"cuda-ipc\"";
+    case SIZES: return "a list of 1 to 128 sizes in bytes";
+    case ITEMS: return "a list of items";
+    case SKIP: return "\"fail\" or \"skip\"";
+    case AUTH: return "{\"presigned\": \"http://HOST/_/fill?X-Amz-...\"}";
+    case HANDLE: return "64 bytes in base64";
+    }
+    return "";
+}
+
+/* Items are read when the prefix is known. */
+static bool read_value(struct reading *reading, const struct member *row, const json_t *value)
+{
+    void *to = (char *)reading->message + row->offset;
+    switch (row->type) {
+    case TEXT:
+        if (json_is_string(value))
+            *(slice *)to = text_of(reading->keep, value);
+        return json_is_string(value);
+    case NUMBER: return read_number(reading, value, to);
+    case FLAG:
+        *(bool *)to = json_is_true(value);
+        return json_is_boolean(value);
+    case ID:
+        return slice_unhex((slice){ json_string_value(value), json_string_length(value) }, to,
+                           ID_BYTES);
+    case KIND: return read_kind(value, to);
+    case SIZES: return read_sizes(reading, value);
+    case ITEMS: return json_is_array(value);
+    case SKIP: return json_is_string(value) && read_skip(value, to);
+    case AUTH: return read_auth(reading, value, to);
+    case HANDLE: return read_handle(reading, value, to);
+    }
+    return false;
+}
+
+/* ---- members ---- */
+
+static const struct member *find_member(enum message_op op, const char *name)
+{
+    for (size_t i = 0; i < countof(members); i++)
+        if (members[i].ops & IN(op) && strcmp(members[i].name, name) == 0)
+            return &members[i];
+    return NULL;
+}
+
+static const char *nearest(enum message_op op, const char *name)
+{
+    const char *best = NULL;
+    unsigned least = 3;
+    for (size_t i = 0; i < countof(members); i++) {
+        unsigned away = name_distance(slice_of(name), slice_of(members[i].name));
+        if (members[i].ops & IN(op) && away < least) {
+            least = away;
+            best = members[i].name;
+        }
+    }
+    return best;
+}
+
+static bool unknown(struct reading *reading, const char *op, const char *name)
+{
+    const char *near = nearest(reading->message->op, name);
+    slice shown = slice_sub(slice_of(name), 0, 64);
+    return wrong(reading, arena_printf(reading->keep, "%s knows no member \"%.*s\"%s%s%s", op,
+                                       SLICE_ARG(shown), near ? "; did you mean \"" : "",
+                                       near ? near : "", near ? "\"?" : ""));
+}
+
+static bool read_members(struct reading *reading, json_t *object, const char *op)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) {
+        const struct member *row = find_member(reading->message->op, name);
+        if (strcmp(name, "op") == 0 || strcmp(name, "id") == 0)
+            continue;
+        if (!row)
+            return unknown(reading, op, name);
+        if (!read_value(reading, row, value))
+            return wrong(reading, arena_printf(reading->keep, "%s: \"%s\" must be %s", op, name,
+                                               should_be(row->type)));
+    }
+    for (size_t i = 0; i < countof(members); i++)
+        if (members[i].ops & IN(reading->message->op) && members[i].needed &&
+            !json_object_get(object, members[i].name))
+            return wrong(reading, arena_printf(reading->keep, "%s needs \"%s\": %s", op,
+                                               members[i].name, should_be(members[i].type)));
+    return true;
+}
+
+static bool read_items(struct reading *reading, const json_t *object)
+{
+    struct message *message = reading->message;
+    const struct items_ask ask = { .prefix = message->prefix, .count_max = reading->items_max,
+                                   .places = message->op == OP_FILL };
+    slice why;
+    enum err err = items_read(reading->keep, json_object_get(object, "items"), &ask,
+                              &message->items, &why);
+    if (err == ERR_LIMIT)
+        *reading->why = (struct trouble){ 413, "too_many_items", why };
+    else if (err)
+        *reading->why = (struct trouble){ 400, "bad_item", why };
+    return err == OK;
+}
+
+/* ---- the message ---- */
+
+static bool find_op(struct reading *reading, const json_t *object, const char **ret_name)
+{
+    const json_t *op = json_object_get(object, "op");
+    if (!op && json_object_get(object, "message_bytes")) {
+        reading->message->op = OP_LARGE;
+        *ret_name = "a large message";
+        return true;
+    }
+    for (size_t i = 0; i < countof(op_names) - 1; i++)
+        if (json_is_string(op) && strcmp(json_string_value(op), op_names[i]) == 0) {
+            reading->message->op = (enum message_op)i;
+            *ret_name = op_names[i];
+            return true;
+        }
+    return wrong(reading, S("\"op\" must be hello, register, unregister, fill, prefetch or status"));
+}
+
+static bool read_number_of(struct reading *reading, const json_t *object)
+{
+    const json_t *id = json_object_get(object, "id");
+    if (id && !json_is_integer(id))
+        return wrong(reading, S("\"id\" must be a whole number"));
+    reading->message->has_number = id != NULL;
+    reading->message->number = json_integer_value(id);
+    return true;
+}
+
+static bool read_object(struct reading *reading, json_t *object)
+{
+    const char *op = "";
+    if (!json_is_object(object))
+        return wrong(reading, S("a message is one JSON object"));
+    if (!read_number_of(reading, object) || !find_op(reading, object, &op) ||
+        !read_members(reading, object, op))
+        return false;
+    bool list = IN(reading->message->op) & IN_LISTS;
+    return !list || read_items(reading, object);
+}
+
+enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
+                      struct trouble *ret_why)
+{
+    struct reading reading = { keep, ret, items_max, ret_why };
+    json_error_t error;
+    *ret = (struct message){ .op = OP_COUNT };
+    json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);
+    bool good = object ? read_object(&reading, object)
+                       : wrong(&reading, arena_printf(keep, "not JSON: %s, at byte %d", error.text,
+                                                      error.position));
+    json_decref(object);
+    return good ? OK : ERR_FORMAT;
+}

@@ -1,0 +1,56 @@
+/* message.h - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
+ *
+ * Pure: JSON text in, a struct out. Whatever is not as the protocol says is refused with the member,
+ * what is wrong with it and what would be right; nothing is guessed. */
+#ifndef LOCAL_MESSAGE_H
+#define LOCAL_MESSAGE_H
+
+#include "s3/items.h"
+
+#define MESSAGE_BYTES_MAX (128 * KIB)         /* in the socket; ... */
+#define MESSAGE_LARGE_MAX (4 * MIB)           /* ... and in a memfd that comes with it */
+#define MESSAGE_FDS_MAX 128u
+#define ID_BYTES 16u                          /* of a session, a buffer, a fill */
+#define IPC_HANDLE_BYTES 64u                  /* of legacy CUDA IPC */
+
+enum message_op {
+    OP_HELLO, OP_REGISTER, OP_UNREGISTER, OP_FILL, OP_PREFETCH, OP_STATUS, OP_LARGE, OP_COUNT
+};
+enum buffer_kind { BUFFER_MEMFD, BUFFER_CUDA_VMM, BUFFER_CUDA_IPC, BUFFER_KINDS };
+
+struct message {
+    enum message_op op;
+    bool has_number;
+    int64_t number;                   /* "id": goes into the reply */
+    uint64_t version;                 /* hello */
+    slice client, presigned;
+    enum buffer_kind kind;            /* register */
+    uint64_t bytes;
+    slice gpu, handle;                /* of cuda-ipc: 64 bytes */
+    uint64_t base_offset;
+    uint64_t *chunks;
+    size_t chunk_count;
+    uint8_t buffer[ID_BYTES];         /* unregister, fill */
+    slice bucket, prefix;             /* fill, prefetch */
+    bool skip, async;
+    uint64_t deadline_ms;             /* 0: none was said */
+    struct items items;
+    uint64_t large_bytes;             /* OP_LARGE: how long the message in the memfd is */
+};
+
+/* Why something is refused: as a reply says it. */
+struct trouble {
+    int status;
+    const char *code;
+    slice message;
+};
+/* What an err of the S3 side is in a reply. */
+struct trouble trouble_of(enum err err);
+
+const char *buffer_kind_name(enum buffer_kind kind);
+
+/* OK, or ERR_FORMAT with *ret_why; what was read so far of op and id is in *ret then, too. */
+enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
+                      struct trouble *ret_why) MUST_USE;
+
+#endif

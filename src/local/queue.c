@@ -1,0 +1,61 @@
+/* queue.c - whose turn it is. SPDX-License-Identifier: Apache-2.0
+ *
+ * Leases that have shares waiting stand in a line; whoever comes first gives one share, of about
+ * the same number of bytes as any other, and goes to its end. So a list of sixteen thousand items
+ * delays a single one of somebody else by a share. A lease whose items wait for the origin keeps no
+ * other out: it has no more than so many under way at once.
+ * Threads: any; one lock. */
+#include "local/inside.h"
+
+#define LEASE_RUNNING_MAX 64u         /* items under way of one lease, for each worker */
+
+void queue_put(struct local *local, struct lease *lease, struct share *share)
+{
+    pthread_mutex_lock(&local->lock);
+    list_add(&lease->shares, &share->link);
+    if (list_empty(&lease->turn))
+        list_add(&local->waiting, &lease->turn);
+    atomic_fetch_add(&local->shares_waiting, 1);
+    pthread_mutex_unlock(&local->lock);
+}
+
+static bool may_begin(struct local *local, const struct lease *lease)    /* under the lock */
+{
+    const struct share *share = list_of(lease->shares.next, struct share, link);
+    return atomic_load(&lease->running) < LEASE_RUNNING_MAX * local->worker_count ||
+           atomic_load(&share->fill->canceled);
+}
+
+struct share *queue_take(struct local *local)
+{
+    struct share *share = NULL;
+    if (!atomic_load(&local->shares_waiting))
+        return NULL;
+    pthread_mutex_lock(&local->lock);
+    list_each_safe(struct lease, lease, &local->waiting, turn) {
+        if (!may_begin(local, lease))
+            continue;
+        share = list_of(lease->shares.next, struct share, link);
+        list_del(&share->link);
+        list_del(&lease->turn);
+        if (!list_empty(&lease->shares))
+            list_add(&local->waiting, &lease->turn);
+        atomic_fetch_add(&lease->running, (unsigned)share->count);
+        atomic_fetch_sub(&local->shares_waiting, 1);
+        break;
+    }
+    pthread_mutex_unlock(&local->lock);
+    return share;
+}
+
+/* As many workers as there is work for. */
+void queue_call(struct local *local, const struct worker *but, unsigned count)
+{
+    for (unsigned i = 0; i < local->worker_count && count; i++) {
+        struct worker *worker = &local->workers[(but->number + 1 + i) % local->worker_count];
+        if (worker == but)
+            continue;
+        ticket_wake(worker->look);
+        count--;
+    }
+}

@@ -1,0 +1,237 @@
+/* run.c - items of a share, read. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each item is an ordinary get (cache/get.h): same judgement, same flights, same checks as for a GET,
+ * so one that misses is fetched once, whoever else wants it. All items of a share are begun one
+ * after the other and none waits for another; what the cache has at once ends at once. A long one
+ * gives way after some mebibytes. Bytes go where the item lies in the buffer, whose memory its owner
+ * may write to at the same time, or take away: that hurts nobody else.
+ * Threads: the worker's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "local/inside.h"
+#include "store/trap.h"
+
+#define RUNS_MAX 512u                 /* items under way on one worker */
+#define SHARE_ITEMS_MAX 64u
+#define TURN_BYTES (4 * MIB)          /* of one item, before others have their turn */
+
+struct run {
+    struct list link;
+    struct worker *worker;
+    struct share *share;
+    const struct item *item;
+    struct result *result;
+    struct get *get;
+    bool decided;
+    char *to;                         /* NULL: a prefetch */
+    uint64_t at, want;
+};
+
+/* ---- bytes ---- */
+
+struct copying {
+    void *to;
+    slice bytes;
+};
+
+static int copy(void *ask)
+{
+    const struct copying *copying = ask;
+    memcpy(copying->to, copying->bytes.ptr, copying->bytes.len);
+    return 0;
+}
+
+/* False: the buffer's memory is not there any more. */
+static bool put(struct run *run, slice bytes)
+{
+    char *to = run->to + run->at;
+    int none;
+    if (!run->to || bytes.ptr == to)    /* it was read right there */
+        return true;
+    return trap_read(copy, &(struct copying){ to, bytes }, (slice){ to, bytes.len }, &none);
+}
+
+/* ---- an item ---- */
+
+static void share_settle(struct share *share)
+{
+    bool posted = mailbox_post(share->fill->lease->worker->box, &share->mail);
+    check(posted);    /* a worker goes when no fill is left */
+}
+
+static void finish(struct run *run, enum err err)
+{
+    struct share *share = run->share;
+    struct fill *fill = share->fill;
+    run->result->err = err;
+    run->result->bytes = err ? 0 : run->at;
+    run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
+    if (err && !fill->message->skip)
+        atomic_store(&fill->failed, true);
+    get_end(&run->get);
+    list_del(&run->link);
+    run->worker->run_count--;
+    atomic_fetch_sub(&fill->lease->running, 1);
+    free(run);
+    if (--share->left == 0)
+        share_settle(share);
+}
+
+/* What the decision means for this item; the bytes that will come, in run->want. */
+static enum err judge(struct run *run, const struct get_answer *answer)
+{
+    const struct item *item = run->item;
+    if (answer->err) {
+        run->result->status = answer->refusal ? answer->refusal->status : 0;
+        return answer->err;
+    }
+    if (!item->length)
+        return item->first <= answer->head->size ? OK : ERR_BAD_RANGE;
+    run->want = answer->end - answer->first;
+    if (item->length == ITEM_OPEN)
+        return run->want <= item->max ? OK : ERR_TOO_LARGE;
+    return run->want == item->length ? OK : ERR_BAD_RANGE;
+}
+
+/* A prefetch of what is here whole is done. */
+static bool is_done(const struct run *run, const struct get_answer *answer)
+{
+    return !run->want || (!run->to && answer->source != GET_MISS && answer->source != GET_PARTIAL);
+}
+
+static enum err move(struct run *run)
+{
+    for (uint64_t until = run->at + TURN_BYTES; run->at < run->want;) {
+        slice bytes;
+        if (run->at >= until) {
+            list_del(&run->link);
+            list_add(&run->worker->ready, &run->link);
+            return ERR_WAIT;
+        }
+        enum err err = get_next(run->get, &bytes);
+        if (err)
+            return err;
+        if (!put(run, bytes))
+            return ERR_IO;
+        run->at += bytes.len;
+    }
+    return OK;
+}
+
+static void step(struct run *run)
+{
+    const struct get_answer *answer;
+    enum err err = OK;
+    if (!run->decided) {
+        err = get_decide(run->get, &answer);
+        if (err == ERR_WAIT)
+            return;
+        run->decided = true;
+        err = judge(run, answer);
+        if (err || is_done(run, answer)) {
+            run->at = err ? 0 : run->want;
+            finish(run, err);
+            return;
+        }
+    }
+    err = move(run);
+    if (err != ERR_WAIT)
+        finish(run, err);
+}
+
+static void changed(void *arg)
+{
+    step(arg);
+}
+
+static struct s3_range range_of(const struct item *item)
+{
+    struct s3_range range = { .kind = RANGE_NONE };
+    if (item->kind == ITEM_RANGE)
+        return item->range;
+    if (item->kind == ITEM_WHOLE || (item->length == ITEM_OPEN && !item->first) || !item->length)
+        return range;
+    range.kind = RANGE_SPAN;
+    range.first = item->first;
+    range.last = item->length == ITEM_OPEN ? UINT64_MAX : item->first + item->length - 1;
+    return range;
+}
+
+static enum err ask_for(struct run *run, struct get_ask *ret)
+{
+    struct worker *worker = run->worker;
+    struct fill *fill = run->share->fill;
+    const struct local_judge *judge = &worker->local->options.judge;
+    enum err err = judge->may_get(judge->arg, &worker->scratch, &fill->reader,
+                                  fill->message->bucket, run->item->key, run->item->version, ret);
+    arena_free(&worker->scratch);
+    ret->range = range_of(run->item);
+    ret->head_only = !run->item->length;
+    ret->conditions = (struct s3_conditions){ .if_match = run->item->if_match,
+                                              .if_modified_since = -1,
+                                              .if_unmodified_since = -1 };
+    return err;
+}
+
+static void start(struct worker *worker, struct share *share, size_t index)
+{
+    struct fill *fill = share->fill;
+    struct run *run = must_alloc(sizeof(*run));
+    struct get_ask ask = { 0 };
+    enum err err = ERR_CANCELED;
+    *run = (struct run){ .worker = worker, .share = share, .item = &fill->message->items.list[index],
+                         .result = &fill->results[index] };
+    list_add(&worker->runs, &run->link);
+    worker->run_count++;
+    if (fill->buffer)
+        run->to = fill->buffer->base + run->item->to;
+    if (!atomic_load(&fill->canceled) && !atomic_load(&fill->failed))
+        err = ask_for(run, &ask);
+    if (err) {
+        finish(run, err);
+        return;
+    }
+    run->get = get_start(worker->cache, &ask, changed, run);
+    step(run);
+}
+
+static void begin(struct worker *worker, struct share *share)
+{
+    size_t first = share->first, count = share->count;    /* the share may end with its last item */
+    for (size_t i = 0; i < count; i++)
+        start(worker, share, first + i);
+}
+
+/* ---- turns ---- */
+
+bool run_turn(struct worker *worker)
+{
+    struct list mine;
+    list_init(&mine);
+    list_move(&mine, &worker->ready);
+    while (!list_empty(&mine)) {
+        struct run *run = list_of(mine.next, struct run, link);
+        list_del(&run->link);
+        list_add(&worker->runs, &run->link);
+        step(run);
+    }
+    struct share *share =
+        worker->run_count + SHARE_ITEMS_MAX <= RUNS_MAX ? queue_take(worker->local) : NULL;
+    if (share)
+        begin(worker, share);
+    return share || !list_empty(&worker->ready);
+}
+
+static void sweep(struct list *runs)
+{
+    list_each_safe(struct run, run, runs, link)
+        if (atomic_load(&run->share->fill->canceled))
+            finish(run, ERR_CANCELED);
+}
+
+void run_sweep(struct worker *worker)
+{
+    sweep(&worker->runs);
+    sweep(&worker->ready);
+}

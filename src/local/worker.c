@@ -1,0 +1,181 @@
+/* worker.c - a thread that keeps leases and reads items. SPDX-License-Identifier: Apache-2.0
+ *
+ * It waits for messages, mail and the disk; after each it takes one share of work, until there is
+ * none. Nothing in it blocks. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "base/thread.h"
+#include "local/inside.h"
+
+#define EVENTS 64
+
+/* ---- newcomers ---- */
+
+struct newcomer {
+    struct mail mail;
+    struct worker *worker;
+    int fd;
+};
+
+static void adopt(struct mail *mail)
+{
+    struct newcomer *newcomer = container_of(mail, struct newcomer, mail);
+    lease_begin(newcomer->worker, newcomer->fd);
+    free(newcomer);
+}
+
+/* Leases go to the workers in turn. */
+static void hand_over(struct local *local, int fd)
+{
+    struct newcomer *newcomer = must_alloc(sizeof(*newcomer));
+    unsigned turn = atomic_fetch_add(&local->next_worker, 1) % local->worker_count;
+    *newcomer = (struct newcomer){ { .deliver = adopt }, &local->workers[turn], fd };
+    bool posted = mailbox_post(newcomer->worker->box, &newcomer->mail);
+    check(posted);
+}
+
+static void accept_all(struct local *local)
+{
+    for (;;) {
+        int fd = accept4(local->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return;
+        if (atomic_fetch_add(&local->sessions, 1) < local->options.sessions_max &&
+            !atomic_load(&local->draining)) {
+            hand_over(local, fd);
+        } else {
+            atomic_fetch_sub(&local->sessions, 1);
+            metric_add(M_FILL_REFUSED, 1);
+            close(fd);
+        }
+    }
+}
+
+/* ---- the thread ---- */
+
+static void look(void *arg)
+{
+    run_sweep(arg);
+}
+
+static void on_end(struct mail *mail)
+{
+    container_of(mail, struct worker, end)->ending = true;
+}
+
+static void add(struct worker *worker, int fd, void *what)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = what };
+    check(epoll_ctl(worker->epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+static int time_left(const struct worker *worker, bool more)
+{
+    uint64_t next_ms = more ? 0 : fill_next_deadline(worker), now_ms = mono_ms();
+    if (next_ms == UINT64_MAX)
+        return -1;
+    return next_ms <= now_ms ? 0 : (int)MIN(next_ms - now_ms + 1, (uint64_t)60000);
+}
+
+/* Leases first: what the mail brings may free one. */
+static void turn(struct worker *worker, const struct epoll_event *events, int count)
+{
+    bool mail = false;
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == worker)
+            mail = true;
+        else if (events[i].data.ptr == worker->local)
+            accept_all(worker->local);
+        else
+            lease_ready(events[i].data.ptr, events[i].events);
+    }
+    if (mail) {
+        mailbox_deliver(worker->box);
+        cache_loop_turn(worker->cache);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct worker *worker = arg;
+    struct epoll_event events[EVENTS];
+    bool more = false;
+    while (!worker->ending) {
+        int count = epoll_wait(worker->epoll, events, EVENTS, time_left(worker, more));
+        turn(worker, events, MAX(count, 0));
+        fill_deadlines(worker, mono_ms());
+        more = run_turn(worker);
+    }
+    cache_loop_free(&worker->cache);
+    return NULL;
+}
+
+void worker_init(struct local *local, unsigned number)
+{
+    struct worker *worker = &local->workers[number];
+    worker->local = local;
+    worker->number = number;
+    worker->box = mailbox_new();
+    worker->end.deliver = on_end;
+    worker->look = ticket_new(worker->box, look, worker);
+    worker->inbox = must_alloc(MESSAGE_BYTES_MAX + 1);
+    worker->cache = cache_loop_new(local->options.cache, worker->box);
+    list_init(&worker->leases);
+    list_init(&worker->runs);
+    list_init(&worker->ready);
+    worker->epoll = epoll_create1(EPOLL_CLOEXEC);
+    check(worker->epoll >= 0);
+    add(worker, mailbox_fd(worker->box), worker);
+    if (number == 0)
+        add(worker, local->listen_fd, local);
+}
+
+bool worker_start(struct worker *worker)
+{
+    worker->started = thread_start(&worker->thread, run, worker, "fill-%u", worker->number);
+    return worker->started;
+}
+
+struct ending {
+    struct mail mail;
+    struct worker *worker;
+};
+
+static void end_leases(struct mail *mail)
+{
+    struct ending *ending = container_of(mail, struct ending, mail);
+    list_each_safe(struct lease, lease, &ending->worker->leases, link) {
+        lease_end(lease);
+        lease_settle(lease);
+    }
+    free(ending);
+}
+
+void worker_end_leases(struct worker *worker)
+{
+    struct ending *ending = must_alloc(sizeof(*ending));
+    *ending = (struct ending){ .mail = { .deliver = end_leases }, .worker = worker };
+    bool posted = mailbox_post(worker->box, &ending->mail);
+    check(posted);
+}
+
+void worker_stop(struct worker *worker)
+{
+    if (worker->started) {
+        check(mailbox_post(worker->box, &worker->end));
+        pthread_join(worker->thread, NULL);
+    }
+    cache_loop_free(&worker->cache);    /* one that never ran */
+    ticket_end(&worker->look);
+    mailbox_free(&worker->box);
+    arena_free(&worker->scratch);
+    if (worker->epoll > 0)
+        close(worker->epoll);
+    free(worker->inbox);
+}
