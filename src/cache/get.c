@@ -341,6 +341,9 @@ static enum err decide(struct get *get)
     if (!answer->err)
         answer->err = s3_range_resolve(&range, get->head->size, &answer->first, &answer->end,
                                        &answer->partial);
+    if (!answer->err && get->ask.to && !get->ask.head_only &&
+        answer->end - answer->first > get->ask.to_bytes)
+        return get_fail(get, ERR_TOO_LARGE);
     get->pos = answer->first;
     get->end = answer->end;
     if (answer->err || get->ask.head_only || get->pos == get->end) {
@@ -455,6 +458,11 @@ enum err get_next(struct get *get, slice *ret)
 const struct get_cost *get_cost(const struct get *get)
 {
     return &get->cost;
+}
+
+bool get_writes(const struct get *get)
+{
+    return store_op_writes(get->op);
 }
 
 void get_end(struct get **get)

@@ -25,6 +25,11 @@ struct get_ask {
     bool revalidate;              /* the client said no-cache */
     bool want_checksums;          /* x-amz-checksum-mode: a head without them is completed first */
     bool background;              /* nobody waits: within its grace, ask about it */
+    /* NULL, or memory for the answer; ERR_TOO_LARGE where it has more bytes. What the store can read
+     * straight there, it does (store_read); what get_next hands out from elsewhere, the caller
+     * copies. */
+    void *to;
+    uint64_t to_bytes;
 };
 
 /* What the bytes, or the decision, came from. */
@@ -56,6 +61,9 @@ enum err get_decide(struct get *get, const struct get_answer **ret) MUST_USE;
  * more. Not to be called when all have been handed out. */
 enum err get_next(struct get *get, slice *ret) MUST_USE;
 const struct get_cost *get_cost(const struct get *get);
+/* The disk may be writing to ask.to, and may go on so when the get has ended, until the reader of
+ * its loop is freed: who needs that memory back waits for changed(). */
+bool get_writes(const struct get *get);
 void get_end(struct get **get);   /* any time; an admitted fetch ends its record without it (H6) */
 
 #endif

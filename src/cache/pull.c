@@ -115,17 +115,23 @@ static void take_short_copy(struct get *get)
     metric_add(M_STORE_SHORT_PIECES, 1);
 }
 
+/* In the caller's memory, where the next byte belongs. */
+static void *place_for(const struct get *get)
+{
+    return get->ask.to ? (char *)get->ask.to + (get->pos - get->answer.first) : NULL;
+}
+
 static enum err from_store(struct get *get)
 {
     enum err err;
-    bool scarce = store_pieces_scarce(get->loop->io);
+    bool scarce = !get->ask.to && store_pieces_scarce(get->loop->io);
     if (get->piece_came) {
         get->piece_came = false;
         err = get->piece_err;
     } else {
         uint64_t end = scarce ? MIN(get->end, get->pos + SHORT_COPY_BYTES) : get->end;
-        err = store_read(get->loop->io, get->head, get->pos, end, piece_came, get, &get->piece,
-                         &get->op);
+        err = store_read(get->loop->io, get->head, get->pos, end, place_for(get), piece_came, get,
+                         &get->piece, &get->op);
     }
     if (err == OK) {
         get->ready = get->piece.bytes;
@@ -227,7 +233,7 @@ enum err get_pull(struct get *get)
                 continue;
         }
         err = coming ? ERR_NOT_FOUND : from_store(get);
-        if (err == OK || err == ERR_WAIT)
+        if (err == OK || err == ERR_WAIT || err == ERR_FAULT)
             return err;
         err = from_origin(get);
         if (err != ERR_MORE)

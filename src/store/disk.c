@@ -24,7 +24,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/metric.h"
@@ -46,29 +45,45 @@ struct disk {
     struct list ended;
 };
 
+/* Takes what has come off the front. */
+static void parts_advance(struct iovec *parts, unsigned count, ssize_t got)
+{
+    size_t bytes = got > 0 ? (size_t)got : 0;
+    for (unsigned i = 0; i < count && bytes; i++) {
+        size_t off = MIN(bytes, parts[i].iov_len);
+        parts[i].iov_base = (char *)parts[i].iov_base + off;
+        parts[i].iov_len -= off;
+        bytes -= off;
+    }
+}
+
+static size_t parts_len(const struct iovec *parts, unsigned count)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < count; i++)
+        len += parts[i].iov_len;
+    return len;
+}
+
 /* Takes one answer of the kernel: bytes or -errno. False: the rest must be asked for. */
 static bool took(struct disk_read *read, ssize_t answer)
 {
     if (answer > 0)
         read->got += (size_t)answer;
     else if (answer < 0 && answer != -EINTR && answer != -EAGAIN)
-        read->err = ERR_IO;
+        read->err = answer == -EFAULT ? ERR_FAULT : ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
         return true;
     metric_add(M_DISK_AGAIN, 1);
+    parts_advance(read->parts, read->part_count, answer);
     return false;
-}
-
-static size_t left(const struct disk_read *read)
-{
-    return MIN(read->len - read->got, READ_BYTES_MAX);
 }
 
 static void end(struct disk *disk, struct disk_read *read)
 {
     check(disk->under_way > 0);
     disk->under_way--;
-    if (read->err)
+    if (read->err == ERR_IO)
         metric_add(M_DISK_ERRORS, 1);
     read->done(read, read->err, read->got);
 }
@@ -80,8 +95,12 @@ static void uring_queue(struct disk *disk, struct disk_read *read, unsigned flag
 {
     struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
     check(entry != NULL);
-    io_uring_prep_read(entry, read->fd, (char *)read->buffer + read->got, (unsigned)left(read),
-                       read->offset + read->got);
+    uint64_t at = read->offset + read->got;
+    if (read->part_count == 1)
+        io_uring_prep_read(entry, read->fd, read->parts[0].iov_base,
+                           (unsigned)MIN(read->parts[0].iov_len, READ_BYTES_MAX), at);
+    else
+        io_uring_prep_readv(entry, read->fd, read->parts, read->part_count, at);
     io_uring_sqe_set_flags(entry, flags);
     io_uring_sqe_set_data(entry, read);
 }
@@ -156,8 +175,8 @@ static void read_blocking(struct disk_read *read)
 {
     ssize_t answer;
     do {
-        answer = pread(read->fd, (char *)read->buffer + read->got, left(read),
-                       (off_t)(read->offset + read->got));
+        answer = preadv(read->fd, read->parts, (int)read->part_count,
+                        (off_t)(read->offset + read->got));
         if (answer < 0)
             answer = -errno;
     } while (!took(read, answer));
@@ -260,9 +279,10 @@ static void start(struct disk *disk, struct disk_read *read)
 
 void disk_read(struct disk *disk, struct disk_read *read)
 {
-    check(read->buffer != NULL && read->done != NULL);
+    check(read->part_count > 0 && read->part_count <= DISK_PARTS && read->done != NULL);
     read->disk = disk;
     read->got = 0;
+    read->len = parts_len(read->parts, read->part_count);
     read->err = OK;
     list_init(&read->link);
     metric_add(M_DISK_READS, 1);
@@ -292,20 +312,23 @@ size_t disk_reap(struct disk *disk)
     return count;
 }
 
-enum err disk_read_cached(int fd, void *buffer, size_t len, uint64_t offset)
+enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset)
 {
-    size_t got = 0;
+    size_t got = 0, len = parts_len(parts, count);
     while (got < len) {
-        struct iovec rest = { (char *)buffer + got, len - got };
-        ssize_t answer = preadv2(fd, &rest, 1, (off_t)(offset + got), RWF_NOWAIT);
+        ssize_t answer = preadv2(fd, parts, (int)count, (off_t)(offset + got), RWF_NOWAIT);
         if (answer > 0)
             got += (size_t)answer;
         else if (answer == 0)
             return ERR_IO;
+        else if (errno == EFAULT)
+            return ERR_FAULT;
         else if (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS)
             return ERR_WAIT;          /* not there, or a file system that can't say */
         else if (errno != EINTR)
             return ERR_IO;
+        if (got < len)
+            parts_advance(parts, count, answer);
     }
     return OK;
 }

@@ -7,6 +7,8 @@
 #ifndef STORE_DISK_H
 #define STORE_DISK_H
 
+#include <sys/uio.h>
+
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/slice.h"
@@ -22,26 +24,30 @@ struct disk;
 struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
 void disk_free(struct disk **disk);    /* waits until all has ended; each done() comes in here */
 
-/* One read, embedded in whoever wants it; stays until done(). Short reads, EINTR and EAGAIN are
- * dealt with inside: got < len only at the end of the file. err is OK or ERR_IO. */
+#define DISK_PARTS 3u
+
+/* One read of a row of bytes, embedded in whoever wants it; stays until done(). Short reads, EINTR
+ * and EAGAIN are dealt with inside: got < len only at the end of the file. err is OK, ERR_IO, or
+ * ERR_FAULT: the memory can't be written. */
 struct disk_read {
     int fd;
-    void *buffer;
-    size_t len;
+    unsigned part_count;
+    /* where the bytes go, one part after the other; the engine's from disk_read on */
+    struct iovec parts[DISK_PARTS];
     uint64_t offset;
     /* on the owner's thread, from disk_reap */
     void (*done)(struct disk_read *read, enum err err, size_t got);
     /* the engine's own */
     struct list link;
     struct disk *disk;
-    size_t got;
+    size_t len, got;
     enum err err;
 };
 void disk_read(struct disk *disk, struct disk_read *read);
 size_t disk_reap(struct disk *disk);    /* how many ended */
 
-/* What the page cache has, without waiting (RWF_NOWAIT). OK only if all `len` bytes came at once;
- * ERR_WAIT: use disk_read; ERR_IO: the file failed or is too short. */
-enum err disk_read_cached(int fd, void *buffer, size_t len, uint64_t offset) MUST_USE;
+/* What the page cache has, without waiting (RWF_NOWAIT). OK only if all bytes came at once;
+ * ERR_WAIT: use disk_read; ERR_IO: the file failed or is too short; ERR_FAULT. Uses up the parts. */
+enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/guard.h"
 #include "base/metric.h"
 
-#define SMALL_BYTES (20u * 1024u)
 #define KEPT_MAX 8u                   /* buffers of each size */
 
 /* ---- buffers ---- */
@@ -135,6 +134,8 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
         forget(io, plan);
     if (e)
         return ERR_NOT_FOUND;
+    if (!bytes)
+        return OK;
     plan->buffer = buffer_take(io, bytes);
     if (!plan->buffer)
         extent_release(&plan->extent);
@@ -148,12 +149,37 @@ void plan_end(struct plan *plan)
     plan->buffer = NULL;
 }
 
+uint8_t *plan_place(const struct plan *plan, uint32_t at)
+{
+    if (at < plan->straight_at)
+        return plan->buffer->bytes + at;
+    if (at - plan->straight_at < plan->straight_len)
+        return plan->to + at - plan->blocks_at - plan->skip;
+    return plan->buffer->bytes + at - plan->straight_len;
+}
+
+/* The memory a span goes to; how many parts. */
+static unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS])
+{
+    const struct span *span = &plan->spans[i];
+    if (i > 0 || !plan->straight_len) {
+        parts[0] = (struct iovec){ plan->buffer->bytes + span->to, span->len };
+        return 1;
+    }
+    uint32_t ends[] = { plan->straight_at, plan->straight_at + plan->straight_len, span->len };
+    unsigned count = 0;
+    for (uint32_t at = 0, n = 0; n < countof(ends); at = ends[n++])
+        if (ends[n] > at)
+            parts[count++] = (struct iovec){ plan_place(plan, at), ends[n] - at };
+    return count;
+}
+
 enum err plan_read_cached(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->span_count; i++) {
-        const struct span *span = &plan->spans[i];
-        enum err e = disk_read_cached(extent_fd(plan->extent), plan->buffer->bytes + span->to,
-                                      span->len, span->at);
+        struct iovec parts[DISK_PARTS];
+        unsigned count = span_parts(plan, i, parts);
+        enum err e = disk_read_cached(extent_fd(plan->extent), parts, count, plan->spans[i].at);
         if (e)
             return e;
     }
@@ -221,11 +247,16 @@ void store_op_drop(struct store_op **op)
     *op = NULL;
 }
 
+bool store_op_writes(const struct store_op *op)
+{
+    return op && op->plan.straight_len > 0;
+}
+
 static void op_read_done(struct disk_read *read, enum err err, size_t got)
 {
     struct store_op *op = container_of(read, struct op_read, read)->op;
-    if (err || got < read->len)
-        op->err = ERR_IO;
+    if ((err || got < read->len) && op->err != ERR_IO)
+        op->err = err ? err : ERR_IO;
     if (--op->pending > 0)
         return;
     if (op->dropped)
@@ -240,12 +271,11 @@ void op_start(struct store_op *op)
     op->pending = plan->span_count;
     op->err = OK;
     for (uint32_t i = 0; i < plan->span_count; i++) {
+        struct disk_read *read = &op->reads[i].read;
         op->reads[i].op = op;
-        op->reads[i].read = (struct disk_read){ .fd = extent_fd(plan->extent),
-                                                .buffer = plan->buffer->bytes + plan->spans[i].to,
-                                                .len = plan->spans[i].len,
-                                                .offset = plan->spans[i].at,
-                                                .done = op_read_done };
+        *read = (struct disk_read){ .fd = extent_fd(plan->extent), .offset = plan->spans[i].at,
+                                    .done = op_read_done };
+        read->part_count = span_parts(plan, i, read->parts);
     }
     for (uint32_t i = 0; i < plan->span_count; i++)
         disk_read(op->io->disk, &op->reads[i].read);

@@ -11,9 +11,8 @@
 #include "store/inside.h"
 
 #define LARGE_BYTES (PIECE_BYTES_MAX + 16u * 1024u)
-#define HEADER_AT PIECE_BYTES_MAX     /* in a large buffer: a header that is read by itself */
+#define SMALL_BYTES (20u * 1024u)
 #define BLOCKS_MAX (PIECE_BYTES_MAX / BLOCK_BYTES)
-#define UNITS_MAX (BLOCKS_MAX / 2 + 1)
 
 static_assert(LARGE_BYTES - PIECE_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind a piece");
 static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + HEAD_BLOCK_MAX, "and a head into a buffer");
@@ -30,20 +29,24 @@ struct span {
     uint32_t len, to;                 /* in the buffer */
 };
 
-/* What is read, and what it must be. */
+/* What is read, and what it must be. Where whole blocks go straight to the caller's memory, the
+ * rest of their span, the first one, lies in the buffer without a hole. */
 struct plan {
     struct extent *extent;
-    struct buffer *buffer;
+    struct buffer *buffer;            /* NULL: nothing goes there */
     const struct head *head;          /* of a read of bytes; not owned */
     struct object_id id;
     uint32_t generation, changes;     /* a head: as they were before the index was asked */
     struct span spans[2];
     uint32_t span_count;
-    struct entry entries[UNITS_MAX];  /* of units from `unit` on; or one WHOLE, or of a head */
     uint32_t unit, unit_count;
     uint32_t header_at;               /* in the buffer: WHOLE and heads */
-    uint32_t blocks_at, first_block, block_count, blocks_len;    /* blocks: counted in the object */
+    uint32_t blocks_at;               /* in the first span */
+    uint32_t first_block, block_count, blocks_len;    /* blocks: counted in the object */
     uint32_t skip, give;              /* of the blocks' bytes */
+    uint8_t *to;                      /* the caller's memory for what is given */
+    uint32_t straight_at, straight_len;    /* of the first span: what goes there straight */
+    struct entry entries[RECORD_UNITS];    /* of units from `unit` on; or one WHOLE, or of a head */
 };
 
 struct op_read {
@@ -80,13 +83,15 @@ struct store_io {
 struct buffer *buffer_take(struct store_io *io, size_t bytes) MUST_USE;
 void buffer_give(struct buffer *buffer);    /* accepts NULL */
 
-/* H1, and a buffer for it. ERR_NOT_FOUND, a miss: with the extent gone, the index forgets the
- * entries. */
+/* H1, and a buffer for it, unless bytes is 0. ERR_NOT_FOUND, a miss: with the extent gone, the index
+ * forgets the entries. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_USE;
 void plan_end(struct plan *plan);
 /* What the plan was made from is no good: counted, and the index forgets it. */
 void plan_disown(struct store_io *io, const struct plan *plan);
-/* What the page cache has. ERR_WAIT: the disk must be asked; ERR_IO. */
+/* Where the byte of the first span lies, once it is read. */
+uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
+/* What the page cache has. ERR_WAIT: the disk must be asked; ERR_IO, ERR_FAULT. */
 enum err plan_read_cached(const struct plan *plan) MUST_USE;
 /* The header that was read, if it is that of the record the index named, for this object. */
 bool plan_header(const struct plan *plan, uint32_t len, struct record *ret) MUST_USE;

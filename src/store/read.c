@@ -7,10 +7,19 @@
  * verified, however few of their bytes are wanted. The checksums of units come with their index
  * entries; a WHOLE object's lie in its record's header, which is read in the same span where the
  * buffer takes it, else by a read of its own. What fails is counted, forgotten by the index (if it
- * still names this record), and a miss (H2). Threads: a store_io and all that hangs on it is its
+ * still names this record), and a miss (H2).
+ *
+ * Who brings memory along gets whole blocks straight there: header, cut blocks and what lies
+ * between them go to a buffer, in the same read, and are copied when all is verified. Others may
+ * write there, take it away, or both: what fails its checks there is read again into a buffer, and
+ * whatever touches it does so in a trap. Threads: a store_io and all that hangs on it is its
  * owner's. */
+#include <string.h>
+
 #include "base/guard.h"
+#include "base/metric.h"
 #include "store/io.h"
+#include "store/trap.h"
 
 /* ERR_CHANGED: the record is fine, but its head is not the one the plan was made with. */
 static enum err verify_blocks(const struct plan *plan)
@@ -21,8 +30,8 @@ static enum err verify_blocks(const struct plan *plan)
         return ERR_GONE;
     if (whole && record.head_len != head_block_bytes(plan->head))
         return ERR_CHANGED;
-    const uint8_t *at = plan->buffer->bytes + plan->blocks_at;
     for (uint32_t i = 0; i < plan->block_count; i++) {
+        const uint8_t *at = plan_place(plan, plan->blocks_at + i * BLOCK_BYTES);
         uint32_t block = plan->first_block + i, unit = block / 2;
         uint32_t len = MIN(BLOCK_BYTES, plan->blocks_len - i * BLOCK_BYTES);
         uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
@@ -30,7 +39,6 @@ static enum err verify_blocks(const struct plan *plan)
         if (guard_on(GUARD_CRC) &&
             block_crc(&plan->id, plan->entries[0].etag_hash, unit, at, len) != want)
             return ERR_GONE;
-        at += len;
     }
     return OK;
 }
@@ -56,45 +64,62 @@ static uint32_t fitting(const struct head *head, uint32_t unit, const struct ent
 }
 
 /* Where in the file the wanted blocks lie, and for WHOLE the header, in one span if the buffer
- * takes both. */
-static void plan_spans(struct plan *plan, uint64_t blocks_start)
+ * takes what lies between. How many bytes of a buffer that takes. */
+static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
 {
     const struct entry *entry = &plan->entries[0];
-    if (!entry->whole) {
-        uint64_t at = entry->offset + blocks_start - (uint64_t)plan->unit * UNIT_BYTES;
-        plan->spans[0] = (struct span){ .at = at, .len = plan->blocks_len };
-        plan->span_count = 1;
-        return;
+    uint64_t at = entry->offset + blocks_start - (uint64_t)plan->unit * UNIT_BYTES;
+    uint64_t before = 0;
+    if (entry->whole) {
+        at = record_data_at(entry->offset, entry->len, (uint32_t)head_block_bytes(plan->head)) +
+             blocks_start;
+        before = at - entry->offset;
+        if (plan->straight_len ? before > SMALL_BYTES : before + plan->blocks_len > LARGE_BYTES)
+            before = 0;
     }
-    uint64_t at = record_data_at(entry->offset, entry->len,
-                                 (uint32_t)head_block_bytes(plan->head)) +
-                  blocks_start;
-    uint64_t both = at + plan->blocks_len - entry->offset;
-    if (both <= LARGE_BYTES) {
-        plan->spans[0] = (struct span){ .at = entry->offset, .len = (uint32_t)both };
-        plan->span_count = 1;
-        plan->blocks_at = (uint32_t)(at - entry->offset);
-        return;
-    }
-    plan->header_at = HEADER_AT;
-    plan->spans[0] = (struct span){ .at = at, .len = plan->blocks_len };
+    plan->spans[0] = (struct span){ .at = at - before,
+                                    .len = (uint32_t)(before + plan->blocks_len) };
+    plan->span_count = 1;
+    plan->blocks_at = (uint32_t)before;
+    uint32_t buffered = plan->spans[0].len - plan->straight_len;
+    if (!entry->whole || before)
+        return buffered;
+    plan->header_at = (uint32_t)round_up(buffered, RECORD_ALIGN);
     plan->spans[1] = (struct span){ .at = entry->offset, .len = record_header_bytes(entry->len),
-                                    .to = HEADER_AT };
+                                    .to = plan->header_at };
     plan->span_count = 2;
+    return plan->header_at + plan->spans[1].len;
 }
 
-static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_t offset,
-                           uint64_t end, struct plan *plan)
+/* Whole blocks among the wanted bytes go straight to the caller's memory; counted in the blocks. */
+static void plan_straight(struct plan *plan, void *to)
 {
-    *plan = (struct plan){ .head = head, .id = head->id };
+    uint32_t from = plan->skip ? BLOCK_BYTES : 0, end = plan->skip + plan->give;
+    if (end < plan->blocks_len)
+        end = end / BLOCK_BYTES * BLOCK_BYTES;
+    if (!to || end <= from)
+        return;
+    plan->to = to;
+    plan->straight_at = from;
+    plan->straight_len = end - from;
+}
+
+/* `to`: the caller's memory for what is given, or NULL. */
+static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_t offset,
+                           uint64_t end, void *to, struct plan *plan)
+{
+    memset(plan, 0, offsetof(struct plan, entries));
+    plan->head = head;
+    plan->id = head->id;
     end = MIN(end, head->size);
     if (offset >= end || !store_is_serving(io->store))
         return ERR_NOT_FOUND;
     uint64_t first = offset / BLOCK_BYTES;
-    uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + BLOCKS_MAX - 1);
+    uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
     plan->unit = (uint32_t)(first / 2);
     uint32_t found = index_get_run(io->store->index, &head->id, plan->unit,
-                                   (uint32_t)(last / 2) - plan->unit + 1, plan->entries);
+                                   MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS),
+                                   plan->entries);
     plan->unit_count = fitting(head, plan->unit, plan->entries, found);
     if (!plan->unit_count)
         return ERR_NOT_FOUND;
@@ -108,31 +133,92 @@ static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_
     plan->blocks_len = (uint32_t)(blocks_end - first * BLOCK_BYTES);
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
-    plan_spans(plan, first * BLOCK_BYTES);
-    return plan_hold(io, plan, plan->span_count == 2 ? LARGE_BYTES : plan->spans[0].len);
+    plan_straight(plan, to);
+    uint32_t buffered = plan_spans(plan, first * BLOCK_BYTES);
+    if (plan->straight_len)
+        plan->straight_at += plan->blocks_at;
+    return plan_hold(io, plan, buffered);
 }
 
-/* Takes the plan's buffer into *ret, or fails and lets go of it. */
-static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
-                             struct piece *ret)
+/* What lies around the blocks that were read straight. */
+static void bring_together(const struct plan *plan)
 {
-    enum err e = read ? ERR_GONE : verify_blocks(plan);
-    if (e == ERR_GONE) {
-        plan_disown(io, plan);
-    }
+    uint32_t start = plan->blocks_at + plan->skip, end = start + plan->give;
+    uint32_t rest = plan->straight_at + plan->straight_len;
+    if (start < plan->straight_at)
+        memcpy(plan->to, plan_place(plan, start), plan->straight_at - start);
+    if (rest < end)
+        memcpy(plan->to + rest - start, plan_place(plan, rest), end - rest);
+}
+
+static int settle_straight(void *ask)
+{
+    const struct plan *plan = ask;
+    enum err e = verify_blocks(plan);
+    if (!e)
+        bring_together(plan);
+    return (int)e;
+}
+
+/* ERR_MORE: it failed where others may write, which proves nothing. */
+static enum err finish_straight(struct plan *plan, struct piece *ret)
+{
+    slice there = { (const char *)plan->to, plan->give };
+    int e;
+    if (!trap_read(settle_straight, plan, there, &e))
+        return ERR_FAULT;
+    if (!e)
+        *ret = (struct piece){ there, NULL };
+    return e == ERR_GONE ? ERR_MORE : (enum err)e;
+}
+
+static enum err finish_buffered(struct plan *plan, struct piece *ret)
+{
+    enum err e = verify_blocks(plan);
     if (!e) {
         const uint8_t *bytes = plan->buffer->bytes + plan->blocks_at + plan->skip;
         *ret = (struct piece){ { (const char *)bytes, plan->give }, plan->buffer };
         plan->buffer = NULL;
     }
+    return e;
+}
+
+/* Takes what the plan holds into *ret, or fails and lets go of it. ERR_GONE, ERR_FAULT, ERR_MORE. */
+static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
+                             struct piece *ret)
+{
+    enum err e = read;
+    if (!e)
+        e = plan->straight_len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
+    if (e == ERR_GONE || e == ERR_IO)
+        plan_disown(io, plan);
     plan_end(plan);
-    return e ? ERR_GONE : OK;
+    return e == OK || e == ERR_FAULT || e == ERR_MORE ? e : ERR_GONE;
+}
+
+/* Once more, into memory of our own. ERR_WAIT: the plan stands, and the disk must be asked. */
+static enum err read_again(struct store_io *io, struct plan *plan, const struct head *head,
+                           struct piece *ret)
+{
+    uint64_t offset = (uint64_t)plan->first_block * BLOCK_BYTES + plan->skip;
+    metric_add(M_STORE_REREADS, 1);
+    enum err e = plan_bytes(io, head, offset, offset + plan->give, NULL, plan);
+    if (e)
+        return ERR_GONE;
+    e = plan_read_cached(plan);
+    return e == ERR_WAIT ? e : finish_bytes(io, plan, e, ret);
 }
 
 static void op_finish(struct store_op *op)
 {
     struct piece piece = { { NULL, 0 }, NULL };
     enum err e = finish_bytes(op->io, &op->plan, op->err, &piece);
+    if (e == ERR_MORE)
+        e = read_again(op->io, &op->plan, op->head, &piece);
+    if (e == ERR_WAIT) {
+        op_start(op);
+        return;
+    }
     piece_done *done = op->piece_done;
     void *arg = op->arg;
     op_end(op);
@@ -140,15 +226,20 @@ static void op_finish(struct store_op *op)
 }
 
 enum err store_read(struct store_io *io, const struct head *head, uint64_t offset, uint64_t end,
-                    piece_done *done, void *arg, struct piece *ret, struct store_op **ret_op)
+                    void *to, piece_done *done, void *arg, struct piece *ret,
+                    struct store_op **ret_op)
 {
     struct plan plan;
-    enum err e = plan_bytes(io, head, offset, end, &plan);
+    enum err e = plan_bytes(io, head, offset, end, to, &plan);
     if (e)
         return e;
     e = plan_read_cached(&plan);
     if (e != ERR_WAIT)
-        return finish_bytes(io, &plan, e, ret) ? ERR_NOT_FOUND : OK;
+        e = finish_bytes(io, &plan, e, ret);
+    if (e == ERR_MORE)
+        e = read_again(io, &plan, head, ret);
+    if (e != ERR_WAIT)
+        return e == ERR_GONE ? ERR_NOT_FOUND : e;
     struct store_op *op = op_new(io, &plan, op_finish);
     op->head = head_ref((struct head *)(uintptr_t)head);    /* counted, not changed */
     op->piece_done = done;

@@ -85,6 +85,9 @@ void store_io_reap(struct store_io *io);     /* call whenever the mailbox was re
 struct store_op;
 /* Whoever waits goes: done() is not called any more. Never blocks. Empties *op; accepts NULL. */
 void store_op_drop(struct store_op **op);
+/* Does it read into its caller's memory? Then that is written to until the read has ended, also if
+ * it is dropped: at the latest when store_io_free returns. Accepts NULL. */
+bool store_op_writes(const struct store_op *op);
 
 /* The head of an object. OK with *ret, a reference; ERR_NOT_FOUND; or ERR_WAIT with *ret_op: done
  * comes on this thread, with OK and a reference that is the callee's, or ERR_NOT_FOUND. */
@@ -105,10 +108,17 @@ bool store_pieces_scarce(const struct store_io *io);
 /* Object bytes from `offset` on, at most up to `end` and PIECE_BYTES_MAX: as many as lie here in a
  * row, at least one. OK with *ret (it was in the page cache); ERR_NOT_FOUND: the unit of `offset`
  * is not here; ERR_WAIT with *ret_op: done comes with OK, or ERR_GONE when it failed its checks
- * (counted, and the index forgets it), which is a miss. */
+ * (counted, and the index forgets it), which is a miss.
+ *
+ * `to`: memory for all up to `end`, or NULL. What has a whole 64 KiB block in it (the object's last
+ * one may be short) is read straight there, up to RECORD_BYTES_MAX at once: the piece's bytes are
+ * then at `to`, and nobody owns them. Others lie elsewhere, and the caller copies. That memory may
+ * be shared with who can't be trusted: bytes that fail there are read once more, elsewhere, before
+ * their record is blamed; where it can't be written, that is ERR_FAULT, and no fault of the
+ * record's. */
 typedef void piece_done(void *arg, enum err err, struct piece take_piece);
 enum err store_read(struct store_io *io, const struct head *head, uint64_t offset, uint64_t end,
-                    piece_done *done, void *arg, struct piece *ret,
+                    void *to, piece_done *done, void *arg, struct piece *ret,
                     struct store_op **ret_op) MUST_USE;
 
 /* How many units from `first` on, at most `count`, are here for this head. Index only, any

@@ -25,6 +25,8 @@ static struct {
     size_t lists_bytes;
     slice version;                /* of what is asked for; empty: what is current */
     const struct identity *who;   /* who asks from now on */
+    uint8_t *to;                  /* where the answer goes; NULL: wherever it lies */
+    uint64_t to_bytes;
 } house;
 
 static void open_house(uint64_t size)
@@ -79,7 +81,7 @@ struct client {
     struct get *get;
     const struct get_answer *answer;
     enum err err;
-    uint64_t got;
+    uint64_t got, in_place;
     unsigned version;
 };
 
@@ -115,12 +117,14 @@ static inline void ask_for(struct client *client, const char *key, uint64_t firs
         .bucket = S("bucket"),
         .key = slice_of(key),
         .version = house.version,
+        .to = house.to,
+        .to_bytes = house.to_bytes,
         .conditions = { .if_modified_since = house.if_modified_since, .if_unmodified_since = -1 },
     };
     if (end)
         want.range = (struct s3_range){ .kind = RANGE_SPAN, .first = first, .last = end - 1 };
     get_end(&client->get);
-    client->got = 0;
+    client->got = client->in_place = 0;
     client->get = get_start(client->loop, &want, noted, client);
 }
 
@@ -159,6 +163,8 @@ static inline bool read_some(struct client *client, uint64_t most)
         for (size_t i = 0; i < bytes.len; i++)
             check((uint8_t)bytes.ptr[i] ==
                   fake_byte(version, client->answer->first + client->got + i));
+        if (house.to && bytes.ptr == (char *)house.to + client->got)
+            client->in_place += bytes.len;
         client->got += bytes.len;
     }
     return client->got == length;

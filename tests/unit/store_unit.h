@@ -299,7 +299,7 @@ static size_t read_piece(struct unit_store *unit, const struct head *head, const
 {
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
-    enum err e = store_read(unit->io, head, offset, end, piece_came, &answer, &answer.piece, &op);
+    enum err e = store_read(unit->io, head, offset, end, NULL, piece_came, &answer, &answer.piece, &op);
     while (e == ERR_WAIT && !answer.came)
         unit_turn(unit);
     if (e == ERR_WAIT)

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cache_unit.h"
 
+#include <sys/mman.h>
+
 TEST(a_second_read_asks_the_origin_for_nothing)
 {
     new_house(3 * MIB + 77);
@@ -13,6 +15,68 @@ TEST(a_second_read_asks_the_origin_for_nothing)
     ok(reads(&client, 0, 0));
     ok(client.answer->source == GET_HIT && atomic_load(&fake.gets) == 1);
     ok(atomic_load(&fake.bytes) == 3 * MIB + 77);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(what_is_here_is_read_straight_to_where_it_is_wanted)
+{
+    new_house(3 * MIB + 77);
+    house.to = must_alloc(3 * MIB + 77);
+    house.to_bytes = 3 * MIB + 77;
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 0) && client.in_place == 0);    /* from the origin: the caller copies */
+    settle(&client);
+    ok(reads(&client, 0, 0) && client.in_place == 3 * MIB + 77);
+    ok(client.answer->source == GET_HIT);
+    ok(reads(&client, 1000, 2 * MIB + 1) && client.in_place == 2 * MIB - 1000);
+    ok(reads(&client, 70000, 71000) && client.in_place == 0);    /* less than a block */
+    client_end(&client);
+    free(house.to);
+    house.to = NULL;
+    drop_house();
+}
+
+TEST(an_answer_that_does_not_fit_is_refused_before_any_byte)
+{
+    new_house(2 * MIB);
+    uint8_t memory[100] = { 0 };
+    struct client client;
+    client_begin(&client);
+    house.to = memory;
+    house.to_bytes = sizeof(memory);
+    for (int i = 0; i < 2; i++) {    /* a miss, and a hit */
+        ask(&client, 0, 0);
+        ok(decided(&client) == ERR_TOO_LARGE && memory[0] == 0);
+        ask(&client, 5, 106);
+        ok(decided(&client) == ERR_TOO_LARGE && memory[0] == 0);
+        ok(reads(&client, 5, 105));
+        house.to = NULL;
+        ok(reads(&client, 0, 0));
+        settle(&client);
+        house.to = memory;
+    }
+    house.to = NULL;
+    client_end(&client);
+    drop_house();
+}
+
+TEST(memory_that_can_not_be_written_is_the_readers_own_trouble)
+{
+    new_house(2 * MIB);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    settle(&client);
+    house.to = mmap(NULL, 2 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    house.to_bytes = 2 * MIB;
+    ask(&client, 0, 0);
+    ok(decided(&client) == ERR_FAULT);
+    munmap(house.to, 2 * MIB);
+    house.to = NULL;
+    ok(reads(&client, 0, 0) && client.answer->source == GET_HIT);
+    ok(atomic_load(&fake.gets) == 1);
     client_end(&client);
     drop_house();
 }
@@ -558,6 +622,9 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_refusal_at_the_first_byte_is_freed),
     cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
     cmocka_unit_test(a_range_costs_its_units_and_no_more),
+    cmocka_unit_test(what_is_here_is_read_straight_to_where_it_is_wanted),
+    cmocka_unit_test(an_answer_that_does_not_fit_is_refused_before_any_byte),
+    cmocka_unit_test(memory_that_can_not_be_written_is_the_readers_own_trouble),
     cmocka_unit_test(a_small_object_and_an_empty_one_are_kept_whole),
     cmocka_unit_test(a_body_that_is_cut_goes_on_behind_the_last_byte),
     cmocka_unit_test(a_version_that_changes_midway_is_never_mixed),

@@ -81,10 +81,22 @@ struct job {
     struct disk_read read;
     unsigned times_done;
     unsigned again;           /* so many more reads from done() */
-    size_t got;
+    uint8_t *bytes;
+    size_t len, got;
     enum err err;
     size_t *ended;
 };
+
+/* In one part, two or three, as its length says. */
+static void job_aim(struct job *job)
+{
+    size_t at = 0, cuts[] = { job->len / 5, job->len / 2 };
+    job->read.part_count = 0;
+    for (size_t i = 0; i < job->len % DISK_PARTS; at = cuts[i++])
+        job->read.parts[job->read.part_count++] =
+            (struct iovec){ job->bytes + at, cuts[i] - at };
+    job->read.parts[job->read.part_count++] = (struct iovec){ job->bytes + at, job->len - at };
+}
 
 static void job_done(struct disk_read *read, enum err err, size_t got)
 {
@@ -95,20 +107,21 @@ static void job_done(struct disk_read *read, enum err err, size_t got)
     (*job->ended)++;
     if (job->again) {
         job->again--;
+        job_aim(job);
         disk_read(read->disk, read);
     }
 }
 
 static void job_make(struct job *job, int file, uint64_t offset, size_t len, size_t *ended)
 {
-    *job = (struct job){ .read = { .fd = file, .len = len, .offset = offset, .done = job_done },
-                         .ended = ended };
-    job->read.buffer = calloc(1, len);
+    *job = (struct job){ .read = { .fd = file, .offset = offset, .done = job_done },
+                         .len = len, .bytes = calloc(1, len), .ended = ended };
+    job_aim(job);
 }
 
 static bool job_is_right(const struct job *job)
 {
-    const uint8_t *bytes = job->read.buffer;
+    const uint8_t *bytes = job->bytes;
     for (size_t i = 0; i < job->got; i++)
         if (bytes[i] != byte_at(job->read.offset + i))
             return false;
@@ -129,7 +142,7 @@ static struct job *jobs_make(size_t count, int file, size_t *ended)
 static void jobs_free(struct job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        free(jobs[i].read.buffer);
+        free(jobs[i].bytes);
     free(jobs);
 }
 
@@ -148,7 +161,7 @@ TEST(reads_beyond_the_queue_depth_all_end_with_their_own_bytes)
     while (ended < count)
         ok(turn(&bench));
     for (size_t i = 0; i < count; i++)
-        ok(jobs[i].times_done == 1 && jobs[i].got == jobs[i].read.len && job_is_right(&jobs[i]));
+        ok(jobs[i].times_done == 1 && jobs[i].got == jobs[i].len && job_is_right(&jobs[i]));
     jobs_free(jobs, count);
     bench_end(&bench);
 }
@@ -164,7 +177,7 @@ TEST(one_read_is_enough_to_make_the_mailbox_readable)
         while (!job.times_done)
             ok(turn(&bench));
         ok(job.got == 4096 && job_is_right(&job));
-        free(job.read.buffer);
+        free(job.bytes);
     }
     bench_end(&bench);
 }
@@ -181,7 +194,7 @@ TEST(done_may_ask_for_more)
     while (ended < 10 * count)
         ok(turn(&bench));
     for (size_t i = 0; i < count; i++)
-        ok(jobs[i].times_done == 10 && jobs[i].got == jobs[i].read.len && job_is_right(&jobs[i]));
+        ok(jobs[i].times_done == 10 && jobs[i].got == jobs[i].len && job_is_right(&jobs[i]));
     jobs_free(jobs, count);
     bench_end(&bench);
 }
@@ -199,8 +212,8 @@ TEST(a_read_ends_short_only_where_the_file_does)
         ok(turn(&bench));
     ok(across.got == 100 && job_is_right(&across));
     ok(beyond.got == 0 && beyond.err == OK);
-    free(across.read.buffer);
-    free(beyond.read.buffer);
+    free(across.bytes);
+    free(beyond.bytes);
     bench_end(&bench);
 }
 
@@ -219,8 +232,8 @@ TEST(a_file_that_fails_is_an_error_and_is_counted)
         ok(turn(&bench));
     ok(of_folder.err == ERR_IO && of_nothing.err == ERR_IO);
     ok(metric_read(M_DISK_ERRORS) - errors == 2);
-    free(of_folder.read.buffer);
-    free(of_nothing.read.buffer);
+    free(of_folder.bytes);
+    free(of_nothing.bytes);
     close(folder);
     bench_end(&bench);
 }
@@ -236,7 +249,7 @@ TEST(the_end_waits_for_what_is_under_way)
     disk_free(&bench.disk);
     ok(ended == count);
     for (size_t i = 0; i < count; i++)
-        ok(jobs[i].times_done == 1 && jobs[i].got == jobs[i].read.len && job_is_right(&jobs[i]));
+        ok(jobs[i].times_done == 1 && jobs[i].got == jobs[i].len && job_is_right(&jobs[i]));
     jobs_free(jobs, count);
     bench_end(&bench);
 }
@@ -253,7 +266,7 @@ static void *read_alone(void *state)
         in_time = turn(&bench);
     bool right = in_time;
     for (size_t i = 0; i < count; i++)
-        right = right && jobs[i].got == jobs[i].read.len && job_is_right(&jobs[i]);
+        right = right && jobs[i].got == jobs[i].len && job_is_right(&jobs[i]);
     bench_end(&bench);
     jobs_free(jobs, count);
     return right ? NULL : state;
@@ -292,9 +305,9 @@ TEST(a_ring_goes_on_after_a_short_read)
     ok(write(ends[1], "abcdefghij", 10) == 10);
     while (!ended)
         ok(turn(&bench));
-    ok(job.got == 20 && memcmp(job.read.buffer, "0123456789abcdefghij", 20) == 0);
+    ok(job.got == 20 && memcmp(job.bytes, "0123456789abcdefghij", 20) == 0);
     ok(metric_read(M_DISK_AGAIN) - again == 1);
-    free(job.read.buffer);
+    free(job.bytes);
     close(ends[0]);
     close(ends[1]);
     bench_end(&bench);
@@ -302,30 +315,60 @@ TEST(a_ring_goes_on_after_a_short_read)
 
 TEST(an_answer_ends_a_read_or_asks_for_the_rest)
 {
-    struct disk_read read = { .len = 10 };
+    char bytes[10];
+    struct disk_read read = { .len = 10, .part_count = 2, .parts = { { bytes, 3 }, { bytes + 3, 7 } } };
     ok(!took(&read, 4) && !took(&read, -EINTR) && !took(&read, -EAGAIN));
-    ok(read.got == 4 && left(&read) == 6 && took(&read, 6) && read.got == 10 && read.err == OK);
+    ok(read.got == 4 && read.parts[0].iov_len == 0 && read.parts[1].iov_len == 6);
+    ok(read.parts[1].iov_base == bytes + 4);
+    ok(took(&read, 6) && read.got == 10 && read.err == OK);
     read = (struct disk_read){ .len = 10 };
     ok(!took(&read, 4) && took(&read, 0) && read.got == 4 && read.err == OK);
     read = (struct disk_read){ .len = 10 };
     ok(took(&read, -EIO) && read.err == ERR_IO);
-    read = (struct disk_read){ .len = (size_t)5 << 30 };
-    ok(left(&read) == READ_BYTES_MAX);
+    read = (struct disk_read){ .len = 10 };
+    ok(took(&read, -EFAULT) && read.err == ERR_FAULT);
+}
+
+TEST(memory_that_can_not_be_written_is_no_fault_of_the_file)
+{
+    struct bench bench = bench_make(unit_state);
+    size_t ended = 0;
+    uint64_t errors = metric_read(M_DISK_ERRORS);
+    uint8_t *map = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ok(map != MAP_FAILED && mprotect(map, 4096, PROT_READ | PROT_WRITE) == 0);
+    struct job job;
+    job_make(&job, bench.file, 0, 8192, &ended);
+    job.read.part_count = 1;
+    job.read.parts[0] = (struct iovec){ map, 8192 };
+    disk_read(bench.disk, &job.read);
+    while (!ended)
+        ok(turn(&bench));
+    ok(job.err == ERR_FAULT && metric_read(M_DISK_ERRORS) == errors);
+    ok(disk_read_cached(bench.file, &(struct iovec){ map, 8192 }, 1, 0) == ERR_FAULT);
+    munmap(map, 8192);
+    free(job.bytes);
+    bench_end(&bench);
+}
+
+static enum err read_cached(int file, void *to, size_t len, uint64_t offset)
+{
+    struct iovec parts[] = { { to, len / 3 }, { (char *)to + len / 3, len - len / 3 } };
+    return disk_read_cached(file, parts, 2, offset);
 }
 
 TEST(what_the_page_cache_has_comes_at_once)
 {
     int file = file_make();
     uint8_t bytes[8192];
-    ok(disk_read_cached(file, bytes, sizeof(bytes), 4000) == OK);
+    ok(read_cached(file, bytes, sizeof(bytes), 4000) == OK);
     for (size_t i = 0; i < sizeof(bytes); i++)
         ok(bytes[i] == byte_at(4000 + i));
-    ok(disk_read_cached(file, bytes, sizeof(bytes), FILE_BYTES - 100) == ERR_IO);
-    ok(disk_read_cached(file, bytes, sizeof(bytes), FILE_BYTES) == ERR_IO);
-    ok(disk_read_cached(-1, bytes, sizeof(bytes), 0) == ERR_IO);
+    ok(read_cached(file, bytes, sizeof(bytes), FILE_BYTES - 100) == ERR_IO);
+    ok(read_cached(file, bytes, sizeof(bytes), FILE_BYTES) == ERR_IO);
+    ok(read_cached(-1, bytes, sizeof(bytes), 0) == ERR_IO);
     close(file);
     file = open("/proc/self/status", O_RDONLY);    /* can't say: EOPNOTSUPP */
-    ok(disk_read_cached(file, bytes, 10, 0) == ERR_WAIT);
+    ok(read_cached(file, bytes, 10, 0) == ERR_WAIT);
     close(file);
 }
 
@@ -347,7 +390,7 @@ TEST(what_the_page_cache_lacks_is_not_waited_for)
         close(file);
         skip();
     }
-    ok(disk_read_cached(file, &byte, 1, page * 4096) == ERR_WAIT);
+    ok(read_cached(file, &byte, 1, page * 4096) == ERR_WAIT);
     close(file);
 }
 
@@ -415,6 +458,7 @@ RUN(BOTH(reads_beyond_the_queue_depth_all_end_with_their_own_bytes),
     BOTH(the_end_waits_for_what_is_under_way),
     BOTH(each_thread_has_a_disk_of_its_own),
     { "a_ring_goes_on_after_a_short_read", a_ring_goes_on_after_a_short_read, NULL, NULL, &uring },
+    BOTH(memory_that_can_not_be_written_is_no_fault_of_the_file),
     cmocka_unit_test(an_answer_ends_a_read_or_asks_for_the_rest),
     cmocka_unit_test(what_the_page_cache_has_comes_at_once),
     cmocka_unit_test(what_the_page_cache_lacks_is_not_waited_for),

@@ -154,7 +154,8 @@ TEST(a_dropped_read_calls_nobody)
     for (int i = 0; i < 20; i++) {
         struct store_op *op = NULL;
         cool();
-        if (store_read(unit.io, head, 0, MIB, piece_came, &answer, &answer.piece, &op) == ERR_WAIT)
+        if (store_read(unit.io, head, 0, MIB, NULL, piece_came, &answer, &answer.piece, &op) ==
+            ERR_WAIT)
             store_op_drop(&op);
         else
             piece_release(&answer.piece);

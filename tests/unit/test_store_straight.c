@@ -1,0 +1,317 @@
+/* test_store_straight.c - bytes that are read straight into their reader's memory, which others may
+ * write to as well. SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include <sys/mman.h>
+
+#define GUARD 64u
+
+/* What a read into `to` came to: where the bytes lie, and that nobody wrote beside what is given. */
+struct straight {
+    enum err err;
+    size_t len;
+    bool in_place;
+};
+
+static enum err wait_for(struct unit_store *unit, enum err e, struct unit_answer *answer)
+{
+    while (e == ERR_WAIT && !answer->came)
+        unit_turn(unit);
+    return e == ERR_WAIT ? answer->err : e;
+}
+
+static struct straight read_to(struct unit_store *unit, const struct head *head, uint64_t offset,
+                               uint64_t end, void *to)
+{
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    enum err e = store_read(unit->io, head, offset, end, to, piece_came, &answer, &answer.piece,
+                            &op);
+    struct straight got = { .err = wait_for(unit, e, &answer) };
+    if (got.err)
+        return got;
+    got.len = answer.piece.bytes.len;
+    got.in_place = answer.piece.bytes.ptr == to;
+    ok(!got.in_place || !answer.piece.owner);
+    if (!got.in_place)
+        memcpy(to, answer.piece.bytes.ptr, got.len);
+    piece_release(&answer.piece);
+    return got;
+}
+
+/* Reads [offset, end) as a filler would. How many bytes lay in place at once; SIZE_MAX: not all of
+ * them are here, and right. */
+static size_t fill(struct unit_store *unit, const char *key, uint64_t offset, uint64_t end,
+                   size_t skew)
+{
+    struct head *head = get_head(unit, key);
+    size_t room = end - offset, in_place = 0;
+    uint8_t *memory = must_alloc(skew + room + 2 * GUARD), *want = must_alloc(room + 1);
+    memset(memory, 0xA5, skew + room + 2 * GUARD);
+    uint8_t *to = memory + skew + GUARD;
+    for (uint64_t at = offset; head && at < end;) {
+        struct straight got = read_to(unit, head, at, end, to + (at - offset));
+        if (got.err || !got.len || got.len > end - at) {
+            in_place = SIZE_MAX;
+            break;
+        }
+        in_place += got.in_place ? got.len : 0;
+        at += got.len;
+    }
+    object_fill(key, "\"v\"", offset, want, room);
+    for (size_t i = 0; i < GUARD; i++)
+        ok(to[-1 - (int)i] == 0xA5 && to[room + i] == 0xA5);
+    bool right = head && memcmp(to, want, room) == 0;
+    head_unref(&head);
+    free(memory);
+    free(want);
+    return right ? in_place : SIZE_MAX;
+}
+
+TEST(objects_of_every_shape_lie_in_place_warm_and_cold)
+{
+    static const uint64_t sizes[] = { 1, 100, 4095, 65535, 65536, 65537, 131072, 131073, 262144,
+                                      300000, 1048575, 1048576, 1048577, 3 * MIB + 5 };
+    struct unit_store unit = unit_open();
+    char key[32];
+    for (size_t i = 0; i < countof(sizes); i++) {
+        snprintf(key, sizeof(key), "o%zu", i);
+        ok(put_object(&unit, key, "\"v\"", sizes[i]) == OK);
+    }
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < countof(sizes); i++) {
+            snprintf(key, sizeof(key), "o%zu", i);
+            ok(fill(&unit, key, 0, sizes[i], i % 3) == sizes[i]);
+        }
+        cool();
+    }
+    unit_close(&unit);
+}
+
+TEST(a_record_takes_one_read_whatever_lies_around_it)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "whole", "\"v\"", MIB) == OK);
+    ok(put_object(&unit, "units", "\"v\"", 3 * MIB) == OK);
+    uint8_t *to = must_alloc(3 * MIB);
+    const char *const keys[] = { "whole", "units" };
+    for (size_t i = 0; i < countof(keys); i++) {
+        struct head *head = get_head(&unit, keys[i]);
+        struct straight got = read_to(&unit, head, 0, head->size, to);
+        ok(!got.err && got.in_place && got.len == MIB);
+        got = read_to(&unit, head, 1000, MIB - 1000, to);    /* both of its ends are cut */
+        ok(!got.err && got.in_place && got.len == MIB - 2000);
+        got = read_to(&unit, head, 500000, 500100, to);      /* no whole block: the caller copies */
+        ok(!got.err && !got.in_place && got.len == 100);
+        head_unref(&head);
+    }
+    free(to);
+    unit_close(&unit);
+}
+
+TEST(any_range_of_any_record_lands_where_it_should)
+{
+    static const uint64_t sizes[] = { 900000, 5 * MIB + 77, 70000 };
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "0", "\"v\"", sizes[0]) == OK);
+    ok(put_object(&unit, "1", "\"v\"", sizes[1]) == OK);
+    ok(put_object(&unit, "2", "\"v\"", sizes[2]) == OK);
+    srand(7);
+    for (int i = 0; i < 400; i++) {
+        const char key[2] = { (char)('0' + i % 3), '\0' };
+        uint64_t size = sizes[i % 3];
+        uint64_t from = (uint64_t)rand() % size, end = from + 1 + (uint64_t)rand() % (size - from);
+        if (i % 40 == 0)
+            cool();
+        if (i % 4 == 0)
+            from = from / 65536 * 65536;
+        ok(fill(&unit, key, from, end, i % 7) != SIZE_MAX);
+    }
+    unit_close(&unit);
+}
+
+/* Pages that are one page, seen side by side: what is written to one block overwrites the other, as
+ * somebody would who writes there meanwhile. */
+static uint8_t *two_blocks_in_one(void)
+{
+    int file = memfd_create("scribbled", MFD_CLOEXEC);
+    ok(file >= 0 && ftruncate(file, 65536) == 0);
+    uint8_t *map = mmap(NULL, 131072, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ok(map != MAP_FAILED);
+    for (size_t i = 0; i < 2; i++)
+        ok(mmap(map + i * 65536, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
+           map + i * 65536);
+    close(file);
+    return map;
+}
+
+static void who_scribbles_blames_no_record(uint64_t size)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", size) == OK);
+    struct head *head = get_head(&unit, "k");
+    uint8_t *to = two_blocks_in_one(), *want = must_alloc(131072);
+    object_fill("k", "\"v\"", 0, want, 131072);
+    for (int i = 0; i < 4; i++) {
+        uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
+        struct unit_answer answer = { 0 };
+        struct store_op *op = NULL;
+        if (i % 2)
+            cool();
+        enum err e = store_read(unit.io, head, 0, 131072, to, piece_came, &answer, &answer.piece,
+                                &op);
+        ok(wait_for(&unit, e, &answer) == OK);
+        ok(answer.piece.bytes.len == 131072 && answer.piece.owner);
+        ok(memcmp(answer.piece.bytes.ptr, want, 131072) == 0);
+        piece_release(&answer.piece);
+        ok(metric_read(M_STORE_CRC_BAD) == bad && metric_read(M_STORE_REREADS) == again + 1);
+    }
+    ok(has_object(&unit, "k", "\"v\"", size));
+    munmap(to, 131072);
+    free(want);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+TEST(who_scribbles_on_units_gets_them_elsewhere_and_blames_nobody)
+{
+    who_scribbles_blames_no_record(2 * MIB);
+}
+
+TEST(who_scribbles_on_a_small_object_gets_it_elsewhere_and_blames_nobody)
+{
+    who_scribbles_blames_no_record(300000);
+}
+
+static void spoil(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    uint8_t bytes[64];
+    struct stat st;
+    ok(fd >= 0 && fstat(fd, &st) == 0);
+    for (off_t at = 8192; at < st.st_size; at += 65536) {
+        ok(pread(fd, bytes, sizeof(bytes), at) == sizeof(bytes));
+        bytes[0] ^= 1;
+        ok(pwrite(fd, bytes, sizeof(bytes), at) == sizeof(bytes));
+    }
+    close(fd);
+}
+
+TEST(a_record_that_is_bad_is_forgotten_also_when_it_is_read_straight)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", 2 * MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    each_extent(spoil);
+    uint8_t *to = must_alloc(2 * MIB);
+    uint64_t bad = metric_read(M_STORE_CRC_BAD);
+    for (int i = 0; i < 2; i++) {
+        struct straight got = read_to(&unit, head, (uint64_t)i * MIB, 2 * MIB, to);
+        ok(got.err == ERR_NOT_FOUND || got.err == ERR_GONE);
+        if (i == 0)
+            cool();
+    }
+    ok(metric_read(M_STORE_CRC_BAD) == bad + 2);
+    soon(store_has_units(unit.store, head, 0, 1) == 0);
+    free(to);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+/* Of a file that has lost its second half: a page there can't be written, nor read. */
+static uint8_t *half_a_map(int *ret_file)
+{
+    *ret_file = memfd_create("cut", MFD_CLOEXEC);
+    ok(*ret_file >= 0 && ftruncate(*ret_file, MIB) == 0);
+    uint8_t *map = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_file, 0);
+    ok(map != MAP_FAILED);
+    return map;
+}
+
+TEST(memory_that_is_gone_fails_the_read_and_no_record)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "units", "\"v\"", 2 * MIB) == OK);
+    ok(put_object(&unit, "whole", "\"v\"", 900000) == OK);
+    const char *const keys[] = { "units", "whole" };
+    uint64_t bad = metric_read(M_STORE_CRC_BAD);
+    for (int i = 0; i < 4; i++) {
+        int file;
+        uint8_t *to = half_a_map(&file);
+        struct head *head = get_head(&unit, keys[i % 2]);
+        ok(ftruncate(file, MIB / 2) == 0);
+        if (i / 2)
+            cool();
+        ok(read_to(&unit, head, 0, 900000, to).err == ERR_FAULT);
+        ok(has_object(&unit, keys[i % 2], "\"v\"", head->size));
+        head_unref(&head);
+        munmap(to, MIB);
+        close(file);
+    }
+    ok(metric_read(M_STORE_CRC_BAD) == bad);
+    unit_close(&unit);
+}
+
+TEST(memory_that_goes_between_the_disk_and_the_checksum_fails_the_read_and_no_record)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", 2 * MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    int file;
+    uint8_t *to = half_a_map(&file);
+    uint64_t bad = metric_read(M_STORE_CRC_BAD);
+    cool();
+    enum err e = store_read(unit.io, head, 1000, MIB, to, piece_came, &answer, &answer.piece, &op);
+    if (e == ERR_WAIT) {    /* else nothing was to be waited for */
+        struct pollfd waiting = { .fd = mailbox_fd(unit.box), .events = POLLIN };
+        ok(store_op_writes(op));
+        while (poll(&waiting, 1, 1000) != 1)
+            ;
+        ok(ftruncate(file, MIB / 2) == 0);
+        ok(wait_for(&unit, e, &answer) == ERR_FAULT);
+    } else {
+        piece_release(&answer.piece);
+    }
+    ok(metric_read(M_STORE_CRC_BAD) == bad && has_object(&unit, "k", "\"v\"", 2 * MIB));
+    munmap(to, MIB);
+    close(file);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+TEST(a_dropped_read_writes_until_its_reader_has_ended_and_no_longer)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", 2 * MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    uint8_t *to = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct unit_answer answer = { 0 };
+    ok(to != MAP_FAILED);
+    for (size_t i = 0; i < 8; i++) {
+        struct store_op *op = NULL;
+        cool();
+        enum err e = store_read(unit.io, head, 0, MIB, to + i * MIB, piece_came, &answer,
+                                &answer.piece, &op);
+        if (e == ERR_WAIT)
+            store_op_drop(&op);
+        if (i % 2)
+            unit_turn(&unit);
+    }
+    store_io_free(&unit.io);
+    munmap(to, 8 * MIB);
+    ok(!answer.came);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(objects_of_every_shape_lie_in_place_warm_and_cold),
+          STORE_TEST(a_record_takes_one_read_whatever_lies_around_it),
+          STORE_TEST(any_range_of_any_record_lands_where_it_should),
+          STORE_TEST(who_scribbles_on_units_gets_them_elsewhere_and_blames_nobody),
+          STORE_TEST(who_scribbles_on_a_small_object_gets_it_elsewhere_and_blames_nobody),
+          STORE_TEST(a_record_that_is_bad_is_forgotten_also_when_it_is_read_straight),
+          STORE_TEST(memory_that_is_gone_fails_the_read_and_no_record),
+          STORE_TEST(memory_that_goes_between_the_disk_and_the_checksum_fails_the_read_and_no_record),
+          STORE_TEST(a_dropped_read_writes_until_its_reader_has_ended_and_no_longer))
