@@ -164,6 +164,16 @@ void cache_loop_turn(struct cache_loop *loop)
     store_io_reap(loop->io);
 }
 
+void cache_loop_plug(struct cache_loop *loop)
+{
+    store_io_plug(loop->io);
+}
+
+void cache_loop_unplug(struct cache_loop *loop)
+{
+    store_io_unplug(loop->io);
+}
+
 /* ---- refusals ---- */
 
 /* A fetch never asks for "if it has changed", and a success without an object is none: such answers

@@ -59,6 +59,9 @@ struct cache_loop {
 struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
 void cache_loop_free(struct cache_loop **loop);
 void cache_loop_turn(struct cache_loop *loop);    /* after the mailbox was delivered */
+/* Between the two, what gets of this loop have to read from the disk is gathered (store_io_plug). */
+void cache_loop_plug(struct cache_loop *loop);
+void cache_loop_unplug(struct cache_loop *loop);
 
 /* An origin's refusal, kept so that it can be handed on as it came. Shared by reference. */
 struct refusal {

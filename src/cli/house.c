@@ -76,6 +76,7 @@ static enum err store_up(struct serve *serve)
         .pieces_bytes = config->memory_readers_bytes,
         .queue_bytes_max = config->memory_queue_bytes,
         .commit_ms_max = (uint32_t)config->commit_time_ms,
+        .read_gap_bytes = (uint32_t)config->read_gap_bytes,
         .engine = serve->engine,
     };
     struct store_status status;

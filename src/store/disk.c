@@ -19,11 +19,13 @@
 #include <liburing.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/metric.h"
@@ -38,6 +40,7 @@ struct disk {
     struct ticket *ticket;            /* wakes the owner; nothing else hangs on it */
     unsigned under_way;
     bool reaping;                     /* disk_reap is on the stack */
+    bool held;                        /* what is asked for waits for disk_go */
     struct list waiting;
     struct io_uring ring;
     pthread_mutex_t lock;             /* threads: guards `ended` */
@@ -292,6 +295,20 @@ void disk_read(struct disk *disk, struct disk_read *read)
         return;
     }
     start(disk, read);
+    if (disk->engine == DISK_URING && !disk->reaping && !disk->held)
+        uring_submit(disk);
+}
+
+void disk_hold(struct disk *disk)
+{
+    check(!disk->held);
+    disk->held = true;
+}
+
+void disk_go(struct disk *disk)
+{
+    check(disk->held);
+    disk->held = false;
     if (disk->engine == DISK_URING && !disk->reaping)
         uring_submit(disk);
 }
@@ -331,6 +348,27 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
             parts_advance(parts, count, answer);
     }
     return OK;
+}
+
+#define CACHESTAT 451                 /* Linux 6.5 */
+
+bool disk_is_cached(int fd, uint64_t offset, size_t len)
+{
+    static atomic_bool refused;
+    if (atomic_load_explicit(&refused, memory_order_relaxed))
+        return true;
+    struct {
+        uint64_t offset, len;
+    } range = { offset, len };
+    struct {
+        uint64_t cached, dirty, writeback, evicted, recently_evicted;
+    } told;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (syscall(CACHESTAT, fd, &range, &told, 0) != 0) {
+        atomic_store(&refused, true);
+        return true;
+    }
+    return told.cached >= (offset + len + page - 1) / page - offset / page;
 }
 
 /* ---- which engine ---- */

@@ -45,9 +45,15 @@ struct disk_read {
 };
 void disk_read(struct disk *disk, struct disk_read *read);
 size_t disk_reap(struct disk *disk);    /* how many ended */
+/* What is asked for between the two goes down together. */
+void disk_hold(struct disk *disk);
+void disk_go(struct disk *disk);
 
 /* What the page cache has, without waiting (RWF_NOWAIT). OK only if all bytes came at once;
  * ERR_WAIT: use disk_read; ERR_IO: the file failed or is too short; ERR_FAULT. Uses up the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
+/* Is all of it in the page cache? To ask by disk_read_cached makes the kernel read what is not, each
+ * piece by itself; this does not. True also where the kernel can't tell (before Linux 6.5). */
+bool disk_is_cached(int fd, uint64_t offset, size_t len) MUST_USE;
 
 #endif

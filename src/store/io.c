@@ -11,19 +11,24 @@
 #include "base/metric.h"
 
 #define KEPT_MAX 8u                   /* buffers of each size */
+#define WARY_READS 64u                /* that are looked up before they are tried, after one that failed */
 
 /* ---- buffers ---- */
 
+static const size_t buffer_bytes[BUFFER_KINDS] = { SMALL_BYTES, LARGE_BYTES, HUGE_BYTES };
+
 struct buffer *buffer_take(struct store_io *io, size_t bytes)
 {
-    bool large = bytes > SMALL_BYTES;
-    struct buffer **kept = large ? &io->large : &io->small, *buffer = *kept;
+    enum buffer_kind kind = SMALL;
+    while (buffer_bytes[kind] < bytes)
+        check(++kind < BUFFER_KINDS);
+    struct buffer *buffer = io->kept[kind];
     if (buffer) {
-        *kept = buffer->next;
-        *(large ? &io->large_count : &io->small_count) -= 1;
+        io->kept[kind] = buffer->next;
+        io->kept_count[kind]--;
         return buffer;
     }
-    size_t size = large ? LARGE_BYTES : SMALL_BYTES;
+    size_t size = buffer_bytes[kind];
     if (atomic_fetch_add(&io->store->buffer_bytes, size) >= BUFFER_BYTES_MAX) {
         atomic_fetch_sub(&io->store->buffer_bytes, size);
         metric_add(M_STORE_NO_BUFFER, 1);
@@ -31,7 +36,7 @@ struct buffer *buffer_take(struct store_io *io, size_t bytes)
     }
     buffer = must_alloc(sizeof(*buffer));
     buffer->io = io;
-    buffer->large = large;
+    buffer->kind = kind;
     buffer->bytes = aligned_alloc(PAGE_BYTES, size);
     check(buffer->bytes != NULL);
     return buffer;
@@ -39,7 +44,7 @@ struct buffer *buffer_take(struct store_io *io, size_t bytes)
 
 static void buffer_end(struct buffer *buffer)
 {
-    atomic_fetch_sub(&buffer->io->store->buffer_bytes, buffer->large ? LARGE_BYTES : SMALL_BYTES);
+    atomic_fetch_sub(&buffer->io->store->buffer_bytes, buffer_bytes[buffer->kind]);
     free(buffer->bytes);
     free(buffer);
 }
@@ -57,15 +62,13 @@ void buffer_give(struct buffer *buffer)
     if (!buffer)
         return;
     struct store_io *io = buffer->io;
-    uint32_t *count = buffer->large ? &io->large_count : &io->small_count;
-    if (*count >= KEPT_MAX) {
+    if (io->kept_count[buffer->kind] >= KEPT_MAX) {
         buffer_end(buffer);
         return;
     }
-    struct buffer **kept = buffer->large ? &io->large : &io->small;
-    buffer->next = *kept;
-    *kept = buffer;
-    ++*count;
+    buffer->next = io->kept[buffer->kind];
+    io->kept[buffer->kind] = buffer;
+    io->kept_count[buffer->kind]++;
 }
 
 void piece_release(struct piece *piece)
@@ -87,6 +90,7 @@ struct store_io *store_io_new(struct store *store, struct mailbox *box)
     struct store_io *io = must_alloc(sizeof(*io));
     io->store = store;
     io->disk = disk_new(store->options.engine, box);
+    list_init(&io->gathered);
     return io;
 }
 
@@ -96,9 +100,10 @@ void store_io_free(struct store_io **io)
     *io = NULL;
     if (!mine)
         return;
+    gather_drop(mine);
     disk_free(&mine->disk);    /* ends what was dropped and is still under way */
-    buffers_end(mine->small);
-    buffers_end(mine->large);
+    for (size_t i = 0; i < BUFFER_KINDS; i++)
+        buffers_end(mine->kept[i]);
     for (struct store_op *next, *at = mine->ops; at; at = next) {
         next = at->next;
         free(at);
@@ -158,8 +163,7 @@ uint8_t *plan_place(const struct plan *plan, uint32_t at)
     return plan->buffer->bytes + at - plan->straight_len;
 }
 
-/* The memory a span goes to; how many parts. */
-static unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS])
+unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS])
 {
     const struct span *span = &plan->spans[i];
     if (i > 0 || !plan->straight_len) {
@@ -174,12 +178,31 @@ static unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec par
     return count;
 }
 
-enum err plan_read_cached(const struct plan *plan)
+/* Where others were not in the page cache lately: what the kernel reads because we look is neither
+ * merged nor direct. */
+static bool is_cached(struct store_io *io, const struct plan *plan)
 {
+    if (!io->plugged || !io->wary)
+        return true;
+    io->wary--;
+    for (uint32_t i = 0; i < plan->span_count; i++)
+        if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len)) {
+            io->wary = WARY_READS;
+            return false;
+        }
+    return true;
+}
+
+enum err plan_read_cached(struct store_io *io, const struct plan *plan)
+{
+    if (!is_cached(io, plan))
+        return ERR_WAIT;
     for (uint32_t i = 0; i < plan->span_count; i++) {
         struct iovec parts[DISK_PARTS];
         unsigned count = span_parts(plan, i, parts);
         enum err e = disk_read_cached(extent_fd(plan->extent), parts, count, plan->spans[i].at);
+        if (e == ERR_WAIT)
+            io->wary = WARY_READS;
         if (e)
             return e;
     }
@@ -249,14 +272,15 @@ void store_op_drop(struct store_op **op)
 
 bool store_op_writes(const struct store_op *op)
 {
-    return op && op->plan.straight_len > 0;
+    return op && (op->reads[0].straight || op->reads[1].straight);
 }
 
-static void op_read_done(struct disk_read *read, enum err err, size_t got)
+void op_read_ended(struct op_read *read, enum err err)
 {
-    struct store_op *op = container_of(read, struct op_read, read)->op;
-    if ((err || got < read->len) && op->err != ERR_IO)
-        op->err = err ? err : ERR_IO;
+    struct store_op *op = read->op;
+    read->straight = false;
+    if (err && op->err != ERR_IO)
+        op->err = err;
     if (--op->pending > 0)
         return;
     if (op->dropped)
@@ -270,13 +294,8 @@ void op_start(struct store_op *op)
     struct plan *plan = &op->plan;
     op->pending = plan->span_count;
     op->err = OK;
-    for (uint32_t i = 0; i < plan->span_count; i++) {
-        struct disk_read *read = &op->reads[i].read;
-        op->reads[i].op = op;
-        *read = (struct disk_read){ .fd = extent_fd(plan->extent), .offset = plan->spans[i].at,
-                                    .done = op_read_done };
-        read->part_count = span_parts(plan, i, read->parts);
-    }
     for (uint32_t i = 0; i < plan->span_count; i++)
-        disk_read(op->io->disk, &op->reads[i].read);
+        op->reads[i] = (struct op_read){ .op = op, .span = i };
+    for (uint32_t i = 0; i < plan->span_count; i++)
+        gather_read(op->io, &op->reads[i]);
 }

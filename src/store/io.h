@@ -12,15 +12,18 @@
 
 #define LARGE_BYTES (PIECE_BYTES_MAX + 16u * 1024u)
 #define SMALL_BYTES (20u * 1024u)
+#define HUGE_BYTES (MERGED_BYTES_MAX + 128u * 1024u)
+#define MERGED_BYTES_MAX (1024u * 1024u)
 #define BLOCKS_MAX (PIECE_BYTES_MAX / BLOCK_BYTES)
 
 static_assert(LARGE_BYTES - PIECE_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind a piece");
 static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + HEAD_BLOCK_MAX, "and a head into a buffer");
 
+enum buffer_kind { SMALL, LARGE, HUGE, BUFFER_KINDS };
 struct buffer {
     struct store_io *io;
     struct buffer *next;              /* while it is kept */
-    bool large;
+    enum buffer_kind kind;
     uint8_t *bytes;
 };
 
@@ -50,8 +53,11 @@ struct plan {
 };
 
 struct op_read {
-    struct disk_read read;
+    struct disk_read read;            /* if it goes by itself */
     struct store_op *op;
+    uint32_t span;                    /* of the op's plan */
+    bool straight;                    /* the disk itself writes to the caller's memory */
+    struct list link;                 /* among what is gathered, then in a bulk */
 };
 struct store_op {
     struct store_op *next;            /* while it is kept */
@@ -73,10 +79,14 @@ struct store_op {
 struct store_io {
     struct store *store;
     struct disk *disk;
-    struct buffer *small, *large;
-    uint32_t small_count, large_count;
+    struct buffer *kept[BUFFER_KINDS];
+    uint32_t kept_count[BUFFER_KINDS];
     struct store_op *ops;
     uint32_t op_count;
+    bool plugged;                     /* reads are gathered */
+    uint32_t wary;                    /* so many more are looked up in the page cache first */
+    struct list gathered;
+    uint32_t gathered_count;
 };
 
 /* NULL: as many as may be are in use. */
@@ -89,10 +99,12 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_US
 void plan_end(struct plan *plan);
 /* What the plan was made from is no good: counted, and the index forgets it. */
 void plan_disown(struct store_io *io, const struct plan *plan);
+/* The memory a span goes to; how many parts. */
+unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
 /* Where the byte of the first span lies, once it is read. */
 uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
 /* What the page cache has. ERR_WAIT: the disk must be asked; ERR_IO, ERR_FAULT. */
-enum err plan_read_cached(const struct plan *plan) MUST_USE;
+enum err plan_read_cached(struct store_io *io, const struct plan *plan) MUST_USE;
 /* The header that was read, if it is that of the record the index named, for this object. */
 bool plan_header(const struct plan *plan, uint32_t len, struct record *ret) MUST_USE;
 
@@ -101,5 +113,10 @@ struct store_op *op_new(struct store_io *io, const struct plan *plan,
                         void (*finish)(struct store_op *op)) MUST_USE;
 void op_start(struct store_op *op);   /* reads what the plan says; then finish() */
 void op_end(struct store_op *op);
+void op_read_ended(struct op_read *read, enum err err);    /* OK: all of its bytes are there */
+
+/* ---- gather.c ---- */
+void gather_read(struct store_io *io, struct op_read *read);    /* now, or when the plug goes */
+void gather_drop(struct store_io *io);    /* what was gathered, and dropped since, ends */
 
 #endif

@@ -205,7 +205,7 @@ static enum err read_again(struct store_io *io, struct plan *plan, const struct 
     enum err e = plan_bytes(io, head, offset, offset + plan->give, NULL, plan);
     if (e)
         return ERR_GONE;
-    e = plan_read_cached(plan);
+    e = plan_read_cached(io, plan);
     return e == ERR_WAIT ? e : finish_bytes(io, plan, e, ret);
 }
 
@@ -233,7 +233,7 @@ enum err store_read(struct store_io *io, const struct head *head, uint64_t offse
     enum err e = plan_bytes(io, head, offset, end, to, &plan);
     if (e)
         return e;
-    e = plan_read_cached(&plan);
+    e = plan_read_cached(io, &plan);
     if (e != ERR_WAIT)
         e = finish_bytes(io, &plan, e, ret);
     if (e == ERR_MORE)

@@ -44,7 +44,7 @@ static enum err decode_head(struct store_io *io, struct plan *plan, struct head 
         return ERR_GONE;
     uint32_t start = record_header_bytes(record.data_len), need = start + record.head_len;
     if (need > span->len) {
-        if (!plan->buffer->large) {
+        if (plan->buffer->kind == SMALL) {
             buffer_give(plan->buffer);
             plan->buffer = buffer_take(io, LARGE_BYTES);
         }
@@ -104,7 +104,7 @@ static enum err head_at_once(struct store_io *io, struct plan *plan, struct head
 {
     enum err e;
     do {
-        e = plan_read_cached(plan);
+        e = plan_read_cached(io, plan);
         if (e == ERR_WAIT)
             return e;
         if (e) {

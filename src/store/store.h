@@ -31,6 +31,7 @@ struct store_options {
     size_t pieces_bytes;              /* RAM for pieces that readers hold; 0: no limit of its own */
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
     uint32_t commit_ms_max;           /* no commit for so long is out of service (H3) */
+    uint32_t read_gap_bytes;          /* what may lie between reads that become one */
     enum disk_engine engine;
 };
 
@@ -80,6 +81,11 @@ struct store_io;
 struct store_io *store_io_new(struct store *store, struct mailbox *box) MUST_USE;
 void store_io_free(struct store_io **io);    /* every op ended or dropped; waits for the disk */
 void store_io_reap(struct store_io *io);     /* call whenever the mailbox was readable */
+/* Between the two, reads that must wait for the disk are gathered; then they start together, in the
+ * order they lie in, and neighbours, no further apart than read_gap_bytes, as one. Nothing ends
+ * before the plug goes. */
+void store_io_plug(struct store_io *io);
+void store_io_unplug(struct store_io *io);
 
 /* One lookup or read under way. */
 struct store_op;

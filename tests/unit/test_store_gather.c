@@ -1,0 +1,331 @@
+/* test_store_gather.c - reads that go to the disk together. SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include <sys/mman.h>
+
+#define OBJECTS 40u
+
+struct batch {
+    struct unit_store unit;
+    struct head *heads[OBJECTS];
+    struct unit_answer answers[OBJECTS];
+    struct store_op *ops[OBJECTS];
+    uint8_t *memory[OBJECTS];         /* each its own; NULL: none */
+    uint64_t gathered, merged, beyond, issued;    /* before the plug came */
+};
+
+static char *key_of(size_t i)
+{
+    static char key[2][16];
+    static unsigned turn;
+    char *to = key[turn++ % 2];
+    snprintf(to, sizeof(key[0]), "o%02zu", i);
+    return to;
+}
+
+/* Objects that lie side by side, in one append: the committer is held up until all are there. */
+static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint32_t gap)
+{
+    struct store_options options = options_of(64 * MIB, 16 * MIB);
+    struct unit_put puts[OBJECTS];
+    sem_t until;
+    *batch = (struct batch){ 0 };
+    options.read_gap_bytes = gap;
+    ok(unit_try(&batch->unit, options) == OK);
+    sem_init(&until, 0, 0);
+    struct head *first = make_head(&batch->unit, "first", "\"v\"", 4);
+    struct unit_append held = { .hang = &until };
+    append_begin(&batch->unit, &held, first, 0, S("wxyz"), true);
+    usleep(150000);
+    for (size_t i = 0; i < count; i++)
+        puts[i] = put_begin(&batch->unit, key_of(i), "\"v\"", bytes);
+    sem_post(&until);
+    ok(append_wait(&held) == OK);
+    head_unref(&first);
+    for (size_t i = 0; i < count; i++)
+        ok(put_wait(&puts[i]) == OK);
+    for (size_t i = 0; i < count; i++)
+        batch->heads[i] = get_head(&batch->unit, key_of(i));
+}
+
+static void batch_end(struct batch *batch)
+{
+    for (size_t i = 0; i < OBJECTS; i++) {
+        head_unref(&batch->heads[i]);
+        free(batch->memory[i]);
+    }
+    unit_close(&batch->unit);
+}
+
+/* false: the file system keeps what it has in memory, and there is nothing to see. */
+static bool cold(struct batch *batch)
+{
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    cool();
+    batch->gathered = metric_read(M_STORE_GATHERED);
+    batch->merged = metric_read(M_STORE_MERGED);
+    batch->beyond = metric_read(M_STORE_BEYOND);
+    store_io_plug(batch->unit.io);    /* looked up, not tried: else the kernel reads it */
+    enum err e = store_read(batch->unit.io, batch->heads[OBJECTS - 1], 0, UINT64_MAX, NULL,
+                            piece_came, &answer, &answer.piece, &op);
+    store_op_drop(&op);
+    piece_release(&answer.piece);
+    store_io_unplug(batch->unit.io);
+    cool();
+    batch->gathered = metric_read(M_STORE_GATHERED);
+    batch->issued = metric_read(M_DISK_READS);
+    return e == ERR_WAIT;
+}
+
+static void start(struct batch *batch, size_t i)
+{
+    batch->answers[i] = (struct unit_answer){ 0 };
+    ok(store_read(batch->unit.io, batch->heads[i], 0, UINT64_MAX, batch->memory[i], piece_came,
+                  &batch->answers[i], &batch->answers[i].piece, &batch->ops[i]) == ERR_WAIT);
+}
+
+static void await(struct batch *batch, size_t i)
+{
+    while (!batch->answers[i].came)
+        unit_turn(&batch->unit);
+    batch->ops[i] = NULL;
+}
+
+static bool is_right(struct batch *batch, size_t i)
+{
+    struct unit_answer *answer = &batch->answers[i];
+    size_t len = batch->heads[i]->size;
+    uint8_t *want = must_alloc(len);
+    object_fill(key_of(i), "\"v\"", 0, want, len);
+    bool right = !answer->err && answer->piece.bytes.len == len &&
+                 memcmp(answer->piece.bytes.ptr, want, len) == 0 &&
+                 (!batch->memory[i] || answer->piece.bytes.ptr == (char *)batch->memory[i]);
+    free(want);
+    piece_release(&answer->piece);
+    return right;
+}
+
+static bool counted(const struct batch *batch, uint64_t gathered, uint64_t issued, uint64_t merged)
+{
+    return metric_read(M_STORE_GATHERED) - batch->gathered == gathered &&
+           metric_read(M_DISK_READS) - batch->issued == issued &&
+           metric_read(M_STORE_MERGED) - batch->merged == merged;
+}
+
+TEST(neighbours_are_one_read_and_each_gets_its_own_bytes)
+{
+    for (int round = 0; round < 2; round++) {
+        struct batch batch;
+        batch_begin(&batch, OBJECTS, 4096, 64);    /* records lie on 64 bytes */
+        for (size_t i = 0; round && i < OBJECTS; i++)
+            batch.memory[i] = must_alloc(4096);
+        if (cold(&batch)) {
+            store_io_plug(batch.unit.io);
+            for (size_t i = 0; i < OBJECTS; i++)
+                start(&batch, i * 7 % OBJECTS);    /* in no order */
+            ok(counted(&batch, OBJECTS, 0, 0));
+            store_io_unplug(batch.unit.io);
+            for (size_t i = 0; i < OBJECTS; i++) {
+                await(&batch, i);
+                ok(is_right(&batch, i));
+            }
+            ok(counted(&batch, OBJECTS, 1, OBJECTS));
+        }
+        batch_end(&batch);
+    }
+}
+
+TEST(what_lies_between_is_read_up_to_the_gap_and_no_further)
+{
+    static const uint32_t gaps[] = { 0, 8000, 16000 };
+    for (size_t round = 0; round < countof(gaps); round++) {
+        struct batch batch;
+        batch_begin(&batch, OBJECTS, 4096, gaps[round]);
+        if (cold(&batch)) {
+            store_io_plug(batch.unit.io);
+            for (size_t i = 0; i < OBJECTS; i += 3)    /* two of about 4.4 KiB lie between */
+                start(&batch, i);
+            store_io_unplug(batch.unit.io);
+            for (size_t i = 0; i < OBJECTS; i += 3) {
+                await(&batch, i);
+                ok(is_right(&batch, i));
+            }
+            size_t count = (OBJECTS + 2) / 3;
+            ok(gaps[round] > 9000 ? counted(&batch, count, 1, count)
+                                  : counted(&batch, count, count, 0));
+            uint64_t beyond = metric_read(M_STORE_BEYOND) - batch.beyond;
+            ok(gaps[round] > 9000 ? beyond > (count - 1) * 8192 && beyond < (count - 1) * 9500
+                                  : beyond == 0);
+        }
+        batch_end(&batch);
+    }
+}
+
+TEST(no_read_is_larger_than_a_megabyte_and_large_ones_stay_alone)
+{
+    struct batch batch;
+    batch_begin(&batch, OBJECTS, 60000, 65536);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++)
+            start(&batch, i);
+        store_io_unplug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            await(&batch, i);
+            ok(is_right(&batch, i));
+        }
+        ok(counted(&batch, OBJECTS, 3, OBJECTS));    /* 17 to a megabyte */
+    }
+    batch_end(&batch);
+    batch_begin(&batch, OBJECTS, 200000, 65536);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++)
+            start(&batch, i);
+        store_io_unplug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            await(&batch, i);
+            ok(is_right(&batch, i));
+        }
+        ok(counted(&batch, OBJECTS, OBJECTS, 0));
+    }
+    batch_end(&batch);
+}
+
+TEST(one_that_is_dropped_costs_its_neighbours_nothing)
+{
+    struct batch batch;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++)
+            start(&batch, i);
+        for (size_t i = 0; i < OBJECTS; i += 4)
+            store_op_drop(&batch.ops[i]);    /* while they are gathered */
+        store_io_unplug(batch.unit.io);
+        for (size_t i = 1; i < OBJECTS; i += 4)
+            store_op_drop(&batch.ops[i]);    /* and while they are read */
+        for (size_t i = 0; i < OBJECTS; i++) {
+            ok(i % 4 > 1 || !batch.answers[i].came);
+            if (i % 4 > 1) {
+                await(&batch, i);
+                ok(is_right(&batch, i));
+            }
+        }
+        ok(counted(&batch, OBJECTS, 1, OBJECTS - OBJECTS / 4));
+    }
+    batch_end(&batch);
+}
+
+TEST(a_reader_that_goes_takes_along_what_it_gathered)
+{
+    struct batch batch;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            start(&batch, i);
+            store_op_drop(&batch.ops[i]);
+        }
+    }
+    batch_end(&batch);
+}
+
+static void cut(const char *path)
+{
+    struct stat st;
+    ok(stat(path, &st) == 0);
+    if (st.st_size > 20000)    /* the one with all the objects: behind about half of them */
+        ok(truncate(path, 100000) == 0);
+}
+
+TEST(a_file_that_is_cut_is_a_miss_for_those_behind_the_cut_alone)
+{
+    struct batch batch;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    if (cold(&batch)) {
+        uint64_t bad = metric_read(M_STORE_CRC_BAD), lost = 0;
+        each_extent(cut);
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++)
+            start(&batch, i);
+        store_io_unplug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            await(&batch, i);
+            ok(batch.answers[i].err ? batch.answers[i].err == ERR_GONE : is_right(&batch, i));
+            lost += batch.answers[i].err != OK;
+        }
+        ok(lost > OBJECTS / 4 && lost < OBJECTS * 3 / 4);
+        ok(metric_read(M_STORE_CRC_BAD) == bad + lost);
+    }
+    batch_end(&batch);
+}
+
+static void flip(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    uint8_t byte;
+    ok(fd >= 0);
+    if (pread(fd, &byte, 1, 60000) == 1) {
+        byte ^= 4;
+        ok(pwrite(fd, &byte, 1, 60000) == 1);
+    }
+    close(fd);
+}
+
+TEST(one_that_fails_its_checksum_says_nothing_about_its_neighbours)
+{
+    struct batch batch;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    if (cold(&batch)) {
+        each_extent(flip);
+        cool();
+        uint64_t bad = metric_read(M_STORE_CRC_BAD), lost = 0;
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++)
+            start(&batch, i);
+        store_io_unplug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            await(&batch, i);
+            lost += batch.answers[i].err == ERR_GONE || !is_right(&batch, i);
+        }
+        ok(lost == 1 && metric_read(M_STORE_CRC_BAD) == bad + 1);
+    }
+    batch_end(&batch);
+}
+
+TEST(one_whose_memory_is_gone_fails_alone)
+{
+    struct batch batch;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    if (cold(&batch)) {
+        int file = memfd_create("cut", 0);
+        ok(file >= 0 && ftruncate(file, 4096) == 0);
+        uint8_t *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        batch.memory[5] = map;
+        ok(ftruncate(file, 0) == 0);
+        store_io_plug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++)
+            start(&batch, i);
+        store_io_unplug(batch.unit.io);
+        for (size_t i = 0; i < OBJECTS; i++) {
+            await(&batch, i);
+            ok(i == 5 ? batch.answers[i].err == ERR_FAULT : is_right(&batch, i));
+        }
+        batch.memory[5] = NULL;
+        munmap(map, 4096);
+        close(file);
+        ok(has_object(&batch.unit, key_of(5), "\"v\"", 4096));
+    }
+    batch_end(&batch);
+}
+
+RUN_STORE(STORE_TEST(neighbours_are_one_read_and_each_gets_its_own_bytes),
+          STORE_TEST(what_lies_between_is_read_up_to_the_gap_and_no_further),
+          STORE_TEST(no_read_is_larger_than_a_megabyte_and_large_ones_stay_alone),
+          STORE_TEST(one_that_is_dropped_costs_its_neighbours_nothing),
+          STORE_TEST(a_reader_that_goes_takes_along_what_it_gathered),
+          STORE_TEST(a_file_that_is_cut_is_a_miss_for_those_behind_the_cut_alone),
+          STORE_TEST(one_that_fails_its_checksum_says_nothing_about_its_neighbours),
+          STORE_TEST(one_whose_memory_is_gone_fails_alone))
