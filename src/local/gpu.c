@@ -1,8 +1,8 @@
 /* gpu.c - brings in the module that knows CUDA. SPDX-License-Identifier: Apache-2.0
  *
- * The module is one file at one place, fixed when Penstock was built; no client ever names it. It is
- * loaded when it is first asked for and stays to the end of the process: the CUDA runtime inside it
- * registers what runs at exit. Threads: any; dlopen has its own lock. */
+ * The module is one file at one place, fixed when Penstock was built; no client ever names it. It
+ * is loaded when it is first asked for and stays to the end of the process: the CUDA runtime inside
+ * it registers what runs at exit. Threads: any; dlopen has its own lock. */
 #include "local/gpu.h"
 
 #include <dlfcn.h>
@@ -42,7 +42,8 @@ const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why)
     }
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
-        snprintf(why->text, sizeof(why->text), "the module for CUDA can't be loaded: %s", dlerror());
+        snprintf(why->text, sizeof(why->text), "the module for CUDA can't be loaded: %s",
+                 dlerror());
         return NULL;
     }
     return ask(module, path, why);

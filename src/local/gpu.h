@@ -6,12 +6,12 @@
  * bytes from pinned host memory into memory that a client shares with us; it launches no kernel,
  * makes no thread, and knows neither slabs nor clients nor fairness: those are the engine's.
  *
- *     probe -> open -> pin -> import_vmm | import_ipc -> submit -> poll ... -> release -> unpin -> close
+ *     probe, open, pin; import_vmm or import_ipc, submit, poll ..., release; unpin, close
  *
  * Threads: submit, poll, wait, pin, unpin and close of one device belong to one thread, its copier.
  * Imports, release and lost may be called from any thread at any time between open and close, also
- * while the copier submits. Two devices have nothing in common. No call but wait, release, unpin and
- * close waits for a copy.
+ * while the copier submits. Two devices have nothing in common. Only wait, release, unpin and close
+ * wait for copies, and submit when it fails.
  *
  * Errors, all with a sentence in *why (where there is one):
  *     ERR_BAD_ARGUMENT     what the client gave is not memory that can be shared so (422)
@@ -24,7 +24,7 @@
  *     ERR_GONE             the GPU is lost: it reported an error that its context does not survive.
  *                          Every later call says so and does not touch the driver again, until this
  *                          process ends. Fences and buffers still have to be given back.
- * After any error but ERR_WAIT nothing is half done: what a call had begun is undone or has ended. */
+ * After any error but ERR_WAIT nothing is half done: what a call began is undone or has ended. */
 #ifndef LOCAL_GPU_H
 #define LOCAL_GPU_H
 
@@ -80,7 +80,8 @@ struct gpu_backend {
 
     /* Takes a device into use: its context, which costs some hundred MiB of its memory, and `lanes`
      * streams (1 to GPU_LANES_MAX) that copy side by side. One struct gpu a device at a time. */
-    enum err (*open)(const char *uuid, unsigned lanes, struct gpu **ret, struct gpu_why *why) MUST_USE;
+    enum err (*open)(const char *uuid, unsigned lanes, struct gpu **ret,
+                     struct gpu_why *why) MUST_USE;
     /* Drains, gives the context back, empties *gpu; NULL is fine. All buffers were released and all
      * fences seen ended before. */
     void (*close)(struct gpu **gpu);
@@ -99,8 +100,9 @@ struct gpu_backend {
                            uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
     /* `bytes` at base_offset of an allocation that another process exported as a legacy handle. The
      * same handle may be imported any number of times. */
-    enum err (*import_ipc)(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES], uint64_t base_offset,
-                           uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
+    enum err (*import_ipc)(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
+                           uint64_t base_offset, uint64_t bytes, struct gpu_buffer **ret,
+                           struct gpu_why *why) MUST_USE;
     /* Lets no copy begin on it any more, waits for those in flight (milliseconds: not for a loop),
      * unmaps, empties *buffer; NULL is fine. When it returns, nothing of ours writes there. */
     void (*release)(struct gpu_buffer **buffer);
@@ -110,8 +112,8 @@ struct gpu_backend {
      * copy from must stay as it is until the fence has ended. A released buffer: ERR_CANCELED. */
     enum err (*submit)(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies, size_t count,
                        struct gpu_fence **ret, struct gpu_why *why) MUST_USE;
-    /* OK: all bytes of the batch are in the client's memory. ERR_WAIT: not yet. ERR_GONE: the GPU is
-     * lost, what arrived is not known. Without ERR_WAIT the fence is given back and *fence empty. */
+    /* OK: all bytes of the batch are in the client's memory. ERR_WAIT: not yet. ERR_GONE: the GPU
+     * is lost, what arrived is not known. But for ERR_WAIT, the fence is back and *fence NULL. */
     enum err (*poll)(struct gpu_fence **fence) MUST_USE;
     enum err (*wait)(struct gpu_fence **fence) MUST_USE;    /* sleeps until it is not ERR_WAIT */
 };
@@ -120,10 +122,10 @@ struct gpu_backend {
 #define GPU_MODULE_SYMBOL "penstock_gpu_backend"
 typedef const struct gpu_backend *gpu_module_get(unsigned interface);
 
-/* Where the module is installed; in a build with --enable-guards-off, where PENSTOCK_GPU_MODULE says. */
+/* Where the module is installed; in a build with --enable-guards-off: PENSTOCK_GPU_MODULE. */
 const char *gpu_module_path(void);
-/* Loads it, once and for good: it is never unloaded. NULL: *why says why GPU memory can't be filled.
- * A module without a driver or a device loads; its probe says what is missing. */
+/* Loads it, once and for good: it is never unloaded. NULL: *why says why GPU memory can't be
+ * filled. A module without a driver or a device loads; its probe says what is missing. */
 const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why) MUST_USE;
 
 #endif

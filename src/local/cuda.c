@@ -1,0 +1,325 @@
+/* cuda.c - the GPU backend on CUDA, penstock-cuda.so. SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA runtime is linked in; of the driver, only what the runtime has no call for comes by
+ * entry points, each asked for at the version it was written against: one that the driver lacks is
+ * a feature that is off. Copies go out by the batch call (driver 12.8 and newer), else one by one,
+ * always on streams of our own, never by a kernel: kernels would queue behind the trainer's.
+ *
+ *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
+ *         \--- ranges[] (pinned memory)     struct gpu_buffer: a mapping, and which lanes it used
+ *
+ * A device whose context died (a sticky error) is lost until the process ends: a flag that every
+ * call reads first keeps us off the driver. Which errors are sticky is not looked up: after a call
+ * failed, a harmless one that fails, too, says so. What a copy reports late is sticky by nature.
+ *
+ * Threads: as gpu.h has it; each call makes the device current for its thread. gpu->lock guards the
+ * free list, the ranges, and what lies between "this buffer is not closing" and "its copies are
+ * begun": so release knows all lanes it has to wait for. No wait happens under it, but after a
+ * failed submit. */
+#include "local/cuda_inside.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Which devices are in use, and which died under us: of the whole process. */
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        bool open, lost;
+    } devices[GPU_DEVICES_MAX];
+} house = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- what went wrong ---- */
+
+enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why->text, sizeof(why->text), format, args);
+    va_end(args);
+    return e;
+}
+
+/* The first who finds out writes the sentence; the flag is what makes it visible. */
+enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
+{
+    pthread_mutex_lock(&house.lock);
+    if (!gpu->is_lost) {
+        house.devices[gpu->ordinal].lost = true;
+        cuda_say(&gpu->lost_why, OK,
+                 "GPU %d is lost until Penstock starts anew: %s reported %s (%s)", gpu->ordinal,
+                 what, cudaGetErrorName(error), cudaGetErrorString(error));
+        atomic_store_explicit(&gpu->is_lost, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&house.lock);
+    return ERR_GONE;
+}
+
+bool cuda_is_lost(struct gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->is_lost, memory_order_acquire);
+}
+
+static enum err meaning(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorMemoryAllocation:
+    case cudaErrorOperatingSystem: return ERR_LIMIT;
+    case cudaErrorNotSupported: return ERR_NOT_IMPLEMENTED;
+    case cudaErrorDevicesUnavailable: return ERR_BUSY;
+    default: return ERR_BAD_ARGUMENT;
+    }
+}
+
+/* What a failed call means. Is it sticky? Then this one fails, too. */
+enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why)
+{
+    if (error == cudaSuccess)
+        return OK;
+    (void)cudaGetLastError();
+    cudaError_t now = gpu->lanes[0] ? cudaStreamQuery(gpu->lanes[0]) : cudaSuccess;
+    if (now != cudaSuccess && now != cudaErrorNotReady) {
+        cuda_lose(gpu, now, what);
+        return cuda_say(why, ERR_GONE, "%s", gpu->lost_why.text);
+    }
+    return cuda_say(why, meaning(error), "%s failed: %s", what, cudaGetErrorString(error));
+}
+
+/* Results of the driver are numbered as the runtime's. */
+enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why)
+{
+    return cuda_judge(gpu, (cudaError_t)result, what, why);
+}
+
+enum err cuda_enter(struct gpu *gpu, struct gpu_why *why)
+{
+    check(gpu->magic == GPU_MAGIC);
+    if (cuda_is_lost(gpu))
+        return cuda_say(why, ERR_GONE, "%s", gpu->lost_why.text);
+    return cuda_judge(gpu, cudaSetDevice(gpu->ordinal), "choosing the GPU", why);
+}
+
+/* ---- fences ---- */
+
+void cuda_fence_give(struct gpu_fence *fence)
+{
+    struct gpu *gpu = fence->gpu;
+    pthread_mutex_lock(&gpu->lock);
+    fence->next = gpu->free_fences;
+    gpu->free_fences = fence;
+    gpu->fences_out--;
+    pthread_mutex_unlock(&gpu->lock);
+}
+
+struct gpu_fence *cuda_fence_take(struct gpu *gpu)
+{
+    pthread_mutex_lock(&gpu->lock);
+    struct gpu_fence *fence = gpu->free_fences;
+    if (fence)
+        gpu->free_fences = fence->next;
+    gpu->fences_out++;
+    pthread_mutex_unlock(&gpu->lock);
+    if (fence)
+        return fence;
+    fence = must_alloc(sizeof(*fence));
+    fence->gpu = gpu;
+    if (cudaEventCreateWithFlags(&fence->event, cudaEventDisableTiming | cudaEventBlockingSync) ==
+        cudaSuccess)
+        return fence;
+    free(fence);
+    pthread_mutex_lock(&gpu->lock);
+    gpu->fences_out--;
+    pthread_mutex_unlock(&gpu->lock);
+    return NULL;
+}
+
+/* What an event says of a batch: that a copy failed is something no context survives. */
+static enum err verdict(struct gpu_fence **fence, cudaError_t error)
+{
+    struct gpu *gpu = (*fence)->gpu;
+    if (error == cudaErrorNotReady)
+        return ERR_WAIT;
+    enum err e = error == cudaSuccess ? OK : cuda_lose(gpu, error, "a copy");
+    cuda_fence_give(*fence);
+    *fence = NULL;
+    return e;
+}
+
+static enum err look(struct gpu_fence **fence, cudaError_t (*ask)(cudaEvent_t event))
+{
+    struct gpu_why why;
+    struct gpu *gpu = (*fence)->gpu;
+    if (cuda_enter(gpu, &why) == OK)
+        return verdict(fence, ask((*fence)->event));
+    cuda_fence_give(*fence);
+    *fence = NULL;
+    return ERR_GONE;
+}
+
+enum err cuda_poll(struct gpu_fence **fence)
+{
+    return look(fence, cudaEventQuery);
+}
+
+enum err cuda_wait(struct gpu_fence **fence)
+{
+    return look(fence, cudaEventSynchronize);
+}
+
+enum err cuda_drain(struct gpu *gpu, unsigned lanes)
+{
+    enum err e = OK;
+    for (unsigned i = 0; !e && i < gpu->lane_count; i++) {
+        if (!(lanes & 1u << i) || !gpu->lanes[i])
+            continue;
+        struct gpu_fence *fence = cuda_fence_take(gpu);
+        cudaError_t error = fence ? cudaEventRecord(fence->event, gpu->lanes[i])
+                                  : cudaStreamSynchronize(gpu->lanes[i]);
+        if (fence && error == cudaSuccess)
+            e = cuda_wait(&fence);
+        else if (fence)
+            e = verdict(&fence, error);
+        else if (error != cudaSuccess)
+            e = cuda_lose(gpu, error, "a copy");
+    }
+    return e;
+}
+
+/* ---- a device ---- */
+
+static enum err claim(int ordinal, struct gpu_why *why)
+{
+    enum err e = OK;
+    pthread_mutex_lock(&house.lock);
+    if (house.devices[ordinal].lost)
+        e = cuda_say(why, ERR_GONE, "GPU %d is lost until Penstock starts anew", ordinal);
+    else if (house.devices[ordinal].open)
+        e = cuda_say(why, ERR_BUSY, "GPU %d is in use already", ordinal);
+    else
+        house.devices[ordinal].open = true;
+    pthread_mutex_unlock(&house.lock);
+    return e;
+}
+
+static void unclaim(int ordinal)
+{
+    pthread_mutex_lock(&house.lock);
+    house.devices[ordinal].open = false;
+    pthread_mutex_unlock(&house.lock);
+}
+
+static CUmemAllocationProp shared_memory_of(int ordinal)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal },
+    };
+}
+
+static enum err set_up(struct gpu *gpu, struct gpu_why *why)
+{
+    enum err e = cuda_enter(gpu, why);
+    for (unsigned i = 0; !e && i < gpu->lane_count; i++)
+        e = cuda_judge(gpu, cudaStreamCreateWithFlags(&gpu->lanes[i], cudaStreamNonBlocking),
+                  "making a stream", why);
+    cuda_find_entry_points(&gpu->driver);
+    if (e || !cuda_has_vmm(&gpu->driver, gpu->ordinal))
+        return e;
+    CUmemAllocationProp kind = shared_memory_of(gpu->ordinal);
+    size_t granule = 0;
+    CUresult result = gpu->driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    e = cuda_judge_driver(gpu, result, "asking for the granularity of memory", why);
+    gpu->granule = granule;
+    return e;
+}
+
+/* All of it that was set up. Of a device that is lost, or is so by the next call that fails, the
+ * rest is the driver's. */
+static void tear_down(struct gpu *gpu)
+{
+    struct gpu_why why;
+    struct gpu_fence *fence;
+    bool alive = cuda_enter(gpu, &why) == OK && cuda_drain(gpu, (1u << gpu->lane_count) - 1) == OK;
+    for (size_t i = 0; i < RANGES_MAX; i++)
+        if (alive && gpu->ranges[i].bytes)
+            alive = cudaHostUnregister((void *)gpu->ranges[i].at) == cudaSuccess;
+    while ((fence = gpu->free_fences)) {
+        gpu->free_fences = fence->next;
+        alive = alive && cudaEventDestroy(fence->event) == cudaSuccess;
+        free(fence);
+    }
+    for (unsigned i = 0; i < gpu->lane_count; i++)
+        if (alive && gpu->lanes[i])
+            alive = cudaStreamDestroy(gpu->lanes[i]) == cudaSuccess;
+    if (alive)
+        (void)cudaDeviceReset();    /* the context, and its memory, go back */
+}
+
+static void gpu_free(struct gpu *gpu)
+{
+    tear_down(gpu);
+    unclaim(gpu->ordinal);
+    pthread_mutex_destroy(&gpu->lock);
+    free(gpu);
+}
+
+static enum err cuda_open(const char *uuid, unsigned lanes, struct gpu **ret, struct gpu_why *why)
+{
+    check(lanes >= 1 && lanes <= GPU_LANES_MAX);
+    int ordinal = cuda_find_device(uuid, why);
+    if (ordinal < 0)
+        return ERR_NOT_FOUND;
+    enum err e = claim(ordinal, why);
+    if (e)
+        return e;
+    struct gpu *gpu = must_alloc(sizeof(*gpu));
+    gpu->magic = GPU_MAGIC;
+    gpu->ordinal = ordinal;
+    gpu->lane_count = lanes;
+    pthread_mutex_init(&gpu->lock, NULL);
+    e = set_up(gpu, why);
+    if (e)
+        gpu_free(gpu);
+    else
+        *ret = gpu;
+    return e;
+}
+
+static void cuda_close(struct gpu **gpu)
+{
+    if (!*gpu)
+        return;
+    check((*gpu)->magic == GPU_MAGIC);
+    check((*gpu)->buffers == 0 && (*gpu)->fences_out == 0);
+    gpu_free(*gpu);
+    *gpu = NULL;
+}
+
+static const char *cuda_lost(struct gpu *gpu)
+{
+    return cuda_is_lost(gpu) ? gpu->lost_why.text : NULL;
+}
+
+static const struct gpu_backend backend = {
+    .name = "cuda",
+    .probe = cuda_probe,
+    .open = cuda_open,
+    .close = cuda_close,
+    .lost = cuda_lost,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+    .import_vmm = cuda_import_vmm,
+    .import_ipc = cuda_import_ipc,
+    .release = cuda_release,
+    .submit = cuda_submit,
+    .poll = cuda_poll,
+    .wait = cuda_wait,
+};
+
+gpu_module_get penstock_gpu_backend __attribute__((visibility("default")));
+const struct gpu_backend *penstock_gpu_backend(unsigned interface)
+{
+    return interface == GPU_INTERFACE ? &backend : NULL;
+}

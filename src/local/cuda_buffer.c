@@ -1,0 +1,259 @@
+/* cuda_buffer.c - host memory the GPU reads, and memory of clients that it is copied into.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A buffer is a mapping that lives from import to release; release waits for the copies into it, so
+ * none runs into memory that is no longer ours to write. What a client claims of its memory is
+ * believed only where the driver says the same. */
+#include "local/cuda_inside.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- host memory ---- */
+
+static struct range *range_of(struct gpu *gpu, uintptr_t at)
+{
+    for (size_t i = 0; i < RANGES_MAX; i++)
+        if (gpu->ranges[i].bytes && gpu->ranges[i].at == at)
+            return &gpu->ranges[i];
+    return NULL;
+}
+
+static struct range *free_range(struct gpu *gpu)
+{
+    for (size_t i = 0; i < RANGES_MAX; i++)
+        if (!gpu->ranges[i].bytes)
+            return &gpu->ranges[i];
+    return NULL;
+}
+
+/* ranges[] has one writer, the copier; under the lock for who reads it elsewhere. */
+static void range_set(struct gpu *gpu, struct range *range, uintptr_t at, uint64_t bytes)
+{
+    pthread_mutex_lock(&gpu->lock);
+    *range = (struct range){ at, bytes };
+    pthread_mutex_unlock(&gpu->lock);
+}
+
+enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why)
+{
+    check(bytes > 0 && range_of(gpu, (uintptr_t)mem) == NULL);
+    struct range *range = free_range(gpu);
+    if (!range)
+        return cuda_say(why, ERR_LIMIT, "at most %d ranges of memory can be pinned", RANGES_MAX);
+    enum err e = cuda_enter(gpu, why);
+    if (!e)
+        e = cuda_judge(gpu, cudaHostRegister(mem, bytes, cudaHostRegisterPortable),
+                  "pinning host memory", why);
+    if (!e)
+        range_set(gpu, range, (uintptr_t)mem, bytes);
+    return e;
+}
+
+void cuda_unpin(struct gpu *gpu, void *mem)
+{
+    struct gpu_why why;
+    struct range *range = range_of(gpu, (uintptr_t)mem);
+    check(range != NULL);
+    if (cuda_enter(gpu, &why) == OK && cuda_drain(gpu, (1u << gpu->lane_count) - 1) == OK)
+        (void)cuda_judge(gpu, cudaHostUnregister(mem), "giving back pinned memory", &why);
+    range_set(gpu, range, 0, 0);
+}
+
+/* ---- memory of clients ---- */
+
+static struct gpu_buffer *buffer_new(struct gpu *gpu, CUdeviceptr at, uint64_t bytes)
+{
+    struct gpu_buffer *buffer = must_alloc(sizeof(*buffer));
+    buffer->magic = BUFFER_MAGIC;
+    buffer->gpu = gpu;
+    buffer->at = at;
+    buffer->bytes = bytes;
+    pthread_mutex_lock(&gpu->lock);
+    gpu->buffers++;
+    pthread_mutex_unlock(&gpu->lock);
+    return buffer;
+}
+
+/* The sum of the chunks, each whole granules, and no less than what is to be filled. */
+static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t count, uint64_t bytes,
+                        uint64_t *ret, struct gpu_why *why)
+{
+    uint64_t sum = 0;
+    if (gpu->granule == 0)
+        return cuda_say(why, ERR_NOT_IMPLEMENTED,
+                        "this GPU, or its driver, takes no memory by file descriptor");
+    if (count == 0 || count > GPU_CHUNKS_MAX)
+        return cuda_say(why, ERR_BAD_ARGUMENT, "1 to %d chunks make a buffer", GPU_CHUNKS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (chunks[i] == 0 || chunks[i] % gpu->granule != 0 || chunks[i] > INT64_MAX ||
+            __builtin_add_overflow(sum, chunks[i], &sum) || sum > INT64_MAX)
+            return cuda_say(why, ERR_BAD_ARGUMENT, "chunk %zu is not whole granules of %llu bytes",
+                            i, (unsigned long long)gpu->granule);
+    if (bytes == 0 || bytes > sum)
+        return cuda_say(why, ERR_BAD_ARGUMENT, "the chunks hold %llu bytes, not 1 to that",
+                        (unsigned long long)sum);
+    *ret = sum;
+    return OK;
+}
+
+/* Memory of this GPU? Of another, the mapping would work, and each copy cross the bus twice. */
+static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
+                            struct gpu_why *why)
+{
+    CUmemAllocationProp kind = { 0 };
+    enum err e = cuda_judge_driver(gpu, gpu->driver.properties(&kind, chunk),
+                                   "asking what memory was shared", why);
+    if (e)
+        return e;
+    if (kind.location.type != CU_MEM_LOCATION_TYPE_DEVICE || kind.location.id != gpu->ordinal)
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "that memory does not lie on the GPU that was named");
+    return e;
+}
+
+/* The mapping keeps the memory, so the handle goes back at once. */
+static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t bytes,
+                          struct gpu_why *why)
+{
+    CUmemGenericAllocationHandle chunk;
+    CUresult result = gpu->driver.import(&chunk, (void *)(uintptr_t)fd,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS)
+        return cuda_judge_driver(gpu, result, "importing a file descriptor of GPU memory", why);
+    enum err e = judge_chunk(gpu, chunk, why);
+    if (!e)
+        e = cuda_judge_driver(gpu, gpu->driver.map(at, bytes, 0, chunk, 0),
+                              "mapping a chunk at its claimed size", why);
+    if (!cuda_is_lost(gpu))
+        (void)gpu->driver.release(chunk);
+    return e;
+}
+
+/* *ret_done: how far it came. */
+static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
+                        CUdeviceptr at, uint64_t *ret_done, struct gpu_why *why)
+{
+    enum err e = OK;
+    for (size_t i = 0; !e && i < count; i++) {
+        e = map_chunk(gpu, fds[i], at + *ret_done, chunks[i], why);
+        if (!e)
+            *ret_done += chunks[i];
+    }
+    if (e)
+        return e;
+    CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, gpu->ordinal },
+                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    return cuda_judge_driver(gpu, gpu->driver.set_access(at, *ret_done, &access, 1),
+                             "making shared memory accessible", why);
+}
+
+/* The first `mapped` bytes of `reserved` go, and then the addresses. */
+static void unmap(struct gpu *gpu, CUdeviceptr at, uint64_t mapped, uint64_t reserved)
+{
+    struct gpu_why why;
+    CUresult result = mapped ? gpu->driver.unmap(at, mapped) : CUDA_SUCCESS;
+    if (cuda_judge_driver(gpu, result, "unmapping shared memory", &why) == ERR_GONE)
+        return;
+    result = gpu->driver.address_free(at, reserved);
+    (void)cuda_judge_driver(gpu, result, "giving back addresses", &why);
+}
+
+enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
+                         uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why)
+{
+    CUdeviceptr at;
+    uint64_t sum = 0, done = 0;
+    enum err e = cuda_enter(gpu, why);
+    if (!e)
+        e = measure(gpu, chunks, count, bytes, &sum, why);
+    if (e)
+        return e;
+    e = cuda_judge_driver(gpu, gpu->driver.reserve(&at, sum, 0, 0, 0), "reserving addresses", why);
+    if (e)
+        return e;
+    e = map_all(gpu, fds, chunks, count, at, &done, why);
+    if (e) {
+        if (!cuda_is_lost(gpu))
+            unmap(gpu, at, done, sum);
+        return e;
+    }
+    *ret = buffer_new(gpu, at, bytes);
+    (*ret)->mapped = at;
+    (*ret)->mapped_bytes = sum;
+    return OK;
+}
+
+/* Where in the opened allocation the client's bytes begin, if all of them lie in it. */
+static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint64_t bytes,
+                       CUdeviceptr *ret, struct gpu_why *why)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    struct cudaPointerAttributes kind;
+    enum err e = cuda_judge(gpu, cudaPointerGetAttributes(&kind, opened),
+                            "asking what memory was shared", why);
+    if (!e && kind.device != gpu->ordinal)
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "that memory does not lie on the GPU that was named");
+    if (!e)
+        e = cuda_judge_driver(gpu, gpu->driver.address_range(&base, &size, (CUdeviceptr)opened),
+                              "asking for the size of shared memory", why);
+    if (!e && (bytes == 0 || base_offset > size || bytes > size - base_offset))
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "the allocation holds %zu bytes: base_offset and bytes"
+                     " reach beyond it", size);
+    *ret = base + base_offset;
+    return e;
+}
+
+enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
+                         uint64_t base_offset, uint64_t bytes, struct gpu_buffer **ret,
+                         struct gpu_why *why)
+{
+    static_assert(sizeof(cudaIpcMemHandle_t) == GPU_IPC_BYTES, "as the protocol has it");
+    cudaIpcMemHandle_t theirs;
+    CUdeviceptr at;
+    void *opened;
+    memcpy(&theirs, handle, sizeof(theirs));
+    enum err e = cuda_enter(gpu, why);
+    if (!e && !gpu->driver.address_range)
+        e = cuda_say(why, ERR_NOT_IMPLEMENTED, "this driver does not tell how large memory is");
+    if (!e)
+        e = cuda_judge(gpu, cudaIpcOpenMemHandle(&opened, theirs, cudaIpcMemLazyEnablePeerAccess),
+                  "opening the handle of GPU memory", why);
+    if (e)
+        return e;
+    e = locate(gpu, opened, base_offset, bytes, &at, why);
+    if (e) {
+        if (!cuda_is_lost(gpu))
+            (void)cudaIpcCloseMemHandle(opened);
+        return e;
+    }
+    *ret = buffer_new(gpu, at, bytes);
+    (*ret)->ipc = opened;
+    return OK;
+}
+
+void cuda_release(struct gpu_buffer **buffer)
+{
+    struct gpu_buffer *gone = *buffer;
+    struct gpu_why why;
+    if (!gone)
+        return;
+    check(gone->magic == BUFFER_MAGIC);
+    struct gpu *gpu = gone->gpu;
+    pthread_mutex_lock(&gpu->lock);
+    gone->closing = true;
+    unsigned lanes = gone->lanes;
+    pthread_mutex_unlock(&gpu->lock);
+    if (cuda_enter(gpu, &why) == OK && cuda_drain(gpu, lanes) == OK) {
+        if (gone->ipc)
+            (void)cuda_judge(gpu, cudaIpcCloseMemHandle(gone->ipc), "closing shared memory", &why);
+        else
+            unmap(gpu, gone->mapped, gone->mapped_bytes, gone->mapped_bytes);
+    }
+    pthread_mutex_lock(&gpu->lock);
+    gpu->buffers--;
+    pthread_mutex_unlock(&gpu->lock);
+    free(gone);
+    *buffer = NULL;
+}

@@ -1,0 +1,120 @@
+/* cuda_inside.h - what the files of penstock-cuda.so share. SPDX-License-Identifier: Apache-2.0
+ *
+ * The one place that names CUDA's headers. The design is at the head of cuda.c. */
+#ifndef LOCAL_CUDA_INSIDE_H
+#define LOCAL_CUDA_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <cuda_runtime_api.h>
+#include <cudaTypedefs.h>
+
+#include "local/gpu.h"
+
+#define GPU_MAGIC 0x47505531
+#define BUFFER_MAGIC 0x47505542
+#define BATCH_MAX 512     /* copies in one call of the driver */
+#define RANGES_MAX 16
+
+/* What the driver does and the runtime does not offer. Absent functions are NULL. */
+struct driver {
+    PFN_cuDeviceGetAttribute_v2000 attribute;
+    PFN_cuMemGetAddressRange_v3020 address_range;
+    PFN_cuMemGetAllocationGranularity_v10020 granularity;
+    PFN_cuMemImportFromShareableHandle_v10020 import;
+    PFN_cuMemGetAllocationPropertiesFromHandle_v10020 properties;
+    PFN_cuMemAddressReserve_v10020 reserve;
+    PFN_cuMemMap_v10020 map;
+    PFN_cuMemSetAccess_v10020 set_access;
+    PFN_cuMemUnmap_v10020 unmap;
+    PFN_cuMemAddressFree_v10020 address_free;
+    PFN_cuMemRelease_v10020 release;
+    PFN_cuMemcpyBatchAsync_v12080 batch;
+};
+
+struct range {
+    uintptr_t at;
+    uint64_t bytes;    /* 0: free */
+};
+
+struct gpu {
+    uint32_t magic;
+    int ordinal;
+    struct driver driver;        /* filled by open, constant after */
+    uint64_t granule;            /* of VMM memory; 0: it can't be imported */
+    unsigned lane_count;
+    cudaStream_t lanes[GPU_LANES_MAX];
+    _Atomic bool is_lost;        /* set once, after the sentence was written */
+    struct gpu_why lost_why;
+    pthread_mutex_t lock;
+    struct gpu_fence *free_fences;
+    unsigned fences_out, buffers;
+    struct range ranges[RANGES_MAX];
+    /* scratch of submit */
+    CUdeviceptr to[BATCH_MAX], from[BATCH_MAX];
+    size_t bytes[BATCH_MAX];
+    size_t batched;
+};
+
+struct gpu_fence {
+    struct gpu *gpu;
+    cudaEvent_t event;
+    struct gpu_fence *next;
+};
+
+struct gpu_buffer {
+    uint32_t magic;
+    bool closing;           /* under gpu->lock, as lanes */
+    unsigned lanes;         /* that copied here: a bit each */
+    struct gpu *gpu;
+    CUdeviceptr at;         /* where copies may begin */
+    uint64_t bytes;         /* and how far they may reach */
+    CUdeviceptr mapped;     /* VMM: what we mapped; else 0 */
+    uint64_t mapped_bytes;
+    void *ipc;              /* what the runtime opened; else NULL */
+};
+
+/* ---- cuda.c: what went wrong; fences ---- */
+
+/* Writes the sentence, returns the error. */
+enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...) PRINTF_LIKE(3, 4);
+bool cuda_is_lost(struct gpu *gpu);
+/* The device is lost from now on. Returns ERR_GONE. */
+enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what);
+/* What the outcome of a call means; `what` was done, in words. Finds out whether it was sticky. */
+enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why);
+enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why);
+/* First in every call: the device is alive, and current for this thread. */
+enum err cuda_enter(struct gpu *gpu, struct gpu_why *why) MUST_USE;
+
+struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver has none left */
+void cuda_fence_give(struct gpu_fence *fence);
+enum err cuda_poll(struct gpu_fence **fence) MUST_USE;
+enum err cuda_wait(struct gpu_fence **fence) MUST_USE;
+/* Waits for what was begun on these lanes (a bit each) before now, not for what comes after. */
+enum err cuda_drain(struct gpu *gpu, unsigned lanes) MUST_USE;
+
+/* ---- cuda_probe.c: what is there ---- */
+
+void cuda_probe(struct gpu_probe *ret);
+void cuda_find_entry_points(struct driver *ret);
+bool cuda_has_vmm(const struct driver *driver, int ordinal);
+int cuda_find_device(const char *uuid, struct gpu_why *why);    /* its ordinal; -1: none, and why */
+
+/* ---- cuda_buffer.c: memory that is pinned or shared ---- */
+
+enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
+void cuda_unpin(struct gpu *gpu, void *mem);
+enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
+                         uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
+enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES], uint64_t base_offset,
+                         uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
+void cuda_release(struct gpu_buffer **buffer);
+
+/* ---- cuda_copy.c ---- */
+
+enum err cuda_submit(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies, size_t count,
+                     struct gpu_fence **ret, struct gpu_why *why) MUST_USE;
+
+#endif
