@@ -1,0 +1,398 @@
+"""client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
+
+A client has one session of the fill socket, made when it is needed, and made anew once when it broke:
+what was under way is asked for again, then it is an error. Where there is no fill socket the same
+calls read batches over HTTP, or single objects where the endpoint knows no batches: `way` says which.
+Any thread. In the child of a fork it has a session of its own.
+"""
+import logging
+import os
+import threading
+import time
+import weakref
+
+from . import items as layout
+from . import keys
+from .errors import Disconnected, ItemError, PenstockError
+from .http import Endpoint
+from .memory import Buffer, Memory
+from .session import MESSAGE_BYTES_MAX, Session
+
+log = logging.getLogger("penstock")
+SOCKET = "/run/penstock/fill.sock"
+SILENCE_S = 30           # beyond the daemon's own limit for a fill
+SPLIT_BYTES = MESSAGE_BYTES_MAX // 4
+AGAIN_S = 0.05
+clients = weakref.WeakSet()
+
+
+def connect(path=None, access_key=None, secret_key=None, session_token=None, endpoint_url=None, *,
+            profile=None, region=None, credentials=None, patience=5.0):
+    """path: of the fill socket; else PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock; "" is none.
+    Keys and endpoint: arguments, AWS_* variables, ~/.aws; `credentials`: a boto3 Credentials object, or
+    a function that returns (access key, secret key, session token). Without any, what is asked is
+    unsigned. patience: seconds that a daemon that restarts is waited for. Disconnected is raised only
+    if a path was given and nobody is there."""
+    return Client(path, keys.source(access_key, secret_key, session_token, profile, credentials),
+                  keys.find_endpoint(endpoint_url, profile), keys.find_region(region, profile), patience)
+
+
+class Client:
+    def __init__(self, path, find_keys, endpoint_url, region, patience):
+        named = path if path is not None else os.environ.get("PENSTOCK_FILL_SOCKET")
+        self.path = SOCKET if named is None else named
+        self.patience, self.region, self.endpoint_url = patience, region, endpoint_url
+        self.hello = None            # what the daemon said of itself
+        self._find_keys = find_keys
+        self._lock = threading.RLock()
+        self._session = None
+        self._endpoint = Endpoint(endpoint_url, region, find_keys)
+        self._buffers = weakref.WeakSet()
+        self._told = set()
+        self.closed = False
+        clients.add(self)
+        self.no_socket = None        # why there is none
+        self.has_socket = bool(self.path)
+        if self.has_socket:
+            self._look(named is not None)
+
+    # ---- the session ----
+
+    def _look(self, named):
+        try:
+            self._usable()
+        except Disconnected as nobody:
+            if named:
+                raise
+            self.has_socket, self.no_socket = False, nobody.message
+
+    def _greet(self):
+        session = Session(self.path, SILENCE_S)
+        who = self._find_keys()
+        members = {"v": 1, "client": "python/0.1"}
+        if who:
+            members["auth"] = {"presigned": keys.presign(who, self.region, "POST", "localhost",
+                                                         "/_/fill")}
+        try:
+            reply = session.say("hello", members)
+        except BaseException:
+            session.close()
+            raise
+        if not reply["ok"]:
+            session.close()
+            raise PenstockError(reply["error"], reply["status"], reply.get("message", ""))
+        limits = reply.get("limits", {})
+        session.message_bytes = limits.get("message_bytes", session.message_bytes)
+        session.patience_s = limits.get("deadline_ms", 60000) / 1000 + SILENCE_S
+        self.hello = reply
+        return session
+
+    def _usable(self):
+        """The session, or a new one; of a daemon that restarts, too."""
+        session = self._session
+        if session is not None and not session.lost:
+            return session
+        with self._lock:
+            if self.closed:
+                raise ValueError("the client was closed")
+            until = time.monotonic() + (self.patience if self._session else 0)
+            while self._session is None or self._session.lost:
+                try:
+                    self._session = self._greet()
+                except Disconnected:
+                    if time.monotonic() >= until:
+                        raise
+                    time.sleep(AGAIN_S)
+            return self._session
+
+    def _forked(self):
+        self._lock = threading.RLock()
+        if self._session:
+            self._session.forget()
+        self._endpoint.forget()
+        for buffer in self._buffers:
+            buffer.forked()
+
+    def status(self):
+        """What the daemon counts of this session."""
+        return self._say("status", {})
+
+    def _say(self, op, members):
+        for last in (False, True):
+            try:
+                reply = self._usable().say(op, members)
+            except Disconnected:
+                if last:
+                    raise
+                continue
+            if not reply["ok"]:
+                raise PenstockError(reply["error"], reply["status"], reply.get("message", ""))
+            return reply
+
+    # ---- buffers ----
+
+    def way(self, device="cpu"):
+        """How bytes come to memory of this device: "cuda-vmm", "cuda-ipc" (straight into the GPU's),
+        "memfd" (into shared memory), "batch" or "get" (over HTTP). Chosen once; the log says it once."""
+        way, why = self._choose(device)
+        if device not in self._told:
+            self._told.add(device)
+            log.info("%s for %s%s", way, device, f": {why}" if why else "")
+        return way
+
+    def _choose(self, device):
+        why = []
+        if device.startswith("cuda") and self.has_socket:
+            from . import cuda
+            self._usable()
+            for kind in ("cuda-vmm", "cuda-ipc"):
+                reason = cuda.refusal(self.hello, kind, device)
+                if not reason:
+                    return kind, ""
+                why.append(f"{kind} {reason}")
+        if self.has_socket:
+            return "memfd", "; ".join(why)
+        why.append(self.no_socket or "no fill socket was named")
+        return self._endpoint.way(), "; ".join(why)
+
+    def buffer(self, nbytes, device="cpu"):
+        """Memory that is filled: on the host, or, if both sides can, of a GPU ("cuda:0")."""
+        if nbytes < 1:
+            raise ValueError("a buffer has at least 1 byte")
+        kind = self.way(device)
+        if kind.startswith("cuda"):
+            from . import cuda
+            buffer = cuda.buffer(self, kind, nbytes, device)
+        else:
+            shared = kind == "memfd"
+            buffer = Buffer(self, "memfd" if shared else "memory", Memory(nbytes, shared), nbytes)
+        return self._keep(buffer)
+
+    def _keep(self, buffer):
+        self._buffers.add(buffer)
+        if buffer.kind != "memory":
+            self._registered(buffer)
+        return buffer
+
+    def _registered(self, buffer):
+        for last in (False, True):
+            try:
+                return buffer.id_in(self._usable())
+            except Disconnected:
+                if last:
+                    raise
+
+    # ---- fills ----
+
+    def fill(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
+        """Objects, or pieces of them, into the buffer; returns Filled when all are there. items: see
+        items.py; prefix stands before each key. on_error "skip": items that fail leave their places as
+        they were and are listed in Filled.errors; "fail": PenstockError, and the buffer's bytes are
+        undefined. deadline: in seconds. start: where items without a place begin."""
+        return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
+
+    def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
+        """As fill, and returns at once: result() waits, done() looks."""
+        items = list(items)
+        words, offsets, lengths = layout.lay_out(items, buffer.nbytes, start)
+        filled = Filled(buffer, items, offsets, lengths)
+        if buffer.kind == "memory":
+            return self._endpoint.fill(filled, words, bucket, prefix, on_error, deadline)
+        members = {"bucket": bucket, "prefix": prefix, "on_error": on_error}
+        if deadline is not None:
+            members["deadline_ms"] = max(1, int(deadline * 1000))
+        return Fill(self, "fill", buffer, members, words, filled)
+
+    def prefetch(self, bucket, items, prefix="", on_error="skip", deadline=None):
+        """Objects, or pieces of them, into Penstock's cache; as fill, without a buffer."""
+        return self.prefetch_async(bucket, items, prefix, on_error, deadline).result()
+
+    def prefetch_async(self, bucket, items, prefix="", on_error="skip", deadline=None):
+        if not self.has_socket:
+            raise PenstockError("no_fill_socket", 0, "prefetch needs the fill socket: set fill_socket")
+        items = list(items)
+        rows = [layout.read(item) for item in items]
+        words = [layout.word(*row) for row in rows]
+        members = {"bucket": bucket, "prefix": prefix, "on_error": on_error}
+        if deadline is not None:
+            members["deadline_ms"] = max(1, int(deadline * 1000))
+        filled = Filled(None, items, [None] * len(items), [row[2] for row in rows])
+        return Fill(self, "prefetch", None, members, words, filled)
+
+    # ---- HTTP ----
+
+    def batch(self, bucket, items, prefix="", on_error="continue"):
+        """Yields (index, bytes) in order, while later items are still read; in place of the bytes of one
+        that failed an ItemError, which ends it if on_error is "end". Needs no fill socket."""
+        return self._endpoint.batch(bucket, list(items), prefix, on_error)
+
+    def get(self, bucket, key, offset=0, length=None):
+        """One object, or a piece of it, by a plain signed GET."""
+        return self._endpoint.get(bucket, key, offset, length)
+
+    def request(self, method, path, query=(), headers=(), body=b""):
+        """Any signed request; path is "/BUCKET/KEY", not encoded. Returns (status, headers, body)."""
+        return self._endpoint.request(method, path, query, headers, body)
+
+    # ---- its end ----
+
+    def ring(self, device="cpu", slots=3, slot_bytes=64 << 20):
+        """Buffers in turn: see ring.py."""
+        from .ring import Ring
+        return Ring(self, device, slots, slot_bytes)
+
+    def close(self):
+        """The connection is the lease: what hangs on it ends. Views of buffers stay good."""
+        with self._lock:
+            self.closed = True
+            if self._session:
+                self._session.close()
+        self._endpoint.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Filled:
+    """What a fill brought. lengths and offsets: of each item, in order, in the buffer."""
+
+    def __init__(self, buffer, items, offsets, lengths):
+        self.buffer, self.items, self.offsets, self.lengths = buffer, items, offsets, lengths
+        self.nbytes = self.hits = self.misses = 0
+        self.errors = []
+
+    def add(self, first, count, reply):
+        """Takes in the reply of items [first, first + count)."""
+        self.nbytes += reply["bytes"]
+        self.hits += reply["hits"]
+        self.misses += reply["misses"]
+        if "lengths" in reply:
+            self.lengths[first:first + count] = reply["lengths"]
+        self.take_errors(first, reply)
+        for error in self.errors:
+            self.lengths[error.index] = 0
+
+    def take_errors(self, first, reply):
+        self.errors += [ItemError(first + i, layout.key_of(self.items[first + i]), code, status)
+                        for i, code, status in reply.get("errors", ())]
+
+    @property
+    def views(self):
+        memory = self.buffer.memory
+        return [memory[at:at + n] for at, n in zip(self.offsets, self.lengths)]
+
+    def tensors(self, dtype="uint8"):
+        """One-dimensional torch tensors that are views of the buffer."""
+        import torch
+        dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+        return [self.buffer.tensor(dtype, (n // dtype.itemsize,), at)
+                for at, n in zip(self.offsets, self.lengths)]
+
+
+class Part:
+    """Some of a long list, as one message."""
+    __slots__ = ("first", "words", "session", "question", "tries")
+
+    def __init__(self, first, words):
+        self.first, self.words, self.tries = first, words, 0
+        self.session = self.question = None
+
+
+class Fill:
+    """A fill under way. It is sent again once, on a new connection, if the one it went by is lost."""
+
+    def __init__(self, client, op, buffer, members, words, filled):
+        self._client, self._op, self._buffer, self._members = client, op, buffer, members
+        self._filled, self._over = filled, None
+        self._lock = threading.Lock()
+        self._parts = [Part(first, part) for first, part in self._cut(words)]
+        for part in self._parts:
+            self._send(part)
+
+    def _cut(self, words):
+        """A list that is too long for one message, in several."""
+        most = (self._client.hello or {}).get("limits", {}).get("items", 16384)
+        count = most
+        if len(words) > 1000:    # 4 MiB hold more keys than that, whatever they are
+            average = sum(len(str(word)) for word in words[::97]) / len(words[::97])
+            count = max(1, min(most, int(SPLIT_BYTES / (2 * average + 1))))
+        return [(first, words[first:first + count]) for first in range(0, len(words), count)] or [(0, [])]
+
+    def _send(self, part):
+        """The connection may have ended while it lay idle; so may the next."""
+        part.tries += 1
+        for last in (False, True):
+            try:
+                session = self._client._usable()
+                members = {**self._members, "items": part.words}
+                ended = None
+                if self._buffer is not None:
+                    members["buffer"] = self._buffer.id_in(session)
+                    ended = self._buffer.ended
+                self._wait_for_room(session)
+                part.session = session
+                part.question = session.ask(self._op, members, keep=self, ended=ended)
+                return
+            except Disconnected:
+                if last:
+                    raise
+
+    def _wait_for_room(self, session):
+        most = self._client.hello.get("limits", {}).get("fills", 16)
+        if session.open_count() >= most:
+            session.wait_until(lambda: session.open_count() < most)
+
+    def done(self):
+        """Whether result() would return at once."""
+        if self._over:
+            return True
+        for part in self._parts:
+            try:
+                part.session.wait_until(lambda p=part: p.question.reply is not None, 0)
+            except TimeoutError:
+                return False
+            except Disconnected:
+                return True
+        return True
+
+    def result(self, timeout=None):
+        """Filled, or raises PenstockError. timeout: in seconds; then TimedOut, and it goes on."""
+        with self._lock:
+            if self._over is None:
+                self._over = self._end(timeout)
+        if isinstance(self._over, Exception):
+            raise self._over
+        return self._over
+
+    def _end(self, timeout):
+        try:
+            replies = [self._reply(part, timeout) for part in self._parts]
+        except Disconnected as gone:
+            return gone
+        for part, reply in zip(self._parts, replies):
+            if not reply["ok"]:
+                self._filled.take_errors(part.first, reply)
+                return PenstockError(reply["error"], reply["status"], reply.get("message", ""),
+                                     self._filled.errors)
+            self._filled.add(part.first, len(part.words), reply)
+        return self._filled
+
+    def _reply(self, part, timeout):
+        while True:
+            try:
+                return part.session.wait(part.question, timeout)
+            except Disconnected:
+                if part.tries > 1:
+                    raise
+                self._send(part)
+
+
+def forked():
+    for client in list(clients):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=forked)

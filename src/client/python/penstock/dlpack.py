@@ -1,0 +1,86 @@
+"""dlpack.py - memory as DLPack capsules, by ctypes alone. SPDX-License-Identifier: Apache-2.0
+
+A consumer (torch, numpy, jax) takes the struct out of the capsule and calls its deleter when its last
+tensor is gone; until then `held` keeps the owner alive. A capsule that nobody took deletes itself.
+Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (unversioned, and version 1).
+"""
+import ctypes
+
+CPU, CUDA = 1, 2
+UINT8 = 1, 8, 1     # code (unsigned), bits, lanes
+PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class ManagedVersioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+                ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", Tensor)]
+
+
+held = {}    # address of a struct: (the struct, its shape, the owner of the memory)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def let_go(address):
+    held.pop(address, None)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def end_capsule(capsule):
+    for name in (PLAIN, VERSIONED):    # else it was taken, and has another name
+        if is_valid(capsule, name):
+            held.pop(get_pointer(capsule, name), None)
+
+
+def function(name, result, *arguments):
+    """Of its own: ctypes.pythonapi's are everybody's, and others may give them other types."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+new_capsule = function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p,
+                       ctypes.c_void_p)
+is_valid = function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+get_pointer = function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+
+def capsule(owner, address, nbytes, device=(CPU, 0), max_version=None):
+    """nbytes of uint8 at address, which stay as long as owner does."""
+    versioned = max_version is not None and max_version[0] >= 1
+    managed = ManagedVersioned(major=1, minor=0) if versioned else Managed()
+    shape = (ctypes.c_int64 * 1)(nbytes)
+    tensor = managed.tensor
+    tensor.data, tensor.ndim, tensor.shape = address, 1, shape
+    tensor.device_type, tensor.device_id = device
+    tensor.code, tensor.bits, tensor.lanes = UINT8
+    managed.deleter = ctypes.cast(let_go, ctypes.c_void_p)
+    where = ctypes.addressof(managed)
+    held[where] = managed, shape, owner
+    return new_capsule(where, VERSIONED if versioned else PLAIN,
+                       ctypes.cast(end_capsule, ctypes.c_void_p))
+
+
+class Span:
+    """Some of a piece of memory, as consumers of DLPack ask for it."""
+
+    def __init__(self, owner, address, nbytes, device=(CPU, 0)):
+        self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        if copy or (dl_device is not None and tuple(dl_device) != self.device):
+            raise BufferError("this memory is handed over where it lies, and not copied")
+        return capsule(self.owner, self.address, self.nbytes, self.device, max_version)

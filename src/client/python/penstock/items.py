@@ -1,0 +1,72 @@
+"""items.py - lists of what is wanted, and where each of it lies. SPDX-License-Identifier: Apache-2.0
+
+An item is "key", ("key", offset, length), ("key", offset, length, to), or a dict of key, offset,
+length, to, max, if_match, version_id. A length of -1, or none, is the object to its end. Items
+without a place lie one behind the other; those whose length nobody knows get equal shares of the
+room that is left, or as much as their `max`.
+"""
+ALIGN = 64      # of equal shares
+
+
+def read(item):
+    """(key, offset, length, to, more) of one; None: not said."""
+    if isinstance(item, str):
+        return item, None, None, None, None
+    if isinstance(item, dict):
+        more = {n: item[n] for n in item if n not in ("key", "offset", "length", "to")}
+        length = item.get("length")
+        return item["key"], item.get("offset"), None if length == -1 else length, item.get("to"), more
+    if len(item) not in (1, 3, 4):
+        raise ValueError(f"{item!r} is neither (key, offset, length) nor (key, offset, length, to)")
+    key, offset, length, to = (tuple(item) + (None, None, None))[:4]
+    return key, offset, None if length == -1 else length, to, None
+
+
+def word(key, offset, length, to, more):
+    """As the fill socket takes it. to None: without a place, as batches take it."""
+    whole = offset is None and length is None
+    if more or whole:
+        made = {"key": key, **(more or {})}
+        if not whole:
+            made["offset"], made["length"] = offset or 0, -1 if length is None else length
+        if to is not None:
+            made["to"] = to
+        return made
+    made = [key, offset or 0, -1 if length is None else length]
+    return made if to is None else made + [to]
+
+
+def share(rows, room, start):
+    """How much one item gets whose length nobody knows."""
+    used = start + sum(length for _, _, length, to, _ in rows if length is not None and to is None)
+    open_count = sum(1 for _, _, length, to, more in rows
+                     if length is None and to is None and not (more and "max" in more))
+    used += sum(more["max"] for _, _, length, to, more in rows
+                if length is None and to is None and more and "max" in more)
+    if not open_count:
+        return 0
+    each = max(0, room - used) // open_count
+    return each // ALIGN * ALIGN if each >= ALIGN else each
+
+
+def lay_out(items, room, start=0):
+    """Words for the fill socket, offsets, and lengths (None: as long as it is)."""
+    rows = [read(item) for item in items]
+    each, at = share(rows, room, start), start
+    words, offsets, lengths = [], [], []
+    for key, offset, length, to, more in rows:
+        if to is None:
+            to = at
+            if length is None and not (more and "max" in more):
+                more = {**(more or {}), "max": each}
+            at += length if length is not None else more["max"]
+        words.append(word(key, offset, length, to, more))
+        offsets.append(to)
+        lengths.append(length)
+    if at > room:
+        raise ValueError(f"the items need {at} bytes and the buffer has {room}")
+    return words, offsets, lengths
+
+
+def key_of(item):
+    return item if isinstance(item, str) else item["key"] if isinstance(item, dict) else item[0]

@@ -1,0 +1,192 @@
+"""memory.py - what is filled: a buffer, known to the daemon by a descriptor. SPDX-License-Identifier:
+Apache-2.0
+
+On the host a buffer is a memfd, sealed so that nobody can shrink it under the other, all of it
+allocated, mapped here and there: what is filled needs no copy. Views and tensors of it hold the
+mapping: it ends with the last of them, whatever became of the buffer.
+
+After a connection that was lost while it was being filled, and in the child of a fork, other memory
+takes its place under the same address, with the same bytes: nobody else's late write can reach it.
+Where there is no fill socket, a buffer is plain memory that batches are read into.
+"""
+import ctypes
+import fcntl
+import mmap
+import os
+import threading
+
+from . import dlpack
+from .errors import Disconnected, PenstockError
+
+ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # fcntl names them since Python 3.8 only on some
+MAP_FIXED = 0x10
+CHUNK = 64 << 20
+
+
+def sealed_file(nbytes):
+    fd = os.memfd_create("penstock-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, nbytes)    # holes would be filled in the daemon's name
+        fcntl.fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def map_over(address, nbytes, fd):
+    """Maps the file in place of what is there."""
+    call = ctypes.CDLL(None, use_errno=True).mmap
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                     ctypes.c_long]
+    got = call(address, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, fd, 0)
+    if got != address:
+        raise OSError(ctypes.get_errno(), "the memory of a buffer could not be renewed")
+
+
+class Memory:
+    """Mapped pages; they go with the last reference."""
+
+    def __init__(self, nbytes, shared):
+        self.fd = sealed_file(nbytes) if shared else -1
+        self.map = mmap.mmap(self.fd, nbytes) if shared else mmap.mmap(-1, nbytes)
+        self.view = memoryview(self.map)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+
+    def renew(self):
+        """The same bytes at the same address, in a file that only we know."""
+        nbytes, fd = len(self.view), sealed_file(len(self.view))
+        try:
+            for at in range(0, nbytes, CHUNK):
+                os.pwrite(fd, self.view[at:at + CHUNK], at)
+            map_over(self.address, nbytes, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self.close_file()
+        self.fd = fd
+
+    def close_file(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    def __del__(self):
+        if hasattr(self, "fd"):
+            self.close_file()
+
+
+class Buffer:
+    """kind: "memfd", "cuda-vmm", "cuda-ipc", or "memory" (no fill socket). Made by Client.buffer."""
+
+    def __init__(self, client, kind, memory, nbytes, members=None, fds=None, device=(dlpack.CPU, 0)):
+        self.client, self.kind, self.nbytes, self.device = client, kind, nbytes, device
+        self._memory, self._members = memory, members or {}
+        self._fds = fds or (lambda: (memory.fd,))
+        self._lock = threading.Lock()
+        self._session = self._id = None
+        self._foreign = False    # somebody else may write into these pages
+        self.closed = False
+
+    # ---- what a session knows it by ----
+
+    def id_in(self, session):
+        """Its name there; registers it first, if need be."""
+        with self._lock:
+            if self.closed:
+                raise ValueError("the buffer was closed")
+            if self._session is not session:
+                self._register(session)
+            return self._id
+
+    def _register(self, session):
+        if self._foreign and self.kind == "memfd":
+            self._memory.renew()
+        self._foreign = False
+        reply = session.say("register", {"kind": self.kind, "bytes": self.nbytes, **self._members},
+                            self._fds())
+        if not reply["ok"]:
+            raise PenstockError(reply["error"], reply["status"], reply.get("message", ""))
+        self._session, self._id = session, reply["buffer"]
+
+    def ended(self, reply):
+        """Of a fill; None: the connection was lost, so nobody knows when it ends."""
+        self._foreign = self._foreign or reply is None
+
+    def forked(self):
+        self._lock, self._session, self._foreign = threading.Lock(), None, True
+
+    # ---- what it holds ----
+
+    @property
+    def memory(self):
+        """All of it, as a memoryview. Of a GPU's there is none."""
+        if self.device[0] != dlpack.CPU:
+            raise BufferError("a GPU's memory has no memoryview: ask for a tensor")
+        return self._memory.view
+
+    def __len__(self):
+        return self.nbytes
+
+    def span(self, offset=0, nbytes=None):
+        """A part of it that has __dlpack__."""
+        nbytes = self.nbytes - offset if nbytes is None else nbytes
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise ValueError(f"[{offset}, {offset + nbytes}) does not lie inside the {self.nbytes} bytes")
+        return dlpack.Span(self._memory, self._memory.address + offset, nbytes, self.device)
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **how):
+        return self.span().__dlpack__(**how)
+
+    def tensor(self, dtype="uint8", shape=None, offset=0):
+        """A torch tensor that is this memory. dtype: torch's, or its name; shape: of its elements,
+        None: all that fits behind offset."""
+        import torch
+        dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+        if shape is None:
+            count = (self.nbytes - offset) // dtype.itemsize
+            shape = (count,)
+        else:
+            count = 1
+            for n in shape:
+                count *= n
+        if not count:
+            return torch.empty(tuple(shape), dtype=dtype, device=self._torch_device())
+        flat = torch.from_dlpack(self.span(offset, count * dtype.itemsize))
+        return flat.view(dtype).view(tuple(shape))
+
+    def _torch_device(self):
+        return "cpu" if self.device[0] == dlpack.CPU else f"cuda:{self.device[1]}"
+
+    # ---- its end ----
+
+    def close(self):
+        """The daemon lets go of it, once nothing is on its way into it. Views stay good."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            session, self._session = self._session, None
+        if session is not None and not session.lost:
+            try:
+                session.say("unregister", {"buffer": self._id})
+            except Disconnected:
+                pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        session = getattr(self, "_session", None)
+        if session is not None and not session.lost:
+            try:
+                session.ask("unregister", {"buffer": self._id})    # nobody waits for it
+            except Exception:    # noqa: BLE001 (the interpreter may be at its end)
+                pass

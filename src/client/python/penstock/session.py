@@ -1,0 +1,191 @@
+"""session.py - one connection to the fill socket. SPDX-License-Identifier: Apache-2.0
+
+A message is one JSON object; one that is too long for the socket lies in a memfd that goes with it.
+Replies carry the id of what they answer and come as they end. There is no thread for them: whoever
+waits reads, for the others, too, and who waits meanwhile is woken when theirs has come. Any thread.
+"""
+import array
+import json
+import os
+import select
+import socket
+import threading
+import time
+
+from .errors import Disconnected, TimedOut
+
+MESSAGE_BYTES = 128 << 10       # until hello told
+MESSAGE_BYTES_MAX = 4 << 20     # in a memfd
+RECEIVE_BYTES = 256 << 10
+
+
+class Question:
+    """Something that was asked, and its reply when it came. keep: what must live until then."""
+    __slots__ = ("reply", "ended", "keep")
+
+    def __init__(self, keep, ended):
+        self.reply, self.keep, self.ended = None, keep, ended
+
+
+class Session:
+    def __init__(self, path, patience_s):
+        """patience_s: how long a daemon may be silent that owes a reply."""
+        self.patience_s = patience_s
+        self.message_bytes = MESSAGE_BYTES
+        self.lost = None        # why, once it is
+        self._state = threading.Condition(threading.Lock())
+        self._sending = threading.Lock()
+        self._reading = False   # a thread is at it
+        self._open = {}         # id: Question
+        self._last = 0
+        self._room = bytearray(RECEIVE_BYTES)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.connect(path)
+        except OSError as failure:
+            self._socket.close()
+            raise Disconnected(f"{path}: {failure.strerror}. Does Penstock run, with the setting "
+                               "fill_socket, and may this user connect (fill_users)?") from None
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    # ---- asking ----
+
+    def ask(self, op, members, fds=(), keep=None, ended=None):
+        """Sends; the Question to wait for. ended(reply or None) is called as the reply is read, or the
+        connection is lost."""
+        question = Question(keep, ended)
+        with self._state:
+            if self.lost:
+                raise Disconnected(self.lost)
+            self._last += 1
+            number = self._last
+            self._open[number] = question
+        try:
+            self._send(json.dumps({"op": op, "id": number, **members}, separators=(",", ":"),
+                                  ensure_ascii=False).encode(), fds)
+        except OSError as failure:
+            self._lose(f"the connection to Penstock broke: {failure.strerror}")
+            raise Disconnected(self.lost) from None
+        except BaseException:
+            self._open.pop(number, None)
+            raise
+        return question
+
+    def say(self, op, members, fds=()):
+        """Asks and waits; the reply, whatever it says."""
+        return self.wait(self.ask(op, members, fds))
+
+    def _send(self, data, fds):
+        if len(data) <= self.message_bytes:
+            self._send_one(data, fds)
+            return
+        if fds or len(data) > MESSAGE_BYTES_MAX:
+            raise ValueError(f"a message of {len(data)} bytes is too long; {MESSAGE_BYTES_MAX} may be")
+        carrier = os.memfd_create("penstock-message", os.MFD_CLOEXEC)
+        try:
+            with open(carrier, "wb", closefd=False) as file:
+                file.write(data)
+            self._send_one(b'{"message_bytes":%d}' % len(data), (carrier,))
+        finally:
+            os.close(carrier)
+
+    def _send_one(self, data, fds):
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        with self._sending:
+            self._socket.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+
+    # ---- waiting ----
+
+    def wait(self, question, timeout_s=None):
+        self.wait_until(lambda: question.reply is not None, timeout_s)
+        return question.reply
+
+    def wait_until(self, holds, timeout_s=None):
+        """Reads, or lets another thread read, until holds(). It is looked at whenever a reply came."""
+        until = time.monotonic() + (self.patience_s if timeout_s is None else timeout_s)
+        while True:
+            with self._state:
+                while not holds() and self._reading:
+                    if not self._state.wait(max(0.0, until - time.monotonic())):
+                        self._too_late(timeout_s)
+                if holds():
+                    return
+                if self.lost:
+                    raise Disconnected(self.lost)
+                self._reading = True
+            try:
+                while not holds():
+                    self._deliver(self._receive(until, timeout_s))
+            finally:
+                with self._state:
+                    self._reading = False
+                    self._state.notify_all()
+                    if self.lost:
+                        self._socket.close()
+
+    def open_count(self):
+        return len(self._open)
+
+    def _too_late(self, timeout_s):
+        if timeout_s is None:
+            raise TimedOut(f"Penstock has not answered for {self.patience_s:g} s")
+        raise TimedOut(f"no answer within {timeout_s:g} s")
+
+    def _receive(self, until, timeout_s):
+        if not self._poll.poll(max(0, (until - time.monotonic()) * 1000)):
+            self._too_late(timeout_s)
+        try:
+            count, rights, _, _ = self._socket.recvmsg_into([self._room], socket.CMSG_SPACE(4))
+        except OSError as failure:
+            count, why = 0, f"the connection to Penstock broke: {failure.strerror}"
+        else:
+            why = "Penstock closed the connection"
+        if not count:
+            self._lose(why)
+            raise Disconnected(self.lost)
+        reply = json.loads(bytes(memoryview(self._room)[:count]))
+        if "message_bytes" not in reply:
+            return reply
+        carrier = array.array("i", rights[0][2])[0]
+        with open(carrier, "rb") as file:
+            return json.loads(file.read(reply["message_bytes"]))
+
+    def _deliver(self, reply):
+        with self._state:
+            question = self._open.pop(reply.get("id"), None)
+            if question:
+                question.reply, question.keep = reply, None
+                if question.ended:
+                    question.ended(reply)
+            self._state.notify_all()
+        if question is None and not reply.get("ok", True):    # to nobody: it says why it hangs up
+            self._lose(f"Penstock refuses: {reply.get('error')}: {reply.get('message', '')}")
+            raise Disconnected(self.lost)
+
+    # ---- its end ----
+
+    def _lose(self, why):
+        with self._state:
+            if self.lost:
+                return
+            self.lost = why
+            questions, self._open = self._open, {}
+            for question in questions.values():
+                if question.ended:
+                    question.ended(None)
+            self._state.notify_all()
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)    # wakes who reads, who then closes it
+            except OSError:
+                pass
+            if not self._reading:
+                self._socket.close()
+
+    def close(self):
+        self._lose("the client was closed")
+
+    def forget(self):
+        """In the child of a fork: our copy of the descriptor goes, the parent's connection stays."""
+        self.lost = "the process forked"
+        self._socket.close()
