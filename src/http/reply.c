@@ -187,13 +187,20 @@ static h2o_iovec_t iovec_of(slice bytes)
     return (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
 }
 
-static void push(struct http_request *request, slice bytes)
+/* A chunk of nothing is the last. */
+static slice end_of_chunk(const struct http_request *request, size_t bytes)
+{
+    return request->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
+}
+
+static void push_two(struct http_request *request, slice first, slice second)
 {
     struct conn *conn = request->conn;
+    size_t bytes = first.len + second.len;
     check(request->answered && !request->sending);
-    check(bytes.len <= request->length - request->sent_bytes);
+    check(bytes <= request->length - request->sent_bytes);
     request->sending = true;
-    request->sent_bytes += bytes.len;
+    request->sent_bytes += bytes;
     conn->stalls = 0;
     timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
     h2o_iovec_t bufs[CONN_WRITE_MAX];
@@ -201,15 +208,22 @@ static void push(struct http_request *request, slice bytes)
     if (request->reply.len)
         bufs[count++] = iovec_of(request->reply);
     if (request->chunked) {
-        snprintf(request->chunk, sizeof(request->chunk), "%zx\r\n", bytes.len);
+        snprintf(request->chunk, sizeof(request->chunk), "%zx\r\n", bytes);
         bufs[count++] = iovec_of(slice_of(request->chunk));
     }
-    if (bytes.len)
-        bufs[count++] = iovec_of(bytes);
+    if (first.len)
+        bufs[count++] = iovec_of(first);
+    if (second.len)
+        bufs[count++] = iovec_of(second);
     if (request->chunked)
-        bufs[count++] = iovec_of(S("\r\n"));
+        bufs[count++] = iovec_of(end_of_chunk(request, bytes));
     request->reply = S("");
     conn_write(conn, bufs, count, on_sent);
+}
+
+static void push(struct http_request *request, slice bytes)
+{
+    push_two(request, bytes, S(""));
 }
 
 void http_reply(struct http_request *request, const struct http_answer *answer)
@@ -237,6 +251,14 @@ void http_reply_send(struct http_request *request, slice bytes)
 {
     check(request->magic == REQUEST_MAGIC && request->source && bytes.len > 0);
     push(request, bytes);
+}
+
+void http_reply_send_two(struct http_request *request, slice first, slice second, bool last)
+{
+    check(request->magic == REQUEST_MAGIC && request->source && first.len + second.len > 0);
+    check(request->open || !last);
+    request->ended_open = last;
+    push_two(request, first, second);
 }
 
 void http_reply_end(struct http_request *request)
