@@ -455,6 +455,11 @@ enum err get_next(struct get *get, slice *ret)
     return OK;
 }
 
+bool gets_are_scarce(const struct cache_loop *loop)
+{
+    return store_pieces_scarce(loop->io) || slots_scarce(cache_flights(loop->cache));
+}
+
 const struct get_cost *get_cost(const struct get *get)
 {
     return &get->cost;

@@ -60,6 +60,9 @@ enum err get_decide(struct get *get, const struct get_answer **ret) MUST_USE;
 /* The next bytes, valid until the next call or the end; ERR_WAIT; any other: they can't be had any
  * more. Not to be called when all have been handed out. */
 enum err get_next(struct get *get, slice *ret) MUST_USE;
+/* Readers hold more memory than they should: who has several gets under way should hold as little as
+ * can be. */
+bool gets_are_scarce(const struct cache_loop *loop);
 const struct get_cost *get_cost(const struct get *get);
 /* The disk may be writing to ask.to, and may go on so when the get has ended, until the reader of
  * its loop is freed: who needs that memory back waits for changed(). */

@@ -214,6 +214,7 @@ static const char *answered_by(const struct s3_operation *row)
 {
     static const char *const routes[] = {
         [S3_CACHE] = "cache, or origin", [S3_LIST] = "origin, alike together", [S3_PASS] = "origin",
+        [S3_ITEMS] = "cache, or origin",
     };
     return routes[row->route];
 }

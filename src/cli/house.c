@@ -268,6 +268,15 @@ static enum err front_up(struct serve *serve)
         .regions = slice_of(serve->config->regions),
         .body_bytes_max = serve->config->body_max_bytes,
         .relays_bytes = serve->config->memory_relays_bytes,
+        .batches = {
+            .list_bytes = serve->config->batch_list_bytes,
+            .items = serve->config->batch_items,
+            .bytes = serve->config->batch_bytes,
+            .time_ms = (unsigned)serve->config->batch_time_ms,
+            .gets = serve->config->batch_gets,
+            .ahead_bytes = serve->config->batch_ahead_bytes,
+            .memory_bytes = serve->config->memory_batches_bytes,
+        },
     };
     serve->front = front_new(&options);
     return OK;

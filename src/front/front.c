@@ -71,6 +71,7 @@ void front_loop_end(void *arg, void *local)
     (void)arg;
     struct front_loop *loop = local;
     passes_leave(loop);
+    batch_buffers_free(loop);
     cache_loop_free(&loop->cache);
     sigv4_free(&loop->sigv4);
     free(loop);
@@ -285,6 +286,14 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
         call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
 }
 
+static enum err judge_list(const struct call *call, uint64_t bytes)
+{
+    if (bytes <= FRONT_FRAMED_BYTES(call->front->options.batches.list_bytes))
+        return OK;
+    metric_add(M_BATCH_LIST, 1);
+    return ERR_TOO_LARGE;
+}
+
 /* Would a body be taken in for nothing? A small one may be: its connection then goes on. */
 static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_detail)
 {
@@ -301,6 +310,8 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
     }
     if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES))
         return ERR_BAD_XML;
+    if (row->route == S3_ITEMS)
+        return judge_list(call, bytes);
     if (takes_form(call))
         return head->chunked ? ERR_NO_LENGTH
              : head->length > call->front->options.form_bytes_max ? ERR_TOO_LARGE : OK;
@@ -386,16 +397,18 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 
 /* ---- the route ---- */
 
-/* A form is placed by the key in it, when that has been read. */
+/* A form is placed by the key in it, when that has been read; a batch by each of its own. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
-    bool form = takes_form(call);
+    bool form = takes_form(call), items = row->route == S3_ITEMS;
     slice detail = S("");
-    enum err err = form ? OK : place_judge(call, &detail);
+    enum err err = form || items ? OK : place_judge(call, &detail);
     metric_add(row->metric, 1);
     if (err)
         reply_error(call, err, detail);
+    else if (items)
+        batch_read(call);
     else if (form)
         pass_form(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
@@ -415,21 +428,30 @@ static enum metric class_of(int status)
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
+/* What only a batch has to say. */
+static slice facts_of_batch(const struct call *call)
+{
+    if (call->s3.op != S3_BATCH)
+        return S("");
+    return arena_printf(call->keep, " items=%zu failed=%zu", call->items, call->failed);
+}
+
 static void log_request(const struct call *call, const struct http_outcome *outcome)
 {
+    slice more = facts_of_batch(call);
     slice access_key = fact(call->keep, call->access_key);
     slice bucket = fact(call->keep, call->s3.bucket);
     slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->named);
     log_info("request",
              "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
              " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
-             " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d",
+             " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d%.*s",
              SLICE_ARG(call->id), SLICE_ARG(call->peer), SLICE_ARG(access_key),
              call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", SLICE_ARG(bucket),
              SLICE_ARG(key), outcome->status, call->err ? err_name(call->err) : "-",
              call->cache_result, outcome->body_bytes_sent, call->cost.cache_bytes,
              call->cost.origin_bytes, call->cost.decided_ns / 1000, call->cost.first_ns / 1000,
-             outcome->took_ns / 1000, outcome->complete);
+             outcome->took_ns / 1000, outcome->complete, SLICE_ARG(more));
 }
 
 static void ended(void *arg, const struct http_outcome *outcome)

@@ -27,6 +27,17 @@ struct front_place {
 
 struct clients;
 
+/* Of batch GETs. */
+struct front_batches {
+    uint64_t list_bytes;          /* of a list */
+    size_t items;
+    uint64_t bytes;               /* of objects, in an answer */
+    unsigned time_ms;             /* so long it may begin further items */
+    size_t gets;                  /* that it has under way at once, */
+    size_t ahead_bytes;           /* ... and what they may hold before it is their turn */
+    size_t memory_bytes;          /* for lists and answers, all together */
+};
+
 struct front_options {
     struct cache *cache;
     struct clients *clients;      /* outlive every call of an origin: client.h */
@@ -41,6 +52,7 @@ struct front_options {
     uint64_t relays_bytes;        /* for answers that wait for clients, without a connection */
     uint64_t body_bytes_max;      /* of data */
     uint64_t form_bytes_max;      /* of a form that a browser posts; 0: none is taken */
+    struct front_batches batches;
 };
 
 /* At most so much is a body of so many bytes with S3's framing: 8 KiB a chunk, a trailer. */

@@ -11,6 +11,7 @@
 #include "front/lend.h"
 #include "s3/error.h"
 #include "s3/form.h"
+#include "s3/items.h"
 #include "s3/request.h"
 #include "s3/sigv2.h"
 
@@ -24,6 +25,7 @@ struct front {
     uint64_t boot;                /* tells the request ids of two runs apart */
     struct workers *intakes;
     struct lend *lend;            /* NULL: it does not */
+    atomic_size_t batch_bytes;    /* that batches hold */
 };
 
 /* What the front keeps on each loop. */
@@ -31,6 +33,8 @@ struct front_loop {
     struct sigv4 *sigv4;
     struct cache_loop *cache;
     struct list passes;           /* begun here, not over */
+    struct batch_buffer *spare;   /* kept for the next batch (batch.c) */
+    unsigned spare_count;
 };
 
 /* One S3 request. Lives in its request's arena. */
@@ -55,6 +59,8 @@ struct call {
     enum err err;
     const char *cache_result;     /* "HIT" ..., or "-" */
     struct get_cost cost;
+    size_t items, failed;         /* of a batch */
+    bool quiet;                   /* what its policy refuses is counted, not logged */
 };
 
 /* What the judge found out; the request has it from then on. The claim comes first: who asks for
@@ -115,7 +121,22 @@ enum err place_judge(struct call *call, slice *ret_detail) MUST_USE;
 enum err place_judge_keys(struct call *call, const struct write_key *keys, size_t count,
                           slice *ret_detail) MUST_USE;
 
+/* ---- item.c: one item of a list, as a GetObject of its object by that client ---- */
+/* What stands for that request: whose it is, where, and for the log of refusals by whom. */
+void item_call(struct call *ret, struct front *front, const struct client *client, slice bucket,
+               struct arena *keep);
+/* What to ask the cache for, as long as the item lives; or why it may not be asked. */
+enum err item_ask(struct call *as, const struct item *item, struct get_ask *ret) MUST_USE;
+/* Which of its bytes follow, of an answer without an err. ERR_BAD_RANGE: it has not all of them. */
+enum err item_span(const struct item *item, const struct get_answer *answer, uint64_t *ret_first,
+                   uint64_t *ret_length) MUST_USE;
+
+/* ---- batch.c ---- */
+void batch_read(struct call *call);     /* each of its items is placed, and judged */
+void batch_buffers_free(struct front_loop *loop);
+
 /* ---- object.c, list.c, pass.c: the operations; place_judge has let them go ---- */
+void object_count(enum get_source source);    /* where an answer came from */
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */

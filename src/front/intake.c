@@ -37,6 +37,7 @@ struct intake {
     struct chunked *chunked;
     struct checksum_run *sha256, *md5, *sum;
     struct intake_keys *keys;        /* NULL: it names none */
+    struct intake_list *list;        /* NULL: it is none */
     struct form *form;               /* NULL: it is none */
     struct arena *form_keep;
     slice form_type;
@@ -108,17 +109,36 @@ static void work_on(struct intake *intake)
     fail_disk(intake);
 }
 
-/* Out of a copy: a parser that a fault cuts off is never freed. */
+/* A copy: a parser that a fault cuts off is never freed. */
+static bool copy_data(struct intake *intake, slice *ret)
+{
+    size_t bytes = intake->data_len;
+    char *copy = arena_alloc(&intake->arena, MAX(bytes, 1));
+    *ret = (slice){ copy, bytes };
+    if (!bytes || trap_copy(copy, intake->bytes, bytes))
+        return true;
+    fail_disk(intake);
+    return false;
+}
+
 static void read_keys(struct intake *intake)
 {
     struct intake_keys *keys = intake->keys;
-    size_t bytes = intake->data_len;
-    char *copy = arena_alloc(&intake->arena, MAX(bytes, 1));
-    if (!bytes || trap_copy(copy, intake->bytes, bytes))
-        intake->outcome.err = xml_read_delete(keys->keep, (slice){ copy, bytes }, &keys->list,
-                                              &keys->count);
-    else
-        fail_disk(intake);
+    slice copy;
+    if (copy_data(intake, &copy))
+        intake->outcome.err = xml_read_delete(keys->keep, copy, &keys->list, &keys->count);
+}
+
+static void read_list(struct intake *intake)
+{
+    struct intake_list *list = intake->list;
+    slice copy, why = S("");
+    if (!copy_data(intake, &copy))
+        return;
+    enum err err = items_read_batch(list->keep, copy, list->items_max, &list->batch, &why);
+    list->too_many = err == ERR_LIMIT;
+    intake->outcome.err = err ? ERR_BAD_ARGUMENT : OK;
+    intake->outcome.fault.message = why;
 }
 
 static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
@@ -198,6 +218,8 @@ static void conclude(struct intake *intake)
         outcome->err = compare(intake);
     if (!outcome->err && intake->keys)
         read_keys(intake);
+    if (!outcome->err && intake->list)
+        read_list(intake);
     outcome->body = (slice){ intake->bytes, intake->data_len };
 }
 
@@ -332,7 +354,7 @@ static struct intake *intake_new(struct mailbox *box, slice body,
 /* By a thread, or, if it is small, here. */
 static void begin(struct workers *intakes, struct intake *intake)
 {
-    size_t todo = intake->keys ? intake->len : intake->len - intake->at;
+    size_t todo = intake->keys || intake->list ? intake->len : intake->len - intake->at;
     if (!intake->outcome.err && todo > INLINE_BYTES) {
         workers_put(intakes, &intake->link);
         return;
@@ -348,6 +370,7 @@ void intake_start(struct workers *intakes, struct mailbox *box, const struct int
 {
     struct intake *intake = intake_new(box, ask->body, done, lost, arg);
     intake->keys = ask->keys;
+    intake->list = ask->list;
     intake->outcome.err = plan(intake, ask);
     if (!intake->outcome.err)
         prepare(intake, ask);

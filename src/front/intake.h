@@ -6,6 +6,7 @@
 #include "base/mailbox.h"
 #include "base/workers.h"
 #include "s3/form.h"
+#include "s3/items.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
 
@@ -18,6 +19,14 @@ struct intake_keys {
     size_t count;
 };
 
+/* The list of a batch, in `keep`. */
+struct intake_list {
+    struct arena *keep;
+    size_t items_max;
+    struct items_batch batch;
+    bool too_many;                /* that is what is wrong with it */
+};
+
 /* A body as it came; it must stay, is written to and not read by others meanwhile. The rest is
  * needed only until intake_start returns. */
 struct intake_ask {
@@ -28,6 +37,7 @@ struct intake_ask {
     struct sigv4 *sigv4;             /* the loop's, and the secret of the claim's key: */
     slice secret_key;                /* for chunks that are signed */
     struct intake_keys *keys;        /* NULL, or: is to be read, too; not looked at before done() */
+    struct intake_list *list;        /* likewise */
 };
 
 #define INTAKE_FIELDS_MAX 2

@@ -88,6 +88,11 @@ static const enum metric counters[] = {
     [GET_PARTIAL] = M_CACHE_PARTIAL, [GET_MISS] = M_CACHE_MISS, [GET_NEGATIVE] = M_CACHE_NEGATIVE,
 };
 
+void object_count(enum get_source source)
+{
+    metric_add(counters[source], 1);
+}
+
 static void add_cache_fields(struct fields *fields, struct object *object,
                              const struct get_answer *answer)
 {
@@ -95,7 +100,7 @@ static void add_cache_fields(struct fields *fields, struct object *object,
     const struct get_cost *cost = get_cost(object->get);
     int64_t age_s = MAX(wall_s() - answer->validated_s, (int64_t)0);
     call->cache_result = get_source_name(answer->source);
-    metric_add(counters[answer->source], 1);
+    object_count(answer->source);
     fields_add(fields, S("x-amz-request-id"), call->id);
     fields_add(fields, S("x-cache"), slice_of(call->cache_result));
     if (answer->source != GET_MISS)
@@ -154,7 +159,7 @@ static void refuse(struct object *object, const struct get_answer *answer)
     if (answer->refusal) {
         if (answer->source == GET_NEGATIVE) {
             call->cache_result = get_source_name(answer->source);
-            metric_add(M_CACHE_NEGATIVE, 1);
+            object_count(GET_NEGATIVE);
         }
         reply_refusal(call, answer->refusal);
     } else if (answer->err == ERR_NOT_MODIFIED) {

@@ -149,7 +149,7 @@ void pass_write(struct call *call)
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
                  &(struct intake_ask){ pass->body, call->head, &call->s3, claim,
                                        call->loop->sigv4, judged->secret,
-                                       by_body ? &pass->named : NULL },
+                                       by_body ? &pass->named : NULL, NULL },
                  taken_in, lost, pass);
 }
 

@@ -88,7 +88,7 @@ static bool may_begin(struct trial *trial)
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     unsigned right = 1u << row->right;
     bool by_body = row->mutates == S3_MUTATES_KEYS || row->mutates == S3_MUTATES_FORM;
-    bool of_bucket = by_body || call->s3.op == S3_HEAD_BUCKET ||
+    bool of_bucket = by_body || call->s3.op == S3_HEAD_BUCKET || row->route == S3_ITEMS ||
                      call->s3.op == S3_GET_BUCKET_LOCATION;
     bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
     slice key = call->s3.key;
@@ -120,7 +120,7 @@ static enum err refused(const struct trial *trial, const char *why)
     const struct call *call = trial->call;
     slice key = log_word(call->keep, slice_sub(trial->key, 0, 200));
     metric_add(M_POLICY_REFUSED, 1);
-    if (atomic_load(&call->front->access_log))
+    if (atomic_load(&call->front->access_log) && !call->quiet)
         log_info("policy_refused", "id=%.*s access_key=%.*s op=%s right=%s bucket=%.*s key=%.*s "
                  "why=\"%s\"", SLICE_ARG(call->id),
                  SLICE_ARG(log_word(call->keep, call->access_key)), s3_op_name(call->s3.op),

@@ -239,7 +239,11 @@ enum err s3_operation_find(struct arena *keep, const struct http_head *head,
 {
     enum s3_level level = ret->key.len ? S3_OBJECT : ret->bucket.len ? S3_BUCKET : S3_SERVICE;
     enum err e = find_row(keep, head, level, ret);
-    return e ? e : read_form(head, ret);
+    if (!e)
+        e = read_form(head, ret);
+    if (!e && ret->op != S3_BATCH && s3_param_get(ret, S("penstock-batch")))
+        e = ERR_BAD_METHOD;    /* no origin's word: none is to hear of it */
+    return e;
 }
 
 /* ---- what the cache can't answer ---- */

@@ -114,16 +114,17 @@ void signer_make(struct signer *ret, const char *credentials, unsigned port)
     hmac(a, 32, "aws4_request", ret->key);
 }
 
-static void signature(const struct signer *signer, const char *path, const char *range,
+/* `named`: the signed headers between host and x-amz-, each as "name:value\n". */
+static void signature(const struct signer *signer, const char *method, const char *path,
+                      const char *query, const char *named, const char *names, const char *payload,
                       char ret[65])
 {
     char canonical[REQUEST_BYTES_MAX], text[256], digest[65];
     uint8_t bytes[32];
     snprintf(canonical, sizeof(canonical),
-             "GET\n%s\n\nhost:%s\n%s%s%sx-amz-content-sha256:" NO_BODY "\nx-amz-date:%s\n\n"
-             "host;%sx-amz-content-sha256;x-amz-date\n" NO_BODY,
-             path, signer->host, *range ? "range:" : "", range, *range ? "\n" : "", signer->date,
-             *range ? "range;" : "");
+             "%s\n%s\n%s\nhost:%s\n%sx-amz-content-sha256:%s\nx-amz-date:%s\n\n"
+             "host;%sx-amz-content-sha256;x-amz-date\n%s",
+             method, path, query, signer->host, named, payload, signer->date, names, payload);
     if (!EVP_Digest(canonical, strlen(canonical), bytes, NULL, EVP_sha256(), NULL))
         die("SHA-256 failed");
     hex(bytes, digest);
@@ -133,23 +134,53 @@ static void signature(const struct signer *signer, const char *path, const char 
     hex(bytes, ret);
 }
 
+static int authorize(const struct signer *signer, const char *names, const char *payload,
+                     const char *signed_by, char *to, size_t room)
+{
+    return snprintf(to, room,
+                    "X-Amz-Date: %s\r\nX-Amz-Content-SHA256: %s\r\n"
+                    "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, "
+                    "SignedHeaders=host;%sx-amz-content-sha256;x-amz-date, Signature=%s\r\n",
+                    signer->date, payload, signer->access_key, signer->scope, names, signed_by);
+}
+
 size_t request_make(const struct signer *signer, const char *path, uint64_t first, uint64_t last,
                     char to[REQUEST_BYTES_MAX])
 {
-    char range[64] = "", signed_by[65] = "";
+    char range[64] = "", named[80] = "", signed_by[65] = "";
     if (last)
         snprintf(range, sizeof(range), "bytes=%llu-%llu", (unsigned long long)first,
                  (unsigned long long)last);
     int len = snprintf(to, REQUEST_BYTES_MAX, "GET %s HTTP/1.1\r\nHost: %s\r\n%s%s%s", path,
                        signer->host, *range ? "Range: " : "", range, *range ? "\r\n" : "");
     if (signer->access_key) {
-        signature(signer, path, range, signed_by);
-        len += snprintf(to + len, (size_t)(REQUEST_BYTES_MAX - len),
-                        "X-Amz-Date: %s\r\nX-Amz-Content-SHA256: " NO_BODY "\r\n"
-                        "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, "
-                        "SignedHeaders=host;%sx-amz-content-sha256;x-amz-date, Signature=%s\r\n",
-                        signer->date, signer->access_key, signer->scope, *range ? "range;" : "",
-                        signed_by);
+        const char *names = *range ? "range;" : "";
+        if (*range)
+            snprintf(named, sizeof(named), "range:%s\n", range);
+        signature(signer, "GET", path, "", named, names, NO_BODY, signed_by);
+        len += authorize(signer, names, NO_BODY, signed_by, to + len,
+                         (size_t)(REQUEST_BYTES_MAX - len));
+    }
+    len += snprintf(to + len, (size_t)(REQUEST_BYTES_MAX - len), "\r\n");
+    if (len >= REQUEST_BYTES_MAX)
+        die("the request of %s is too long", path);
+    return (size_t)len;
+}
+
+size_t request_make_post(const struct signer *signer, const char *path, const char *query,
+                         const char *body, size_t body_len, char to[REQUEST_BYTES_MAX])
+{
+    char payload[65], signed_by[65];
+    uint8_t digest[32];
+    if (!EVP_Digest(body, body_len, digest, NULL, EVP_sha256(), NULL))
+        die("SHA-256 failed");
+    hex(digest, payload);
+    int len = snprintf(to, REQUEST_BYTES_MAX, "POST %s?%s HTTP/1.1\r\nHost: %s\r\n"
+                       "Content-Length: %zu\r\n", path, query, signer->host, body_len);
+    if (signer->access_key) {
+        signature(signer, "POST", path, query, "", "", payload, signed_by);
+        len += authorize(signer, "", payload, signed_by, to + len,
+                         (size_t)(REQUEST_BYTES_MAX - len));
     }
     len += snprintf(to + len, (size_t)(REQUEST_BYTES_MAX - len), "\r\n");
     if (len >= REQUEST_BYTES_MAX)

@@ -1,6 +1,6 @@
 /* client.h - a small HTTP/1.1 client for the benches. SPDX-License-Identifier: Apache-2.0
  *
- * Shares no code with the server it measures. Blocking sockets, keep-alive, GET only; bodies are
+ * Shares no code with the server it measures. Blocking sockets, keep-alive; bodies are
  * thrown away in the kernel (MSG_TRUNC) unless somebody wants to see them. Requests are signed with
  * SigV4 beforehand or as they go. Whatever fails ends the process with a line on stderr: a bench
  * that goes on after an error measures nothing. */
@@ -40,6 +40,10 @@ void signer_make(struct signer *ret, const char *credentials, unsigned port);
 /* A GET of `path` (letters, digits, "/-._~" only), of bytes first..last if last > 0. Its length. */
 size_t request_make(const struct signer *signer, const char *path, uint64_t first, uint64_t last,
                     char to[REQUEST_BYTES_MAX]);
+
+/* The head of a POST with this body; `query` as it is signed ("name="). */
+size_t request_make_post(const struct signer *signer, const char *path, const char *query,
+                         const char *body, size_t body_len, char to[REQUEST_BYTES_MAX]);
 
 /* ---- answers ---- */
 

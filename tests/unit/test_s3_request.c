@@ -31,7 +31,7 @@ static int forget(void **state)
 TEST(every_operation_is_known_by_its_line)
 {
     static const struct { const char *line, *name; } rows[] = {
-        { "GET /", "ListBuckets" }, { "GET /?max-buckets=5", "ListBuckets" },
+        { "GET /", "ListBuckets" }, { "POST /bkt?penstock-batch", "penstock-batch" }, { "GET /?max-buckets=5", "ListBuckets" },
         { "GET /bkt?location", "GetBucketLocation" },
         { "GET /bkt/?location=", "GetBucketLocation" },
         { "GET /bkt?uploads&prefix=a", "ListMultipartUploads" },
@@ -97,7 +97,7 @@ TEST(what_a_row_says_makes_sense)
     for (int op = 0; op < S3_OP_COUNT; op++) {
         const struct s3_operation *row = s3_operation((enum s3_op)op);
         bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
-        if ((row->route != S3_PASS && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
+        if ((row->route != S3_PASS && row->route != S3_ITEMS && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
             (row->mutates == S3_MUTATES_KEY && row->level != S3_OBJECT) ||
             (row->mutates == S3_MUTATES_PROPERTY && row->level != S3_OBJECT) ||
             (strncmp(row->name, "Other", 5) == 0 && row->right != S3_ADMIN) ||
@@ -107,6 +107,20 @@ TEST(what_a_row_says_makes_sense)
             if (strcmp(row->name, s3_op_name((enum s3_op)other)) == 0)
                 fail_msg("twice: %s", row->name);
     }
+}
+
+TEST(no_origin_hears_of_a_batch)
+{
+    static const char *const lines[] = {
+        "GET /bkt?penstock-batch", "POST /bkt/k?penstock-batch", "POST /?penstock-batch",
+        "PUT /bkt/k?penstock-batch", "GET /bkt?list-type=2&penstock-batch=",
+    };
+    struct s3_request request;
+    ok(read_line("POST /bkt?penstock-batch", &request) == OK && request.op == S3_BATCH);
+    for (size_t i = 0; i < countof(lines); i++)
+        if (read_line(lines[i], &request) != ERR_BAD_METHOD)
+            fail_msg("%s", lines[i]);
+    ok(read_line("POST /bkt?penstock-batch&delete", &request) == ERR_BAD_ARGUMENT);
 }
 
 TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
@@ -633,6 +647,7 @@ TEST(who_says_something_twice_is_told_what)
 RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(who_says_something_twice_is_told_what),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
+    UNIT(no_origin_hears_of_a_batch),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
