@@ -7,6 +7,7 @@
  * The reply goes out when all have ended, whatever became of them: after it nothing is written.
  * Threads: the keeper's; between queue_put and a share's mail its items are a worker's. */
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -314,6 +315,15 @@ static void add_lengths(struct fill *fill, struct text *reply)
         text_char(reply, ']');
 }
 
+static void add_quoted(struct text *reply, slice sentence)
+{
+    json_t *value = json_stringn(sentence.ptr, sentence.len);
+    char *quoted = json_dumps(value, JSON_ENCODE_ANY);
+    text_add(reply, quoted ? slice_of(quoted) : S("\"\""));
+    free(quoted);
+    json_decref(value);
+}
+
 static slice compose(struct fill *fill, const struct sum *sum)
 {
     struct text reply = text_in(&fill->keep);
@@ -329,8 +339,9 @@ static slice compose(struct fill *fill, const struct sum *sum)
     if (err) {
         struct trouble why = trouble_of_item(err);
         int status = fill->why ? why.status : status_of(sum->first);
-        text_printf(&reply, "\"ok\":false,\"error\":\"%s\",\"status\":%d,\"message\":\"%.*s\"",
-                    why.code, status, SLICE_ARG(why.message));
+        text_printf(&reply, "\"ok\":false,\"error\":\"%s\",\"status\":%d,\"message\":", why.code,
+                    status);
+        add_quoted(&reply, why.message);
     } else {
         text_printf(&reply, "\"ok\":true,\"bytes\":%" PRIu64 ",\"hits\":%zu,\"misses\":%zu",
                     sum->bytes, sum->hits, sum->misses);
