@@ -254,6 +254,8 @@ static struct trouble trouble_of_item(enum err err)
                                                  "room in the buffer, or than \"max\"") };
     case ERR_TIMEOUT: return (struct trouble){ 504, "deadline", S("the fill took longer than its "
                                                "deadline allows") };
+    case ERR_FAULT: return (struct trouble){ 422, "buffer_fault", S("the buffer's memory went away "
+                                             "while it was written to") };
     case ERR_CANCELED: return (struct trouble){ 499, "cancelled", S("given up") };
     default: return trouble_of(err);
     }
@@ -419,24 +421,4 @@ void fill_cancel(struct fill *fill, enum err why)
     atomic_store(&fill->canceled, true);
     for (unsigned i = 0; i < local->worker_count; i++)
         ticket_wake(local->workers[i].look);
-}
-
-/* ---- deadlines ---- */
-
-uint64_t fill_next_deadline(const struct worker *worker)
-{
-    uint64_t next_ms = UINT64_MAX;
-    list_each(struct lease, lease, &worker->leases, link)
-        list_each(struct fill, fill, &lease->fills, link)
-            if (!atomic_load(&fill->canceled))
-                next_ms = MIN(next_ms, fill->until_ms);
-    return next_ms;
-}
-
-void fill_deadlines(struct worker *worker, uint64_t now_ms)
-{
-    list_each(struct lease, lease, &worker->leases, link)
-        list_each(struct fill, fill, &lease->fills, link)
-            if (now_ms >= fill->until_ms)
-                fill_cancel(fill, ERR_TIMEOUT);
 }

@@ -69,7 +69,8 @@ struct lease {
     bool dead;                        /* gone, or cut: nothing new begins */
     uint32_t uid;
     struct user *user;                /* its quotas; counted as one session there */
-    bool known;                       /* hello has been said */
+    bool known;                       /* hello has been said, */
+    uint64_t hello_ms;                /* ... or has to be by then */
     struct arena keep;                /* the reader's */
     struct local_reader reader;
     uint8_t id[ID_BYTES];
@@ -88,6 +89,9 @@ void lease_ready(struct lease *lease, uint32_t events);    /* may free it */
 /* Cuts it, or takes note that the client left; freed when its last fill has ended. */
 void lease_end(struct lease *lease);
 void lease_settle(struct lease *lease);             /* frees a dead one with nothing left */
+/* Of leases that say no hello, and of fills. */
+uint64_t lease_next_deadline(const struct worker *worker);    /* UINT64_MAX: none */
+void lease_deadlines(struct worker *worker, uint64_t now_ms);
 /* A reply or event; `text` is copied. A client that takes none of them is cut. */
 void lease_send(struct lease *lease, slice text);
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why);
@@ -156,8 +160,6 @@ struct share {
 /* The keep is the fill's from then on, also when it is refused: the refusal has been sent. */
 void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep);
 void fill_cancel(struct fill *fill, enum err why);
-uint64_t fill_next_deadline(const struct worker *worker);    /* UINT64_MAX: none */
-void fill_deadlines(struct worker *worker, uint64_t now_ms);
 
 /* ---- queue.c: whose turn it is ---- */
 void queue_put(struct local *local, struct lease *lease, struct share *share);

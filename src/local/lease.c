@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
 #include "local/inside.h"
@@ -23,6 +24,7 @@
 #define FDS_IN_ONE 253u               /* as many as the kernel lets through */
 #define OUT_BYTES_MAX (8 * MIB)       /* replies that wait for a client */
 #define MESSAGES_A_TURN 16u
+#define HELLO_MS 10000u               /* who says nothing for so long keeps others out */
 
 struct reply {
     struct list link;
@@ -266,6 +268,7 @@ void lease_begin(struct worker *worker, int fd)
     socklen_t len = sizeof(peer);
     lease->worker = worker;
     lease->fd = fd;
+    lease->hello_ms = mono_ms() + HELLO_MS;
     list_init(&lease->buffers);
     list_init(&lease->fills);
     list_init(&lease->out);
@@ -294,12 +297,21 @@ void lease_begin(struct worker *worker, int fd)
     lease_settle(lease);
 }
 
+/* What is still unread would make the kernel tell the client of a reset, and not the reply. */
+static void hang_up(struct lease *lease)
+{
+    shutdown(lease->fd, SHUT_RDWR);
+    while (recv(lease->fd, lease->worker->inbox, 1, MSG_DONTWAIT) > 0)
+        ;
+    close(lease->fd);    /* out of the epoll, too */
+}
+
 void lease_end(struct lease *lease)
 {
     if (lease->dead)
         return;
     lease->dead = true;
-    close(lease->fd);    /* out of the epoll, too */
+    hang_up(lease);
     lease->fd = -1;
     drop_replies(lease);
     list_each(struct fill, fill, &lease->fills, link)
@@ -318,4 +330,31 @@ void lease_settle(struct lease *lease)
     metric_set(M_FILL_SESSIONS, atomic_fetch_sub(&local->sessions, 1) - 1);
     arena_free(&lease->keep);
     free(lease);
+}
+
+/* ---- deadlines ---- */
+
+uint64_t lease_next_deadline(const struct worker *worker)
+{
+    uint64_t next_ms = UINT64_MAX;
+    list_each(struct lease, lease, &worker->leases, link) {
+        if (!lease->known && !lease->dead)
+            next_ms = MIN(next_ms, lease->hello_ms);
+        list_each(struct fill, fill, &lease->fills, link)
+            if (!atomic_load(&fill->canceled))
+                next_ms = MIN(next_ms, fill->until_ms);
+    }
+    return next_ms;
+}
+
+void lease_deadlines(struct worker *worker, uint64_t now_ms)
+{
+    list_each_safe(struct lease, lease, &worker->leases, link) {
+        list_each(struct fill, fill, &lease->fills, link)
+            if (now_ms >= fill->until_ms)
+                fill_cancel(fill, ERR_TIMEOUT);
+        if (!lease->known && now_ms >= lease->hello_ms)
+            lease_end(lease);
+        lease_settle(lease);
+    }
 }

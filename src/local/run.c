@@ -89,9 +89,7 @@ static enum err judge(struct run *run, const struct get_answer *answer)
     if (!item->length)
         return item->first <= answer->head->size ? OK : ERR_BAD_RANGE;
     run->want = answer->end - answer->first;
-    if (item->length == ITEM_OPEN)
-        return run->want <= item->max ? OK : ERR_TOO_LARGE;
-    return run->want == item->length ? OK : ERR_BAD_RANGE;
+    return item->length == ITEM_OPEN || run->want == item->length ? OK : ERR_BAD_RANGE;
 }
 
 /* A prefetch of what is here whole is done. */
@@ -113,7 +111,7 @@ static enum err move(struct run *run)
         if (err)
             return err;
         if (!put(run, bytes))
-            return ERR_IO;
+            return ERR_FAULT;
         run->at += bytes.len;
     }
     return OK;
@@ -168,6 +166,8 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     arena_free(&worker->scratch);
     ret->range = range_of(run->item);
     ret->head_only = !run->item->length;
+    ret->to = run->to;
+    ret->to_bytes = run->to ? run->item->length == ITEM_OPEN ? run->item->max : run->item->length : 0;
     ret->conditions = (struct s3_conditions){ .if_match = run->item->if_match,
                                               .if_modified_since = -1,
                                               .if_unmodified_since = -1 };

@@ -77,7 +77,7 @@ static void add(struct worker *worker, int fd, void *what)
 
 static int time_left(const struct worker *worker, bool more)
 {
-    uint64_t next_ms = more ? 0 : fill_next_deadline(worker), now_ms = mono_ms();
+    uint64_t next_ms = more ? 0 : lease_next_deadline(worker), now_ms = mono_ms();
     if (next_ms == UINT64_MAX)
         return -1;
     return next_ms <= now_ms ? 0 : (int)MIN(next_ms - now_ms + 1, (uint64_t)60000);
@@ -109,7 +109,7 @@ static void *run(void *arg)
     while (!worker->ending) {
         int count = epoll_wait(worker->epoll, events, EVENTS, time_left(worker, more));
         turn(worker, events, MAX(count, 0));
-        fill_deadlines(worker, mono_ms());
+        lease_deadlines(worker, mono_ms());
         more = run_turn(worker);
     }
     cache_loop_free(&worker->cache);

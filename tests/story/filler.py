@@ -70,7 +70,10 @@ class Filler:
     def send(self, message, fds=()):
         data = message if isinstance(message, bytes) else json.dumps(message).encode()
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        self.socket.sendmsg([data], rights)
+        try:
+            self.socket.sendmsg([data], rights)
+        except BrokenPipeError:    # what was said last can still be read
+            pass
 
     def receive(self):
         """The next message; None when the other side has ended."""
@@ -95,7 +98,7 @@ class Filler:
                 return self.waiting.pop(i)
         while True:
             reply = self.receive()
-            if reply is None or (reply.get("id") == number and "event" not in reply):
+            if reply is None or (reply.get("id", number) == number and "event" not in reply):
                 return reply
             self.waiting.append(reply)
 

@@ -1,0 +1,244 @@
+"""Whoever speaks the fill socket wrongly is told what is wrong and what to do; nobody else notices,
+and nothing is left of it."""
+import array
+import mmap
+import struct
+
+from filler import SEAL_GROW, SEAL_SHRINK, SEAL_WRITE, Filler, Memory
+from harness import *
+
+SIZE = 100_000
+
+with Story("x02 hostile fills") as story:
+    origin = story.origin("objects=pile/%d 20 100000")
+    path = story.path("fill.sock")
+    server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable",
+                            fill_buffers=4, fill_memory="64MiB", fill_requests=3, fill_items=1000,
+                            fill_user_sessions=12)
+    good = Filler(path)
+    room = Memory(1 << 20)
+    mine = good.register(room)["buffer"]
+
+    def well(what):
+        reply = good.fill(mine, "pile", [["0", 0, SIZE, 0]])
+        return story.fact(f"{what}: another session goes on", reply["ok"] and
+                          room.map[:SIZE] == expect("pile/0", 1, 0, SIZE), reply)
+
+    def refused(what, reply, error, status):
+        story.same(what, (reply and reply.get("ok"), reply and reply.get("error"),
+                          reply and reply.get("status")), (False, error, status))
+        story.fact("... with a sentence", reply and len(reply.get("message", "")) > 10, reply)
+
+    def session():
+        return Filler(path)
+
+    well("before all this")
+
+    # ---- before hello ----
+    stranger = Filler(path, hello=False)
+    refused("a fill before hello", stranger.fill(mine, "pile", [["0", 0, 1, 0]]), "no_session", 401)
+    refused("a buffer before hello", stranger.register(room), "no_session", 401)
+    refused("a status before hello", stranger.say("status"), "no_session", 401)
+    refused("hello with a wrong secret", stranger.greet(secret="wrong"), "SignatureDoesNotMatch", 403)
+    refused("hello with an unknown key", stranger.greet(key="NOBODYKNOWSME"), "InvalidAccessKeyId", 403)
+    refused("hello that signs nothing", stranger.greet(key=None), "AccessDenied", 403)
+    refused("hello that is good for a week", stranger.greet(expires=604800),
+            "AuthorizationQueryParametersError", 400)
+    late = Filler.proof(ACCESS_KEY, SECRET_KEY, 60, now=ago(seconds=120))
+    refused("hello that has expired", stranger.say("hello", v=1, auth=late), "AccessDenied", 403)
+    url = Filler.proof(ACCESS_KEY, SECRET_KEY)["presigned"]
+    for what, wrong in (("another page", url.replace("/_/fill", "/_/full")), ("no URL", "fill"),
+                        ("a line break", url.replace("?", "?a=\r\nx-a: b&")), ("nothing", "http://"),
+                        ("too much", url + "&a=" + "a" * 5000)):
+        reply = stranger.say("hello", v=1, auth={"presigned": wrong})
+        story.fact(f"hello that is presigned for {what}", reply["ok"] is False
+                   and reply["status"] in (400, 403), reply)
+    refused("hello in another version", stranger.say("hello", v=2, auth=Filler.proof(ACCESS_KEY, SECRET_KEY)),
+            "bad_message", 400)
+    story.fact("and a good one, at last", stranger.greet()["ok"])
+    refused("said twice", stranger.greet(), "bad_message", 400)
+    stranger.close()
+    well("hellos")
+
+    # ---- what is no message ----
+    bad = session()
+    for what, text in (("nothing that is JSON", b"hello"), ("no object", b"[1]"), ("half", b'{"op":"fil'),
+                       ("no op", b"{}"), ("another op", b'{"op":"drop"}'), ("op twice", b'{"op":"status","op":"fill"}'),
+                       ("a NUL", b'{"op":"status"}\0'), ("no UTF-8", b'{"op":"\xff"}'),
+                       ("deep", b'{"op":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+                       ("a wrong member", b'{"op":"status","verbose":1}'),
+                       ("an id that is text", b'{"op":"status","id":"7"}'),
+                       ("a number too large", b'{"op":"status","id":99999999999999999999999}'),
+                       ("a NUL in a key", b'{"op":"fill","buffer":"' + mine.encode() +
+                        b'","bucket":"pile","items":[["a\\u0000b",0,1,0]]}')):
+        bad.send(text)
+        reply = bad.receive()
+        story.fact(f"{what} is no message", reply["ok"] is False and reply["status"] == 400 and
+                   reply["error"] in ("bad_message", "bad_item"), reply)
+    bad.send(b'{"op":"status","id":1,"pad":"' + b"x" * 140_000 + b'"}')
+    refused("one that is too large", bad.receive(), "message_too_large", 413)
+    reply = bad.say("fill", bufer=mine, bucket="pile", items=[])
+    story.fact("a misspelt member is told the right one", "buffer" in reply["message"], reply)
+
+    # ---- descriptors ----
+    sockets = socket.socketpair()
+    pipe = os.pipe()
+    shrinks, plain_fd = Memory(4096, seals=0), os.open(path + ".txt", os.O_RDWR | os.O_CREAT)
+    os.truncate(path + ".txt", 4096)
+    sealed = Memory(4096)
+    fcntl_seal = Memory(4096, seals=SEAL_SHRINK)
+    holes = os.memfd_create("holes", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(holes, 1 << 20)
+    import fcntl as _fcntl
+    _fcntl.fcntl(holes, 1033, SEAL_SHRINK)
+    readonly = os.open(f"/proc/self/fd/{sealed.fd}", os.O_RDONLY)
+
+    def registers(fds, size=4096, **more):
+        return bad.say("register", fds, kind="memfd", bytes=size, **more)
+
+    refused("no descriptor", registers([]), "bad_descriptor", 422)
+    refused("two", registers([sealed.fd, sealed.fd]), "bad_descriptor", 422)
+    refused("a socket", registers([sockets[0].fileno()]), "bad_descriptor", 422)
+    refused("a pipe", registers([pipe[0]]), "bad_descriptor", 422)
+    refused("a file", registers([plain_fd]), "bad_descriptor", 422)
+    refused("a memfd that may shrink", registers([shrinks.fd]), "unsealed_memfd", 422)
+    refused("one that is smaller than is said", registers([sealed.fd], 4097), "bad_descriptor", 422)
+    refused("one with holes", registers([holes], 1 << 20), "bad_descriptor", 422)
+    story.fact("one that can't be written to", registers([readonly])["ok"] is False)
+    refused("no bytes", registers([sealed.fd], 0), "bad_message", 400)
+    refused("bytes below none", registers([sealed.fd], -1), "bad_message", 400)
+    refused("2^63 bytes", registers([sealed.fd], (1 << 63) - 1), "bad_descriptor", 422)
+    refused("a kind that is none", bad.say("register", [sealed.fd], kind="disk", bytes=1), "bad_message", 400)
+    for kind in ("cuda-vmm", "cuda-ipc"):
+        story.fact(f"{kind} where there is no GPU", bad.say("register", [sealed.fd], kind=kind, bytes=4096,
+                   gpu="GPU-00000000-0000-0000-0000-000000000000")["error"] in ("no_gpu", "bad_message"))
+    bad.send({"op": "register", "id": 5, "kind": "memfd", "bytes": 4096}, [sealed.fd] * 129)
+    refused("129 descriptors", bad.receive(), "too_many_descriptors", 413)
+    bad.send({"op": "status", "id": 6}, [sealed.fd] * 100)
+    story.fact("100 that nobody asked for", bad.receive()["ok"])
+    bad.send({"message_bytes": 50}, [pipe[0]])
+    refused("a large message in a pipe", bad.receive(), "bad_descriptor", 422)
+    bad.send({"message_bytes": 5000}, [sealed.fd])
+    refused("one that is not as long as that", bad.receive(), "bad_descriptor", 422)
+    bad.send({"message_bytes": 1 << 40}, [sealed.fd])
+    refused("one of a terabyte", bad.receive(), "message_too_large", 413)
+    well("descriptors")
+    wait_for("what came is closed", lambda: len(os.listdir(f"/proc/{server.pid}/fd")) < 90)
+
+    # ---- lists ----
+    memory = Memory(1 << 20)
+    b = bad.register(memory)["buffer"]
+
+    def fills(*items, **more):
+        return bad.fill(b, "pile", list(items), **more)
+
+    refused("beyond the buffer", fills(["0", 0, 10, (1 << 20) - 9]), "bad_range", 400)
+    refused("2^63 - 1 there", fills(["0", 0, 10, (1 << 63) - 1]), "bad_range", 400)
+    refused("2^63 - 1 long", fills(["0", 0, (1 << 63) - 1, 0]), "bad_range", 400)
+    bad.ask("fill", buffer=b, bucket="pile", items=[["0", 0, 1, 1 << 63]])
+    refused("2^63 there", bad.receive(), "bad_message", 400)
+    refused("below nothing", fills(["0", -1, 1, 0]), "bad_item", 400)
+    refused("from 2^63 - 2", fills(["0", (1 << 63) - 2, 1, 0]), "InvalidRange", 416)
+    refused("half a byte", fills(["0", 0, 1.5, 0]), "bad_item", 400)
+    refused("no place", fills(["0", 0, 1]), "bad_item", 400)
+    refused("no key", fills(["", 0, 1, 0]), "bad_item", 400)
+    refused("a key too long", fills(["k" * 1025, 0, 1, 0]), "bad_item", 400)
+    refused("two on one another", fills(["0", 0, 100, 50], ["1", 0, 100, 149]), "overlap", 400)
+    refused("beyond the object", fills(["0", SIZE - 5, 6, 0]), "InvalidRange", 416)
+    refused("no such key", fills(["nothing", 0, 1, 0]), "NoSuchKey", 404)
+    for bucket in ("", "a", "../pile", "pile/0", "x" * 64, "arn:aws:s3:x", "_"):
+        refused(f"bucket {bucket!r:.20}", bad.fill(b, bucket, [["0", 0, 1, 0]]), "InvalidBucketName", 400)
+    refused("1001 items", fills(*[["0", 0, 1, i] for i in range(1001)]), "too_many_items", 413)
+    refused("a buffer of somebody else", bad.fill(mine, "pile", [["0", 0, 1, 0]]), "no_buffer", 404)
+    refused("... to unregister", bad.say("unregister", buffer=mine), "no_buffer", 404)
+    refused("a buffer that is none", bad.fill("00" * 16, "pile", []), "no_buffer", 404)
+    refused("an id that is none", bad.fill("zz" * 16, "pile", []), "bad_message", 400)
+    story.fact("nothing of all that was written", memory.untouched(1000, 1 << 20))
+
+    # ---- too much at once ----
+    refused("more than fill_memory", registers([Memory(64 << 20).fd], 64 << 20), "quota", 429)
+    kept = [Memory(4096) for _ in range(3)]
+    story.fact("as many buffers as fill_buffers", all(bad.register(one)["ok"] for one in kept))
+    refused("one more", bad.register(sealed), "quota", 429)
+    origin.tell("objects=pile/slow%d 10 1000", "match=pile/slow*", "first_byte_ms=800")
+    asked = [bad.ask("fill", buffer=b, bucket="pile", items=[[f"slow{i}", 0, 1000, i * 1000]])
+             for i in range(4)]
+    replies = [bad.reply_to(number) for number in reversed(asked)]
+    refused("more lists than fill_requests", replies[0], "quota", 429)
+    story.same("and these end well", [reply["ok"] for reply in replies[1:]], [True] * 3)
+    asked = [bad.ask("fill", buffer=b, bucket="pile", items=[["slow5", 0, 1000, to]]) for to in (0, 500, 1000)]
+    replies = [bad.reply_to(number) for number in asked]
+    story.same("a place that another list writes to is busy, one beside it is not",
+               [reply.get("error") for reply in replies], [None, "buffer_busy", None])
+    number = bad.ask("fill", buffer=b, bucket="pile", items=[["slow6", 0, 1000, 0]])
+    leaving = bad.ask("unregister", buffer=b)
+    third = bad.ask("fill", buffer=b, bucket="pile", items=[["0", 0, 1, 5000]])
+    refused("a buffer that is leaving", bad.reply_to(third), "no_buffer", 404)
+    order = [bad.receive()["id"] for _ in range(2)]
+    story.same("it is given back when nothing is on its way into it", order, [number, leaving])
+    refused("a deadline", bad.say("prefetch", bucket="pile", items=["slow7"], deadline_ms=100), "deadline", 504)
+    others = []
+    while len(others) < 30:
+        other = Filler(path, hello=False)
+        reply = other.greet()
+        if not reply or not reply["ok"]:
+            break
+        others.append(other)
+    refused("more sessions than fill_user_sessions", reply, "quota", 429)
+    story.same("... which counts them all", len(others), 10)
+    for other in others:
+        other.close()
+    well("too much")
+
+    # ---- who does not take replies is cut ----
+    deaf = session()
+    deaf.socket.setblocking(False)
+    try:
+        for _ in range(200_000):
+            deaf.send({"op": "status", "id": 1})
+    except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+        pass
+    well("a deaf one")
+    deaf.close()
+
+    # ---- who changes its memory under us hurts itself ----
+    holey = session()
+    memory = Memory(1 << 20)
+    b2 = holey.register(memory)["buffer"]
+    PUNCH = 1 | 2
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+    stop = time.monotonic() + 1.5
+    rounds = 0
+
+    def punch():
+        while time.monotonic() < stop:
+            libc.fallocate(memory.fd, PUNCH, 0, 1 << 20)
+    thread = threading.Thread(target=punch)
+    thread.start()
+    bad_before = server.metric("penstock_store_bad_blocks_total")
+    while time.monotonic() < stop:
+        reply = holey.fill(b2, "pile", [[str(i % 20), 0, SIZE, i * SIZE] for i in range(10)])
+        rounds += 1
+    thread.join()
+    story.fact("holes under a fill", rounds > 50, rounds)
+    story.same("... are no bad blocks of ours", server.metric("penstock_store_bad_blocks_total"), bad_before)
+    well("holes")
+
+    silent = [Filler(path, hello=False) for _ in range(3)]
+    began = time.monotonic()
+    story.fact("who says no hello is cut", all(one.receive() is None for one in silent)
+               and time.monotonic() - began < 30)
+
+    # ---- all of it is gone ----
+    for one in (bad, holey):
+        one.close()
+    good.say("unregister", buffer=mine)
+    good.close()
+    wait_for("no session is left", lambda: server.metric("penstock_fill_sessions") == 0)
+    story.same("no buffer is left", server.metric("penstock_fill_buffers"), 0)
+    maps = open(f"/proc/{server.pid}/maps").read()
+    story.fact("no mapping is left", "memfd:filler" not in maps, maps.count("memfd"))
+    links = [os.readlink(f"/proc/{server.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{server.pid}/fd")]
+    story.fact("no descriptor is left", not any("memfd" in link for link in links), links)
