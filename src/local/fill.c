@@ -246,21 +246,6 @@ void fill_begin(struct lease *lease, const struct message *message, struct arena
 
 /* ---- its end ---- */
 
-/* In the words of the fill socket where S3 has none. */
-static struct trouble trouble_of_item(enum err err)
-{
-    switch (err) {
-    case ERR_TOO_LARGE: return (struct trouble){ 413, "too_large", S("an object is larger than its "
-                                                 "room in the buffer, or than \"max\"") };
-    case ERR_TIMEOUT: return (struct trouble){ 504, "deadline", S("the fill took longer than its "
-                                               "deadline allows") };
-    case ERR_FAULT: return (struct trouble){ 422, "buffer_fault", S("the buffer's memory went away "
-                                             "while it was written to") };
-    case ERR_CANCELED: return (struct trouble){ 499, "cancelled", S("given up") };
-    default: return trouble_of(err);
-    }
-}
-
 struct sum {
     uint64_t bytes;
     size_t hits, misses, failed;
@@ -289,7 +274,7 @@ static struct sum sum_of(const struct fill *fill)
 
 static int status_of(const struct result *result)
 {
-    return result->status ? result->status : trouble_of_item(result->err).status;
+    return result->status ? result->status : trouble_of(result->err).status;
 }
 
 static void add_errors(struct fill *fill, struct text *reply)
@@ -299,7 +284,7 @@ static void add_errors(struct fill *fill, struct text *reply)
         const struct result *result = &fill->results[i];
         if (!tells(result))
             continue;
-        text_printf(reply, "%s[%zu,\"%s\",%d]", before, i, trouble_of_item(result->err).code,
+        text_printf(reply, "%s[%zu,\"%s\",%d]", before, i, trouble_of(result->err).code,
                     status_of(result));
         before = ",";
     }
@@ -339,7 +324,7 @@ static slice compose(struct fill *fill, const struct sum *sum)
     if (fill->message->has_number)
         text_printf(&reply, "\"id\":%" PRId64 ",", fill->message->number);
     if (err) {
-        struct trouble why = trouble_of_item(err);
+        struct trouble why = trouble_of(err);
         int status = fill->why ? why.status : status_of(sum->first);
         text_printf(&reply, "\"ok\":false,\"error\":\"%s\",\"status\":%d,\"message\":", why.code,
                     status);

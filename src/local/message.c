@@ -10,7 +10,6 @@
 
 #include "base/setting.h"
 #include "s3/encode.h"
-#include "s3/error.h"
 
 enum type { TEXT, NUMBER, FLAG, ID, KIND, SIZES, ITEMS, SKIP, AUTH, HANDLE };
 
@@ -55,12 +54,6 @@ static_assert(countof(kind_names) == BUFFER_KINDS, "each has a name");
 const char *buffer_kind_name(enum buffer_kind kind)
 {
     return kind_names[kind];
-}
-
-struct trouble trouble_of(enum err err)
-{
-    const struct s3_error *row = s3_error_of(err);
-    return (struct trouble){ row->status, row->code, slice_of(row->message) };
 }
 
 /* ---- values ---- */
@@ -302,6 +295,12 @@ enum err message_read(struct arena *keep, slice text, size_t items_max, struct m
     struct reading reading = { keep, ret, items_max, ret_why };
     json_error_t error;
     *ret = (struct message){ .op = OP_COUNT };
+    if (items_are_dense(text, items_max + MESSAGE_FDS_MAX)) {
+        *ret_why = (struct trouble){ 413, "too_many_items",
+                                     arena_printf(keep, "the message holds more than %zu items can "
+                                                  "have", items_max) };
+        return ERR_FORMAT;
+    }
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);
     bool good = object ? read_object(&reading, object)
                        : wrong(&reading, arena_printf(keep, "not JSON: %s, at byte %d", error.text,

@@ -5,6 +5,7 @@
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
+#include "local/trouble.h"
 #include "s3/items.h"
 
 #define MESSAGE_BYTES_MAX (128 * KIB)         /* in the socket; ... */
@@ -37,15 +38,6 @@ struct message {
     struct items items;
     uint64_t large_bytes;             /* OP_LARGE: how long the message in the memfd is */
 };
-
-/* Why something is refused: as a reply says it. */
-struct trouble {
-    int status;
-    const char *code;
-    slice message;
-};
-/* What an err of the S3 side is in a reply. */
-struct trouble trouble_of(enum err err);
 
 const char *buffer_kind_name(enum buffer_kind kind);
 

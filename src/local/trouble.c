@@ -1,0 +1,27 @@
+/* trouble.c - why something is refused, as a reply says it. SPDX-License-Identifier: Apache-2.0
+ *
+ * In the words of the fill socket where S3 has none, else in S3's. Any thread. */
+#include "local/trouble.h"
+
+#include "s3/error.h"
+
+static const struct {
+    enum err err;
+    int status;
+    const char *code, *message;
+} ours[] = {
+    { ERR_TOO_LARGE, 413, "too_large",
+      "an object is larger than its room in the buffer, or than \"max\"" },
+    { ERR_TIMEOUT, 504, "deadline", "the fill took longer than its deadline allows" },
+    { ERR_FAULT, 422, "buffer_fault", "the buffer's memory went away while it was written to" },
+    { ERR_CANCELED, 499, "cancelled", "given up" },
+};
+
+struct trouble trouble_of(enum err err)
+{
+    for (size_t i = 0; i < countof(ours); i++)
+        if (ours[i].err == err)
+            return (struct trouble){ ours[i].status, ours[i].code, slice_of(ours[i].message) };
+    const struct s3_error *row = s3_error_of(err);
+    return (struct trouble){ row->status, row->code, slice_of(row->message) };
+}

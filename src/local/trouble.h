@@ -1,0 +1,14 @@
+/* trouble.h - why something is refused, as a reply says it. SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOCAL_TROUBLE_H
+#define LOCAL_TROUBLE_H
+
+#include "base/slice.h"
+
+struct trouble {
+    int status;                       /* as HTTP has them */
+    const char *code;                 /* S3's own, or one of ours in lower case */
+    slice message;                    /* what, why, what to do */
+};
+struct trouble trouble_of(enum err err);
+
+#endif
