@@ -265,7 +265,8 @@ static void gpu_free(struct gpu *gpu)
     free(gpu);
 }
 
-static enum err cuda_open(const char *uuid, unsigned lanes, struct gpu **ret, struct gpu_why *why)
+static enum err cuda_open(const char *uuid, unsigned lanes, bool batch, struct gpu **ret,
+                          struct gpu_why *why)
 {
     check(lanes >= 1 && lanes <= GPU_LANES_MAX);
     int ordinal = cuda_find_device(uuid, why);
@@ -280,6 +281,8 @@ static enum err cuda_open(const char *uuid, unsigned lanes, struct gpu **ret, st
     gpu->lane_count = lanes;
     pthread_mutex_init(&gpu->lock, NULL);
     e = set_up(gpu, why);
+    if (!batch)
+        gpu->driver.batch = NULL;
     if (e)
         gpu_free(gpu);
     else

@@ -73,14 +73,15 @@ struct gpu_copy {
 };
 
 struct gpu_backend {
-    const char *name;     /* "cuda"; "fake": for logs and status */
+    const char *name;     /* "cuda": for logs and status */
 
     /* What is there. Opens no device, costs no device memory; may take seconds the first time. */
     void (*probe)(struct gpu_probe *ret);
 
     /* Takes a device into use: its context, which costs some hundred MiB of its memory, and `lanes`
-     * streams (1 to GPU_LANES_MAX) that copy side by side. One struct gpu a device at a time. */
-    enum err (*open)(const char *uuid, unsigned lanes, struct gpu **ret,
+     * streams (1 to GPU_LANES_MAX) that copy side by side; `batch`: by the batch call, where there is
+     * one. One struct gpu a device at a time. */
+    enum err (*open)(const char *uuid, unsigned lanes, bool batch, struct gpu **ret,
                      struct gpu_why *why) MUST_USE;
     /* Drains, gives the context back, empties *gpu; NULL is fine. All buffers were released and all
      * fences seen ended before. */

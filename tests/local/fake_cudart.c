@@ -515,8 +515,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 }
 
 /* Under the lock. */
-static void enqueue(struct CUstream_st *stream, uintptr_t to, uintptr_t from, size_t bytes)
+static cudaError_t enqueue(struct CUstream_st *stream, uintptr_t to, uintptr_t from, size_t bytes)
 {
+    if (fake.set.refuse_copy > 0 && --fake.set.refuse_copy == 0)
+        return cudaErrorInvalidValue;
     if (!covered(to, bytes, stream->device, false))
         die("a copy is begun into memory that is not mapped");
     if (!covered(from, bytes, 0, true))
@@ -527,6 +529,7 @@ static void enqueue(struct CUstream_st *stream, uintptr_t to, uintptr_t from, si
     stream->last = &op->next;
     stream->begun++;
     pthread_cond_broadcast(&fake.news);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -537,7 +540,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         die("cudaMemcpyAsync of %zu bytes, kind %d", bytes, (int)kind);
     cudaError_t error = begin_call("cudaMemcpyAsync", stream->device);
     if (!error)
-        enqueue(stream, (uintptr_t)to, (uintptr_t)from, bytes);
+        error = enqueue(stream, (uintptr_t)to, (uintptr_t)from, bytes);
     return end_call(error);
 }
 
@@ -555,7 +558,7 @@ static CUresult batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t 
     cudaError_t error = begin_call("cuMemcpyBatchAsync", stream->device);
     fake.batches++;
     for (size_t i = 0; !error && i < count; i++)
-        enqueue(stream, to[i], from[i], bytes[i]);
+        error = enqueue(stream, to[i], from[i], bytes[i]);
     return (CUresult)end_call(error);
 }
 

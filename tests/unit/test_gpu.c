@@ -82,7 +82,7 @@ static enum err scene_begin(struct scene *s, const char *uuid, unsigned lanes)
     for (size_t i = 0; i < SLAB; i++)
         s->slab[i] = (uint8_t)(dice(&random) | 1);    /* never 0: what nobody wrote */
     client_begins(s, strcmp(uuid, GPU_1) == 0);
-    enum err e = cuda->open(uuid, lanes, &s->gpu, &why);
+    enum err e = cuda->open(uuid, lanes, true, &s->gpu, &why);
     if (!e)
         e = cuda->pin(s->gpu, s->slab, SLAB, &why);
     return e ? e : import(s);
@@ -185,7 +185,7 @@ TEST(a_probe_says_what_is_missing)
         fake_set(&(struct fake_setting){ .driver = MAX(rows[i].driver, 0), .devices = MAX(rows[i].devices, 0) });
         cuda->probe(&probe);
         ok(probe.count == 0 && strstr(probe.why.text, rows[i].part));
-        ok(cuda->open(GPU_0, 1, &gpu, &why) == ERR_NOT_FOUND && strstr(why.text, rows[i].part));
+        ok(cuda->open(GPU_0, 1, true, &gpu, &why) == ERR_NOT_FOUND && strstr(why.text, rows[i].part));
     }
 }
 
@@ -193,12 +193,12 @@ TEST(a_device_is_opened_by_uuid_and_once)
 {
     struct gpu *gpu = NULL, *again = NULL;
     fake((struct fake_setting){ 0 });
-    ok(cuda->open("GPU-0", 1, &gpu, &why) == ERR_NOT_FOUND && strstr(why.text, "it sees 2"));
-    ok(cuda->open(GPU_1, 1, &gpu, &why) == OK);
-    ok(cuda->open(GPU_1, 1, &again, &why) == ERR_BUSY);
+    ok(cuda->open("GPU-0", 1, true, &gpu, &why) == ERR_NOT_FOUND && strstr(why.text, "it sees 2"));
+    ok(cuda->open(GPU_1, 1, true, &gpu, &why) == OK);
+    ok(cuda->open(GPU_1, 1, true, &again, &why) == ERR_BUSY);
     cuda->close(&gpu);
     ok(gpu == NULL);
-    ok(cuda->open(GPU_1, 8, &gpu, &why) == OK);
+    ok(cuda->open(GPU_1, 8, true, &gpu, &why) == OK);
     cuda->close(&gpu);
 }
 
@@ -236,6 +236,23 @@ TEST(a_driver_without_the_batch_call_copies_one_by_one)
     ok(fake_calls_batch() == before);
     fill_and_compare(13000, 1);
     ok(fake_calls_batch() > before);
+}
+
+TEST(the_batch_call_can_be_left_out)
+{
+    struct gpu *gpu = NULL;
+    long before = fake_calls_batch();
+    fake((struct fake_setting){ .seed = 2 });
+    ok(cuda->open(GPU_0, 1, false, &gpu, &why) == OK);
+    struct scene s = { .gpu = gpu };
+    struct gpu_fence *fence;
+    s.slab = mmap(NULL, SLAB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    client_begins(&s, 0);
+    ok(cuda->pin(gpu, s.slab, SLAB, &why) == OK && import(&s) == OK);
+    struct gpu_copy copy = { s.buffer, 0, s.slab, 9 };
+    ok(cuda->submit(gpu, 0, &copy, 1, &fence, &why) == OK && cuda->wait(&fence) == OK);
+    ok(fake_calls_batch() == before);
+    scene_end(&s);
 }
 
 TEST(a_batch_larger_than_one_call_of_the_driver_goes_out_in_several)
@@ -288,6 +305,24 @@ TEST(a_copy_beyond_its_buffer_or_the_pinned_range_is_refused_with_its_whole_batc
     struct gpu_copy all[] = { { s.buffer, 2 * CHUNK - SLAB, s.slab, SLAB } };    /* exactly to both ends */
     ok(cuda->submit(s.gpu, 0, all, 1, &fence, &why) == OK && cuda->wait(&fence) == OK);
     scene_end(&s);
+}
+
+TEST(a_batch_that_the_driver_refuses_half_way_has_ended_when_submit_returns)
+{
+    for (int driver = 12000; driver <= 13000; driver += 1000) {
+        struct scene s;
+        struct gpu_copy copies[30];
+        struct gpu_fence *fence = NULL;
+        fake((struct fake_setting){ .driver = driver, .seed = 6, .delay_us = 300, .refuse_copy = 20 });
+        ok(scene_begin(&s, GPU_0, 1) == OK);
+        for (size_t i = 0; i < countof(copies); i++)
+            copies[i] = (struct gpu_copy){ s.buffer, i * 10, s.slab, 10 };
+        ok(cuda->submit(s.gpu, 0, copies, countof(copies), &fence, &why) == ERR_INTERNAL);
+        ok(fence == NULL && fake_pending() == 0 && !cuda->lost(s.gpu));
+        ok(cuda->submit(s.gpu, 0, copies, countof(copies), &fence, &why) == OK);
+        ok(cuda->wait(&fence) == OK && landed(&s, copies, countof(copies)));
+        scene_end(&s);
+    }
 }
 
 /* ---- release ---- */
@@ -542,7 +577,7 @@ static void break_a_copy(unsigned seed)
     ok(cuda->submit(other.gpu, 0, &copy, 1, &fence, &why) == OK && cuda->wait(&fence) == OK);
     scene_end(&other);
     scene_end(&s);
-    ok(cuda->open(GPU_0, 1, &s.gpu, &why) == ERR_GONE && strstr(why.text, "lost"));
+    ok(cuda->open(GPU_0, 1, true, &s.gpu, &why) == ERR_GONE && strstr(why.text, "lost"));
 }
 
 TEST(a_copy_that_fails_loses_its_device_and_no_other)
@@ -615,9 +650,11 @@ RUN(cmocka_unit_test(a_probe_tells_what_is_there),
     cmocka_unit_test(a_device_is_opened_by_uuid_and_once),
     cmocka_unit_test(copies_land_where_they_were_sent_and_nowhere_else),
     cmocka_unit_test(a_driver_without_the_batch_call_copies_one_by_one),
+    cmocka_unit_test(the_batch_call_can_be_left_out),
     cmocka_unit_test(a_batch_larger_than_one_call_of_the_driver_goes_out_in_several),
     cmocka_unit_test(empty_copies_and_empty_batches_end),
     cmocka_unit_test(a_copy_beyond_its_buffer_or_the_pinned_range_is_refused_with_its_whole_batch),
+    cmocka_unit_test(a_batch_that_the_driver_refuses_half_way_has_ended_when_submit_returns),
     cmocka_unit_test(release_waits_for_the_copies_in_flight),
     cmocka_unit_test(no_copy_begins_into_a_buffer_that_is_being_released),
     cmocka_unit_test(imports_and_releases_on_other_threads_disturb_no_copy),
