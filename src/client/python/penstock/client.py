@@ -168,6 +168,11 @@ class Client:
             buffer = Buffer(self, "memfd" if shared else "memory", Memory(nbytes, shared), nbytes)
         return self._keep(buffer)
 
+    def register(self, tensor):
+        """A buffer that is a CUDA tensor of torch's, contiguous; it must live until close()."""
+        from . import cuda
+        return self._keep(cuda.of_tensor(self, tensor))
+
     def _keep(self, buffer):
         self._buffers.add(buffer)
         if buffer.kind != "memory":
@@ -263,6 +268,7 @@ class Filled:
         self.buffer, self.items, self.offsets, self.lengths = buffer, items, offsets, lengths
         self.nbytes = self.hits = self.misses = 0
         self.errors = []
+        self.stale = False    # a ring has filled the buffer anew
 
     def add(self, first, count, reply):
         """Takes in the reply of items [first, first + count)."""
@@ -279,14 +285,21 @@ class Filled:
         self.errors += [ItemError(first + i, layout.key_of(self.items[first + i]), code, status)
                         for i, code, status in reply.get("errors", ())]
 
+    def check(self):
+        if self.stale:
+            raise ValueError("the slot was given back: what it holds now is another batch's")
+
     @property
     def views(self):
+        """A memoryview of each item, of the buffer itself."""
+        self.check()
         memory = self.buffer.memory
         return [memory[at:at + n] for at, n in zip(self.offsets, self.lengths)]
 
     def tensors(self, dtype="uint8"):
         """One-dimensional torch tensors that are views of the buffer."""
         import torch
+        self.check()
         dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
         return [self.buffer.tensor(dtype, (n // dtype.itemsize,), at)
                 for at, n in zip(self.offsets, self.lengths)]

@@ -1,7 +1,7 @@
 """http.py - signed requests, and batches of objects over HTTP. SPDX-License-Identifier: Apache-2.0
 
 A batch is one POST that names thousands of items, and an answer in which they come in order, each
-behind a header of 64 bytes: https form and fields in the README, "Batches". What is not whole is an
+behind a header of 64 bytes (README, "Many objects in one request"). What is not whole is an
 error: an answer without its end mark was cut. Connections are kept; each is one caller's at a time.
 """
 import concurrent.futures
@@ -17,7 +17,7 @@ from . import items as layout
 from . import keys
 from .errors import Disconnected, ItemError, PenstockError
 
-HEADER = struct.Struct("<IIHHIQQQQ16s")    # of a frame: see README, Batches
+HEADER = struct.Struct("<IIHHIQQQQ16s")    # of a frame
 MAGIC, END = 0x31425350, 0xFFFFFFFF
 FRAMES = "application/vnd.penstock.frames"
 BATCH_ITEMS = 4096                          # a POST; more items take several
@@ -211,14 +211,11 @@ class Endpoint:
                 return
 
     def way(self):
-        """"batch" where the endpoint is a Penstock that has them, else "get"."""
+        """"batch" where the endpoint is a Penstock, else "get"."""
         if self._way is None:
-            status, _, body = self.request("GET", "/_/fill")
-            try:
-                told = json.loads(body) if status == 200 else None
-            except ValueError:
-                told = None
-            self._way = "batch" if isinstance(told, dict) and "on" in told else "get"
+            status, headers, _ = self.request("GET", "/_/health/live")
+            ours = status == 200 and headers.get("Server", "").startswith("penstock")
+            self._way = "batch" if ours else "get"
         return self._way
 
     # ---- fills without a fill socket ----

@@ -187,6 +187,6 @@ class Buffer:
         session = getattr(self, "_session", None)
         if session is not None and not session.lost:
             try:
-                session.ask("unregister", {"buffer": self._id})    # nobody waits for it
+                session.ask("unregister", {"buffer": self._id}, keep=self._memory)
             except Exception:    # noqa: BLE001 (the interpreter may be at its end)
                 pass

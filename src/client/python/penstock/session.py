@@ -33,8 +33,8 @@ class Session:
         self.patience_s = patience_s
         self.message_bytes = MESSAGE_BYTES
         self.lost = None        # why, once it is
-        self._state = threading.Condition(threading.Lock())
-        self._sending = threading.Lock()
+        self._state = threading.Condition()
+        self._sending = threading.RLock()    # as _state's: a collected buffer says good-bye anywhere
         self._reading = False   # a thread is at it
         self._open = {}         # id: Question
         self._last = 0
@@ -155,10 +155,12 @@ class Session:
         with self._state:
             question = self._open.pop(reply.get("id"), None)
             if question:
-                question.reply, question.keep = reply, None
+                question.reply = reply
                 if question.ended:
                     question.ended(reply)
             self._state.notify_all()
+        if question:
+            question.keep = None
         if question is None and not reply.get("ok", True):    # to nobody: it says why it hangs up
             self._lose(f"Penstock refuses: {reply.get('error')}: {reply.get('message', '')}")
             raise Disconnected(self.lost)
