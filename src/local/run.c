@@ -117,10 +117,21 @@ static enum err move(struct run *run)
     return OK;
 }
 
+/* The disk may be writing where the item lies: nobody hears of its end before that is over. */
+static void give_up(struct run *run)
+{
+    if (!run->get || !get_writes(run->get))
+        finish(run, ERR_CANCELED);
+}
+
 static void step(struct run *run)
 {
     const struct get_answer *answer;
     enum err err = OK;
+    if (atomic_load(&run->share->fill->canceled)) {
+        give_up(run);
+        return;
+    }
     if (!run->decided) {
         err = get_decide(run->get, &answer);
         if (err == ERR_WAIT)
@@ -199,8 +210,10 @@ static void start(struct worker *worker, struct share *share, size_t index)
 static void begin(struct worker *worker, struct share *share)
 {
     size_t first = share->first, count = share->count;    /* the share may end with its last item */
+    cache_loop_plug(worker->cache);    /* what must come from the disk is read together */
     for (size_t i = 0; i < count; i++)
         start(worker, share, first + i);
+    cache_loop_unplug(worker->cache);
 }
 
 /* ---- turns ---- */
@@ -227,7 +240,7 @@ static void sweep(struct list *runs)
 {
     list_each_safe(struct run, run, runs, link)
         if (atomic_load(&run->share->fill->canceled))
-            finish(run, ERR_CANCELED);
+            give_up(run);
 }
 
 void run_sweep(struct worker *worker)
