@@ -36,10 +36,10 @@ static enum err renew(void *arg, struct arena *keep, struct local_reader *reader
 }
 
 static enum err may_get(void *arg, struct arena *keep, const struct local_reader *reader,
-                        slice bucket, slice key, slice version, struct get_ask *ret)
+                        slice bucket, const struct item *item, struct get_ask *ret)
 {
     struct front_reader known = front_of(reader);
-    return front_reader_may_get(arg, keep, &known, bucket, key, version, ret);
+    return front_reader_may_get(arg, keep, &known, bucket, item, ret);
 }
 
 enum err fills_up(struct serve *serve)

@@ -80,11 +80,12 @@ enum err front_reader_prove(struct front *front, struct arena *keep, slice presi
 /* Is its key still known? ERR_UNKNOWN_KEY, ERR_BAD_TOKEN, ERR_NO_AUTH. */
 enum err front_reader_renew(struct front *front, struct arena *keep,
                             struct front_reader *reader) MUST_USE;
-/* May it GET this object? OK with what is to be asked; a refusal is logged and counted. */
+/* May it GET this? OK with what is to be asked; a refusal is logged and counted. */
+struct item;
 struct get_ask;
 enum err front_reader_may_get(struct front *front, struct arena *keep,
-                              const struct front_reader *reader, slice bucket, slice key,
-                              slice version, struct get_ask *ret) MUST_USE;
+                              const struct front_reader *reader, slice bucket,
+                              const struct item *item, struct get_ask *ret) MUST_USE;
 
 /* The callbacks of its http_app, whose arg is the struct front ... */
 bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,

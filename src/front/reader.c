@@ -4,7 +4,6 @@
  * They prove who they are as a client does, with a presigned request for a page of ours, and are
  * judged as for a GetObject. What they are let do ends when their key is taken away. Threads: any. */
 #include "base/clock.h"
-#include "cache/alias.h"
 #include "front/inside.h"
 
 #define PRESIGNED_S_MAX 900    /* it says who connects just now, not who may for a week */
@@ -76,26 +75,12 @@ enum err front_reader_renew(struct front *front, struct arena *keep, struct fron
 }
 
 enum err front_reader_may_get(struct front *front, struct arena *keep,
-                              const struct front_reader *reader, slice bucket, slice key,
-                              slice version, struct get_ask *ret)
+                              const struct front_reader *reader, slice bucket,
+                              const struct item *item, struct get_ask *ret)
 {
-    struct call call = {
-        .front = front, .keep = keep, .id = S("-"), .access_key = reader->access_key,
-        .client = reader->client,
-        .s3 = { .op = S3_GET_OBJECT, .bucket = bucket, .key = key },
-    };
-    slice detail;
+    struct call call;
     if (!s3_bucket_is_valid(bucket))
         return ERR_BAD_BUCKET;
-    enum err err = right_judge(&call);
-    if (!err)
-        err = place_judge(&call, &detail);
-    if (err)
-        return err;
-    *ret = (struct get_ask){
-        .place = call.place, .who = &call.client->who, .bucket = bucket, .key = key,
-        .version = version,
-        .revalidate = call.place->freshness == FRESH_TTL && !alias_is_plain(key),
-    };
-    return OK;
+    item_call(&call, front, reader->client, bucket, keep);
+    return item_ask(&call, item, ret);
 }

@@ -8,6 +8,7 @@
 #define LOCAL_LOCAL_H
 
 #include "cache/get.h"
+#include "s3/items.h"
 
 /* Who asks: what was proven when a session began. */
 struct local_reader {
@@ -24,10 +25,9 @@ struct local_judge {
                       slice *ret_why);
     /* Is this still a client? Sets what it may do now. ERR_UNKNOWN_KEY, ERR_BAD_TOKEN. */
     enum err (*renew)(void *arg, struct arena *keep, struct local_reader *reader);
-    /* May it GET this object? OK with what to ask for in *ret (place, who, bucket, key, version,
-     * revalidate); slices of it are those that were given. */
+    /* May it GET this? OK with what to ask for in *ret; slices of it are those that were given. */
     enum err (*may_get)(void *arg, struct arena *keep, const struct local_reader *reader,
-                        slice bucket, slice key, slice version, struct get_ask *ret);
+                        slice bucket, const struct item *item, struct get_ask *ret);
 };
 
 struct local_options {

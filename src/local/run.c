@@ -154,34 +154,17 @@ static void changed(void *arg)
     step(arg);
 }
 
-static struct s3_range range_of(const struct item *item)
-{
-    struct s3_range range = { .kind = RANGE_NONE };
-    if (item->kind == ITEM_RANGE)
-        return item->range;
-    if (item->kind == ITEM_WHOLE || (item->length == ITEM_OPEN && !item->first) || !item->length)
-        return range;
-    range.kind = RANGE_SPAN;
-    range.first = item->first;
-    range.last = item->length == ITEM_OPEN ? UINT64_MAX : item->first + item->length - 1;
-    return range;
-}
-
 static enum err ask_for(struct run *run, struct get_ask *ret)
 {
     struct worker *worker = run->worker;
     struct fill *fill = run->share->fill;
+    const struct item *item = run->item;
     const struct local_judge *judge = &worker->local->options.judge;
     enum err err = judge->may_get(judge->arg, &worker->scratch, &fill->reader,
-                                  fill->message->bucket, run->item->key, run->item->version, ret);
+                                  fill->message->bucket, item, ret);
     arena_free(&worker->scratch);
-    ret->range = range_of(run->item);
-    ret->head_only = !run->item->length;
     ret->to = run->to;
-    ret->to_bytes = run->to ? run->item->length == ITEM_OPEN ? run->item->max : run->item->length : 0;
-    ret->conditions = (struct s3_conditions){ .if_match = run->item->if_match,
-                                              .if_modified_since = -1,
-                                              .if_unmodified_since = -1 };
+    ret->to_bytes = item->length == ITEM_OPEN ? item->max : item->length;
     return err;
 }
 

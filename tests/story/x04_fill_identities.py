@@ -102,7 +102,7 @@ with Story("x04 fill identities") as story:
     import pwd
     nobody = pwd.getpwnam("nobody").pw_uid
     probe = ("import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
-             "s.settimeout(10); s.connect(sys.argv[1]); print(s.recv(9999).decode())")
+             "s.settimeout(3); s.connect(sys.argv[1]); print(s.recv(9999).decode())")
 
     def as_nobody():
         os.chmod(story.folder, 0o755)
