@@ -42,6 +42,18 @@ static enum err may_get(void *arg, struct arena *keep, const struct local_reader
     return front_reader_may_get(arg, keep, &known, bucket, item, ret);
 }
 
+static void start(void *arg, struct filling *take_filling)
+{
+    struct serve *serve = arg;
+    local_fill(serve->local, take_filling);
+}
+
+static slice page(void *arg, struct arena *keep)
+{
+    const struct serve *serve = arg;
+    return local_page(serve->local, keep);
+}
+
 enum err fills_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -64,9 +76,12 @@ enum err fills_up(struct serve *serve)
     if (!*config->fill_socket)
         return OK;
     enum err err = local_start(&options, &serve->keep, &serve->local, &serve->why);
-    if (!err)
-        log_info("fill_socket", "path=%s threads=%u", options.path, options.threads);
-    return err;
+    if (err)
+        return err;
+    log_info("fill_socket", "path=%s threads=%u", options.path, options.threads);
+    serve->filler = (struct front_filler){ serve, start, page };
+    front_fill_by(serve->front, &serve->filler);
+    return OK;
 }
 
 void fills_down(struct serve *serve)

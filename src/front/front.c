@@ -46,6 +46,11 @@ void front_keys(struct front *front, const struct front_key *keys, size_t count)
     clients_set(front->options.clients, keys, count);
 }
 
+void front_fill_by(struct front *front, const struct front_filler *filler)
+{
+    front->filler = filler;
+}
+
 void front_access_log(struct front *front, bool on)
 {
     atomic_store(&front->access_log, on);
@@ -124,6 +129,11 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
                                  draining ? "draining" : status.serving ? "ready" : "degraded",
                                  status.serving ? "serving" : "out of service",
                                  status.serving ? "" : ": ", status.serving ? "" : status.why);
+    }
+    if (reads && slice_eq(head->path, S("/_/fill"))) {
+        ret->status = 200;
+        ret->body = front->filler ? front->filler->page(front->filler->arg, keep)
+                                  : S("{\"on\":false}\n");
     }
     if (front->lend && slice_eq(head->method, S("GET")) &&
         slice_eq(head->path, S("/_/credentials")))
@@ -411,6 +421,8 @@ static void route(struct call *call)
         batch_read(call);
     else if (form)
         pass_form(call);
+    else if (row->route == S3_CACHE && !call->s3.pass && filled_is_asked(call))
+        filled_read(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)

@@ -93,11 +93,9 @@ void object_count(enum get_source source)
     metric_add(counters[source], 1);
 }
 
-static void add_cache_fields(struct fields *fields, struct object *object,
-                             const struct get_answer *answer)
+static void add_cache_fields(struct fields *fields, struct call *call,
+                             const struct get_answer *answer, const struct get_cost *cost)
 {
-    struct call *call = object->call;
-    const struct get_cost *cost = get_cost(object->get);
     int64_t age_s = MAX(wall_s() - answer->validated_s, (int64_t)0);
     call->cache_result = get_source_name(answer->source);
     object_count(answer->source);
@@ -111,9 +109,9 @@ static void add_cache_fields(struct fields *fields, struct object *object,
                             (double)(cost->first_ns / 1000) / 1000));
 }
 
-static void compose(struct object *object, const struct get_answer *answer, struct fields *fields)
+void object_fields(struct call *call, const struct get_answer *answer, const struct get_cost *cost,
+                   struct fields *fields)
 {
-    struct call *call = object->call;
     char *date = arena_alloc(call->keep, HTTP_DATE_BYTES);
     http_date_write(answer->head->modified_s, date);
     if (answer->head->etag.len)
@@ -127,7 +125,7 @@ static void compose(struct object *object, const struct get_answer *answer, stru
     if (answer->parts)
         fields_add(fields, S("x-amz-mp-parts-count"),
                    arena_printf(call->keep, "%u", answer->parts));
-    add_cache_fields(fields, object, answer);
+    add_cache_fields(fields, call, answer, cost);
     if (answer->err != ERR_NOT_MODIFIED)    /* last: none of them may keep out what comes before */
         add_own_fields(fields, call, answer);
 }
@@ -163,7 +161,7 @@ static void refuse(struct object *object, const struct get_answer *answer)
         }
         reply_refusal(call, answer->refusal);
     } else if (answer->err == ERR_NOT_MODIFIED) {
-        compose(object, answer, &fields);
+        object_fields(call, answer, get_cost(object->get), &fields);
         call->err = answer->err;
         http_reply(call->http, &(struct http_answer){
             .status = 304, .fields = fields.list, .field_count = fields.count });
@@ -209,7 +207,7 @@ static void start(struct object *object, const struct get_answer *answer)
     struct call *call = object->call;
     struct fields fields = fields_in(call->keep);
     uint64_t length = answer->end - answer->first;
-    compose(object, answer, &fields);
+    object_fields(call, answer, get_cost(object->get), &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
     struct get *ending = NULL;    /* without a body no proceed comes; the answer lies in the get */
@@ -260,12 +258,10 @@ static void changed(void *arg)
     step(arg);
 }
 
-void object_read(struct call *call)
+struct get_ask object_ask(const struct call *call)
 {
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
-    struct object *object = arena_alloc(call->keep, sizeof(*object));
-    object->call = call;
-    struct get_ask ask = {
+    return (struct get_ask){
         .place = call->place,
         .who = &call->client->who,
         .bucket = call->s3.bucket,
@@ -279,6 +275,13 @@ void object_read(struct call *call)
                       (call->place->freshness == FRESH_TTL && !alias_is_plain(call->s3.key)),
         .want_checksums = call->s3.checksum_mode,
     };
+}
+
+void object_read(struct call *call)
+{
+    struct object *object = arena_alloc(call->keep, sizeof(*object));
+    struct get_ask ask = object_ask(call);
+    object->call = call;
     call->gone = stop;
     call->gone_arg = object;
     object->get = get_start(call->loop->cache, &ask, changed, object);

@@ -223,18 +223,24 @@ static void start(struct fill *fill)
         end(fill);
 }
 
-void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep)
+static struct fill *fill_new(struct lease *lease)
 {
     struct fill *fill = must_alloc(sizeof(*fill));
-    struct trouble why;
     fill->lease = lease;
-    fill->message = message;
-    fill->keep = *take_keep;
-    free(take_keep);
     fill->began_ns = mono_ns();
     list_init(&fill->link);
     list_init(&fill->busy);
     metric_add(M_FILLS, 1);
+    return fill;
+}
+
+void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep)
+{
+    struct fill *fill = fill_new(lease);
+    struct trouble why;
+    fill->message = message;
+    fill->keep = *take_keep;
+    free(take_keep);
     if (may_begin(fill, &why)) {
         start(fill);
         return;
@@ -242,6 +248,45 @@ void fill_begin(struct lease *lease, const struct message *message, struct arena
     lease_refuse(lease, message, &why);
     arena_free(&fill->keep);
     free(fill);
+}
+
+/* ---- a GET's ---- */
+
+static const struct message *message_of(struct fill *fill, const struct filling *one)
+{
+    struct message *message = arena_alloc(&fill->keep, sizeof(*message));
+    struct item *item = arena_alloc(&fill->keep, sizeof(*item));
+    *item = (struct item){ .key = one->ask.key, .kind = ITEM_WHOLE, .length = ITEM_OPEN,
+                           .to = one->offset, .max = ITEM_OPEN };
+    *message = (struct message){ .op = OP_FILL, .bucket = one->ask.bucket,
+                                 .items = { item, 1 } };
+    return message;
+}
+
+bool fill_begin_one(struct buffer *buffer, struct filling *take_filling)
+{
+    struct lease *lease = buffer->lease;
+    struct fill *fill = fill_new(lease);
+    struct trouble why;
+    fill->buffer = buffer;
+    fill->reader = lease->reader;
+    fill->message = message_of(fill, take_filling);
+    if (lease->fill_count < lease->worker->local->options.fills_max && place_items(fill, &why) &&
+        is_free(fill, &why)) {
+        fill->one = take_filling;
+        start(fill);
+        return true;
+    }
+    arena_free(&fill->keep);
+    free(fill);
+    return false;
+}
+
+void fill_give_back(struct filling *filling, bool declined)
+{
+    filling->declined = declined;
+    if (!mailbox_post(filling->box, &filling->mail))
+        filling->lost(filling);
 }
 
 /* ---- its end ---- */
@@ -363,6 +408,15 @@ static void log_fill(struct fill *fill, const struct sum *sum)
              sum->bytes, sum->hits, sum->misses, (mono_ns() - fill->began_ns) / 1000);
 }
 
+/* What did not fit is answered another way. */
+static void give_back_one(struct fill *fill)
+{
+    struct filling *one = fill->one;
+    enum err err = fill->why ? fill->why : fill->results[0].err;
+    one->answer.err = err;
+    fill_give_back(one, err == ERR_TOO_LARGE);
+}
+
 static void end(struct fill *fill)
 {
     struct lease *lease = fill->lease;
@@ -374,9 +428,12 @@ static void end(struct fill *fill)
     lease->fill_count--;
     atomic_fetch_sub(&local->fills, 1);
     count(fill, &sum);
-    lease_send(lease, compose(fill, &sum));
-    if (local->options.access_log)
+    if (!fill->one)
+        lease_send(lease, compose(fill, &sum));
+    if (!fill->one && local->options.access_log)    /* a GET has a line of its own */
         log_fill(fill, &sum);
+    if (fill->one)
+        give_back_one(fill);
     if (buffer) {
         buffer->fills--;
         buffer_settle(buffer);

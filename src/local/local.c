@@ -156,13 +156,47 @@ void local_stop(struct local **local)
     free_all(mine);
 }
 
+struct coming {
+    struct mail mail;
+    struct worker *worker;
+    struct filling *filling;
+};
+
+static void came(struct mail *mail)
+{
+    struct coming *coming = container_of(mail, struct coming, mail);
+    struct filling *filling = coming->filling;
+    struct worker *worker = coming->worker;
+    free(coming);
+    list_each(struct lease, lease, &worker->leases, link) {
+        struct buffer *buffer = lease->known && !lease->dead &&
+                                lease->reader.client == filling->client
+                              ? buffer_find(lease, filling->buffer) : NULL;
+        if (buffer && fill_begin_one(buffer, filling))
+            return;
+    }
+    fill_give_back(filling, true);
+}
+
+/* An id says whose keeper to ask. */
+void local_fill(struct local *local, struct filling *take_filling)
+{
+    struct coming *coming = must_alloc(sizeof(*coming));
+    struct worker *worker = &local->workers[take_filling->buffer[0] % local->worker_count];
+    *coming = (struct coming){ { .deliver = came }, worker, take_filling };
+    bool posted = !atomic_load(&local->draining) && mailbox_post(worker->box, &coming->mail);
+    if (posted)
+        return;
+    free(coming);
+    fill_give_back(take_filling, true);
+}
+
 slice local_page(struct local *local, struct arena *keep)
 {
-    json_t *page = local ? json_pack("{s:b, s:I, s:I, s:I}", "on", 1, "sessions",
-                                     (json_int_t)atomic_load(&local->sessions), "fills",
-                                     (json_int_t)atomic_load(&local->fills), "buffers",
-                                     (json_int_t)metric_read(M_FILL_BUFFERS))
-                         : json_pack("{s:b}", "on", 0);
+    json_t *page = json_pack("{s:b, s:I, s:I, s:I}", "on", 1, "sessions",
+                             (json_int_t)atomic_load(&local->sessions), "fills",
+                             (json_int_t)atomic_load(&local->fills), "buffers",
+                             (json_int_t)metric_read(M_FILL_BUFFERS));
     char *text = json_dumps(page, JSON_COMPACT);
     slice copy = arena_printf(keep, "%s\n", text);
     free(text);

@@ -7,7 +7,7 @@
 #ifndef LOCAL_LOCAL_H
 #define LOCAL_LOCAL_H
 
-#include "cache/get.h"
+#include "cache/filling.h"
 #include "s3/items.h"
 
 /* Who asks: what was proven when a session began. */
@@ -50,7 +50,9 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
 void local_drain(struct local *local);    /* nobody new, nothing new; what is under way goes on */
 size_t local_fills(struct local *local);  /* under way; any thread */
 void local_stop(struct local **local);
-/* What `GET /_/fill` says, as JSON; any thread. `local` may be NULL: it is off. */
+/* A GET whose bytes go into a registered buffer; comes back by its mail. Any thread. */
+void local_fill(struct local *local, struct filling *take_filling);
+/* What `GET /_/fill` says, as JSON; any thread. */
 slice local_page(struct local *local, struct arena *keep) MUST_USE;
 
 #endif

@@ -5,13 +5,14 @@
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
+#include "cache/filling.h"
 #include "local/trouble.h"
 #include "s3/items.h"
 
 #define MESSAGE_BYTES_MAX (128 * KIB)         /* in the socket; ... */
 #define MESSAGE_LARGE_MAX (4 * MIB)           /* ... and in a memfd that comes with it */
 #define MESSAGE_FDS_MAX 128u
-#define ID_BYTES 16u                          /* of a session, a buffer, a fill */
+#define ID_BYTES FILL_ID_BYTES                /* of a session, a buffer, a fill */
 #define IPC_HANDLE_BYTES 64u                  /* of legacy CUDA IPC */
 
 enum message_op {

@@ -67,6 +67,8 @@ static void finish(struct run *run, enum err err)
     run->result->err = err;
     run->result->bytes = err ? 0 : run->at;
     run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
+    if (fill->one && run->get)
+        fill->one->cost = *get_cost(run->get);
     if (err && !fill->message->skip)
         atomic_store(&fill->failed, true);
     get_end(&run->get);
@@ -78,6 +80,14 @@ static void finish(struct run *run, enum err err)
         share_settle(share);
 }
 
+/* A GET is answered with it, when all bytes are there. */
+static void keep_answer(struct filling *one, const struct get_answer *answer)
+{
+    one->answer = *answer;
+    one->answer.refusal = NULL;
+    one->answer.head = head_ref((struct head *)(uintptr_t)answer->head);    /* counted, not changed */
+}
+
 /* What the decision means for this item; the bytes that will come, in run->want. */
 static enum err judge(struct run *run, const struct get_answer *answer)
 {
@@ -86,6 +96,8 @@ static enum err judge(struct run *run, const struct get_answer *answer)
         run->result->status = answer->refusal ? answer->refusal->status : 0;
         return answer->err;
     }
+    if (run->share->fill->one)
+        keep_answer(run->share->fill->one, answer);
     if (!item->length)
         return item->first <= answer->head->size ? OK : ERR_BAD_RANGE;
     run->want = answer->end - answer->first;
@@ -160,8 +172,12 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     struct fill *fill = run->share->fill;
     const struct item *item = run->item;
     const struct local_judge *judge = &worker->local->options.judge;
-    enum err err = judge->may_get(judge->arg, &worker->scratch, &fill->reader,
-                                  fill->message->bucket, item, ret);
+    enum err err = OK;
+    if (fill->one)    /* judged when it was asked */
+        *ret = fill->one->ask;
+    else
+        err = judge->may_get(judge->arg, &worker->scratch, &fill->reader, fill->message->bucket,
+                             item, ret);
     arena_free(&worker->scratch);
     ret->to = run->to;
     ret->to_bytes = item->length == ITEM_OPEN ? item->max : item->length;
