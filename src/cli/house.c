@@ -77,6 +77,10 @@ static enum err store_up(struct serve *serve)
         .queue_bytes_max = config->memory_queue_bytes,
         .commit_ms_max = (uint32_t)config->commit_time_ms,
         .read_gap_bytes = (uint32_t)config->read_gap_bytes,
+        .cold_reads = *config->cold_reads == 'a'   ? COLD_AUTO
+                      : *config->cold_reads == 'd' ? COLD_DIRECT
+                                                   : COLD_BUFFERED,
+        .memory_bytes = memory_available(),
         .engine = serve->engine,
     };
     struct store_status status;

@@ -74,8 +74,12 @@ static bool took(struct disk_read *read, ssize_t answer)
     if (answer > 0)
         read->got += (size_t)answer;
     else if (answer < 0 && answer != -EINTR && answer != -EAGAIN)
-        read->err = answer == -EFAULT ? ERR_FAULT : ERR_IO;
+        read->err = answer == -EFAULT                  ? ERR_FAULT
+                    : answer == -EINVAL && read->direct ? ERR_BAD_ARGUMENT
+                                                        : ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
+        return true;
+    if (read->direct && read->got % DISK_ALIGN)    /* only the end of the file lies so */
         return true;
     metric_add(M_DISK_AGAIN, 1);
     parts_advance(read->parts, read->part_count, answer);

@@ -25,12 +25,15 @@ struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
 void disk_free(struct disk **disk);    /* waits until all has ended; each done() comes in here */
 
 #define DISK_PARTS 3u
+#define DISK_ALIGN 4096u              /* direct: offsets, lengths and memory are multiples */
 
 /* One read of a row of bytes, embedded in whoever wants it; stays until done(). Short reads, EINTR
- * and EAGAIN are dealt with inside: got < len only at the end of the file. err is OK, ERR_IO, or
- * ERR_FAULT: the memory can't be written. */
+ * and EAGAIN are dealt with inside: got < len only at the end of the file. err is OK, ERR_IO,
+ * ERR_FAULT: the memory can't be written; or, of a direct one, ERR_BAD_ARGUMENT: the file takes no
+ * such read. */
 struct disk_read {
     int fd;
+    bool direct;                      /* fd is one that reads past the page cache */
     unsigned part_count;
     /* where the bytes go, one part after the other; the engine's from disk_read on */
     struct iovec parts[DISK_PARTS];

@@ -102,6 +102,8 @@ void extent_release(struct extent **held)
         return;
     if (extent->fd >= 0)
         extent_close_fd(extent->all, extent->fd);
+    if (atomic_load(&extent->direct_fd) >= 0)
+        extent_close_fd(extent->all, atomic_load(&extent->direct_fd));
     atomic_fetch_sub(&extent->all->bytes, atomic_load(&extent->bytes));
     for (size_t i = 0; i < MARK_COUNT * TIME_CHUNKS; i++)
         free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
@@ -145,6 +147,7 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     extent->all = all;
     extent->number = number;
     extent->fd = fd;
+    atomic_init(&extent->direct_fd, -1);
     atomic_init(&extent->refs, 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);
     atomic_fetch_add(&all->bytes, bytes);

@@ -21,6 +21,10 @@ void extents_free(struct extents **all);
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret) MUST_USE;
 void extent_release(struct extent **extent);
 int extent_fd(const struct extent *extent);
+/* One that reads past the page cache, opened when it is first wanted, open as long as the other; -1:
+ * there is none, as the file system refuses that or descriptors have run out. */
+int extent_direct_fd(struct extent *extent);
+void extent_refuse_direct(struct extents *all);    /* from now on there is none, in any extent */
 /* All of these bytes, waiting for the disk: the committer's. false: they can't be had. */
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;
 uint64_t extent_size(const struct extent *extent);

@@ -24,6 +24,8 @@ struct extent {
     uint32_t number;
     /* -1: closed. Changes under the lock, never while it is read */
     int fd;
+    /* -1: closed; set while it is read, closed only with fd */
+    atomic_int direct_fd;
     bool sealed;                      /* the committer's */
     atomic_uint refs;
     _Atomic uint64_t bytes;           /* of the file */
@@ -50,7 +52,8 @@ struct extents {
     struct extent *chains[CHAINS];
     struct list open;                 /* in the order they were held, the last one behind */
     uint32_t fds_max;
-    /* files open or being opened, those of dropped extents included */
+    atomic_bool direct_refused;
+    /* descriptors open or being opened, those of dropped extents included */
     atomic_uint fds;
     /* held by who opens a file, taken whole by who closes the folder */
     pthread_rwlock_t folder_lock;

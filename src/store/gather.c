@@ -1,4 +1,5 @@
-/* gather.c - reads that go to the disk together. SPDX-License-Identifier: Apache-2.0
+/* gather.c - how reads go to the disk: together, and past the page cache, where that pays.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *   plug ── reads ──> gathered ── unplug: by extent and offset ──┬── alone: straight to its memory
  *                                                                └── bulk: neighbours, one read
@@ -8,6 +9,13 @@
  * member that the bulk did not bring, because the disk failed or the file is shorter, is read by
  * itself: what is wrong with one says nothing about its neighbours. A large read stays alone, as a
  * copy costs more than it saves.
+ *
+ * A direct read (O_DIRECT) is a bulk too, be it of one: of whole pages around what is wanted; the
+ * pages of the reader's own memory among them go straight there. The kernel writes dirty pages back
+ * first, so that what was appended just now is read. A page cache much smaller than what is read
+ * over and over drops each page before it is asked for again, and costs a copy and an eviction
+ * each: but what comes again within as many reads as it could hold is worth its place there, and
+ * that read goes through it.
  *
  * Threads: a store_io and all that hangs on it is its owner's. */
 #include <stdlib.h>
@@ -22,8 +30,9 @@
 struct bulk {
     struct disk_read read;
     struct store_io *io;
-    struct buffer *buffer;
+    struct buffer *buffer;            /* NULL: nothing goes there */
     uint64_t at, end;                 /* in the extent's file */
+    uint64_t straight_at, straight_end;    /* ... what goes to the reader's memory; else both end */
     struct list members;
 };
 
@@ -37,6 +46,37 @@ static uint64_t end_of(const struct op_read *read)
     return span_of(read)->at + span_of(read)->len;
 }
 
+/* ---- past the page cache? ---- */
+
+bool store_reads_direct(const struct store *store)
+{
+    enum cold_reads how = store->options.cold_reads;
+    return how == COLD_DIRECT ||
+           (how == COLD_AUTO && extents_bytes(store->extents) > store->options.memory_bytes / 2);
+}
+
+/* Has it been read lately? From now on it has. */
+static bool comes_again(struct store *store, uint32_t extent, uint64_t at)
+{
+    uint64_t mixed = ((uint64_t)extent << 32 | at / BLOCK_BYTES) * 0x9E3779B97F4A7C15u;
+    uint32_t mark = (uint32_t)mixed | 1;
+    if (store->options.cold_reads == COLD_DIRECT)
+        return false;
+    return atomic_exchange_explicit(&store->lately[(mixed >> 32) % store->lately_count], mark,
+                                    memory_order_relaxed) == mark;
+}
+
+/* The descriptor to read it with past the page cache; -1: through it, as every head: a small
+ * object's bytes come with it. */
+static int direct_fd(struct store_io *io, const struct op_read *read)
+{
+    const struct plan *plan = &read->op->plan;
+    if (!plan->head || !store_reads_direct(io->store) ||
+        comes_again(io->store, plan->entries[0].extent, span_of(read)->at))
+        return -1;
+    return extent_direct_fd(plan->extent);
+}
+
 /* ---- alone ---- */
 
 static void alone_done(struct disk_read *disk_read, enum err err, size_t got)
@@ -45,7 +85,7 @@ static void alone_done(struct disk_read *disk_read, enum err err, size_t got)
     op_read_ended(read, err ? err : got < disk_read->len ? ERR_IO : OK);
 }
 
-static void go_alone(struct store_io *io, struct op_read *read)
+static void go_buffered(struct store_io *io, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;
     read->straight = read->span == 0 && plan->straight_len > 0;
@@ -78,14 +118,30 @@ static enum err copy_to(struct iovec to, const uint8_t *from)
     return trap_read(copy, &copying, (slice){ to.iov_base, to.iov_len }, &none) ? OK : ERR_FAULT;
 }
 
+/* [from, end) of the file, to where it is wanted. */
+static enum err copy_range(const struct bulk *bulk, uint8_t *to, uint64_t from, uint64_t end)
+{
+    if (from >= end)
+        return OK;
+    uint64_t at = from - bulk->at;
+    if (from >= bulk->straight_end)
+        at -= bulk->straight_end - bulk->straight_at;
+    return copy_to((struct iovec){ to, end - from }, bulk->buffer->bytes + at);
+}
+
 static enum err scatter(const struct bulk *bulk, const struct op_read *read)
 {
     struct iovec parts[DISK_PARTS];
     unsigned count = span_parts(&read->op->plan, read->span, parts);
-    const uint8_t *from = bulk->buffer->bytes + (span_of(read)->at - bulk->at);
+    uint64_t from = span_of(read)->at;
     enum err e = OK;
-    for (unsigned i = 0; i < count && !e; from += parts[i++].iov_len)
-        e = copy_to(parts[i], from);
+    for (unsigned i = 0; i < count && !e; from += parts[i++].iov_len) {
+        uint8_t *to = parts[i].iov_base;
+        uint64_t end = from + parts[i].iov_len, behind = MAX(from, bulk->straight_end);
+        e = copy_range(bulk, to, from, MIN(end, bulk->straight_at));
+        if (!e && behind < end)
+            e = copy_range(bulk, to + (behind - from), behind, end);
+    }
     return e;
 }
 
@@ -93,6 +149,8 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
 {
     struct bulk *bulk = container_of(disk_read, struct bulk, read);
     uint64_t brought = err ? 0 : bulk->at + got;
+    if (err == ERR_BAD_ARGUMENT)
+        extent_refuse_direct(bulk->io->store->extents);
     list_each_safe(struct op_read, read, &bulk->members, link) {
         list_del(&read->link);
         if (read->op->dropped)
@@ -100,29 +158,79 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
         else if (end_of(read) <= brought)
             op_read_ended(read, scatter(bulk, read));
         else
-            go_alone(bulk->io, read);
+            go_buffered(bulk->io, read);
     }
     buffer_give(bulk->buffer);
     free(bulk);
 }
 
-/* Of neighbours, all in [at, end). false: no buffer for it. */
-static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, uint64_t end)
+/* The pages of the reader's memory that can be read straight there. */
+static void find_straight(struct bulk *bulk, struct op_read *read)
 {
-    uint64_t at = span_of(reads[0])->at;
-    struct buffer *buffer = buffer_take(io, end - at);
-    if (!buffer)
+    const struct plan *plan = &read->op->plan;
+    uint64_t at = span_of(read)->at + plan->straight_at;
+    uint64_t len = plan->straight_len / DISK_ALIGN * DISK_ALIGN;
+    if (read->span > 0 || !len || at % DISK_ALIGN ||
+        (uintptr_t)plan_place(plan, plan->straight_at) % DISK_ALIGN)
+        return;
+    bulk->straight_at = at;
+    bulk->straight_end = at + len;
+    read->straight = true;
+}
+
+static void aim(struct bulk *bulk, const struct op_read *first)
+{
+    const struct plan *plan = &first->op->plan;
+    struct iovec parts[] = {
+        { NULL, bulk->straight_at - bulk->at },
+        { NULL, bulk->straight_end - bulk->straight_at },
+        { NULL, bulk->end - bulk->straight_end },
+    };
+    if (bulk->buffer) {
+        parts[0].iov_base = bulk->buffer->bytes;
+        parts[2].iov_base = bulk->buffer->bytes + parts[0].iov_len;
+    }
+    if (parts[1].iov_len)
+        parts[1].iov_base = plan_place(plan, plan->straight_at);
+    for (size_t i = 0; i < countof(parts); i++)
+        if (parts[i].iov_len)
+            bulk->read.parts[bulk->read.part_count++] = parts[i];
+}
+
+/* Of neighbours, all before `end`; direct if `fd` is not -1. false: no buffer for it. */
+static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, uint64_t end, int fd)
+{
+    uint64_t align = fd >= 0 ? DISK_ALIGN : 1, at = span_of(reads[0])->at / align * align;
+    struct bulk bulk = { .io = io, .at = at, .end = round_up(end, align) };
+    bulk.straight_at = bulk.straight_end = bulk.end;
+    if (fd >= 0 && count == 1)
+        find_straight(&bulk, reads[0]);
+    size_t buffered = bulk.end - at - (bulk.straight_end - bulk.straight_at);
+    bulk.buffer = buffered ? buffer_take(io, buffered) : NULL;
+    if (buffered && !bulk.buffer) {
+        reads[0]->straight = false;
         return false;
-    struct bulk *bulk = must_alloc(sizeof(*bulk));
-    *bulk = (struct bulk){ .io = io, .buffer = buffer, .at = at, .end = end };
-    list_init(&bulk->members);
+    }
+    bulk.read = (struct disk_read){ .fd = fd, .direct = fd >= 0, .offset = at, .done = bulk_done };
+    if (fd < 0)
+        bulk.read.fd = extent_fd(reads[0]->op->plan.extent);
+    aim(&bulk, reads[0]);
+    struct bulk *mine = must_alloc(sizeof(*mine));
+    *mine = bulk;
+    list_init(&mine->members);
     for (size_t i = 0; i < count; i++)
-        list_add(&bulk->members, &reads[i]->link);
-    bulk->read = (struct disk_read){ .fd = extent_fd(reads[0]->op->plan.extent), .offset = at,
-                                     .part_count = 1, .parts = { { buffer->bytes, end - at } },
-                                     .done = bulk_done };
-    disk_read(io->disk, &bulk->read);
+        list_add(&mine->members, &reads[i]->link);
+    metric_add(M_STORE_DIRECT, fd >= 0);
+    metric_add(M_STORE_BEYOND, bulk.end - at - (end - span_of(reads[0])->at));
+    disk_read(io->disk, &mine->read);
     return true;
+}
+
+static void go_alone(struct store_io *io, struct op_read *read)
+{
+    int fd = direct_fd(io, read);
+    if (fd < 0 || !go_bulk(io, &read, 1, end_of(read), fd))
+        go_buffered(io, read);
 }
 
 /* ---- together ---- */
@@ -163,7 +271,7 @@ static void start_sorted(struct store_io *io, struct op_read **reads, size_t cou
     for (size_t n; count > 0; reads += n, count -= n) {
         uint64_t end, beyond;
         n = neighbours(io, reads, count, &end, &beyond);
-        if (n > 1 && go_bulk(io, reads, n, end)) {
+        if (n > 1 && go_bulk(io, reads, n, end, direct_fd(io, reads[0]))) {
             metric_add(M_STORE_MERGED, n);
             metric_add(M_STORE_BEYOND, beyond);
         } else {

@@ -53,6 +53,8 @@ struct store {
     } *removed;
     size_t removed_count, removed_done, removed_max;
     atomic_size_t buffer_bytes;
+    _Atomic uint32_t *lately;         /* marks of what was read past the page cache (gather.c) */
+    size_t lately_count;
     /* Raised by each commit that changes a head of the objects behind it: who puts a head that was
      * read from the disk into RAM looks before and after. */
     atomic_uint changes[CHANGE_COUNTERS];

@@ -182,7 +182,7 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
  * merged nor direct. */
 static bool is_cached(struct store_io *io, const struct plan *plan)
 {
-    if (!io->plugged || !io->wary)
+    if (!io->wary || !(io->plugged || store_reads_direct(io->store)))
         return true;
     io->wary--;
     for (uint32_t i = 0; i < plan->span_count; i++)

@@ -116,6 +116,8 @@ void op_end(struct store_op *op);
 void op_read_ended(struct op_read *read, enum err err);    /* OK: all of its bytes are there */
 
 /* ---- gather.c ---- */
+/* Does what the page cache lacks go past it, now? */
+bool store_reads_direct(const struct store *store) MUST_USE;
 void gather_read(struct store_io *io, struct op_read *read);    /* now, or when the plug goes */
 void gather_drop(struct store_io *io);    /* what was gathered, and dropped since, ends */
 

@@ -3,17 +3,21 @@
  * A quarter of the descriptors that the process may have, at most 4,096, whatever the number of
  * extents. Who holds an extent to read it has its file open; of those that nobody holds the one
  * held longest ago is closed for another, also where the process as a whole has run out. With none
- * to close nothing is known of what lies in the extent.
+ * to close nothing is known of what lies in the extent. A second descriptor, to read past the page
+ * cache, is a comfort: it comes if there is room, and goes with the first.
  *
  * Threads: any. The table's lock guards descriptors and the list of open ones: one is closed only
  * while the table's is the only reference, and set by the first who holds it. Files are opened
  * outside that lock, under folder_lock, which is taken first. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/stat.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "store/disk.h"
 #include "store/extent_inside.h"
 
 #define FDS_MAX 4096u
@@ -36,19 +40,22 @@ void extent_close_fd(struct extents *all, int fd)
 
 bool extent_close_idle(struct extents *all)
 {
-    int fd = -1;
+    int fd = -1, direct_fd = -1;
     pthread_mutex_lock(&all->lock);
     list_each_safe(struct extent, extent, &all->open, open) {
         if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
             continue;
         fd = extent->fd;
         extent->fd = -1;
+        direct_fd = atomic_exchange(&extent->direct_fd, -1);
         list_del(&extent->open);
         break;
     }
     pthread_mutex_unlock(&all->lock);
     if (fd >= 0)
         extent_close_fd(all, fd);
+    if (direct_fd >= 0)
+        extent_close_fd(all, direct_fd);
     return fd >= 0;
 }
 
@@ -119,4 +126,56 @@ enum err extent_open_held(struct extent *extent)
     else
         set_fd(extent, fd);
     return e == OK || e == ERR_LIMIT ? e : ERR_NOT_FOUND;
+}
+
+/* ---- past the page cache ---- */
+
+/* false: the file system says that it can't, or not with pages. */
+static bool takes_pages(int fd)
+{
+    struct statx st = { 0 };
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) != 0 ||
+        !(st.stx_mask & STATX_DIOALIGN))
+        return true;    /* it does not say, before Linux 6.1: the first read will */
+    return st.stx_dio_offset_align && st.stx_dio_offset_align <= DISK_ALIGN &&
+           st.stx_dio_mem_align <= DISK_ALIGN;
+}
+
+void extent_refuse_direct(struct extents *all)
+{
+    atomic_store(&all->direct_refused, true);
+}
+
+/* The caller's descriptor, reserved. */
+static int open_direct(struct extent *extent)
+{
+    struct extents *all = extent->all;
+    int fd = -1;
+    pthread_rwlock_rdlock(&all->folder_lock);
+    enum err e = is_listed(extent) ? extent_open_file(all, extent->number, O_RDONLY | O_DIRECT, &fd)
+                                   : ERR_NOT_FOUND;
+    pthread_rwlock_unlock(&all->folder_lock);
+    if (e == ERR_IO && errno == EINVAL)
+        extent_refuse_direct(all);
+    if (e || takes_pages(fd))
+        return fd;
+    extent_refuse_direct(all);
+    close(fd);
+    return -1;
+}
+
+int extent_direct_fd(struct extent *extent)
+{
+    struct extents *all = extent->all;
+    int fd = atomic_load(&extent->direct_fd), none = -1;
+    if (atomic_load_explicit(&all->direct_refused, memory_order_relaxed))
+        return -1;
+    if (fd >= 0 || !reserve_fd(all))
+        return fd;
+    fd = open_direct(extent);
+    if (fd < 0)
+        atomic_fetch_sub(&all->fds, 1);
+    else if (!atomic_compare_exchange_strong(&extent->direct_fd, &none, fd))
+        extent_close_fd(all, fd);
+    return atomic_load(&extent->direct_fd);
 }

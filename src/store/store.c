@@ -16,6 +16,8 @@
 #include "store/service.h"
 
 #define RUN 64u
+#define LATELY_MIN 1024u              /* marks, each of a read of about a unit */
+#define LATELY_MAX (1u << 20)
 
 /* ---- life ---- */
 
@@ -30,6 +32,11 @@ static struct store *store_new(const struct store_options *options)
     store->folder.index = store->index = index_new();
     store->folder.extents = store->extents = extents_new();
     store->heads = heads_new(options->heads_bytes);
+    store->lately_count = LATELY_MIN;
+    while (store->lately_count < LATELY_MAX &&
+           store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
+        store->lately_count *= 2;
+    store->lately = must_alloc(store->lately_count * sizeof(*store->lately));
     store->names = names_new();
     atomic_store(&store->why, "being opened");
     atomic_store(&store->anew, "");
@@ -57,6 +64,7 @@ static void store_end(struct store *store)
     pthread_cond_destroy(&store->stop);
     pthread_mutex_destroy(&store->lock);
     free(store->removed);
+    free(store->lately);
     free(store->folder.path);
     free(store);
 }

@@ -32,6 +32,10 @@ struct store_options {
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
     uint32_t commit_ms_max;           /* no commit for so long is out of service (H3) */
     uint32_t read_gap_bytes;          /* what may lie between reads that become one */
+    /* Past the page cache (O_DIRECT)? Automatic: once there are more bytes of extents than fit into
+     * half of memory_bytes, what this process may use. */
+    enum cold_reads { COLD_BUFFERED, COLD_AUTO, COLD_DIRECT } cold_reads;
+    uint64_t memory_bytes;
     enum disk_engine engine;
 };
 

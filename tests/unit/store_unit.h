@@ -23,6 +23,7 @@
 #include "store/store.h"
 
 static enum disk_engine unit_engine = DISK_THREADS;
+static enum cold_reads unit_cold = COLD_BUFFERED;
 
 /* ---- folders ---- */
 
@@ -86,7 +87,7 @@ static struct store_options options_of(uint64_t size_bytes, uint32_t extent_byte
                                    .reserve_bytes = 1, .extent_bytes = extent_bytes,
                                    .heads_bytes = 4 * MIB,
                                    .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
-                                   .engine = unit_engine };
+                                   .cold_reads = unit_cold, .engine = unit_engine };
 }
 
 static enum err unit_try(struct unit_store *unit, struct store_options options)
@@ -458,6 +459,28 @@ __attribute__((unused)) static bool on_small_disk(int (*play)(void))
         int failed = cmocka_run_group_tests_name("threads", tests, NULL, NULL);                \
         if (disk_choose(S("uring"), &unit_engine, &why) == OK)                                 \
             failed += cmocka_run_group_tests_name("uring", tests, NULL, NULL);                 \
+        return failed;                                                                         \
+    }
+/* And past the page cache too. */
+#define RUN_STORE_COLD(...)                                                                    \
+    static int run_each(const char *name, const struct CMUnitTest *tests, size_t count)        \
+    {                                                                                          \
+        char names[2][32];                                                                     \
+        snprintf(names[0], sizeof(names[0]), "%s, buffered", name);                            \
+        snprintf(names[1], sizeof(names[1]), "%s, direct", name);                              \
+        unit_cold = COLD_BUFFERED;                                                             \
+        int failed = _cmocka_run_group_tests(names[0], tests, count, NULL, NULL);              \
+        unit_cold = COLD_DIRECT;                                                               \
+        return failed + _cmocka_run_group_tests(names[1], tests, count, NULL, NULL);           \
+    }                                                                                          \
+    int main(int argc, char **argv)                                                            \
+    {                                                                                          \
+        const struct CMUnitTest tests[] = { __VA_ARGS__ };                                     \
+        const char *why;                                                                       \
+        cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);                                     \
+        int failed = run_each("threads", tests, countof(tests));                               \
+        if (disk_choose(S("uring"), &unit_engine, &why) == OK)                                 \
+            failed += run_each("uring", tests, countof(tests));                                \
         return failed;                                                                         \
     }
 

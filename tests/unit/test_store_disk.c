@@ -327,6 +327,12 @@ TEST(an_answer_ends_a_read_or_asks_for_the_rest)
     ok(took(&read, -EIO) && read.err == ERR_IO);
     read = (struct disk_read){ .len = 10 };
     ok(took(&read, -EFAULT) && read.err == ERR_FAULT);
+    read = (struct disk_read){ .len = 10 };
+    ok(took(&read, -EINVAL) && read.err == ERR_IO);
+    read = (struct disk_read){ .len = 3 * DISK_ALIGN, .direct = true };
+    ok(took(&read, -EINVAL) && read.err == ERR_BAD_ARGUMENT);
+    read = (struct disk_read){ .len = 3 * DISK_ALIGN, .direct = true };
+    ok(!took(&read, DISK_ALIGN) && took(&read, 100) && read.err == OK);    /* the file ends there */
 }
 
 TEST(memory_that_can_not_be_written_is_no_fault_of_the_file)

@@ -155,8 +155,9 @@ TEST(what_lies_between_is_read_up_to_the_gap_and_no_further)
             ok(gaps[round] > 9000 ? counted(&batch, count, 1, count)
                                   : counted(&batch, count, count, 0));
             uint64_t beyond = metric_read(M_STORE_BEYOND) - batch.beyond;
-            ok(gaps[round] > 9000 ? beyond > (count - 1) * 8192 && beyond < (count - 1) * 9500
-                                  : beyond == 0);
+            if (unit_cold == COLD_BUFFERED)    /* else whole pages come */
+                ok(gaps[round] > 9000 ? beyond > (count - 1) * 8192 && beyond < (count - 1) * 9500
+                                      : beyond == 0);
         }
         batch_end(&batch);
     }
@@ -321,7 +322,7 @@ TEST(one_whose_memory_is_gone_fails_alone)
     batch_end(&batch);
 }
 
-RUN_STORE(STORE_TEST(neighbours_are_one_read_and_each_gets_its_own_bytes),
+RUN_STORE_COLD(STORE_TEST(neighbours_are_one_read_and_each_gets_its_own_bytes),
           STORE_TEST(what_lies_between_is_read_up_to_the_gap_and_no_further),
           STORE_TEST(no_read_is_larger_than_a_megabyte_and_large_ones_stay_alone),
           STORE_TEST(one_that_is_dropped_costs_its_neighbours_nothing),
