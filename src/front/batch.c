@@ -231,24 +231,24 @@ static bool begins_no_more(const struct batch *batch)
     return batch->late || batch->full || batch->ending || batch->ended;
 }
 
+/* Many at a time: what they read from the disk is read together. */
 static void look_ahead(struct batch *batch)
 {
-    const struct front_batches *limits = &batch->front->options.batches;
+    struct cache_loop *cache = batch->call->loop->cache;
+    size_t most = batch->front->options.batches.ahead_bytes;
     size_t until = MIN(batch->next + batch->ahead, batch->end.items->count);
-    if (batch->ahead <= 1 || begins_no_more(batch))
+    if (batch->begun - batch->next > batch->ahead / 2 || begins_no_more(batch))
         return;
-    if (gets_are_scarce(batch->call->loop->cache)) {
+    if (gets_are_scarce(cache)) {
         narrow(batch);
         return;
     }
-    for (; batch->begun < until; batch->begun++) {
-        if (batch->weight + batch->weight_last > limits->ahead_bytes) {
-            metric_add(M_BATCH_AHEAD, !batch->told_ahead);
-            batch->told_ahead = true;
-            return;
-        }
+    cache_loop_plug(cache);
+    for (; batch->begun < until && batch->weight + batch->weight_last <= most; batch->begun++)
         begin(batch, batch->begun);
-    }
+    cache_loop_unplug(cache);
+    metric_add(M_BATCH_AHEAD, batch->begun < until && !batch->told_ahead);
+    batch->told_ahead |= batch->begun < until;
 }
 
 /* ---- what is sent ---- */

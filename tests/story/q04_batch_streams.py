@@ -31,6 +31,20 @@ with Story("q04 batches that wait, end early, or leave") as story:
     story.fact("... their pieces too", all(i.body == expect(f"dup/{p[0]}", 1, p[1], 1000) for i, p in zip(second, pieces)))
     story.same("... of two batches at once, one GET an object", (origin.counts()["get"], origin.counts()["head"]), (20, 0))
 
+    # ---- from the disk: reads are asked for together ----
+    origin.quiet()
+    server = server.restart()
+    client = server.client
+    for path in server.extents():
+        with open(path, "rb") as f:
+            os.fsync(f.fileno())
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    got = frames(client, "cold", [f"{i:03d}" for i in range(200)])
+    story.fact("what lies on the disk is right", all(i.body == expect(f"cold/{i.index:03d}", 1, 0, 4000) for i in got))
+    if server.metric("penstock_disk_reads_total"):    # else the file system keeps what it was told to forget
+        story.fact("... and is read together", server.metric("penstock_store_gathered_reads_total") > 60,
+                   server.metric("penstock_store_gathered_reads_total"))
+
     # ---- an origin that cuts ----
     origin.tell("match=cut/05 GET", "cut_after=1000", "match=cut/07 GET", "status=500", "match=cut/09 GET", "hang=1", "times=1")
     origin.tell("match=small/05 GET", "cut_after=20000", "flip_after=10000")
