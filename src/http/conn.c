@@ -405,10 +405,25 @@ void conn_watch(struct conn *conn)
 
 /* ---- its steps ---- */
 
+/* There no packet is lost, and none needs to be paced: bbr, where that is what the host is set to,
+ * makes a long answer twice as slow (128 KiB items of a batch: 82 us instead of 37). */
+static bool is_on_this_host(const struct sockaddr_storage *peer)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)peer;
+    if (peer->ss_family == AF_INET)
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return peer->ss_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
+            (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) && v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET));
+}
+
 void conn_open(struct listener *listener, int fd, const struct sockaddr_storage *peer)
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (is_on_this_host(peer))
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     struct http_loop *loop = listener->loop;
     struct conn *conn = must_alloc(sizeof(*conn));
     conn->magic = CONN_MAGIC;
