@@ -8,13 +8,14 @@
  * long as they hold no more than batch_ahead. What two of them lack is fetched once: a get joins
  * what is under way.
  *
- * Small items are copied behind each other into one of two buffers, and leave together; a large one
- * leaves from where it lies, a piece at a time. One send, then wait for proceed (H5): meanwhile the
- * other buffer fills. An item that fails is told as such while nothing of it is out; then the
+ * Small items are copied behind each other, larger ones lent from where they lie, and leave together
+ * in a load; one that is more than a piece leaves a piece at a time. One send, then wait for proceed
+ * (H5): meanwhile another load is made. An item that fails is told as such while nothing of it is out; then the
  * connection is reset (H10). Threads: the loop's, but for the list, which is read as it is taken
  * in. */
 #include "front/batch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,10 @@
 #include "s3/xml.h"
 
 #define BUFFER_BYTES (256 * KIB)
+#define SMALL_BYTES (8 * KIB)         /* costs less to copy than to lend */
 #define COPY_BYTES_MAX (64 * KIB)     /* a larger item is not copied */
+#define LENT_BYTES_MAX (512 * KIB)    /* two loads of that are what a reader keeps buffers for */
+#define LENT_MAX 28u
 #define SPARE_MAX 4u                  /* buffers that a loop keeps */
 #define TURN_ITEMS 256u               /* then others on this loop have theirs */
 #define PIECE_BYTES (256 * KIB)       /* what a get holds at most, about */
@@ -36,6 +40,17 @@ struct batch_buffer {
     struct batch_buffer *next;
     char bytes[BUFFER_BYTES];
 };
+
+/* What leaves in one write. */
+struct load {
+    struct batch_buffer *buffer;
+    size_t len, from;                 /* bytes in it; those from `from` on are in no run yet */
+    slice runs[HTTP_RUNS_MAX];
+    size_t run_count, items;
+    struct get *lent[LENT_MAX + 1];   /* runs lie in these */
+    size_t lent_count, lent_bytes;
+};
+static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX, "a run before each that is lent, and one more");
 
 /* An item that has been begun. */
 struct slot {
@@ -81,11 +96,9 @@ struct batch {
     slice piece;                      /* of it, neither copied nor sent yet */
     uint64_t bytes;                   /* of objects, so far */
 
-    struct batch_buffer *buffers[2];
-    unsigned filling;
-    size_t len, items_in;             /* of the one that is being filled */
+    struct load loads[2];
+    struct load *load;                /* the one that is being made; the other may be on its way */
     bool replying, sending, piece_out, ended;
-    struct get *lent;                 /* all of it is on its way, and lies in here */
 };
 
 /* ---- memory ---- */
@@ -253,9 +266,42 @@ static void look_ahead(struct batch *batch)
 
 /* ---- what is sent ---- */
 
-static char *room(struct batch *batch)
+static char *room(const struct batch *batch)
 {
-    return batch->buffers[batch->filling]->bytes + batch->len;
+    return batch->load->buffer->bytes + batch->load->len;
+}
+
+static bool is_empty(const struct load *load)
+{
+    return load->len == 0 && load->run_count == 0;
+}
+
+static bool is_full(const struct load *load)
+{
+    return load->items >= TURN_ITEMS || load->lent_count == LENT_MAX ||
+           load->lent_bytes >= LENT_BYTES_MAX;
+}
+
+static void end_run(struct load *load)
+{
+    if (load->len > load->from)
+        load->runs[load->run_count++] =
+            (slice){ load->buffer->bytes + load->from, load->len - load->from };
+    load->from = load->len;
+}
+
+static void add_run(struct load *load, slice bytes)
+{
+    end_run(load);
+    load->runs[load->run_count++] = bytes;
+    load->lent_bytes += bytes.len;
+}
+
+static void empty_load(struct batch *batch, struct load *load)
+{
+    for (size_t i = 0; i < load->lent_count; i++)
+        end_get(batch, &load->lent[i]);
+    *load = (struct load){ .buffer = load->buffer };
 }
 
 static const struct http_source source;
@@ -271,35 +317,33 @@ static void start_reply(struct batch *batch)
     http_reply_start(call->http, 200, fields.list, fields.count, HTTP_OPEN, &source, batch);
 }
 
-/* What has been gathered, then `bytes`. */
-static void send(struct batch *batch, slice bytes, bool last)
+static void send(struct batch *batch, bool last)
 {
-    slice gathered = { batch->buffers[batch->filling]->bytes, batch->len };
+    struct load *load = batch->load;
     if (!batch->replying)
         start_reply(batch);
+    end_run(load);
     batch->sending = true;
-    batch->filling ^= 1;
-    batch->len = batch->items_in = 0;
     batch->open_at = NOT_OPEN;
-    http_reply_send_two(batch->call->http, gathered, bytes, last);
+    batch->load = &batch->loads[load == &batch->loads[0]];
+    http_reply_send_runs(batch->call->http, load->runs, load->run_count, last);
 }
 
 /* Nothing comes for a while: what is there goes, but for an item that may still fail. */
 static void flush(struct batch *batch)
 {
-    size_t open_at = batch->open ? batch->open_at : NOT_OPEN;
-    size_t rest = open_at == NOT_OPEN ? 0 : batch->len - open_at;
-    const char *from = room(batch) - rest;
-    batch->len -= rest;
-    if (batch->sending || !batch->len) {
-        batch->len += rest;
+    struct load *load = batch->load;
+    size_t rest = batch->open && batch->open_at != NOT_OPEN ? load->len - batch->open_at : 0;
+    load->len -= rest;
+    if (batch->sending || is_empty(load)) {
+        load->len += rest;
         return;
     }
-    send(batch, S(""), false);
+    send(batch, false);
     if (!rest)
         return;
-    memcpy(room(batch), from, rest);
-    batch->len = rest;
+    memcpy(room(batch), load->buffer->bytes + load->len, rest);
+    batch->load->len = rest;
     batch->open_at = 0;
 }
 
@@ -307,7 +351,7 @@ static void on_rested(void *arg)
 {
     struct batch *batch = arg;
     http_timer_stop(&batch->rest);
-    batch->items_in = 0;
+    batch->load->items = 0;
     step(batch);
 }
 
@@ -315,14 +359,15 @@ static void on_rested(void *arg)
  * those that fail), others have a turn. */
 static enum err make_room(struct batch *batch, size_t bytes)
 {
+    struct load *load = batch->load;
     check(bytes <= BUFFER_BYTES);
-    if (BUFFER_BYTES - batch->len >= bytes && batch->items_in < TURN_ITEMS)
+    if (BUFFER_BYTES - load->len >= bytes && !is_full(load))
         return OK;
-    if (batch->len && !batch->sending) {
-        send(batch, S(""), false);
+    if (!is_empty(load) && !batch->sending) {
+        send(batch, false);
         return OK;
     }
-    if (!batch->len && !batch->rest)
+    if (is_empty(load) && !batch->rest)
         batch->rest = http_timer_start(http_request_loop(batch->call->http), 1, on_rested, batch);
     return ERR_BUSY;
 }
@@ -340,7 +385,7 @@ static void next_item(struct batch *batch)
     batch->next++;
     batch->begun = MAX(batch->begun, batch->next);
     batch->end.answered++;
-    batch->items_in++;
+    batch->load->items++;
     if (batch->calm > batch->window)
         batch->ahead = 1;
 }
@@ -367,7 +412,7 @@ static void fail(struct batch *batch, int status, slice code)
         .index = batch->next, .key = batch->end.items->list[batch->next].key,
         .status = status, .code = code,
     };
-    batch->len += batch->form->fail(&batch->end, room(batch), &batch->entry);
+    batch->load->len += batch->form->fail(&batch->end, room(batch), &batch->entry);
     keep_failure(batch);
     batch->end.failed++;
     metric_add(M_BATCH_FAILED, 1);
@@ -435,9 +480,9 @@ static enum err open_item(struct batch *batch, const struct slot *slot)
     if (err)
         return err;
     batch->open = true;
-    batch->open_at = batch->len;
+    batch->open_at = batch->load->len;
     batch->left = entry->length;
-    batch->len += batch->form->head(room(batch), entry);
+    batch->load->len += batch->form->head(room(batch), entry);
     return OK;
 }
 
@@ -473,11 +518,35 @@ static enum err take_item(struct batch *batch)
     return OK;
 }
 
+/* A piece of it, where it belongs. All of the item that is not small is lent; else it is copied, if
+ * it fits; else it goes, and is waited for. */
+static enum err put_piece(struct batch *batch, struct slot *slot)
+{
+    slice piece = batch->piece;
+    size_t length = (size_t)MIN(batch->entry.length, (uint64_t)SIZE_MAX);
+    bool whole = piece.len == length;
+    if (whole && length > SMALL_BYTES) {
+        add_run(batch->load, piece);
+        batch->load->lent[batch->load->lent_count++] = slot->get;
+        slot->get = NULL;
+    } else if (length <= COPY_BYTES_MAX) {
+        batch->load->len += slice_put(room(batch), piece);
+    } else if (batch->sending) {
+        return ERR_BUSY;
+    } else {
+        add_run(batch->load, piece);
+        batch->piece_out = true;
+        send(batch, false);
+    }
+    batch->left -= piece.len;
+    batch->piece = S("");
+    return OK;
+}
+
 /* Bytes of the item, as far as they go now. */
 static enum err take_bytes(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
-    bool small = batch->entry.length <= COPY_BYTES_MAX;
     while (batch->left) {
         if (slot->waiting)
             return ERR_WAIT;
@@ -486,32 +555,25 @@ static enum err take_bytes(struct batch *batch)
         enum err err = batch->piece.len ? OK : get_next(slot->get, &batch->piece);
         slot->waiting = err == ERR_WAIT;
         slot->waited |= slot->waiting;
+        if (!err)
+            err = put_piece(batch, slot);
         if (err)
             return err;
-        if (!small && batch->sending)
-            return ERR_BUSY;
-        batch->left -= batch->piece.len;
-        if (small) {
-            batch->len += slice_put(room(batch), batch->piece);
-        } else {
-            batch->piece_out = true;
-            send(batch, batch->piece, false);
-        }
-        batch->piece = S("");
     }
     return OK;
 }
 
-/* It has all of them: some may be on their way from where they lie. */
+/* It has all of them: the last may be on its way from where it lies. */
 static void close_item(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
-    batch->len += batch->form->tail(room(batch), &batch->entry);
+    struct load *sent = &batch->loads[batch->load == &batch->loads[0]];
+    batch->load->len += batch->form->tail(room(batch), &batch->entry);
     batch->bytes += batch->entry.length;
     object_count(slot->answer->source);
     metric_add(M_BATCH_SENT, 1);
     if (batch->piece_out) {
-        batch->lent = slot->get;
+        sent->lent[sent->lent_count++] = slot->get;
         slot->get = NULL;
         batch->piece_out = false;
     }
@@ -523,7 +585,7 @@ static enum err cut_item(struct batch *batch, enum err err)
 {
     if (batch->open_at == NOT_OPEN)
         return err;
-    batch->len = batch->open_at;
+    batch->load->len = batch->open_at;
     fail_by(batch, err);
     return OK;
 }
@@ -534,12 +596,12 @@ static enum err take_end(struct batch *batch)
         enum err err = make_room(batch, BATCH_END_ROOM);
         if (err)
             return err;
-        batch->len += batch->form->end(&batch->end, room(batch));
+        batch->load->len += batch->form->end(&batch->end, room(batch));
     }
     if (batch->sending)
         return ERR_BUSY;
     batch->ended = true;
-    send(batch, S(""), true);
+    send(batch, true);
     return ERR_BUSY;
 }
 
@@ -565,13 +627,14 @@ static void batch_free(struct batch *batch)
 {
     for (size_t i = batch->next; i < batch->begun; i++)
         let_slot_go(slot_of(batch, i));
-    end_get(batch, &batch->lent);
     http_timer_stop(&batch->timer);
     http_timer_stop(&batch->rest);
     http_body_release(&batch->hold);
-    for (size_t i = 0; i < countof(batch->buffers); i++)
-        if (batch->buffers[i])
-            give_buffer(batch->call->loop, batch->buffers[i]);
+    for (size_t i = 0; i < countof(batch->loads); i++) {
+        empty_load(batch, &batch->loads[i]);
+        if (batch->loads[i].buffer)
+            give_buffer(batch->call->loop, batch->loads[i].buffer);
+    }
     if (batch->call) {
         batch->call->gone = NULL;
         batch->call->items = batch->end.answered;
@@ -605,7 +668,7 @@ static void proceed(void *arg)
 {
     struct batch *batch = arg;
     batch->sending = batch->piece_out = false;
-    end_get(batch, &batch->lent);
+    empty_load(batch, &batch->loads[batch->load == &batch->loads[0]]);
     if (batch->ended)
         batch_free(batch);
     else
@@ -648,7 +711,7 @@ static void start(struct batch *batch)
     const struct items *items = &batch->list.batch.items;
     batch->window = MAX(MIN(limits->gets, items->count), 1);
     size_t bytes = batch->arena.used_bytes + batch->window * sizeof(*batch->slots) +
-                   countof(batch->buffers) * sizeof(struct batch_buffer);
+                   countof(batch->loads) * sizeof(struct batch_buffer);
     if (!hold_memory(batch, bytes)) {
         refuse_all(batch, ERR_LIMIT, &(struct s3_fault){ .more_count = 0 });
         return;
@@ -656,8 +719,9 @@ static void start(struct batch *batch)
     batch->slots = arena_alloc(&batch->arena, batch->window * sizeof(*batch->slots));
     for (size_t i = 0; i < batch->window; i++)
         batch->slots[i].batch = batch;
-    for (size_t i = 0; i < countof(batch->buffers); i++)
-        batch->buffers[i] = take_buffer(call->loop);
+    for (size_t i = 0; i < countof(batch->loads); i++)
+        batch->loads[i].buffer = take_buffer(call->loop);
+    batch->load = &batch->loads[0];
     item_call(&batch->judge, batch->front, call->client, call->s3.bucket, &batch->arena);
     batch->judge.id = call->id;
     batch->form = batch->list.batch.form == BATCH_FRAMES ? &batch_frames : &batch_tar;

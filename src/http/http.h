@@ -151,8 +151,10 @@ void http_reply_end(struct http_request *request);
 /* Bytes must stay until proceed or stop. After the piece that makes the length full comes one last
  * proceed; the request is over when that returns. */
 void http_reply_send(struct http_request *request, slice bytes);
-/* The same of two runs of bytes, in one write. last: they end a body whose length is not known. */
-void http_reply_send_two(struct http_request *request, slice first, slice second, bool last);
+/* The same of several runs of bytes, none empty, in one write; `runs` themselves are needed only
+ * until it returns. last: they end a body whose length is not known. */
+#define HTTP_RUNS_MAX 64
+void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last);
 /* Something failed mid-body: the connection is reset, not closed (H10). No callback follows. */
 void http_reply_abort(struct http_request *request);
 

@@ -157,7 +157,8 @@ void conn_written(struct conn *conn, bool ok);    /* its piece is, or it may hav
 /* Takes the framing off bytes that come behind what there is of a chunked body; how many are left:
  * its own and, behind its end, others. */
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len);
-#define CONN_WRITE_MAX 5    /* runs of bytes in one write: head, chunk's line, two of it, its end */
+/* Runs of bytes in one write: head, chunk's line, runs of it, its end. */
+#define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
 /* One at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
 bool conn_say(struct conn *conn, slice bytes);    /* few, at once; false: it is over */

@@ -193,28 +193,27 @@ static slice end_of_chunk(const struct http_request *request, size_t bytes)
     return request->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
 }
 
-static void push_two(struct http_request *request, slice first, slice second)
+static void push_runs(struct http_request *request, const slice *runs, size_t run_count)
 {
     struct conn *conn = request->conn;
-    size_t bytes = first.len + second.len;
-    check(request->answered && !request->sending);
+    size_t bytes = 0, count = 0;
+    h2o_iovec_t bufs[CONN_WRITE_MAX];
+    for (size_t i = 0; i < run_count; i++)
+        bytes += runs[i].len;
+    check(request->answered && !request->sending && run_count <= HTTP_RUNS_MAX);
     check(bytes <= request->length - request->sent_bytes);
     request->sending = true;
     request->sent_bytes += bytes;
     conn->stalls = 0;
     timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
-    h2o_iovec_t bufs[CONN_WRITE_MAX];
-    size_t count = 0;
     if (request->reply.len)
         bufs[count++] = iovec_of(request->reply);
     if (request->chunked) {
         snprintf(request->chunk, sizeof(request->chunk), "%zx\r\n", bytes);
         bufs[count++] = iovec_of(slice_of(request->chunk));
     }
-    if (first.len)
-        bufs[count++] = iovec_of(first);
-    if (second.len)
-        bufs[count++] = iovec_of(second);
+    for (size_t i = 0; i < run_count; i++)
+        bufs[count++] = iovec_of(runs[i]);
     if (request->chunked)
         bufs[count++] = iovec_of(end_of_chunk(request, bytes));
     request->reply = S("");
@@ -223,7 +222,7 @@ static void push_two(struct http_request *request, slice first, slice second)
 
 static void push(struct http_request *request, slice bytes)
 {
-    push_two(request, bytes, S(""));
+    push_runs(request, &bytes, bytes.len > 0);
 }
 
 void http_reply(struct http_request *request, const struct http_answer *answer)
@@ -253,12 +252,12 @@ void http_reply_send(struct http_request *request, slice bytes)
     push(request, bytes);
 }
 
-void http_reply_send_two(struct http_request *request, slice first, slice second, bool last)
+void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last)
 {
-    check(request->magic == REQUEST_MAGIC && request->source && first.len + second.len > 0);
+    check(request->magic == REQUEST_MAGIC && request->source && count > 0);
     check(request->open || !last);
     request->ended_open = last;
-    push_two(request, first, second);
+    push_runs(request, runs, count);
 }
 
 void http_reply_end(struct http_request *request)

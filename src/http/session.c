@@ -21,8 +21,8 @@ struct session {
     int fd;
     bool up;                            /* the handshake is done */
     bool broken;                        /* nothing more can be said or heard */
-    h2o_iovec_t out[CONN_WRITE_MAX];    /* not written yet */
-    size_t out_count;
+    h2o_iovec_t *out;                   /* not written yet */
+    size_t out_count, out_room;
     h2o_socket_cb done;
 };
 
@@ -46,6 +46,7 @@ void session_free(struct session **session)
     if (!mine)
         return;
     SSL_free(mine->ssl);
+    free(mine->out);
     free(mine);
 }
 
@@ -191,7 +192,12 @@ static void on_room(h2o_socket_t *sock, const char *err)
 void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_t *bufs,
                    size_t count, h2o_socket_cb done)
 {
-    check(session->out_count == 0 && count >= 1 && count <= countof(session->out));
+    check(session->out_count == 0 && count >= 1);
+    if (count > session->out_room) {
+        free(session->out);
+        session->out = must_alloc(count * sizeof(*bufs));
+        session->out_room = count;
+    }
     memcpy(session->out, bufs, count * sizeof(*bufs));
     session->out_count = count;
     session->done = done;

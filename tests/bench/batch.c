@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #define READ_BYTES (256u << 10)
+#define LARGE_BYTES (64u << 10)    /* an item like this is read to where it belongs, not by way of a buffer */
 
 static struct {
     const char *bucket, *prefix;
@@ -36,7 +37,7 @@ struct request {
 struct reader {
     struct http http;
     char *buffer;
-    size_t at, have;
+    size_t at, have, room;
     uint64_t chunk;            /* bytes that are left of it */
 };
 
@@ -56,7 +57,7 @@ static void take(struct reader *reader, char *to, size_t bytes)
 {
     while (bytes) {
         size_t part = reader->have - reader->at;
-        if (!part && bytes >= READ_BYTES / 4) {    /* straight to where it belongs */
+        if (!part && bytes >= reader->room) {    /* straight to where it belongs */
             part = receive(reader, to, bytes);
             to += part;
             bytes -= part;
@@ -64,7 +65,7 @@ static void take(struct reader *reader, char *to, size_t bytes)
         }
         if (!part) {
             reader->at = 0;
-            reader->have = part = receive(reader, reader->buffer, READ_BYTES);
+            reader->have = part = receive(reader, reader->buffer, reader->room);
         }
         part = part < bytes ? part : bytes;
         memcpy(to, reader->buffer + reader->at, part);
@@ -223,7 +224,8 @@ int main(int argc, char **argv)
     char *batch = malloc(2 * REQUEST_BYTES_MAX + 1024 + plan.items * 16);
     char *memory = malloc(plan.items * plan.bytes + 1);
     memset(memory, 1, plan.items * plan.bytes);
-    struct reader reader = { .buffer = malloc(READ_BYTES) };
+    struct reader reader = { .buffer = malloc(READ_BYTES),
+                             .room = plan.bytes < LARGE_BYTES ? READ_BYTES : 4096 };
     http_open(&reader.http, port);
     for (size_t round = 0; round < rounds; round++) {
         double took[2] = { 0, 0 };

@@ -1,5 +1,6 @@
 """curl and boto3's session sign a batch; tar readers read its answer."""
-from batches import document, read_frames, read_tar
+from batches import document, frames, read_frames, read_tar
+from authority import *
 from clients import *
 
 BOTO3 = """
@@ -21,13 +22,21 @@ with Story("q05 clients of batches") as story:
     long = "long/" + "n" * 150
     origin = story.origin("objects=train/%04d.jpg 5 70000", "objects=train/%04d.cls 5 2", "object=train/" + long + " 700",
                           "object=train/with space 9", "object=train/empty 0")
-    server = story.penstock(origin=origin.url)
+    ours, tls_port = Authority(story, "ours"), free_port()
+    cert, key = ours.sign("first")
+    server = story.penstock(origin=origin.url, tls_listen=f"127.0.0.1:{tls_port}", tls_cert_file=cert, tls_key_file=key)
     keys = [f"{i:04d}.{kind}" for i in range(5) for kind in ("jpg", "cls")] + [long, "with space", "empty"]
     wanted = {key: expect(f"train/{key}", 1, 0, size) for key, size in
               [(k, 70000 if k.endswith("jpg") else 2 if k.endswith("cls") else 700) for k in keys[:-2]]
               + [("with space", 9), ("empty", 0)]}
     with open(story.path("list"), "wb") as f:
         f.write(document(keys))
+
+    # ---- https: many runs of bytes in one write, as the socket takes them ----
+    through = Client(tls_port, tls=ours.client())
+    for _ in range(2):
+        got = frames(through, "train", keys * 30)
+        story.fact("by https it is the same", [i.body for i in got] == [wanted[k] for k in keys * 30], got)
 
     # ---- curl ----
     def curl(name, *more):
@@ -47,6 +56,15 @@ with Story("q05 clients of batches") as story:
     with open(story.path("out.tar"), "rb") as f:
         items, whole = read_frames(f.read())
     story.same("... are whole, also by HTTP/1.0", (whole, [i.body for i in items]), (True, [wanted[k] for k in keys]))
+
+    # ---- on the same host nothing is paced, whatever the host is set to ----
+    wire = Wire(server.port)
+    if shutil.which("ss"):
+        wire.send(server.client.head_of("GET", "train/0000.cls"))
+        wire.read()
+        told = run(["ss", "-tinH", f"sport = :{server.port} and dport = :{wire.socket.getsockname()[1]}"])[1]
+        story.fact("a connection on the loopback is not paced", " reno " in f" {' '.join(told.split())} ", told)
+    wire.close()
 
     # ---- readers of tar ----
     curl("list")
