@@ -72,6 +72,7 @@ enum err fills_up(struct serve *serve)
         .items_max = (unsigned)config->fill_items,
         .user_bytes_max = config->fill_memory_bytes,
         .time_ms = config->fill_time_ms,
+        .ring_bytes = config->fill_ring_bytes,
     };
     if (!*config->fill_socket)
         return OK;

@@ -163,18 +163,50 @@ static uint64_t weight(const struct item *item)
     return item->length == ITEM_OPEN ? MIN(item->max, OPEN_BYTES) : item->length;
 }
 
+/* Where it lies in the slab of its share, behind `used`; false: not in one, or not any more. */
+static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
+{
+    uint64_t bytes = item->length == ITEM_OPEN ? item->max : item->length;
+    uint64_t at = bytes < SLAB_ALIGN ? *used : (*used + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
+    if (bytes > SLAB_BYTES || at > SLAB_BYTES - bytes)
+        return false;
+    *ret = (uint32_t)at;
+    *used = at + bytes;
+    return true;
+}
+
+/* Into GPU memory: as many as fit into a slab, or a large one by itself. */
+static void gather_slab(struct fill *fill, struct share *share)
+{
+    const struct items *items = &fill->message->items;
+    uint64_t used = 0;
+    share->offsets = arena_alloc(&fill->keep, SHARE_ITEMS * sizeof(*share->offsets));
+    while (share->first + share->count < items->count && share->count < SHARE_ITEMS &&
+           fits(&items->list[share->first + share->count], &used, &share->offsets[share->count]))
+        share->count++;
+    share->large = share->count == 0;
+    share->count = MAX(share->count, (size_t)1);
+}
+
+static void gather_bytes(struct fill *fill, struct share *share)
+{
+    const struct items *items = &fill->message->items;
+    for (uint64_t bytes = 0; share->first + share->count < items->count && bytes < SHARE_BYTES &&
+                             share->count < SHARE_ITEMS; share->count++)
+        bytes += weight(&items->list[share->first + share->count]);
+}
+
 static void cut(struct fill *fill)
 {
-    const struct message *message = fill->message;
-    for (size_t first = 0; first < message->items.count;) {
+    for (size_t first = 0; first < fill->message->items.count;) {
         struct share *share = arena_alloc(&fill->keep, sizeof(*share));
-        uint64_t bytes = 0;
         *share = (struct share){ .fill = fill, .first = first, .mail = { .deliver = settle } };
         list_init(&share->link);
-        while (first < message->items.count && share->count < SHARE_ITEMS && bytes < SHARE_BYTES) {
-            bytes += weight(&message->items.list[first++]);
-            share->count++;
-        }
+        if (fill->buffer && fill->buffer->device)
+            gather_slab(fill, share);
+        else
+            gather_bytes(fill, share);
+        first += share->count;
         share->left = share->count;
         fill->shares_left++;
         queue_put(fill->lease->worker->local, fill->lease, share);
@@ -445,8 +477,10 @@ static void end(struct fill *fill)
 /* A share's items have all ended. */
 static void settle(struct mail *mail)
 {
-    struct fill *fill = container_of(mail, struct share, mail)->fill;
+    struct share *share = container_of(mail, struct share, mail);
+    struct fill *fill = share->fill;
     struct lease *lease = fill->lease;
+    share_give_slab(share);
     check(fill->shares_left > 0);
     if (--fill->shares_left > 0)
         return;
@@ -463,4 +497,64 @@ void fill_cancel(struct fill *fill, enum err why)
     atomic_store(&fill->canceled, true);
     for (unsigned i = 0; i < local->worker_count; i++)
         ticket_wake(local->workers[i].look);
+}
+
+/* ---- shares of a fill of GPU memory ---- */
+
+bool share_take_slab(struct share *share)
+{
+    struct fill *fill = share->fill;
+    struct device *device = fill->buffer ? fill->buffer->device : NULL;
+    if (!device || atomic_load(&fill->canceled))
+        return true;
+    share->slab = slab_take(device);
+    return share->slab != NULL;
+}
+
+void share_give_slab(struct share *share)
+{
+    slab_give(&share->slab);
+}
+
+static void copied(struct mail *mail)
+{
+    struct share *share = container_of(mail, struct share, job.mail);
+    enum err err = share->job.err;
+    free(share->job.copies);
+    for (size_t i = 0; i < share->count && err; i++) {
+        struct result *result = &share->fill->results[share->first + i];
+        if (!result->err)
+            *result = (struct result){ .err = err };
+    }
+    settle(&share->mail);
+}
+
+/* What its items brought goes out of the slab as one job. False: nothing did. */
+static bool copy_out(struct share *share)
+{
+    struct fill *fill = share->fill;
+    struct gpu_copy *copies = must_alloc(share->count * sizeof(*copies));
+    size_t count = 0;
+    for (size_t i = 0; i < share->count; i++) {
+        const struct result *result = &fill->results[share->first + i];
+        if (!result->err && result->bytes)
+            copies[count++] = (struct gpu_copy){
+                .to = fill->buffer->gpu, .offset = fill->message->items.list[share->first + i].to,
+                .from = share->slab->mem + share->offsets[i], .bytes = result->bytes };
+    }
+    share->job = (struct job){ .mail = { .deliver = copied }, .kind = JOB_COPY, .copies = copies,
+                               .copy_count = count, .box = fill->lease->worker->box };
+    if (count)
+        device_do(fill->buffer->device, &share->job);
+    else
+        free(copies);
+    return count > 0;
+}
+
+void share_settle(struct share *share)
+{
+    if (share->slab && !share->large && copy_out(share))
+        return;
+    bool posted = mailbox_post(share->fill->lease->worker->box, &share->mail);
+    check(posted);    /* a worker goes when no fill is left */
 }

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "local/device.h"
 #include "local/local.h"
 #include "local/message.h"
 
@@ -29,6 +30,7 @@ struct worker {
     struct cache_loop *cache;
     struct ticket *look;              /* wakes it: the queue, or what is cancelled */
     struct list leases;
+    struct list starved;              /* shares that found no slab */
     struct list runs;                 /* items under way here: these wait, */
     struct list ready;                /* and these gave way to others for a moment */
     unsigned run_count;
@@ -45,6 +47,7 @@ struct local {
     atomic_uint sessions;
     atomic_size_t fills;              /* under way */
     struct users *users;
+    struct devices *devices;
     pthread_mutex_t lock;             /* of the queue */
     struct list waiting;              /* leases that have shares there, first come first */
     atomic_uint shares_waiting;
@@ -76,6 +79,7 @@ struct lease {
     uint8_t id[ID_BYTES];
     struct list buffers, fills;
     unsigned buffer_count, fill_count;
+    unsigned importing;               /* buffers that a GPU is asked for */
     struct list out;                  /* replies that did not go out yet */
     size_t out_bytes;
     /* under local->lock */
@@ -97,6 +101,7 @@ void lease_send(struct lease *lease, slice text);
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why);
 
 /* ---- request.c: what each message does ---- */
+struct json_t *kinds_of(const struct local *local);    /* of memory: "on", or "off: why" */
 /* `fds` are those that came with it; who takes one sets it to -1. */
 void request_do(struct lease *lease, const struct message *message, struct arena *take_keep,
                 int *fds, size_t fd_count);
@@ -109,16 +114,19 @@ struct buffer {
     uint8_t id[ID_BYTES];
     enum buffer_kind kind;
     char *base;                       /* memfd: mapped here */
+    struct device *device;            /* of GPU memory; NULL: a memfd */
+    struct gpu_buffer *gpu;
     uint64_t bytes;
     unsigned fills;                   /* under way */
     struct list busy;                 /* struct fill, by its own link */
     bool leaving;                     /* to be released; nothing new begins */
+    bool released;                    /* ... which its GPU was told */
     struct message leave;             /* whom to tell then */
     bool tell;
 };
-enum err buffer_register(struct lease *lease, const struct message *message, int *fds,
-                         size_t fd_count, struct arena *keep, struct buffer **ret,
-                         struct trouble *ret_why) MUST_USE;
+/* Answers the message, now or when a GPU has; takes the descriptors it needs. */
+void buffer_register(struct lease *lease, const struct message *message, int *fds,
+                     size_t fd_count);
 struct buffer *buffer_find(struct lease *lease, const uint8_t id[ID_BYTES]);    /* or NULL */
 /* At once, or when its last fill has ended. */
 void buffer_release(struct buffer *buffer);
@@ -157,12 +165,22 @@ struct share {
     struct mail mail;                 /* to the keeper, when all have ended */
     struct fill *fill;
     size_t first, count, left;        /* left: not ended */
+    /* into GPU memory: through a slab, which all of it fits into, or (large) one item piece by piece */
+    bool large;
+    uint32_t *offsets;                /* of items in the slab */
+    struct slab *slab;
+    struct job job;                   /* the copies out of it */
 };
 /* The keep is the fill's from then on, also when it is refused: the refusal has been sent. */
 void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep);
 /* Of a GET. False: it can't begin, and is still the caller's. */
 bool fill_begin_one(struct buffer *buffer, struct filling *take_filling) MUST_USE;
 void fill_give_back(struct filling *filling, bool declined);
+/* All items of a share have been read; from here on it is the keeper's. */
+void share_settle(struct share *share);
+/* The slab it needs: true, also where it needs none. Else it is not begun. */
+bool share_take_slab(struct share *share) MUST_USE;
+void share_give_slab(struct share *share);
 void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- queue.c: whose turn it is ---- */
@@ -172,7 +190,7 @@ void queue_call(struct local *local, const struct worker *but, unsigned count);
 
 /* ---- run.c: items of a share, read ---- */
 bool run_turn(struct worker *worker);               /* true: there is more to do at once */
-void run_sweep(struct worker *worker);              /* ends what was cancelled */
+void run_look(struct worker *worker);    /* ends what was cancelled, begins what found no slab */
 
 /* ---- users.c: who may connect, and what each of them holds ---- */
 struct user {

@@ -323,7 +323,8 @@ void lease_end(struct lease *lease)
 void lease_settle(struct lease *lease)
 {
     struct local *local = lease->worker->local;
-    if (!lease->dead || !list_empty(&lease->fills) || !list_empty(&lease->buffers))
+    if (!lease->dead || lease->importing || !list_empty(&lease->fills) ||
+        !list_empty(&lease->buffers))
         return;
     list_del(&lease->link);
     users_leave(local->users, &lease->user);

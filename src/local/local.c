@@ -92,8 +92,16 @@ static void unlink_ours(const struct local *local)
 
 /* ---- up and down ---- */
 
+static void call_all(void *arg)
+{
+    struct local *local = arg;
+    for (unsigned i = 0; i < local->worker_count; i++)
+        ticket_wake(local->workers[i].look);
+}
+
 static void free_all(struct local *local)
 {
+    devices_free(&local->devices);    /* whose jobs come back to workers */
     for (unsigned i = 0; i < local->worker_count; i++)
         worker_stop(&local->workers[i]);
     unlink_ours(local);
@@ -117,6 +125,8 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     enum err err = users_new(options->users, keep, &local->users, ret_why);
     if (!err)
         err = listen_at(local, keep, ret_why);
+    if (!err)
+        local->devices = devices_new(options->ring_bytes, call_all, local);
     while (!err && local->worker_count < options->threads)    /* each may post to all */
         worker_init(local, local->worker_count++);
     for (unsigned i = 0; !err && i < local->worker_count; i++)
@@ -193,7 +203,7 @@ void local_fill(struct local *local, struct filling *take_filling)
 
 slice local_page(struct local *local, struct arena *keep)
 {
-    json_t *page = json_pack("{s:b, s:I, s:I, s:I}", "on", 1, "sessions",
+    json_t *page = json_pack("{s:b, s:o, s:I, s:I, s:I}", "on", 1, "kinds", kinds_of(local), "sessions",
                              (json_int_t)atomic_load(&local->sessions), "fills",
                              (json_int_t)atomic_load(&local->fills), "buffers",
                              (json_int_t)metric_read(M_FILL_BUFFERS));

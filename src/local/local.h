@@ -41,6 +41,7 @@ struct local_options {
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
     uint64_t user_bytes_max;          /* registered, of one user */
     uint64_t time_ms;                 /* a fill may take so long */
+    uint64_t ring_bytes;              /* of pinned memory, for each GPU that is used */
 };
 
 /* Stops what is not there yet: start and stop are one thread's. On failure *ret_why, in keep. */

@@ -55,10 +55,33 @@ static json_t *limits_of(const struct local *local)
                      "deadline_ms", (json_int_t)options->time_ms);
 }
 
-static json_t *kinds_of(void)
+static json_t *kind_of(const struct gpu_probe *probe, bool can)
 {
-    const char *none = "off: this build has no CUDA module";
-    return json_pack("{s:s, s:s, s:s}", "memfd", "on", "cuda-vmm", none, "cuda-ipc", none);
+    const char *why = probe->count ? "none of these GPUs can do that" : probe->why.text;
+    return can ? json_string("on") : json_sprintf("off: %s", why);
+}
+
+struct json_t *kinds_of(const struct local *local)
+{
+    const struct gpu_probe *probe = devices_probe(local->devices);
+    bool vmm = false;
+    for (size_t i = 0; i < probe->count; i++)
+        vmm |= probe->devices[i].vmm;
+    return json_pack("{s:s, s:o, s:o}", "memfd", "on", "cuda-vmm", kind_of(probe, vmm), "cuda-ipc",
+                     kind_of(probe, probe->count > 0));
+}
+
+static json_t *gpus_of(const struct local *local)
+{
+    const struct gpu_probe *probe = devices_probe(local->devices);
+    json_t *list = json_array();
+    for (size_t i = 0; i < probe->count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "uuid",
+                                              probe->devices[i].uuid, "name",
+                                              probe->devices[i].name, "copy",
+                                              probe->devices[i].batch ? "batch" : "async", "direct",
+                                              "no: not built in"));
+    return list;
 }
 
 static void hello(struct request *request)
@@ -89,24 +112,16 @@ static void hello(struct request *request)
         return;
     }
     lease->known = true;
-    answer(request, json_pack("{s:i, s:o, s:i, s:o, s:[], s:o}", "v", 1, "session", hex(lease->id),
-                              "uid", lease->uid, "kinds", kinds_of(), "gpus", "limits",
-                              limits_of(local)));
+    answer(request, json_pack("{s:i, s:o, s:i, s:o, s:o, s:o}", "v", 1, "session", hex(lease->id),
+                              "uid", lease->uid, "kinds", kinds_of(local), "gpus", gpus_of(local),
+                              "limits", limits_of(local)));
 }
 
 /* ---- buffers ---- */
 
 static void do_register(struct request *request)
 {
-    struct buffer *buffer;
-    struct trouble why;
-    if (buffer_register(request->lease, request->message, request->fds, request->fd_count,
-                        request->keep, &buffer, &why)) {
-        refuse(request, why);
-        return;
-    }
-    answer(request, json_pack("{s:o, s:I, s:s}", "buffer", hex(buffer->id), "bytes",
-                              (json_int_t)buffer->bytes, "path", "direct"));
+    buffer_register(request->lease, request->message, request->fds, request->fd_count);
 }
 
 static void do_unregister(struct request *request)
@@ -138,7 +153,8 @@ static void do_status(struct request *request)
         bytes += buffer->bytes;
     answer(request, json_pack("{s:I, s:I, s:I, s:o, s:o}", "buffers",
                               (json_int_t)lease->buffer_count, "bytes", (json_int_t)bytes, "fills",
-                              (json_int_t)lease->fill_count, "kinds", kinds_of(), "limits",
+                              (json_int_t)lease->fill_count, "kinds",
+                              kinds_of(lease->worker->local), "limits",
                               limits_of(lease->worker->local)));
 }
 

@@ -24,7 +24,12 @@ struct run {
     struct result *result;
     struct get *get;
     bool decided;
-    char *to;                         /* NULL: a prefetch */
+    char *to;                         /* NULL: a prefetch, or piece by piece: */
+    bool large, copying;              /* through the share's slab, which is on its way out */
+    struct job job;
+    struct gpu_copy copy;
+    slice rest;                       /* had, but not in the slab yet */
+    uint64_t used;                    /* of the slab */
     uint64_t at, want;
 };
 
@@ -53,12 +58,6 @@ static bool put(struct run *run, slice bytes)
 }
 
 /* ---- an item ---- */
-
-static void share_settle(struct share *share)
-{
-    bool posted = mailbox_post(share->fill->lease->worker->box, &share->mail);
-    check(posted);    /* a worker goes when no fill is left */
-}
 
 static void finish(struct run *run, enum err err)
 {
@@ -107,11 +106,59 @@ static enum err judge(struct run *run, const struct get_answer *answer)
 /* A prefetch of what is here whole is done. */
 static bool is_done(const struct run *run, const struct get_answer *answer)
 {
-    return !run->want || (!run->to && answer->source != GET_MISS && answer->source != GET_PARTIAL);
+    return !run->want || (!run->share->fill->buffer && answer->source != GET_MISS && answer->source != GET_PARTIAL);
+}
+
+static void step(struct run *run);
+
+static void copied(struct mail *mail)
+{
+    struct run *run = container_of(mail, struct run, job.mail);
+    enum err err = run->job.err;
+    run->copying = false;
+    run->used = 0;
+    if (err)
+        finish(run, err);
+    else
+        step(run);
+}
+
+static void copy_out(struct run *run)
+{
+    const struct share *share = run->share;
+    run->copy = (struct gpu_copy){ .to = share->fill->buffer->gpu, .from = share->slab->mem,
+                                   .offset = run->item->to + run->at - run->used,
+                                   .bytes = run->used };
+    run->job = (struct job){ .mail = { .deliver = copied }, .box = run->worker->box,
+                             .kind = JOB_COPY, .copies = &run->copy, .copy_count = 1 };
+    run->copying = true;
+    device_do(share->fill->buffer->device, &run->job);
+}
+
+/* Of what does not fit into a slab: one slab after the other. */
+static enum err move_large(struct run *run)
+{
+    while (run->at < run->want || run->used) {
+        if (run->used == SLAB_BYTES || run->at == run->want) {
+            copy_out(run);
+            return ERR_WAIT;
+        }
+        enum err err = run->rest.len ? OK : get_next(run->get, &run->rest);
+        if (err)
+            return err;
+        slice now = slice_sub(run->rest, 0, SLAB_BYTES - run->used);
+        slice_put(run->share->slab->mem + run->used, now);
+        run->rest = slice_from(run->rest, now.len);
+        run->used += now.len;
+        run->at += now.len;
+    }
+    return OK;
 }
 
 static enum err move(struct run *run)
 {
+    if (run->large)
+        return move_large(run);
     for (uint64_t until = run->at + TURN_BYTES; run->at < run->want;) {
         slice bytes;
         if (run->at >= until) {
@@ -132,7 +179,7 @@ static enum err move(struct run *run)
 /* The disk may be writing where the item lies: nobody hears of its end before that is over. */
 static void give_up(struct run *run)
 {
-    if (!run->get || !get_writes(run->get))
+    if (!run->copying && (!run->get || !get_writes(run->get)))
         finish(run, ERR_CANCELED);
 }
 
@@ -156,7 +203,7 @@ static void step(struct run *run)
             return;
         }
     }
-    err = move(run);
+    err = run->copying ? ERR_WAIT : move(run);
     if (err != ERR_WAIT)
         finish(run, err);
 }
@@ -194,7 +241,10 @@ static void start(struct worker *worker, struct share *share, size_t index)
                          .result = &fill->results[index] };
     list_add(&worker->runs, &run->link);
     worker->run_count++;
-    if (fill->buffer)
+    run->large = share->large;
+    if (share->slab && !share->large)
+        run->to = share->slab->mem + share->offsets[index - share->first];
+    else if (fill->buffer && !fill->buffer->device)
         run->to = fill->buffer->base + run->item->to;
     if (!atomic_load(&fill->canceled) && !atomic_load(&fill->failed))
         err = ask_for(run, &ask);
@@ -206,9 +256,14 @@ static void start(struct worker *worker, struct share *share, size_t index)
     step(run);
 }
 
+/* Without a slab it waits until there is one. */
 static void begin(struct worker *worker, struct share *share)
 {
     size_t first = share->first, count = share->count;    /* the share may end with its last item */
+    if (!share_take_slab(share)) {
+        list_add(&worker->starved, &share->link);
+        return;
+    }
     cache_loop_plug(worker->cache);    /* what must come from the disk is read together */
     for (size_t i = 0; i < count; i++)
         start(worker, share, first + i);
@@ -242,8 +297,16 @@ static void sweep(struct list *runs)
             give_up(run);
 }
 
-void run_sweep(struct worker *worker)
+void run_look(struct worker *worker)
 {
+    struct list starved;
+    list_init(&starved);
     sweep(&worker->runs);
     sweep(&worker->ready);
+    list_move(&starved, &worker->starved);
+    while (!list_empty(&starved)) {
+        struct share *share = list_of(starved.next, struct share, link);
+        list_del(&share->link);
+        begin(worker, share);
+    }
 }

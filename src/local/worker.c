@@ -61,7 +61,7 @@ static void accept_all(struct local *local)
 
 static void look(void *arg)
 {
-    run_sweep(arg);
+    run_look(arg);
 }
 
 static void on_end(struct mail *mail)
@@ -129,6 +129,7 @@ void worker_init(struct local *local, unsigned number)
     list_init(&worker->leases);
     list_init(&worker->runs);
     list_init(&worker->ready);
+    list_init(&worker->starved);
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);
     check(worker->epoll >= 0);
     add(worker, mailbox_fd(worker->box), worker);

@@ -3,11 +3,13 @@
 So that a story can say what no client library would: the product's own client is in src/client."""
 
 import array
+import base64
 import fcntl
 import json
 import mmap
 import os
 import socket
+import struct
 
 from harness import ACCESS_KEY, SECRET_KEY, presign
 
@@ -43,6 +45,27 @@ class Memory:
         if self.map:
             self.map.close()
         os.close(self.fd)
+
+
+class FakeGpuMemory(Memory):
+    """Memory of a GPU that is not there: see tests/local/fake_cudart.c. Registered by vmm() or ipc()."""
+
+    def __init__(self, size, device=0, guard=GUARD):
+        self.fd = os.memfd_create(f"fake-gpu-{device}", os.MFD_CLOEXEC)
+        self.device, self.size = device, size
+        os.ftruncate(self.fd, size)
+        self.map = mmap.mmap(self.fd, size)
+        self.guard(0, size, guard)
+
+    def vmm(self, filler, **more):
+        return filler.say("register", [self.fd], **{"kind": "cuda-vmm", "chunks": [self.size], "bytes": self.size,
+                          "gpu": filler.hello["gpus"][self.device]["uuid"], **more})
+
+    def ipc(self, filler, base_offset=0, **more):
+        handle = struct.pack("<4i48x", 0x43504946, os.getpid(), self.fd, self.device)
+        return filler.say("register", **{"kind": "cuda-ipc", "handle": base64.b64encode(handle).decode(),
+                          "base_offset": base_offset, "bytes": self.size - base_offset,
+                          "gpu": filler.hello["gpus"][self.device]["uuid"], **more})
 
 
 class Filler:

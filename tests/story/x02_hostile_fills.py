@@ -107,11 +107,19 @@ with Story("x02 hostile fills") as story:
     story.fact("one that can't be written to", registers([readonly])["ok"] is False)
     refused("no bytes", registers([sealed.fd], 0), "bad_message", 400)
     refused("bytes below none", registers([sealed.fd], -1), "bad_message", 400)
-    refused("2^63 bytes", registers([sealed.fd], (1 << 63) - 1), "bad_descriptor", 422)
+    refused("2^63 bytes", registers([sealed.fd], (1 << 63) - 1), "quota", 429)
     refused("a kind that is none", bad.say("register", [sealed.fd], kind="disk", bytes=1), "bad_message", 400)
-    for kind in ("cuda-vmm", "cuda-ipc"):
-        story.fact(f"{kind} where there is no GPU", bad.say("register", [sealed.fd], kind=kind, bytes=4096,
-                   gpu="GPU-00000000-0000-0000-0000-000000000000")["error"] in ("no_gpu", "bad_message"))
+    gpu = "GPU-00000000-0000-0000-0000-000000000000"
+    refused("cuda-vmm where there is no GPU", bad.say("register", [sealed.fd], kind="cuda-vmm", bytes=4096,
+                                                      chunks=[4096], gpu=gpu), "no_gpu", 503)
+    refused("cuda-ipc", bad.say("register", kind="cuda-ipc", bytes=4096, gpu=gpu, handle="A" * 86 + "=="),
+            "no_gpu", 503)
+    story.fact("... which hello said, and why", bad.hello["kinds"]["cuda-vmm"].startswith("off: ")
+               and len(bad.hello["kinds"]["cuda-ipc"]) > 20 and bad.hello["gpus"] == [], bad.hello)
+    refused("cuda-vmm without chunks", bad.say("register", [sealed.fd], kind="cuda-vmm", bytes=4096, gpu=gpu),
+            "bad_descriptor", 422)
+    refused("cuda-ipc with a handle that is none", bad.say("register", kind="cuda-ipc", bytes=4096, gpu=gpu,
+                                                           handle="AAAA"), "bad_message", 400)
     bad.send({"op": "register", "id": 5, "kind": "memfd", "bytes": 4096}, [sealed.fd] * 129)
     refused("129 descriptors", bad.receive(), "too_many_descriptors", 413)
     bad.send({"op": "status", "id": 6}, [sealed.fd] * 100)

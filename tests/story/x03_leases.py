@@ -53,7 +53,8 @@ with Story("x03 leases", seconds=900) as story:
                 links.append(os.readlink(f"/proc/{server.pid}/fd/{fd}"))
             except FileNotFoundError:
                 pass
-        sockets = sum("socket:" in link for link in links)
+        ours = {"socket:[%s]" % line.split()[6] for line in open(f"/proc/{server.pid}/net/unix").readlines()[1:]}
+        sockets = sum(link in ours for link in links)    # not those to the origin
         memory = sum("memfd:filler" in link for link in links)
         maps = open(f"/proc/{server.pid}/maps").read().count("memfd:filler")
         return (sockets, memory, maps, server.metric("penstock_fill_sessions"),

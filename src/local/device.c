@@ -1,0 +1,379 @@
+/* device.c - a GPU: its copier, and the slabs of pinned memory that copies start from.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   jobs ──> copier: open, pin ──> imports and releases, one by one
+ *                              └─> copies, those that wait as one batch ──> fence ──> mail
+ *
+ * A GPU is opened by the first job and stays open: its context costs memory there, and time to make
+ * again. What cannot be had (the context, pinned memory) fails each job with its sentence. A GPU
+ * that reports an error its context does not survive is lost until this process ends: its buffers
+ * are let go, the rest of the service goes on. Threads: jobs are locked; the GPU is the copier's. */
+#include "local/device.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+
+#define LANES 4u
+#define BATCH_COPIES 512u
+#define FENCES_MAX 16u                /* batches in flight */
+
+struct flying {
+    struct gpu_fence *fence;
+    struct list jobs;
+};
+
+struct device {
+    struct devices *all;
+    const struct gpu_facts *facts;
+    pthread_t thread;
+    bool started, ending;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct list jobs, slabs;          /* both under the lock, as is: */
+    bool wanted;                      /* somebody got no slab */
+    /* the copier's */
+    struct gpu *gpu;
+    enum err cannot;                  /* why it could not be opened */
+    struct gpu_why why;
+    char *ring;
+    uint64_t ring_bytes;
+    struct slab *slab_list;
+    struct flying flying[FENCES_MAX];
+    unsigned first, count, lane;
+    _Atomic(const char *) lost;
+};
+
+struct devices {
+    const struct gpu_backend *backend;    /* NULL: there is no module */
+    struct gpu_probe probe;
+    uint64_t ring_bytes;
+    void (*freed)(void *arg);
+    void *arg;
+    pthread_mutex_t lock;
+    struct device list[GPU_DEVICES_MAX];
+};
+
+/* ---- slabs ---- */
+
+struct slab *slab_take(struct device *device)
+{
+    struct slab *slab = NULL;
+    pthread_mutex_lock(&device->lock);
+    if (list_empty(&device->slabs)) {
+        device->wanted = true;
+    } else {
+        slab = list_of(device->slabs.next, struct slab, link);
+        list_del(&slab->link);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return slab;
+}
+
+void slab_give(struct slab **slab)
+{
+    struct slab *mine = *slab;
+    *slab = NULL;
+    if (!mine)
+        return;
+    struct device *device = mine->device;
+    pthread_mutex_lock(&device->lock);
+    bool wanted = device->wanted;
+    device->wanted = false;
+    list_add(&device->slabs, &mine->link);
+    pthread_mutex_unlock(&device->lock);
+    if (wanted)
+        device->all->freed(device->all->arg);
+}
+
+/* As many as the host lets us pin: less is slower, none is an error. */
+static enum err make_ring(struct device *device)
+{
+    const struct gpu_backend *backend = device->all->backend;
+    uint64_t bytes = device->all->ring_bytes / SLAB_BYTES * SLAB_BYTES;
+    device->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (device->ring == MAP_FAILED) {
+        device->ring = NULL;
+        return ERR_LIMIT;
+    }
+    device->ring_bytes = bytes;
+    madvise(device->ring, bytes, MADV_HUGEPAGE);
+    enum err err = backend->pin(device->gpu, device->ring, bytes, &device->why);
+    while (err == ERR_LIMIT && bytes > 2 * SLAB_BYTES) {
+        bytes = bytes / 2 / SLAB_BYTES * SLAB_BYTES;
+        err = backend->pin(device->gpu, device->ring, bytes, &device->why);
+    }
+    if (err)
+        return err;
+    size_t count = bytes / SLAB_BYTES;
+    device->slab_list = must_alloc(count * sizeof(*device->slab_list));
+    for (size_t i = 0; i < count; i++) {
+        struct slab *slab = &device->slab_list[i];
+        *slab = (struct slab){ .device = device, .mem = device->ring + i * SLAB_BYTES };
+        list_init(&slab->link);
+        slab_give(&slab);
+    }
+    log_info("gpu_opened", "gpu=%s copy=%s ring=%ju", device->facts->uuid,
+             device->facts->batch ? "batch" : "async", (uintmax_t)bytes);
+    return OK;
+}
+
+/* ---- the copier ---- */
+
+static void hand_back(struct job *job, enum err err, const struct gpu_why *why)
+{
+    job->err = err;
+    if (why)
+        job->why = *why;
+    for (size_t i = 0; i < job->chunk_count && job->fds; i++)
+        close(job->fds[i]);
+    bool posted = mailbox_post(job->box, &job->mail);
+    check(posted);
+}
+
+static void open_gpu(struct device *device)
+{
+    const struct gpu_backend *backend = device->all->backend;
+    device->cannot = backend->open(device->facts->uuid, LANES, device->facts->batch, &device->gpu,
+                                   &device->why);
+    if (!device->cannot)
+        device->cannot = make_ring(device);
+    if (device->cannot)
+        log_warn("gpu_failed", "gpu=%s err=%s why=\"%s\"", device->facts->uuid,
+                 err_name(device->cannot), device->why.text);
+}
+
+static void note_lost(struct device *device)
+{
+    const char *why = device->all->backend->lost(device->gpu);
+    if (!why || atomic_load(&device->lost))
+        return;
+    log_error("gpu_lost", "gpu=%s why=\"%s\"", device->facts->uuid, why);
+    atomic_store(&device->lost, why);
+}
+
+/* The oldest batch; waits for it if `wait`. False: it has not ended. */
+static bool land(struct device *device, bool wait)
+{
+    const struct gpu_backend *backend = device->all->backend;
+    struct flying *oldest = &device->flying[device->first];
+    enum err err = wait ? backend->wait(&oldest->fence) : backend->poll(&oldest->fence);
+    if (err == ERR_WAIT)
+        return false;
+    device->first = (device->first + 1) % FENCES_MAX;
+    device->count--;
+    if (err)
+        note_lost(device);
+    while (!list_empty(&oldest->jobs)) {
+        struct job *job = list_of(oldest->jobs.next, struct job, link);
+        list_del(&job->link);
+        hand_back(job, err, NULL);
+    }
+    return true;
+}
+
+static void do_one(struct device *device, struct job *job)
+{
+    const struct gpu_backend *backend = device->all->backend;
+    enum err err = OK;
+    if (job->kind == JOB_RELEASE)
+        backend->release(&job->buffer);
+    else if (job->kind == JOB_IMPORT_VMM)
+        err = backend->import_vmm(device->gpu, job->fds, job->chunks, job->chunk_count, job->bytes,
+                                  &job->buffer, &job->why);
+    else
+        err = backend->import_ipc(device->gpu, job->handle, job->base_offset, job->bytes,
+                                  &job->buffer, &job->why);
+    if (err == ERR_GONE)
+        note_lost(device);
+    hand_back(job, err, NULL);
+}
+
+static void fail_all(struct list *jobs, enum err err, const struct gpu_why *why)
+{
+    while (!list_empty(jobs)) {
+        struct job *job = list_of(jobs->next, struct job, link);
+        list_del(&job->link);
+        hand_back(job, err, why);
+    }
+}
+
+/* Those in front of `jobs`, as one batch on the next lane. */
+static void submit(struct device *device, struct list *jobs)
+{
+    static const struct gpu_why none;
+    struct gpu_copy copies[BATCH_COPIES];
+    size_t count = 0;
+    struct flying *next = &device->flying[(device->first + device->count) % FENCES_MAX];
+    struct gpu_why why = none;
+    list_init(&next->jobs);
+    while (!list_empty(jobs)) {
+        struct job *job = list_of(jobs->next, struct job, link);
+        if (job->kind != JOB_COPY || count + job->copy_count > BATCH_COPIES)
+            break;
+        memcpy(copies + count, job->copies, job->copy_count * sizeof(*copies));
+        count += job->copy_count;
+        list_del(&job->link);
+        list_add(&next->jobs, &job->link);
+    }
+    enum err err = device->all->backend->submit(device->gpu, device->lane, copies, count,
+                                                &next->fence, &why);
+    device->lane = (device->lane + 1) % LANES;
+    if (!err) {
+        device->count++;
+        return;
+    }
+    if (err == ERR_GONE)
+        note_lost(device);
+    fail_all(&next->jobs, err, &why);
+}
+
+static void work(struct device *device, struct list *jobs)
+{
+    if (!device->gpu && !device->cannot)
+        open_gpu(device);
+    if (device->cannot)
+        fail_all(jobs, device->cannot, &device->why);
+    while (!list_empty(jobs)) {
+        struct job *job = list_of(jobs->next, struct job, link);
+        if (job->kind != JOB_COPY) {
+            list_del(&job->link);
+            do_one(device, job);
+        } else {
+            if (device->count == FENCES_MAX)
+                (void)land(device, true);
+            submit(device, jobs);
+        }
+    }
+}
+
+/* What came, if there is anything; waits for it if nothing is in flight. False: the end. */
+static bool take(struct device *device, struct list *ret)
+{
+    pthread_mutex_lock(&device->lock);
+    while (list_empty(&device->jobs) && !device->count && !device->ending)
+        pthread_cond_wait(&device->wake, &device->lock);
+    list_move(ret, &device->jobs);
+    bool more = !device->ending || !list_empty(ret) || device->count;
+    pthread_mutex_unlock(&device->lock);
+    return more;
+}
+
+static void *run(void *arg)
+{
+    struct device *device = arg;
+    const struct gpu_backend *backend = device->all->backend;
+    struct list jobs;
+    list_init(&jobs);
+    while (take(device, &jobs)) {
+        bool came = !list_empty(&jobs);
+        work(device, &jobs);
+        while (device->count && land(device, !came))    /* with nothing else to do: sleep */
+            came = true;
+    }
+    if (device->slab_list)
+        backend->unpin(device->gpu, device->ring);
+    backend->close(&device->gpu);
+    return NULL;
+}
+
+void device_do(struct device *device, struct job *job)
+{
+    list_init(&job->link);
+    pthread_mutex_lock(&device->lock);
+    list_add(&device->jobs, &job->link);
+    pthread_cond_signal(&device->wake);
+    pthread_mutex_unlock(&device->lock);
+}
+
+const char *device_lost(struct device *device)
+{
+    return atomic_load(&device->lost);
+}
+
+/* ---- all of them ---- */
+
+struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg)
+{
+    struct devices *devices = must_alloc(sizeof(*devices));
+    check(pthread_mutex_init(&devices->lock, NULL) == 0);
+    devices->ring_bytes = ring_bytes;
+    devices->freed = freed;
+    devices->arg = arg;
+    devices->backend = gpu_load(gpu_module_path(), &devices->probe.why);
+    if (devices->backend)
+        devices->backend->probe(&devices->probe);
+    return devices;
+}
+
+static void device_end(struct device *device)
+{
+    if (!device->started)
+        return;
+    pthread_mutex_lock(&device->lock);
+    device->ending = true;
+    pthread_cond_signal(&device->wake);
+    pthread_mutex_unlock(&device->lock);
+    pthread_join(device->thread, NULL);
+    if (device->ring)
+        munmap(device->ring, device->ring_bytes);
+    free(device->slab_list);
+    pthread_cond_destroy(&device->wake);
+    pthread_mutex_destroy(&device->lock);
+}
+
+void devices_free(struct devices **devices)
+{
+    struct devices *mine = *devices;
+    *devices = NULL;
+    if (!mine)
+        return;
+    for (size_t i = 0; i < GPU_DEVICES_MAX; i++)
+        device_end(&mine->list[i]);
+    pthread_mutex_destroy(&mine->lock);
+    free(mine);
+}
+
+const struct gpu_probe *devices_probe(const struct devices *devices)
+{
+    return &devices->probe;
+}
+
+static bool start(struct devices *devices, size_t at)    /* under the lock */
+{
+    struct device *device = &devices->list[at];
+    if (device->started)
+        return true;
+    device->all = devices;
+    device->facts = &devices->probe.devices[at];
+    check(pthread_mutex_init(&device->lock, NULL) == 0);
+    check(pthread_cond_init(&device->wake, NULL) == 0);
+    list_init(&device->jobs);
+    list_init(&device->slabs);
+    device->started = thread_start(&device->thread, run, device, "gpu-%zu", at);
+    return device->started;
+}
+
+struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why)
+{
+    size_t at = 0;
+    *ret_why = (struct trouble){ 503, "no_gpu", slice_of(devices->probe.why.text) };
+    if (!devices->probe.count)
+        return NULL;
+    while (at < devices->probe.count && !slice_eq(uuid, slice_of(devices->probe.devices[at].uuid)))
+        at++;
+    *ret_why = (struct trouble){ 422, "gpu_not_visible", S("no GPU with that UUID is visible to "
+                                 "Penstock: \"gpus\" of the answer to hello lists those that are") };
+    if (at == devices->probe.count)
+        return NULL;
+    pthread_mutex_lock(&devices->lock);
+    bool started = start(devices, at);
+    pthread_mutex_unlock(&devices->lock);
+    *ret_why = trouble_of(ERR_LIMIT);
+    return started ? &devices->list[at] : NULL;
+}

@@ -1,0 +1,60 @@
+/* device.h - a GPU: its copier, and the slabs of pinned memory that copies start from.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * All that is asked of a GPU is a job in a queue; one thread, its copier, does them and hands each
+ * back by its mail. Bytes are read into slabs, and leave them by DMA. Any thread. */
+#ifndef LOCAL_DEVICE_H
+#define LOCAL_DEVICE_H
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "local/gpu.h"
+#include "local/trouble.h"
+
+#define SLAB_BYTES (4 * MIB)
+#define SLAB_ALIGN 4096u              /* so that the disk may write there by itself */
+
+/* What GPUs there are, and what they are asked by. */
+struct devices;
+/* Looks for GPUs: may take seconds where there are some. ring_bytes: of pinned memory for each that
+ * is used; freed() is called, on some copier, when there is a slab again for who got none. */
+struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg) MUST_USE;
+void devices_free(struct devices **devices);    /* every buffer was released */
+const struct gpu_probe *devices_probe(const struct devices *devices);
+
+/* The GPU of that UUID, in use from now on: from its first job on it holds a context there. NULL:
+ * *ret_why. */
+struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
+/* Why it can't be used any more; or NULL. */
+const char *device_lost(struct device *device);
+
+struct slab {
+    struct list link;
+    struct device *device;
+    char *mem;                        /* SLAB_BYTES */
+};
+struct slab *slab_take(struct device *device);    /* NULL: none is free; freed() will tell */
+void slab_give(struct slab **slab);               /* accepts NULL */
+
+struct job {
+    struct mail mail;                 /* to `box`, when it is done */
+    struct mailbox *box;              /* which outlives it */
+    enum err err;
+    struct gpu_why why;
+    /* the device's */
+    struct list link;
+    enum job_kind { JOB_COPY, JOB_IMPORT_VMM, JOB_IMPORT_IPC, JOB_RELEASE } kind;
+    /* copies: out of slabs of this device */
+    struct gpu_copy *copies;
+    size_t copy_count;
+    /* imports: what comes of it in `buffer`; descriptors are closed when it is done */
+    struct gpu_buffer *buffer;
+    int *fds;
+    uint64_t *chunks;
+    size_t chunk_count;
+    const uint8_t *handle;
+    uint64_t base_offset, bytes;
+};
+void device_do(struct device *device, struct job *job);
+
+#endif
