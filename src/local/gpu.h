@@ -79,12 +79,12 @@ struct gpu_backend {
     void (*probe)(struct gpu_probe *ret);
 
     /* Takes a device into use: its context, which costs some hundred MiB of its memory, and `lanes`
-     * streams (1 to GPU_LANES_MAX) that copy side by side; `batch`: by the batch call, where there is
-     * one. One struct gpu a device at a time. */
+     * streams (1 to GPU_LANES_MAX) that copy side by side; `batch`: by the batch call where there
+     * is one. One struct gpu a device at a time. */
     enum err (*open)(const char *uuid, unsigned lanes, bool batch, struct gpu **ret,
                      struct gpu_why *why) MUST_USE;
-    /* Drains, gives the context back, empties *gpu; NULL is fine. All buffers were released and all
-     * fences seen ended before. */
+    /* Drains, unpins, gives the context back, empties *gpu; NULL is fine. All buffers were released
+     * and all fences seen ended before. */
     void (*close)(struct gpu **gpu);
     /* NULL, or the sentence that says why the device is lost; it lives as long as *gpu. */
     const char *(*lost)(struct gpu *gpu);

@@ -1,16 +1,18 @@
-/* fake_cudart.c - a CUDA runtime that needs no GPU and forgives nothing. SPDX-License-Identifier: Apache-2.0
+/* fake_cudart.c - a CUDA runtime that needs no GPU and forgives nothing.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Linked in the place of libcudart_static.a, below the same objects of local/cuda*.c that go into
  * penstock-cuda.so. Device memory is memfds; a stream is a thread that copies piece by piece, after
- * random delays; an error that is sticky makes every later call of the device fail. What a GPU would
- * answer with silence or with somebody else's bytes ends the process here, with a line that says why:
- * a copy out of or into memory that is not (or no longer) there, an unmapping under a copy, a
- * mapping or a pinned range left behind, the default stream, an empty entry in a batch, a thread that
- * did not choose its device, another form of the batch call than it was written for.
+ * random delays; an error that is sticky makes every later call of the device fail. What a GPU
+ * would answer with silence or with somebody else's bytes ends the process here, with a line that
+ * says why: a copy out of or into memory that is not (or no longer) there, an unmapping under a
+ * copy, a mapping or a pinned range left behind, the default stream, an empty entry in a batch, a
+ * thread that did not choose its device, another form of the batch call than it was written for.
  *
- * It shows order, lifetime and errors. It does not show that NVIDIA's driver does the same, nor speed.
- * Environment (for a daemon that loads penstock-cuda-fake.so): FAKE_CUDA_DRIVER, _DEVICES, _SEED,
- * _DELAY_US, _FAIL_CALL, _FAIL_COPY, as in fake_cudart.h. One lock guards all; copies run outside it. */
+ * It shows order, lifetime and errors. It does not show that NVIDIA's driver does the same, nor
+ * speed. Environment (for a daemon that loads penstock-cuda-fake.so): FAKE_CUDA_DRIVER, _DEVICES,
+ * _SEED, _DELAY_US, _FAIL_CALL, _FAIL_COPY, as in fake_cudart.h. One lock guards all; copies run
+ * outside it. */
 #include "local/fake_cudart.h"
 
 #include <fcntl.h>
@@ -545,7 +547,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 }
 
 static CUresult batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
-                      CUmemcpyAttributes *how, size_t *first, size_t hows, size_t *failed, CUstream stream)
+                      CUmemcpyAttributes *how, size_t *first, size_t hows, size_t *failed,
+                      CUstream stream)
 {
     must_be_stream("cuMemcpyBatchAsync", stream);
     if (count == 0 || hows != 1 || first[0] != 0 || !failed)
@@ -630,7 +633,8 @@ cudaError_t cudaHostRegister(void *mem, size_t bytes, unsigned flags)
     if ((uintptr_t)mem % 4096 != 0 || bytes % 4096 != 0)
         return end_call(cudaErrorInvalidValue);
     for (struct area *area = fake.areas; area; area = area->next)
-        if (area->kind == PINNED && area->at < (uintptr_t)mem + bytes && (uintptr_t)mem < area->at + area->bytes)
+        if (area->kind == PINNED && area->at < (uintptr_t)mem + bytes &&
+            (uintptr_t)mem < area->at + area->bytes)
             return end_call(cudaErrorHostMemoryAlreadyRegistered);
     area_add(PINNED, (uintptr_t)mem, bytes, current);
     return end_call(cudaSuccess);
@@ -657,7 +661,8 @@ static int device_of(int fd)
     char path[64], name[64] = { 0 };
     int device;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (readlink(path, name, sizeof(name) - 1) < 0 || sscanf(name, "/memfd:fake-gpu-%d", &device) != 1)
+    if (readlink(path, name, sizeof(name) - 1) < 0 ||
+        sscanf(name, "/memfd:fake-gpu-%d", &device) != 1)
         return -1;
     return device;
 }
@@ -760,21 +765,24 @@ static CUresult attribute(int *ret, CUdevice_attribute attribute, CUdevice devic
     return CUDA_SUCCESS;
 }
 
-static CUresult granularity(size_t *ret, const CUmemAllocationProp *kind, CUmemAllocationGranularity_flags f)
+static CUresult granularity(size_t *ret, const CUmemAllocationProp *kind,
+                            CUmemAllocationGranularity_flags f)
 {
     (void)kind, (void)f;
     *ret = FAKE_GRANULE;
     return CUDA_SUCCESS;
 }
 
-static CUresult import(CUmemGenericAllocationHandle *ret, void *handle, CUmemAllocationHandleType kind)
+static CUresult import(CUmemGenericAllocationHandle *ret, void *handle,
+                       CUmemAllocationHandleType kind)
 {
     struct stat about;
     int fd = (int)(uintptr_t)handle;
     cudaError_t error = begin_call("cuMemImportFromShareableHandle", -1);
     if (error)
         return (CUresult)end_call(error);
-    if (kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || device_of(fd) < 0 || fstat(fd, &about) != 0)
+    if (kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || device_of(fd) < 0 ||
+        fstat(fd, &about) != 0)
         return (CUresult)end_call(cudaErrorInvalidValue);
     struct chunk *chunk = malloc(sizeof(*chunk));
     *chunk = (struct chunk){ dup(fd), device_of(fd), (size_t)about.st_size, fake.chunks };
@@ -793,7 +801,8 @@ static CUresult properties(CUmemAllocationProp *ret, CUmemGenericAllocationHandl
     return (CUresult)end_call(error);
 }
 
-static CUresult reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr at, unsigned long long f)
+static CUresult reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr at,
+                        unsigned long long f)
 {
     (void)alignment, (void)at, (void)f;
     cudaError_t error = begin_call("cuMemAddressReserve", -1);
@@ -816,8 +825,8 @@ static struct area *reservation_of(uintptr_t at, size_t bytes)
     return NULL;
 }
 
-static CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                    unsigned long long flags)
+static CUresult map(CUdeviceptr at, size_t bytes, size_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     const struct chunk *chunk = (const struct chunk *)(uintptr_t)handle;
     cudaError_t error = begin_call("cuMemMap", -1);
@@ -831,13 +840,15 @@ static CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAll
     return (CUresult)end_call(cudaSuccess);
 }
 
-static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count)
+static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access,
+                           size_t count)
 {
     cudaError_t error = begin_call("cuMemSetAccess", -1);
     if (error)
         return (CUresult)end_call(error);
     if (count != 1 || access->location.id != current ||
-        access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || mprotect((void *)at, bytes, PROT_READ | PROT_WRITE))
+        access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
+        mprotect((void *)at, bytes, PROT_READ | PROT_WRITE))
         return (CUresult)end_call(cudaErrorInvalidValue);
     for (struct area *area = fake.areas; area; area = area->next)
         if (area->kind == MAPPED && area->at >= at && area->at < at + bytes)
@@ -858,7 +869,8 @@ static CUresult unmap(CUdeviceptr at, size_t bytes)
         next += area->bytes;
         area_remove(area);
     }
-    mmap((void *)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    mmap((void *)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+         0);
     return (CUresult)end_call(cudaSuccess);
 }
 
@@ -942,7 +954,8 @@ cudaError_t cudaDeviceReset(void)
         return end_call(error);
     for (struct area *area = fake.areas; area; area = area->next)
         if (area->device == current)
-            die("cudaDeviceReset with %s left", area->kind == PINNED ? "a pinned range" : "a mapping");
+            die("cudaDeviceReset with %s left",
+                area->kind == PINNED ? "a pinned range" : "a mapping");
     for (struct CUstream_st *stream = fake.streams; stream; stream = stream->next)
         if (stream->device == current && !stream->ending)
             die("cudaDeviceReset with a stream left");

@@ -1,4 +1,5 @@
-/* test_gpu_fake.c - the fake CUDA runtime does end whoever misuses it: a guard that can't fail is none.
+/* test_gpu_fake.c - the fake CUDA runtime does end whoever misuses it.
+ * SPDX-License-Identifier: Apache-2.0
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
@@ -21,7 +22,8 @@ static void *entry(const char *name, unsigned version)
 {
     enum cudaDriverEntryPointQueryResult found;
     void *function = NULL;
-    ok(cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found) == cudaSuccess);
+    ok(cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found) ==
+       cudaSuccess);
     return function;
 }
 
@@ -40,15 +42,18 @@ static CUdeviceptr map_memory(bool accessible)
     CUmemGenericAllocationHandle chunk;
     CUdeviceptr at;
     int fd = fake_memory(0, FAKE_GRANULE);
-    CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
     ok(((PFN_cuMemImportFromShareableHandle_v10020)entry("cuMemImportFromShareableHandle", 10020))(
-           &chunk, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_SUCCESS);
-    ok(((PFN_cuMemAddressReserve_v10020)entry("cuMemAddressReserve", 10020))(&at, FAKE_GRANULE, 0, 0, 0) ==
+           &chunk, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
        CUDA_SUCCESS);
-    ok(((PFN_cuMemMap_v10020)entry("cuMemMap", 10020))(at, FAKE_GRANULE, 0, chunk, 0) == CUDA_SUCCESS);
+    ok(((PFN_cuMemAddressReserve_v10020)entry("cuMemAddressReserve", 10020))(&at, FAKE_GRANULE, 0,
+                                                                             0, 0) == CUDA_SUCCESS);
+    ok(((PFN_cuMemMap_v10020)entry("cuMemMap", 10020))(at, FAKE_GRANULE, 0, chunk, 0) ==
+       CUDA_SUCCESS);
     if (accessible)
-        ok(((PFN_cuMemSetAccess_v10020)entry("cuMemSetAccess", 10020))(at, FAKE_GRANULE, &access, 1) ==
-           CUDA_SUCCESS);
+        ok(((PFN_cuMemSetAccess_v10020)entry("cuMemSetAccess", 10020))(at, FAKE_GRANULE, &access,
+                                                                       1) == CUDA_SUCCESS);
     return at;
 }
 
@@ -67,8 +72,8 @@ static void batch(CUdeviceptr to, size_t bytes, CUmemcpySrcAccessOrder order, cu
     CUdeviceptr from = (CUdeviceptr)host;
     CUmemcpyAttributes how = { .srcAccessOrder = order };
     size_t first = 0, failed;
-    ((PFN_cuMemcpyBatchAsync_v12080)entry("cuMemcpyBatchAsync", 12080))(&to, &from, &bytes, 1, &how, &first, 1,
-                                                                       &failed, (CUstream)on);
+    ((PFN_cuMemcpyBatchAsync_v12080)entry("cuMemcpyBatchAsync", 12080))(
+        &to, &from, &bytes, 1, &how, &first, 1, &failed, (CUstream)on);
 }
 
 /* ---- one misuse each ---- */

@@ -64,7 +64,8 @@ TEST(the_real_module_loads_and_says_what_there_is)
         ok(probe.count > 0 || probe.why.text[0]);
         ok(probe.runtime >= 12080 || probe.driver == 0);
     }
-    ok(backend->open("GPU-00000000-0000-0000-0000-000000000000", 1, true, &gpu, &why) == ERR_NOT_FOUND);
+    ok(backend->open("GPU-00000000-0000-0000-0000-000000000000", 1, true, &gpu, &why) ==
+       ERR_NOT_FOUND);
     print_message("driver %d, %zu devices: %s\n", probe.driver, probe.count,
                   probe.count ? probe.devices[0].name : probe.why.text);
 }
