@@ -2,7 +2,8 @@
  * fail. SPDX-License-Identifier: Apache-2.0
  *
  * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
- * to leave out (crc,identity,epoch,if-match,pages,missing,lists,grants). In every other build
+ * to leave out (crc,identity,epoch,if-match,pages,missing,lists,grants,
+ * item-rights,fill-bounds,fill-drain). In every other build
  * guard_on() is true. */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
@@ -11,7 +12,7 @@
 
 enum guard {
     GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH, GUARD_PAGES, GUARD_MISSING, GUARD_LISTS,
-    GUARD_GRANTS
+    GUARD_GRANTS, GUARD_ITEM_RIGHTS, GUARD_FILL_BOUNDS, GUARD_FILL_DRAIN
 };
 
 #ifdef GUARDS_OFF

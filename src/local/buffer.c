@@ -17,6 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/guard.h"
 #include "base/metric.h"
 #include "local/inside.h"
 
@@ -279,7 +280,8 @@ static void release_gpu(struct buffer *buffer)
 
 void buffer_settle(struct buffer *buffer)
 {
-    if (!buffer->leaving || buffer->fills || buffer->released)
+    if (!buffer->leaving || buffer->released ||
+        (buffer->fills && guard_on(GUARD_FILL_DRAIN)))
         return;
     if (buffer->device) {
         release_gpu(buffer);
