@@ -412,7 +412,7 @@ static void fail(struct batch *batch, int status, slice code)
         .index = batch->next, .key = batch->end.items->list[batch->next].key,
         .status = status, .code = code,
     };
-    batch->load->len += batch->form->fail(&batch->end, room(batch), &batch->entry);
+    batch->load->len += batch->form->failure(&batch->end, room(batch), &batch->entry);
     keep_failure(batch);
     batch->end.failed++;
     metric_add(M_BATCH_FAILED, 1);

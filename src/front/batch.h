@@ -36,7 +36,7 @@ struct batch_form {
     slice content_type;
     size_t (*head)(char *to, const struct batch_entry *entry);    /* before an item's bytes */
     size_t (*tail)(char *to, const struct batch_entry *entry);    /* behind them */
-    size_t (*fail)(struct batch_end *end, char *to, const struct batch_entry *entry);
+    size_t (*failure)(struct batch_end *end, char *to, const struct batch_entry *entry);
     /* More of the end, at least a byte, at most BATCH_END_ROOM; sets over with the last. */
     size_t (*end)(struct batch_end *end, char *to);
 };
