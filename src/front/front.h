@@ -72,6 +72,7 @@ struct client;
 struct front_reader {
     slice access_key, session_token;
     const struct client *client;
+    bool quiet;                   /* refusals are counted, but not logged any more */
 };
 /* By the presigned URL of a POST of /_/fill; empty: whoever signs nothing. What *ret holds lies in
  * keep. *ret_why: a sentence, or empty. */

@@ -82,5 +82,6 @@ enum err front_reader_may_get(struct front *front, struct arena *keep,
     if (!s3_bucket_is_valid(bucket))
         return ERR_BAD_BUCKET;
     item_call(&call, front, reader->client, bucket, keep);
+    call.quiet = reader->quiet;
     return item_ask(&call, item, ret);
 }

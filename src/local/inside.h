@@ -155,6 +155,7 @@ struct fill {
     uint8_t id[ID_BYTES];
     atomic_bool canceled;             /* nothing of it goes on */
     atomic_bool failed;               /* on_error is "fail", and an item has: no more are begun */
+    atomic_uint refused;              /* items that its reader may not have */
     enum err why;                     /* it was cancelled: ERR_TIMEOUT, ERR_CANCELED, ERR_STOPPING */
     size_t shares_left;
     uint64_t began_ns, until_ms;

@@ -14,6 +14,7 @@
 struct local_reader {
     slice access_key, session_token;
     const void *client;               /* the judge's own */
+    bool quiet;                       /* what it may not read is counted, but not logged any more */
 };
 
 /* Who may read what: as the S3 endpoint has it. Any thread. */

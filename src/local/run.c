@@ -14,6 +14,7 @@
 
 #define RUNS_MAX 512u                 /* items under way on one worker */
 #define SHARE_ITEMS_MAX 64u
+#define LOGGED_MAX 16u                /* refusals of one fill that are logged */
 #define TURN_BYTES (4 * MIB)          /* of one item, before others have their turn */
 
 struct run {
@@ -220,11 +221,15 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     const struct item *item = run->item;
     const struct local_judge *judge = &worker->local->options.judge;
     enum err err = OK;
-    if (fill->one)    /* judged when it was asked */
+    if (fill->one) {    /* judged when it was asked */
         *ret = fill->one->ask;
-    else
-        err = judge->may_get(judge->arg, &worker->scratch, &fill->reader, fill->message->bucket,
-                             item, ret);
+    } else {
+        struct local_reader reader = fill->reader;
+        reader.quiet = atomic_load(&fill->refused) >= LOGGED_MAX;
+        err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket, item,
+                             ret);
+        atomic_fetch_add(&fill->refused, err == ERR_POLICY);
+    }
     arena_free(&worker->scratch);
     ret->to = run->to;
     ret->to_bytes = item->length == ITEM_OPEN ? item->max : item->length;
