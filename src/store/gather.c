@@ -66,13 +66,17 @@ static bool comes_again(struct store *store, uint32_t extent, uint64_t at)
                                     memory_order_relaxed) == mark;
 }
 
-/* The descriptor to read it with past the page cache; -1: through it, as every head: a small
- * object's bytes come with it. */
-static int direct_fd(struct store_io *io, const struct op_read *read)
+/* Where the neighbours of the first end: the descriptor to read them with past the page cache; -1:
+ * through it, as every head (a small object's bytes come with it), and what it has after all. */
+static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t end)
 {
     const struct plan *plan = &read->op->plan;
-    if (!plan->head || !store_reads_direct(io->store) ||
-        comes_again(io->store, plan->entries[0].extent, span_of(read)->at))
+    uint64_t at = span_of(read)->at;
+    bool direct = plan->head && store_reads_direct(io->store);
+    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
+        return -1;
+    io->wary = WARY_READS;
+    if (!direct || comes_again(io->store, plan->entries[0].extent, at))
         return -1;
     return extent_direct_fd(plan->extent);
 }
@@ -228,7 +232,7 @@ static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, u
 
 static void go_alone(struct store_io *io, struct op_read *read)
 {
-    int fd = direct_fd(io, read);
+    int fd = direct_fd(io, read, end_of(read));
     if (fd < 0 || !go_bulk(io, &read, 1, end_of(read), fd))
         go_buffered(io, read);
 }
@@ -271,7 +275,7 @@ static void start_sorted(struct store_io *io, struct op_read **reads, size_t cou
     for (size_t n; count > 0; reads += n, count -= n) {
         uint64_t end, beyond;
         n = neighbours(io, reads, count, &end, &beyond);
-        if (n > 1 && go_bulk(io, reads, n, end, direct_fd(io, reads[0]))) {
+        if (n > 1 && go_bulk(io, reads, n, end, direct_fd(io, reads[0], end))) {
             metric_add(M_STORE_MERGED, n);
             metric_add(M_STORE_BEYOND, beyond);
         } else {

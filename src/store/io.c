@@ -1,6 +1,6 @@
 /* io.c - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
  *
- * A few buffers and ops are kept for the next read. The reference to the extent is let go when the
+ * Some buffers and ops are kept for the next read. The reference to the extent is let go when the
  * bytes are in the buffer, verified or not. */
 #include "store/io.h"
 
@@ -10,16 +10,17 @@
 #include "base/guard.h"
 #include "base/metric.h"
 
-#define KEPT_MAX 8u                   /* buffers of each size */
-#define WARY_READS 64u                /* that are looked up before they are tried, after one that failed */
+#define BATCH_KEPT 256u               /* ops, and buffers of a page: a batch wants many */
 
 /* ---- buffers ---- */
 
-static const size_t buffer_bytes[BUFFER_KINDS] = { SMALL_BYTES, LARGE_BYTES, HUGE_BYTES };
+static const size_t buffer_bytes[BUFFER_KINDS] = { TINY_BYTES, SMALL_BYTES, LARGE_BYTES,
+                                                   HUGE_BYTES };
+static const uint32_t kept_max[BUFFER_KINDS] = { BATCH_KEPT, 8, 8, 8 };
 
 struct buffer *buffer_take(struct store_io *io, size_t bytes)
 {
-    enum buffer_kind kind = SMALL;
+    enum buffer_kind kind = TINY;
     while (buffer_bytes[kind] < bytes)
         check(++kind < BUFFER_KINDS);
     struct buffer *buffer = io->kept[kind];
@@ -62,7 +63,7 @@ void buffer_give(struct buffer *buffer)
     if (!buffer)
         return;
     struct store_io *io = buffer->io;
-    if (io->kept_count[buffer->kind] >= KEPT_MAX) {
+    if (io->kept_count[buffer->kind] >= kept_max[buffer->kind]) {
         buffer_end(buffer);
         return;
     }
@@ -178,13 +179,15 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
     return count;
 }
 
-/* Where others were not in the page cache lately: what the kernel reads because we look is neither
- * merged nor direct. */
+/* Where others were not in the page cache lately: what the kernel reads because we try is neither
+ * merged nor direct. What is gathered is looked up together, when the plug goes. */
 static bool is_cached(struct store_io *io, const struct plan *plan)
 {
     if (!io->wary || !(io->plugged || store_reads_direct(io->store)))
         return true;
     io->wary--;
+    if (io->plugged)
+        return false;
     for (uint32_t i = 0; i < plan->span_count; i++)
         if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len)) {
             io->wary = WARY_READS;
@@ -201,7 +204,7 @@ enum err plan_read_cached(struct store_io *io, const struct plan *plan)
         struct iovec parts[DISK_PARTS];
         unsigned count = span_parts(plan, i, parts);
         enum err e = disk_read_cached(extent_fd(plan->extent), parts, count, plan->spans[i].at);
-        if (e == ERR_WAIT)
+        if (e == ERR_WAIT && (io->plugged || store_reads_direct(io->store)))
             io->wary = WARY_READS;
         if (e)
             return e;
@@ -254,7 +257,7 @@ void op_end(struct store_op *op)
     buffer_give(op->plan.buffer);
     head_unref(&op->head);
     free(op->name);
-    if (io->op_count >= 4 * KEPT_MAX) {
+    if (io->op_count >= BATCH_KEPT) {
         free(op);
         return;
     }

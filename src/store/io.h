@@ -11,15 +11,17 @@
 #include "store/inside.h"
 
 #define LARGE_BYTES (PIECE_BYTES_MAX + 16u * 1024u)
+#define TINY_BYTES PAGE_BYTES         /* what lies before a small object, which goes straight */
 #define SMALL_BYTES (20u * 1024u)
 #define HUGE_BYTES (MERGED_BYTES_MAX + 128u * 1024u)
 #define MERGED_BYTES_MAX (1024u * 1024u)
+#define WARY_READS 64u                /* so many are looked up before they are tried, after a miss */
 #define BLOCKS_MAX (PIECE_BYTES_MAX / BLOCK_BYTES)
 
 static_assert(LARGE_BYTES - PIECE_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind a piece");
 static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + HEAD_BLOCK_MAX, "and a head into a buffer");
 
-enum buffer_kind { SMALL, LARGE, HUGE, BUFFER_KINDS };
+enum buffer_kind { TINY, SMALL, LARGE, HUGE, BUFFER_KINDS };
 struct buffer {
     struct store_io *io;
     struct buffer *next;              /* while it is kept */
@@ -84,7 +86,7 @@ struct store_io {
     struct store_op *ops;
     uint32_t op_count;
     bool plugged;                     /* reads are gathered */
-    uint32_t wary;                    /* so many more are looked up in the page cache first */
+    uint32_t wary;                    /* so many more are not tried before they are looked up */
     struct list gathered;
     uint32_t gathered_count;
 };

@@ -44,7 +44,7 @@ static enum err decode_head(struct store_io *io, struct plan *plan, struct head 
         return ERR_GONE;
     uint32_t start = record_header_bytes(record.data_len), need = start + record.head_len;
     if (need > span->len) {
-        if (plan->buffer->kind == SMALL) {
+        if (plan->buffer->kind < LARGE) {
             buffer_give(plan->buffer);
             plan->buffer = buffer_take(io, LARGE_BYTES);
         }
