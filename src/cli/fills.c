@@ -91,3 +91,10 @@ void fills_down(struct serve *serve)
 {
     local_stop(&serve->local);
 }
+
+bool fills_could(const struct config *config, struct arena *keep, slice *ret_why)
+{
+    struct local_options options = { .path = config->fill_socket,
+                                     .users = slice_of(config->fill_users) };
+    return !*config->fill_socket || local_check(&options, keep, ret_why) == OK;
+}

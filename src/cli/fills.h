@@ -6,5 +6,7 @@
 
 enum err fills_up(struct serve *serve) MUST_USE;
 void fills_down(struct serve *serve);
+/* Could it be had with these settings? *ret_why, in keep, or empty. */
+bool fills_could(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/fills.h"
 #include "cli/cli.h"
 #include "cli/credentials.h"
 #include "http/tls.h"
@@ -95,6 +96,15 @@ static size_t check_tls(struct cli *cli, const struct config *config)
     return 0;
 }
 
+static size_t check_fills(struct cli *cli, const struct config *config)
+{
+    slice why;
+    if (fills_could(config, &cli->arena, &why))
+        return 0;
+    printf("%.*s\n", SLICE_ARG(why));
+    return 1;
+}
+
 static void print_warning(slice warning)
 {
     printf("warning: %.*s\n", SLICE_ARG(warning));
@@ -109,7 +119,8 @@ int run_check(struct cli *cli)
     struct config *config = config_load(&from);
     size_t count = cli_mistakes(cli, config, false);
     if (!config->file_unread)
-        count += check_credentials(cli, config) + check_tls(cli, config);
+        count += check_credentials(cli, config) + check_tls(cli, config) +
+                 check_fills(cli, config);
     cli_warnings(config, print_warning);
     config_free(&config);
     if (count == 0)

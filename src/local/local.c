@@ -52,16 +52,26 @@ static enum err failed(struct arena *keep, const char *path, const char *what, s
     return ERR_IO;
 }
 
+static enum err judge_path(const char *path, struct arena *keep, slice *ret_why)
+{
+    struct sockaddr_un made;
+    if (!address_of(path, ".new", &made))
+        return failed(keep, path, "a path of a socket has at most 103 bytes", ret_why);
+    if (is_foreign(path))
+        return failed(keep, path, "something else than a socket lies there: remove it, or name "
+                      "another path", ret_why);
+    return OK;
+}
+
 static enum err listen_at(struct local *local, struct arena *keep, slice *ret_why)
 {
     const char *path = local->options.path;
     struct sockaddr_un made, wanted;
     struct stat file;
-    if (!address_of(path, "", &wanted) || !address_of(path, ".new", &made))
-        return failed(keep, path, "a path of a socket has at most 103 bytes", ret_why);
-    if (is_foreign(path))
-        return failed(keep, path, "something else than a socket lies there: remove it, or name "
-                      "another path", ret_why);
+    enum err err = judge_path(path, keep, ret_why);
+    if (err)
+        return err;
+    check(address_of(path, "", &wanted) && address_of(path, ".new", &made));
     if (somebody_listens(&wanted))
         return failed(keep, path, "another process listens there: stop it, or name another path",
                       ret_why);
@@ -111,6 +121,14 @@ static void free_all(struct local *local)
     pthread_mutex_destroy(&local->lock);
     free(local->workers);
     free(local);
+}
+
+enum err local_check(const struct local_options *options, struct arena *keep, slice *ret_why)
+{
+    struct users *users = NULL;
+    enum err err = users_new(options->users, keep, &users, ret_why);
+    users_free(&users);
+    return err ? err : judge_path(options->path, keep, ret_why);
 }
 
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,

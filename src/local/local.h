@@ -47,6 +47,10 @@ struct local_options {
 
 /* Stops what is not there yet: start and stop are one thread's. On failure *ret_why, in keep. */
 struct local;
+/* Path and users alone: could they be right? *ret_why, in keep. Makes nothing; the folder may come
+ * with the service. */
+enum err local_check(const struct local_options *options, struct arena *keep,
+                     slice *ret_why) MUST_USE;
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
                      slice *ret_why) MUST_USE;
 void local_drain(struct local *local);    /* nobody new, nothing new; what is under way goes on */
