@@ -193,7 +193,8 @@ class Client:
         """Objects, or pieces of them, into the buffer; returns Filled when all are there. items: see
         items.py; prefix stands before each key. on_error "skip": items that fail leave their places as
         they were and are listed in Filled.errors; "fail": PenstockError, and the buffer's bytes are
-        undefined. deadline: in seconds. start: where items without a place begin."""
+        undefined. deadline: in seconds (over HTTP the daemon has its own). start: where items without a
+        place begin."""
         return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):

@@ -49,8 +49,28 @@ def share(rows, room, start):
     return each // ALIGN * ALIGN if each >= ALIGN else each
 
 
+def lay_out_spans(items, start):
+    """The same, of a list of nothing but (key, offset, length), which is most of them; else None."""
+    words, offsets, lengths, at = [], [], [], start
+    for item in items:
+        if type(item) is not tuple or len(item) != 3 or type(item[2]) is not int or item[2] < 0:
+            return None
+        words.append((*item, at))
+        offsets.append(at)
+        lengths.append(item[2])
+        at += item[2]
+    return words, offsets, lengths, at
+
+
 def lay_out(items, room, start=0):
     """Words for the fill socket, offsets, and lengths (None: as long as it is)."""
+    *laid, at = lay_out_spans(items, start) or lay_out_rows(items, room, start)
+    if at > room:
+        raise ValueError(f"the items need {at} bytes and the buffer has {room}")
+    return laid
+
+
+def lay_out_rows(items, room, start):
     rows = [read(item) for item in items]
     each, at = share(rows, room, start), start
     words, offsets, lengths = [], [], []
@@ -63,9 +83,7 @@ def lay_out(items, room, start=0):
         words.append(word(key, offset, length, to, more))
         offsets.append(to)
         lengths.append(length)
-    if at > room:
-        raise ValueError(f"the items need {at} bytes and the buffer has {room}")
-    return words, offsets, lengths
+    return words, offsets, lengths, at
 
 
 def key_of(item):

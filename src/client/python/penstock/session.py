@@ -17,6 +17,7 @@ from .errors import Disconnected, TimedOut
 MESSAGE_BYTES = 128 << 10       # until hello told
 MESSAGE_BYTES_MAX = 4 << 20     # in a memfd
 RECEIVE_BYTES = 256 << 10
+write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 class Question:
@@ -62,8 +63,7 @@ class Session:
             number = self._last
             self._open[number] = question
         try:
-            self._send(json.dumps({"op": op, "id": number, **members}, separators=(",", ":"),
-                                  ensure_ascii=False).encode(), fds)
+            self._send(write_json({"op": op, "id": number, **members}).encode(), fds)
         except OSError as failure:
             self._lose(f"the connection to Penstock broke: {failure.strerror}")
             raise Disconnected(self.lost) from None
