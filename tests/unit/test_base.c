@@ -1,9 +1,11 @@
-/* test_base.c - slices, arenas, lists and mailboxes. SPDX-License-Identifier: Apache-2.0 */
+/* test_base.c - slices, arenas, lists, mailboxes; what we may use. SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "base/arena.h"
+#include "base/cores.h"
 #include "base/list.h"
 #include "base/mailbox.h"
 
@@ -105,7 +107,14 @@ TEST(a_wake_after_the_mailbox_is_gone_is_lost_without_harm)
     ticket_unref(&other);
 }
 
-RUN(cmocka_unit_test(a_number_is_digits_and_nothing_else),
+TEST(memory_is_at_most_the_machines)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    ok(memory_available() >= 16 * MIB && memory_available() <= machine);
+}
+
+RUN(cmocka_unit_test(memory_is_at_most_the_machines),
+    cmocka_unit_test(a_number_is_digits_and_nothing_else),
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),
     cmocka_unit_test(wakes_between_two_deliveries_are_one),
