@@ -13,132 +13,19 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "base/guard.h"
 #include "base/log.h"
 #include "base/metric.h"
 #include "local/inside.h"
 
-#define SHARE_BYTES MIB
-#define SHARE_ITEMS 64u
-#define OPEN_BYTES (256 * KIB)        /* what an item without a length is taken for */
-
-struct place_of {
-    uint64_t from, end;
-    struct item *item;
-};
-
-/* ---- where items lie ---- */
-
-static int by_place(const void *a, const void *b)
-{
-    const struct place_of *one = a, *other = b;
-    return one->from < other->from ? -1 : one->from > other->from;
-}
-
-static bool refused(struct trouble *ret, int status, const char *code, slice message)
-{
-    *ret = (struct trouble){ status, code, message };
-    return false;
-}
-
-/* An item that is as long as it is may take what is free behind it. */
-static uint64_t room_of(const struct fill *fill, const struct place_of *places, size_t at)
-{
-    size_t count = fill->message->items.count;
-    uint64_t from = places[at].from;
-    while (++at < count && places[at].from == from)
-        ;
-    return (at < count ? places[at].from : fill->buffer->bytes) - from;
-}
-
-static bool lies_inside(const struct fill *fill, const struct item *item)
-{
-    uint64_t bytes = item->length == ITEM_OPEN ? 0 : item->length;
-    return !guard_on(GUARD_FILL_BOUNDS) ||
-           (item->to <= fill->buffer->bytes && bytes <= fill->buffer->bytes - item->to);
-}
-
-static bool place_items(struct fill *fill, struct trouble *ret_why)
-{
-    const struct message *message = fill->message;
-    struct place_of *places = arena_alloc(&fill->keep, (message->items.count + 1) * sizeof(*places));
-    fill->places = places;
-    for (size_t i = 0; i < message->items.count; i++) {
-        struct item *item = &message->items.list[i];
-        if (item->to == ITEM_OPEN)
-            return refused(ret_why, 400, "bad_item", arena_printf(&fill->keep,
-                           "items[%zu] does not say where it goes: [KEY, OFFSET, LENGTH, TO]", i));
-        if (!lies_inside(fill, item))
-            return refused(ret_why, 400, "bad_range", arena_printf(&fill->keep,
-                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes", i,
-                           fill->buffer->bytes));
-        places[i] = (struct place_of){ item->to, item->to, item };
-    }
-    qsort(places, message->items.count, sizeof(*places), by_place);
-    for (size_t i = 0; i < message->items.count; i++) {
-        struct item *item = places[i].item;
-        if (item->length == ITEM_OPEN)
-            item->max = MIN(item->max, room_of(fill, places, i));
-        places[i].end = item->to + (item->length == ITEM_OPEN ? item->max : item->length);
-    }
-    return true;
-}
-
-/* Two of no length may lie on one another, or on the edge of others. */
-static bool overlap(const struct place_of *a, const struct place_of *b)
-{
-    return a->from < b->end && b->from < a->end && a->from < a->end && b->from < b->end;
-}
-
-static bool are_apart(struct fill *fill, struct trouble *ret_why)
-{
-    const struct message *message = fill->message;
-    const struct place_of *last = NULL;
-    for (size_t i = 0; i < message->items.count; i++) {
-        const struct place_of *place = &fill->places[i];
-        if (last && overlap(last, place))
-            return refused(ret_why, 400, "overlap", arena_printf(&fill->keep,
-                           "items[%zu] and items[%zu] lie on one another in the buffer",
-                           (size_t)(last->item - message->items.list),
-                           (size_t)(place->item - message->items.list)));
-        if (place->end > place->from)
-            last = place;
-    }
-    return true;
-}
-
-static bool collides(const struct fill *fill, const struct fill *other)
-{
-    size_t i = 0, j = 0;
-    while (i < fill->message->items.count && j < other->message->items.count) {
-        if (overlap(&fill->places[i], &other->places[j]))
-            return true;
-        if (fill->places[i].end < other->places[j].end)
-            i++;
-        else
-            j++;
-    }
-    return false;
-}
-
-static bool is_free(struct fill *fill, struct trouble *ret_why)
-{
-    list_each(struct fill, other, &fill->buffer->busy, busy)
-        if (collides(fill, other))
-            return refused(ret_why, 409, "buffer_busy", S("another fill is writing there: wait for "
-                           "its reply"));
-    return true;
-}
+/* ---- may it begin? ---- */
 
 static bool find_buffer(struct fill *fill, struct trouble *ret_why)
 {
     fill->buffer = buffer_find(fill->lease, fill->message->buffer);
     if (!fill->buffer)
         return refused(ret_why, 404, "no_buffer", S("this session has no such buffer"));
-    return place_items(fill, ret_why) && are_apart(fill, ret_why) && is_free(fill, ret_why);
+    return fill_place(fill, ret_why);
 }
-
-/* ---- may it begin? ---- */
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)
 {
@@ -156,64 +43,7 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
     return fill->message->op == OP_PREFETCH || find_buffer(fill, ret_why);
 }
 
-/* ---- shares ---- */
-
-static void settle(struct mail *mail);
-
-static uint64_t weight(const struct item *item)
-{
-    return item->length == ITEM_OPEN ? MIN(item->max, OPEN_BYTES) : item->length;
-}
-
-/* Where it lies in the slab of its share, behind `used`; false: not in one, or not any more. */
-static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
-{
-    uint64_t bytes = item->length == ITEM_OPEN ? item->max : item->length;
-    uint64_t at = bytes < SLAB_ALIGN ? *used : (*used + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
-    if (bytes > SLAB_BYTES || at > SLAB_BYTES - bytes)
-        return false;
-    *ret = (uint32_t)at;
-    *used = at + bytes;
-    return true;
-}
-
-/* Into GPU memory: as many as fit into a slab, or a large one by itself. */
-static void gather_slab(struct fill *fill, struct share *share)
-{
-    const struct items *items = &fill->message->items;
-    uint64_t used = 0;
-    share->offsets = arena_alloc(&fill->keep, SHARE_ITEMS * sizeof(*share->offsets));
-    while (share->first + share->count < items->count && share->count < SHARE_ITEMS &&
-           fits(&items->list[share->first + share->count], &used, &share->offsets[share->count]))
-        share->count++;
-    share->large = share->count == 0;
-    share->count = MAX(share->count, (size_t)1);
-}
-
-static void gather_bytes(struct fill *fill, struct share *share)
-{
-    const struct items *items = &fill->message->items;
-    for (uint64_t bytes = 0; share->first + share->count < items->count && bytes < SHARE_BYTES &&
-                             share->count < SHARE_ITEMS; share->count++)
-        bytes += weight(&items->list[share->first + share->count]);
-}
-
-static void cut(struct fill *fill)
-{
-    for (size_t first = 0; first < fill->message->items.count;) {
-        struct share *share = arena_alloc(&fill->keep, sizeof(*share));
-        *share = (struct share){ .fill = fill, .first = first, .mail = { .deliver = settle } };
-        list_init(&share->link);
-        if (fill->buffer && fill->buffer->device)
-            gather_slab(fill, share);
-        else
-            gather_bytes(fill, share);
-        first += share->count;
-        share->left = share->count;
-        fill->shares_left++;
-        queue_put(fill->lease->worker->local, fill->lease, share);
-    }
-}
+/* ---- its beginning ---- */
 
 static void acknowledge(struct fill *fill)
 {
@@ -248,7 +78,7 @@ static void start(struct fill *fill)
         fill->buffer->fills++;
         list_add(&fill->buffer->busy, &fill->busy);
     }
-    cut(fill);
+    fill_cut(fill);
     if (fill->shares_left > 1)
         queue_call(local, lease->worker, (unsigned)fill->shares_left - 1);
     if (message->async)
@@ -305,8 +135,7 @@ bool fill_begin_one(struct buffer *buffer, struct filling *take_filling)
     fill->buffer = buffer;
     fill->reader = lease->reader;
     fill->message = message_of(fill, take_filling);
-    if (lease->fill_count < lease->worker->local->options.fills_max && place_items(fill, &why) &&
-        is_free(fill, &why)) {
+    if (lease->fill_count < lease->worker->local->options.fills_max && fill_place(fill, &why)) {
         fill->one = take_filling;
         start(fill);
         return true;
@@ -476,13 +305,9 @@ static void end(struct fill *fill)
     free(fill);
 }
 
-/* A share's items have all ended. */
-static void settle(struct mail *mail)
+void fill_settle(struct fill *fill)
 {
-    struct share *share = container_of(mail, struct share, mail);
-    struct fill *fill = share->fill;
     struct lease *lease = fill->lease;
-    share_give_slab(share);
     check(fill->shares_left > 0);
     if (--fill->shares_left > 0)
         return;
@@ -499,64 +324,4 @@ void fill_cancel(struct fill *fill, enum err why)
     atomic_store(&fill->canceled, true);
     for (unsigned i = 0; i < local->worker_count; i++)
         ticket_wake(local->workers[i].look);
-}
-
-/* ---- shares of a fill of GPU memory ---- */
-
-bool share_take_slab(struct share *share)
-{
-    struct fill *fill = share->fill;
-    struct device *device = fill->buffer ? fill->buffer->device : NULL;
-    if (!device || atomic_load(&fill->canceled))
-        return true;
-    share->slab = slab_take(device);
-    return share->slab != NULL;
-}
-
-void share_give_slab(struct share *share)
-{
-    slab_give(&share->slab);
-}
-
-static void copied(struct mail *mail)
-{
-    struct share *share = container_of(mail, struct share, job.mail);
-    enum err err = share->job.err;
-    free(share->job.copies);
-    for (size_t i = 0; i < share->count && err; i++) {
-        struct result *result = &share->fill->results[share->first + i];
-        if (!result->err)
-            *result = (struct result){ .err = err };
-    }
-    settle(&share->mail);
-}
-
-/* What its items brought goes out of the slab as one job. False: nothing did. */
-static bool copy_out(struct share *share)
-{
-    struct fill *fill = share->fill;
-    struct gpu_copy *copies = must_alloc(share->count * sizeof(*copies));
-    size_t count = 0;
-    for (size_t i = 0; i < share->count; i++) {
-        const struct result *result = &fill->results[share->first + i];
-        if (!result->err && result->bytes)
-            copies[count++] = (struct gpu_copy){
-                .to = fill->buffer->gpu, .offset = fill->message->items.list[share->first + i].to,
-                .from = share->slab->mem + share->offsets[i], .bytes = result->bytes };
-    }
-    share->job = (struct job){ .mail = { .deliver = copied }, .kind = JOB_COPY, .copies = copies,
-                               .copy_count = count, .box = fill->lease->worker->box };
-    if (count)
-        device_do(fill->buffer->device, &share->job);
-    else
-        free(copies);
-    return count > 0;
-}
-
-void share_settle(struct share *share)
-{
-    if (share->slab && !share->large && copy_out(share))
-        return;
-    bool posted = mailbox_post(share->fill->lease->worker->box, &share->mail);
-    check(posted);    /* a worker goes when no fill is left */
 }

@@ -177,11 +177,16 @@ void fill_begin(struct lease *lease, const struct message *message, struct arena
 /* Of a GET. False: it can't begin, and is still the caller's. */
 bool fill_begin_one(struct buffer *buffer, struct filling *take_filling) MUST_USE;
 void fill_give_back(struct filling *filling, bool declined);
+void fill_settle(struct fill *fill);    /* one of its shares has ended; may free it, and its lease */
+
+/* ---- placing.c, share.c ---- */
+/* Where its items lie: inside its buffer, and on nothing else. */
+bool fill_place(struct fill *fill, struct trouble *ret_why) MUST_USE;
+void fill_cut(struct fill *fill);       /* into shares, which wait for a worker then */
 /* All items of a share have been read; from here on it is the keeper's. */
 void share_settle(struct share *share);
 /* The slab it needs: true, also where it needs none. Else it is not begun. */
 bool share_take_slab(struct share *share) MUST_USE;
-void share_give_slab(struct share *share);
 void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- queue.c: whose turn it is ---- */

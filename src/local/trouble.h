@@ -10,5 +10,11 @@ struct trouble {
     slice message;                    /* what, why, what to do */
 };
 struct trouble trouble_of(enum err err);
+/* Says it; false, so that who judges returns it. */
+static inline bool refused(struct trouble *ret, int status, const char *code, slice message)
+{
+    *ret = (struct trouble){ status, code, message };
+    return false;
+}
 
 #endif

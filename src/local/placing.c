@@ -1,0 +1,114 @@
+/* placing.c - where the items of a fill lie in its buffer. SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of it, no two on one another, none where another fill is writing: judged before a byte is
+ * read. What has no length may take what is free behind it. Threads: the keeper's. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/guard.h"
+#include "local/inside.h"
+
+struct place_of {
+    uint64_t from, end;
+    struct item *item;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place_of *one = a, *other = b;
+    return one->from < other->from ? -1 : one->from > other->from;
+}
+
+/* An item that is as long as it is may take what is free behind it. */
+static uint64_t room_of(const struct fill *fill, const struct place_of *places, size_t at)
+{
+    size_t count = fill->message->items.count;
+    uint64_t from = places[at].from;
+    while (++at < count && places[at].from == from)
+        ;
+    return (at < count ? places[at].from : fill->buffer->bytes) - from;
+}
+
+static bool lies_inside(const struct fill *fill, const struct item *item)
+{
+    uint64_t bytes = item->length == ITEM_OPEN ? 0 : item->length;
+    return !guard_on(GUARD_FILL_BOUNDS) ||
+           (item->to <= fill->buffer->bytes && bytes <= fill->buffer->bytes - item->to);
+}
+
+static bool place_items(struct fill *fill, struct trouble *ret_why)
+{
+    const struct message *message = fill->message;
+    struct place_of *places = arena_alloc(&fill->keep, (message->items.count + 1) * sizeof(*places));
+    fill->places = places;
+    for (size_t i = 0; i < message->items.count; i++) {
+        struct item *item = &message->items.list[i];
+        if (item->to == ITEM_OPEN)
+            return refused(ret_why, 400, "bad_item", arena_printf(&fill->keep,
+                           "items[%zu] does not say where it goes: [KEY, OFFSET, LENGTH, TO]", i));
+        if (!lies_inside(fill, item))
+            return refused(ret_why, 400, "bad_range", arena_printf(&fill->keep,
+                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes", i,
+                           fill->buffer->bytes));
+        places[i] = (struct place_of){ item->to, item->to, item };
+    }
+    qsort(places, message->items.count, sizeof(*places), by_place);
+    for (size_t i = 0; i < message->items.count; i++) {
+        struct item *item = places[i].item;
+        if (item->length == ITEM_OPEN)
+            item->max = MIN(item->max, room_of(fill, places, i));
+        places[i].end = item->to + (item->length == ITEM_OPEN ? item->max : item->length);
+    }
+    return true;
+}
+
+/* Two of no length may lie on one another, or on the edge of others. */
+static bool overlap(const struct place_of *a, const struct place_of *b)
+{
+    return a->from < b->end && b->from < a->end && a->from < a->end && b->from < b->end;
+}
+
+static bool are_apart(struct fill *fill, struct trouble *ret_why)
+{
+    const struct message *message = fill->message;
+    const struct place_of *last = NULL;
+    for (size_t i = 0; i < message->items.count; i++) {
+        const struct place_of *place = &fill->places[i];
+        if (last && overlap(last, place))
+            return refused(ret_why, 400, "overlap", arena_printf(&fill->keep,
+                           "items[%zu] and items[%zu] lie on one another in the buffer",
+                           (size_t)(last->item - message->items.list),
+                           (size_t)(place->item - message->items.list)));
+        if (place->end > place->from)
+            last = place;
+    }
+    return true;
+}
+
+static bool collides(const struct fill *fill, const struct fill *other)
+{
+    size_t i = 0, j = 0;
+    while (i < fill->message->items.count && j < other->message->items.count) {
+        if (overlap(&fill->places[i], &other->places[j]))
+            return true;
+        if (fill->places[i].end < other->places[j].end)
+            i++;
+        else
+            j++;
+    }
+    return false;
+}
+
+static bool is_free(struct fill *fill, struct trouble *ret_why)
+{
+    list_each(struct fill, other, &fill->buffer->busy, busy)
+        if (collides(fill, other))
+            return refused(ret_why, 409, "buffer_busy", S("another fill is writing there: wait for "
+                           "its reply"));
+    return true;
+}
+
+bool fill_place(struct fill *fill, struct trouble *ret_why)
+{
+    return place_items(fill, ret_why) && are_apart(fill, ret_why) && is_free(fill, ret_why);
+}

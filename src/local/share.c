@@ -1,0 +1,132 @@
+/* share.c - a fill cut into shares, and those of GPU memory through a slab.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A share is some items in a row, about a mebibyte of them: what a worker takes at a time. Where the
+ * buffer is a GPU's, all of a share fits into one slab, and leaves it as one batch of copies when its
+ * last item has been read; what is larger than a slab is a share by itself (run.c). Threads: cut by
+ * the keeper, settled by whoever read the last item. */
+#include <stdlib.h>
+
+#include "local/inside.h"
+
+#define SHARE_BYTES MIB
+#define SHARE_ITEMS 64u
+#define OPEN_BYTES (256 * KIB)        /* what an item without a length is taken for */
+
+static uint64_t weight(const struct item *item)
+{
+    return item->length == ITEM_OPEN ? MIN(item->max, OPEN_BYTES) : item->length;
+}
+
+/* Where it lies in the slab of its share, behind `used`; false: not in one, or not any more. */
+static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
+{
+    uint64_t bytes = item->length == ITEM_OPEN ? item->max : item->length;
+    uint64_t at = bytes < SLAB_ALIGN ? *used : (*used + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN;
+    if (bytes > SLAB_BYTES || at > SLAB_BYTES - bytes)
+        return false;
+    *ret = (uint32_t)at;
+    *used = at + bytes;
+    return true;
+}
+
+/* Into GPU memory: as many as fit into a slab, or a large one by itself. */
+static void gather_slab(struct fill *fill, struct share *share)
+{
+    const struct items *items = &fill->message->items;
+    uint64_t used = 0;
+    share->offsets = arena_alloc(&fill->keep, SHARE_ITEMS * sizeof(*share->offsets));
+    while (share->first + share->count < items->count && share->count < SHARE_ITEMS &&
+           fits(&items->list[share->first + share->count], &used, &share->offsets[share->count]))
+        share->count++;
+    share->large = share->count == 0;
+    share->count = MAX(share->count, (size_t)1);
+}
+
+static void gather_bytes(struct fill *fill, struct share *share)
+{
+    const struct items *items = &fill->message->items;
+    for (uint64_t bytes = 0; share->first + share->count < items->count && bytes < SHARE_BYTES &&
+                             share->count < SHARE_ITEMS; share->count++)
+        bytes += weight(&items->list[share->first + share->count]);
+}
+
+/* On the keeper: its items have all ended, and so have its copies. */
+static void settled(struct mail *mail)
+{
+    struct share *share = container_of(mail, struct share, mail);
+    slab_give(&share->slab);
+    fill_settle(share->fill);
+}
+
+void fill_cut(struct fill *fill)
+{
+    for (size_t first = 0; first < fill->message->items.count;) {
+        struct share *share = arena_alloc(&fill->keep, sizeof(*share));
+        *share = (struct share){ .fill = fill, .first = first, .mail = { .deliver = settled } };
+        list_init(&share->link);
+        if (fill->buffer && fill->buffer->device)
+            gather_slab(fill, share);
+        else
+            gather_bytes(fill, share);
+        first += share->count;
+        share->left = share->count;
+        fill->shares_left++;
+        queue_put(fill->lease->worker->local, fill->lease, share);
+    }
+}
+
+/* ---- through a slab ---- */
+
+bool share_take_slab(struct share *share)
+{
+    struct fill *fill = share->fill;
+    struct device *device = fill->buffer ? fill->buffer->device : NULL;
+    if (!device || atomic_load(&fill->canceled))
+        return true;
+    share->slab = slab_take(device);
+    return share->slab != NULL;
+}
+
+static void copied(struct mail *mail)
+{
+    struct share *share = container_of(mail, struct share, job.mail);
+    enum err err = share->job.err;
+    free(share->job.copies);
+    for (size_t i = 0; i < share->count && err; i++) {
+        struct result *result = &share->fill->results[share->first + i];
+        if (!result->err)
+            *result = (struct result){ .err = err };
+    }
+    settled(&share->mail);
+}
+
+/* What its items brought goes out of the slab as one job. False: nothing did. */
+static bool copy_out(struct share *share)
+{
+    struct fill *fill = share->fill;
+    struct gpu_copy *copies = must_alloc(share->count * sizeof(*copies));
+    size_t count = 0;
+    for (size_t i = 0; i < share->count; i++) {
+        const struct result *result = &fill->results[share->first + i];
+        if (!result->err && result->bytes)
+            copies[count++] = (struct gpu_copy){
+                .to = fill->buffer->gpu, .offset = fill->message->items.list[share->first + i].to,
+                .from = share->slab->mem + share->offsets[i], .bytes = result->bytes };
+    }
+    share->job = (struct job){ .mail = { .deliver = copied }, .kind = JOB_COPY, .copies = copies,
+                               .copy_count = count, .box = fill->lease->worker->box };
+    if (count)
+        device_do(fill->buffer->device, &share->job);
+    else
+        free(copies);
+    return count > 0;
+}
+
+void share_settle(struct share *share)
+{
+    if (share->slab && !share->large && copy_out(share))
+        return;
+    bool posted = mailbox_post(share->fill->lease->worker->box, &share->mail);
+    check(posted);    /* a worker goes when no fill is left */
+}
