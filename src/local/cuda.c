@@ -64,8 +64,7 @@ bool cuda_is_lost(struct gpu *gpu)
 static enum err meaning(cudaError_t error)
 {
     switch (error) {
-    case cudaErrorMemoryAllocation:
-    case cudaErrorOperatingSystem: return ERR_LIMIT;
+    case cudaErrorMemoryAllocation: return ERR_LIMIT;
     case cudaErrorNotSupported: return ERR_NOT_IMPLEMENTED;
     case cudaErrorDevicesUnavailable: return ERR_BUSY;
     default: return ERR_BAD_ARGUMENT;

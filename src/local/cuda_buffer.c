@@ -48,7 +48,8 @@ enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *wh
                   "pinning host memory", why);
     if (!e)
         range_set(gpu, range, (uintptr_t)mem, bytes);
-    return e;
+    /* Whatever the driver calls it: this host does not let us pin so much. */
+    return e == ERR_BAD_ARGUMENT || e == ERR_NOT_IMPLEMENTED ? ERR_LIMIT : e;
 }
 
 void cuda_unpin(struct gpu *gpu, void *mem)

@@ -89,7 +89,8 @@ struct gpu_backend {
     /* NULL, or the sentence that says why the device is lost; it lives as long as *gpu. */
     const char *(*lost)(struct gpu *gpu);
 
-    /* Makes host memory, whole pages, one that the device reads by itself. 16 ranges at most. */
+    /* Makes host memory, whole pages, one that the device reads by itself. 16 ranges at most.
+     * ERR_LIMIT: the host does not let us have so much; less may do. */
     enum err (*pin)(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
     /* Drains all lanes first. A range that is not pinned is a mistake of ours. */
     void (*unpin)(struct gpu *gpu, void *mem);

@@ -781,9 +781,10 @@ static CUresult import(CUmemGenericAllocationHandle *ret, void *handle,
     cudaError_t error = begin_call("cuMemImportFromShareableHandle", -1);
     if (error)
         return (CUresult)end_call(error);
-    if (kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || device_of(fd) < 0 ||
-        fstat(fd, &about) != 0)
+    if (kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return (CUresult)end_call(cudaErrorInvalidValue);
+    if (device_of(fd) < 0 || fstat(fd, &about) != 0)    /* one of the answers a driver may give */
+        return (CUresult)end_call(cudaErrorOperatingSystem);
     struct chunk *chunk = malloc(sizeof(*chunk));
     *chunk = (struct chunk){ dup(fd), device_of(fd), (size_t)about.st_size, fake.chunks };
     fake.chunks = chunk;

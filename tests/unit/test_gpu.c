@@ -434,6 +434,22 @@ TEST(imports_and_releases_on_other_threads_disturb_no_copy)
     scene_end(&s);
 }
 
+TEST(host_memory_that_can_not_be_pinned_is_a_limit)
+{
+    struct gpu *gpu = NULL;
+    static uint8_t page[2 * 4096] __attribute__((aligned(4096)));
+    fake((struct fake_setting){ 0 });
+    ok(cuda->open(GPU_0, 1, true, &gpu, &why) == OK);
+    ok(cuda->pin(gpu, page + 1, 4096, &why) == ERR_LIMIT && strstr(why.text, "pinning"));
+    ok(cuda->pin(gpu, page, 4096, &why) == OK);
+    for (int i = 1; i < 16; i++) {
+        void *more = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ok(cuda->pin(gpu, more, 4096, &why) == OK);
+    }
+    ok(cuda->pin(gpu, page + 4096, 4096, &why) == ERR_LIMIT && strstr(why.text, "at most 16"));
+    cuda->close(&gpu);
+}
+
 TEST(unpin_waits_for_the_copies_that_read_there)
 {
     struct scene s;
@@ -690,6 +706,7 @@ RUN(cmocka_unit_test(a_probe_tells_what_is_there),
     cmocka_unit_test(release_waits_for_the_copies_in_flight),
     cmocka_unit_test(no_copy_begins_into_a_buffer_that_is_being_released),
     cmocka_unit_test(imports_and_releases_on_other_threads_disturb_no_copy),
+    cmocka_unit_test(host_memory_that_can_not_be_pinned_is_a_limit),
     cmocka_unit_test(unpin_waits_for_the_copies_that_read_there),
     cmocka_unit_test(memory_that_is_not_what_the_client_says_is_refused_and_leaves_nothing),
     cmocka_unit_test(a_legacy_handle_fills_the_memory_of_another_process),
