@@ -4,9 +4,13 @@
  * meet. */
 #include "cli/fills.h"
 
+#include <sys/resource.h>
+
 #include "base/cores.h"
 #include "base/log.h"
 #include "local/local.h"
+
+#define FILES_SHARE 8u                /* of the descriptors that the process may have */
 
 static struct front_reader front_of(const struct local_reader *reader)
 {
@@ -56,9 +60,17 @@ static slice page(void *arg, struct arena *keep)
     return local_page(serve->local, keep);
 }
 
+unsigned fills_sessions(const struct config *config, uint64_t files)
+{
+    uint64_t share = MAX(files / FILES_SHARE, (uint64_t)1);
+    return *config->fill_socket ? (unsigned)MIN(config->fill_sessions, share) : 0;
+}
+
 enum err fills_up(struct serve *serve)
 {
     const struct config *config = serve->config;
+    struct rlimit files = { .rlim_cur = 1024 };
+    getrlimit(RLIMIT_NOFILE, &files);
     struct local_options options = {
         .path = config->fill_socket,
         .users = slice_of(config->fill_users),
@@ -67,7 +79,7 @@ enum err fills_up(struct serve *serve)
         .threads = config->fill_threads ? (unsigned)config->fill_threads
                                         : MIN(cores_available(), 8u),
         .access_log = config->access_log,
-        .sessions_max = (unsigned)config->fill_sessions,
+        .sessions_max = fills_sessions(config, files.rlim_cur),
         .user_sessions_max = (unsigned)config->fill_user_sessions,
         .buffers_max = (unsigned)config->fill_buffers,
         .fills_max = (unsigned)config->fill_requests,

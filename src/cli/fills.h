@@ -6,6 +6,8 @@
 
 enum err fills_up(struct serve *serve) MUST_USE;
 void fills_down(struct serve *serve);
+/* Connections it may have, where the process may have so many descriptors; 0: there is none. */
+unsigned fills_sessions(const struct config *config, uint64_t files);
 /* Could it be had with these settings? *ret_why, in keep, or empty. */
 bool fills_could(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
 

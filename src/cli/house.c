@@ -331,7 +331,8 @@ static unsigned connections_max(const struct serve *serve, unsigned loops, rlim_
 {
     const struct config *config = serve->config;
     uint64_t others = FILES_RESERVE + loops * FILES_A_LOOP + extent_fds_allowed() +
-                      ADMIN_CONNECTIONS_MAX + files / FILES_BODIES_SHARE;
+                      ADMIN_CONNECTIONS_MAX + files / FILES_BODIES_SHARE +
+                      fills_sessions(config, files);
     for (size_t i = 0; i < config->origin_count; i++)
         others += config->origins[i].connections;
     uint64_t most = MAX(files > others ? files - others : 0, files / FILES_CLIENTS_SHARE);

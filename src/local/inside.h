@@ -36,6 +36,7 @@ struct worker {
     unsigned run_count;
     struct arena scratch;             /* for one item's judgement */
     struct mail end;
+    uint64_t accept_ms;               /* 0, or when to look for newcomers again */
     char *inbox;                      /* for one message: MESSAGE_BYTES_MAX and one more */
 };
 

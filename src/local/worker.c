@@ -14,6 +14,7 @@
 #include "local/inside.h"
 
 #define EVENTS 64
+#define ACCEPT_REST_MS 100u
 
 /* ---- newcomers ---- */
 
@@ -40,12 +41,25 @@ static void hand_over(struct local *local, int fd)
     check(posted);
 }
 
-static void accept_all(struct local *local)
+static void listen_for(struct worker *worker, uint32_t events)
 {
+    struct epoll_event event = { .events = events, .data.ptr = worker->local };
+    check(epoll_ctl(worker->epoll, EPOLL_CTL_MOD, worker->local->listen_fd, &event) == 0);
+}
+
+/* Out of descriptors, whoever waits would wake us again and again. */
+static void accept_all(struct worker *worker)
+{
+    struct local *local = worker->local;
     for (;;) {
         int fd = accept4(local->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                listen_for(worker, 0);
+                worker->accept_ms = mono_ms() + ACCEPT_REST_MS;
+            }
             return;
+        }
         if (atomic_fetch_add(&local->sessions, 1) < local->options.sessions_max &&
             !atomic_load(&local->draining)) {
             hand_over(local, fd);
@@ -78,6 +92,8 @@ static void add(struct worker *worker, int fd, void *what)
 static int time_left(const struct worker *worker, bool more)
 {
     uint64_t next_ms = more ? 0 : lease_next_deadline(worker), now_ms = mono_ms();
+    if (worker->accept_ms)
+        next_ms = MIN(next_ms, worker->accept_ms);
     if (next_ms == UINT64_MAX)
         return -1;
     return next_ms <= now_ms ? 0 : (int)MIN(next_ms - now_ms + 1, (uint64_t)60000);
@@ -91,7 +107,7 @@ static void turn(struct worker *worker, const struct epoll_event *events, int co
         if (events[i].data.ptr == worker)
             mail = true;
         else if (events[i].data.ptr == worker->local)
-            accept_all(worker->local);
+            accept_all(worker);
         else
             lease_ready(events[i].data.ptr, events[i].events);
     }
@@ -110,6 +126,10 @@ static void *run(void *arg)
         int count = epoll_wait(worker->epoll, events, EVENTS, time_left(worker, more));
         turn(worker, events, MAX(count, 0));
         lease_deadlines(worker, mono_ms());
+        if (worker->accept_ms && mono_ms() >= worker->accept_ms) {
+            worker->accept_ms = 0;
+            listen_for(worker, EPOLLIN);
+        }
         more = run_turn(worker);
     }
     cache_loop_free(&worker->cache);

@@ -239,6 +239,22 @@ with Story("x02 hostile fills") as story:
     story.fact("who says no hello is cut", all(one.receive() is None for one in silent)
                and time.monotonic() - began < 30)
 
+    # ---- out of descriptors ----
+    few = story.penstock(origin=origin.url, fill_socket=path + "few", freshness="immutable",
+                         env={})
+    subprocess.run(["prlimit", "--pid", str(few.pid), f"--nofile={len(os.listdir(f'/proc/{few.pid}/fd')) + 3}"],
+                   check=True)
+    crowd = [Filler(path + "few", hello=False) for _ in range(12)]
+    used = sum(map(int, open(f"/proc/{few.pid}/stat").read().split()[13:15]))
+    time.sleep(2)
+    used = sum(map(int, open(f"/proc/{few.pid}/stat").read().split()[13:15])) - used
+    story.fact("newcomers that find no descriptor wait, and cost nothing", used < 60, used)
+    for one in crowd[:6]:
+        one.close()
+    story.fact("... until there is one", crowd[-1].greet()["ok"])
+    for one in crowd[6:]:
+        one.close()
+
     # ---- all of it is gone ----
     for one in (bad, holey):
         one.close()
