@@ -5,7 +5,7 @@ cuda-vmm: a chunk of our own, whose file descriptor the daemon imports; it sees 
 cuda-ipc: 64 bytes that stand for a whole allocation of cudaMalloc's, such as the one a tensor lies in,
 and where in it; the allocation must live until the daemon let go of it.
 
-Written against CUDA 12's cuda.h; not yet run on a GPU: until it was, prefer to look at what it brings.
+Written against CUDA 12's cuda.h, and run on a driver that is not one (story x15). It never ran on a GPU.
 """
 import base64
 import ctypes
