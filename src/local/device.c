@@ -16,12 +16,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 
 #define LANES 4u
 #define BATCH_COPIES 512u
 #define FENCES_MAX 16u                /* batches in flight */
+#define LOOK_NS 50000u                /* how often they are looked at: a slab takes about so long */
 
 struct flying {
     struct gpu_fence *fence;
@@ -252,10 +254,16 @@ static void work(struct device *device, struct list *jobs)
     }
 }
 
-/* What came, if there is anything; waits for it if nothing is in flight. False: the end. */
+/* What came, if there is anything. With copies in flight it waits a moment, so that they are looked
+ * at, and what comes meanwhile goes behind them at once; else until something comes. False: the
+ * end. */
 static bool take(struct device *device, struct list *ret)
 {
+    uint64_t until_ns = mono_ns() + LOOK_NS;
+    struct timespec until = { (time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u) };
     pthread_mutex_lock(&device->lock);
+    if (list_empty(&device->jobs) && device->count)
+        pthread_cond_clockwait(&device->wake, &device->lock, CLOCK_MONOTONIC, &until);
     while (list_empty(&device->jobs) && !device->count && !device->ending)
         pthread_cond_wait(&device->wake, &device->lock);
     list_move(ret, &device->jobs);
@@ -271,10 +279,9 @@ static void *run(void *arg)
     struct list jobs;
     list_init(&jobs);
     while (take(device, &jobs)) {
-        bool came = !list_empty(&jobs);
         work(device, &jobs);
-        while (device->count && land(device, !came))    /* with nothing else to do: sleep */
-            came = true;
+        while (device->count && land(device, false))
+            ;
     }
     if (device->slab_list)
         backend->unpin(device->gpu, device->ring);
