@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -38,6 +39,14 @@ static double now_s(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double cpu_us(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
 static void add_file(const char *path)
@@ -115,7 +124,7 @@ int main(int argc, char **argv)
     memory = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED)
         err(1, "mmap");
-    double began_s = now_s();
+    double began_s = now_s(), began_us = cpu_us();
     until_s = began_s + (double)seconds;
     for (size_t i = 0; i < threads; i++)
         if (pthread_create(&thread[i], NULL, work, done[i]))
@@ -125,6 +134,6 @@ int main(int argc, char **argv)
         total += done[i][0];
     }
     double took_s = now_s() - began_s;
-    printf("bytes=%zu seconds=%.6f\n", total * bytes, took_s);
+    printf("bytes=%zu seconds=%.6f cpu_us=%.0f\n", total * bytes, took_s, cpu_us() - began_us);
     return 0;
 }

@@ -4,8 +4,10 @@ SPDX-License-Identifier: Apache-2.0
 Objects of one size, all of them in the cache and its files in memory; one client on this host reads
 them in random order: penstock's Python client in batches, boto3 with get_object in a loop,
 s3torchconnector's client at that of several concurrencies which was best in this run, and `bare`, a C
-program that calls preadv on the cache's own files with as many threads as the daemon has for fills.
-rate: objects a second (bare: of their size). latency: one 4 KiB item a call, by the Python client. """
+program that calls preadv on the cache's own files into as much memory, with as many threads as the
+daemon has for fills.
+rate: objects a second (bare: of their size). cpu: what a MiB costs, client and daemon together, which
+others at work on the machine change less. latency: one 4 KiB item a call, by the Python client. """
 
 import glob
 import json
@@ -15,7 +17,7 @@ import time
 
 import harness
 from harness import KIB, expect
-from stage import Failed, GIB, MIB, ROOT, Stage, facts, find_tool, note
+from stage import Failed, GIB, MIB, ROOT, Stage, cpu_us, facts, find_tool, note
 
 # name, bytes, objects, items a batch
 CASES = (("4k", 4 * KIB, 4096, 256), ("16k", 16 * KIB, 4096, 256), ("128k", 128 * KIB, 1024, 64),
@@ -110,13 +112,20 @@ class Ground:
         raise Failed(f"{name}: the cache does not get warm")
 
     def bare(self, case, threads, seconds):
-        """Objects a second, of this size, that preadv alone brings."""
+        """Objects a second, of this size, that preadv alone brings, and processor time a MiB."""
         _, size, _, batch = case
         files = sorted(glob.glob(os.path.join(self.server.cache_dir, "extents", "*")))
         got = facts(subprocess.run([find_tool("bare"), "--threads", str(threads), "--bytes", str(size), "--room",
-                                    str(size * batch), "--seconds", str(seconds), *files], check=True,
+                                    str(2 * size * batch), "--seconds", str(seconds), *files], check=True,
                                    capture_output=True, text=True).stdout)
-        return got["bytes"] / size / got["seconds"]
+        return got["bytes"] / size / got["seconds"], got["cpu_us"] * MIB / got["bytes"]
+
+    def ours(self, client, case, seconds):
+        """The same of the daemon and its client."""
+        pids = [*self.server.pids(), client.process.pid]
+        before = cpu_us(pids)
+        told = client.run(seconds)
+        return told["got"] / told["seconds"], (cpu_us(pids) - before) * MIB / (told["got"] * case[1])
 
 
 def best_crt(ground, case, seconds):
@@ -139,12 +148,14 @@ def measure(figures, ground, case, pairs, seconds):
     others = {"boto3": ground.client("boto3", case)} if ground.pythons["boto3"] else {}
     if ground.pythons["crt"]:
         others["s3torchconnector"] = best_crt(ground, case, seconds)
-    rates = {name: [] for name in ("ours", "bare", *others)}
+    rates, costs = {name: [] for name in ("ours", "bare", *others)}, {"ours": [], "bare": []}
     before = ground.origin.totals()["bytes"]
     ours.run(0.3)
     for _ in range(pairs):
-        rates["ours"].append(ours.rate(seconds))
-        rates["bare"].append(ground.bare(case, threads, max(1, round(seconds))))
+        for name, (rate, cost) in (("ours", ground.ours(ours, case, seconds)),
+                                   ("bare", ground.bare(case, threads, max(1, round(seconds))))):
+            rates[name].append(rate)
+            costs[name].append(cost)
         for name, client in others.items():
             rates[name].append(client.rate(seconds))
     if ground.origin.totals()["bytes"] != before:
@@ -153,6 +164,7 @@ def measure(figures, ground, case, pairs, seconds):
         client.stop()
     for name in ("bare", *others):
         figures.put("fill", f"{case[0]} x {case[3]}", "rate", "objects/s", rates["ours"], name, rates[name])
+    figures.put("fill", f"{case[0]} x {case[3]}", "cpu", "us/MiB", costs["ours"], "bare", costs["bare"])
 
 
 def latencies(figures, ground, case, pairs, seconds):

@@ -13,7 +13,7 @@ import harness
 from harness import KIB
 from stage import Failed, MIB, Stage, note
 
-CASES = (("16k", 16 * KIB, 2048, 64), ("128k", 128 * KIB, 1024, 64), ("1m", MIB, 192, 64))
+CASES = (("16k", 16 * KIB, 2048, 64), ("128k", 128 * KIB, 1024, 64), ("1m", MIB, 512, 64))
 WAYS = ("set-boto3", "set-boto3-workers", "set-s3torch", "set-s3torch-workers")
 
 
