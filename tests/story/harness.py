@@ -321,26 +321,29 @@ class Wire:
         reply.body = b"".join(pieces)
 
     def _read_chunked(self, reply):
-        data = self.rest
+        pieces = []
+        try:
+            while piece := self._read_chunk():
+                pieces.append(piece)
+        finally:
+            reply.body = b"".join(pieces)
 
-        def need(count):
-            nonlocal data
-            while len(data) < count:
-                more = self.socket.recv(65536)
-                if not more:
-                    raise ConnectionError("closed inside a chunk")
-                data += more
-        while True:
-            while b"\r\n" not in data:
-                need(len(data) + 1)
-            line, _, data = data.partition(b"\r\n")
-            size = int(line.split(b";")[0], 16)
-            need(size + 2)
-            reply.body += data[:size]
-            data = data[size + 2:]
-            if size == 0:
-                self.rest = data
-                return
+    def _read_chunk(self):
+        """The next one; empty: it was the last."""
+        while b"\r\n" not in self.rest:
+            self._more()
+        line, _, self.rest = self.rest.partition(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        while len(self.rest) < size + 2:
+            self._more()
+        chunk, self.rest = self.rest[:size], self.rest[size + 2:]
+        return chunk
+
+    def _more(self):
+        more = self.socket.recv(65536)
+        if not more:
+            raise ConnectionError("closed inside a chunk")
+        self.rest += more
 
 
 class Client:
