@@ -79,8 +79,8 @@ static void start(struct fill *fill)
         list_add(&fill->buffer->busy, &fill->busy);
     }
     fill_cut(fill);
-    if (fill->shares_left > 1)
-        queue_call(local, lease->worker, (unsigned)fill->shares_left - 1);
+    if (fill->shares_left)
+        queue_call(local, lease->worker, (unsigned)fill->shares_left - !run_is_full(lease->worker));
     if (message->async)
         acknowledge(fill);
     if (!fill->shares_left)

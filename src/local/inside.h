@@ -192,11 +192,13 @@ void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- queue.c: whose turn it is ---- */
 void queue_put(struct local *local, struct lease *lease, struct share *share);
-struct share *queue_take(struct local *local);      /* NULL: none that may begin */
+/* NULL: none that may begin; for who is full, none but of leases that have nothing under way. */
+struct share *queue_take(struct local *local, bool full);
 void queue_call(struct local *local, const struct worker *but, unsigned count);
 
 /* ---- run.c: items of a share, read ---- */
 bool run_turn(struct worker *worker);               /* true: there is more to do at once */
+bool run_is_full(const struct worker *worker);      /* it has as many items under way as it may */
 void run_look(struct worker *worker);    /* ends what was cancelled, begins what found no slab */
 
 /* ---- users.c: who may connect, and what each of them holds ---- */

@@ -3,7 +3,8 @@
  * Leases that have shares waiting stand in a line; whoever comes first gives one share, of about
  * the same number of bytes as any other, and goes to its end. So a list of sixteen thousand items
  * delays a single one of somebody else by a share. A lease whose items wait for the origin keeps no
- * other out: it has no more than so many under way at once.
+ * other out: it has no more than so many under way at once; and where many such have filled a
+ * worker, who has nothing under way yet has a share there all the same.
  * Threads: any; one lock. */
 #include "local/inside.h"
 
@@ -19,21 +20,22 @@ void queue_put(struct local *local, struct lease *lease, struct share *share)
     pthread_mutex_unlock(&local->lock);
 }
 
-static bool may_begin(struct local *local, const struct lease *lease)    /* under the lock */
+static bool may_begin(struct local *local, const struct lease *lease, bool full)    /* under the lock */
 {
     const struct share *share = list_of(lease->shares.next, struct share, link);
-    return atomic_load(&lease->running) < LEASE_RUNNING_MAX * local->worker_count ||
+    unsigned most = full ? 1 : LEASE_RUNNING_MAX * local->worker_count;
+    return atomic_load(&lease->running) < most ||
            atomic_load(&share->fill->canceled);
 }
 
-struct share *queue_take(struct local *local)
+struct share *queue_take(struct local *local, bool full)
 {
     struct share *share = NULL;
     if (!atomic_load(&local->shares_waiting))
         return NULL;
     pthread_mutex_lock(&local->lock);
     list_each_safe(struct lease, lease, &local->waiting, turn) {
-        if (!may_begin(local, lease))
+        if (!may_begin(local, lease, full))
             continue;
         share = list_of(lease->shares.next, struct share, link);
         list_del(&share->link);

@@ -12,7 +12,7 @@
 #include "local/inside.h"
 #include "store/trap.h"
 
-#define RUNS_MAX 512u                 /* items under way on one worker */
+#define RUNS_MAX 512u                 /* items under way on one worker; then a share a lease */
 #define SHARE_ITEMS_MAX 64u
 #define LOGGED_MAX 16u                /* refusals of one fill that are logged */
 #define TURN_BYTES (4 * MIB)          /* of one item, before others have their turn */
@@ -277,6 +277,11 @@ static void begin(struct worker *worker, struct share *share)
 
 /* ---- turns ---- */
 
+bool run_is_full(const struct worker *worker)
+{
+    return worker->run_count + SHARE_ITEMS_MAX > RUNS_MAX;
+}
+
 bool run_turn(struct worker *worker)
 {
     struct list mine;
@@ -288,8 +293,7 @@ bool run_turn(struct worker *worker)
         list_add(&worker->runs, &run->link);
         step(run);
     }
-    struct share *share =
-        worker->run_count + SHARE_ITEMS_MAX <= RUNS_MAX ? queue_take(worker->local) : NULL;
+    struct share *share = queue_take(worker->local, run_is_full(worker));
     if (share)
         begin(worker, share);
     return share || !list_empty(&worker->ready);

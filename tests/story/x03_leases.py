@@ -116,6 +116,18 @@ with Story("x03 leases", seconds=900) as story:
     time.sleep(0.3)
     story.fact("8,000 items that wait for the origin keep nobody else out", other_goes_on())
     stuck.close()
+    many = [Filler(path) for _ in range(12)]
+    for number, one in enumerate(many):
+        one.ask("prefetch", bucket="pile", on_error="skip", items=[[f"stuck{number}-{i}", 0, 1] for i in range(1000)])
+    time.sleep(0.3)
+    began = time.monotonic()
+    story.fact("nor do those of a dozen sessions", other_goes_on())
+    took = time.monotonic() - began
+    story.in_time("... by much", took < 1.5, took)
+    for one in many:
+        one.close()
+    origin.tell("match=pile/stuck*", "first_byte_ms=0")    # what has been begun is fetched
+    origin.quiet(60)
 
     # ---- the daemon goes, and comes again ----
     number = good.ask("fill", buffer=mine, bucket="pile", items=[["slow-last", 0, SIZE, 0]])
