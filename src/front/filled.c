@@ -66,6 +66,15 @@ static void answer(struct call *call, const struct filling *filling)
                                                   .field_count = fields.count });
 }
 
+/* Bytes may follow the ordinary answer, if it has been decided that there are some, or nothing has
+ * been decided. */
+static bool may_bring_a_body(const struct filling *filling)
+{
+    enum err err = filling->answer.err;
+    return filling->declined || filling->answer.head || err == ERR_CANCELED ||
+           err == ERR_TIMEOUT || err == ERR_STOPPING;
+}
+
 static void came_back(struct mail *mail)
 {
     struct filled *filled = container_of(mail, struct filled, filling.mail);
@@ -75,9 +84,9 @@ static void came_back(struct mail *mail)
         call->gone = NULL;
         if (!filling->declined && !filling->answer.err)
             answer(call, filling);
-        else if (filling->declined && is_required(call))
+        else if (is_required(call) && may_bring_a_body(filling))
             reply_error(call, ERR_NOT_IMPLEMENTED, S("The bytes can't go into that buffer: it is not "
-                        "this client's, it is busy, or has no room for them."));
+                        "this client's, it is busy, has no room for them, or went away."));
         else
             object_read(call);
     }

@@ -95,5 +95,15 @@ with Story("x05 get into buffer") as story:
     time.sleep(0.2)
     filler.close()
     thread.join()
+    filler = Filler(path, *ANNA)
+    buffer = filler.register(memory)["buffer"]
+    origin.tell("match=pile/5", "first_byte_ms=600")
+    thread = threading.Thread(target=lambda: slow.append(anna.get("pile/5", headers={
+        "x-penstock-buffer": f"{buffer}:0", "x-penstock-required": "true"})))
+    thread.start()
+    time.sleep(0.2)
+    filler.close()
+    thread.join()
+    story.same("... but where none is wanted", (slow[1].status, slow[1].code), (501, "NotImplemented"))
     story.fact("a session that ends under it: an ordinary answer", slow[0].status == 200 and
                slow[0].body == expect("pile/4", 1, 0, SIZE), slow)
