@@ -19,14 +19,19 @@ static int by_place(const void *a, const void *b)
     return one->from < other->from ? -1 : one->from > other->from;
 }
 
-/* An item that is as long as it is may take what is free behind it. */
-static uint64_t room_of(const struct fill *fill, const struct place_of *places, size_t at)
+/* An item that is as long as it is may take what is free behind it, up to the next place. */
+static void end_places(const struct fill *fill, struct place_of *places)
 {
-    size_t count = fill->message->items.count;
-    uint64_t from = places[at].from;
-    while (++at < count && places[at].from == from)
-        ;
-    return (at < count ? places[at].from : fill->buffer->bytes) - from;
+    uint64_t next = fill->buffer->bytes;
+    for (size_t i = fill->message->items.count; i-- > 0;) {
+        struct place_of *place = &places[i];
+        struct item *item = place->item;
+        if (i + 1 < fill->message->items.count && place[1].from > place->from)
+            next = place[1].from;
+        if (item->length == ITEM_OPEN)
+            item->max = MIN(item->max, next - place->from);
+        place->end = place->from + (item->length == ITEM_OPEN ? item->max : item->length);
+    }
 }
 
 static bool lies_inside(const struct fill *fill, const struct item *item)
@@ -53,12 +58,7 @@ static bool place_items(struct fill *fill, struct trouble *ret_why)
         places[i] = (struct place_of){ item->to, item->to, item };
     }
     qsort(places, message->items.count, sizeof(*places), by_place);
-    for (size_t i = 0; i < message->items.count; i++) {
-        struct item *item = places[i].item;
-        if (item->length == ITEM_OPEN)
-            item->max = MIN(item->max, room_of(fill, places, i));
-        places[i].end = item->to + (item->length == ITEM_OPEN ? item->max : item->length);
-    }
+    end_places(fill, places);
     return true;
 }
 

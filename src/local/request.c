@@ -109,6 +109,8 @@ static void hello(struct request *request)
         if (local->options.access_log)
             log_info("fill_refused", "uid=%u err=%s", lease->uid, err_name(err));
         refuse(request, trouble);
+        lease->reader = (struct local_reader){ .client = NULL };
+        arena_free(&lease->keep);    /* who tries again and again is not kept */
         return;
     }
     lease->known = true;

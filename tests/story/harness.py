@@ -629,6 +629,10 @@ class Penstock(Process):
         """The sum over the labels of a name."""
         return sum(v for n, v in self.metrics().items() if n == name or n.startswith(name + "{"))
 
+    def memory(self):
+        """Resident bytes."""
+        return int(open(f"/proc/{self.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def extents(self):
         """The files that hold object bytes."""
         return sorted(p for p in glob.glob(os.path.join(self.cache_dir, "**", "*"), recursive=True)

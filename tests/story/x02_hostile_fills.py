@@ -1,8 +1,10 @@
 """Whoever speaks the fill socket wrongly is told what is wrong and what to do; nobody else notices,
 and nothing is left of it."""
 import array
+import fcntl
 import mmap
 import struct
+import termios
 
 from filler import SEAL_GROW, SEAL_SHRINK, SEAL_WRITE, Filler, Memory
 from harness import *
@@ -55,6 +57,10 @@ with Story("x02 hostile fills") as story:
                    and reply["status"] in (400, 403), reply)
     refused("hello in another version", stranger.say("hello", v=2, auth=Filler.proof(ACCESS_KEY, SECRET_KEY)),
             "bad_message", 400)
+    held = server.memory()
+    for _ in range(4000):
+        stranger.say("hello", v=1, auth={"presigned": url[:-8] + "00000000" + "&a=" + "a" * 3000})
+    story.fact("thousands that fail are not kept", server.memory() - held < 30 << 20, server.memory() - held)
     story.fact("and a good one, at last", stranger.greet()["ok"])
     refused("said twice", stranger.greet(), "bad_message", 400)
     stranger.close()
@@ -234,6 +240,39 @@ with Story("x02 hostile fills") as story:
     story.same("... are no bad blocks of ours", server.metric("penstock_store_bad_blocks_total"), bad_before)
     well("holes")
 
+    # ---- long replies that nobody reads, long lists that are wrong ----
+    wide = story.penstock(origin=origin.url, fill_socket=path + "wide", freshness="immutable", fill_threads="1")
+    deaf = Filler(path + "wide")
+    deaf.say("prefetch", bucket="pile", items=["0"])
+    wrong = [{"key": "0", "if_match": "nothing of the kind"}] * 5000
+    asked = []
+    for n in range(30):
+        with os.fdopen(os.memfd_create("list"), "wb", buffering=0) as list_of:
+            text = json.dumps({"op": "prefetch", "id": 100 + n, "bucket": "pile", "items": wrong, "on_error": "skip"}).encode()
+            list_of.write(text)
+            deaf.send({"message_bytes": len(text)}, [list_of.fileno()])
+        wait_for("it was answered", lambda: wide.metric('penstock_fill_items_total{result="failed"}') == 5000 * (n + 1))
+    queued = struct.unpack("i", fcntl.ioctl(deaf.socket, termios.FIONREAD, b"1234"))[0]
+    longest = len(deaf.socket.recv(1 << 18, socket.MSG_PEEK))
+    story.fact("few of the long replies that nobody reads lie with the kernel", queued < 10 * longest, (queued, longest))
+    story.same("all of them come", [deaf.receive()["id"] for _ in range(30)], list(range(100, 130)))
+    memory2 = Memory(1 << 20)
+    b3 = deaf.register(memory2)["buffer"]
+    other = Filler(path + "wide")
+    many = json.dumps({"op": "fill", "buffer": b3, "bucket": "pile", "items": [["0", 0, -1, 0]] * 16384}).encode()
+    with os.fdopen(os.memfd_create("list"), "wb", buffering=0) as list_of:
+        list_of.write(many)
+        for _ in range(8):
+            deaf.send({"message_bytes": len(many)}, [list_of.fileno()])
+    began = time.monotonic()
+    other.say("status")
+    took = time.monotonic() - began
+    for _ in range(8):
+        story.same("items of any length in one place", deaf.receive()["error"], "overlap")
+    story.in_time("... hold nobody up for long", took < 0.5, took)
+    deaf.close()
+    other.close()
+
     silent = [Filler(path, hello=False) for _ in range(3)]
     began = time.monotonic()
     story.fact("who says no hello is cut", all(one.receive() is None for one in silent)
@@ -264,5 +303,5 @@ with Story("x02 hostile fills") as story:
     story.same("no buffer is left", server.metric("penstock_fill_buffers"), 0)
     maps = open(f"/proc/{server.pid}/maps").read()
     story.fact("no mapping is left", "memfd:filler" not in maps, maps.count("memfd"))
-    links = [os.readlink(f"/proc/{server.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{server.pid}/fd")]
+    links = subprocess.run(["ls", "-l", f"/proc/{server.pid}/fd"], capture_output=True, text=True).stdout.split("\n")
     story.fact("no descriptor is left", not any("memfd" in link for link in links), links)
