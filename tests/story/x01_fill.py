@@ -8,7 +8,7 @@ from filler import Filler, Memory
 from harness import *
 
 LISTS = int(os.environ.get("PENSTOCK_FILL_LISTS", "300"))
-BYTES_A_LIST = 4 << 20
+BYTES_A_LIST = 17 << 18
 LONGEST = 8 << 20
 SIZES = ([0, 1, 2, 511, 4095, 4096, 4097, 65535, 65536, 65537, 131071, 131072, 131073, 262144, 300_000]
          + [1 << 20, (1 << 20) + 1, 3 << 20, (9 << 20) + 777])
