@@ -265,7 +265,7 @@ static int ask(struct penstock *client, json_t *take_message, int fd, json_int_t
         snprintf(head, sizeof(head), "{\"message_bytes\":%zu}", len);
         sent = carrier >= 0 && send_packet(client->fd, head, strlen(head), carrier);
     }
-    if (!sent)
+    if (!sent && errno != EPIPE)    /* it hung up: who waits for the reply reads why, or the end */
         lost = lose(client, error, "Penstock can't be told anything", strerror(errno));
     if (carrier >= 0)
         close(carrier);

@@ -65,6 +65,7 @@ class Session:
         try:
             self._send(write_json({"op": op, "id": number, **members}).encode(), fds)
         except OSError as failure:
+            self._read_out()
             self._lose(f"the connection to Penstock broke: {failure.strerror}")
             raise Disconnected(self.lost) from None
         except BaseException:
@@ -166,6 +167,24 @@ class Session:
             raise Disconnected(self.lost)
 
     # ---- its end ----
+
+    def _read_out(self):
+        """What came before the daemon hung up: replies, and why it did."""
+        with self._state:
+            if self._reading or self.lost:
+                return
+            self._reading = True
+        try:
+            while self._poll.poll(0):
+                self._deliver(self._receive(time.monotonic(), 0))
+        except Disconnected:
+            pass
+        finally:
+            with self._state:
+                self._reading = False
+                self._state.notify_all()
+                if self.lost:
+                    self._socket.close()
 
     def _lose(self, why):
         with self._state:
