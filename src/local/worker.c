@@ -47,6 +47,18 @@ static void listen_for(struct worker *worker, uint32_t events)
     check(epoll_ctl(worker->epoll, EPOLL_CTL_MOD, worker->local->listen_fd, &event) == 0);
 }
 
+/* A newcomer who can't stay is told why. It may read that after we have closed. */
+static void turn_away(struct local *local, int fd)
+{
+    static const char full[] =
+        "{\"ok\":false,\"error\":\"quota\",\"status\":429,\"message\":\"Penstock has as many "
+        "sessions as fill_sessions allows, or is about to end: close one, or try again later\"}";
+    atomic_fetch_sub(&local->sessions, 1);
+    metric_add(M_FILL_REFUSED, 1);
+    (void)send(fd, full, sizeof(full) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    close(fd);
+}
+
 /* Out of descriptors, whoever waits would wake us again and again. */
 static void accept_all(struct worker *worker)
 {
@@ -64,9 +76,7 @@ static void accept_all(struct worker *worker)
             !atomic_load(&local->draining)) {
             hand_over(local, fd);
         } else {
-            atomic_fetch_sub(&local->sessions, 1);
-            metric_add(M_FILL_REFUSED, 1);
-            close(fd);
+            turn_away(local, fd);
         }
     }
 }

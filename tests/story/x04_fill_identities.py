@@ -1,5 +1,7 @@
 """The fill socket reads for nobody what a GET would refuse: by policy, by the origin's word, by a key
 that was taken away; and registered memory gives no right to an object."""
+import sys
+
 from filler import Filler, Memory
 from harness import *
 
@@ -125,6 +127,32 @@ with Story("x04 fill identities") as story:
     server = server.again(fill_users="*")
     told = as_nobody()
     story.fact("or everybody", "peer_denied" not in told.stdout, told)
+    server.stop()
+    server = server.again(fill_users="*", fill_sessions=1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as held:
+        held.connect(path)
+        told = as_nobody()
+    story.fact("beyond fill_sessions nobody is let in, and told so", "fill_sessions" in told.stdout, told)
+    story.same("... which is counted", server.metric("penstock_fill_refused_total"), 1)
+
+    # the client sends when the daemon has already hung up: what that said is still there to be read
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../src/client/python"))
+    from penstock.errors import Disconnected
+    from penstock.session import Session
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path + "3")
+        listener.listen()
+        session = Session(path + "3", 1)
+        daemon = listener.accept()[0]
+        daemon.send(b'{"ok":false,"error":"peer_denied","status":403,"message":"name it"}')
+        daemon.close()
+        try:
+            session.say("hello", {"v": 1})
+            said = "nothing"
+        except Disconnected as failure:
+            said = str(failure)
+    story.fact("the Python client says why it was not let in", "peer_denied: name it" in said, said)
+
     bad = story.penstock(wait=False, origin=origin.url, fill_socket=path + "2", fill_users="no-such-user")
     wait_for("it ends", lambda: not bad.alive())
     story.fact("a name that nobody has is a mistake", "no such user" in bad.log(), bad.log()[-300:])
