@@ -19,6 +19,7 @@
 #include "local/message.h"
 
 #define IDS_TEXT (2 * ID_BYTES)
+#define SHARE_ITEMS 64u               /* in one share at most */
 
 struct worker {
     struct local *local;

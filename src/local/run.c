@@ -7,13 +7,11 @@
  * may write to at the same time, or take away: that hurts nobody else.
  * Threads: the worker's. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "local/inside.h"
 #include "store/trap.h"
 
 #define RUNS_MAX 512u                 /* items under way on one worker; then a share a lease */
-#define SHARE_ITEMS_MAX 64u
 #define LOGGED_MAX 16u                /* refusals of one fill that are logged */
 #define TURN_BYTES (4 * MIB)          /* of one item, before others have their turn */
 
@@ -36,26 +34,12 @@ struct run {
 
 /* ---- bytes ---- */
 
-struct copying {
-    void *to;
-    slice bytes;
-};
-
-static int copy(void *ask)
-{
-    const struct copying *copying = ask;
-    memcpy(copying->to, copying->bytes.ptr, copying->bytes.len);
-    return 0;
-}
-
 /* False: the buffer's memory is not there any more. */
 static bool put(struct run *run, slice bytes)
 {
     char *to = run->to + run->at;
-    int none;
-    if (!run->to || bytes.ptr == to)    /* it was read right there */
-        return true;
-    return trap_read(copy, &(struct copying){ to, bytes }, (slice){ to, bytes.len }, &none);
+    return !run->to || bytes.ptr == to ||    /* it was read right there */
+           trap_copy_to(to, bytes.ptr, bytes.len);
 }
 
 /* ---- an item ---- */
@@ -107,7 +91,8 @@ static enum err judge(struct run *run, const struct get_answer *answer)
 /* A prefetch of what is here whole is done. */
 static bool is_done(const struct run *run, const struct get_answer *answer)
 {
-    return !run->want || (!run->share->fill->buffer && answer->source != GET_MISS && answer->source != GET_PARTIAL);
+    bool here = answer->source != GET_MISS && answer->source != GET_PARTIAL;
+    return !run->want || (!run->share->fill->buffer && here);
 }
 
 static void step(struct run *run);
@@ -279,7 +264,7 @@ static void begin(struct worker *worker, struct share *share)
 
 bool run_is_full(const struct worker *worker)
 {
-    return worker->run_count + SHARE_ITEMS_MAX > RUNS_MAX;
+    return worker->run_count + SHARE_ITEMS > RUNS_MAX;
 }
 
 bool run_turn(struct worker *worker)

@@ -10,7 +10,6 @@
 #include "local/inside.h"
 
 #define SHARE_BYTES MIB
-#define SHARE_ITEMS 64u
 #define OPEN_BYTES (256 * KIB)        /* what an item without a length is taken for */
 
 static uint64_t weight(const struct item *item)

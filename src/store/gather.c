@@ -19,7 +19,6 @@
  *
  * Threads: a store_io and all that hangs on it is its owner's. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/metric.h"
 #include "store/io.h"
@@ -101,25 +100,10 @@ static void go_buffered(struct store_io *io, struct op_read *read)
 
 /* ---- in bulk ---- */
 
-struct copying {
-    void *to;
-    const void *from;
-    size_t bytes;
-};
-
-static int copy(void *ask)
-{
-    const struct copying *copying = ask;
-    memcpy(copying->to, copying->from, copying->bytes);
-    return 0;
-}
-
 /* The reader's memory may be gone. */
 static enum err copy_to(struct iovec to, const uint8_t *from)
 {
-    int none;
-    struct copying copying = { to.iov_base, from, to.iov_len };
-    return trap_read(copy, &copying, (slice){ to.iov_base, to.iov_len }, &none) ? OK : ERR_FAULT;
+    return trap_copy_to(to.iov_base, from, to.iov_len) ? OK : ERR_FAULT;
 }
 
 /* [from, end) of the file, to where it is wanted. */

@@ -149,6 +149,12 @@ bool trap_copy(void *to, const void *from, size_t bytes)
     return trap_read(copy, &(struct copying){ to, from, bytes }, (slice){ from, bytes }, &none);
 }
 
+bool trap_copy_to(void *to, const void *from, size_t bytes)
+{
+    int none;
+    return trap_read(copy, &(struct copying){ to, from, bytes }, (slice){ to, bytes }, &none);
+}
+
 void trap_spring(void)
 {
     check(armed);

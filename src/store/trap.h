@@ -17,8 +17,9 @@ bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
 /* The same of a call that reads a file's map: only what the disk does to these bytes (SIGBUS, in a
  * page of theirs) leaves it. Any other fault is ours, and ends the process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
-/* memcpy from a map, trapped like that. */
+/* memcpy from a map, and to one, trapped like that. */
 bool trap_copy(void *to, const void *from, size_t bytes) MUST_USE;
+bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* From within a trapped call: out, as if it had faulted. */
 void trap_spring(void) NORETURN;
 /* The file to make when the process dies of a fault or abort() that no trap caught; NULL: none. */
