@@ -5,6 +5,8 @@ length, to, max, if_match, version_id. A length of -1, or none, is the object to
 without a place lie one behind the other; those whose length nobody knows get equal shares of the
 room that is left, or as much as their `max`.
 """
+import itertools
+
 ALIGN = 64      # of equal shares
 
 
@@ -50,16 +52,15 @@ def share(rows, room, start):
 
 
 def lay_out_spans(items, start):
-    """The same, of a list of nothing but (key, offset, length), which is most of them; else None."""
-    words, offsets, lengths, at = [], [], [], start
-    for item in items:
-        if type(item) is not tuple or len(item) != 3 or type(item[2]) is not int or item[2] < 0:
-            return None
-        words.append((*item, at))
-        offsets.append(at)
-        lengths.append(item[2])
-        at += item[2]
-    return words, offsets, lengths, at
+    """The same, of a list of nothing but (key, offset, length), which is most of them; else None. No
+    line of it runs once an item: between two lists, what they brought has emptied the processor's cache."""
+    if set(map(type, items)) != {tuple} or set(map(len, items)) != {3}:
+        return None
+    keys, firsts, lengths = zip(*items)
+    if set(map(type, lengths)) != {int} or min(lengths) < 0:
+        return None
+    *offsets, end = itertools.accumulate(lengths, initial=start)
+    return list(zip(keys, firsts, lengths, offsets)), offsets, list(lengths), end
 
 
 def lay_out(items, room, start=0):
