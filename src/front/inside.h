@@ -34,7 +34,7 @@ struct front_loop {
     struct sigv4 *sigv4;
     struct cache_loop *cache;
     struct list passes;           /* begun here, not over */
-    struct batch_buffer *spare;   /* kept for the next batch (batch.c) */
+    struct batch_buffer *spare;   /* kept for the next batch (batch_load.c) */
     unsigned spare_count;
 };
 
@@ -134,7 +134,7 @@ enum err item_span(const struct item *item, const struct get_answer *answer, uin
 
 /* ---- batch.c ---- */
 void batch_read(struct call *call);     /* each of its items is placed, and judged */
-void batch_buffers_free(struct front_loop *loop);
+void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
 
 /* ---- object.c, list.c, pass.c: the operations; place_judge has let them go ---- */
 void object_count(enum get_source source);    /* where an answer came from */

@@ -1,0 +1,176 @@
+/* batch_load.c - what leaves of a batch in one write. SPDX-License-Identifier: Apache-2.0
+ *
+ *   load    run: heads and small items, copied | run: lent | run: copied ...
+ *
+ * Small items are copied behind each other, larger ones lent from where they lie, and leave
+ * together in a load; one that is more than a piece leaves a piece at a time. One send, then wait
+ * for proceed (H5): meanwhile the other load is made. A loop keeps a few buffers for the next batch.
+ * Threads: the loop's. */
+#include "front/batching.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define LENT_BYTES_MAX (512 * KIB)    /* two loads of that are what a reader keeps buffers for */
+#define SPARE_MAX 4u                  /* buffers that a loop keeps */
+#define TURN_ITEMS 256u               /* then others on this loop have theirs */
+
+/* ---- buffers ---- */
+
+static struct batch_buffer *take_buffer(struct front_loop *loop)
+{
+    struct batch_buffer *buffer = loop->spare;
+    if (!buffer)
+        return must_alloc(sizeof(*buffer));
+    loop->spare = buffer->next;
+    loop->spare_count--;
+    return buffer;
+}
+
+static void give_buffer(struct front_loop *loop, struct batch_buffer *buffer)
+{
+    if (loop->spare_count == SPARE_MAX) {
+        free(buffer);
+        return;
+    }
+    buffer->next = loop->spare;
+    loop->spare = buffer;
+    loop->spare_count++;
+}
+
+void batch_buffers_free(struct front_loop *loop)
+{
+    while (loop->spare) {
+        struct batch_buffer *next = loop->spare->next;
+        free(loop->spare);
+        loop->spare = next;
+    }
+}
+
+void loads_begin(struct batch *batch)
+{
+    for (size_t i = 0; i < countof(batch->loads); i++)
+        batch->loads[i].buffer = take_buffer(batch->call->loop);
+    batch->load = &batch->loads[0];
+}
+
+void loads_end(struct batch *batch)
+{
+    for (size_t i = 0; i < countof(batch->loads); i++) {
+        load_empty(batch, &batch->loads[i]);
+        if (batch->loads[i].buffer)
+            give_buffer(batch->call->loop, batch->loads[i].buffer);
+    }
+}
+
+/* ---- a load ---- */
+
+struct load *load_other(struct batch *batch)
+{
+    return &batch->loads[batch->load == &batch->loads[0]];
+}
+
+char *load_room(const struct batch *batch)
+{
+    return batch->load->buffer->bytes + batch->load->len;
+}
+
+static bool is_empty(const struct load *load)
+{
+    return load->len == 0 && load->run_count == 0;
+}
+
+static bool is_full(const struct load *load)
+{
+    return load->items >= TURN_ITEMS || load->lent_count == LENT_MAX ||
+           load->lent_bytes >= LENT_BYTES_MAX;
+}
+
+static void end_run(struct load *load)
+{
+    if (load->len > load->from)
+        load->runs[load->run_count++] =
+            (slice){ load->buffer->bytes + load->from, load->len - load->from };
+    load->from = load->len;
+}
+
+void load_lend(struct load *load, slice bytes)
+{
+    end_run(load);
+    load->runs[load->run_count++] = bytes;
+    load->lent_bytes += bytes.len;
+}
+
+void load_empty(struct batch *batch, struct load *load)
+{
+    for (size_t i = 0; i < load->lent_count; i++)
+        slot_get_end(batch, &load->lent[i]);
+    *load = (struct load){ .buffer = load->buffer };
+}
+
+/* ---- its way out ---- */
+
+static void start_reply(struct batch *batch)
+{
+    struct call *call = batch->call;
+    struct fields fields = fields_in(call->keep);
+    fields_add(&fields, S("content-type"), batch->form->content_type);
+    fields_add(&fields, S("x-amz-request-id"), call->id);
+    batch->replying = true;
+    call->cost.first_ns = mono_ns() - batch->began_ns;
+    http_reply_start(call->http, 200, fields.list, fields.count, HTTP_OPEN, &batch_source, batch);
+}
+
+void load_send(struct batch *batch, bool last)
+{
+    struct load *load = batch->load;
+    if (!batch->replying)
+        start_reply(batch);
+    end_run(load);
+    batch->sending = true;
+    batch->open_at = NOT_OPEN;
+    batch->load = load_other(batch);
+    http_reply_send_runs(batch->call->http, load->runs, load->run_count, last);
+}
+
+void load_flush(struct batch *batch)
+{
+    struct load *load = batch->load;
+    size_t rest = batch->open && batch->open_at != NOT_OPEN ? load->len - batch->open_at : 0;
+    load->len -= rest;
+    if (batch->sending || is_empty(load)) {
+        load->len += rest;
+        return;
+    }
+    load_send(batch, false);
+    if (!rest)
+        return;
+    memcpy(load_room(batch), load->buffer->bytes + load->len, rest);
+    batch->load->len = rest;
+    batch->open_at = 0;
+}
+
+static void on_rested(void *arg)
+{
+    struct batch *batch = arg;
+    http_timer_stop(&batch->rest);
+    batch->load->items = 0;
+    batch_step(batch);
+}
+
+enum err load_make_room(struct batch *batch, size_t bytes)
+{
+    struct load *load = batch->load;
+    check(bytes <= BATCH_BUFFER_BYTES);
+    if (BATCH_BUFFER_BYTES - load->len >= bytes && !is_full(load))
+        return OK;
+    if (!is_empty(load) && !batch->sending) {
+        load_send(batch, false);
+        return OK;
+    }
+    if (is_empty(load) && !batch->rest)
+        batch->rest = http_timer_start(http_request_loop(batch->call->http), 1, on_rested, batch);
+    return ERR_BUSY;
+}

@@ -1,0 +1,271 @@
+/* batch_turn.c - the item of a batch whose turn it is. SPDX-License-Identifier: Apache-2.0
+ *
+ *   its slot's answer ─ head ─ bytes, copied or lent ─ tail        or: what stands for a failure
+ *
+ * An item that fails is told as such while nothing of it is out; then the connection is reset
+ * (H10). At the end, once the other load has left, what the form says there. Threads: the loop's. */
+#include "front/batching.h"
+
+#include <string.h>
+
+#include "base/metric.h"
+#include "s3/encode.h"
+#include "s3/xml.h"
+
+#define SMALL_BYTES (8 * KIB)         /* costs less to copy than to lend */
+#define COPY_BYTES_MAX (64 * KIB)     /* a larger item is not copied */
+#define CODE_BYTES 64u
+
+static void next_item(struct batch *batch)
+{
+    struct slot *slot = slot_of(batch, batch->next);
+    if (slot->begun) {
+        batch->calm = slot->waited ? 0 : batch->calm + 1;
+        slot_let_go(slot);
+    }
+    batch->open = false;
+    batch->next++;
+    batch->begun = MAX(batch->begun, batch->next);
+    batch->end.answered++;
+    batch->load->items++;
+    if (batch->calm > batch->window)
+        batch->ahead = 1;
+}
+
+/* ---- one that fails ---- */
+
+static void keep_failure(struct batch *batch)
+{
+    size_t count = batch->end.failed;
+    if (count == batch->failure_room) {
+        batch->failure_room = MAX(2 * count, 16);
+        struct batch_failure *grown =
+            arena_alloc(&batch->arena, batch->failure_room * sizeof(*grown));
+        if (count)
+            memcpy(grown, batch->failures, count * sizeof(*grown));
+        batch->failures = grown;
+    }
+    batch->failures[count] = (struct batch_failure){ batch->entry.index, batch->entry.status,
+                                                     batch->entry.code };
+    batch->end.failures = batch->failures;
+}
+
+static void fail(struct batch *batch, int status, slice code)
+{
+    batch->entry = (struct batch_entry){
+        .index = batch->next, .key = batch->end.items->list[batch->next].key,
+        .status = status, .code = code,
+    };
+    batch->load->len += batch->form->failure(&batch->end, load_room(batch), &batch->entry);
+    keep_failure(batch);
+    batch->end.failed++;
+    metric_add(M_BATCH_FAILED, 1);
+    next_item(batch);
+    batch->ending |= batch->list.batch.end_on_error;
+}
+
+static void fail_by(struct batch *batch, enum err err)
+{
+    const struct s3_error *error = s3_error_of(err);
+    fail(batch, error->status, slice_of(error->code));
+}
+
+/* As the origin said it, where it did. */
+static void refuse(struct batch *batch, const struct get_answer *answer)
+{
+    const struct refusal *refusal = answer->refusal;
+    if (!refusal) {
+        fail_by(batch, answer->err);
+        return;
+    }
+    const struct s3_error *error = s3_error_of(refusal->err);
+    slice code = S(""), message;
+    if (answer->source == GET_NEGATIVE)
+        object_count(GET_NEGATIVE);
+    if (refusal->status && refusal->body.len &&
+        xml_read_error(&batch->arena, refusal->body, &code, &message) == OK && code.len)
+        code = arena_copy(&batch->arena, slice_sub(code, 0, CODE_BYTES));
+    fail(batch, refusal->status ? refusal->status : error->status,
+         code.len ? code : slice_of(error->code));
+}
+
+/* ---- its answer ---- */
+
+/* It was one too many of ours: now that it is its turn, there may be room. */
+static bool may_retry(const struct slot *slot)
+{
+    const struct refusal *refusal = slot->answer->refusal;
+    return slot->early && refusal && !refusal->status &&
+           (refusal->err == ERR_SLOW_DOWN || refusal->err == ERR_LIMIT);
+}
+
+/* Its head is known, and nothing speaks against it. */
+static enum err open_item(struct batch *batch, const struct slot *slot)
+{
+    const struct get_answer *answer = slot->answer;
+    const struct item *item = &batch->end.items->list[batch->next];
+    struct batch_entry *entry = &batch->entry;
+    *entry = (struct batch_entry){
+        .index = batch->next, .key = item->key, .etag = answer->head->etag,
+        .size = answer->head->size, .modified_s = answer->head->modified_s,
+    };
+    enum err err = item_span(item, answer, &entry->first, &entry->length);
+    bool whole = entry->length == entry->size && !answer->partial;
+    entry->status = whole ? 200 : 206;
+    if (err) {
+        fail_by(batch, err);
+        return OK;
+    }
+    if (entry->length > batch->front->options.batches.bytes - batch->bytes) {
+        metric_add(M_BATCH_BYTES, 1);
+        batch->full = true;
+        return OK;
+    }
+    size_t bytes = entry->length <= COPY_BYTES_MAX ? (size_t)entry->length : 0;
+    err = load_make_room(batch, BATCH_ROOM(entry) + bytes);
+    if (err)
+        return err;
+    batch->open = true;
+    batch->open_at = batch->load->len;
+    batch->left = entry->length;
+    batch->load->len += batch->form->head(load_room(batch), entry);
+    return OK;
+}
+
+/* As far as an item, perhaps one that fails. */
+static enum err take_item(struct batch *batch)
+{
+    struct slot *slot = slot_of(batch, batch->next);
+    batch->entry = (struct batch_entry){ .key = batch->end.items->list[batch->next].key };
+    enum err err = load_make_room(batch, BATCH_ROOM(&batch->entry) + CODE_BYTES);
+    if (err)
+        return err;
+    if (batch->full || (batch->late && !(slot->begun && slot->answer))) {
+        fail(batch, batch->full ? 413 : 503,
+             batch->full ? S("EntityTooLarge") : S("RequestTimeout"));
+        return OK;
+    }
+    if (!slot->begun)
+        slot_begin(batch, batch->next);
+    batch->begun = MAX(batch->begun, batch->next + 1);
+    err = slot_decide(slot);
+    if (err)
+        return err;
+    if (slot->err) {
+        fail_by(batch, slot->err);
+    } else if (!slot->answer->err) {
+        return open_item(batch, slot);
+    } else if (may_retry(slot)) {
+        slot_let_go(slot);
+        batch->ahead = 1;
+    } else {
+        refuse(batch, slot->answer);
+    }
+    return OK;
+}
+
+/* ---- its bytes ---- */
+
+/* A piece of it, where it belongs. All of the item that is not small is lent; else it is copied, if
+ * it fits; else it goes, and is waited for. */
+static enum err put_piece(struct batch *batch, struct slot *slot)
+{
+    slice piece = batch->piece;
+    size_t length = (size_t)MIN(batch->entry.length, (uint64_t)SIZE_MAX);
+    bool whole = piece.len == length;
+    if (whole && length > SMALL_BYTES) {
+        load_lend(batch->load, piece);
+        batch->load->lent[batch->load->lent_count++] = slot->get;
+        slot->get = NULL;
+    } else if (length <= COPY_BYTES_MAX) {
+        batch->load->len += slice_put(load_room(batch), piece);
+    } else if (batch->sending) {
+        return ERR_BUSY;
+    } else {
+        load_lend(batch->load, piece);
+        batch->piece_out = true;
+        load_send(batch, false);
+    }
+    batch->left -= piece.len;
+    batch->piece = S("");
+    return OK;
+}
+
+/* Bytes of the item, as far as they go now. */
+static enum err take_bytes(struct batch *batch)
+{
+    struct slot *slot = slot_of(batch, batch->next);
+    while (batch->left) {
+        if (slot->waiting)
+            return ERR_WAIT;
+        if (batch->piece_out)
+            return ERR_BUSY;
+        enum err err = batch->piece.len ? OK : get_next(slot->get, &batch->piece);
+        slot->waiting = err == ERR_WAIT;
+        slot->waited |= slot->waiting;
+        if (!err)
+            err = put_piece(batch, slot);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* It has all of them: the last may be on its way from where it lies. */
+static void close_item(struct batch *batch)
+{
+    struct slot *slot = slot_of(batch, batch->next);
+    struct load *sent = load_other(batch);
+    batch->load->len += batch->form->tail(load_room(batch), &batch->entry);
+    batch->bytes += batch->entry.length;
+    object_count(slot->answer->source);
+    metric_add(M_BATCH_SENT, 1);
+    if (batch->piece_out) {
+        sent->lent[sent->lent_count++] = slot->get;
+        slot->get = NULL;
+        batch->piece_out = false;
+    }
+    next_item(batch);
+}
+
+/* It broke off. Nothing of it is out: it is an item that failed. */
+static enum err cut_item(struct batch *batch, enum err err)
+{
+    if (batch->open_at == NOT_OPEN)
+        return err;
+    batch->load->len = batch->open_at;
+    fail_by(batch, err);
+    return OK;
+}
+
+/* ---- the course of turns ---- */
+
+static enum err take_end(struct batch *batch)
+{
+    while (!batch->end.over) {
+        enum err err = load_make_room(batch, BATCH_END_ROOM);
+        if (err)
+            return err;
+        batch->load->len += batch->form->end(&batch->end, load_room(batch));
+    }
+    if (batch->sending)
+        return ERR_BUSY;
+    batch->ended = true;
+    load_send(batch, true);
+    return ERR_BUSY;
+}
+
+enum err turn_go_on(struct batch *batch)
+{
+    enum err err;
+    if (batch->ended)
+        return ERR_BUSY;
+    if (!batch->open && (batch->next == batch->end.items->count || batch->ending))
+        return take_end(batch);
+    if (!batch->open)
+        return take_item(batch);
+    err = take_bytes(batch);
+    if (err == OK)
+        close_item(batch);
+    return err && err != ERR_WAIT && err != ERR_BUSY ? cut_item(batch, err) : err;
+}
