@@ -7,7 +7,13 @@
  * A GPU is opened by the first job and stays open: its context costs memory there, and time to make
  * again. What cannot be had (the context, pinned memory) fails each job with its sentence. A GPU
  * that reports an error its context does not survive is lost until this process ends: its buffers
- * are let go, the rest of the service goes on. Threads: jobs are locked; the GPU is the copier's. */
+ * are let go, the rest of the service goes on.
+ *
+ * Slabs are shared fairly. A holder begins with a sixteenth of them, and may hold one more for each
+ * that it gives back, so that its part doubles while bytes flow; but no more than it leaves free.
+ * Who only waits for an origin gives none back and stays small, and who comes finds a slab: it takes
+ * several at once that flowed before, and are stuck now, to hold all.
+ * Threads: jobs and slabs are locked; the GPU is the copier's. */
 #include "local/device.h"
 
 #include <stdatomic.h>
@@ -33,12 +39,14 @@ struct flying {
 struct device {
     struct devices *all;
     const struct gpu_facts *facts;
+    unsigned number;                  /* in the list of all */
     pthread_t thread;
     bool started, ending;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct list jobs, slabs;          /* both under the lock, as is: */
     bool wanted;                      /* somebody got no slab */
+    unsigned slab_count, slabs_free;
     /* the copier's */
     struct gpu *gpu;
     enum err cannot;                  /* why it could not be opened */
@@ -63,18 +71,43 @@ struct devices {
 
 /* ---- slabs ---- */
 
-struct slab *slab_take(struct device *device)
+#define FIRST_PART 16u                /* of all slabs: what a holder begins with */
+
+/* Under the lock. */
+static bool may_hold_more(const struct device *device, const struct slabs_held *holder)
+{
+    unsigned now = holder->of[device->number].now;
+    unsigned most = MAX(device->slab_count / FIRST_PART, 1u) + holder->of[device->number].earned;
+    return device->slabs_free && (now == 0 || (now < most && now < device->slabs_free));
+}
+
+struct slab *slab_take(struct device *device, struct slabs_held *holder)
 {
     struct slab *slab = NULL;
     pthread_mutex_lock(&device->lock);
-    if (list_empty(&device->slabs)) {
-        device->wanted = true;
-    } else {
+    if (may_hold_more(device, holder)) {
         slab = list_of(device->slabs.next, struct slab, link);
         list_del(&slab->link);
+        device->slabs_free--;
+        slab->holder = holder;
+        holder->of[device->number].now++;
+    } else {
+        device->wanted = true;
     }
     pthread_mutex_unlock(&device->lock);
     return slab;
+}
+
+static void let_go(struct slab *slab)    /* under the lock */
+{
+    struct device *device = slab->device;
+    unsigned *now = &slab->holder->of[device->number].now;
+    unsigned *earned = &slab->holder->of[device->number].earned;
+    check(*now > 0);
+    *now -= 1;
+    *earned = MIN(*earned + 1, device->slab_count);
+    list_add(&device->slabs, &slab->link);
+    device->slabs_free++;
 }
 
 void slab_give(struct slab **slab)
@@ -87,10 +120,23 @@ void slab_give(struct slab **slab)
     pthread_mutex_lock(&device->lock);
     bool wanted = device->wanted;
     device->wanted = false;
-    list_add(&device->slabs, &mine->link);
+    let_go(mine);
     pthread_mutex_unlock(&device->lock);
     if (wanted)
         device->all->freed(device->all->arg);
+}
+
+static void cut_slabs(struct device *device, unsigned count)
+{
+    device->slab_list = must_alloc(count * sizeof(*device->slab_list));
+    pthread_mutex_lock(&device->lock);
+    device->slab_count = device->slabs_free = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct slab *slab = &device->slab_list[i];
+        *slab = (struct slab){ .device = device, .mem = device->ring + i * SLAB_BYTES };
+        list_add(&device->slabs, &slab->link);
+    }
+    pthread_mutex_unlock(&device->lock);
 }
 
 /* As many as the host lets us pin: less is slower, none is an error. */
@@ -112,14 +158,7 @@ static enum err make_ring(struct device *device)
     }
     if (err)
         return err;
-    size_t count = bytes / SLAB_BYTES;
-    device->slab_list = must_alloc(count * sizeof(*device->slab_list));
-    for (size_t i = 0; i < count; i++) {
-        struct slab *slab = &device->slab_list[i];
-        *slab = (struct slab){ .device = device, .mem = device->ring + i * SLAB_BYTES };
-        list_init(&slab->link);
-        slab_give(&slab);
-    }
+    cut_slabs(device, (unsigned)(bytes / SLAB_BYTES));
     log_info("gpu_opened", "gpu=%s copy=%s ring=%ju", device->facts->uuid,
              device->facts->batch ? "batch" : "async", (uintmax_t)bytes);
     return OK;
@@ -358,6 +397,7 @@ static bool start(struct devices *devices, size_t at)    /* under the lock */
         return true;
     device->all = devices;
     device->facts = &devices->probe.devices[at];
+    device->number = (unsigned)at;
     check(pthread_mutex_init(&device->lock, NULL) == 0);
     check(pthread_cond_init(&device->wake, NULL) == 0);
     list_init(&device->jobs);

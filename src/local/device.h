@@ -28,12 +28,21 @@ struct device *device_find(struct devices *devices, slice uuid, struct trouble *
 /* Why it can't be used any more; or NULL. */
 const char *device_lost(struct device *device);
 
+/* What somebody has of each GPU's slabs, who lives until all were given back. */
+struct slabs_held {
+    struct {
+        unsigned now, earned;         /* under the device's lock */
+    } of[GPU_DEVICES_MAX];
+};
+
 struct slab {
     struct list link;
     struct device *device;
+    struct slabs_held *holder;
     char *mem;                        /* SLAB_BYTES */
 };
-struct slab *slab_take(struct device *device);    /* NULL: none is free; freed() will tell */
+/* NULL: none is free, or the holder has its part of them; freed() will tell. */
+struct slab *slab_take(struct device *device, struct slabs_held *holder);
 void slab_give(struct slab **slab);               /* accepts NULL */
 
 struct job {

@@ -88,6 +88,7 @@ struct lease {
     struct list turn;                 /* local->waiting */
     struct list shares;
     atomic_uint running;              /* items under way, on all workers */
+    struct slabs_held slabs;
 };
 
 void lease_begin(struct worker *worker, int fd);    /* takes it */
@@ -170,6 +171,7 @@ struct share {
     size_t first, count, left;        /* left: not ended */
     /* into GPU memory: through a slab, which all of it fits into, or (large) one item piece by piece */
     bool large;
+    bool waited;                      /* for a slab */
     uint32_t *offsets;                /* of items in the slab */
     struct slab *slab;
     struct job job;                   /* the copies out of it */

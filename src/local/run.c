@@ -246,18 +246,19 @@ static void start(struct worker *worker, struct share *share, size_t index)
     step(run);
 }
 
-/* Without a slab it waits until there is one. */
-static void begin(struct worker *worker, struct share *share)
+/* Without a slab it waits until there is one; false then. */
+static bool begin(struct worker *worker, struct share *share)
 {
     size_t first = share->first, count = share->count;    /* the share may end with its last item */
     if (!share_take_slab(share)) {
         list_add(&worker->starved, &share->link);
-        return;
+        return false;
     }
     cache_loop_plug(worker->cache);    /* what must come from the disk is read together */
     for (size_t i = 0; i < count; i++)
         start(worker, share, first + i);
     cache_loop_unplug(worker->cache);
+    return true;
 }
 
 /* ---- turns ---- */
@@ -280,7 +281,7 @@ bool run_turn(struct worker *worker)
     }
     struct share *share = queue_take(worker->local, run_is_full(worker));
     if (share)
-        begin(worker, share);
+        (void)begin(worker, share);
     return share || !list_empty(&worker->ready);
 }
 
@@ -294,13 +295,18 @@ static void sweep(struct list *runs)
 void run_look(struct worker *worker)
 {
     struct list starved;
+    const struct buffer *without = NULL;    /* who got no slab gets none for its next share, too */
     list_init(&starved);
     sweep(&worker->runs);
     sweep(&worker->ready);
     list_move(&starved, &worker->starved);
     while (!list_empty(&starved)) {
         struct share *share = list_of(starved.next, struct share, link);
+        struct fill *fill = share->fill;
         list_del(&share->link);
-        begin(worker, share);
+        if (fill->buffer == without && !atomic_load(&fill->canceled))
+            list_add(&worker->starved, &share->link);
+        else if (!begin(worker, share))
+            without = fill->buffer;
     }
 }

@@ -7,6 +7,7 @@
  * the keeper, settled by whoever read the last item. */
 #include <stdlib.h>
 
+#include "base/metric.h"
 #include "local/inside.h"
 
 #define SHARE_BYTES MIB
@@ -83,7 +84,10 @@ bool share_take_slab(struct share *share)
     struct device *device = fill->buffer ? fill->buffer->device : NULL;
     if (!device || atomic_load(&fill->canceled))
         return true;
-    share->slab = slab_take(device);
+    share->slab = slab_take(device, &fill->lease->slabs);
+    if (!share->slab && !share->waited)
+        metric_add(M_FILL_SLAB_WAITS, 1);
+    share->waited = true;
     return share->slab != NULL;
 }
 
