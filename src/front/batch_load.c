@@ -4,7 +4,7 @@
  *
  * Small items are copied behind each other, larger ones lent from where they lie, and leave
  * together in a load; one that is more than a piece leaves a piece at a time. One send, then wait
- * for proceed (H5): meanwhile the other load is made. A loop keeps a few buffers for the next batch.
+ * for proceed (H5): meanwhile the other load is made. A loop keeps some buffers for the next batch.
  * Threads: the loop's. */
 #include "front/batching.h"
 

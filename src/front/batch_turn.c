@@ -3,7 +3,7 @@
  *   its slot's answer ─ head ─ bytes, copied or lent ─ tail        or: what stands for a failure
  *
  * An item that fails is told as such while nothing of it is out; then the connection is reset
- * (H10). At the end, once the other load has left, what the form says there. Threads: the loop's. */
+ * (H10). At the end, once the other load has left, what the form says. Threads: the loop's. */
 #include "front/batching.h"
 
 #include <string.h>
