@@ -1,10 +1,11 @@
 /* bare.c - what a reader without a cache could reach at best. SPDX-License-Identifier: Apache-2.0
  *
- *     bare --threads N --bytes B --room R --seconds S FILE ...
+ *     bare [--check 1] --threads N --bytes B --room R --seconds S FILE ...
  *
  * Threads that do nothing but preadv, B bytes at a time, from places of the files in a random order
- * into the places of a buffer of R bytes, in turn. No index, no checksum, nobody told. Prints one
- * line of name=number words. */
+ * into the places of a buffer of R bytes, in turn. No index, nobody told; no checksum either, unless
+ * --check has each block's computed, as any reader must who promises the right bytes. Prints one line
+ * of name=number words. */
 #include <err.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,7 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crc.h"
+
 #define THREADS_MAX 64
+#define BLOCK 65536u            /* what one checksum is of */
 #define PIECE_MAX (1u << 20)    /* larger items are read in pieces: these fit the processor's cache */
 
 struct place {
@@ -29,9 +33,10 @@ struct place {
 };
 
 static struct place *places;
-static size_t place_count, bytes, room;
+static size_t place_count, bytes, room, check_too;
 static char *memory;
 static atomic_size_t next;
+static _Atomic uint32_t sums;    /* so that they are not left out */
 static double until_s;
 
 static double now_s(void)
@@ -74,6 +79,12 @@ static void shuffle(void)
     }
 }
 
+static void check_blocks(const char *piece)
+{
+    for (size_t at = 0; at < bytes; at += BLOCK)
+        atomic_fetch_xor(&sums, crc32c(0, piece + at, MIN(bytes - at, (size_t)BLOCK)));
+}
+
 static void *work(void *arg)
 {
     size_t *done = arg;
@@ -83,6 +94,8 @@ static void *work(void *arg)
         struct iovec to = { memory + turn % (room / bytes) * bytes, bytes };
         if (preadv(from.fd, &to, 1, from.at) != (ssize_t)bytes)
             err(1, "preadv");
+        if (check_too)
+            check_blocks(to.iov_base);
         ++*done;
     }
     return NULL;
@@ -107,7 +120,7 @@ int main(int argc, char **argv)
         const char *name = argv[at];
         size_t value = number(name, argv, &at);
         size_t *to = !strcmp(name, "--threads") ? &threads : !strcmp(name, "--bytes") ? &bytes
-                   : !strcmp(name, "--room") ? &room : !strcmp(name, "--seconds") ? &seconds : NULL;
+                   : !strcmp(name, "--room") ? &room : !strcmp(name, "--seconds") ? &seconds : !strcmp(name, "--check") ? &check_too : NULL;
         if (!to)
             errx(2, "no such option: %s", name);
         *to = value;

@@ -5,8 +5,8 @@ Objects of one size, all of them in the cache and its files in memory; one clien
 them in random order: penstock's Python client in batches, boto3 with get_object in a loop,
 s3torchconnector's client at that of several concurrencies which was best in this run, and `bare`, a C
 program that calls preadv on the cache's own files into as much memory, with as many threads as the
-daemon has for fills.
-rate: objects a second (bare: of their size). cpu: what a MiB costs, client and daemon together, which
+daemon has for fills; and `checked`, the same with a checksum of each block.
+rate: objects a second (bare, checked: of their size). cpu: what a MiB costs, client and daemon together, which
 others at work on the machine change less. latency: one 4 KiB item a call, by the Python client. """
 
 import glob
@@ -111,11 +111,11 @@ class Ground:
             time.sleep(0.3)
         raise Failed(f"{name}: the cache does not get warm")
 
-    def bare(self, case, threads, seconds):
+    def bare(self, case, threads, seconds, check=()):
         """Objects a second, of this size, that preadv alone brings, and processor time a MiB."""
         _, size, _, batch = case
         files = sorted(glob.glob(os.path.join(self.server.cache_dir, "extents", "*")))
-        got = facts(subprocess.run([find_tool("bare"), "--threads", str(threads), "--bytes", str(size), "--room",
+        got = facts(subprocess.run([find_tool("bare"), *check, "--threads", str(threads), "--bytes", str(size), "--room",
                                     str(2 * size * batch), "--seconds", str(seconds), *files], check=True,
                                    capture_output=True, text=True).stdout)
         return got["bytes"] / size / got["seconds"], got["cpu_us"] * MIB / got["bytes"]
@@ -148,12 +148,14 @@ def measure(figures, ground, case, pairs, seconds):
     others = {"boto3": ground.client("boto3", case)} if ground.pythons["boto3"] else {}
     if ground.pythons["crt"]:
         others["s3torchconnector"] = best_crt(ground, case, seconds)
-    rates, costs = {name: [] for name in ("ours", "bare", *others)}, {"ours": [], "bare": []}
+    limits = {"bare": (), "checked": ("--check", "1")}
+    rates, costs = ({name: [] for name in ("ours", *more)} for more in ((*limits, *others), limits))
     before = ground.origin.totals()["bytes"]
     ours.run(0.3)
     for _ in range(pairs):
-        for name, (rate, cost) in (("ours", ground.ours(ours, case, seconds)),
-                                   ("bare", ground.bare(case, threads, max(1, round(seconds))))):
+        runs = {"ours": ground.ours(ours, case, seconds),
+                **{name: ground.bare(case, threads, max(1, round(seconds)), check) for name, check in limits.items()}}
+        for name, (rate, cost) in runs.items():
             rates[name].append(rate)
             costs[name].append(cost)
         for name, client in others.items():
@@ -162,9 +164,10 @@ def measure(figures, ground, case, pairs, seconds):
         raise Failed(f"{case[0]}: the origin was asked while hits were measured")
     for client in (ours, *others.values()):
         client.stop()
-    for name in ("bare", *others):
+    for name in (*limits, *others):
         figures.put("fill", f"{case[0]} x {case[3]}", "rate", "objects/s", rates["ours"], name, rates[name])
-    figures.put("fill", f"{case[0]} x {case[3]}", "cpu", "us/MiB", costs["ours"], "bare", costs["bare"])
+    for name in limits:
+        figures.put("fill", f"{case[0]} x {case[3]}", "cpu", "us/MiB", costs["ours"], name, costs[name])
 
 
 def latencies(figures, ground, case, pairs, seconds):
