@@ -85,6 +85,9 @@ enum err fills_up(struct serve *serve)
         .fills_max = (unsigned)config->fill_requests,
         .items_max = (unsigned)config->fill_items,
         .user_bytes_max = config->fill_memory_bytes,
+        .list_bytes_max = config->fill_list_bytes,
+        .replies_bytes_max = config->fill_replies_bytes,
+        .hello_ms = config->head_time_ms,
         .time_ms = config->fill_time_ms,
         .ring_bytes = config->fill_ring_bytes,
     };

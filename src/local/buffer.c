@@ -215,10 +215,12 @@ void buffer_register(struct lease *lease, const struct message *message, int *fd
     struct trouble why = REFUSE(400, "bad_message", "\"bytes\" must be at least 1");
     bool good = message->bytes > 0;
     if (good && lease->buffer_count + lease->importing >= options->buffers_max) {
+        metric_add(M_FILL_BUFFERS_MAX, 1);
         why = REFUSE(429, "quota", "this session has as many buffers as fill_buffers allows");
         good = false;
     }
     if (good && !users_take_bytes(users, lease->user, message->bytes, options->user_bytes_max)) {
+        metric_add(M_FILL_MEMORY, 1);
         why = REFUSE(429, "quota", "this user has as many bytes registered as fill_memory allows");
         good = false;
     }

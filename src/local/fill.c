@@ -27,11 +27,18 @@ static bool find_buffer(struct fill *fill, struct trouble *ret_why)
     return fill_place(fill, ret_why);
 }
 
+static bool has_enough(const struct lease *lease)
+{
+    bool enough = lease->fill_count >= lease->worker->local->options.fills_max;
+    metric_add(M_FILL_REQUESTS, enough);
+    return enough;
+}
+
 static bool may_begin(struct fill *fill, struct trouble *ret_why)
 {
     const struct lease *lease = fill->lease;
     const struct local_options *options = &lease->worker->local->options;
-    if (lease->fill_count >= options->fills_max)
+    if (has_enough(lease))
         return refused(ret_why, 429, "quota", S("this session has as many fills under way as "
                        "fill_requests allows: wait for a reply"));
     fill->reader = lease->reader;
@@ -135,7 +142,7 @@ bool fill_begin_one(struct buffer *buffer, struct filling *take_filling)
     fill->buffer = buffer;
     fill->reader = lease->reader;
     fill->message = message_of(fill, take_filling);
-    if (lease->fill_count < lease->worker->local->options.fills_max && fill_place(fill, &why)) {
+    if (!has_enough(lease) && fill_place(fill, &why)) {
         fill->one = take_filling;
         start(fill);
         return true;

@@ -73,6 +73,7 @@ struct lease {
     bool wants_out;                   /* epoll watches for room to send */
     bool dead;                        /* gone, or cut: nothing new begins */
     uint32_t uid;
+    int32_t pid;                      /* when it connected; for the log */
     struct user *user;                /* its quotas; counted as one session there */
     bool known;                       /* hello has been said, */
     uint64_t hello_ms;                /* ... or has to be by then */
@@ -102,6 +103,9 @@ void lease_deadlines(struct worker *worker, uint64_t now_ms);
 /* A reply or event; `text` is copied. A client that takes none of them is cut. */
 void lease_send(struct lease *lease, slice text);
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why);
+/* Counts a refusal, and logs it; lease NULL: of who is at the other end of fd, before it has one. */
+void lease_note_refusal(const struct local *local, const struct lease *lease, int fd,
+                        const struct trouble *why);
 
 /* ---- request.c: what each message does ---- */
 struct json_t *kinds_of(const struct local *local);    /* of memory: "on", or "off: why" */

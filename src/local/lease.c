@@ -22,10 +22,8 @@
 #include "local/inside.h"
 
 #define FDS_IN_ONE 253u               /* as many as the kernel lets through */
-#define OUT_BYTES_MAX (8 * MIB)       /* replies that wait for a client */
 #define LARGE_HEAD_BYTES 65536        /* a socket takes three of those */
-#define MESSAGES_A_TURN 16u
-#define HELLO_MS 10000u               /* who says nothing for so long keeps others out */
+#define MESSAGES_A_TURN 16u           /* then others have theirs */
 
 struct reply {
     struct list link;
@@ -100,17 +98,18 @@ static void wait_for_room(struct lease *lease, slice text)
 
 void lease_send(struct lease *lease, slice text)
 {
+    const struct local_options *options = &lease->worker->local->options;
     if (lease->fd < 0)
         return;
     if (list_empty(&lease->out) && send_now(lease->fd, text) >= 0)
         return;
     bool full = !list_empty(&lease->out) || errno == EAGAIN || errno == ENOBUFS;
-    if (full && lease->out_bytes + text.len <= OUT_BYTES_MAX) {
+    if (full && lease->out_bytes + text.len <= options->replies_bytes_max) {
         wait_for_room(lease, text);
         return;
     }
     if (full)
-        metric_add(M_FILL_CUT, 1);
+        metric_add(M_FILL_REPLIES, 1);
     lease_end(lease);
 }
 
@@ -130,6 +129,36 @@ static void send_more(struct lease *lease)
         lease_end(lease);
 }
 
+static void count_refusal(int status)
+{
+    if (status == 401 || status == 403)
+        metric_add(M_FILL_REFUSED_RIGHTS, 1);
+    else if (status == 413 || status == 429)
+        metric_add(M_FILL_REFUSED_LIMIT, 1);
+    else
+        metric_add(M_FILL_REFUSED_REQUEST, 1);
+}
+
+void lease_note_refusal(const struct local *local, const struct lease *lease, int fd,
+                        const struct trouble *why)
+{
+    char session[IDS_TEXT] = "-";
+    struct ucred peer = { .uid = UINT32_MAX };
+    socklen_t len = sizeof(peer);
+    count_refusal(why->status);
+    if (!local->options.access_log)
+        return;
+    if (lease) {
+        hex_write(lease->id, ID_BYTES, session);
+        peer.uid = lease->uid;
+        peer.pid = lease->pid;
+    } else {
+        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+    }
+    log_info("fill_refused", "session=%.8s uid=%u pid=%d error=%s status=%d", session, peer.uid,
+             peer.pid, why->code, why->status);
+}
+
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why)
 {
     json_t *reply = json_pack("{s:b, s:s, s:i, s:s%}", "ok", 0, "error", why->code, "status",
@@ -141,7 +170,7 @@ void lease_refuse(struct lease *lease, const struct message *to, const struct tr
         json_object_set_new(reply, "id", json_integer(to->number));
     char *text = json_dumps(reply, JSON_COMPACT);
     check(text != NULL);
-    metric_add(M_FILL_REFUSED, 1);
+    lease_note_refusal(lease->worker->local, lease, lease->fd, why);
     lease_send(lease, slice_of(text));
     free(text);
     json_decref(reply);
@@ -169,15 +198,26 @@ static size_t take_fds(struct msghdr *message, int *fds)
     return count;
 }
 
+static enum err read_text(const struct lease *lease, slice text, struct arena *keep,
+                          struct message *ret, struct trouble *ret_why)
+{
+    enum err err = message_read(keep, text, lease->worker->local->options.items_max, ret, ret_why);
+    metric_add(M_FILL_ITEMS_MAX, err == ERR_LIMIT);
+    return err;
+}
+
 /* A message that lies in a memfd is copied before it is looked at. */
 static bool read_large(struct lease *lease, const struct message *announced, struct arena *keep,
                        int *fds, size_t fd_count, struct message *ret, struct trouble *ret_why)
 {
+    const struct local_options *options = &lease->worker->local->options;
     uint64_t bytes = announced->large_bytes;
     *ret_why = (struct trouble){ 413, "message_too_large",
-                                 arena_printf(keep, "a message in a memfd may have %ju bytes",
-                                              (uintmax_t)MESSAGE_LARGE_MAX) };
-    if (bytes > MESSAGE_LARGE_MAX)
+                                 arena_printf(keep, "a message in a memfd may have %ju bytes "
+                                              "(fill_list): ask for less at once",
+                                              (uintmax_t)options->list_bytes_max) };
+    metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
+    if (bytes > options->list_bytes_max)
         return false;
     *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" goes with one memfd that "
                                  "holds the message from its first byte on") };
@@ -190,8 +230,7 @@ static bool read_large(struct lease *lease, const struct message *announced, str
         return false;
     close(fds[0]);
     fds[0] = -1;
-    enum err err = message_read(keep, (slice){ text, bytes },
-                                lease->worker->local->options.items_max, ret, ret_why);
+    enum err err = read_text(lease, (slice){ text, bytes }, keep, ret, ret_why);
     if (!err && ret->op == OP_LARGE)
         *ret_why = (struct trouble){ 400, "bad_message", S("a message in a memfd names no other") };
     return !err && ret->op != OP_LARGE;
@@ -202,8 +241,7 @@ static void handle(struct lease *lease, slice text, int *fds, size_t fd_count)
     struct arena *keep = must_alloc(sizeof(*keep));
     struct message *message = arena_alloc(keep, sizeof(*message));
     struct trouble why;
-    bool good = message_read(keep, text, lease->worker->local->options.items_max, message,
-                             &why) == OK;
+    bool good = read_text(lease, text, keep, message, &why) == OK;
     if (good && message->op == OP_LARGE) {
         struct message announced = *message;
         good = read_large(lease, &announced, keep, fds, fd_count, message, &why);
@@ -241,8 +279,10 @@ static bool receive(struct lease *lease)
         why = (struct trouble){ 413, "too_many_descriptors",
                                 S("a message brings at most 128 file descriptors, and we may have "
                                   "no room for so many") };
+        metric_add(M_FILL_DESCRIPTORS, 1);
         lease_refuse(lease, NULL, &why);
     } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {
+        metric_add(M_FILL_MESSAGE, 1);
         lease_refuse(lease, NULL, &why);
     } else {
         handle(lease, (slice){ lease->worker->inbox, (size_t)got }, fds, fd_count);
@@ -270,7 +310,7 @@ void lease_begin(struct worker *worker, int fd)
     socklen_t len = sizeof(peer);
     lease->worker = worker;
     lease->fd = fd;
-    lease->hello_ms = mono_ms() + HELLO_MS;
+    lease->hello_ms = mono_ms() + local->options.hello_ms;
     list_init(&lease->buffers);
     list_init(&lease->fills);
     list_init(&lease->out);
@@ -280,8 +320,9 @@ void lease_begin(struct worker *worker, int fd)
     check(getrandom(lease->id, sizeof(lease->id), 0) == sizeof(lease->id));
     struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = lease };
     epoll_ctl(worker->epoll, EPOLL_CTL_ADD, fd, &event);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
-        lease->uid = peer.uid;
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+    lease->uid = peer.uid;
+    lease->pid = peer.pid;
     struct trouble why = { 403, "peer_denied", S("this user may not connect here: name it in the "
                            "setting fill_users") };
     if (!users_allow(local->users, peer.uid)) {
@@ -290,6 +331,7 @@ void lease_begin(struct worker *worker, int fd)
         lease_end(lease);
     } else if (!(lease->user = users_enter(local->users, peer.uid,
                                            local->options.user_sessions_max))) {
+        metric_add(M_FILL_USER_SESSIONS, 1);
         why = (struct trouble){ 429, "quota", S("this user has as many sessions as fill_user_sessions "
                                 "allows: close one") };
         lease_refuse(lease, NULL, &why);
@@ -350,14 +392,25 @@ uint64_t lease_next_deadline(const struct worker *worker)
     return next_ms;
 }
 
+/* Counted where it was not the client that wanted it sooner. */
+static void too_late(struct fill *fill)
+{
+    uint64_t asked_ms = fill->message->deadline_ms;
+    uint64_t time_ms = fill->lease->worker->local->options.time_ms;
+    metric_add(M_FILL_TIME, !atomic_load(&fill->canceled) && (!asked_ms || asked_ms > time_ms));
+    fill_cancel(fill, ERR_TIMEOUT);
+}
+
 void lease_deadlines(struct worker *worker, uint64_t now_ms)
 {
     list_each_safe(struct lease, lease, &worker->leases, link) {
         list_each(struct fill, fill, &lease->fills, link)
             if (now_ms >= fill->until_ms)
-                fill_cancel(fill, ERR_TIMEOUT);
-        if (!lease->known && now_ms >= lease->hello_ms)
+                too_late(fill);
+        if (!lease->known && !lease->dead && now_ms >= lease->hello_ms) {
+            metric_add(M_FILL_HELLO, 1);
             lease_end(lease);
+        }
         lease_settle(lease);
     }
 }

@@ -41,6 +41,9 @@ struct local_options {
     /* limits (H8): of all, of a session, of a message */
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
     uint64_t user_bytes_max;          /* registered, of one user */
+    uint64_t list_bytes_max;          /* of a message in a memfd */
+    uint64_t replies_bytes_max;       /* that wait for a session to take them */
+    uint64_t hello_ms;                /* who has not said it by then keeps others out */
     uint64_t time_ms;                 /* a fill may take so long */
     uint64_t ring_bytes;              /* of pinned memory, for each GPU that is used */
 };

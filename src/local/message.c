@@ -63,6 +63,7 @@ struct reading {
     struct message *message;
     size_t items_max;
     struct trouble *why;
+    enum err err;                     /* of a message that is refused */
 };
 
 static bool wrong(struct reading *reading, slice sentence)
@@ -242,6 +243,8 @@ static bool read_items(struct reading *reading, const json_t *object)
     enum err err = items_read(reading->keep, json_object_get(object, "items"), &ask,
                               &message->items, &why);
     if (err == ERR_LIMIT)
+        reading->err = err;
+    if (err == ERR_LIMIT)
         *reading->why = (struct trouble){ 413, "too_many_items", why };
     else if (err)
         *reading->why = (struct trouble){ 400, "bad_item", why };
@@ -292,19 +295,19 @@ static bool read_object(struct reading *reading, json_t *object)
 enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
                       struct trouble *ret_why)
 {
-    struct reading reading = { keep, ret, items_max, ret_why };
+    struct reading reading = { keep, ret, items_max, ret_why, ERR_FORMAT };
     json_error_t error;
     *ret = (struct message){ .op = OP_COUNT };
     if (items_are_dense(text, items_max + MESSAGE_FDS_MAX)) {
         *ret_why = (struct trouble){ 413, "too_many_items",
                                      arena_printf(keep, "the message holds more than %zu items can "
                                                   "have", items_max) };
-        return ERR_FORMAT;
+        return ERR_LIMIT;
     }
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);
     bool good = object ? read_object(&reading, object)
                        : wrong(&reading, arena_printf(keep, "not JSON: %s, at byte %d", error.text,
                                                       error.position));
     json_decref(object);
-    return good ? OK : ERR_FORMAT;
+    return good ? OK : reading.err;
 }

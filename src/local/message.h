@@ -9,8 +9,9 @@
 #include "local/trouble.h"
 #include "s3/items.h"
 
-#define MESSAGE_BYTES_MAX (128 * KIB)         /* in the socket; ... */
-#define MESSAGE_LARGE_MAX (4 * MIB)           /* ... and in a memfd that comes with it */
+/* The protocol's own: a client must know them before it can ask. Beyond the first a message lies in a
+ * memfd, up to the setting fill_list. */
+#define MESSAGE_BYTES_MAX (128 * KIB)
 #define MESSAGE_FDS_MAX 128u
 #define ID_BYTES FILL_ID_BYTES                /* of a session, a buffer, a fill */
 #define IPC_HANDLE_BYTES 64u                  /* of legacy CUDA IPC */
@@ -42,7 +43,7 @@ struct message {
 
 const char *buffer_kind_name(enum buffer_kind kind);
 
-/* OK, or ERR_FORMAT with *ret_why; what was read so far of op and id is in *ret then, too. */
+/* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items; what was read so far of op and id is in *ret then, too. */
 enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
                       struct trouble *ret_why) MUST_USE;
 

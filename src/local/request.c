@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/metric.h"
 #include "local/inside.h"
 
@@ -48,10 +47,11 @@ static json_t *hex(const uint8_t id[ID_BYTES])
 static json_t *limits_of(const struct local *local)
 {
     const struct local_options *options = &local->options;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "items", (json_int_t)options->items_max,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "items", (json_int_t)options->items_max,
                      "buffers", (json_int_t)options->buffers_max, "bytes",
                      (json_int_t)MIN(options->user_bytes_max, (uint64_t)INT64_MAX), "fills",
                      (json_int_t)options->fills_max, "message_bytes", (json_int_t)MESSAGE_BYTES_MAX,
+                     "list_bytes", (json_int_t)options->list_bytes_max,
                      "deadline_ms", (json_int_t)options->time_ms);
 }
 
@@ -106,8 +106,6 @@ static void hello(struct request *request)
         struct trouble trouble = trouble_of(err);
         if (why.len)
             trouble.message = why;
-        if (local->options.access_log)
-            log_info("fill_refused", "uid=%u err=%s", lease->uid, err_name(err));
         refuse(request, trouble);
         lease->reader = (struct local_reader){ .client = NULL };
         arena_free(&lease->keep);    /* who tries again and again is not kept */

@@ -53,8 +53,10 @@ static void turn_away(struct local *local, int fd)
     static const char full[] =
         "{\"ok\":false,\"error\":\"quota\",\"status\":429,\"message\":\"Penstock has as many "
         "sessions as fill_sessions allows, or is about to end: close one, or try again later\"}";
+    const struct trouble why = { .status = 429, .code = "quota" };
     atomic_fetch_sub(&local->sessions, 1);
-    metric_add(M_FILL_REFUSED, 1);
+    metric_add(M_FILL_SESSIONS_MAX, !atomic_load(&local->draining));
+    lease_note_refusal(local, NULL, fd, &why);
     (void)send(fd, full, sizeof(full) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     close(fd);
 }
@@ -67,6 +69,7 @@ static void accept_all(struct worker *worker)
         int fd = accept4(local->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                metric_add(M_FILL_OPEN_FILES, 1);
                 listen_for(worker, 0);
                 worker->accept_ms = mono_ms() + ACCEPT_REST_MS;
             }

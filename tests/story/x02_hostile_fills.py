@@ -16,7 +16,7 @@ with Story("x02 hostile fills") as story:
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable",
                             fill_buffers=4, fill_memory="64MiB", fill_requests=3, fill_items=1000,
-                            fill_user_sessions=12)
+                            fill_user_sessions=12, fill_list="256KiB", fill_replies="1MiB")
     good = Filler(path)
     room = Memory(1 << 20)
     mine = good.register(room)["buffer"]
@@ -30,6 +30,17 @@ with Story("x02 hostile fills") as story:
         story.same(what, (reply and reply.get("ok"), reply and reply.get("error"),
                           reply and reply.get("status")), (False, error, status))
         story.fact("... with a sentence", reply and len(reply.get("message", "")) > 10, reply)
+
+    def counted(limit, times, server=server):
+        story.same(f"... which is counted: {limit}",
+                   server.metrics()[f'penstock_fill_limited_total{{limit="{limit}"}}'], times)
+
+    def large(filler, message):
+        """Sends it in a memfd."""
+        text = json.dumps(message).encode()
+        with os.fdopen(os.memfd_create("list"), "wb", buffering=0) as list_of:
+            list_of.write(text)
+            filler.send({"message_bytes": len(text)}, [list_of.fileno()])
 
     def session():
         return Filler(path)
@@ -83,6 +94,10 @@ with Story("x02 hostile fills") as story:
                    reply["error"] in ("bad_message", "bad_item"), reply)
     bad.send(b'{"op":"status","id":1,"pad":"' + b"x" * 140_000 + b'"}')
     refused("one that is too large", bad.receive(), "message_too_large", 413)
+    counted("message", 1)
+    line = [line for line in server.log().splitlines() if "fill_refused" in line][-1]
+    story.fact("the log names session, user and process", all(
+        word in line for word in (bad.hello["session"][:8], str(os.getuid()), str(os.getpid()), "message_too_large")), line)
     reply = bad.say("fill", bufer=mine, bucket="pile", items=[])
     story.fact("a misspelt member is told the right one", "buffer" in reply["message"], reply)
 
@@ -128,6 +143,7 @@ with Story("x02 hostile fills") as story:
                                                            handle="AAAA"), "bad_message", 400)
     bad.send({"op": "register", "id": 5, "kind": "memfd", "bytes": 4096}, [sealed.fd] * 129)
     refused("129 descriptors", bad.receive(), "too_many_descriptors", 413)
+    counted("descriptors", 1)
     bad.send({"op": "status", "id": 6}, [sealed.fd] * 100)
     story.fact("100 that nobody asked for", bad.receive()["ok"])
     bad.send({"message_bytes": 50}, [pipe[0]])
@@ -136,6 +152,10 @@ with Story("x02 hostile fills") as story:
     refused("one that is not as long as that", bad.receive(), "bad_descriptor", 422)
     bad.send({"message_bytes": 1 << 40}, [sealed.fd])
     refused("one of a terabyte", bad.receive(), "message_too_large", 413)
+    for size, error in ((200 << 10, "NoSuchKey"), (300 << 10, "message_too_large")):
+        large(bad, {"op": "prefetch", "bucket": "pile", "items": ["nothing" * 100] * (size // 704)})
+        story.same(f"{size >> 10} KiB, where fill_list is 256", bad.receive()["error"], error)
+    counted("fill_list", 2)
     well("descriptors")
     wait_for("what came is closed", lambda: len(os.listdir(f"/proc/{server.pid}/fd")) < 90)
 
@@ -163,6 +183,7 @@ with Story("x02 hostile fills") as story:
     for bucket in ("", "a", "../pile", "pile/0", "x" * 64, "arn:aws:s3:x", "_"):
         refused(f"bucket {bucket!r:.20}", bad.fill(b, bucket, [["0", 0, 1, 0]]), "InvalidBucketName", 400)
     refused("1001 items", fills(*[["0", 0, 1, i] for i in range(1001)]), "too_many_items", 413)
+    counted("fill_items", 1)
     refused("a buffer of somebody else", bad.fill(mine, "pile", [["0", 0, 1, 0]]), "no_buffer", 404)
     refused("... to unregister", bad.say("unregister", buffer=mine), "no_buffer", 404)
     refused("a buffer that is none", bad.fill("00" * 16, "pile", []), "no_buffer", 404)
@@ -171,14 +192,17 @@ with Story("x02 hostile fills") as story:
 
     # ---- too much at once ----
     refused("more than fill_memory", registers([Memory(64 << 20).fd], 64 << 20), "quota", 429)
+    counted("fill_memory", 2)
     kept = [Memory(4096) for _ in range(3)]
     story.fact("as many buffers as fill_buffers", all(bad.register(one)["ok"] for one in kept))
     refused("one more", bad.register(sealed), "quota", 429)
+    counted("fill_buffers", 1)
     origin.tell("objects=pile/slow%d 10 1000", "match=pile/slow*", "first_byte_ms=800")
     asked = [bad.ask("fill", buffer=b, bucket="pile", items=[[f"slow{i}", 0, 1000, i * 1000]])
              for i in range(4)]
     replies = [bad.reply_to(number) for number in reversed(asked)]
     refused("more lists than fill_requests", replies[0], "quota", 429)
+    counted("fill_requests", 1)
     story.same("and these end well", [reply["ok"] for reply in replies[1:]], [True] * 3)
     asked = [bad.ask("fill", buffer=b, bucket="pile", items=[["slow5", 0, 1000, to]]) for to in (0, 500, 1000)]
     replies = [bad.reply_to(number) for number in asked]
@@ -199,6 +223,7 @@ with Story("x02 hostile fills") as story:
             break
         others.append(other)
     refused("more sessions than fill_user_sessions", reply, "quota", 429)
+    counted("fill_user_sessions", 1)
     story.same("... which counts them all", len(others), 10)
     for other in others:
         other.close()
@@ -207,12 +232,17 @@ with Story("x02 hostile fills") as story:
     # ---- who does not take replies is cut ----
     deaf = session()
     deaf.socket.setblocking(False)
-    try:
-        for _ in range(200_000):
-            deaf.send({"op": "status", "id": 1})
-    except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-        pass
+    sent, before = 0, server.metric("penstock_fill_sessions")
+    while sent < 200_000 and (sent % 1000 or server.metric("penstock_fill_sessions") == before):
+        try:
+            deaf.socket.send(b'{"op":"status"}')
+        except BlockingIOError:
+            time.sleep(0.001)
+        except (BrokenPipeError, ConnectionResetError):
+            break
+        sent += 1
     well("a deaf one")
+    counted("fill_replies", 1)
     deaf.close()
 
     # ---- who changes its memory under us hurts itself ----
@@ -241,16 +271,14 @@ with Story("x02 hostile fills") as story:
     well("holes")
 
     # ---- long replies that nobody reads, long lists that are wrong ----
-    wide = story.penstock(origin=origin.url, fill_socket=path + "wide", freshness="immutable", fill_threads="1")
+    wide = story.penstock(origin=origin.url, fill_socket=path + "wide", freshness="immutable", fill_threads="1",
+                          head_time="1s")
     deaf = Filler(path + "wide")
     deaf.say("prefetch", bucket="pile", items=["0"])
     wrong = [{"key": "0", "if_match": "nothing of the kind"}] * 5000
     asked = []
     for n in range(30):
-        with os.fdopen(os.memfd_create("list"), "wb", buffering=0) as list_of:
-            text = json.dumps({"op": "prefetch", "id": 100 + n, "bucket": "pile", "items": wrong, "on_error": "skip"}).encode()
-            list_of.write(text)
-            deaf.send({"message_bytes": len(text)}, [list_of.fileno()])
+        large(deaf, {"op": "prefetch", "id": 100 + n, "bucket": "pile", "items": wrong, "on_error": "skip"})
         wait_for("it was answered", lambda: wide.metric('penstock_fill_items_total{result="failed"}') == 5000 * (n + 1))
     queued = struct.unpack("i", fcntl.ioctl(deaf.socket, termios.FIONREAD, b"1234"))[0]
     longest = len(deaf.socket.recv(1 << 18, socket.MSG_PEEK))
@@ -259,11 +287,9 @@ with Story("x02 hostile fills") as story:
     memory2 = Memory(1 << 20)
     b3 = deaf.register(memory2)["buffer"]
     other = Filler(path + "wide")
-    many = json.dumps({"op": "fill", "buffer": b3, "bucket": "pile", "items": [["0", 0, -1, 0]] * 16384}).encode()
-    with os.fdopen(os.memfd_create("list"), "wb", buffering=0) as list_of:
-        list_of.write(many)
-        for _ in range(8):
-            deaf.send({"message_bytes": len(many)}, [list_of.fileno()])
+    many = {"op": "fill", "buffer": b3, "bucket": "pile", "items": [["0", 0, -1, 0]] * 16384}
+    for _ in range(8):
+        large(deaf, many)
     began = time.monotonic()
     other.say("status")
     took = time.monotonic() - began
@@ -273,10 +299,29 @@ with Story("x02 hostile fills") as story:
     deaf.close()
     other.close()
 
-    silent = [Filler(path, hello=False) for _ in range(3)]
+    silent = [Filler(path + "wide", hello=False) for _ in range(3)]
     began = time.monotonic()
     story.fact("who says no hello is cut", all(one.receive() is None for one in silent)
-               and time.monotonic() - began < 30)
+               and time.monotonic() - began < 10)
+    counted("head_time", 3, wide)
+
+    # ---- a fill that outlives fill_time ----
+    hasty = story.penstock(origin=origin.url, fill_socket=path + "hasty", freshness="immutable", fill_time="300ms")
+    filler = Filler(path + "hasty")
+    b4 = filler.register(Memory(4096))["buffer"]
+    story.same("hello says how long", filler.hello["limits"]["deadline_ms"], 300)
+    began = time.monotonic()
+    refused("a fill longer than fill_time", filler.fill(b4, "pile", [["slow8", 0, 1000, 0]]), "deadline", 504)
+    story.in_time("... ends then", 0.29 < time.monotonic() - began < 0.75, time.monotonic() - began)
+    counted("fill_time", 1, hasty)
+    began = time.monotonic()
+    refused("... also where it asked for more", filler.fill(b4, "pile", [["slow9", 0, 1000, 0]], deadline_ms=60_000),
+            "deadline", 504)
+    counted("fill_time", 2, hasty)
+    refused("its own deadline", filler.say("prefetch", bucket="pile", items=["slow0x"], deadline_ms=50), "deadline", 504)
+    counted("fill_time", 2, hasty)
+    story.fact("the session goes on", filler.fill(b4, "pile", [["0", 0, 1000, 0]])["ok"])
+    filler.close()
 
     # ---- out of descriptors ----
     few = story.penstock(origin=origin.url, fill_socket=path + "few", freshness="immutable",
@@ -293,6 +338,7 @@ with Story("x02 hostile fills") as story:
     story.fact("... until there is one", crowd[-1].greet()["ok"])
     for one in crowd[6:]:
         one.close()
+    story.fact("... which is counted", few.metrics()['penstock_fill_limited_total{limit="open_files"}'] >= 1)
 
     # ---- all of it is gone ----
     for one in (bad, holey):

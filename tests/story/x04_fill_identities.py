@@ -118,6 +118,7 @@ with Story("x04 fill identities") as story:
     story.fact("another user of this host is not let in, and told so", "peer_denied" in told.stdout
                and "fill_users" in told.stdout, told)
     story.fact("... which the log says, too", "fill_peer_denied" in server.log())
+    story.same("... and the counter", server.metrics()['penstock_fill_refused_total{cause="rights"}'] >= 1, True)
     server = server.restart(fill_users="nobody")
     wait_for("it is logged", lambda: '"fill_socket"' in server.log())
     told = as_nobody()
@@ -133,7 +134,10 @@ with Story("x04 fill identities") as story:
         held.connect(path)
         told = as_nobody()
     story.fact("beyond fill_sessions nobody is let in, and told so", "fill_sessions" in told.stdout, told)
-    story.same("... which is counted", server.metric("penstock_fill_refused_total"), 1)
+    story.same("... which is counted", [server.metrics()[name] for name in (
+        'penstock_fill_refused_total{cause="limit"}', 'penstock_fill_limited_total{limit="fill_sessions"}')], [1, 1])
+    story.fact("... and logged with its user", "fill_refused" in server.log().splitlines()[-1]
+               and str(nobody) in server.log().splitlines()[-1], server.log()[-300:])
 
     # the client sends when the daemon has already hung up: what that said is still there to be read
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../src/client/python"))

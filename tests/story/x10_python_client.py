@@ -136,7 +136,7 @@ def restarts(story, client, server, origin):
 with Story("x10 the Python client") as story:
     origin = story.origin(*[f"object={key} {size}" for key, size in SIZES.items()])
     path = story.path("fill.sock")
-    server = story.penstock(origin=origin.url, fill_socket=path)
+    server = story.penstock(origin=origin.url, fill_socket=path, fill_list="128KiB")
     how = {"endpoint_url": server.endpoint, "patience": 1.0}
     for name in [n for n in os.environ if n.startswith("AWS_")]:
         del os.environ[name]

@@ -16,12 +16,11 @@ from . import keys
 from .errors import Disconnected, ItemError, PenstockError
 from .http import Endpoint
 from .memory import Buffer, Memory
-from .session import MESSAGE_BYTES_MAX, Session
+from .session import LIST_BYTES, Session
 
 log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
 SILENCE_S = 30           # beyond the daemon's own limit for a fill
-SPLIT_BYTES = MESSAGE_BYTES_MAX // 4
 AGAIN_S = 0.05
 clients = weakref.WeakSet()
 
@@ -83,6 +82,7 @@ class Client:
             raise PenstockError(reply["error"], reply["status"], reply.get("message", ""))
         limits = reply.get("limits", {})
         session.message_bytes = limits.get("message_bytes", session.message_bytes)
+        session.list_bytes = limits.get("list_bytes", session.list_bytes)
         session.patience_s = limits.get("deadline_ms", 60000) / 1000 + SILENCE_S
         self.hello = reply
         return session
@@ -328,11 +328,12 @@ class Fill:
 
     def _cut(self, words):
         """A list that is too long for one message, in several."""
-        most = (self._client.hello or {}).get("limits", {}).get("items", 16384)
-        count = most
-        if len(words) > 1000:    # 4 MiB hold more keys than that, whatever they are
+        limits = (self._client.hello or {}).get("limits", {})
+        list_bytes = limits.get("list_bytes", LIST_BYTES)
+        count = most = limits.get("items", 16384)
+        if len(words) > list_bytes >> 12:    # so many keys fit, whatever they are
             average = sum(len(str(word)) for word in words[::97]) / len(words[::97])
-            count = max(1, min(most, int(SPLIT_BYTES / (2 * average + 1))))
+            count = max(1, min(most, int(list_bytes / 4 / (2 * average + 1))))
         return [(first, words[first:first + count]) for first in range(0, len(words), count)] or [(0, [])]
 
     def _send(self, part):

@@ -15,7 +15,7 @@ import time
 from .errors import Disconnected, TimedOut
 
 MESSAGE_BYTES = 128 << 10       # until hello told
-MESSAGE_BYTES_MAX = 4 << 20     # in a memfd
+LIST_BYTES = 4 << 20            # in a memfd, likewise
 RECEIVE_BYTES = 256 << 10
 write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
@@ -32,7 +32,7 @@ class Session:
     def __init__(self, path, patience_s):
         """patience_s: how long a daemon may be silent that owes a reply."""
         self.patience_s = patience_s
-        self.message_bytes = MESSAGE_BYTES
+        self.message_bytes, self.list_bytes = MESSAGE_BYTES, LIST_BYTES
         self.lost = None        # why, once it is
         self._state = threading.Condition()
         self._sending = threading.RLock()    # as _state's: a collected buffer says good-bye anywhere
@@ -81,8 +81,8 @@ class Session:
         if len(data) <= self.message_bytes:
             self._send_one(data, fds)
             return
-        if fds or len(data) > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a message of {len(data)} bytes is too long; {MESSAGE_BYTES_MAX} may be")
+        if fds or len(data) > self.list_bytes:
+            raise ValueError(f"a message of {len(data)} bytes is too long; {self.list_bytes} may be (fill_list)")
         carrier = os.memfd_create("penstock-message", os.MFD_CLOEXEC)
         try:
             with open(carrier, "wb", closefd=False) as file:
