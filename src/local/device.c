@@ -81,19 +81,34 @@ static bool may_hold_more(const struct device *device, const struct slabs_held *
     return device->slabs_free && (now == 0 || (now < most && now < device->slabs_free));
 }
 
+static struct slab *take_slab(struct device *device, struct slabs_held *holder)    /* as well */
+{
+    struct slab *slab = list_of(device->slabs.next, struct slab, link);
+    list_del(&slab->link);
+    device->slabs_free--;
+    slab->holder = holder;
+    holder->of[device->number].now++;
+    return slab;
+}
+
 struct slab *slab_take(struct device *device, struct slabs_held *holder)
 {
     struct slab *slab = NULL;
     pthread_mutex_lock(&device->lock);
-    if (may_hold_more(device, holder)) {
-        slab = list_of(device->slabs.next, struct slab, link);
-        list_del(&slab->link);
-        device->slabs_free--;
-        slab->holder = holder;
-        holder->of[device->number].now++;
-    } else {
+    if (may_hold_more(device, holder))
+        slab = take_slab(device, holder);
+    else
         device->wanted = true;
-    }
+    pthread_mutex_unlock(&device->lock);
+    return slab;
+}
+
+struct slab *slab_take_spare(struct device *device, struct slabs_held *holder)
+{
+    struct slab *slab = NULL;
+    pthread_mutex_lock(&device->lock);
+    if (!device->wanted && may_hold_more(device, holder))
+        slab = take_slab(device, holder);
     pthread_mutex_unlock(&device->lock);
     return slab;
 }
@@ -322,6 +337,7 @@ static void *run(void *arg)
         while (device->count && land(device, false))
             ;
     }
+    check(device->slabs_free == device->slab_count);
     if (device->slab_list)
         backend->unpin(device->gpu, device->ring);
     backend->close(&device->gpu);

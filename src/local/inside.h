@@ -208,6 +208,16 @@ bool run_turn(struct worker *worker);               /* true: there is more to do
 bool run_is_full(const struct worker *worker);      /* it has as many items under way as it may */
 void run_look(struct worker *worker);    /* ends what was cancelled, begins what found no slab */
 
+/* ---- large.c: an item larger than a slab ---- */
+struct large;
+/* changed() is called when large_move, or who waits for its copies, may go on. */
+struct large *large_new(struct share *share, const struct item *item, struct mailbox *box,
+                        void (*changed)(void *arg), void *arg) MUST_USE;
+/* What the get brings, `want` bytes, to the GPU; ERR_WAIT, or its end: no copy is under way then. */
+enum err large_move(struct large *large, struct get *get, uint64_t want) MUST_USE;
+bool large_copies(const struct large *large);    /* it must not be freed, nor its get end: NULL: no */
+void large_free(struct large **large);
+
 /* ---- users.c: who may connect, and what each of them holds ---- */
 struct user {
     struct list link;

@@ -23,12 +23,8 @@ struct run {
     struct result *result;
     struct get *get;
     bool decided;
-    char *to;                         /* NULL: a prefetch, or piece by piece: */
-    bool large, copying;              /* through the share's slab, which is on its way out */
-    struct job job;
-    struct gpu_copy copy;
-    slice rest;                       /* had, but not in the slab yet */
-    uint64_t used;                    /* of the slab */
+    char *to;                         /* NULL: a prefetch, or: */
+    struct large *large;              /* through slabs, in turn */
     uint64_t at, want;
 };
 
@@ -56,6 +52,7 @@ static void finish(struct run *run, enum err err)
     if (err && !fill->message->skip)
         atomic_store(&fill->failed, true);
     get_end(&run->get);
+    large_free(&run->large);
     list_del(&run->link);
     run->worker->run_count--;
     atomic_fetch_sub(&fill->lease->running, 1);
@@ -95,56 +92,13 @@ static bool is_done(const struct run *run, const struct get_answer *answer)
     return !run->want || (!run->share->fill->buffer && here);
 }
 
-static void step(struct run *run);
-
-static void copied(struct mail *mail)
-{
-    struct run *run = container_of(mail, struct run, job.mail);
-    enum err err = run->job.err;
-    run->copying = false;
-    run->used = 0;
-    if (err)
-        finish(run, err);
-    else
-        step(run);
-}
-
-static void copy_out(struct run *run)
-{
-    const struct share *share = run->share;
-    run->copy = (struct gpu_copy){ .to = share->fill->buffer->gpu, .from = share->slab->mem,
-                                   .offset = run->item->to + run->at - run->used,
-                                   .bytes = run->used };
-    run->job = (struct job){ .mail = { .deliver = copied }, .box = run->worker->box,
-                             .kind = JOB_COPY, .copies = &run->copy, .copy_count = 1 };
-    run->copying = true;
-    device_do(share->fill->buffer->device, &run->job);
-}
-
-/* Of what does not fit into a slab: one slab after the other. */
-static enum err move_large(struct run *run)
-{
-    while (run->at < run->want || run->used) {
-        if (run->used == SLAB_BYTES || run->at == run->want) {
-            copy_out(run);
-            return ERR_WAIT;
-        }
-        enum err err = run->rest.len ? OK : get_next(run->get, &run->rest);
-        if (err)
-            return err;
-        slice now = slice_sub(run->rest, 0, SLAB_BYTES - run->used);
-        slice_put(run->share->slab->mem + run->used, now);
-        run->rest = slice_from(run->rest, now.len);
-        run->used += now.len;
-        run->at += now.len;
-    }
-    return OK;
-}
-
 static enum err move(struct run *run)
 {
-    if (run->large)
-        return move_large(run);
+    if (run->large) {
+        enum err err = large_move(run->large, run->get, run->want);
+        run->at = err ? 0 : run->want;
+        return err;
+    }
     for (uint64_t until = run->at + TURN_BYTES; run->at < run->want;) {
         slice bytes;
         if (run->at >= until) {
@@ -165,7 +119,7 @@ static enum err move(struct run *run)
 /* The disk may be writing where the item lies: nobody hears of its end before that is over. */
 static void give_up(struct run *run)
 {
-    if (!run->copying && (!run->get || !get_writes(run->get)))
+    if (!large_copies(run->large) && (!run->get || !get_writes(run->get)))
         finish(run, ERR_CANCELED);
 }
 
@@ -189,7 +143,7 @@ static void step(struct run *run)
             return;
         }
     }
-    err = run->copying ? ERR_WAIT : move(run);
+    err = move(run);
     if (err != ERR_WAIT)
         finish(run, err);
 }
@@ -231,8 +185,9 @@ static void start(struct worker *worker, struct share *share, size_t index)
                          .result = &fill->results[index] };
     list_add(&worker->runs, &run->link);
     worker->run_count++;
-    run->large = share->large;
-    if (share->slab && !share->large)
+    if (share->slab && share->large)
+        run->large = large_new(share, run->item, worker->box, changed, run);
+    else if (share->slab)
         run->to = share->slab->mem + share->offsets[index - share->first];
     else if (fill->buffer && !fill->buffer->device)
         run->to = fill->buffer->base + run->item->to;

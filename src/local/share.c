@@ -3,7 +3,7 @@
  *
  * A share is some items in a row, about a mebibyte of them: what a worker takes at a time. Where the
  * buffer is a GPU's, all of a share fits into one slab, and leaves it as one batch of copies when its
- * last item has been read; what is larger than a slab is a share by itself (run.c). Threads: cut by
+ * last item has been read; what is larger than a slab is a share by itself (large.c). Threads: cut by
  * the keeper, settled by whoever read the last item. */
 #include <stdlib.h>
 

@@ -1,0 +1,121 @@
+/* large.c - an item of GPU memory that does not fit into a slab. SPDX-License-Identifier: Apache-2.0
+ *
+ *   get ──> slab A ──> copy ─┐        read into one while the other is on its way out; a fill that
+ *       ──> slab B ──> copy ─┴─ ...   can have one slab alone reads and copies in turn
+ *
+ * The first slab is the share's, the second is taken when it would help: when the first goes out and
+ * more is to come. It is asked for only where nobody waits for one. While a copy is under way its
+ * slab is not touched and the item does not end, whatever became of it. Threads: the worker's. */
+#include <stdlib.h>
+
+#include "local/inside.h"
+
+struct half {
+    struct large *large;
+    struct slab *slab;                /* NULL: there is no second */
+    bool copying;
+    struct job job;
+    struct gpu_copy copy;
+};
+
+struct large {
+    struct share *share;
+    const struct item *item;
+    struct mailbox *box;
+    void (*changed)(void *arg);
+    void *arg;
+    struct half halves[2];
+    struct half *now;                 /* which is read into */
+    slice rest;                       /* had, but not in a slab yet */
+    uint64_t used, at;                /* of this slab; of the item, in slabs or copied */
+    enum err err;                     /* of a copy */
+};
+
+struct large *large_new(struct share *share, const struct item *item, struct mailbox *box,
+                        void (*changed)(void *arg), void *arg)
+{
+    struct large *large = must_alloc(sizeof(*large));
+    *large = (struct large){ .share = share, .item = item, .box = box, .changed = changed,
+                             .arg = arg, .now = &large->halves[0] };
+    for (size_t i = 0; i < 2; i++)
+        large->halves[i].large = large;
+    large->halves[0].slab = share->slab;
+    return large;
+}
+
+bool large_copies(const struct large *large)
+{
+    return large && (large->halves[0].copying || large->halves[1].copying);
+}
+
+void large_free(struct large **large)
+{
+    struct large *mine = *large;
+    *large = NULL;
+    if (!mine)
+        return;
+    check(!large_copies(mine));
+    slab_give(&mine->halves[1].slab);    /* the first is the share's */
+    free(mine);
+}
+
+static void copied(struct mail *mail)
+{
+    struct half *half = container_of(mail, struct half, job.mail);
+    struct large *large = half->large;
+    half->copying = false;
+    if (half->job.err)
+        large->err = half->job.err;
+    if (large->now->copying)          /* copies end in any order */
+        large->now = half;
+    large->changed(large->arg);
+}
+
+/* The slab that is read into goes out, and the other is read into. */
+static void copy_out(struct large *large, bool more)
+{
+    struct fill *fill = large->share->fill;
+    struct half *half = large->now;
+    half->copy = (struct gpu_copy){ .to = fill->buffer->gpu, .from = half->slab->mem,
+                                    .offset = large->item->to + large->at - large->used,
+                                    .bytes = large->used };
+    half->job = (struct job){ .mail = { .deliver = copied }, .box = large->box, .kind = JOB_COPY,
+                              .copies = &half->copy, .copy_count = 1 };
+    half->copying = true;
+    device_do(fill->buffer->device, &half->job);
+    struct half *other = &large->halves[half == &large->halves[0]];
+    if (!other->slab && more)
+        other->slab = slab_take_spare(fill->buffer->device, &fill->lease->slabs);
+    if (other->slab)
+        large->now = other;
+    large->used = 0;
+}
+
+/* Into the slab: its end, or the item's. */
+static enum err read_slab(struct large *large, struct get *get, uint64_t want)
+{
+    while (large->used < SLAB_BYTES && large->at < want) {
+        enum err err = large->rest.len ? OK : get_next(get, &large->rest);
+        if (err)
+            return err;
+        slice now = slice_sub(large->rest, 0, SLAB_BYTES - large->used);
+        slice_put(large->now->slab->mem + large->used, now);
+        large->rest = slice_from(large->rest, now.len);
+        large->used += now.len;
+        large->at += now.len;
+    }
+    return OK;
+}
+
+enum err large_move(struct large *large, struct get *get, uint64_t want)
+{
+    while (!large->err && !large->now->copying && large->at < want) {
+        enum err err = read_slab(large, get, want);
+        if (err == ERR_WAIT)
+            return ERR_WAIT;
+        large->err = err;
+        if (!err)
+            copy_out(large, large->at < want);
+    }
+    return large_copies(large) ? ERR_WAIT : large->err;
+}
