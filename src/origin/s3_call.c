@@ -46,6 +46,7 @@ struct s3_call {
     struct sigv4_credentials with;  /* this try was signed with it, unless as somebody */
     unsigned with_version, looks;   /* of the provider: then */
     uint64_t renew_until_ms;        /* RENEWING ends; 0: it has not begun, which it does once */
+    bool tried_others;              /* that were there already */
     unsigned tries, free_tries;
     bool region_learnt;
     bool sent;                      /* a request of it has gone out */
@@ -156,16 +157,20 @@ static void go_on_or_yield(struct s3_call *call)
         exchange_resume(call->exchange);
 }
 
-/* Once a call: waits until the source of our credentials was asked again. */
+/* Once a call: waits until the source of our credentials was asked again. Others that came meanwhile
+ * are tried first, once, too: they may have been revoked with those before. */
 static bool renew(struct s3_call *call)
 {
+    struct provider *provider = call->s3->provider;
     struct origin_call *asked = call->hook.call;
+    bool others = !call->tried_others && provider_version(provider) != call->with_version;
     if (call->renew_until_ms)
         return false;
-    call->renew_until_ms = mono_ms() + RENEW_MS;
-    call->looks = provider_looks(call->s3->provider);
+    call->tried_others |= others;
+    call->renew_until_ms = others ? 0 : mono_ms() + RENEW_MS;
+    call->looks = provider_looks(provider);
     bool guess = call->holding && !call->held_body.len;    /* the answer to a HEAD says nothing */
-    if (!provider_renew(call->s3->provider, call->with_version, guess))
+    if (!others && !provider_renew(provider, call->with_version, guess))
         return false;
     if (call->sent && asked->may_send && asked->may_send(asked, true))
         return false;

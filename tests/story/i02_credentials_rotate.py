@@ -44,7 +44,6 @@ with Story("i02 credentials rotate") as story:
     wait_for("long-lived ones were lent", lambda: lent_for(1800), 10)
     refused = lender.refused
     story.same("renewed before they expire: the origin refused none", refused, 0)
-    time.sleep(0.5)            # who is still on its way with those before would be refused twice
     lender.revoke()            # the origin takes them no more, long before their time
     time.sleep(1)
     over.set()
@@ -112,4 +111,22 @@ with Story("i02 credentials rotate") as story:
                and "origin_refused" in server.log(), server.log()[-800:])
     lender.down, lender.expires = 0, None
     wait_for("it heals by itself", lambda: server.get("bucket/r1").status == 200, 10)
+    server.stop()
+
+    # ---- renewed while a read is under way, and then all are revoked that were ever lent
+    lender.life, lender.hold = 3, threading.Event()
+    server = story.penstock(True, {**OFF, "AWS_CONTAINER_CREDENTIALS_FULL_URI": lender.url + "/container"},
+                            origin=lender.url, origin_access_key="", origin_secret_key="",
+                            cache_dir=story.path("twice"))
+
+    def renew_and_revoke():
+        time.sleep(0.3)        # the read is there
+        lender.life = 3600
+        wait_for("long-lived ones were lent", lambda: lent_for(1800), 10)
+        lender.revoke()
+        lender.hold.set()
+    refused = lender.refused
+    story.same("its keys and those after them are refused: the source is asked", together(
+        lambda: server.get("bucket/t1").status, renew_and_revoke)[0], 200)
+    story.same("... when both were", lender.refused - refused, 2)
     server.stop()

@@ -30,6 +30,7 @@ class Lender:
         self.asked, self.forms, self.refused, self.served = [], [], 0, 0
         self.seen_by = set()        # keys that the S3 was asked with
         self.static = {}            # access key: token ("" for none) that is always good
+        self.hold = None            # an Event: who asks the S3 is not judged before it
         self.lock = threading.Lock()
         lender = self
 
@@ -140,6 +141,8 @@ class Lender:
             f"</{action}Response>").encode(), "text/xml")
 
     def s3(self, ask):
+        if self.hold:
+            self.hold.wait(20)
         key = re.search("Credential=([^/]*)/", ask.headers.get("authorization", ""))
         key = key.group(1) if key else ""
         token = ask.headers.get("x-amz-security-token", "")
