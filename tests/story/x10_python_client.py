@@ -1,5 +1,7 @@
 """The Python client on the fill socket: what it fills is what a GET brings, wherever an item lies; what
 fails says which item; threads, forks, a daemon that restarts, hangs up, or is gone."""
+import logging
+
 from harness import *
 
 sys.path.insert(0, os.path.join(ROOT, "src", "client", "python"))
@@ -53,6 +55,23 @@ def failures(story, client):
     story.fact("more than fits is not even asked", failure and "the buffer has" in str(failure), failure)
     failure = refused(lambda: client.fill(buffer, "nobucket", ["a"]))
     story.fact("a bucket that is not there", failure.status == 404, failure)
+
+
+def falls_back(story, client, how):
+    """Who asked for a GPU's memory and gets another is warned; this host's module has no GPU."""
+    told = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append((record.levelname, record.getMessage().split(" for ")[0]))
+    logging.getLogger("penstock").addHandler(handler)
+    story.same("no GPU: shared memory", (client.buffer(100, "cuda:0").kind, client.way("cuda:0")), ("memfd", "memfd"))
+    story.same("... is a warning, once", told, [("WARNING", "memfd")])
+    with penstock.connect("", ACCESS_KEY, SECRET_KEY, **how) as other:
+        story.same("no fill socket: HTTP", (other.way("cuda:0"), other.way("cuda:0")), ("batch", "batch"))
+    story.same("... is a warning, too", told[1:], [("WARNING", "batch")])
+    logging.getLogger("penstock").setLevel("INFO")
+    client.way()
+    story.same("the host's own memory is not", told[2:], [("INFO", "memfd")])
+    logging.getLogger("penstock").removeHandler(handler)
 
 
 def many(story, client):
@@ -142,6 +161,7 @@ with Story("x10 the Python client") as story:
         del os.environ[name]
     os.environ.update(AWS_CONFIG_FILE="/dev/null", AWS_SHARED_CREDENTIALS_FILE="/dev/null")
     with penstock.connect(path, ACCESS_KEY, SECRET_KEY, **how) as client:
+        falls_back(story, client, how)
         fills(story, client)
         failures(story, client)
         many(story, client)

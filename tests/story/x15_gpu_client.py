@@ -79,13 +79,16 @@ def inside(where):
     told = []
     logging.getLogger("penstock").setLevel("INFO")
     logging.getLogger("penstock").addHandler(type("Told", (logging.Handler,), {
-        "emit": lambda self, record: told.append(record.getMessage())})())
+        "emit": lambda self, record: told.append((record.levelname, record.getMessage()))})())
     if where == "fake":
         with_driver(penstock, cuda)
     else:
         client = penstock.connect()
         say("without a driver shared memory is taken", client.way("cuda:0") == client.way("cuda:0") == "memfd")
-        say("which is said once, and why", len(told) == 1 and "libcuda.so.1" in told[0])
+        say("which is said once, and why", len(told) == 1 and "libcuda.so.1" in told[0][1])
+        say("as a warning", told[0][0] == "WARNING")
+        client.way("cpu")
+        say("which shared memory for the host is not", told[1] == ("INFO", "memfd for cpu"))
         say("and is filled", client.fill(client.buffer(5000, "cuda:0"), "objects", ["a"]).views[0]
             == expect("objects/a", 1, 0, 4096))
     print("end", flush=True)

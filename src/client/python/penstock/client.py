@@ -133,11 +133,14 @@ class Client:
 
     def way(self, device="cpu"):
         """How bytes come to memory of this device: "cuda-vmm", "cuda-ipc" (straight into the GPU's),
-        "memfd" (into shared memory), "batch" or "get" (over HTTP). Chosen once; the log says it once."""
+        "memfd" (into shared memory), "batch" or "get" (over HTTP). Chosen once; the log says it once, as
+        a warning where it is not into the memory of the GPU that was named."""
         way, why = self._choose(device)
         if device not in self._told:
             self._told.add(device)
-            log.info("%s for %s%s", way, device, f": {why}" if why else "")
+            falls_back = device.startswith("cuda") and not way.startswith("cuda")
+            log.log(logging.WARNING if falls_back else logging.INFO, "%s for %s%s", way, device,
+                    f": {why}" if why else "")
         return way
 
     def _choose(self, device):

@@ -119,11 +119,15 @@ class Session:
                 while not holds():
                     self._deliver(self._receive(until, timeout_s))
             finally:
-                with self._state:
-                    self._reading = False
-                    self._state.notify_all()
-                    if self.lost:
-                        self._socket.close()
+                self._end_turn()
+
+    def _end_turn(self):
+        """Of reading: another thread may have the next."""
+        with self._state:
+            self._reading = False
+            self._state.notify_all()
+            if self.lost:
+                self._socket.close()
 
     def open_count(self):
         return len(self._open)
@@ -180,11 +184,7 @@ class Session:
         except Disconnected:
             pass
         finally:
-            with self._state:
-                self._reading = False
-                self._state.notify_all()
-                if self.lost:
-                    self._socket.close()
+            self._end_turn()
 
     def _lose(self, why):
         with self._state:
