@@ -116,4 +116,8 @@ void slots_look_ahead(struct batch *batch)
     cache_loop_unplug(cache);
     metric_add(M_BATCH_AHEAD, batch->begun < until && !batch->told_ahead);
     batch->told_ahead |= batch->begun < until;
+    bool all = batch->begun == until && batch->ahead == batch->window &&
+               until < batch->end.items->count;
+    metric_add(M_BATCH_GETS, all && !batch->told_gets);
+    batch->told_gets |= all;
 }

@@ -67,7 +67,7 @@ struct batch {
     size_t weight;
     size_t weight_last;               /* of the last that is known */
     bool late, full, ending;          /* no further item is begun */
-    bool told_ahead, told_narrow;     /* counted once */
+    bool told_ahead, told_gets, told_narrow;     /* counted once */
 
     /* the item whose turn it is */
     struct batch_entry entry;

@@ -85,6 +85,7 @@ with Story("q02 limits of batches, and hostile lists") as story:
     began = time.monotonic()
     story.same("four at a time", len(frames(narrow.client, "cold", [f"{i:02d}" for i in range(40)])), 40)
     story.fact("... take ten turns", time.monotonic() - began > 0.55, time.monotonic() - began)
+    story.same("... which is counted", limited(narrow, "batch_gets"), 1)
     got = frames(narrow.client, "large", [f"{i:02d}" for i in range(40)])
     story.fact("large ones are read one by one", all(i.body == expect(f"large/{i.index:02d}", 1, 0, 300_000) for i in got))
     story.same("... by batch_ahead", limited(narrow, "batch_ahead") > 0, True)
