@@ -106,6 +106,24 @@ static bool is_right(struct batch *batch, size_t i)
     return right;
 }
 
+/* Every step-th object, in one batch, to its end. */
+static void read_each(struct batch *batch, size_t step)
+{
+    store_io_plug(batch->unit.io);
+    for (size_t i = 0; i < OBJECTS; i += step)
+        start(batch, i);
+    store_io_unplug(batch->unit.io);
+    for (size_t i = 0; i < OBJECTS; i += step)
+        await(batch, i);
+}
+
+static void each_is_right(struct batch *batch, size_t step)
+{
+    read_each(batch, step);
+    for (size_t i = 0; i < OBJECTS; i += step)
+        ok(is_right(batch, i));
+}
+
 static bool counted(const struct batch *batch, uint64_t gathered, uint64_t issued, uint64_t merged)
 {
     return metric_read(M_STORE_GATHERED) - batch->gathered == gathered &&
@@ -143,14 +161,7 @@ TEST(what_lies_between_is_read_up_to_the_gap_and_no_further)
         struct batch batch;
         batch_begin(&batch, OBJECTS, 4096, gaps[round]);
         if (cold(&batch)) {
-            store_io_plug(batch.unit.io);
-            for (size_t i = 0; i < OBJECTS; i += 3)    /* two of about 4.4 KiB lie between */
-                start(&batch, i);
-            store_io_unplug(batch.unit.io);
-            for (size_t i = 0; i < OBJECTS; i += 3) {
-                await(&batch, i);
-                ok(is_right(&batch, i));
-            }
+            each_is_right(&batch, 3);    /* two of about 4.4 KiB lie between */
             size_t count = (OBJECTS + 2) / 3;
             ok(gaps[round] > 9000 ? counted(&batch, count, 1, count)
                                   : counted(&batch, count, count, 0));
@@ -165,33 +176,19 @@ TEST(what_lies_between_is_read_up_to_the_gap_and_no_further)
 
 TEST(no_read_is_larger_than_a_megabyte_and_large_ones_stay_alone)
 {
-    struct batch batch;
-    batch_begin(&batch, OBJECTS, 60000, 65536);
-    if (cold(&batch)) {
-        store_io_plug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++)
-            start(&batch, i);
-        store_io_unplug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++) {
-            await(&batch, i);
-            ok(is_right(&batch, i));
+    static const struct {
+        uint64_t bytes, issued, merged;
+    } cases[] = { { 60000, 3, OBJECTS },    /* 17 to a megabyte */
+                  { 200000, OBJECTS, 0 } };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct batch batch;
+        batch_begin(&batch, OBJECTS, cases[i].bytes, 65536);
+        if (cold(&batch)) {
+            each_is_right(&batch, 1);
+            ok(counted(&batch, OBJECTS, cases[i].issued, cases[i].merged));
         }
-        ok(counted(&batch, OBJECTS, 3, OBJECTS));    /* 17 to a megabyte */
+        batch_end(&batch);
     }
-    batch_end(&batch);
-    batch_begin(&batch, OBJECTS, 200000, 65536);
-    if (cold(&batch)) {
-        store_io_plug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++)
-            start(&batch, i);
-        store_io_unplug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++) {
-            await(&batch, i);
-            ok(is_right(&batch, i));
-        }
-        ok(counted(&batch, OBJECTS, OBJECTS, 0));
-    }
-    batch_end(&batch);
 }
 
 TEST(one_that_is_dropped_costs_its_neighbours_nothing)
@@ -248,12 +245,8 @@ TEST(a_file_that_is_cut_is_a_miss_for_those_behind_the_cut_alone)
     if (cold(&batch)) {
         uint64_t bad = metric_read(M_STORE_CRC_BAD), lost = 0;
         each_extent(cut);
-        store_io_plug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++)
-            start(&batch, i);
-        store_io_unplug(batch.unit.io);
+        read_each(&batch, 1);
         for (size_t i = 0; i < OBJECTS; i++) {
-            await(&batch, i);
             ok(batch.answers[i].err ? batch.answers[i].err == ERR_GONE : is_right(&batch, i));
             lost += batch.answers[i].err != OK;
         }
@@ -283,14 +276,9 @@ TEST(one_that_fails_its_checksum_says_nothing_about_its_neighbours)
         each_extent(flip);
         cool();
         uint64_t bad = metric_read(M_STORE_CRC_BAD), lost = 0;
-        store_io_plug(batch.unit.io);
+        read_each(&batch, 1);
         for (size_t i = 0; i < OBJECTS; i++)
-            start(&batch, i);
-        store_io_unplug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++) {
-            await(&batch, i);
             lost += batch.answers[i].err == ERR_GONE || !is_right(&batch, i);
-        }
         ok(lost == 1 && metric_read(M_STORE_CRC_BAD) == bad + 1);
     }
     batch_end(&batch);
@@ -306,14 +294,9 @@ TEST(one_whose_memory_is_gone_fails_alone)
         uint8_t *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         batch.memory[5] = map;
         ok(ftruncate(file, 0) == 0);
-        store_io_plug(batch.unit.io);
+        read_each(&batch, 1);
         for (size_t i = 0; i < OBJECTS; i++)
-            start(&batch, i);
-        store_io_unplug(batch.unit.io);
-        for (size_t i = 0; i < OBJECTS; i++) {
-            await(&batch, i);
             ok(i == 5 ? batch.answers[i].err == ERR_FAULT : is_right(&batch, i));
-        }
         batch.memory[5] = NULL;
         munmap(map, 4096);
         close(file);
