@@ -3,9 +3,8 @@ off.
 
 Needs a build with --enable-guards-off: PENSTOCK_GUARDS names its penstock. A scenario is given a
 daemon with some guards off and says whether a client saw wrong bytes."""
-import harness
+from guards import guarded, on_and_off, use_guards
 from harness import *
-
 
 
 def crc_table():
@@ -66,10 +65,7 @@ class Record:
 
 
 with Story("g01 safety guards can be seen to fail", seconds=150) as story:
-    binary = find_binary("PENSTOCK_GUARDS", "build-guards*/penstock")
-    if not binary or not os.access(binary, os.X_OK):
-        raise Skip("there is no build with --enable-guards-off")
-    harness.PENSTOCK = binary
+    use_guards()
     ids = iter(range(1000))
 
     def house(off, *lines):
@@ -77,7 +73,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         origin = story.origin(*lines)
         server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(ids)}"),
                                 cache_size="256MiB", missing_time="60s",
-                                env={"PENSTOCK_GUARD_OFF": off} if off else {})
+                                env=guarded(off))
         return origin, server
 
     def warm(origin, server, *keys):
@@ -188,7 +184,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         origin = story.origin(f"object={key} {size}", f"match={key}", f"as={ben[0]}", "status=403")
         server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(ids)}"),
                                 keys=[{"access_key": k, "secret_key": s} for k, s in (anna, ben)],
-                                env={"PENSTOCK_GUARD_OFF": off} if off else {})
+                                env=guarded(off))
         story.bytes("one reads it", Client(server.port, *anna).get(key), key, 0, size)
         origin.quiet()
         reply = Client(server.port, *ben).get(key)
@@ -196,16 +192,12 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
 
     # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
     # left.
-    for text, scenario, guard in (("a flipped bit", flipped_bit, "crc"),
-                                  ("blocks in each other's place", swapped, "crc"),
-                                  ("two names with one hash", same_hash, "identity"),
-                                  ("a PUT during a fill", overwritten, "epoch"),
-                                  ("a PUT amid a late 404", late_missing, "missing"),
-                                  ("a PUT amid a list", late_list, "lists"),
-                                  ("a change with half of it warm", changed_half_way, "if-match"),
-                                  ("a client that the origin refuses", for_another, "grants")):
-        wrong = scenario("")
-        story.fact(f"{text}, {guard} on: no wrong byte", wrong is None, wrong)
-        wrong = scenario(guard)
-        story.fact(f"{text}, {guard} OFF: wrong bytes are seen", wrong is not None)
-        story.note(f"seen: {wrong}")
+    on_and_off(story, (("a flipped bit", flipped_bit, "crc"),
+                       ("blocks in each other's place", swapped, "crc"),
+                       ("two names with one hash", same_hash, "identity"),
+                       ("a PUT during a fill", overwritten, "epoch"),
+                       ("a PUT amid a late 404", late_missing, "missing"),
+                       ("a PUT amid a list", late_list, "lists"),
+                       ("a change with half of it warm", changed_half_way, "if-match"),
+                       ("a client that the origin refuses", for_another, "grants")),
+               "no wrong byte", "wrong bytes are seen")

@@ -1,16 +1,13 @@
 """The guards of batches and of the fill socket can be seen to fail: the same scenario passes with one
 on, and goes red with it off. Needs a build with --enable-guards-off (PENSTOCK_GUARDS)."""
-import harness
 from filler import Filler, Memory
+from guards import guarded, on_and_off, use_guards
 from harness import *
 
 JOBS = ("JOBSTESTKEY", "jobs/secret")
 
 with Story("g02 fill guards can be seen to fail") as story:
-    binary = find_binary("PENSTOCK_GUARDS", "build-guards*/penstock")
-    if not binary or not os.access(binary, os.X_OK):
-        raise Skip("there is no build with --enable-guards-off")
-    harness.PENSTOCK = binary
+    use_guards()
     origin = story.origin("objects=pile/%d 10 100000", "match=pile/9", "first_byte_ms=500")
     ids = iter(range(1000))
 
@@ -20,7 +17,7 @@ with Story("g02 fill guards can be seen to fail") as story:
         server = story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{n}"), fill_socket=path,
                                 keys=[{"access_key": JOBS[0], "secret_key": JOBS[1],
                                        "policy": [{"allow": ["read"], "on": ["pile/5"]}]}],
-                                env={"PENSTOCK_GUARD_OFF": off} if off else {})
+                                env=guarded(off))
         return server, path
 
     def said(ask):
@@ -73,12 +70,8 @@ with Story("g02 fill guards can be seen to fail") as story:
         return None if refused else f"{reply}: read what the policy does not allow"
 
     # A GPU's own release waits for its copies, too: tests/unit/test_gpu_fake.c.
-    for text, scenario, guard in (("an item beyond its buffer", beyond, "fill-bounds"),
-                                  ("memory given back amid a fill", amid_a_fill, "fill-drain"),
-                                  ("an item outside of its reader's policy", outside_a_policy, "item-rights"),
-                                  ("... of a batch", batch_outside_a_policy, "item-rights")):
-        wrong = scenario("")
-        story.fact(f"{text}, {guard} on: refused", wrong is None, wrong)
-        wrong = scenario(guard)
-        story.fact(f"{text}, {guard} OFF: harm is seen", wrong is not None)
-        story.note(f"seen: {wrong}")
+    on_and_off(story, (("an item beyond its buffer", beyond, "fill-bounds"),
+                       ("memory given back amid a fill", amid_a_fill, "fill-drain"),
+                       ("an item outside of its reader's policy", outside_a_policy, "item-rights"),
+                       ("... of a batch", batch_outside_a_policy, "item-rights")),
+               "refused", "harm is seen")

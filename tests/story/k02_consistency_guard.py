@@ -1,22 +1,19 @@
 """The check of k01 can fail: the same workload, over a slow way to the origin, is found to be
 inconsistent when H7 is switched off, and consistent when it is on."""
-import harness
 from consistency import *
+from guards import guarded, use_guards
 
 MIX = {"get": 60, "range": 10, "put": 25, "delete": 5}
 
 with Story("k02 without H7 what is read can't be true") as story:
-    binary = find_binary("PENSTOCK_GUARDS", "build-guards*/penstock")
-    if not binary or not os.access(binary, os.X_OK):
-        raise Skip("there is no build with --enable-guards-off")
-    harness.PENSTOCK = binary
+    use_guards()
     origin = story.versity()
     way = SlowWay(origin.port, 20, story.seed)
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
 
     def violations(off):
         server = story.penstock(origin=way.url, cache_dir=story.path(f"cache-{off}"), access_log=False,
-                                env={"PENSTOCK_GUARD_OFF": off} if off else {})
+                                env=guarded(off))
         client = server.client
         history = live(story, [Door("one", server.port, client.key, client.secret)], MIX, 4000, width=2)
         server.stop()

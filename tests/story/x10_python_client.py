@@ -3,20 +3,10 @@ fails says which item; threads, forks, a daemon that restarts, hangs up, or is g
 import logging
 
 from harness import *
-
-sys.path.insert(0, os.path.join(ROOT, "src", "client", "python"))
-import penstock  # noqa: E402
+from python_client import penstock, refused
 
 SIZES = {"objects/a": 4096, "objects/b": 300_000, "objects/c": 1, "objects/d": 3 << 20, "objects/e": 0}
 MANY = 20_000
-
-
-def refused(what, kind=penstock.PenstockError):
-    try:
-        what()
-    except kind as failure:
-        return failure
-    return None
 
 
 def fills(story, client):

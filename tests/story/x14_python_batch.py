@@ -1,20 +1,10 @@
 """The Python client over HTTP: a batch yields what GETs bring, in order, and says what failed; a cut
 answer is an error; buffers are filled where there is no fill socket."""
 from harness import *
-
-sys.path.insert(0, os.path.join(ROOT, "src", "client", "python"))
-import penstock  # noqa: E402
+from python_client import penstock, refused
 
 SIZES = {"objects/a": 4096, "objects/b": 300_000, "objects/c d+é": 10, "objects/e": 0}
 MANY = 9000
-
-
-def refused(what, kind=penstock.PenstockError):
-    try:
-        what()
-    except kind as failure:
-        return failure
-    return None
 
 
 def batches(story, client):
