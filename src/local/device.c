@@ -4,10 +4,12 @@
  *   jobs ──> copier: open, pin ──> imports and releases, one by one
  *                              └─> copies, those that wait as one batch ──> fence ──> mail
  *
- * A GPU is opened by the first job and stays open: its context costs memory there, and time to make
- * again. What cannot be had (the context, pinned memory) fails each job with its sentence. A GPU
- * that reports an error its context does not survive is lost until this process ends: its buffers
- * are let go, the rest of the service goes on.
+ * A GPU is opened by the first job, and closed a minute after its last buffer has gone: its context
+ * costs memory there, and time to make again. Only the copier does either, between two jobs, so that
+ * who registers meanwhile waits in the queue and has it opened again. What cannot be had (the
+ * context, pinned memory) fails the jobs that wait with its sentence; the next one tries again. A GPU
+ * that reports an error its context does not survive is lost until this process ends, and stays as it
+ * is: its buffers are let go, the rest of the service goes on.
  *
  * Slabs are shared fairly. A holder begins with a sixteenth of them, and may hold one more for each
  * that it gives back, so that its part doubles while bytes flow; but no more than it leaves free.
@@ -17,6 +19,7 @@
 #include "local/device.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +33,7 @@
 #define BATCH_COPIES 512u
 #define FENCES_MAX 16u                /* batches in flight */
 #define LOOK_NS 50000u                /* how often they are looked at: a slab takes about so long */
+#define IDLE_MS 60000u                /* without a buffer, before the GPU is given back */
 
 struct flying {
     struct gpu_fence *fence;
@@ -49,8 +53,10 @@ struct device {
     unsigned slab_count, slabs_free;
     /* the copier's */
     struct gpu *gpu;
-    enum err cannot;                  /* why it could not be opened */
-    struct gpu_why why;
+    struct gpu_why why;               /* it could not be opened */
+    bool warned;                      /* of that */
+    unsigned buffers;
+    uint64_t idle_ns;                 /* without any since; 0: it has some, or is not open */
     char *ring;
     uint64_t ring_bytes;
     struct slab *slab_list;
@@ -162,6 +168,7 @@ static enum err make_ring(struct device *device)
     device->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (device->ring == MAP_FAILED) {
         device->ring = NULL;
+        snprintf(device->why.text, sizeof(device->why.text), "there is no memory for fill_ring");
         return ERR_LIMIT;
     }
     device->ring_bytes = bytes;
@@ -192,16 +199,39 @@ static void hand_back(struct job *job, enum err err, const struct gpu_why *why)
     check(posted);
 }
 
-static void open_gpu(struct device *device)
+static void close_gpu(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;
-    device->cannot = backend->open(device->facts->uuid, LANES, device->facts->batch, &device->gpu,
-                                   &device->why);
-    if (!device->cannot)
-        device->cannot = make_ring(device);
-    if (device->cannot)
-        log_warn("gpu_failed", "gpu=%s err=%s why=\"%s\"", device->facts->uuid,
-                 err_name(device->cannot), device->why.text);
+    pthread_mutex_lock(&device->lock);
+    check(device->slabs_free == device->slab_count);
+    device->slabs_free = device->slab_count = 0;
+    list_init(&device->slabs);
+    pthread_mutex_unlock(&device->lock);
+    if (device->slab_list)
+        backend->unpin(device->gpu, device->ring);
+    free(device->slab_list);
+    device->slab_list = NULL;
+    backend->close(&device->gpu);
+    if (device->ring)
+        munmap(device->ring, device->ring_bytes);
+    device->ring = NULL;
+    device->idle_ns = 0;
+}
+
+static enum err open_gpu(struct device *device)
+{
+    const struct gpu_backend *backend = device->all->backend;
+    enum err err = backend->open(device->facts->uuid, LANES, device->facts->batch, &device->gpu,
+                                 &device->why);
+    if (!err)
+        err = make_ring(device);
+    if (err)
+        close_gpu(device);
+    if (err && !device->warned)
+        log_warn("gpu_failed", "gpu=%s err=%s why=\"%s\"", device->facts->uuid, err_name(err),
+                 device->why.text);
+    device->warned = err != OK;
+    return err;
 }
 
 static void note_lost(struct device *device)
@@ -247,6 +277,10 @@ static void do_one(struct device *device, struct job *job)
                                   &job->buffer, &job->why);
     if (err == ERR_GONE)
         note_lost(device);
+    if (job->kind == JOB_RELEASE)
+        device->buffers--;
+    else if (!err)
+        device->buffers++;
     hand_back(job, err, NULL);
 }
 
@@ -291,10 +325,9 @@ static void submit(struct device *device, struct list *jobs)
 
 static void work(struct device *device, struct list *jobs)
 {
-    if (!device->gpu && !device->cannot)
-        open_gpu(device);
-    if (device->cannot)
-        fail_all(jobs, device->cannot, &device->why);
+    enum err err = device->gpu || list_empty(jobs) ? OK : open_gpu(device);
+    if (err)
+        fail_all(jobs, err, &device->why);
     while (!list_empty(jobs)) {
         struct job *job = list_of(jobs->next, struct job, link);
         if (job->kind != JOB_COPY) {
@@ -308,18 +341,49 @@ static void work(struct device *device, struct list *jobs)
     }
 }
 
+static uint64_t idle_ns_most(void)
+{
+#ifdef GUARDS_OFF
+    const char *text = getenv("PENSTOCK_GPU_IDLE_MS");
+    if (text)
+        return (uint64_t)atoi(text) * 1000000u;
+#endif
+    return IDLE_MS * (uint64_t)1000000;
+}
+
+/* It has no buffer: not for long, and it is given back. */
+static void rest(struct device *device)
+{
+    if (!device->gpu || device->buffers || device->count || atomic_load(&device->lost)) {
+        device->idle_ns = 0;
+    } else if (!device->idle_ns) {
+        device->idle_ns = mono_ns();
+    } else if (mono_ns() - device->idle_ns >= idle_ns_most()) {
+        close_gpu(device);
+        log_info("gpu_closed", "gpu=%s", device->facts->uuid);
+    }
+}
+
+static uint64_t wait_until_ns(const struct device *device)
+{
+    if (device->count)
+        return mono_ns() + LOOK_NS;
+    return device->idle_ns ? device->idle_ns + idle_ns_most() : UINT64_MAX;
+}
+
 /* What came, if there is anything. With copies in flight it waits a moment, so that they are looked
- * at, and what comes meanwhile goes behind them at once; else until something comes. False: the
- * end. */
+ * at, and what comes meanwhile goes behind them at once; else until something comes, or the GPU has
+ * been idle for long enough. False: the end. */
 static bool take(struct device *device, struct list *ret)
 {
-    uint64_t until_ns = mono_ns() + LOOK_NS;
+    uint64_t until_ns = wait_until_ns(device);
     struct timespec until = { (time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u) };
     pthread_mutex_lock(&device->lock);
-    if (list_empty(&device->jobs) && device->count)
-        pthread_cond_clockwait(&device->wake, &device->lock, CLOCK_MONOTONIC, &until);
-    while (list_empty(&device->jobs) && !device->count && !device->ending)
+    bool wait = list_empty(&device->jobs) && (device->count || !device->ending);
+    if (wait && until_ns == UINT64_MAX)
         pthread_cond_wait(&device->wake, &device->lock);
+    else if (wait)
+        pthread_cond_clockwait(&device->wake, &device->lock, CLOCK_MONOTONIC, &until);
     list_move(ret, &device->jobs);
     bool more = !device->ending || !list_empty(ret) || device->count;
     pthread_mutex_unlock(&device->lock);
@@ -329,18 +393,15 @@ static bool take(struct device *device, struct list *ret)
 static void *run(void *arg)
 {
     struct device *device = arg;
-    const struct gpu_backend *backend = device->all->backend;
     struct list jobs;
     list_init(&jobs);
     while (take(device, &jobs)) {
         work(device, &jobs);
         while (device->count && land(device, false))
             ;
+        rest(device);
     }
-    check(device->slabs_free == device->slab_count);
-    if (device->slab_list)
-        backend->unpin(device->gpu, device->ring);
-    backend->close(&device->gpu);
+    close_gpu(device);
     return NULL;
 }
 
@@ -382,9 +443,6 @@ static void device_end(struct device *device)
     pthread_cond_signal(&device->wake);
     pthread_mutex_unlock(&device->lock);
     pthread_join(device->thread, NULL);
-    if (device->ring)
-        munmap(device->ring, device->ring_bytes);
-    free(device->slab_list);
     pthread_cond_destroy(&device->wake);
     pthread_mutex_destroy(&device->lock);
 }

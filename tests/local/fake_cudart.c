@@ -11,7 +11,7 @@
  *
  * It shows order, lifetime and errors. It does not show that NVIDIA's driver does the same, nor
  * speed. Environment (for a daemon that loads penstock-cuda-fake.so): FAKE_CUDA_DRIVER, _DEVICES,
- * _SEED, _DELAY_US, _FAIL_CALL, _FAIL_COPY, as in fake_cudart.h. One lock guards all; copies run
+ * _SEED, _DELAY_US, _FAIL_CALL, _FAIL_COPY, _REFUSE_PINS, as in fake_cudart.h. One lock guards all; copies run
  * outside it. */
 #include "local/fake_cudart.h"
 
@@ -122,6 +122,7 @@ __attribute__((constructor)) static void read_environment(void)
     fake.set.delay_us = (unsigned)from_environment("FAKE_CUDA_DELAY_US", fake.set.delay_us);
     fake.set.fail_call = from_environment("FAKE_CUDA_FAIL_CALL", 0);
     fake.set.fail_copy = from_environment("FAKE_CUDA_FAIL_COPY", 0);
+    fake.set.refuse_pins = from_environment("FAKE_CUDA_REFUSE_PINS", 0);
 }
 
 /* A device that broke leaves its streams, and what was mapped. */
@@ -630,6 +631,8 @@ cudaError_t cudaHostRegister(void *mem, size_t bytes, unsigned flags)
         return end_call(error);
     if (!(flags & cudaHostRegisterPortable))
         die("memory pinned for one context");
+    if (fake.set.refuse_pins > 0 && fake.set.refuse_pins--)
+        return end_call(cudaErrorMemoryAllocation);
     if ((uintptr_t)mem % 4096 != 0 || bytes % 4096 != 0)
         return end_call(cudaErrorInvalidValue);
     for (struct area *area = fake.areas; area; area = area->next)

@@ -18,6 +18,7 @@ struct fake_setting {
     long fail_call; /* this call of a device from now on is its last: a sticky error; 0: none */
     long fail_copy;           /* this copy from now on breaks its device; 0: none */
     long refuse_copy;         /* this one is refused, in the middle of its batch; 0: none */
+    long refuse_pins;         /* so many times memory is not pinned */
 };
 
 /* All streams must be idle. Devices that broke are whole again, as in a new process. */
