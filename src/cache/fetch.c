@@ -50,6 +50,20 @@ static slice query_of(struct fetch *fetch)
     return text_slice(&query);
 }
 
+/* Nobody waits for it any more, and nothing of it is on its way: the others in the origin's queue
+ * come sooner without it. From then on nobody can join it. */
+static enum err may_send(struct origin_call *call, bool again)
+{
+    (void)again;
+    struct fetch *fetch = container_of(call, struct fetch, call);
+    struct inflight *inflight = fetch->inflight;
+    flights_lock(inflight->flights, &inflight->id);
+    fetch->canceled |= !fetch->readers;
+    enum err err = fetch->canceled ? ERR_CANCELED : OK;
+    flights_unlock(inflight->flights, &inflight->id);
+    return err;
+}
+
 void fetch_send(struct fetch *fetch)
 {
     size_t count = 0;
@@ -72,6 +86,7 @@ void fetch_send(struct fetch *fetch)
         fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->head->etag };
     fetch->call = (struct origin_call){
         .events = &deliver_events,
+        .may_send = may_send,
         .op = fetch->kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
         .bucket = fetch->inflight->bucket,
         .key = fetch->inflight->key,
@@ -214,6 +229,8 @@ void fetch_leave(struct fetch **fetch)
         fetch_free(mine);
     else if (is_of_no_use(mine))
         fetch_cancel(mine);
+    else if (!mine->answered || mine->tries)
+        origin_ask_again(&mine->call);    /* it may not have been sent (again) yet */
 }
 
 void fetch_slot_free(struct fetch *fetch)

@@ -2,9 +2,10 @@
  *
  * A fetch asks for a span of whole units, feeds flights in the order the bytes come, and begins
  * again behind the last byte (with If-Match) when the origin cuts it off. It is the leader of its
- * flights (H6): admitted, it belongs to the cache and outlives its readers to the end of the record
- * under way; refused, it is a stream paced by its fastest reader that ends with its last, or when
- * others need its connection while it is ahead: who reads it goes on with a fetch from there. */
+ * flights (H6): not sent yet, it ends with its last reader; admitted and sent, it belongs to the
+ * cache and outlives them to the end of the record under way; refused, it is a stream paced by its
+ * fastest reader that ends with its last, or when others need its connection while it is ahead: who
+ * reads it goes on with a fetch from there. */
 #ifndef CACHE_FETCH_H
 #define CACHE_FETCH_H
 

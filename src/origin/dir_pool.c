@@ -68,6 +68,10 @@ static enum err step(struct dir_pool *pool, struct dir_call *call, char *buffer)
     if (e)
         return e;
     if (!call->headed) {
+        struct origin_call *asked = call->hook.call;
+        e = asked->may_send ? asked->may_send(asked, false) : OK;
+        if (e)
+            return e;
         call->headed = true;
         e = dir_answer(call);
         return e ? e : ERR_MORE;

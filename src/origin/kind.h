@@ -22,7 +22,7 @@ struct origin_kind {
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
-    void (*ask_again)(struct origin_hook *hook);    /* NULL: its calls never wait */
+    void (*ask_again)(struct origin_hook *hook);    /* NULL: they ask by themselves */
     /* each may be NULL; stop: the threads that carry calls are about to end */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
     uint64_t (*renamed_ms)(const struct origin *origin);    /* NULL: never */

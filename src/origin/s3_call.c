@@ -252,17 +252,17 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
     struct retry_case what = {
         .err = err, .status = status,
         .sent = !end || end->sent, .reused = end && end->reused,
-        .no_retry = asked->no_retry || call->hook.headed ||
-                    (asked->may_send && asked->may_send(asked, true)),
+        .no_retry = asked->no_retry || call->hook.headed,
         .effect = s3_effect(asked),
         .tries = call->tries - call->free_tries, .tries_max = call->s3->tries_max,
         .free_tries = call->free_tries,
     };
     enum retry retry = retry_judge(&what);
+    if (retry == RETRY_NO || (asked->may_send && asked->may_send(asked, true)))
+        return false;
     if (retry == RETRY_FREE)
         call->free_tries++;
-    if (retry == RETRY_NO || (retry == RETRY_PAID && (call->retry_after > RETRY_AFTER_MS_MAX ||
-                                                      !may_spend(call->s3))))
+    if (retry == RETRY_PAID && (call->retry_after > RETRY_AFTER_MS_MAX || !may_spend(call->s3)))
         return false;
     if (retry == RETRY_PAID)
         call->again_ms = mono_ms() + retry_delay_ms(call->tries, chance(call), call->retry_after);

@@ -126,8 +126,6 @@ with Story("x03 leases", seconds=900) as story:
     story.in_time("... by much", took < 1.5, took)
     for one in many:
         one.close()
-    origin.tell("match=pile/stuck*", "first_byte_ms=0")    # what has been begun is fetched
-    origin.quiet(60)
 
     # ---- the daemon goes, and comes again ----
     number = good.ask("fill", buffer=mine, bucket="pile", items=[["slow-last", 0, SIZE, 0]])

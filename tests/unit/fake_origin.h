@@ -28,6 +28,7 @@ static struct {
     atomic_ullong size;
     atomic_uint version;
     atomic_uint cut_every;        /* a transfer breaks off after so many bytes, 0: never */
+    atomic_bool queued;           /* no request is sent while set */
     atomic_bool held;             /* no answer comes while set */
     atomic_bool ends_held;        /* nor the end of a body that has all come */
     atomic_bool crowded;          /* who spares its connection loses it */
@@ -42,6 +43,7 @@ static struct {
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
 
     atomic_uint gets, heads, lists;
+    atomic_uint unsent;           /* of those: ended before they were sent */
     atomic_uint late_cancels;     /* of answers that had all come: each costs a connection */
     atomic_ullong bytes;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
@@ -49,7 +51,7 @@ static struct {
 struct fake_call {
     struct list link;
     struct origin_call *call;
-    bool headed, paused, resumed;
+    bool sending, asked, headed, paused, resumed;
     atomic_bool canceled;
     unsigned version;
     int status;
@@ -148,6 +150,12 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
         *ret_err = ERR_CANCELED;
         return true;
     }
+    if (!mine->sending) {
+        *ret_err = mine->call->may_send ? mine->call->may_send(mine->call, false) : OK;
+        mine->sending = !*ret_err && !atomic_load(&fake.queued);
+        atomic_fetch_add(&fake.unsent, *ret_err != OK);
+        return *ret_err != OK;
+    }
     if (!mine->headed) {
         if (atomic_load(&fake.down)) {
             *ret_err = ERR_ORIGIN_CONNECT;
@@ -183,6 +191,8 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
 static bool fake_waits(const struct fake_call *mine)
 {
     bool sent = mine->headed && mine->next == mine->end;
+    if (!mine->sending)
+        return atomic_load(&fake.queued) && !mine->asked;
     return mine->paused || atomic_load(&fake.held) || (sent && atomic_load(&fake.ends_held));
 }
 
@@ -195,7 +205,7 @@ static struct fake_call *fake_pick(void)
         if (!fake_waits(mine) || mine->canceled) {
             list_del(&mine->link);
             list_add(&fake.calls, &mine->link);
-            mine->resumed = false;
+            mine->resumed = mine->asked = false;
             return mine;
         }
     }
@@ -257,26 +267,35 @@ void origin_start(struct origin *origin, struct origin_call *call)
     pthread_mutex_unlock(&fake.lock);
 }
 
-static void fake_tell(struct origin_call *call, bool cancel)
+enum fake_told { CANCEL, RESUME, ASK };
+
+static void fake_tell(struct origin_call *call, enum fake_told what)
 {
     pthread_mutex_lock(&fake.lock);
     struct fake_call *mine = call->priv;
-    if (mine && cancel)
+    if (mine && what == CANCEL)
         mine->canceled = true;
-    else if (mine)
+    else if (mine && what == RESUME)
         mine->resumed = true;
+    else if (mine)
+        mine->asked = true;
     pthread_cond_signal(&fake.wake);
     pthread_mutex_unlock(&fake.lock);
 }
 
 void origin_resume(struct origin_call *call)
 {
-    fake_tell(call, false);
+    fake_tell(call, RESUME);
 }
 
 void origin_cancel(struct origin_call *call)
 {
-    fake_tell(call, true);
+    fake_tell(call, CANCEL);
+}
+
+void origin_ask_again(struct origin_call *call)
+{
+    fake_tell(call, ASK);
 }
 
 slice origin_endpoint(const struct origin *origin)
@@ -312,6 +331,8 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.size, size);
     atomic_store(&fake.version, 1);
     atomic_store(&fake.cut_every, 0);
+    atomic_store(&fake.queued, false);
+    atomic_store(&fake.unsent, 0);
     atomic_store(&fake.held, false);
     atomic_store(&fake.ends_held, false);
     atomic_store(&fake.crowded, false);

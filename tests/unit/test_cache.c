@@ -461,6 +461,128 @@ TEST(who_has_read_all_of_it_leaves_the_answer_to_its_end)
     }
 }
 
+/* A reader that waits: of the bytes, or, where it says a date, of what a HEAD will say. */
+static void waits(struct client *client, bool for_head)
+{
+    house.if_modified_since = for_head ? 0 : -1;    /* older than all there is */
+    ask(client, 0, 0);
+    ok(get_decide(client->get, &client->answer) == ERR_WAIT);
+}
+
+static unsigned asked_for(bool by_head)
+{
+    return atomic_load(by_head ? &fake.heads : &fake.gets);
+}
+
+TEST(what_nobody_waits_for_any_more_is_not_asked_for)
+{
+    for (int heads = 0; heads < 2; heads++) {
+        struct client client;
+        new_house(5000);
+        client_begin(&client);
+        atomic_store(&fake.queued, true);
+        waits(&client, heads);
+        settle(&client);
+        ok(asked_for(heads) == 1 && atomic_load(&fake.unsent) == 1);
+        atomic_store(&fake.queued, false);
+        ok(reads(&client, 0, 0) && asked_for(heads) == 2 && atomic_load(&fake.unsent) == 1);
+        client_end(&client);
+        drop_house();
+    }
+}
+
+TEST(what_one_of_two_still_waits_for_is_asked_for_once)
+{
+    for (int heads = 0; heads < 2; heads++) {
+        struct client first, second;
+        new_house(5000);
+        client_begin(&first);
+        client_begin(&second);
+        atomic_store(&fake.queued, true);
+        waits(&first, heads);
+        waits(&second, heads);
+        get_end(&first.get);
+        usleep(20000);
+        atomic_store(&fake.queued, false);
+        ok(decided(&second) == OK && read_some(&second, UINT64_MAX));
+        ok(asked_for(heads) == 1 && atomic_load(&fake.unsent) == 0);
+        client_end(&first);
+        client_end(&second);
+        drop_house();
+    }
+}
+
+TEST(what_was_sent_is_stored_although_nobody_waits)
+{
+    struct client client;
+    new_house(5000);
+    client_begin(&client);
+    atomic_store(&fake.held, true);
+    waits(&client, false);
+    usleep(20000);
+    get_end(&client.get);
+    usleep(20000);
+    atomic_store(&fake.held, false);
+    settle(&client);
+    ok(reads(&client, 0, 0) && client.answer->source == GET_HIT && atomic_load(&fake.gets) == 1);
+    client_end(&client);
+    drop_house();
+}
+
+struct passer_by {
+    struct client client;
+    atomic_uint round;            /* objects have a name each */
+};
+
+static void is_begun(struct client *client)
+{
+    enum err err = get_decide(client->get, &client->answer);
+    check(err == OK || err == ERR_WAIT);
+}
+
+static void *come_and_go(void *arg)
+{
+    struct passer_by *mine = arg;
+    client_begin(&mine->client);
+    for (unsigned round, seen = 0; (round = atomic_load(&mine->round)) < UINT32_MAX;) {
+        char key[20];
+        if (round == seen)
+            continue;
+        snprintf(key, sizeof(key), "key%u", seen = round);
+        ask_for(&mine->client, key, 0, 0);
+        is_begun(&mine->client);
+        get_end(&mine->client.get);
+    }
+    client_end(&mine->client);
+    return NULL;
+}
+
+TEST(who_comes_while_another_goes_is_answered)
+{
+    struct passer_by other = { .round = 0 };
+    struct client client;
+    pthread_t thread;
+    new_house(5000);
+    client_begin(&client);
+    ok(pthread_create(&thread, NULL, come_and_go, &other) == 0);
+    for (unsigned round = 1; round <= 2000; round++) {
+        char key[20];
+        snprintf(key, sizeof(key), "key%u", round);
+        atomic_store(&fake.queued, round % 2);
+        atomic_store(&other.round, round);
+        for (unsigned spin = 0; spin < round % 97 * 40; spin++)
+            atomic_load(&other.round);
+        ask_for(&client, key, 0, 0);
+        is_begun(&client);
+        atomic_store(&fake.queued, false);
+        ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
+    }
+    atomic_store(&other.round, UINT32_MAX);
+    pthread_join(thread, NULL);
+    client_end(&client);
+    drop_house();
+}
+
 static void *ranges(void *arg)
 {
     struct crowd *mine = arg;
@@ -558,7 +680,7 @@ static unsigned gets_in_a_crowd(const char *etag)
     ok(etag || read_some(&slow, UINT64_MAX));
     client_end(&fast);
     client_end(&slow);
-    unsigned gets = atomic_load(&fake.gets);
+    unsigned gets = atomic_load(&fake.gets) - atomic_load(&fake.unsent);
     drop_house();
     return gets;
 }
@@ -643,4 +765,8 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_leader_that_leaves_changes_nothing_for_the_others),
     cmocka_unit_test(the_last_to_leave_lets_the_record_under_way_end),
     cmocka_unit_test(who_has_read_all_of_it_leaves_the_answer_to_its_end),
+    cmocka_unit_test(what_nobody_waits_for_any_more_is_not_asked_for),
+    cmocka_unit_test(what_one_of_two_still_waits_for_is_asked_for_once),
+    cmocka_unit_test(what_was_sent_is_stored_although_nobody_waits),
+    cmocka_unit_test(who_comes_while_another_goes_is_answered),
     cmocka_unit_test(random_ranges_by_many_are_right_while_the_origin_cuts))

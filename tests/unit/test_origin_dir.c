@@ -326,6 +326,21 @@ TEST(pauses_lose_and_repeat_nothing)
         }
 }
 
+static enum err unwanted(struct origin_call *call, bool again)
+{
+    check(!again);
+    return ERR_CANCELED;
+}
+
+TEST(what_nobody_wants_any_more_is_not_looked_for)
+{
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("small.txt"), S(""));
+    watched->call.may_send = unwanted;
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == ERR_CANCELED && watched->heads == 0);
+    watch_free(&watched);
+}
+
 TEST(a_cancel_at_any_step_ends_the_call_once)
 {
     for (int at = 0; at <= 14; at++) {
@@ -590,6 +605,7 @@ int main(void)
         cmocka_unit_test(there_are_no_versions_and_no_parts),
         cmocka_unit_test(a_file_that_changes_while_it_is_read_ends_the_call),
         cmocka_unit_test(pauses_lose_and_repeat_nothing),
+        cmocka_unit_test(what_nobody_wants_any_more_is_not_looked_for),
         cmocka_unit_test(a_cancel_at_any_step_ends_the_call_once),
         cmocka_unit_test(a_parked_call_holds_no_thread),
         cmocka_unit_test(whatever_writes_is_refused),

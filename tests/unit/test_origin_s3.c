@@ -1087,6 +1087,19 @@ TEST(what_is_being_sent_goes_on_unwanted_but_not_again)
     origins_free(&all);
 }
 
+static enum err only_if_unsent(struct origin_call *call, bool again)
+{
+    check(!again);
+    return OK;
+}
+
+TEST(what_needs_no_other_try_is_not_asked_about_one)
+{
+    begin(large, PLAIN);
+    ends_as(wants(S3_GET_OBJECT, only_if_unsent), OK, 200, 1);
+    origins_free(&all);
+}
+
 TEST(a_call_that_may_not_be_repeated_is_neither_by_us_nor_by_libcurl)
 {
     begin(always_503, PLAIN);
@@ -1224,6 +1237,7 @@ int main(void)
         cmocka_unit_test(who_waits_gets_the_connection_that_was_spared_longest_ago),
         cmocka_unit_test(who_pauses_while_others_wait_leaves_at_once),
         cmocka_unit_test(what_is_being_sent_goes_on_unwanted_but_not_again),
+        cmocka_unit_test(what_needs_no_other_try_is_not_asked_about_one),
         cmocka_unit_test(a_call_that_may_not_be_repeated_is_neither_by_us_nor_by_libcurl),
         cmocka_unit_test(calls_survive_meddling_from_all_sides),
         cmocka_unit_test(many_calls_share_a_few_connections),

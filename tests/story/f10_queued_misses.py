@@ -1,0 +1,73 @@
+"""What waits for a connection to the origin waits for somebody: nobody's misses are asked for when
+their reader has gone, and one client's long list does not stand before another's single miss. Both
+are counted at the origin, in its order of requests."""
+import random
+
+import batches
+from filler import Filler, Memory
+from harness import *
+
+CONNECTIONS, SIZE, LIST = 2, 4000, 500
+
+with Story("f10 misses that wait for the origin") as story:
+    origin = story.origin("objects=pile/%d 4000 4000", "match=pile/*", "first_byte_ms=100")
+    path = story.path("fill.sock")
+    server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", origin_connections=CONNECTIONS,
+                            fill_threads=8, batch_gets=LIST)
+    fresh = iter(range(4000))
+
+    def keys(count):
+        return [str(next(fresh)) for _ in range(count)]
+
+    def queued():
+        return server.metric("penstock_origin_calls")
+
+    def asked():
+        """The origin's requests so far."""
+        return origin.counts(settle=False)["requests"]
+
+    # ---- whoever goes takes along what was not sent ----
+    def fill(names):
+        filler, memory = Filler(path), Memory(len(names) * SIZE)
+        buffer = filler.register(memory)["buffer"]
+        filler.ask("fill", buffer=buffer, bucket="pile", on_error="skip",
+                   items=[[name, 0, SIZE, i * SIZE] for i, name in enumerate(names)])
+        return filler.close
+
+    def prefetch(names):
+        filler = Filler(path)
+        filler.ask("prefetch", bucket="pile", on_error="skip", items=[[name, 0, SIZE] for name in names])
+        return filler.close
+
+    def overdue(names):
+        filler = Filler(path)
+        number = filler.ask("prefetch", bucket="pile", on_error="skip", deadline_ms=500,
+                            items=[[name, 0, SIZE] for name in names])
+        return lambda: filler.reply_to(number)
+
+    def batch(names):
+        wire = Wire(server.port)
+        body = batches.document([{"key": name} for name in names])
+        wire.send(server.client.head_of("POST", "pile", query=[("penstock-batch", "")], body=body))
+        return wire.close
+
+    def gets(method):
+        def begin(names):
+            wires = [Wire(server.port) for _ in names]
+            for name, wire in zip(names, wires):
+                wire.send(server.client.head_of(method, f"pile/{name}"))
+            return lambda: [wire.close() for wire in wires]
+        return begin
+
+    for what, begin in {"a fill": fill, "a prefetch": prefetch, "one with a deadline": overdue, "a batch": batch,
+                        "clients with a GET each": gets("GET"), "with a HEAD each": gets("HEAD")}.items():
+        origin.quiet(60)
+        before = asked()
+        end = begin(keys(LIST))
+        wait_for(f"{what}: {LIST} misses wait", lambda: queued() > LIST * .9)
+        end()
+        name = keys(1)[0]
+        reply = server.get(f"pile/{name}")
+        story.bytes(f"{what} ends: another's miss", reply, f"pile/{name}", 0, SIZE)
+        origin.quiet(60)
+        story.fact("... comes when what had been sent has come", asked() - before <= 25, asked() - before)
