@@ -85,6 +85,8 @@ enum err fills_up(struct serve *serve)
         .fills_max = (unsigned)config->fill_requests,
         .items_max = (unsigned)config->fill_items,
         .user_bytes_max = config->fill_memory_bytes,
+        .lists_bytes_max = config->memory_fills_bytes,
+        .gets_max = (unsigned)config->fill_gets,
         .list_bytes_max = config->fill_list_bytes,
         .replies_bytes_max = config->fill_replies_bytes,
         .hello_ms = config->head_time_ms,

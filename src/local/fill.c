@@ -27,11 +27,34 @@ static bool find_buffer(struct fill *fill, struct trouble *ret_why)
     return fill_place(fill, ret_why);
 }
 
+static void let_memory_go(struct fill *fill)
+{
+    atomic_fetch_sub(&fill->lease->worker->local->list_bytes, fill->held_bytes);
+    metric_gauge_add(M_FILL_LIST_BYTES, -(int64_t)fill->held_bytes);
+    fill->held_bytes = 0;
+}
+
 static bool has_enough(const struct lease *lease)
 {
     bool enough = lease->fill_count >= lease->worker->local->options.fills_max;
     metric_add(M_FILL_REQUESTS, enough);
     return enough;
+}
+
+/* Of its list: a GET's own is none to speak of. */
+static bool hold_memory(struct fill *fill, struct trouble *ret_why)
+{
+    struct local *local = fill->lease->worker->local;
+    size_t bytes = fill->keep.used_bytes + fill->message->items.count * sizeof(*fill->results);
+    size_t before = atomic_fetch_add(&local->list_bytes, bytes);
+    fill->held_bytes = bytes;
+    metric_gauge_add(M_FILL_LIST_BYTES, (int64_t)bytes);
+    if (!before || before + bytes <= local->options.lists_bytes_max)
+        return true;    /* one alone is as large as its limits let it */
+    let_memory_go(fill);
+    metric_add(M_FILL_LISTS, 1);
+    return refused(ret_why, 429, "quota", S("the lists of all sessions that are under way have as "
+                   "many bytes as memory_fills allows: wait for a reply, or ask for less at once"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)
@@ -47,7 +70,8 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
         *ret_why = trouble_of(err);
         return false;
     }
-    return fill->message->op == OP_PREFETCH || find_buffer(fill, ret_why);
+    return (fill->message->op == OP_PREFETCH || find_buffer(fill, ret_why)) &&
+           hold_memory(fill, ret_why);
 }
 
 /* ---- its beginning ---- */
@@ -297,6 +321,7 @@ static void end(struct fill *fill)
     list_del(&fill->busy);
     lease->fill_count--;
     atomic_fetch_sub(&local->fills, 1);
+    let_memory_go(fill);
     count(fill, &sum);
     if (!fill->one)
         lease_send(lease, compose(fill, &sum));

@@ -48,6 +48,7 @@ struct local {
     atomic_bool draining;
     atomic_uint sessions;
     atomic_size_t fills;              /* under way */
+    atomic_size_t list_bytes;         /* of memory that they hold */
     struct users *users;
     struct devices *devices;
     pthread_mutex_t lock;             /* of the queue */
@@ -165,6 +166,7 @@ struct fill {
     atomic_uint refused;              /* items that its reader may not have */
     enum err why;                     /* it was cancelled: ERR_TIMEOUT, ERR_CANCELED, ERR_STOPPING */
     size_t shares_left;
+    size_t held_bytes;                /* of local->list_bytes */
     uint64_t began_ns, until_ms;
 };
 /* Some items of a fill, in a row. */
@@ -176,6 +178,7 @@ struct share {
     /* into GPU memory: through a slab, which all of it fits into, or (large) one item piece by piece */
     bool large;
     bool waited;                      /* for a slab */
+    bool passed_over;                 /* in the line: under local->lock */
     uint32_t *offsets;                /* of items in the slab */
     struct slab *slab;
     struct job job;                   /* the copies out of it */

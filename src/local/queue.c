@@ -6,9 +6,8 @@
  * other out: it has no more than so many under way at once; and where many such have filled a
  * worker, who has nothing under way yet has a share there all the same.
  * Threads: any; one lock. */
+#include "base/metric.h"
 #include "local/inside.h"
-
-#define LEASE_RUNNING_MAX 64u         /* items under way of one lease, for each worker */
 
 void queue_put(struct local *local, struct lease *lease, struct share *share)
 {
@@ -22,10 +21,14 @@ void queue_put(struct local *local, struct lease *lease, struct share *share)
 
 static bool may_begin(struct local *local, const struct lease *lease, bool full)    /* under the lock */
 {
-    const struct share *share = list_of(lease->shares.next, struct share, link);
-    unsigned most = full ? 1 : LEASE_RUNNING_MAX * local->worker_count;
-    return atomic_load(&lease->running) < most ||
-           atomic_load(&share->fill->canceled);
+    struct share *share = list_of(lease->shares.next, struct share, link);
+    unsigned most = full ? 1 : local->options.gets_max * local->worker_count;
+    if (atomic_load(&lease->running) < most || atomic_load(&share->fill->canceled))
+        return true;
+    if (!share->passed_over)
+        metric_add(full ? M_FILL_THREAD_GETS : M_FILL_GETS, 1);
+    share->passed_over = true;
+    return false;
 }
 
 struct share *queue_take(struct local *local, bool full)

@@ -11,7 +11,7 @@
 #include "local/inside.h"
 #include "store/trap.h"
 
-#define RUNS_MAX 512u                 /* items under way on one worker; then a share a lease */
+#define LEASES_FULL 8u                /* with so many that are, a worker is: then a share a lease */
 #define LOGGED_MAX 16u                /* refusals of one fill that are logged */
 #define TURN_BYTES (4 * MIB)          /* of one item, before others have their turn */
 
@@ -220,7 +220,7 @@ static bool begin(struct worker *worker, struct share *share)
 
 bool run_is_full(const struct worker *worker)
 {
-    return worker->run_count + SHARE_ITEMS > RUNS_MAX;
+    return worker->run_count + SHARE_ITEMS > LEASES_FULL * worker->local->options.gets_max;
 }
 
 bool run_turn(struct worker *worker)

@@ -306,7 +306,8 @@ with Story("x02 hostile fills") as story:
     counted("head_time", 3, wide)
 
     # ---- a fill that outlives fill_time ----
-    hasty = story.penstock(origin=origin.url, fill_socket=path + "hasty", freshness="immutable", fill_time="300ms")
+    hasty = story.penstock(origin=origin.url, fill_socket=path + "hasty", freshness="immutable", fill_time="300ms",
+                           fill_threads="1", fill_gets="8", memory_fills="1MiB")
     filler = Filler(path + "hasty")
     b4 = filler.register(Memory(4096))["buffer"]
     story.same("hello says how long", filler.hello["limits"]["deadline_ms"], 300)
@@ -321,6 +322,24 @@ with Story("x02 hostile fills") as story:
     refused("its own deadline", filler.say("prefetch", bucket="pile", items=["slow0x"], deadline_ms=50), "deadline", 504)
     counted("fill_time", 2, hasty)
     story.fact("the session goes on", filler.fill(b4, "pile", [["0", 0, 1000, 0]])["ok"])
+
+    # ---- lists that are under way, all together ----
+    long = {"bucket": "pile", "items": [f"slow{i}" for i in range(5)] + ["0"] * 9000}
+    asked = [filler.ask("prefetch", **long) for _ in range(2)]
+    refused("more lists under way than memory_fills holds", filler.reply_to(asked[1]), "quota", 429)
+    counted("memory_fills", 1, hasty)
+    story.fact("... a long one alone is taken", hasty.metric("penstock_fill_memory_bytes") > 1 << 20)
+    refused("... and goes its way", filler.reply_to(asked[0]), "deadline", 504)
+    story.same("... nothing is held after", hasty.metric("penstock_fill_memory_bytes"), 0)
+    story.fact("... and others begin", filler.say("prefetch", bucket="pile", items=["0"] * 9000)["ok"])
+    story.fact("a thread that is full passes over whose items are under way",
+               hasty.metrics()['penstock_fill_limited_total{limit="fill_gets_thread"}'] >= 1)
+    other = Filler(path + "wide")
+    cold = [f"slow{i}" for i in range(10)]
+    story.fact("200 items at once, of which 64 may be", other.say("prefetch", bucket="pile", items=cold * 20)["ok"])
+    story.fact("... which is counted: fill_gets",
+               wide.metrics()['penstock_fill_limited_total{limit="fill_gets"}'] >= 1)
+    other.close()
     filler.close()
 
     # ---- out of descriptors ----
