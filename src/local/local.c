@@ -17,7 +17,7 @@
 #include "base/metric.h"
 #include "local/inside.h"
 
-#define BACKLOG 128
+#define BACKLOG 128    /* the kernel's: beyond, connect waits; fill_sessions is the limit */
 
 /* ---- the socket ---- */
 
