@@ -27,3 +27,15 @@ with Story("b10 the systemd unit names what was installed") as story:
         f.write(text.replace(binary[1], story.path("root") + binary[1]))
     done = run(["systemd-analyze", "verify", "--man=no", story.path("penstock.service")])
     story.same("systemd-analyze verify has nothing to say", done, (0, "", ""))
+
+    # ---- with the drop-in for GPUs ----
+    drop_in = glob.glob(story.path("root") + "/**/penstock-gpu.conf", recursive=True)
+    story.same("the drop-in for GPUs is installed, as an example", len(drop_in), 1)
+    os.mkdir(story.path("penstock.service.d"))
+    shutil.copy(drop_in[0], story.path("penstock.service.d/gpu.conf"))
+    done = run(["systemd-analyze", "verify", "--man=no", story.path("penstock.service")])
+    story.same("with it, systemd-analyze verify has nothing to say", done, (0, "", ""))
+    with open(story.path("penstock.service.d/gpu.conf"), "a") as f:
+        f.write("DeviceAlow=char-nvidia rw\n")
+    story.fact("... and would", "DeviceAlow" in run(["systemd-analyze", "verify", "--man=no",
+                                                    story.path("penstock.service")])[2])
