@@ -38,6 +38,7 @@ static uint8_t *slab, *expected;
 static uint64_t slab_bytes = 256 * MIB, large = 256 * MIB;
 static double patience = 25;          /* seconds a long check may take */
 static double speed_alone;            /* H */
+static long least_rounds = 1000;      /* of a long check, before its time is over */
 static bool quick, is_fake;
 static unsigned failed;
 
@@ -82,11 +83,10 @@ static bool call(struct peer *peer, enum peer_op op, enum client_memory kind, ui
 
 static bool begin_peer(struct peer *peer, bool own_namespace)
 {
-    struct peer_answer answer;
-    if (peer_start(peer, own_namespace) && call(peer, PEER_BEGIN, 0, 0, &answer))
-        return true;
-    snprintf(why.text, sizeof(why.text), "the trainer: %.200s", answer.why);
-    return false;
+    struct peer_answer answer = { 0 };
+    bool begun = peer_start(peer, own_namespace) && call(peer, PEER_BEGIN, 0, 0, &answer);
+    snprintf(why.text, sizeof(why.text), "%s%.200s", begun ? "" : "the trainer: ", answer.why);
+    return begun;
 }
 
 static enum err import(const struct client_shared *shared, enum client_memory kind, uint64_t bytes,
@@ -178,9 +178,9 @@ static void check_bytes(enum client_memory kind, const char *name, long rounds)
     for (; right && done < rounds && seconds() - began < patience; done++)
         right = round_of(&trainer, buffer);
     unshare_memory(&trainer, &buffer);
-    say(right ? "PASS" : "FAIL",
-        "2 bytes into %s, summed by a kernel after the reply: %ld rounds of %ld%s%s", name, done,
-        rounds, right ? "" : ", then: ", right ? "" : why.text);
+    say(right && done >= MIN(rounds, least_rounds) ? "PASS" : "FAIL",
+        "2 bytes into %s, summed there after the reply: %ld rounds of %ld in %.0f s%s%s", name,
+        done, rounds, seconds() - began, right ? "" : ", then: ", right ? "" : why.text);
 }
 
 /* ---- 3 and 4: how fast ---- */
@@ -233,6 +233,17 @@ static double measure(struct gpu_buffer *buffer, unsigned lanes, uint64_t item, 
     return flow_run(&flow, time);
 }
 
+/* The best of five, as H is. */
+static double best(struct gpu_buffer *buffer, uint64_t item)
+{
+    double most = 0;
+    for (int i = 0; i < 5; i++) {
+        double speed = measure(buffer, 2, item, quick ? 0.01 : 0.4);
+        most = MAX(most, speed);
+    }
+    return most;
+}
+
 /* Every figure says what moved the bytes. */
 static const char *path_of(bool batch)
 {
@@ -252,7 +263,7 @@ static void check_speed(struct gpu_buffer *buffer)
     say("NOTE", "3 H, a bare loop of pinned 64 MiB copies on 2 streams: %.2f GB/s %s",
         speed_alone / 1e9, answer.why);
     for (size_t i = 0; i < countof(rows); i++) {
-        double speed = measure(buffer, 2, rows[i].item, quick ? 0.05 : 2);
+        double speed = best(buffer, rows[i].item);
         bool enough =
             speed > 0 && (is_fake || (speed_alone > 0 && speed >= rows[i].least * speed_alone));
         say(enough ? "PASS" : "FAIL",
@@ -274,6 +285,15 @@ static void curve(struct gpu_buffer *buffer, const char *path)
     }
 }
 
+/* Figures are worth having also where VMM memory can't be shared, which line 2 has said. */
+static bool share_any(struct gpu_buffer **ret)
+{
+    if (share(&trainer, CLIENT_VMM, large, ret))
+        return true;
+    unshare_memory(&trainer, ret);
+    return share(&trainer, CLIENT_IPC, large, ret);
+}
+
 static void check_curves(void)
 {
     for (int batch = 1; batch >= 0; batch--) {
@@ -282,7 +302,7 @@ static void check_curves(void)
             say("NOTE", "4 this driver has no batch call");
             continue;
         }
-        if (!open_gpu(LANES, batch) || !share(&trainer, CLIENT_VMM, large, &buffer)) {
+        if (!open_gpu(LANES, batch) || !share_any(&buffer)) {
             say("FAIL", "4 curves: %s", why.text);
         } else {
             if (batch)
@@ -327,13 +347,22 @@ static bool outlive(struct peer *peer, enum client_memory kind, uint64_t bytes, 
     return well && !cuda->lost(gpu);
 }
 
+/* What a dead process had comes back a moment after it is gone. */
+static uint64_t settled_bytes(void)
+{
+    usleep(quick ? 0 : 1000000);
+    return free_bytes();
+}
+
 static void check_kills(void)
 {
     struct peer victim = { 0 };
     long done = 0, rounds = quick ? 3 : 200;
-    uint64_t before = free_bytes(), bytes = quick ? 8 * MIB : 64 * MIB;
+    uint64_t bytes = quick ? 8 * MIB : 64 * MIB;
     double began = seconds();
-    bool well = true;
+    /* The first leaves tables for its addresses in our context. */
+    bool well = begin_peer(&victim, false) && outlive(&victim, CLIENT_VMM, bytes, true);
+    uint64_t before = settled_bytes();
     for (; well && done < rounds && seconds() - began < 6 * patience; done++)
         well = begin_peer(&victim, false) && outlive(&victim, CLIENT_VMM, bytes, true);
     peer_end(&victim, SIGKILL);
@@ -341,10 +370,12 @@ static void check_kills(void)
     while (free_bytes() + MIB < before && seconds() < until)
         usleep(10000);
     int64_t lost_bytes = (int64_t)(before - free_bytes());
-    say(well && lost_bytes < (int64_t)MIB ? "PASS" : "FAIL",
-        "7 trainers killed while copies ran: %ld of %ld; device memory missing 1 s later: %lld"
-        " bytes%s%s",
-        done, rounds, (long long)lost_bytes, well ? "" : "; ", well ? "" : why.text);
+    bool enough = done >= MIN(rounds, 20);
+    say(well && enough && lost_bytes < (int64_t)bytes ? "PASS" : "FAIL",
+        "7 trainers of %llu MiB killed while copies ran: %ld of %ld; device memory missing 1 s"
+        " later: %lld KiB%s%s",
+        (unsigned long long)(bytes / MIB), done, rounds, (long long)lost_bytes / (long long)KIB,
+        well ? "" : "; ", well ? "" : why.text);
     well = outlive(&trainer, CLIENT_VMM, bytes, false);
     say(well ? "PASS" : "FAIL", "7 VMM memory freed by the trainer while copies ran");
 }
@@ -376,21 +407,32 @@ static void check_cost(void)
     uint64_t used = free_bytes();
     cuda->close(&gpu);
     uint64_t closed = free_bytes();
-    say(well && closed + MIB >= before ? "PASS" : "FAIL",
+    say(well && closed + 16 * MIB >= before ? "PASS" : "FAIL",
         "8 device memory of Penstock: %lld MiB when open, %lld after a buffer came and went, %lld after"
-        " close"
-        " (open and pin took %.0f ms)",
+        " close (at most 16; open and pin took %.0f ms)",
         (long long)(before - opened) / (long long)MIB, (long long)(before - used) / (long long)MIB,
         (long long)(before - closed) / (long long)MIB, took * 1e3);
+    began = seconds();
+    well = open_gpu(2, true);    /* as the daemon does for who comes after a minute without any */
+    took = seconds() - began;
+    cuda->close(&gpu);
+    say(well ? "PASS" : "FAIL", "8 opened again in %.0f ms%s%s", took * 1e3, well ? "" : ": ",
+        well ? "" : why.text);
 }
 
 /* ---- 9: what is refused ---- */
 
-static bool refuses_fd(const char *name, int fd, uint64_t chunk, enum err expect)
+/* Those that the daemon answers 422. */
+static bool is_refusal(enum err e)
+{
+    return e == ERR_BAD_ARGUMENT || e == ERR_NOT_IMPLEMENTED || e == ERR_BAD_RANGE;
+}
+
+static bool refuses_fd(const char *name, int fd, uint64_t chunk)
 {
     struct gpu_buffer *none = NULL;
     enum err e = cuda->import_vmm(gpu, &fd, &chunk, 1, chunk, &none, &why);
-    bool well = e == expect && !none && !cuda->lost(gpu);
+    bool well = is_refusal(e) && !none && !cuda->lost(gpu);
     say(well ? "PASS" : "FAIL", "9 refused: %s: %s, \"%s\"", name, err_name(e), e ? why.text : "");
     cuda->release(&none);
     close(fd);
@@ -402,8 +444,8 @@ static void refuses_handle(const char *name, const uint8_t handle[GPU_IPC_BYTES]
 {
     struct gpu_buffer *none = NULL;
     enum err e = cuda->import_ipc(gpu, handle, offset, bytes, &none, &why);
-    say(e && !none && !cuda->lost(gpu) ? "PASS" : "FAIL", "9 refused: %s: %s, \"%s\"", name,
-        err_name(e), e ? why.text : "");
+    say(is_refusal(e) && !none && !cuda->lost(gpu) ? "PASS" : "FAIL",
+        "9 refused: %s: %s, \"%s\"", name, err_name(e), e ? why.text : "");
     cuda->release(&none);
 }
 
@@ -426,17 +468,16 @@ static void check_refusals(void)
     enum err e = cuda->open("GPU-12345678-1234-1234-1234-123456789abc", 1, true, &none, &why);
     say(e == ERR_NOT_FOUND ? "PASS" : "FAIL", "9 refused: a UUID of no GPU here: \"%s\"", why.text);
     if (call(&trainer, PEER_MAKE, CLIENT_VMM, SMALL, &answer)) {
-        refuses_fd("a chunk that is smaller than claimed", dup(answer.shared.fds[0]), 64 * MIB,
-                   ERR_BAD_ARGUMENT);
-        refuses_fd("a size that is no whole granule", answer.shared.fds[1], 4096, ERR_BAD_ARGUMENT);
+        refuses_fd("a chunk that is smaller than claimed", dup(answer.shared.fds[0]), 64 * MIB);
+        refuses_fd("a size that is no whole granule", answer.shared.fds[1], 4096);
         close(answer.shared.fds[0]);
         (void)call(&trainer, PEER_DROP, 0, 0, &answer);
     }
     (void)!pipe(pipe_fds);
     close(pipe_fds[1]);
-    refuses_fd("a pipe", pipe_fds[0], SMALL, ERR_BAD_ARGUMENT);
-    refuses_fd("/dev/null", open("/dev/null", O_RDWR), SMALL, ERR_BAD_ARGUMENT);
-    refuses_fd("a memfd", memfd_create("plain", 0), SMALL, ERR_BAD_ARGUMENT);
+    refuses_fd("a pipe", pipe_fds[0], SMALL);
+    refuses_fd("/dev/null", open("/dev/null", O_RDWR), SMALL);
+    refuses_fd("a memfd", memfd_create("plain", 0), SMALL);
     (void)!getrandom(garbage, sizeof(garbage), 0);
     refuses_handle("a handle of random bytes", garbage, 0, SMALL);
     if (call(&trainer, PEER_MAKE, CLIENT_IPC, SMALL, &answer)) {
@@ -492,7 +533,8 @@ static bool look_around(const char *module)
     quick = quick || is_fake;
     if (is_fake)
         say("NOTE", "no GPU: a fake runtime plays it. No figure below is one of a GPU");
-    say(first->vmm ? "PASS" : "FAIL",
+    bool whole = first->vmm && (first->batch || probe.driver < 12080);
+    say(whole ? "PASS" : "FAIL",
         "1 driver %d, runtime %d, %zu device(s); %s at %s, NUMA node %d, %llu MiB;"
         " copies go by %s, VMM memory %s",
         probe.driver, probe.runtime, probe.count, first->name, first->pci, first->numa_node,
@@ -518,11 +560,14 @@ static void check_all(void)
         return say("FAIL", "the GPU can't be opened: %s", why.text);
     check_bytes(CLIENT_VMM, "cuda-vmm", rounds);
     check_bytes(CLIENT_IPC, "cuda-ipc at an offset", rounds);
-    check_refusals();
-    check_kills();
-    check_namespace();
     cuda->close(&gpu);
     check_curves();
+    if (!open_gpu(2, true))
+        return say("FAIL", "the GPU can't be opened: %s", why.text);
+    check_kills();
+    check_namespace();
+    check_refusals();    /* last: what a driver makes of garbage is not known */
+    cuda->close(&gpu);
     say("NOTE",
         "not done by this program: the daemon's whole path, torch's tensors (expandable segments,"
         " pools),"
@@ -547,7 +592,10 @@ int main(int argc, char **argv)
     expected = map(SMALL);
     for (uint64_t i = 0; i < slab_bytes / 8; i++)
         ((uint64_t *)slab)[i] = dice(UINT64_MAX);
-    if (begin_peer(&trainer, false))
+    bool begun = begin_peer(&trainer, false);
+    if (begun && why.text[0])
+        say("FAIL", "2 the trainer has no kernel and copies back what it sums: %s", why.text);
+    if (begun)
         check_all();
     else
         say("FAIL", "no trainer: %s", why.text);

@@ -21,6 +21,7 @@ struct client_shared {
     uint64_t base_offset;
 };
 
+/* True, and client_why not empty: there is no kernel, client_sum does without. */
 bool client_begin(const char *uuid);
 /* Managed memory and memory of a pool can't be exported: true would be news. */
 bool client_make(enum client_memory kind, uint64_t bytes, struct client_shared *ret);

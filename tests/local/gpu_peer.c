@@ -122,7 +122,7 @@ void peer_serve(int socket)
     while (recv(socket, &ask, sizeof(ask), 0) == sizeof(ask)) {
         struct peer_answer answer = { 0 };
         size_t fds = serve_one(&ask, &answer);
-        if (!answer.ok)
+        if (!answer.ok || ask.op == PEER_BEGIN)
             snprintf(answer.why, sizeof(answer.why), "%s", client_why());
         if (!send_answer(socket, &answer, fds))
             return;
