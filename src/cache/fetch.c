@@ -94,6 +94,7 @@ void fetch_send(struct fetch *fetch)
         .fields = fetch->fields,
         .field_count = count,
         .as = identity_as(fetch->asker.who),
+        .party = fetch->asker.party,
     };
     origin_start(fetch->inflight->place->origin, &fetch->call);
 }
@@ -189,6 +190,15 @@ struct fetch *fetch_join_this(struct fetch *fetch)
     check(fetch->magic == FETCH_MAGIC);
     fetch->readers++;
     return fetch;
+}
+
+void fetch_part(struct fetch *fetch)
+{
+    if (!fetch->asker.party || fetch->answered || fetch->over)
+        return;
+    fetch->asker.party = 0;
+    atomic_store(&fetch->call.party, 0);
+    origin_ask_again(&fetch->call);
 }
 
 void fetch_progress(struct fetch *fetch, uint64_t offset)

@@ -79,7 +79,8 @@ void permit_ask_as(struct get *get, const struct identity *who)
 {
     const struct place *place = get->ask.place;
     struct object_name name = get->name;
-    get->asker = (struct asker){ who, { identity_id(who), get->id, place->grant_scope } };
+    get->asker = (struct asker){ who, { identity_id(who), get->id, place->grant_scope },
+                                 get->ask.party };
     if (place->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
     name.key = place->grant_scope == GRANT_PREFIX ? place->grant_prefix : S("");

@@ -73,6 +73,7 @@ void slot_begin(struct batch *batch, size_t index)
     struct get_ask ask;
     *slot = (struct slot){ .batch = batch, .begun = true, .early = index > batch->next };
     slot->err = item_ask(&batch->judge, item, &ask);
+    ask.party = (uintptr_t)batch;
     batch->judge.quiet |= slot->err && batch->end.failed >= LOGGED_MAX;
     if (slot->err)
         return;

@@ -167,6 +167,7 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
         reader.quiet = atomic_load(&fill->refused) >= LOGGED_MAX;
         err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket, item,
                              ret);
+        ret->party = (uintptr_t)fill->lease;
         atomic_fetch_add(&fill->refused, err == ERR_POLICY);
     }
     arena_free(&worker->scratch);

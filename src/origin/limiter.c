@@ -1,10 +1,18 @@
-/* limiter.c - so many at once, the others in the order they came.
+/* limiter.c - so many at once, the others in turns.
  * SPDX-License-Identifier: Apache-2.0
  *
  * An origin's limit of connections holds over all threads. Who leaves hands its place straight to
- * the first in the queue, so nobody who comes later can slip in between. While somebody waits, who
- * is inside without need is asked to leave: one for each that waits, who spared its place first. */
+ * the first in the queue, so nobody who comes later can slip in between. Those who belong together
+ * (a party: the items of a list) have one place in it among them: when its turn has come, the next of
+ * them stands at the end. So a list delays whoever comes later by one of its items, not by all, and
+ * who waits alone is served in the order of coming. A turn costs the same however many wait: the
+ * first of a party leads the others, and is found by a hash.
+ *
+ * While somebody waits, who is inside without need is asked to leave: one for each that waits, who
+ * spared its place first. */
 #include "origin/limiter.h"
+
+#include <assert.h>
 
 void limiter_init(struct limiter *limiter, unsigned most)
 {
@@ -12,16 +20,62 @@ void limiter_init(struct limiter *limiter, unsigned most)
     limiter->most = MAX(most, 1u);
     limiter->inside = 0;
     limiter->waiters = limiter->pressed = 0;
-    list_init(&limiter->waiting);
+    list_init(&limiter->turns);
     list_init(&limiter->spare);
+    for (size_t i = 0; i < LIMITER_ROWS; i++)
+        list_init(&limiter->firsts[i]);
 }
 
 void limiter_end(struct limiter *limiter)
 {
     check(limiter->inside == 0 && limiter->waiters == 0 && limiter->pressed == 0);
-    check(list_empty(&limiter->waiting) && list_empty(&limiter->spare));
+    check(list_empty(&limiter->turns) && list_empty(&limiter->spare));
     pthread_mutex_destroy(&limiter->lock);
 }
+
+/* ---- the queue ---- */
+
+static struct list *row_of(struct limiter *limiter, uint64_t party)
+{
+    return &limiter->firsts[(party * 0x9e3779b97f4a7c15u) >> 58];
+}
+static_assert(LIMITER_ROWS == 1u << (64 - 58), "the highest bits of the hash");
+
+static struct limiter_pass *first_of(struct limiter *limiter, uint64_t party)
+{
+    list_each(struct limiter_pass, pass, row_of(limiter, party), first)
+        if (pass->party == party)
+            return pass;
+    return NULL;
+}
+
+static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
+{
+    struct limiter_pass *first = pass->party ? first_of(limiter, pass->party) : NULL;
+    list_add(first ? &first->behind : &limiter->turns, &pass->link);
+    if (!first && pass->party)
+        list_add(row_of(limiter, pass->party), &pass->first);
+    pass->where = LIMITER_WAITING;
+    limiter->waiters++;
+}
+
+/* The next of its party stands at the end of the turns, or, where it had none, where it stood. */
+static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
+{
+    struct list *before = had_turn ? &limiter->turns : pass->link.next;
+    list_del(&pass->link);
+    list_del(&pass->first);
+    limiter->waiters--;
+    if (list_empty(&pass->behind))
+        return;
+    struct limiter_pass *next = list_of(pass->behind.next, struct limiter_pass, link);
+    list_del(&next->link);
+    list_move(&next->behind, &pass->behind);
+    list_add(before, &next->link);
+    list_add(row_of(limiter, next->party), &next->first);
+}
+
+/* ---- places ---- */
 
 static void press(struct limiter *limiter)
 {
@@ -45,13 +99,13 @@ bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
     pthread_mutex_lock(&limiter->lock);
     check(pass->where == LIMITER_AWAY);
     list_init(&pass->link);
+    list_init(&pass->first);
+    list_init(&pass->behind);
     if (limiter->inside < limiter->most) {
         limiter->inside++;
         pass->where = LIMITER_INSIDE;
     } else {
-        list_add(&limiter->waiting, &pass->link);
-        pass->where = LIMITER_WAITING;
-        limiter->waiters++;
+        queue_up(limiter, pass);
         press(limiter);
     }
     bool inside = pass->where == LIMITER_INSIDE;
@@ -69,15 +123,25 @@ bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass)
 
 static void hand_over(struct limiter *limiter)
 {
-    if (list_empty(&limiter->waiting)) {
+    if (list_empty(&limiter->turns)) {
         limiter->inside--;
         return;
     }
-    struct limiter_pass *next = list_of(limiter->waiting.next, struct limiter_pass, link);
-    list_del(&next->link);
-    limiter->waiters--;
+    struct limiter_pass *next = list_of(limiter->turns.next, struct limiter_pass, link);
+    step_out(limiter, next, true);
     next->where = LIMITER_INSIDE;
     errand_wake(next->errand);
+}
+
+void limiter_part(struct limiter *limiter, struct limiter_pass *pass)
+{
+    pthread_mutex_lock(&limiter->lock);
+    if (pass->where == LIMITER_WAITING && pass->party) {
+        step_out(limiter, pass, false);
+        pass->party = 0;
+        queue_up(limiter, pass);
+    }
+    pthread_mutex_unlock(&limiter->lock);
 }
 
 void limiter_spare(struct limiter *limiter, struct limiter_pass *pass)
@@ -107,10 +171,10 @@ bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs
 void limiter_leave(struct limiter *limiter, struct limiter_pass *pass)
 {
     pthread_mutex_lock(&limiter->lock);
-    if (pass->where != LIMITER_AWAY)
-        list_del(&pass->link);
     if (pass->where == LIMITER_WAITING)
-        limiter->waiters--;
+        step_out(limiter, pass, false);
+    if (pass->where == LIMITER_INSIDE)
+        list_del(&pass->link);
     relieve(limiter, pass);
     if (pass->where == LIMITER_INSIDE)
         hand_over(limiter);

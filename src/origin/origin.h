@@ -76,6 +76,9 @@ struct origin_call {
      * end right before its first byte: OK, or why not, which becomes the end. `again`: one has been
      * sent, or tried to. NULL: always. Once it has refused, it refuses for ever. */
     enum err (*may_send)(struct origin_call *call, bool again);
+    /* Whose calls wait for a connection in turns with others', however many they are: of one list,
+     * say. 0: it is one of nobody's. Who makes it 0 on the way says so by origin_ask_again. */
+    _Atomic uint64_t party;
     void *priv;                         /* the origin's own, NULL at start */
 };
 
@@ -83,7 +86,8 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE or SPARE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
-/* may_send would refuse now: a call that waits ends, one that is being sent goes on. Any thread. */
+/* may_send would refuse now, or it has no party any more: a call that waits ends, or waits by itself;
+ * one that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */

@@ -114,6 +114,7 @@ static void finish(struct s3_call *call, enum err err)
 static void wait_for_connection(struct s3_call *call)
 {
     call->where = WAITING;
+    call->pass.party = atomic_load(&call->hook.call->party);
     if (limiter_enter(&call->s3->limiter, &call->pass)) {
         send_try(call);
         return;
@@ -208,6 +209,8 @@ static void woken(struct errand *errand)
         begin(call);
         break;
     case WAITING:
+        if (call->pass.party && !atomic_load(&call->hook.call->party))
+            limiter_part(&call->s3->limiter, &call->pass);
         if (limiter_is_inside(&call->s3->limiter, &call->pass))
             send_try(call);
         else

@@ -10,11 +10,11 @@ from harness import *
 CONNECTIONS, SIZE, LIST = 2, 4000, 500
 
 with Story("f10 misses that wait for the origin") as story:
-    origin = story.origin("objects=pile/%d 4000 4000", "match=pile/*", "first_byte_ms=100")
+    origin = story.origin("objects=pile/%d 6000 4000", "match=pile/*", "first_byte_ms=100")
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", origin_connections=CONNECTIONS,
                             fill_threads=8, batch_gets=LIST)
-    fresh = iter(range(4000))
+    fresh = iter(range(6000))
 
     def keys(count):
         return [str(next(fresh)) for _ in range(count)]
@@ -71,3 +71,35 @@ with Story("f10 misses that wait for the origin") as story:
         story.bytes(f"{what} ends: another's miss", reply, f"pile/{name}", 0, SIZE)
         origin.quiet(60)
         story.fact("... comes when what had been sent has come", asked() - before <= 25, asked() - before)
+
+    # ---- a long list has one turn of many ----
+    def answered(what, key, **how):
+        before = asked()
+        reply = server.get(f"pile/{key}", **how)
+        cost = asked() - before
+        story.bytes(what, reply, f"pile/{key}", 0, SIZE)
+        story.fact("... after at most a few of the list's", cost <= 3 * CONNECTIONS + 2, cost)
+
+    for what, begin in {"a fill": fill, "a batch": batch}.items():
+        origin.quiet(60)
+        many = keys(LIST)
+        end = begin(many)
+        wait_for(f"{what}: {LIST} misses wait", lambda: queued() > LIST * .9)
+        answered(f"beside {what} of {LIST} misses one of another client", keys(1)[0])
+        answered("one that stands at the end of that list", many[-1])
+        before, some = asked(), keys(20)
+        items = batches.frames(server.client, "pile", [{"key": name} for name in some])
+        cost = asked() - before
+        story.same("and a short list", [(i.status, i.body) for i in items],
+                   [(200, expect(f"pile/{name}", 1, 0, SIZE)) for name in some])
+        story.fact("... has every second turn", cost <= 2 * len(some) + 3 * CONNECTIONS + 2, cost)
+        story.fact("while the list waits", queued() > LIST / 2, queued())
+        end()
+    wires = [Wire(server.port) for _ in range(200)]
+    for wire, name in zip(wires, keys(200)):
+        wire.send(server.client.head_of("GET", f"pile/{name}"))
+    wait_for("200 clients wait", lambda: queued() == 200)
+    begun = asked()
+    few = keys(3)
+    items = batches.frames(server.client, "pile", [{"key": name} for name in few])
+    story.fact("who waits alone is served in the order of coming: a list later", asked() - begun >= 190, asked() - begun)

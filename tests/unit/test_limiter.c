@@ -1,0 +1,150 @@
+/* test_limiter.c - whose turn it is, where not all may be inside. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <stdlib.h>
+
+#include "origin/limiter.h"
+
+#define MANY 400
+
+static struct errands errands;
+static struct limiter limiter;
+static struct {
+    struct errand errand;
+    struct limiter_pass pass;
+} all[MANY];
+
+static void woken(struct errand *errand)
+{
+    (void)errand;
+}
+
+static void begin(unsigned most)
+{
+    errands_init(&errands);
+    limiter_init(&limiter, most);
+    for (size_t i = 0; i < MANY; i++) {
+        all[i].errand = (struct errand){ .woken = woken };
+        all[i].pass = (struct limiter_pass){ .errand = &all[i].errand };
+        errand_enter(&errands, &all[i].errand);
+    }
+}
+
+static void end(void)
+{
+    limiter_end(&limiter);    /* checks that nobody is left */
+    for (size_t i = 0; i < MANY; i++)
+        errand_leave(&all[i].errand);
+    errands_end(&errands);
+}
+
+static bool comes(size_t i, uint64_t party)
+{
+    all[i].pass.party = party;
+    return limiter_enter(&limiter, &all[i].pass);
+}
+
+static void goes(size_t i)
+{
+    limiter_leave(&limiter, &all[i].pass);
+}
+
+/* Each goes when the next is looked for, in this order. */
+static void served(const size_t *order, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        ok(limiter_is_inside(&limiter, &all[order[i]].pass));
+        goes(order[i]);
+    }
+}
+
+TEST(who_waits_alone_is_served_in_the_order_of_coming)
+{
+    begin(1);
+    ok(comes(0, 0));
+    for (size_t i = 1; i < 5; i++)
+        ok(!comes(i, 0));
+    served((size_t[]){ 0, 1, 2, 3, 4 }, 5);
+    end();
+}
+
+TEST(those_of_a_party_have_one_turn_among_them)
+{
+    begin(1);
+    ok(comes(0, 7));
+    for (size_t i = 1; i < 5; i++)
+        ok(!comes(i, 7));
+    ok(!comes(5, 0) && !comes(6, 9) && !comes(7, 9));
+    served((size_t[]){ 0, 1, 5, 6, 2, 7, 3, 4 }, 8);
+    end();
+}
+
+TEST(the_next_of_a_party_stands_where_one_stood_that_left_without_a_turn)
+{
+    begin(1);
+    ok(comes(0, 0));
+    for (size_t i = 1; i < 4; i++)
+        ok(!comes(i, 7));
+    ok(!comes(4, 0));
+    goes(1);
+    goes(3);
+    served((size_t[]){ 0, 2, 4 }, 3);
+    end();
+}
+
+TEST(who_parts_stands_at_the_end_by_itself)
+{
+    begin(1);
+    ok(comes(0, 0));
+    for (size_t i = 1; i < 5; i++)
+        ok(!comes(i, 7));
+    ok(!comes(5, 0));
+    limiter_part(&limiter, &all[4].pass);
+    limiter_part(&limiter, &all[1].pass);
+    limiter_part(&limiter, &all[0].pass);    /* inside: nothing happens */
+    served((size_t[]){ 0, 2, 5, 4, 1, 3 }, 6);
+    end();
+}
+
+/* Nobody is lost, and no more are inside than may be, whatever order they come and go in. */
+TEST(a_crowd_of_parties_comes_and_goes)
+{
+    unsigned seed = 1;
+    begin(5);
+    for (int i = 0; i < 100000; i++) {
+        size_t who = (size_t)rand_r(&seed) % MANY;
+        struct limiter_pass *pass = &all[who].pass;
+        if (pass->where == LIMITER_AWAY)
+            ok(comes(who, (uint64_t)rand_r(&seed) % 9) == (pass->where == LIMITER_INSIDE));
+        else if (rand_r(&seed) % 9 == 0)
+            limiter_part(&limiter, pass);
+        else if (pass->where == LIMITER_INSIDE || rand_r(&seed) % 3 == 0)
+            goes(who);
+        size_t waiting = 0, inside = 0;
+        for (size_t j = 0; j < MANY && i % 100 == 0; j++) {
+            waiting += all[j].pass.where == LIMITER_WAITING;
+            inside += all[j].pass.where == LIMITER_INSIDE;
+        }
+        ok(i % 100 || (waiting == limiter.waiters && inside == limiter.inside && inside <= 5));
+        ok(limiter.inside == 5 || !limiter.waiters);
+    }
+    for (size_t left = limiter.inside + limiter.waiters; left; left--)
+        for (size_t j = 0; j < MANY; j++)
+            if (all[j].pass.where == LIMITER_INSIDE) {
+                goes(j);
+                break;
+            }
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_alone_is_served_in_the_order_of_coming),
+        cmocka_unit_test(those_of_a_party_have_one_turn_among_them),
+        cmocka_unit_test(the_next_of_a_party_stands_where_one_stood_that_left_without_a_turn),
+        cmocka_unit_test(who_parts_stands_at_the_end_by_itself),
+        cmocka_unit_test(a_crowd_of_parties_comes_and_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
