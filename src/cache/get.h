@@ -25,8 +25,8 @@ struct get_ask {
     bool revalidate;              /* the client said no-cache */
     bool want_checksums;          /* x-amz-checksum-mode: a head without them is completed first */
     bool background;              /* nobody waits: within its grace, ask about it */
-    /* Names who asks for many at once, a list: what they miss takes turns with what others miss, as if
-     * it were one. 0: it is alone. */
+    /* Names who asks for many at once, a list: what they miss takes turns with what others miss, as
+     * if it were one. 0: it is alone. */
     uint64_t party;
     /* NULL, or memory for the answer; ERR_TOO_LARGE where it has more bytes. What the store can read
      * straight there, it does (store_read); what get_next hands out from elsewhere, the caller

@@ -3,8 +3,8 @@
  *
  * An origin's limit of connections holds over all threads. Who leaves hands its place straight to
  * the first in the queue, so nobody who comes later can slip in between. Those who belong together
- * (a party: the items of a list) have one place in it among them: when its turn has come, the next of
- * them stands at the end. So a list delays whoever comes later by one of its items, not by all, and
+ * (a party: the items of a list) have one place in it among them: when its turn has come, the next
+ * of them stands at the end. So a list delays whoever comes later by one of its items, not by all, and
  * who waits alone is served in the order of coming. A turn costs the same however many wait: the
  * first of a party leads the others, and is found by a hash.
  *

@@ -86,8 +86,8 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE or SPARE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
-/* may_send would refuse now, or it has no party any more: a call that waits ends, or waits by itself;
- * one that is being sent goes on. Any thread. */
+/* may_send would refuse now, or it has no party any more: a call that waits ends, or waits by
+ * itself; one that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */

@@ -1,4 +1,5 @@
-/* test_limiter.c - whose turn it is, where not all may be inside. SPDX-License-Identifier: Apache-2.0 */
+/* test_limiter.c - whose turn it is, where not all may be inside.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdlib.h>
