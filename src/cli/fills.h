@@ -6,6 +6,7 @@
 
 enum err fills_up(struct serve *serve) MUST_USE;
 void fills_down(struct serve *serve);
+void fills_access_log(struct serve *serve, bool on);    /* while it is up */
 /* Connections it may have, where the process may have so many descriptors; 0: there is none. */
 unsigned fills_sessions(const struct config *config, uint64_t files);
 /* Could it be had with these settings? *ret_why, in keep, or empty. */

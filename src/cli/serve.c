@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/fills.h"
 #include "cli/serve.h"
 
 /* ---- signals: set flags, wake the main thread ---- */
@@ -161,6 +162,7 @@ static void reload(struct serve *serve)
     log_begin(fresh);
     house_reload(serve);
     front_access_log(serve->front, fresh->access_log);
+    fills_access_log(serve, fresh->access_log);
     log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
              SLICE_ARG(or_nothing(waiting)));
     cli_warnings(fresh, log_warning);

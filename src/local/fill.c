@@ -325,7 +325,7 @@ static void end(struct fill *fill)
     count(fill, &sum);
     if (!fill->one)
         lease_send(lease, compose(fill, &sum));
-    if (!fill->one && local->options.access_log)    /* a GET has a line of its own */
+    if (!fill->one && atomic_load(&local->access_log))    /* a GET has a line of its own */
         log_fill(fill, &sum);
     if (fill->one)
         give_back_one(fill);

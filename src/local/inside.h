@@ -45,7 +45,7 @@ struct local {
     struct local_options options;
     int listen_fd;
     uint64_t socket_device, socket_inode;    /* of what we made at the path */
-    atomic_bool draining;
+    atomic_bool draining, access_log;
     atomic_uint sessions;
     atomic_size_t fills;              /* under way */
     atomic_size_t list_bytes;         /* of memory that they hold */

@@ -146,7 +146,7 @@ void lease_note_refusal(const struct local *local, const struct lease *lease, in
     struct ucred peer = { .uid = UINT32_MAX };
     socklen_t len = sizeof(peer);
     count_refusal(why->status);
-    if (!local->options.access_log)
+    if (!atomic_load(&local->access_log))
         return;
     if (lease) {
         hex_write(lease->id, ID_BYTES, session);

@@ -136,6 +136,7 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
 {
     struct local *local = must_alloc(sizeof(*local));
     local->options = *options;
+    atomic_init(&local->access_log, options->access_log);
     local->listen_fd = -1;
     check(pthread_mutex_init(&local->lock, NULL) == 0);
     list_init(&local->waiting);
@@ -162,6 +163,11 @@ void local_drain(struct local *local)
 {
     atomic_store(&local->draining, true);
     unlink_ours(local);
+}
+
+void local_access_log(struct local *local, bool on)
+{
+    atomic_store(&local->access_log, on);
 }
 
 size_t local_fills(struct local *local)

@@ -61,6 +61,7 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
                      slice *ret_why) MUST_USE;
 void local_drain(struct local *local);    /* nobody new, nothing new; what is under way goes on */
 size_t local_fills(struct local *local);  /* under way; any thread */
+void local_access_log(struct local *local, bool on);    /* any time, any thread */
 void local_stop(struct local **local);
 /* A GET whose bytes go into a registered buffer; comes back by its mail. Any thread. */
 void local_fill(struct local *local, struct filling *take_filling);
