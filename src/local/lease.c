@@ -24,6 +24,7 @@
 #define FDS_IN_ONE 253u               /* as many as the kernel lets through */
 #define LARGE_HEAD_BYTES 65536        /* a socket takes three of those */
 #define MESSAGES_A_TURN 16u           /* then others have theirs */
+#define LOGGED_BYTES 200u             /* of the sentence that a refusal says */
 
 struct reply {
     struct list link;
@@ -96,6 +97,18 @@ static void wait_for_room(struct lease *lease, slice text)
     watch(lease, true);
 }
 
+/* One that is told nothing: it has said no hello, or takes no replies. */
+static void cut(struct lease *lease, enum metric counter, const char *limit)
+{
+    char session[IDS_TEXT];
+    hex_write(lease->id, ID_BYTES, session);
+    metric_add(counter, 1);
+    if (atomic_load(&lease->worker->local->access_log))
+        log_info("fill_cut", "session=%.8s uid=%u pid=%d limit=%s", session, lease->uid, lease->pid,
+                 limit);
+    lease_end(lease);
+}
+
 void lease_send(struct lease *lease, slice text)
 {
     const struct local_options *options = &lease->worker->local->options;
@@ -109,8 +122,9 @@ void lease_send(struct lease *lease, slice text)
         return;
     }
     if (full)
-        metric_add(M_FILL_REPLIES, 1);
-    lease_end(lease);
+        cut(lease, M_FILL_REPLIES, "fill_replies");
+    else
+        lease_end(lease);
 }
 
 static void send_more(struct lease *lease)
@@ -143,6 +157,7 @@ void lease_note_refusal(const struct local *local, const struct lease *lease, in
                         const struct trouble *why)
 {
     char session[IDS_TEXT] = "-";
+    struct arena keep = { 0 };
     struct ucred peer = { .uid = UINT32_MAX };
     socklen_t len = sizeof(peer);
     count_refusal(why->status);
@@ -155,8 +170,10 @@ void lease_note_refusal(const struct local *local, const struct lease *lease, in
     } else {
         (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
     }
-    log_info("fill_refused", "session=%.8s uid=%u pid=%d error=%s status=%d", session, peer.uid,
-             peer.pid, why->code, why->status);
+    slice sentence = log_sentence(&keep, slice_sub(why->message, 0, LOGGED_BYTES));
+    log_info("fill_refused", "session=%.8s uid=%u pid=%d error=%s status=%d why=\"%.*s\"", session,
+             peer.uid, peer.pid, why->code, why->status, SLICE_ARG(sentence));
+    arena_free(&keep);
 }
 
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why)
@@ -326,7 +343,6 @@ void lease_begin(struct worker *worker, int fd)
     struct trouble why = { 403, "peer_denied", S("this user may not connect here: name it in the "
                            "setting fill_users") };
     if (!users_allow(local->users, peer.uid)) {
-        log_warn("fill_peer_denied", "uid=%u pid=%d", peer.uid, peer.pid);
         lease_refuse(lease, NULL, &why);
         lease_end(lease);
     } else if (!(lease->user = users_enter(local->users, peer.uid,
@@ -407,10 +423,8 @@ void lease_deadlines(struct worker *worker, uint64_t now_ms)
         list_each(struct fill, fill, &lease->fills, link)
             if (now_ms >= fill->until_ms)
                 too_late(fill);
-        if (!lease->known && !lease->dead && now_ms >= lease->hello_ms) {
-            metric_add(M_FILL_HELLO, 1);
-            lease_end(lease);
-        }
+        if (!lease->known && !lease->dead && now_ms >= lease->hello_ms)
+            cut(lease, M_FILL_HELLO, "head_time");
         lease_settle(lease);
     }
 }

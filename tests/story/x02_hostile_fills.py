@@ -193,6 +193,8 @@ with Story("x02 hostile fills") as story:
     # ---- too much at once ----
     refused("more than fill_memory", registers([Memory(64 << 20).fd], 64 << 20), "quota", 429)
     counted("fill_memory", 2)
+    line = [line for line in server.log().splitlines() if "fill_refused" in line][-1]
+    story.fact("the log says which setting it was", "fill_memory" in line, line)
     kept = [Memory(4096) for _ in range(3)]
     story.fact("as many buffers as fill_buffers", all(bad.register(one)["ok"] for one in kept))
     refused("one more", bad.register(sealed), "quota", 429)
@@ -243,6 +245,7 @@ with Story("x02 hostile fills") as story:
         sent += 1
     well("a deaf one")
     counted("fill_replies", 1)
+    story.fact("... and logged", '"limit":"fill_replies"' in server.log().split('"fill_cut"')[-1])
     deaf.close()
 
     # ---- who changes its memory under us hurts itself ----
@@ -304,6 +307,9 @@ with Story("x02 hostile fills") as story:
     story.fact("who says no hello is cut", all(one.receive() is None for one in silent)
                and time.monotonic() - began < 10)
     counted("head_time", 3, wide)
+    cuts = [json.loads(line) for line in wide.log().splitlines() if '"fill_cut"' in line]
+    story.same("... and the log says who, and why", [(cut["pid"], cut["limit"]) for cut in cuts
+                                                     if cut["limit"] == "head_time"], [(os.getpid(), "head_time")] * 3)
 
     # ---- a fill that outlives fill_time ----
     hasty = story.penstock(origin=origin.url, fill_socket=path + "hasty", freshness="immutable", fill_time="300ms",

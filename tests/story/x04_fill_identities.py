@@ -117,7 +117,7 @@ with Story("x04 fill identities") as story:
     told = as_nobody()
     story.fact("another user of this host is not let in, and told so", "peer_denied" in told.stdout
                and "fill_users" in told.stdout, told)
-    story.fact("... which the log says, too", "fill_peer_denied" in server.log())
+    story.fact("... which the log says, too", "peer_denied" in server.log())
     story.same("... and the counter", server.metrics()['penstock_fill_refused_total{cause="rights"}'] >= 1, True)
     server = server.restart(fill_users="nobody")
     wait_for("it is logged", lambda: '"fill_socket"' in server.log())
