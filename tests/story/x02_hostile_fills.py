@@ -334,9 +334,9 @@ with Story("x02 hostile fills") as story:
     asked = [filler.ask("prefetch", **long) for _ in range(2)]
     refused("more lists under way than memory_fills holds", filler.reply_to(asked[1]), "quota", 429)
     counted("memory_fills", 1, hasty)
-    story.fact("... a long one alone is taken", hasty.metric("penstock_fill_memory_bytes") > 1 << 20)
+    story.fact("... a long one alone is taken", hasty.metric("penstock_fill_lists_bytes") > 1 << 20)
     refused("... and goes its way", filler.reply_to(asked[0]), "deadline", 504)
-    story.same("... nothing is held after", hasty.metric("penstock_fill_memory_bytes"), 0)
+    story.same("... nothing is held after", hasty.metric("penstock_fill_lists_bytes"), 0)
     story.fact("... and others begin", filler.say("prefetch", bucket="pile", items=["0"] * 9000)["ok"])
     story.fact("a thread that is full passes over whose items are under way",
                hasty.metrics()['penstock_fill_limited_total{limit="fill_gets_thread"}'] >= 1)
