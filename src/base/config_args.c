@@ -42,7 +42,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
         const char *flag = arena_copy(&config->arena, name).ptr;
         struct setting_where where = { FROM_FLAG, flag, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
-            config_mistake_add(config, &where, "", NULL, "not a flag: settings are --name VALUE");
+            config_mistake_add(config, &where, "", NULL, "not a flag: settings are --name VALUE, "
+                               "and --name or --no-name what is on or off");
             continue;
         }
         name = slice_from(name, 2);

@@ -1,7 +1,9 @@
 /* local.c - the fill socket as a whole. SPDX-License-Identifier: Apache-2.0
  *
  * It is made beside its path and moved there, so that nobody meets one that does not listen yet;
- * one that a dead process left is replaced, one that somebody listens at is not. */
+ * one that a dead process left is replaced, one that somebody listens at is not. Here, too, what
+ * comes from the S3 endpoint: a GET into a buffer finds its keeper by the buffer's id.
+ * Threads: start, drain and stop are one thread's; the rest any. */
 #include "local/local.h"
 
 #include <errno.h>
@@ -82,7 +84,8 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
         chmod(made.sun_path, 0666) != 0 ||    /* fill_users says who may */
         listen(local->listen_fd, BACKLOG) != 0 || stat(made.sun_path, &file) != 0 ||
         rename(made.sun_path, path) != 0) {
-        const char *why = strerrordesc_np(errno);
+        const char *why = errno == ENOENT ? "its folder is not there: make it, or name another path"
+                                          : strerrordesc_np(errno);
         unlink(made.sun_path);
         return failed(keep, path, why ? why : "it can't be made", ret_why);
     }
