@@ -1,9 +1,9 @@
 /* inside.h - what the files of this room tell each other, and nobody else.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   client ──message──> lease.c ──> request.c ──> fill.c: plan ──> shares ──> queue.c
- *                                                                              │ any worker
- *   client <──reply──── lease.c <── fill.c: end <── mail ── run.c: gets, bytes ┘
+ *   client ──message──> lease.c ──> request.c ──> fill.c ──> placing.c ──> share.c ──> queue.c
+ *                                                                                any worker │
+ *   client <──reply──── lease.c <── fill.c: end <── mail ── share.c <── run.c: gets, bytes ─┘
  *
  * A lease, its buffers and its fills belong to one worker, its keeper. Shares of a fill run on any
  * worker; they write results and bytes, and nobody looks at those before the share's mail came. */
@@ -189,6 +189,7 @@ void fill_begin(struct lease *lease, const struct message *message, struct arena
 bool fill_begin_one(struct buffer *buffer, struct filling *take_filling) MUST_USE;
 void fill_give_back(struct filling *filling, bool declined);
 void fill_settle(struct fill *fill);    /* one of its shares has ended; may free it, and its lease */
+void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- placing.c, share.c ---- */
 /* Where its items lie: inside its buffer, and on nothing else. */
@@ -198,7 +199,6 @@ void fill_cut(struct fill *fill);       /* into shares, which wait for a worker 
 void share_settle(struct share *share);
 /* The slab it needs: true, also where it needs none. Else it is not begun. */
 bool share_take_slab(struct share *share) MUST_USE;
-void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- queue.c: whose turn it is ---- */
 void queue_put(struct local *local, struct lease *lease, struct share *share);

@@ -42,8 +42,8 @@ struct local_options {
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
     uint64_t user_bytes_max;          /* registered, of one user */
     uint64_t lists_bytes_max;         /* memory of all that are under way */
-    unsigned gets_max;                /* items of a session under way, for each worker; */
-                                      /* ... and an eighth of all of a worker */
+    /* items of a session under way, for each worker; a worker has eight times as many of all */
+    unsigned gets_max;
     uint64_t list_bytes_max;          /* of a message in a memfd */
     uint64_t replies_bytes_max;       /* that wait for a session to take them */
     uint64_t hello_ms;                /* who has not said it by then keeps others out */

@@ -1,6 +1,6 @@
 /* trouble.c - why something is refused, as a reply says it. SPDX-License-Identifier: Apache-2.0
  *
- * In the words of the fill socket where S3 has none, else in S3's. Any thread. */
+ * In the words of the fill socket where they say more than S3's, else in S3's. Any thread. */
 #include "local/trouble.h"
 
 #include "s3/error.h"

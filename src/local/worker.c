@@ -1,7 +1,8 @@
 /* worker.c - a thread that keeps leases and reads items. SPDX-License-Identifier: Apache-2.0
  *
  * It waits for messages, mail and the disk; after each it takes one share of work, until there is
- * none. Nothing in it blocks. */
+ * none. Nothing in it blocks. The first accepts connections, too, and hands them out in turn.
+ * Threads: its own, but for init, start, end_leases and stop. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
