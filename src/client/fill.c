@@ -33,11 +33,11 @@ static json_t *word_of(const struct penstock_item *item, bool placed)
     return word;
 }
 
-static json_t *list_of(const char *op, const char *bucket, const struct penstock_item *items, size_t count,
-                       const struct penstock_fill_options *options, bool placed)
+static json_t *list_of(const char *op, const char *bucket, const struct penstock_item *items,
+                       size_t count, const struct penstock_fill_options *options, bool placed)
 {
-    json_t *message = json_pack("{s:s, s:s, s:[], s:s}", "op", op, "bucket", bucket, "items", "on_error",
-                                options && options->skip ? "skip" : "fail");
+    json_t *message = json_pack("{s:s, s:s, s:[], s:s}", "op", op, "bucket", bucket, "items",
+                                "on_error", options && options->skip ? "skip" : "fail");
     json_t *list = json_object_get(message, "items");
     for (size_t i = 0; list && i < count; i++)
         if (json_array_append_new(list, word_of(&items[i], placed)) != 0) {
@@ -116,7 +116,8 @@ static bool take_lengths(const struct penstock_fill *fill, const json_t *reply, 
     return true;
 }
 
-static bool take_errors(const struct penstock_fill *fill, const json_t *reply, struct penstock_result *to)
+static bool take_errors(const struct penstock_fill *fill, const json_t *reply,
+                        struct penstock_result *to)
 {
     const json_t *errors = json_object_get(reply, "errors");
     to->failed = json_array_size(errors);
@@ -126,7 +127,8 @@ static bool take_errors(const struct penstock_fill *fill, const json_t *reply, s
             (size_t)json_integer_value(index) >= fill->count)
             return false;
         if (to->statuses)
-            to->statuses[json_integer_value(index)] = (int)json_integer_value(json_array_get(error, 2));
+            to->statuses[json_integer_value(index)] =
+                (int)json_integer_value(json_array_get(error, 2));
         if (to->lengths)
             to->lengths[json_integer_value(index)] = 0;
     }
@@ -175,13 +177,14 @@ int penstock_fill(struct penstock *client, struct penstock_buffer *buffer, const
     return penstock_fill_wait(&fill, result, error);
 }
 
-int penstock_prefetch(struct penstock *client, const char *bucket, const struct penstock_item *items,
-                      size_t count, const struct penstock_fill_options *options,
-                      struct penstock_result *result, struct penstock_error *error)
+int penstock_prefetch(struct penstock *client, const char *bucket,
+                      const struct penstock_item *items, size_t count,
+                      const struct penstock_fill_options *options, struct penstock_result *result,
+                      struct penstock_error *error)
 {
     struct penstock_fill *fill;
-    if (begin(client, list_of("prefetch", bucket, items, count, options, false), items, count, &fill,
-              error))
+    if (begin(client, list_of("prefetch", bucket, items, count, options, false), items, count,
+              &fill, error))
         return -1;
     return penstock_fill_wait(&fill, result, error);
 }

@@ -33,7 +33,8 @@ static struct penstock_options complete(const struct penstock_options *options)
     all.socket = or_variable(all.socket, "PENSTOCK_FILL_SOCKET");
     all.access_key = or_variable(all.access_key, "AWS_ACCESS_KEY_ID");
     all.secret_key = own ? all.secret_key : or_variable(all.secret_key, "AWS_SECRET_ACCESS_KEY");
-    all.session_token = own ? all.session_token : or_variable(all.session_token, "AWS_SESSION_TOKEN");
+    all.session_token = own ? all.session_token
+                            : or_variable(all.session_token, "AWS_SESSION_TOKEN");
     all.region = or_variable(or_variable(all.region, "AWS_REGION"), "AWS_DEFAULT_REGION");
     if (!all.socket)
         all.socket = SOCKET;

@@ -1,4 +1,5 @@
-/* presign.c - who the C client is: a presigned URL in its hello. SPDX-License-Identifier: Apache-2.0
+/* presign.c - who the C client is: a presigned URL in its hello.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Signature version 4 of a POST that is never sent. Pure, but for the time. */
 #include "inside.h"
@@ -42,7 +43,8 @@ static void hex(const unsigned char bytes[SHA256_BYTES], char ret[2 * SHA256_BYT
 static bool mac(unsigned char key[SHA256_BYTES], const char *text)
 {
     unsigned len;
-    return HMAC(EVP_sha256(), key, SHA256_BYTES, (const unsigned char *)text, strlen(text), key, &len);
+    return HMAC(EVP_sha256(), key, SHA256_BYTES, (const unsigned char *)text, strlen(text), key,
+                &len);
 }
 
 static bool sign(const char *secret, const char *day, const char *region, const char *text,
@@ -54,8 +56,8 @@ static bool sign(const char *secret, const char *day, const char *region, const 
     add(&first, "AWS4");
     add(&first, secret);
     bool good = !first.full &&
-                HMAC(EVP_sha256(), first.text, (int)first.len, (const unsigned char *)day, strlen(day), key,
-                     &len) &&
+                HMAC(EVP_sha256(), first.text, (int)first.len, (const unsigned char *)day,
+                     strlen(day), key, &len) &&
                 mac(key, region) && mac(key, "s3") && mac(key, "aws4_request") && mac(key, text);
     hex(key, ret);
     return good;
@@ -83,7 +85,8 @@ bool penstock_presign(const struct penstock_options *who, struct url *ret)
 {
     struct url query = { .len = 0 }, canonical = { .len = 0 };
     unsigned char sum[SHA256_BYTES];
-    char stamp[24], day[9], sum_hex[2 * SHA256_BYTES + 1], signature[2 * SHA256_BYTES + 1], text[512];
+    char stamp[24], day[9], text[512];
+    char sum_hex[2 * SHA256_BYTES + 1], signature[2 * SHA256_BYTES + 1];
     time_t now = time(NULL);
     struct tm utc;
     strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));

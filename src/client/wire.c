@@ -33,7 +33,8 @@ int penstock_fail(struct penstock_error *error, const char *code, const char *fo
 }
 
 /* The connection is over; what is said of it from now on. */
-static int lose(struct penstock *client, struct penstock_error *error, const char *what, const char *why)
+static int lose(struct penstock *client, struct penstock_error *error, const char *what,
+                const char *why)
 {
     if (client->fd >= 0)
         close(client->fd);

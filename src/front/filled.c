@@ -1,7 +1,7 @@
 /* filled.c - a GetObject whose bytes go into memory that its client registered.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   GET /BUCKET/KEY, x-penstock-buffer: BUFFER:OFFSET  ->  200 or 206, no body, x-penstock-filled: N
+ *   GET /BUCKET/KEY, x-penstock-buffer: BUFFER:OFFSET -> 200 or 206, no body, x-penstock-filled: N
  *
  * All but the bytes is as for any GetObject: signature, rights, range, conditions, headers. Where
  * they can't go there, or the answer is an error, the answer is the ordinary one; who would rather
@@ -85,8 +85,8 @@ static void came_back(struct mail *mail)
         if (!filling->declined && !filling->answer.err)
             answer(call, filling);
         else if (is_required(call) && may_bring_a_body(filling))
-            reply_error(call, ERR_NOT_IMPLEMENTED, S("The bytes can't go into that buffer: it is not "
-                        "this client's, it is busy, has no room for them, or went away."));
+            reply_error(call, ERR_NOT_IMPLEMENTED, S("The bytes can't go into that buffer: it is "
+                        "not this client's, it is busy, has no room for them, or went away."));
         else
             object_read(call);
     }

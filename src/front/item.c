@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * By the rules that a request for it meets, asked in their order: the client's policy (right.c),
- * where it lies and whether it may be asked there (place.c); what the cache then asks of it, a grant
- * or the origin, is the get's business. So nobody reads by a list what they can't read by itself. A
- * call stands in for the request that it might have been. Any thread; a call is one thread's. */
+ * where it lies and whether it may be asked there (place.c); what the cache then asks of it, a
+ * grant or the origin, is the get's business. So nobody reads by a list what they can't read by
+ * itself. A call stands in for the request that it might have been. Any thread; a call is one
+ * thread's. */
 #include "base/guard.h"
 #include "cache/alias.h"
 #include "front/inside.h"

@@ -4,7 +4,8 @@
  * What lies at which origin is said by the longest row of bucket and prefix that fits. A call is
  * judged once, by who needs it first: the judge of a large body, or the route (front.c);
  * call->place says that it may go there. What names its keys in its body (DeleteObjects, a form) is
- * placed by them, when that has been read. Any thread: rows never change, a call is one thread's. */
+ * placed by them, when that has been read. Any thread: rows never change, a call is one
+ * thread's. */
 #include "front/inside.h"
 
 const struct place *place_of(const struct front *front, slice bucket, slice key)

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * They prove who they are as a client does, with a presigned request for a page of ours, and are
- * judged as for a GetObject. What they are let do ends when their key is taken away. Threads: any. */
+ * judged as for a GetObject. What they are let do ends when their key is taken away. Threads:
+ * any. */
 #include "base/clock.h"
 #include "front/inside.h"
 

@@ -1,10 +1,11 @@
 /* buffer.c - registered memory. SPDX-License-Identifier: Apache-2.0
  *
  * A buffer is a capability: whoever holds its descriptor, or its handle, may register it, and it
- * never comes by a name. A memfd must be sealed against shrinking, or its owner could make us fault;
- * and its pages must be there, so that they are the client's memory and not ours (of a container's
- * limit, too). It is released when nothing is on its way into it any more: the reply to that says
- * that its memory is its owner's again. Threads: the keeper's; fills write into it from any. */
+ * never comes by a name. A memfd must be sealed against shrinking, or its owner could make us
+ * fault; and its pages must be there, so that they are the client's memory and not ours (of a
+ * container's limit, too). It is released when nothing is on its way into it any more: the reply to
+ * that says that its memory is its owner's again. Threads: the keeper's; fills write into it from
+ * any. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,7 +22,7 @@
 #include "base/metric.h"
 #include "local/inside.h"
 
-#define POPULATE_BYTES GIB    /* mapped before the first fill needs them: 0.1 s; the rest comes then */
+#define POPULATE_BYTES GIB    /* mapped before a fill needs them: 0.1 s; the rest comes then */
 
 #define REFUSE(number, word, sentence) \
     ((struct trouble){ number, word, S(sentence) })
@@ -172,7 +173,8 @@ static bool judge_import(const struct message *message, size_t fd_count, struct 
         *ret_why = REFUSE(400, "bad_message", "cuda-ipc needs \"handle\", and no descriptor");
         return message->handle.len && !fd_count;
     }
-    *ret_why = REFUSE(422, "bad_descriptor", "cuda-vmm needs \"chunks\", and a descriptor for each");
+    *ret_why = REFUSE(422, "bad_descriptor",
+                      "cuda-vmm needs \"chunks\", and a descriptor for each");
     return message->chunk_count && message->chunk_count == fd_count;
 }
 

@@ -5,16 +5,16 @@
  *                              └─> copies, those that wait as one batch ──> fence ──> mail
  *
  * A GPU is opened by the first job, and closed a minute after its last buffer has gone: its context
- * costs memory there, and time to make again. Only the copier does either, between two jobs, so that
- * who registers meanwhile waits in the queue and has it opened again. What cannot be had (the
- * context, pinned memory) fails the jobs that wait with its sentence; the next one tries again. A GPU
- * that reports an error its context does not survive is lost until this process ends, and stays as it
- * is: its buffers are let go, the rest of the service goes on.
+ * costs memory there, and time to make again. Only the copier does either, between two jobs, so
+ * that who registers meanwhile waits in the queue and has it opened again. What cannot be had (the
+ * context, pinned memory) fails the jobs that wait with its sentence; the next one tries again. A
+ * GPU that reports an error its context does not survive is lost until this process ends, and stays
+ * as it is: its buffers are let go, the rest of the service goes on.
  *
  * Slabs are shared fairly. A holder begins with a sixteenth of them, and may hold one more for each
  * that it gives back, so that its part doubles while bytes flow; but no more than it leaves free.
- * Who only waits for an origin gives none back and stays small, and who comes finds a slab: it takes
- * several at once that flowed before, and are stuck now, to hold all.
+ * Who only waits for an origin gives none back and stays small, and who comes finds a slab: it
+ * takes several at once that flowed before, and are stuck now, to hold all.
  * Threads: jobs and slabs are locked; the GPU is the copier's. */
 #include "local/device.h"
 
@@ -489,7 +489,8 @@ struct device *device_find(struct devices *devices, slice uuid, struct trouble *
     while (at < devices->probe.count && !slice_eq(uuid, slice_of(devices->probe.devices[at].uuid)))
         at++;
     *ret_why = (struct trouble){ 422, "gpu_not_visible", S("no GPU with that UUID is visible to "
-                                 "Penstock: \"gpus\" of the answer to hello lists those that are") };
+                                 "Penstock: \"gpus\" of the answer to hello lists those that "
+                                 "are") };
     if (at == devices->probe.count)
         return NULL;
     pthread_mutex_lock(&devices->lock);

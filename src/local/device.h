@@ -43,7 +43,7 @@ struct slab {
 };
 /* NULL: none is free, or the holder has its part of them; freed() will tell. */
 struct slab *slab_take(struct device *device, struct slabs_held *holder);
-/* One more for who goes on without: NULL also where somebody waits for one. freed() will not tell. */
+/* One more for who goes on without: NULL also where somebody waits. freed() will not tell. */
 struct slab *slab_take_spare(struct device *device, struct slabs_held *holder);
 void slab_give(struct slab **slab);               /* accepts NULL */
 

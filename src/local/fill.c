@@ -3,8 +3,9 @@
  *   message ─ may it begin? ─ where does each item lie? ─ shares ─ ... ─ all ended ─ reply
  *
  * Nothing is read before the whole list was judged: inside the buffer, no two on one another, none
- * where another fill writes. Then it is cut into shares of about a mebibyte, which any worker takes.
- * The reply goes out when all have ended, whatever became of them: after it nothing is written.
+ * where another fill writes. Then it is cut into shares of about a mebibyte, which any worker
+ * takes. The reply goes out when all have ended, whatever became of them: after it nothing is
+ * written.
  * Threads: the keeper's; between queue_put and a share's mail its items are a worker's. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -253,7 +254,8 @@ static void add_quoted(struct text *reply, slice sentence)
 static slice compose(struct fill *fill, const struct sum *sum)
 {
     struct text reply = text_in(&fill->keep);
-    enum err err = fill->why ? fill->why : sum->first && !fill->message->skip ? sum->first->err : OK;
+    bool by_item = sum->first && !fill->message->skip;
+    enum err err = fill->why ? fill->why : by_item ? sum->first->err : OK;
     text_char(&reply, '{');
     if (fill->message->async) {
         char id[IDS_TEXT];

@@ -37,7 +37,8 @@ const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why)
 {
     if (access(path, R_OK) != 0) {
         snprintf(why->text, sizeof(why->text), "the module for CUDA, %s, can't be read (%s): it is"
-                 " made by configure --with-cuda, and comes with make install", path, strerror(errno));
+                 " made by configure --with-cuda, and comes with make install", path,
+                 strerror(errno));
         return NULL;
     }
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

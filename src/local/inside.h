@@ -104,7 +104,7 @@ void lease_deadlines(struct worker *worker, uint64_t now_ms);
 /* A reply or event; `text` is copied. A client that takes none of them is cut. */
 void lease_send(struct lease *lease, slice text);
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why);
-/* Counts a refusal, and logs it; lease NULL: of who is at the other end of fd, before it has one. */
+/* Counts a refusal, and logs it; lease NULL: of who is at the other end of fd, without one yet. */
 void lease_note_refusal(const struct local *local, const struct lease *lease, int fd,
                         const struct trouble *why);
 
@@ -164,7 +164,7 @@ struct fill {
     atomic_bool canceled;             /* nothing of it goes on */
     atomic_bool failed;               /* on_error is "fail", and an item has: no more are begun */
     atomic_uint refused;              /* items that its reader may not have */
-    enum err why;                     /* it was cancelled: ERR_TIMEOUT, ERR_CANCELED, ERR_STOPPING */
+    enum err why;                     /* of that: ERR_TIMEOUT, ERR_CANCELED */
     size_t shares_left;
     size_t held_bytes;                /* of local->list_bytes */
     uint64_t began_ns, until_ms;
@@ -175,7 +175,7 @@ struct share {
     struct mail mail;                 /* to the keeper, when all have ended */
     struct fill *fill;
     size_t first, count, left;        /* left: not ended */
-    /* into GPU memory: through a slab, which all of it fits into, or (large) one item piece by piece */
+    /* into GPU memory: through a slab, which all of it fits into; or (large) one item, by pieces */
     bool large;
     bool waited;                      /* for a slab */
     bool passed_over;                 /* in the line: under local->lock */
@@ -188,7 +188,7 @@ void fill_begin(struct lease *lease, const struct message *message, struct arena
 /* Of a GET. False: it can't begin, and is still the caller's. */
 bool fill_begin_one(struct buffer *buffer, struct filling *take_filling) MUST_USE;
 void fill_give_back(struct filling *filling, bool declined);
-void fill_settle(struct fill *fill);    /* one of its shares has ended; may free it, and its lease */
+void fill_settle(struct fill *fill);   /* one of its shares has ended; may free it, and its lease */
 void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- placing.c, share.c ---- */
@@ -216,9 +216,9 @@ struct large;
 /* changed() is called when large_move, or who waits for its copies, may go on. */
 struct large *large_new(struct share *share, const struct item *item, struct mailbox *box,
                         void (*changed)(void *arg), void *arg) MUST_USE;
-/* What the get brings, `want` bytes, to the GPU; ERR_WAIT, or its end: no copy is under way then. */
+/* What the get brings, `want` bytes, to the GPU; ERR_WAIT, or its end: no copy is under way. */
 enum err large_move(struct large *large, struct get *get, uint64_t want) MUST_USE;
-bool large_copies(const struct large *large);    /* it must not be freed, nor its get end: NULL: no */
+bool large_copies(const struct large *large);    /* then neither it nor its get may end; NULL: no */
 void large_free(struct large **large);
 
 /* ---- users.c: who may connect, and what each of them holds ---- */

@@ -1,11 +1,13 @@
-/* large.c - an item of GPU memory that does not fit into a slab. SPDX-License-Identifier: Apache-2.0
+/* large.c - an item of GPU memory that does not fit into a slab.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *   get ──> slab A ──> copy ─┐        read into one while the other is on its way out; a fill that
  *       ──> slab B ──> copy ─┴─ ...   can have one slab alone reads and copies in turn
  *
- * The first slab is the share's, the second is taken when it would help: when the first goes out and
- * more is to come. It is asked for only where nobody waits for one. While a copy is under way its
- * slab is not touched and the item does not end, whatever became of it. Threads: the worker's. */
+ * The first slab is the share's, the second is taken when it would help: when the first goes out
+ * and more is to come. It is asked for only where nobody waits for one. While a copy is under way
+ * its slab is not touched and the item does not end, whatever became of it. Threads: the
+ * worker's. */
 #include <stdlib.h>
 
 #include "local/inside.h"

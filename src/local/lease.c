@@ -236,8 +236,8 @@ static bool read_large(struct lease *lease, const struct message *announced, str
     metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
     if (bytes > options->list_bytes_max)
         return false;
-    *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" goes with one memfd that "
-                                 "holds the message from its first byte on") };
+    *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" goes with one memfd "
+                                 "that holds the message from its first byte on") };
     struct stat file;
     if (fd_count != 1 || fstat(fds[0], &file) != 0 || !S_ISREG(file.st_mode))
         return false;
@@ -348,8 +348,8 @@ void lease_begin(struct worker *worker, int fd)
     } else if (!(lease->user = users_enter(local->users, peer.uid,
                                            local->options.user_sessions_max))) {
         metric_add(M_FILL_USER_SESSIONS, 1);
-        why = (struct trouble){ 429, "quota", S("this user has as many sessions as fill_user_sessions "
-                                "allows: close one") };
+        why = (struct trouble){ 429, "quota", S("this user has as many sessions as "
+                                "fill_user_sessions allows: close one") };
         lease_refuse(lease, NULL, &why);
         lease_end(lease);
     }

@@ -20,8 +20,8 @@ struct local_reader {
 /* Who may read what: as the S3 endpoint has it. Any thread. */
 struct local_judge {
     void *arg;
-    /* A presigned POST of /_/fill, or nothing at all (empty: whoever signs nothing). OK with *ret in
-     * keep, or why not; *ret_why a sentence, or empty. */
+    /* A presigned POST of /_/fill, or nothing at all (empty: whoever signs nothing). OK with *ret
+     * in keep, or why not; *ret_why a sentence, or empty. */
     enum err (*prove)(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,
                       slice *ret_why);
     /* Is this still a client? Sets what it may do now. ERR_UNKNOWN_KEY, ERR_BAD_TOKEN. */

@@ -267,7 +267,8 @@ static bool find_op(struct reading *reading, const json_t *object, const char **
             *ret_name = op_names[i];
             return true;
         }
-    return wrong(reading, S("\"op\" must be hello, register, unregister, fill, prefetch or status"));
+    return wrong(reading, S("\"op\" must be hello, register, unregister, fill, prefetch or "
+                            "status"));
 }
 
 static bool read_number_of(struct reading *reading, const json_t *object)

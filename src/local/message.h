@@ -1,7 +1,7 @@
 /* message.h - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
  *
- * Pure: JSON text in, a struct out. Whatever is not as the protocol says is refused with the member,
- * what is wrong with it and what would be right; nothing is guessed. */
+ * Pure: JSON text in, a struct out. Whatever is not as the protocol says is refused with the
+ * member, what is wrong with it and what would be right; nothing is guessed. */
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
@@ -9,8 +9,8 @@
 #include "local/trouble.h"
 #include "s3/items.h"
 
-/* The protocol's own: a client must know them before it can ask. Beyond the first a message lies in a
- * memfd, up to the setting fill_list. */
+/* The protocol's own: a client must know them before it can ask. Beyond the first a message lies in
+ * a memfd, up to the setting fill_list. */
 #define MESSAGE_BYTES_MAX (128 * KIB)
 #define MESSAGE_FDS_MAX 128u
 #define ID_BYTES FILL_ID_BYTES                /* of a session, a buffer, a fill */
@@ -43,7 +43,8 @@ struct message {
 
 const char *buffer_kind_name(enum buffer_kind kind);
 
-/* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items; what was read so far of op and id is in *ret then, too. */
+/* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items; what was read so far of op and id
+ * is in *ret then, too. */
 enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
                       struct trouble *ret_why) MUST_USE;
 

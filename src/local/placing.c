@@ -44,7 +44,8 @@ static bool lies_inside(const struct fill *fill, const struct item *item)
 static bool place_items(struct fill *fill, struct trouble *ret_why)
 {
     const struct message *message = fill->message;
-    struct place_of *places = arena_alloc(&fill->keep, (message->items.count + 1) * sizeof(*places));
+    struct place_of *places =
+        arena_alloc(&fill->keep, (message->items.count + 1) * sizeof(*places));
     fill->places = places;
     for (size_t i = 0; i < message->items.count; i++) {
         struct item *item = &message->items.list[i];
@@ -53,8 +54,8 @@ static bool place_items(struct fill *fill, struct trouble *ret_why)
                            "items[%zu] does not say where it goes: [KEY, OFFSET, LENGTH, TO]", i));
         if (!lies_inside(fill, item))
             return refused(ret_why, 400, "bad_range", arena_printf(&fill->keep,
-                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes", i,
-                           fill->buffer->bytes));
+                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes",
+                           i, fill->buffer->bytes));
         places[i] = (struct place_of){ item->to, item->to, item };
     }
     qsort(places, message->items.count, sizeof(*places), by_place);

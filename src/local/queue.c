@@ -19,7 +19,8 @@ void queue_put(struct local *local, struct lease *lease, struct share *share)
     pthread_mutex_unlock(&local->lock);
 }
 
-static bool may_begin(struct local *local, const struct lease *lease, bool full)    /* under the lock */
+/* Under the lock. */
+static bool may_begin(struct local *local, const struct lease *lease, bool full)
 {
     struct share *share = list_of(lease->shares.next, struct share, link);
     unsigned most = full ? 1 : local->options.gets_max * local->worker_count;

@@ -1,10 +1,10 @@
 /* run.c - items of a share, read. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is an ordinary get (cache/get.h): same judgement, same flights, same checks as for a GET,
- * so one that misses is fetched once, whoever else wants it. All items of a share are begun one
- * after the other and none waits for another; what the cache has at once ends at once. A long one
- * gives way after some mebibytes. Bytes go where the item lies in the buffer, whose memory its owner
- * may write to at the same time, or take away: that hurts nobody else.
+ * Each item is an ordinary get (cache/get.h): same judgement, same flights, same checks as for a
+ * GET, so one that misses is fetched once, whoever else wants it. All items of a share are begun
+ * one after the other and none waits for another; what the cache has at once ends at once. A long
+ * one gives way after some mebibytes. Bytes go where the item lies in the buffer, whose memory its
+ * owner may write to at the same time, or take away: that hurts nobody else.
  * Threads: the worker's. */
 #include <stdlib.h>
 
@@ -66,7 +66,7 @@ static void keep_answer(struct filling *one, const struct get_answer *answer)
 {
     one->answer = *answer;
     one->answer.refusal = NULL;
-    one->answer.head = head_ref((struct head *)(uintptr_t)answer->head);    /* counted, not changed */
+    one->answer.head = head_ref((struct head *)(uintptr_t)answer->head);  /* counted, no more */
 }
 
 /* What the decision means for this item; the bytes that will come, in run->want. */
@@ -182,7 +182,8 @@ static void start(struct worker *worker, struct share *share, size_t index)
     struct run *run = must_alloc(sizeof(*run));
     struct get_ask ask = { 0 };
     enum err err = ERR_CANCELED;
-    *run = (struct run){ .worker = worker, .share = share, .item = &fill->message->items.list[index],
+    *run = (struct run){ .worker = worker, .share = share,
+                         .item = &fill->message->items.list[index],
                          .result = &fill->results[index] };
     list_add(&worker->runs, &run->link);
     worker->run_count++;

@@ -1,10 +1,10 @@
 /* share.c - a fill cut into shares, and those of GPU memory through a slab.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A share is some items in a row, about a mebibyte of them: what a worker takes at a time. Where the
- * buffer is a GPU's, all of a share fits into one slab, and leaves it as one batch of copies when its
- * last item has been read; what is larger than a slab is a share by itself (large.c). Threads: cut by
- * the keeper, settled by whoever read the last item. */
+ * A share is some items in a row, about a mebibyte of them: what a worker takes at a time. Where
+ * the buffer is a GPU's, all of a share fits into one slab, and leaves it as one batch of copies
+ * when its last item has been read; what is larger than a slab is a share by itself (large.c).
+ * Threads: cut by the keeper, settled by whoever read the last item. */
 #include <stdlib.h>
 
 #include "base/metric.h"

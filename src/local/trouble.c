@@ -14,7 +14,8 @@ static const struct {
       "an object is larger than its room in the buffer, or than \"max\"" },
     { ERR_TIMEOUT, 504, "deadline", "the fill took longer than its deadline allows" },
     { ERR_FAULT, 422, "buffer_fault", "the buffer's memory went away while it was written to" },
-    { ERR_GONE, 503, "gpu_lost", "the GPU has failed, and is out of use until Penstock is restarted" },
+    { ERR_GONE, 503, "gpu_lost",
+      "the GPU has failed, and is out of use until Penstock is restarted" },
     { ERR_CANCELED, 499, "cancelled", "given up" },
 };
 
