@@ -218,12 +218,14 @@ void buffer_register(struct lease *lease, const struct message *message, int *fd
     bool good = message->bytes > 0;
     if (good && lease->buffer_count + lease->importing >= options->buffers_max) {
         metric_add(M_FILL_BUFFERS_MAX, 1);
-        why = REFUSE(429, "quota", "this session has as many buffers as fill_buffers allows");
+        why = REFUSE(429, "quota", "this session has as many buffers as fill_buffers allows: "
+                     "unregister one");
         good = false;
     }
     if (good && !users_take_bytes(users, lease->user, message->bytes, options->user_bytes_max)) {
         metric_add(M_FILL_MEMORY, 1);
-        why = REFUSE(429, "quota", "this user has as many bytes registered as fill_memory allows");
+        why = REFUSE(429, "quota", "this user has as many bytes registered as fill_memory allows: "
+                     "unregister a buffer");
         good = false;
     }
     if (good && !(message->kind == BUFFER_MEMFD

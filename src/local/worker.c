@@ -54,7 +54,8 @@ static void turn_away(struct local *local, int fd)
     static const char full[] =
         "{\"ok\":false,\"error\":\"quota\",\"status\":429,\"message\":\"Penstock has as many "
         "sessions as fill_sessions allows, or is about to end: close one, or try again later\"}";
-    const struct trouble why = { 429, "quota", S("fill_sessions, or about to end") };
+    const struct trouble why = { 429, "quota", S("as many sessions as fill_sessions allows, "
+                                                 "or about to end") };
     atomic_fetch_sub(&local->sessions, 1);
     metric_add(M_FILL_SESSIONS_MAX, !atomic_load(&local->draining));
     lease_note_refusal(local, NULL, fd, &why);

@@ -213,7 +213,8 @@ class Client:
         return Fill(self, "fill", buffer, members, words, filled)
 
     def prefetch(self, bucket, items, prefix="", on_error="skip", deadline=None):
-        """Objects, or pieces of them, into Penstock's cache; as fill, without a buffer."""
+        """Objects, or pieces of them, into Penstock's cache; as fill, without a buffer. What fails is in
+        `errors` of what it returns; with on_error "fail" it is an exception."""
         return self.prefetch_async(bucket, items, prefix, on_error, deadline).result()
 
     def prefetch_async(self, bucket, items, prefix="", on_error="skip", deadline=None):
