@@ -4,9 +4,11 @@
  * An origin's limit of connections holds over all threads. Who leaves hands its place straight to
  * the first in the queue, so nobody who comes later can slip in between. Those who belong together
  * (a party: the items of a list) have one place in it among them: when its turn has come, the next
- * of them stands at the end. So a list delays whoever comes later by one of its items, not by all, and
- * who waits alone is served in the order of coming. A turn costs the same however many wait: the
- * first of a party leads the others, and is found by a hash.
+ * of them stands at the end. So a list delays whoever comes later by one of its items, not by all. Every
+ * second place goes by the order of coming all the same: else a crowd of those who wait alone, which
+ * never ends, would leave a list one place of a hundred. Nobody waits more than twice as long as by
+ * either alone. A place costs the same however many wait: the first of a party leads the others, and
+ * is found by a hash.
  *
  * While somebody waits, who is inside without need is asked to leave: one for each that waits, who
  * spared its place first. */
@@ -20,7 +22,9 @@ void limiter_init(struct limiter *limiter, unsigned most)
     limiter->most = MAX(most, 1u);
     limiter->inside = 0;
     limiter->waiters = limiter->pressed = 0;
+    limiter->by_turn = false;
     list_init(&limiter->turns);
+    list_init(&limiter->order);
     list_init(&limiter->spare);
     for (size_t i = 0; i < LIMITER_ROWS; i++)
         list_init(&limiter->firsts[i]);
@@ -29,7 +33,8 @@ void limiter_init(struct limiter *limiter, unsigned most)
 void limiter_end(struct limiter *limiter)
 {
     check(limiter->inside == 0 && limiter->waiters == 0 && limiter->pressed == 0);
-    check(list_empty(&limiter->turns) && list_empty(&limiter->spare));
+    check(list_empty(&limiter->turns) && list_empty(&limiter->order));
+    check(list_empty(&limiter->spare));
     pthread_mutex_destroy(&limiter->lock);
 }
 
@@ -55,6 +60,7 @@ static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
     list_add(first ? &first->behind : &limiter->turns, &pass->link);
     if (!first && pass->party)
         list_add(row_of(limiter, pass->party), &pass->first);
+    list_add(&limiter->order, &pass->came);
     pass->where = LIMITER_WAITING;
     limiter->waiters++;
 }
@@ -65,6 +71,7 @@ static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool ha
     struct list *before = had_turn ? &limiter->turns : pass->link.next;
     list_del(&pass->link);
     list_del(&pass->first);
+    list_del(&pass->came);
     limiter->waiters--;
     if (list_empty(&pass->behind))
         return;
@@ -101,6 +108,7 @@ bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
     list_init(&pass->link);
     list_init(&pass->first);
     list_init(&pass->behind);
+    list_init(&pass->came);
     if (limiter->inside < limiter->most) {
         limiter->inside++;
         pass->where = LIMITER_INSIDE;
@@ -127,8 +135,11 @@ static void hand_over(struct limiter *limiter)
         limiter->inside--;
         return;
     }
-    struct limiter_pass *next = list_of(limiter->turns.next, struct limiter_pass, link);
-    step_out(limiter, next, true);
+    limiter->by_turn = !limiter->by_turn;
+    struct limiter_pass *next = limiter->by_turn
+                                ? list_of(limiter->turns.next, struct limiter_pass, link)
+                                : list_of(limiter->order.next, struct limiter_pass, came);
+    step_out(limiter, next, limiter->by_turn);
     next->where = LIMITER_INSIDE;
     errand_wake(next->errand);
 }

@@ -13,7 +13,9 @@ struct limiter {                    /* any thread */
     pthread_mutex_t lock;
     unsigned most, inside, waiters;
     unsigned pressed;               /* who is inside, and was asked to leave */
+    bool by_turn;                   /* who came in last; the next comes by the other */
     struct list turns;              /* who waits; of a party, the first */
+    struct list order;              /* all who wait, as they came */
     struct list firsts[LIMITER_ROWS];    /* those of parties again, by a hash of the party */
     struct list spare;              /* inside, and may be asked to leave; longest first */
 };
@@ -22,6 +24,7 @@ struct limiter_pass {                  /* one errand's; all zeroes at start */
     struct errand *errand;
     uint64_t party;                 /* set before it enters; 0: it is alone */
     struct list link;               /* in turns, behind the first of its party, or spare */
+    struct list came;               /* in order */
     struct list first, behind;      /* of a first: in firsts, and those who came after it */
     bool pressed;
     enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* limiter->lock */

@@ -2,6 +2,7 @@
 their reader has gone, and one client's long list does not stand before another's single miss. Both
 are counted at the origin, in its order of requests."""
 import random
+import threading
 
 import batches
 from filler import Filler, Memory
@@ -92,9 +93,31 @@ with Story("f10 misses that wait for the origin") as story:
         cost = asked() - before
         story.same("and a short list", [(i.status, i.body) for i in items],
                    [(200, expect(f"pile/{name}", 1, 0, SIZE)) for name in some])
-        story.fact("... has every second turn", cost <= 2 * len(some) + 3 * CONNECTIONS + 2, cost)
+        story.fact("... has every second turn, which is half of the places", cost <= 4 * len(some) + 3 * CONNECTIONS + 2, cost)
         story.fact("while the list waits", queued() > LIST / 2, queued())
         end()
+
+    # ---- nor does a crowd that never ends leave a list one place of many ----
+    origin.quiet(60)
+    before, ended = asked(), threading.Event()
+
+    def come_again():
+        while not ended.is_set():
+            server.get(f"pile/{next(fresh)}")
+
+    crowd = [threading.Thread(target=come_again) for _ in range(30)]
+    for one in crowd:
+        one.start()
+    wait_for("30 clients wait, with a GET each", lambda: queued() >= 30)
+    begun = asked()
+    items = batches.frames(server.client, "pile", [{"key": name} for name in keys(50)])
+    cost = asked() - begun
+    ended.set()
+    for one in crowd:
+        one.join()
+    story.same("a list beside 30 clients that ask again and again", {i.status for i in items}, {200})
+    story.fact("... takes twice as long as in the order of coming", cost <= 2 * (50 + 30) + 10, cost)
+    origin.quiet(60)
     wires = [Wire(server.port) for _ in range(200)]
     for wire, name in zip(wires, keys(200)):
         wire.send(server.client.head_of("GET", f"pile/{name}"))

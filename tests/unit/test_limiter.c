@@ -69,14 +69,15 @@ TEST(who_waits_alone_is_served_in_the_order_of_coming)
     end();
 }
 
-TEST(those_of_a_party_have_one_turn_among_them)
+/* By their turns 1, 5, 6, 7; between them 2, 3, 4, as they came. */
+TEST(those_of_a_party_have_one_turn_and_every_second_place_goes_by_order)
 {
     begin(1);
     ok(comes(0, 7));
     for (size_t i = 1; i < 5; i++)
         ok(!comes(i, 7));
     ok(!comes(5, 0) && !comes(6, 9) && !comes(7, 9));
-    served((size_t[]){ 0, 1, 5, 6, 2, 7, 3, 4 }, 8);
+    served((size_t[]){ 0, 1, 2, 5, 3, 6, 4, 7 }, 8);
     end();
 }
 
@@ -103,7 +104,39 @@ TEST(who_parts_stands_at_the_end_by_itself)
     limiter_part(&limiter, &all[4].pass);
     limiter_part(&limiter, &all[1].pass);
     limiter_part(&limiter, &all[0].pass);    /* inside: nothing happens */
-    served((size_t[]){ 0, 2, 5, 4, 1, 3 }, 6);
+    served((size_t[]){ 0, 2, 3, 5, 4, 1 }, 6);
+    end();
+}
+
+/* Who is inside, and goes; SIZE_MAX: nobody. */
+static size_t one_goes(void)
+{
+    for (size_t i = 0; i < MANY; i++)
+        if (all[i].pass.where == LIMITER_INSIDE) {
+            goes(i);
+            return i;
+        }
+    return SIZE_MAX;
+}
+
+TEST(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order)
+{
+    enum { CROWD = 50, LIST = 10 };
+    size_t left = LIST, taken = 0;
+    begin(1);
+    ok(comes(0, 0));
+    for (size_t i = 1; i <= CROWD; i++)
+        ok(!comes(i, 0));
+    for (size_t i = 1; i <= LIST; i++)
+        ok(!comes(CROWD + i, 7));
+    for (; left && taken < MANY; taken++) {
+        size_t gone = one_goes();
+        left -= gone > CROWD;
+        ok(gone > CROWD || !comes(gone, 0));    /* and comes again */
+    }
+    ok(!left && taken <= 2 * (1 + CROWD + LIST));
+    while (one_goes() != SIZE_MAX)
+        ;
     end();
 }
 
@@ -130,11 +163,7 @@ TEST(a_crowd_of_parties_comes_and_goes)
         ok(limiter.inside == 5 || !limiter.waiters);
     }
     for (size_t left = limiter.inside + limiter.waiters; left; left--)
-        for (size_t j = 0; j < MANY; j++)
-            if (all[j].pass.where == LIMITER_INSIDE) {
-                goes(j);
-                break;
-            }
+        ok(one_goes() != SIZE_MAX);
     end();
 }
 
@@ -142,9 +171,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_alone_is_served_in_the_order_of_coming),
-        cmocka_unit_test(those_of_a_party_have_one_turn_among_them),
+        cmocka_unit_test(those_of_a_party_have_one_turn_and_every_second_place_goes_by_order),
         cmocka_unit_test(the_next_of_a_party_stands_where_one_stood_that_left_without_a_turn),
         cmocka_unit_test(who_parts_stands_at_the_end_by_itself),
+        cmocka_unit_test(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order),
         cmocka_unit_test(a_crowd_of_parties_comes_and_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
