@@ -84,7 +84,7 @@ enum err fills_up(struct serve *serve)
         .buffers_max = (unsigned)config->fill_buffers,
         .fills_max = (unsigned)config->fill_requests,
         .items_max = (unsigned)config->fill_items,
-        .user_bytes_max = config->fill_memory_bytes,
+        .user_bytes_max = config->fill_user_memory_bytes,
         .lists_bytes_max = config->memory_fills_bytes,
         .gets_max = (unsigned)config->fill_gets,
         .list_bytes_max = config->fill_list_bytes,

@@ -223,9 +223,9 @@ void buffer_register(struct lease *lease, const struct message *message, int *fd
         good = false;
     }
     if (good && !users_take_bytes(users, lease->user, message->bytes, options->user_bytes_max)) {
-        metric_add(M_FILL_MEMORY, 1);
-        why = REFUSE(429, "quota", "this user has as many bytes registered as fill_memory allows: "
-                     "unregister a buffer");
+        metric_add(M_FILL_USER_MEMORY, 1);
+        why = REFUSE(429, "quota", "this user has as many bytes registered as fill_user_memory "
+                     "allows: unregister a buffer");
         good = false;
     }
     if (good && !(message->kind == BUFFER_MEMFD

@@ -15,7 +15,7 @@ with Story("x02 hostile fills") as story:
     origin = story.origin("objects=pile/%d 20 100000")
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable",
-                            fill_buffers=4, fill_memory="64MiB", fill_requests=3, fill_items=1000,
+                            fill_buffers=4, fill_user_memory="64MiB", fill_requests=3, fill_items=1000,
                             fill_user_sessions=12, fill_list="256KiB", fill_replies="1MiB")
     good = Filler(path)
     room = Memory(1 << 20)
@@ -191,10 +191,10 @@ with Story("x02 hostile fills") as story:
     story.fact("nothing of all that was written", memory.untouched(1000, 1 << 20))
 
     # ---- too much at once ----
-    refused("more than fill_memory", registers([Memory(64 << 20).fd], 64 << 20), "quota", 429)
-    counted("fill_memory", 2)
+    refused("more than fill_user_memory", registers([Memory(64 << 20).fd], 64 << 20), "quota", 429)
+    counted("fill_user_memory", 2)
     line = [line for line in server.log().splitlines() if "fill_refused" in line][-1]
-    story.fact("the log says which setting it was", "fill_memory" in line, line)
+    story.fact("the log says which setting it was", "fill_user_memory" in line, line)
     kept = [Memory(4096) for _ in range(3)]
     story.fact("as many buffers as fill_buffers", all(bad.register(one)["ok"] for one in kept))
     refused("one more", bad.register(sealed), "quota", 429)
