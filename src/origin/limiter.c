@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * An origin's limit of connections holds over all threads. Who leaves hands its place straight to
- * the first in the queue, so nobody who comes later can slip in between. Those who belong together
- * (a party: the items of a list) have one place in it among them: when its turn has come, the next
- * of them stands at the end. So a list delays whoever comes later by one of its items, not by all. Every
- * second place goes by the order of coming all the same: else a crowd of those who wait alone, which
- * never ends, would leave a list one place of a hundred. Nobody waits more than twice as long as by
- * either alone. A place costs the same however many wait: the first of a party leads the others, and
- * is found by a hash.
+ * the first in the queue, so nobody who comes later can slip in between. Those who belong
+ * together (a party: the items of a list) have one place in it among them: when its turn has
+ * come, the next of them stands at the end. So a list delays whoever comes later by one of its
+ * items, not by all. Every second place goes by the order of coming all the same: else a crowd of
+ * those who wait alone, which never ends, would leave a list one place of a hundred. Nobody waits
+ * more than twice as long as by either alone. A place costs the same however many wait: the first
+ * of a party leads the others, and is found by a hash.
  *
  * While somebody waits, who is inside without need is asked to leave: one for each that waits, who
  * spared its place first. */
