@@ -28,9 +28,18 @@ static bool find_buffer(struct fill *fill, struct trouble *ret_why)
     return fill_place(fill, ret_why);
 }
 
+static size_t hold_bytes(struct fill *fill, size_t bytes)
+{
+    fill->held_bytes += bytes;
+    metric_gauge_add(M_FILL_LIST_BYTES, (int64_t)bytes);
+    atomic_fetch_add(&fill->lease->user->list_bytes, bytes);
+    return atomic_fetch_add(&fill->lease->worker->local->list_bytes, bytes) + bytes;
+}
+
 static void let_memory_go(struct fill *fill)
 {
     atomic_fetch_sub(&fill->lease->worker->local->list_bytes, fill->held_bytes);
+    atomic_fetch_sub(&fill->lease->user->list_bytes, fill->held_bytes);
     metric_gauge_add(M_FILL_LIST_BYTES, -(int64_t)fill->held_bytes);
     fill->held_bytes = 0;
 }
@@ -42,20 +51,20 @@ static bool has_enough(const struct lease *lease)
     return enough;
 }
 
-/* Of its list: a GET's own is none to speak of. */
+/* Of its list: a GET's own is none to speak of. One user's have no more than they leave free, so that
+ * there is room for another's; one list alone is as large as its limits let it. */
 static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
-    struct local *local = fill->lease->worker->local;
+    uint64_t most = fill->lease->worker->local->options.lists_bytes_max;
     size_t bytes = fill->keep.used_bytes + fill->message->items.count * sizeof(*fill->results);
-    size_t before = atomic_fetch_add(&local->list_bytes, bytes);
-    fill->held_bytes = bytes;
-    metric_gauge_add(M_FILL_LIST_BYTES, (int64_t)bytes);
-    if (!before || before + bytes <= local->options.lists_bytes_max)
-        return true;    /* one alone is as large as its limits let it */
+    size_t all = hold_bytes(fill, bytes), mine = atomic_load(&fill->lease->user->list_bytes);
+    if (all == bytes || (all <= most && mine <= most - all))
+        return true;
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
-    return refused(ret_why, 429, "quota", S("the lists of all sessions that are under way have as "
-                   "many bytes as memory_fills allows: wait for a reply, or ask for less at once"));
+    return refused(ret_why, 429, "quota", S("the lists of all sessions, or of this user's, that "
+                   "are under way have as many bytes as memory_fills allows: wait for a reply, or ask "
+                   "for less at once"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)
@@ -110,7 +119,10 @@ static void start(struct fill *fill)
         fill->buffer->fills++;
         list_add(&fill->buffer->busy, &fill->busy);
     }
+    size_t uncut = fill->keep.used_bytes;
     fill_cut(fill);
+    if (!fill->one)
+        (void)hold_bytes(fill, fill->keep.used_bytes - uncut);    /* what it is cut into, too */
     if (fill->shares_left)
         queue_call(local, lease->worker, (unsigned)fill->shares_left - !run_is_full(lease->worker));
     if (message->async)

@@ -227,6 +227,7 @@ struct user {
     uint32_t uid;
     unsigned sessions;
     uint64_t bytes;                   /* registered */
+    atomic_size_t list_bytes;         /* of local->list_bytes */
 };
 /* ERR_BAD_ARGUMENT: a name that nobody has; *ret_why. */
 enum err users_new(slice list, struct arena *keep, struct users **ret, slice *ret_why) MUST_USE;

@@ -1,8 +1,10 @@
 """Whoever speaks the fill socket wrongly is told what is wrong and what to do; nobody else notices,
 and nothing is left of it."""
 import array
+import contextlib
 import fcntl
 import mmap
+import pwd
 import struct
 import termios
 
@@ -338,6 +340,36 @@ with Story("x02 hostile fills") as story:
     refused("... and goes its way", filler.reply_to(asked[0]), "deadline", 504)
     story.same("... nothing is held after", hasty.metric("penstock_fill_lists_bytes"), 0)
     story.fact("... and others begin", filler.say("prefetch", bucket="pile", items=["0"] * 9000)["ok"])
+
+    # ---- one user's lists leave others room ----
+    os.chmod(story.folder, 0o755)
+    origin.tell("object=pile/stuck 100000", "match=pile/stuck", "first_byte_ms=60000")
+    roomy = story.penstock(origin=origin.url, fill_socket=path + "roomy", freshness="immutable", fill_users="*",
+                           fill_requests=64, memory_fills="8MiB")
+
+    def held_by(length):
+        with contextlib.closing(Filler(path + "roomy")) as one:
+            one.ask("prefetch", bucket="pile", items=[["stuck", 0, length]] * 2000)
+            one.say("status")
+            held = roomy.metric("penstock_fill_lists_bytes")
+        wait_for("nothing is held", lambda: roomy.metric("penstock_fill_lists_bytes") == 0)
+        return held
+    long, short = held_by(2 << 20), held_by(1000)
+    story.fact("a list is counted with what it is cut into", long > short + 2000 * 200, (long, short))
+    greedy, count = Filler(path + "roomy"), 4000
+    while count:
+        number = greedy.ask("prefetch", bucket="pile", items=["stuck"] * count)
+        greedy.say("status")
+        if any(one["id"] == number for one in greedy.waiting):
+            refused("beyond its part", greedy.reply_to(number), "quota", 429)
+            count //= 4
+    held = roomy.metric("penstock_fill_lists_bytes")
+    story.fact("one user's lists have about as much as they leave free", 3 << 20 < held < 5 << 20, held)
+    os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    other = Filler(path + "roomy")
+    os.seteuid(0)
+    story.fact("... for another's", other.say("prefetch", bucket="pile", items=["0"] * 4000)["ok"])
+    greedy.close()
     story.fact("a thread that is full passes over whose items are under way",
                hasty.metrics()['penstock_fill_limited_total{limit="fill_gets_thread"}'] >= 1)
     other = Filler(path + "wide")
