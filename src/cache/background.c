@@ -62,6 +62,7 @@ void background_start(struct get *get, bool by_head)
         .version = { background->version, get->name.version.len },
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
         .who = get->asker.who,
+        .party = get->ask.party,
         .head_only = true,
         .revalidate = by_head,
         .background = true,

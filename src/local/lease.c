@@ -353,7 +353,7 @@ void lease_begin(struct worker *worker, int fd)
         lease_refuse(lease, NULL, &why);
         lease_end(lease);
     }
-    metric_set(M_FILL_SESSIONS, atomic_load(&local->sessions));
+    metric_gauge_add(M_FILL_SESSIONS, 1);
     lease_settle(lease);
 }
 
@@ -388,7 +388,8 @@ void lease_settle(struct lease *lease)
         return;
     list_del(&lease->link);
     users_leave(local->users, &lease->user);
-    metric_set(M_FILL_SESSIONS, atomic_fetch_sub(&local->sessions, 1) - 1);
+    metric_gauge_add(M_FILL_SESSIONS, -1);
+    atomic_fetch_sub(&local->sessions, 1);
     arena_free(&lease->keep);
     free(lease);
 }

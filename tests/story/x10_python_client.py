@@ -73,6 +73,10 @@ def many(story, client):
                filled.nbytes == MANY * 8 and all(view == whole[i:i + 8] for i, view in enumerate(filled.views)))
     filled = client.fill(buffer, "objects", [*items[:MANY - 1], ("gone", 0, 8)], on_error="skip")
     story.same("and their numbers are those of the list", [e.index for e in filled.errors], [MANY - 1])
+    few = [("b", i, 8) if i % 97 == 0 else ("x" * 900, 0, 8) for i in range(485)]
+    filled = client.fill(buffer, "objects", few, on_error="skip")
+    story.same("so are few with long keys, as many bytes as three messages",
+               (filled.nbytes, [e.index for e in filled.errors]), (40, [i for i in range(485) if i % 97]))
     client.prefetch("objects", ["a", "b", "d"])
     started = [client.fill_async(buffer, "objects", [("b", i, 1000, i * 1000)]) for i in range(100)]
     story.fact("a hundred under way, more than a session may have, all end",

@@ -13,10 +13,10 @@ import weakref
 
 from . import items as layout
 from . import keys
-from .errors import Disconnected, ItemError, PenstockError
+from .errors import Disconnected, ItemError, MessageTooLong, PenstockError
 from .http import Endpoint
 from .memory import Buffer, Memory
-from .session import LIST_BYTES, Session
+from .session import Session
 
 log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
@@ -326,19 +326,24 @@ class Fill:
         self._client, self._op, self._buffer, self._members = client, op, buffer, members
         self._filled, self._over = filled, None
         self._lock = threading.Lock()
-        self._parts = [Part(first, part) for first, part in self._cut(words)]
-        for part in self._parts:
-            self._send(part)
+        self._parts = []
+        most = (client.hello or {}).get("limits", {}).get("items", 16384)
+        for first in range(0, len(words) or 1, most):
+            self._begin(first, words[first:first + most])
 
-    def _cut(self, words):
-        """A list that is too long for one message, in several."""
-        limits = (self._client.hello or {}).get("limits", {})
-        list_bytes = limits.get("list_bytes", LIST_BYTES)
-        count = most = limits.get("items", 16384)
-        if len(words) > list_bytes >> 12:    # so many keys fit, whatever they are
-            average = sum(len(str(word)) for word in words[::97]) / len(words[::97])
-            count = max(1, min(most, int(list_bytes / 4 / (2 * average + 1))))
-        return [(first, words[first:first + count]) for first in range(0, len(words), count)] or [(0, [])]
+    def _begin(self, first, words):
+        """A list that is too long for one message goes in two."""
+        part = Part(first, words)
+        try:
+            self._send(part)
+        except MessageTooLong:
+            if len(words) < 2:
+                raise
+            middle = len(words) // 2
+            self._begin(first, words[:middle])
+            self._begin(first + middle, words[middle:])
+        else:
+            self._parts.append(part)
 
     def _send(self, part):
         """The connection may have ended while it lay idle; so may the next."""

@@ -42,3 +42,7 @@ class TimedOut(PenstockError, TimeoutError):
 
     def __init__(self, message):
         super().__init__("timeout", 0, message)
+
+
+class MessageTooLong(ValueError):
+    """More than the daemon takes at once."""

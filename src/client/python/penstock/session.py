@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 
-from .errors import Disconnected, TimedOut
+from .errors import Disconnected, MessageTooLong, TimedOut
 
 MESSAGE_BYTES = 128 << 10       # until hello told
 LIST_BYTES = 4 << 20            # in a memfd, likewise
@@ -82,7 +82,8 @@ class Session:
             self._send_one(data, fds)
             return
         if fds or len(data) > self.list_bytes:
-            raise ValueError(f"a message of {len(data)} bytes is too long; {self.list_bytes} may be (fill_list)")
+            raise MessageTooLong(f"a message of {len(data)} bytes is too long; {self.list_bytes} may be "
+                                 "(fill_list)")
         carrier = os.memfd_create("penstock-message", os.MFD_CLOEXEC)
         try:
             with open(carrier, "wb", closefd=False) as file:
