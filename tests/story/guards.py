@@ -14,6 +14,15 @@ def use_guards():
     harness.PENSTOCK = binary
 
 
+def use_fake_gpu():
+    """The same, of a build with the CUDA headers. Returns the GPU module on a runtime that is not one."""
+    use_guards()
+    module = os.path.join(os.path.dirname(os.path.abspath(harness.PENSTOCK)), "tests/local/penstock-cuda-fake.so")
+    if not os.path.exists(module):
+        raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
+    return module
+
+
 def guarded(off):
     """The environment of a daemon without these guards; "": with all."""
     return {"PENSTOCK_GUARD_OFF": off} if off else {}

@@ -5,26 +5,22 @@ is not there any more. What a GPU does is not shown here.
 Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
 import random
 
-import harness
 from filler import FakeGpuMemory, Filler, Memory
+from guards import use_fake_gpu
 from harness import *
 
-GUARDS = os.environ.get("PENSTOCK_GUARDS", "")
-MODULE = os.path.join(os.path.dirname(os.path.abspath(GUARDS)), "tests/local/penstock-cuda-fake.so")
 SIZE = 300_000
 BIG = (9 << 20) + 12_345
 
 with Story("x06 gpu fill", seconds=600) as story:
-    if not os.path.exists(GUARDS) or not os.path.exists(MODULE):
-        raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
-    harness.PENSTOCK = GUARDS
+    module = use_fake_gpu()
     origin = story.origin("objects=pile/%d 40 300000", f"objects=pile/big%d 3 {BIG}", "objects=pile/cold%d 50 70000")
     path = story.path("fill.sock")
     want = {str(i): expect(f"pile/{i}", 1, 0, SIZE) for i in range(40)}
     want |= {f"big{i}": expect(f"pile/big{i}", 1, 0, BIG) for i in range(3)}
 
     def daemon(**fake):
-        env = {"PENSTOCK_GPU_MODULE": MODULE, "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_SEED": "7",
+        env = {"PENSTOCK_GPU_MODULE": module, "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_SEED": "7",
                "FAKE_CUDA_DELAY_US": "300", **{f"FAKE_CUDA_{k.upper()}": str(v) for k, v in fake.items()}}
         return story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", env=env,
                               fill_ring="16MiB")

@@ -2,23 +2,19 @@
 some of them, never all. On a CUDA runtime that is not one, with four slabs (see x06).
 
 Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
-import harness
 from filler import FakeGpuMemory, Filler
+from guards import use_fake_gpu
 from harness import *
 
-GUARDS = os.environ.get("PENSTOCK_GUARDS", "")
-MODULE = os.path.join(os.path.dirname(os.path.abspath(GUARDS)), "tests/local/penstock-cuda-fake.so")
 SIZE = 300_000
 
 with Story("x07 gpu slabs", seconds=300) as story:
-    if not os.path.exists(GUARDS) or not os.path.exists(MODULE):
-        raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
-    harness.PENSTOCK = GUARDS
+    module = use_fake_gpu()
     origin = story.origin("objects=pile/%d 40 300000", "objects=pile/slow%d 1000 300000", "match=pile/slow*",
                           "first_byte_ms=120000")
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", fill_ring="16MiB",
-                            env={"PENSTOCK_GPU_MODULE": MODULE, "FAKE_CUDA_SEED": "7", "FAKE_CUDA_DELAY_US": "300"})
+                            env={"PENSTOCK_GPU_MODULE": module, "FAKE_CUDA_SEED": "7", "FAKE_CUDA_DELAY_US": "300"})
     want = {i: expect(f"pile/{i}", 1, 0, SIZE) for i in range(40)}
     everything = [[str(i), 0, SIZE, i * SIZE] for i in range(40)]
 

@@ -4,18 +4,14 @@ through one where no second is to be had. On a CUDA runtime that is not one (see
 Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
 import random
 
-import harness
 from filler import FakeGpuMemory, Filler
+from guards import use_fake_gpu
 from harness import *
 
-GUARDS = os.environ.get("PENSTOCK_GUARDS", "")
-MODULE = os.path.join(os.path.dirname(os.path.abspath(GUARDS)), "tests/local/penstock-cuda-fake.so")
 BIG = (36 << 20) + 12_345
 
 with Story("x08 large items for a GPU", seconds=600) as story:
-    if not os.path.exists(GUARDS) or not os.path.exists(MODULE):
-        raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
-    harness.PENSTOCK = GUARDS
+    module = use_fake_gpu()
     origin = story.origin(f"object=pile/big {BIG}", "objects=pile/slow%d 10 300000", f"objects=pile/cut%d 20 {BIG}")
     origin.tell("match=pile/slow*", "first_byte_ms=120000")
     path = story.path("fill.sock")
@@ -23,7 +19,7 @@ with Story("x08 large items for a GPU", seconds=600) as story:
     chance = random.Random(3)
 
     def daemon(**fake):
-        env = {"PENSTOCK_GPU_MODULE": MODULE, **{f"FAKE_CUDA_{k.upper()}": str(v) for k, v in fake.items()}}
+        env = {"PENSTOCK_GPU_MODULE": module, **{f"FAKE_CUDA_{k.upper()}": str(v) for k, v in fake.items()}}
         return story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", env=env,
                               cache_dir=story.path("cache"), fill_ring="16MiB")
 

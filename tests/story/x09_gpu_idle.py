@@ -5,25 +5,21 @@ a minute that is 300 ms long.
 Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
 import random
 
-import harness
 from filler import FakeGpuMemory, Filler
+from guards import use_fake_gpu
 from harness import *
 
-GUARDS = os.environ.get("PENSTOCK_GUARDS", "")
-MODULE = os.path.join(os.path.dirname(os.path.abspath(GUARDS)), "tests/local/penstock-cuda-fake.so")
 SIZE = 300_000
 
 with Story("x09 idle GPUs", seconds=300) as story:
-    if not os.path.exists(GUARDS) or not os.path.exists(MODULE):
-        raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
-    harness.PENSTOCK = GUARDS
+    module = use_fake_gpu()
     origin = story.origin(f"objects=pile/%d 10 {SIZE}")
     path = story.path("fill.sock")
     want = b"".join(expect(f"pile/{i}", 1, 0, SIZE) for i in range(10))
     chance = random.Random(11)
 
     def daemon(ring="16MiB", **fake):
-        env = {"PENSTOCK_GPU_MODULE": MODULE, "PENSTOCK_GPU_IDLE_MS": "300", "FAKE_CUDA_DELAY_US": "300",
+        env = {"PENSTOCK_GPU_MODULE": module, "PENSTOCK_GPU_IDLE_MS": "300", "FAKE_CUDA_DELAY_US": "300",
                "FAKE_CUDA_DEVICES": "2", **{f"FAKE_CUDA_{k.upper()}": str(v) for k, v in fake.items()}}
         return story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", fill_ring=ring, env=env)
 

@@ -4,26 +4,23 @@ under the daemon: what is registered is filled, by descriptor and by handle. Wha
 Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
 import subprocess
 
-import harness
+from guards import use_fake_gpu
 from harness import *
-
-GUARDS = os.environ.get("PENSTOCK_GUARDS", "")
-LOCAL = os.path.join(os.path.dirname(os.path.abspath(GUARDS)), "tests", "local")
-MODULE, DRIVER = os.path.join(LOCAL, "penstock-cuda-fake.so"), os.path.join(LOCAL, "driver")
 
 
 def main():
     with Story("x15 the Python client's GPU memory") as story:
-        if not os.path.exists(MODULE) or not os.path.exists(os.path.join(DRIVER, "libcuda.so.1")):
-            raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
-        harness.PENSTOCK = GUARDS
+        module = use_fake_gpu()
+        driver = os.path.join(os.path.dirname(module), "driver")
+        if not os.path.exists(os.path.join(driver, "libcuda.so.1")):
+            raise Skip("the driver that is not one is not built: run make check")
         origin = story.origin("object=objects/a 4096", "object=objects/b 3000000")
         path = story.path("fill.sock")
         server = story.penstock(origin=origin.url, fill_socket=path, fill_ring="16MiB", env={
-            "PENSTOCK_GPU_MODULE": MODULE, "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_DELAY_US": "100"})
+            "PENSTOCK_GPU_MODULE": module, "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_DELAY_US": "100"})
         env = {**os.environ, **server.client_env(), "PENSTOCK_FILL_SOCKET": path, "PYTHONDONTWRITEBYTECODE": "1",
                "PYTHONPATH": os.path.join(ROOT, "src", "client", "python")}
-        for where, more in (("fake", {"LD_LIBRARY_PATH": DRIVER}), ("none", {})):
+        for where, more in (("fake", {"LD_LIBRARY_PATH": driver}), ("none", {})):
             done = subprocess.run([sys.executable, __file__, where], env={**env, **more}, capture_output=True,
                                   text=True, timeout=60)
             lines = done.stdout.splitlines()
