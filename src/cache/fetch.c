@@ -192,9 +192,9 @@ struct fetch *fetch_join_this(struct fetch *fetch)
     return fetch;
 }
 
-void fetch_part(struct fetch *fetch)
+void fetch_joined(struct fetch *fetch, uint64_t party)
 {
-    if (!fetch->asker.party || fetch->answered || fetch->over)
+    if (!fetch || party || !fetch->asker.party || fetch->answered || fetch->over)
         return;
     fetch->asker.party = 0;
     atomic_store(&fetch->call.party, 0);

@@ -96,9 +96,9 @@ struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t
  * no byte is asked for twice. NO_END: none. Under the lock. */
 uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
-/* A reader that came by itself waits for it, too: it is not held up by the list it was asked for
- * in. Under the lock. */
-void fetch_part(struct fetch *fetch);
+/* A reader of this party waits for it, too. One that came by itself (0) is not held up by the list
+ * it was asked for in. NULL: nothing was joined. Under the lock. */
+void fetch_joined(struct fetch *fetch, uint64_t party);
 /* A reader got so far (paces unstored streams). Under the lock. */
 void fetch_progress(struct fetch *fetch, uint64_t offset);
 /* A reader goes, or needs it no more. Under the lock; may free. */

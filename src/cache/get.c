@@ -271,8 +271,7 @@ static enum err unknown(struct get *get)
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_PROBE);
     }
-    if (get->fetch && !get->ask.party)
-        fetch_part(get->fetch);
+    fetch_joined(get->fetch, get->ask.party);
     if (!get->fetch)
         get->fetch = start(get, &span);
     flights_unlock(get->flights, &get->id);

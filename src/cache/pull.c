@@ -188,8 +188,7 @@ static enum err from_origin(struct get *get)
     } else if ((err = why_over(get)) == OK) {
         struct fetch *fetch = fetch_join(get->inflight, get->head->etag_hash, get->pos);
         bool named = learn_is_named(get->head);    /* else nobody else can bring it */
-        if (fetch && !get->ask.party)
-            fetch_part(fetch);
+        fetch_joined(fetch, get->ask.party);
         get->slow |= get->fetch && get->fetch->outran;
         if (!fetch && named) {
             struct fetch_span span = missing_run(get);

@@ -81,8 +81,7 @@ enum err get_probe_start(struct get *get)
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
     get->fetch = shared_probe(get);
-    if (get->fetch && !get->ask.party)
-        fetch_part(get->fetch);
+    fetch_joined(get->fetch, get->ask.party);
     if (!get->fetch) {
         get->fetch = fetch_start(get->inflight, FETCH_HEAD, &get->asker,
                                  get->part_asked ? get->head : NULL,

@@ -120,7 +120,8 @@ int main(int argc, char **argv)
         const char *name = argv[at];
         size_t value = number(name, argv, &at);
         size_t *to = !strcmp(name, "--threads") ? &threads : !strcmp(name, "--bytes") ? &bytes
-                   : !strcmp(name, "--room") ? &room : !strcmp(name, "--seconds") ? &seconds : !strcmp(name, "--check") ? &check_too : NULL;
+                   : !strcmp(name, "--room") ? &room : !strcmp(name, "--seconds") ? &seconds
+                   : !strcmp(name, "--check") ? &check_too : NULL;
         if (!to)
             errx(2, "no such option: %s", name);
         *to = value;
