@@ -26,10 +26,11 @@ struct admin {
 /* By the names every Prometheus client library gives them. */
 static void expose_process(struct text *to, int64_t began_s)
 {
-    unsigned long pages = 0, resident = 0;
+    unsigned long pages = 0, resident = 0, shared = 0;
+    uintmax_t page = (uintmax_t)sysconf(_SC_PAGESIZE);
     FILE *file = fopen("/proc/self/statm", "re");
-    if (file && fscanf(file, "%lu %lu", &pages, &resident) != 2)
-        resident = 0;
+    if (file && fscanf(file, "%lu %lu %lu", &pages, &resident, &shared) != 3)
+        resident = shared = 0;
     if (file)
         fclose(file);
     text_printf(to, "# HELP process_start_time_seconds When this process began, in Unix time\n"
@@ -37,8 +38,11 @@ static void expose_process(struct text *to, int64_t began_s)
                 "process_start_time_seconds %jd\n"
                 "# HELP process_resident_memory_bytes Resident memory\n"
                 "# TYPE process_resident_memory_bytes gauge\n"
-                "process_resident_memory_bytes %ju\n", (intmax_t)began_s,
-                (uintmax_t)resident * (uintmax_t)sysconf(_SC_PAGESIZE));
+                "process_resident_memory_bytes %ju\n"
+                "# HELP penstock_own_memory_bytes Of that, what is no mapped file and not shared\n"
+                "# TYPE penstock_own_memory_bytes gauge\n"
+                "penstock_own_memory_bytes %ju\n", (intmax_t)began_s, resident * page,
+                (resident - shared) * page);
 }
 
 static slice metrics(const struct admin *admin, struct arena *keep, int *status)

@@ -34,6 +34,8 @@ struct extents *extents_new(void)
     pthread_mutex_init(&all->lock, NULL);
     pthread_rwlock_init(&all->folder_lock, NULL);
     list_init(&all->open);
+    list_init(&all->mapped);
+    all->mapped_bytes_max = extent_mapped_allowed();
     all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
     return all;
@@ -84,6 +86,10 @@ enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
         list_del(&extent->open);
         list_add(&all->open, &extent->open);
     }
+    if (extent && !list_empty(&extent->mapped)) {
+        list_del(&extent->mapped);
+        list_add(&all->mapped, &extent->mapped);
+    }
     pthread_mutex_unlock(&all->lock);
     enum err e = !extent ? ERR_NOT_FOUND : open ? OK : extent_open_held(extent);
     if (e == ERR_LIMIT)
@@ -100,6 +106,7 @@ void extent_release(struct extent **held)
     *held = NULL;
     if (!extent || atomic_fetch_sub_explicit(&extent->refs, 1, memory_order_acq_rel) > 1)
         return;
+    extent_unmap(extent->all, atomic_load(&extent->map), extent->map_bytes);
     if (extent->fd >= 0)
         extent_close_fd(extent->all, extent->fd);
     if (atomic_load(&extent->direct_fd) >= 0)
@@ -148,6 +155,8 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     extent->number = number;
     extent->fd = fd;
     atomic_init(&extent->direct_fd, -1);
+    list_init(&extent->mapped);
+    extent->map_bytes = all->extent_bytes;
     atomic_init(&extent->refs, 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);
     atomic_fetch_add(&all->bytes, bytes);
@@ -178,6 +187,7 @@ static void unlist(struct extents *all, uint32_t number)
     if (extent) {
         *at = extent->next;
         list_del(&extent->open);
+        list_del(&extent->mapped);
     }
     pthread_mutex_unlock(&all->lock);
     if (!extent)

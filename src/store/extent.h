@@ -24,6 +24,10 @@ int extent_fd(const struct extent *extent);
 /* One that reads past the page cache, opened when it is first wanted, open as long as the other; -1:
  * there is none, as the file system refuses that or descriptors have run out. */
 int extent_direct_fd(struct extent *extent);
+/* These bytes of one that is held, to be looked at while it is. Where the page cache lacks them
+ * looking waits for the disk, and fails as it does, by SIGBUS (trap_read). NULL: they can't be mapped
+ * now, and are to be read. */
+const uint8_t *extent_map(struct extent *extent, uint64_t at, uint64_t len) MUST_USE;
 void extent_refuse_direct(struct extents *all);    /* from now on there is none, in any extent */
 /* All of these bytes, waiting for the disk: the committer's. false: they can't be had. */
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;

@@ -26,6 +26,10 @@ struct extent {
     int fd;
     /* -1: closed; set while it is read, closed only with fd */
     atomic_int direct_fd;
+    struct list mapped;               /* in extents.mapped, under the lock */
+    /* NULL: it is not mapped; set while it is held */
+    _Atomic(uint8_t *) map;
+    uint64_t map_bytes;
     bool sealed;                      /* the committer's */
     atomic_uint refs;
     _Atomic uint64_t bytes;           /* of the file */
@@ -50,7 +54,10 @@ struct log {
 struct extents {
     pthread_mutex_t lock;
     struct extent *chains[CHAINS];
-    struct list open;                 /* in the order they were held, the last one behind */
+    /* in the order they were held, the last one behind: those with a descriptor, with a map */
+    struct list open, mapped;
+    uint64_t mapped_bytes_max;
+    _Atomic uint64_t mapped_bytes;
     uint32_t fds_max;
     atomic_bool direct_refused;
     /* descriptors open or being opened, those of dropped extents included */
@@ -91,5 +98,12 @@ enum err extent_open_held(struct extent *extent) MUST_USE;
 /* Of the extents that nobody reads, the one held longest ago. false: all are being read. */
 bool extent_close_idle(struct extents *all);
 void extent_close_fd(struct extents *all, int fd);
+
+/* ---- maps.c ---- */
+
+uint64_t extent_mapped_allowed(void);
+/* NULL, if there is none; out of the list, under the lock. The caller's to unmap. */
+uint8_t *extent_take_map(struct extent *extent) MUST_USE;
+void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes);    /* accepts NULL */
 
 #endif

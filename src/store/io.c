@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 
+#define MAPPED_LEAST (256u * 1024u)
 #define BATCH_KEPT 256u               /* ops, and buffers of a page: a batch wants many */
 
 /* ---- buffers ---- */
@@ -189,27 +190,55 @@ static bool is_cached(struct store_io *io, const struct plan *plan)
     if (io->plugged)
         return false;
     for (uint32_t i = 0; i < plan->span_count; i++)
-        if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len)) {
+        if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len, true)) {
             io->wary = WARY_READS;
             return false;
         }
     return true;
 }
 
-enum err plan_read_cached(struct store_io *io, const struct plan *plan)
+/* Much that goes straight is verified in the extent's map and copied from there, out of the
+ * processor's cache: read, it would come from memory twice. Not where looking may wait. */
+static const uint8_t *find_mapped(const struct plan *plan)
+{
+    uint64_t at = plan->spans[0].at + plan->straight_at;
+    if (plan->straight_len < MAPPED_LEAST ||
+        !disk_is_cached(extent_fd(plan->extent), at, plan->straight_len, false))
+        return NULL;
+    return extent_map(plan->extent, at, plan->straight_len);
+}
+
+static enum err read_span(const struct plan *plan, uint32_t i)
+{
+    struct iovec parts[DISK_PARTS];
+    unsigned count = span_parts(plan, i, parts);
+    uint64_t at = plan->spans[i].at;
+    if (i > 0 || !plan->mapped)
+        return disk_read_cached(extent_fd(plan->extent), parts, count, at);
+    enum err e = OK;
+    for (unsigned n = 0; n < count && !e; n++) {
+        uint64_t len = parts[n].iov_len;
+        if (at != plan->spans[0].at + plan->straight_at)
+            e = disk_read_cached(extent_fd(plan->extent), &parts[n], 1, at);
+        at += len;
+    }
+    return e;
+}
+
+enum err plan_read_cached(struct store_io *io, struct plan *plan)
 {
     if (!is_cached(io, plan))
         return ERR_WAIT;
-    for (uint32_t i = 0; i < plan->span_count; i++) {
-        struct iovec parts[DISK_PARTS];
-        unsigned count = span_parts(plan, i, parts);
-        enum err e = disk_read_cached(extent_fd(plan->extent), parts, count, plan->spans[i].at);
-        if (e == ERR_WAIT && (io->plugged || store_reads_direct(io->store)))
-            io->wary = WARY_READS;
-        if (e)
-            return e;
-    }
-    return OK;
+    plan->mapped = find_mapped(plan);
+    enum err e = OK;
+    for (uint32_t i = 0; i < plan->span_count && !e; i++)
+        e = read_span(plan, i);
+    if (e)
+        plan->mapped = NULL;
+    if (e == ERR_WAIT && (io->plugged || store_reads_direct(io->store)))
+        io->wary = WARY_READS;
+    metric_add(M_STORE_MAPPED, plan->mapped != NULL);
+    return e;
 }
 
 /* The record's header is that of the record the index named, for this object. */

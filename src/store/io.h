@@ -51,6 +51,7 @@ struct plan {
     uint32_t skip, give;              /* of the blocks' bytes */
     uint8_t *to;                      /* the caller's memory for what is given */
     uint32_t straight_at, straight_len;    /* of the first span: what goes there straight */
+    const uint8_t *mapped;            /* NULL, or where that lies already: it is copied, not read */
     struct entry entries[RECORD_UNITS];    /* of units from `unit` on; or one WHOLE, or of a head */
 };
 
@@ -105,8 +106,9 @@ void plan_disown(struct store_io *io, const struct plan *plan);
 unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
 /* Where the byte of the first span lies, once it is read. */
 uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
-/* What the page cache has. ERR_WAIT: the disk must be asked; ERR_IO, ERR_FAULT. */
-enum err plan_read_cached(struct store_io *io, const struct plan *plan) MUST_USE;
+/* What the page cache has; sets plan->mapped. ERR_WAIT: the disk must be asked; ERR_IO,
+ * ERR_FAULT. */
+enum err plan_read_cached(struct store_io *io, struct plan *plan) MUST_USE;
 /* The header that was read, if it is that of the record the index named, for this object. */
 bool plan_header(const struct plan *plan, uint32_t len, struct record *ret) MUST_USE;
 

@@ -4,7 +4,7 @@
  * extents. Who holds an extent to read it has its file open; of those that nobody holds the one
  * held longest ago is closed for another, also where the process as a whole has run out. With none
  * to close nothing is known of what lies in the extent. A second descriptor, to read past the page
- * cache, is a comfort: it comes if there is room, and goes with the first.
+ * cache, is a comfort: it comes if there is room, and goes with the first. So does a map (maps.c).
  *
  * Threads: any. The table's lock guards descriptors and the list of open ones: one is closed only
  * while the table's is the only reference, and set by the first who holds it. Files are opened
@@ -41,6 +41,8 @@ void extent_close_fd(struct extents *all, int fd)
 bool extent_close_idle(struct extents *all)
 {
     int fd = -1, direct_fd = -1;
+    uint8_t *map = NULL;
+    uint64_t map_bytes = 0;
     pthread_mutex_lock(&all->lock);
     list_each_safe(struct extent, extent, &all->open, open) {
         if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
@@ -48,6 +50,8 @@ bool extent_close_idle(struct extents *all)
         fd = extent->fd;
         extent->fd = -1;
         direct_fd = atomic_exchange(&extent->direct_fd, -1);
+        map = extent_take_map(extent);
+        map_bytes = extent->map_bytes;
         list_del(&extent->open);
         break;
     }
@@ -56,6 +60,7 @@ bool extent_close_idle(struct extents *all)
         extent_close_fd(all, fd);
     if (direct_fd >= 0)
         extent_close_fd(all, direct_fd);
+    extent_unmap(all, map, map_bytes);
     return fd >= 0;
 }
 

@@ -12,7 +12,8 @@
  * Who brings memory along gets whole blocks straight there: header, cut blocks and what lies
  * between them go to a buffer, in the same read, and are copied when all is verified. Others may
  * write there, take it away, or both: what fails its checks there is read again into a buffer, and
- * whatever touches it does so in a trap. Threads: a store_io and all that hangs on it is its
+ * whatever touches it does so in a trap. Where the page cache has much of it, each block is verified
+ * in the extent's map and then copied. Threads: a store_io and all that hangs on it is its
  * owner's. */
 #include <string.h>
 
@@ -21,7 +22,16 @@
 #include "store/io.h"
 #include "store/trap.h"
 
-/* ERR_CHANGED: the record is fine, but its head is not the one the plan was made with. */
+/* Where the byte of the first span was found. */
+static const uint8_t *found_at(const struct plan *plan, uint32_t at)
+{
+    bool straight = at >= plan->straight_at && at - plan->straight_at < plan->straight_len;
+    return plan->mapped && straight ? plan->mapped + (at - plan->straight_at)
+                                    : plan_place(plan, at);
+}
+
+/* Each block is copied where it belongs, if it was found elsewhere. ERR_CHANGED: the record is fine,
+ * but its head is not the one the plan was made with. */
 static enum err verify_blocks(const struct plan *plan)
 {
     struct record record;
@@ -31,7 +41,9 @@ static enum err verify_blocks(const struct plan *plan)
     if (whole && record.head_len != head_block_bytes(plan->head))
         return ERR_CHANGED;
     for (uint32_t i = 0; i < plan->block_count; i++) {
-        const uint8_t *at = plan_place(plan, plan->blocks_at + i * BLOCK_BYTES);
+        uint32_t in_span = plan->blocks_at + i * BLOCK_BYTES;
+        const uint8_t *at = found_at(plan, in_span);
+        uint8_t *place = plan_place(plan, in_span);
         uint32_t block = plan->first_block + i, unit = block / 2;
         uint32_t len = MIN(BLOCK_BYTES, plan->blocks_len - i * BLOCK_BYTES);
         uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
@@ -39,6 +51,8 @@ static enum err verify_blocks(const struct plan *plan)
         if (guard_on(GUARD_CRC) &&
             block_crc(&plan->id, plan->entries[0].etag_hash, unit, at, len) != want)
             return ERR_GONE;
+        if (at != place)
+            memcpy(place, at, len);
     }
     return OK;
 }
@@ -160,13 +174,15 @@ static int settle_straight(void *ask)
     return (int)e;
 }
 
-/* ERR_MORE: it failed where others may write, which proves nothing. */
+/* ERR_MORE: it failed where others may write, or in the map, which proves nothing. ERR_FAULT: the
+ * reader's memory is gone. */
 static enum err finish_straight(struct plan *plan, struct piece *ret)
 {
     slice there = { (const char *)plan->to, plan->give };
+    slice mapped = { (const char *)plan->mapped, plan->mapped ? plan->straight_len : 0 };
     int e;
-    if (!trap_read(settle_straight, plan, there, &e))
-        return ERR_FAULT;
+    if (!trap_read_two(settle_straight, plan, (slice[]){ there, mapped }, &e))
+        return e == 0 ? ERR_FAULT : ERR_MORE;
     if (!e)
         *ret = (struct piece){ there, NULL };
     return e == ERR_GONE ? ERR_MORE : (enum err)e;

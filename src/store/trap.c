@@ -18,7 +18,9 @@
 struct trap {
     sigjmp_buf back;
     bool reads;              /* catches what fails in these pages alone */
-    uintptr_t from, to;
+    struct pages {
+        uintptr_t from, to;
+    } pages[2];
 };
 
 static _Thread_local struct trap *volatile armed;
@@ -47,18 +49,25 @@ static const struct sigaction *before_us(int signal)
     return &before[i];
 }
 
-static bool catches(const struct trap *trap, int signal, const siginfo_t *info)
+/* Where the call is left for, above 0; 0: it is not. */
+static int way_out(const struct trap *trap, int signal, const siginfo_t *info)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
     if (!trap || signal == SIGABRT)
-        return false;
-    return !trap->reads || (signal == SIGBUS && at >= trap->from && at < trap->to);
+        return 0;
+    if (!trap->reads)
+        return 1;
+    for (int i = 0; i < (int)countof(trap->pages); i++)
+        if (signal == SIGBUS && at >= trap->pages[i].from && at < trap->pages[i].to)
+            return 1 + i;
+    return 0;
 }
 
 static void faulted(int signal, siginfo_t *info, void *context)
 {
-    if (catches(armed, signal, info))
-        siglongjmp(armed->back, 1);
+    int way = way_out(armed, signal, info);
+    if (way)
+        siglongjmp(armed->back, way);
     leave_note();
     const struct sigaction *other = before_us(signal);
     if (other->sa_flags & SA_SIGINFO)
@@ -105,9 +114,11 @@ static void unblock(void)
 __attribute__((noinline))
 static bool run_in(struct trap *trap, trap_call *call, void *ask, int *ret)
 {
-    if (sigsetjmp(trap->back, 0)) {
+    int way = sigsetjmp(trap->back, 0);
+    if (way) {
         armed = NULL;
         unblock();
+        *ret = way - 1;
         return false;
     }
     armed = trap;
@@ -122,11 +133,21 @@ bool trap_run(trap_call *call, void *ask, int *ret)
     return run_in(&trap, call, ask, ret);
 }
 
-bool trap_read(trap_call *call, void *ask, slice map, int *ret)
+static struct pages pages_of(slice map)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)map.ptr;
-    struct trap trap = { .reads = true, .from = from / page * page,
-                         .to = (from + map.len + page - 1) / page * page };
+    return (struct pages){ from / page * page, (from + map.len + page - 1) / page * page };
+}
+
+bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret)
+{
+    struct trap trap = { .reads = true, .pages = { pages_of(maps[0]), pages_of(maps[1]) } };
+    return run_in(&trap, call, ask, ret);
+}
+
+bool trap_read(trap_call *call, void *ask, slice map, int *ret)
+{
+    struct trap trap = { .reads = true, .pages = { pages_of(map) } };
     return run_in(&trap, call, ask, ret);
 }
 

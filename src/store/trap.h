@@ -17,6 +17,8 @@ bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
 /* The same of a call that reads a file's map: only what the disk does to these bytes (SIGBUS, in a
  * page of theirs) leaves it. Any other fault is ours, and ends the process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
+/* Of two. False: *ret is 0 or 1, the one that failed. */
+bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret) MUST_USE;
 /* memcpy from a map, and to one, trapped like that. */
 bool trap_copy(void *to, const void *from, size_t bytes) MUST_USE;
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;

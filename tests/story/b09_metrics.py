@@ -27,7 +27,8 @@ with Story("b09 promtool accepts /metrics") as story:
                and b"front_refused" not in text, text[:6000])
     figures = server.metrics()
     story.fact("memory and the start are those of the process",
-               int(figures.get("process_resident_memory_bytes", 0)) > 1 << 20 and
+               int(figures.get("process_resident_memory_bytes", 0)) >
+               int(figures.get("penstock_own_memory_bytes", 0)) > 1 << 20 and
                abs(int(figures.get("process_start_time_seconds", 0)) - time.time()) < 60, figures)
     story.fact("the file system's free bytes are told",
                int(figures.get("penstock_store_filesystem_free_bytes", 0)) > 0, figures)

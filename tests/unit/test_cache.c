@@ -69,10 +69,12 @@ TEST(memory_that_can_not_be_written_is_the_readers_own_trouble)
     client_begin(&client);
     ok(reads(&client, 0, 0));
     settle(&client);
-    house.to = mmap(NULL, 2 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int file = memfd_create("cut", MFD_CLOEXEC);    /* there is nothing behind its map */
+    house.to = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     house.to_bytes = 2 * MIB;
     ask(&client, 0, 0);
     ok(decided(&client) == ERR_FAULT);
+    close(file);
     munmap(house.to, 2 * MIB);
     house.to = NULL;
     ok(reads(&client, 0, 0) && client.answer->source == GET_HIT);

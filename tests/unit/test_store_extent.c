@@ -261,6 +261,105 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
     extents_free(&all);
 }
 
+static bool maps(struct extent *extent)
+{
+    const uint8_t *map = extent_map(extent, PAGE_BYTES, 100);
+    ok(!map || (map[0] == extent->number && map[99] == extent->number));
+    return map != NULL;
+}
+
+/* Does it have one by now? */
+static bool is_mapped(struct extents *all, uint32_t number)
+{
+    return atomic_load(&extent_find(all, number)->map) != NULL;
+}
+
+TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way)
+{
+    struct extents *all = open_with(4);
+    struct extent *held[4];
+    all->mapped_bytes_max = 2 * EXTENT + 1;
+    for (uint32_t n = 1; n <= 4; n++)
+        held[n - 1] = hold(all, n);
+    ok(maps(held[0]) && maps(held[1]) && !maps(held[2]) && maps(held[0]));
+    extent_release(&held[0]);
+    extent_release(&held[1]);
+    ok(can_hold(all, 1));
+    ok(maps(held[2]) && !is_mapped(all, 2) && is_mapped(all, 1));
+    ok(maps(held[3]) && !is_mapped(all, 1) && is_mapped(all, 3));
+    ok(atomic_load(&all->mapped_bytes) == 2 * EXTENT);
+    extent_release(&held[2]);
+    extent_release(&held[3]);
+    all->mapped_bytes_max = 0;
+    held[0] = hold(all, 1);
+    ok(!maps(held[0]) && atomic_load(&all->mapped_bytes) == 0);
+    extent_release(&held[0]);
+    extents_free(&all);
+}
+
+TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor)
+{
+    struct extents *all = open_with(4);
+    struct extent *first = hold(all, 1), *second = hold(all, 2), *third = hold(all, 3);
+    ok(maps(first) && maps(third));
+    extent_drop(all, 1);
+    extent_drop(all, 2);
+    ok(maps(second));    /* out of the table by now */
+    ok(maps(first) && reads(first, 1) && atomic_load(&all->mapped_bytes) == 3 * EXTENT);
+    extent_release(&first);
+    extent_release(&second);
+    ok(atomic_load(&all->mapped_bytes) == EXTENT);
+    ok(all->mapped.next == &third->mapped && all->mapped.prev == &third->mapped);
+    while (extent_close_idle(all))
+        ok(is_mapped(all, 3));
+    extent_release(&third);
+    while (extent_close_idle(all))
+        ;
+    ok(!is_mapped(all, 3) && atomic_load(&all->mapped_bytes) == 0);
+    third = hold(all, 3);
+    ok(maps(third));
+    extents_close(all);
+    ok(maps(third));
+    extent_release(&third);
+    ok(atomic_load(&all->mapped_bytes) == 0);
+    extents_free(&all);
+}
+
+struct mapper {
+    struct extents *all;
+    uint32_t seed;
+    atomic_uint *found;
+};
+
+static void *map_some(void *arg)
+{
+    struct mapper *mapper = arg;
+    for (unsigned i = 0; i < 4000; i++) {
+        mapper->seed = mapper->seed * 1103515245 + 12345;
+        struct extent *extent = hold(mapper->all, 1 + (mapper->seed >> 16) % 4);
+        atomic_fetch_add(mapper->found, maps(extent));
+        extent_release(&extent);
+    }
+    return NULL;
+}
+
+TEST(maps_come_and_go_under_many_readers)
+{
+    struct extents *all = open_with(4);
+    struct mapper mappers[3];
+    pthread_t threads[countof(mappers)];
+    atomic_uint found = 0;
+    all->mapped_bytes_max = 2 * EXTENT;
+    for (uint32_t i = 0; i < countof(mappers); i++) {
+        mappers[i] = (struct mapper){ all, i, &found };
+        ok(pthread_create(&threads[i], NULL, map_some, &mappers[i]) == 0);
+    }
+    for (size_t i = 0; i < countof(threads); i++)
+        pthread_join(threads[i], NULL);
+    ok(found > 0 && atomic_load(&all->mapped_bytes) <= 2 * EXTENT);
+    extents_free(&all);
+}
+
 TEST(running_out_of_descriptors_forgets_nothing)
 {
     enum { COUNT = 40 };    /* two of them in an extent */
@@ -306,4 +405,7 @@ RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_s
           FEW_FILES_TEST(the_extent_held_longest_ago_is_closed_for_another),
           FEW_FILES_TEST(a_quarter_of_the_process_s_descriptors_can_be_held),
           FEW_FILES_TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none),
+          FEW_FILES_TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way),
+          FEW_FILES_TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor),
+          FEW_FILES_TEST(maps_come_and_go_under_many_readers),
           FEW_FILES_TEST(running_out_of_descriptors_forgets_nothing))

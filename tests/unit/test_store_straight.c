@@ -4,6 +4,10 @@
 
 #include <sys/mman.h>
 
+#include "store/extent_inside.h"
+#include "store/inside.h"
+#include "store/trap.h"
+
 #define GUARD 64u
 
 /* What a read into `to` came to: where the bytes lie, and that nobody wrote beside what is given. */
@@ -33,8 +37,8 @@ static struct straight read_to(struct unit_store *unit, const struct head *head,
     got.len = answer.piece.bytes.len;
     got.in_place = answer.piece.bytes.ptr == to;
     ok(!got.in_place || !answer.piece.owner);
-    if (!got.in_place)
-        memcpy(to, answer.piece.bytes.ptr, got.len);
+    if (!got.in_place && !trap_copy_to(to, answer.piece.bytes.ptr, got.len))
+        got.err = ERR_FAULT;
     piece_release(&answer.piece);
     return got;
 }
@@ -218,6 +222,138 @@ TEST(a_record_that_is_bad_is_forgotten_also_when_it_is_read_straight)
     unit_close(&unit);
 }
 
+/* ---- from a map ---- */
+
+static bool kernel_tells(void)
+{
+    int file = memfd_create("asked", MFD_CLOEXEC);
+    bool told = !disk_is_cached(file, 0, 1, true);
+    close(file);
+    return told;
+}
+
+/* The extent that holds the object's first bytes, held. */
+static struct extent *extent_of(struct unit_store *unit, const struct head *head)
+{
+    struct entry entry;
+    struct extent *extent;
+    ok(index_get(unit->store->index, &head->id, 0, &entry) == OK);
+    ok(extent_hold(unit->store->extents, entry.extent, &extent) == OK);
+    return extent;
+}
+
+TEST(a_large_read_of_what_the_page_cache_has_is_copied_from_a_map)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "whole", "\"v\"", MIB) == OK);
+    ok(put_object(&unit, "units", "\"v\"", 2 * MIB) == OK);
+    for (int i = 0; i < 4; i++) {
+        static const struct {
+            uint64_t from, end, reads;
+        } cases[] = { { 0, MIB, 1 }, { 1, MIB - 1, 1 }, { 0, 262144, 1 }, { 0, 262143, 0 } };
+        uint64_t before = metric_read(M_STORE_MAPPED), disk = metric_read(M_DISK_READS);
+        ok(fill(&unit, "whole", cases[i].from, cases[i].end, 0) != SIZE_MAX);
+        ok(metric_read(M_STORE_MAPPED) == before + (kernel_tells() ? cases[i].reads : 0));
+        ok(metric_read(M_DISK_READS) == disk);
+    }
+    uint64_t before = metric_read(M_STORE_MAPPED);
+    ok(fill(&unit, "units", 0, 2 * MIB, 5) == 2 * MIB);
+    ok(metric_read(M_STORE_MAPPED) == before + (kernel_tells() ? 2 : 0));
+    unit_close(&unit);
+}
+
+TEST(a_large_read_of_what_the_page_cache_lacks_waits_for_no_page_of_a_map)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", 2 * MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    struct extent *extent = extent_of(&unit, head);
+    uint64_t before = metric_read(M_STORE_MAPPED), disk = metric_read(M_DISK_READS);
+    cool();
+    if (!disk_is_cached(extent_fd(extent), 0, MIB, true)) {    /* this file system let it go */
+        ok(fill(&unit, "k", 0, MIB, 0) == MIB);
+        ok(metric_read(M_STORE_MAPPED) == before && metric_read(M_DISK_READS) > disk);
+    }
+    extent_release(&extent);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+TEST(who_scribbles_on_what_is_copied_from_a_map_spoils_his_own_and_blames_nobody)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    uint8_t *to = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int file = memfd_create("scribbled", MFD_CLOEXEC);
+    ok(to != MAP_FAILED && file >= 0 && ftruncate(file, 65536) == 0);
+    for (size_t i = 0; i < MIB / 65536; i++)
+        ok(mmap(to + i * 65536, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
+           to + i * 65536);
+    uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
+    struct straight got = read_to(&unit, head, 0, MIB, to);
+    if (kernel_tells()) {
+        ok(!got.err && got.in_place && got.len == MIB);
+        ok(metric_read(M_STORE_REREADS) == again);
+    }
+    ok(metric_read(M_STORE_CRC_BAD) == bad && has_object(&unit, "k", "\"v\"", MIB));
+    munmap(to, MIB);
+    close(file);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+/* The pages that the extent's map shows are gone, as when the disk fails them after we asked. */
+static void lose_pages(struct unit_store *unit, const struct head *head)
+{
+    struct extent *extent = extent_of(unit, head);
+    uint8_t *map = atomic_load(&extent->map);
+    int file = memfd_create("lost", MFD_CLOEXEC);
+    ok(map && file >= 0);
+    ok(mmap(map, extent->map_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0) == map);
+    close(file);
+    extent_release(&extent);
+}
+
+TEST(what_the_disk_fails_under_its_map_is_read_again)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    uint8_t *to = must_alloc(MIB), *want = must_alloc(MIB);
+    object_fill("k", "\"v\"", 0, want, MIB);
+    ok(!read_to(&unit, head, 0, MIB, to).err);
+    if (kernel_tells()) {
+        uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
+        lose_pages(&unit, head);
+        memset(to, 0, MIB);
+        struct straight got = read_to(&unit, head, 0, MIB, to);
+        ok(!got.err && !got.in_place && got.len > 0 && memcmp(to, want, got.len) == 0);
+        ok(metric_read(M_STORE_REREADS) == again + 1 && metric_read(M_STORE_CRC_BAD) == bad);
+    }
+    free(to);
+    free(want);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
+TEST(a_read_beyond_the_map_is_a_read)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    struct extent *extent = extent_of(&unit, head);
+    uint64_t all = extent->map_bytes, before = metric_read(M_STORE_MAPPED);
+    extent->map_bytes = MIB;    /* the record's header and head come first */
+    ok(fill(&unit, "k", 0, MIB, 0) == MIB);
+    ok(metric_read(M_STORE_MAPPED) == before && !extent->map);
+    ok(!extent_map(extent, MIB + 1, 0) && !extent_map(extent, 1, UINT64_MAX));
+    extent->map_bytes = all;
+    extent_release(&extent);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
 /* Of a file that has lost its second half: a page there can't be written, nor read. */
 static uint8_t *half_a_map(int *ret_file)
 {
@@ -313,6 +449,11 @@ RUN_STORE_COLD(STORE_TEST(objects_of_every_shape_lie_in_place_warm_and_cold),
           STORE_TEST(who_scribbles_on_units_gets_them_elsewhere_and_blames_nobody),
           STORE_TEST(who_scribbles_on_a_small_object_gets_it_elsewhere_and_blames_nobody),
           STORE_TEST(a_record_that_is_bad_is_forgotten_also_when_it_is_read_straight),
+          STORE_TEST(a_large_read_of_what_the_page_cache_has_is_copied_from_a_map),
+          STORE_TEST(a_large_read_of_what_the_page_cache_lacks_waits_for_no_page_of_a_map),
+          STORE_TEST(who_scribbles_on_what_is_copied_from_a_map_spoils_his_own_and_blames_nobody),
+          STORE_TEST(what_the_disk_fails_under_its_map_is_read_again),
+          STORE_TEST(a_read_beyond_the_map_is_a_read),
           STORE_TEST(memory_that_is_gone_fails_the_read_and_no_record),
           STORE_TEST(memory_that_goes_between_the_disk_and_the_checksum_fails_the_read_and_no_record),
           STORE_TEST(a_dropped_read_writes_until_its_reader_has_ended_and_no_longer))

@@ -1,0 +1,94 @@
+/* maps.c - which extents are mapped. SPDX-License-Identifier: Apache-2.0
+ *
+ * An extent is mapped whole, as long as its file can get, when a large read first finds its bytes
+ * in the page cache; the map goes with the descriptor. Each page that is looked at takes eight
+ * bytes of page table until then, which no reclaim gives back: so no more is mapped than there is
+ * memory for pages, and of those that nobody holds the one held longest ago gives way. Without a
+ * map, bytes are read.
+ *
+ * Threads: any. A map is made and found under a reference, and unmapped with the last or, under the
+ * table's lock, while the table's is the only one. */
+#include <sys/mman.h>
+
+#include "base/cores.h"
+#include "store/extent_inside.h"
+
+uint64_t extent_mapped_allowed(void)
+{
+    return memory_available();
+}
+
+void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes)
+{
+    if (!map)
+        return;
+    check(munmap(map, bytes) == 0);
+    atomic_fetch_sub(&all->mapped_bytes, bytes);
+}
+
+uint8_t *extent_take_map(struct extent *extent)
+{
+    list_del(&extent->mapped);
+    return atomic_exchange(&extent->map, NULL);
+}
+
+static bool unmap_idle(struct extents *all)
+{
+    uint8_t *map = NULL;
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&all->lock);
+    list_each_safe(struct extent, extent, &all->mapped, mapped) {
+        if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
+            continue;
+        bytes = extent->map_bytes;
+        map = extent_take_map(extent);
+        break;
+    }
+    pthread_mutex_unlock(&all->lock);
+    extent_unmap(all, map, bytes);
+    return map != NULL;
+}
+
+static bool reserve(struct extents *all, uint64_t bytes)
+{
+    while (atomic_fetch_add(&all->mapped_bytes, bytes) + bytes > all->mapped_bytes_max) {
+        atomic_fetch_sub(&all->mapped_bytes, bytes);
+        if (!unmap_idle(all))
+            return false;
+    }
+    return true;
+}
+
+/* One that has left the table stays out of the list of those that give way: its last reference
+ * unmaps it. */
+static void set_map(struct extent *extent, uint8_t *map)
+{
+    struct extents *all = extent->all;
+    pthread_mutex_lock(&all->lock);
+    bool first = !atomic_load(&extent->map);
+    if (first)
+        atomic_store(&extent->map, map);
+    if (first && extent_find(all, extent->number) == extent)
+        list_add(&all->mapped, &extent->mapped);
+    pthread_mutex_unlock(&all->lock);
+    if (!first)
+        extent_unmap(all, map, extent->map_bytes);
+}
+
+const uint8_t *extent_map(struct extent *extent, uint64_t at, uint64_t len)
+{
+    uint8_t *map = atomic_load(&extent->map);
+    if (at > extent->map_bytes || len > extent->map_bytes - at)
+        return NULL;
+    if (map)
+        return map + at;
+    if (!reserve(extent->all, extent->map_bytes))
+        return NULL;
+    map = mmap(NULL, extent->map_bytes, PROT_READ, MAP_SHARED, extent->fd, 0);
+    if (map == MAP_FAILED) {
+        atomic_fetch_sub(&extent->all->mapped_bytes, extent->map_bytes);
+        return NULL;
+    }
+    set_map(extent, map);
+    return atomic_load(&extent->map) + at;
+}
