@@ -178,19 +178,10 @@ void lease_note_refusal(const struct local *local, const struct lease *lease, in
 
 void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why)
 {
-    json_t *reply = json_pack("{s:b, s:s, s:i, s:s%}", "ok", 0, "error", why->code, "status",
-                              why->status, "message", why->message.ptr ? why->message.ptr : "",
-                              why->message.len);
-    if (!reply)    /* the sentence quotes what is no text */
-        reply = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", why->code, "status", why->status);
-    if (to && to->has_number)
-        json_object_set_new(reply, "id", json_integer(to->number));
-    char *text = json_dumps(reply, JSON_COMPACT);
-    check(text != NULL);
+    char *reply = trouble_reply(why, to && to->has_number ? &to->number : NULL);
     lease_note_refusal(lease->worker->local, lease, lease->fd, why);
-    lease_send(lease, slice_of(text));
-    free(text);
-    json_decref(reply);
+    lease_send(lease, slice_of(reply));
+    free(reply);
 }
 
 /* ---- what comes ---- */

@@ -3,6 +3,8 @@
  * In the words of the fill socket where they say more than S3's, else in S3's. Any thread. */
 #include "local/trouble.h"
 
+#include <jansson.h>
+
 #include "s3/error.h"
 
 static const struct {
@@ -26,4 +28,19 @@ struct trouble trouble_of(enum err err)
             return (struct trouble){ ours[i].status, ours[i].code, slice_of(ours[i].message) };
     const struct s3_error *row = s3_error_of(err);
     return (struct trouble){ row->status, row->code, slice_of(row->message) };
+}
+
+char *trouble_reply(const struct trouble *why, const int64_t *number)
+{
+    json_t *reply = json_pack("{s:b, s:s, s:i, s:s%}", "ok", 0, "error", why->code, "status",
+                              why->status, "message", why->message.ptr ? why->message.ptr : "",
+                              why->message.len);
+    if (!reply)    /* the sentence quotes what is no text */
+        reply = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", why->code, "status", why->status);
+    if (number)
+        json_object_set_new(reply, "id", json_integer(*number));
+    char *text = json_dumps(reply, JSON_COMPACT);
+    check(text != NULL);
+    json_decref(reply);
+    return text;
 }

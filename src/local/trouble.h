@@ -10,6 +10,8 @@ struct trouble {
     slice message;                    /* what, why, what to do */
 };
 struct trouble trouble_of(enum err err);
+/* The message that says it, to the one of this "id" (NULL: it had none); the caller's to free. */
+char *trouble_reply(const struct trouble *why, const int64_t *number) MUST_USE;
 /* Says it; false, so that who judges returns it. */
 static inline bool refused(struct trouble *ret, int status, const char *code, slice message)
 {

@@ -5,6 +5,7 @@
  * Threads: its own, but for init, start, end_leases and stop. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,16 +52,17 @@ static void listen_for(struct worker *worker, uint32_t events)
 /* A newcomer who can't stay is told why. It may read that after we have closed. */
 static void turn_away(struct local *local, int fd)
 {
-    static const char full[] =
-        "{\"ok\":false,\"error\":\"quota\",\"status\":429,\"message\":\"Penstock has as many "
-        "sessions as fill_sessions allows, or is about to end: close one, or try again later\"}";
-    const struct trouble why = { 429, "quota", S("as many sessions as fill_sessions allows, "
-                                                 "or about to end") };
+    bool draining = atomic_load(&local->draining);
+    const struct trouble full = { 429, "quota", S("Penstock has as many sessions as fill_sessions "
+                                                  "allows: close one, or try again later") };
+    const struct trouble why = draining ? trouble_of(ERR_STOPPING) : full;
+    char *reply = trouble_reply(&why, NULL);
     atomic_fetch_sub(&local->sessions, 1);
-    metric_add(M_FILL_SESSIONS_MAX, !atomic_load(&local->draining));
+    metric_add(M_FILL_SESSIONS_MAX, !draining);
     lease_note_refusal(local, NULL, fd, &why);
-    (void)send(fd, full, sizeof(full) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)send(fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL);
     close(fd);
+    free(reply);
 }
 
 /* Out of descriptors, whoever waits would wake us again and again. */

@@ -128,10 +128,20 @@ with Story("x03 leases", seconds=900) as story:
         one.close()
 
     # ---- the daemon goes, and comes again ----
+    origin.tell("match=pile/slow*", "first_byte_ms=2000")
     number = good.ask("fill", buffer=mine, bucket="pile", items=[["slow-last", 0, SIZE, 0]])
     time.sleep(0.15)
     process = server.process
+    process.send_signal(signal.SIGSTOP)
+    newcomers = [Filler(path, hello=False) for _ in range(8)]    # let in only when it goes down, or just before
     process.terminate()
+    process.send_signal(signal.SIGCONT)
+    wait_for("it goes down", lambda: "draining" in server.log())
+    said = [one.ask("hello", v=1, client="story") and one.receive() for one in newcomers]
+    story.fact("who comes then is told to come again later", all(
+        (told["ok"], told["status"], told["error"]) == (False, 503, "ServiceUnavailable") for told in said), said)
+    for one in newcomers:
+        one.close()
     reply = good.reply_to(number)
     story.fact("what is under way at a SIGTERM is answered", reply and reply["ok"] and
                room.map[:SIZE] == expect("pile/slow-last", 1, 0, SIZE), reply)
