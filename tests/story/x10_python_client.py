@@ -146,6 +146,33 @@ def restarts(story, client, server, origin):
     return server.again()
 
 
+def waits_for_room(story, server, origin):
+    """Lists that find no room beside another's are asked again until they do, or have waited enough."""
+    path, long = server.settings["fill_socket"], ["a"] * 9000
+    turned_away = 'penstock_fill_limited_total{limit="memory_fills"}'
+    origin.tell("object=objects/slow 100", "object=objects/stuck 100", "match=objects/slow", "first_byte_ms=700")
+    with penstock.connect(path, endpoint_url=server.endpoint) as first, \
+            penstock.connect(path, endpoint_url=server.endpoint) as second:
+        second.prefetch("objects", ["a"])
+        slow = first.prefetch_async("objects", ["slow", *long])
+        wait_for("its list is under way", lambda: server.metric("penstock_fill_lists_bytes") > 1 << 20)
+        asked = second.prefetch_async("objects", long)
+        wait_for("another's finds no room", lambda: server.metric(turned_away) == 1)
+        story.fact("... and is not done", not asked.done())
+        story.same("... but waits and is read", len(asked.result().errors), 0)
+        story.fact("... after the first", slow.done() and server.metric(turned_away) > 1)
+        origin.tell("match=objects/stuck", "first_byte_ms=60000")
+        stuck = first.prefetch_async("objects", ["stuck", *long])
+        wait_for("a list that stays", lambda: server.metric("penstock_fill_lists_bytes") > 1 << 20)
+        polled = second.prefetch_async("objects", long)
+        wait_for("done() alone asks again, and comes to an end", polled.done, 20)
+        failure = refused(polled.result)
+        story.same("who has waited enough is told", (failure.code, failure.status), ("quota", 429))
+        failure = refused(lambda: second.prefetch_async("objects", long).result(timeout=0.2), penstock.TimedOut)
+        story.fact("or has no more time", failure)
+        story.fact("the first is still under way", not stuck.done())
+
+
 with Story("x10 the Python client") as story:
     origin = story.origin(*[f"object={key} {size}" for key, size in SIZES.items()])
     path = story.path("fill.sock")
@@ -167,6 +194,9 @@ with Story("x10 the Python client") as story:
     with penstock.connect(**how) as client:
         story.same("path and keys come from the environment, too", client.fill(client.buffer(9000), "objects",
                                                                                ["a"]).lengths, [4096])
+    narrow = story.penstock(origin=origin.url, fill_socket=path + "narrow", freshness="immutable",
+                            memory_fills="1MiB")
+    waits_for_room(story, narrow, origin)
     failure = refused(lambda: penstock.connect(path, ACCESS_KEY, "wrong", **how))
     story.same("a wrong secret", (failure.code, failure.status), ("SignatureDoesNotMatch", 403))
     failure = refused(lambda: penstock.connect(path, "nobody", "x", **how))

@@ -7,13 +7,14 @@ Any thread. In the child of a fork it has a session of its own.
 """
 import logging
 import os
+import random
 import threading
 import time
 import weakref
 
 from . import items as layout
 from . import keys
-from .errors import Disconnected, ItemError, MessageTooLong, PenstockError
+from .errors import Disconnected, ItemError, MessageTooLong, PenstockError, TimedOut
 from .http import Endpoint
 from .memory import Buffer, Memory
 from .session import Session
@@ -22,6 +23,8 @@ log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
 SILENCE_S = 30           # beyond the daemon's own limit for a fill
 AGAIN_S = 0.05
+NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # to come again later, by the daemon's own word
+FIRST_PAUSE_S, REFUSALS = 0.05, 6                # each pause is at most twice the last
 clients = weakref.WeakSet()
 
 
@@ -312,15 +315,17 @@ class Filled:
 
 class Part:
     """Some of a long list, as one message."""
-    __slots__ = ("first", "words", "session", "question", "tries")
+    __slots__ = ("first", "words", "session", "question", "tries", "refusals", "again_at")
 
     def __init__(self, first, words):
-        self.first, self.words, self.tries = first, words, 0
+        self.first, self.words, self.tries, self.refusals = first, words, 0, 0
         self.session = self.question = None
+        self.again_at = None    # it found no room; time.monotonic()
 
 
 class Fill:
-    """A fill under way. It is sent again once, on a new connection, if the one it went by is lost."""
+    """A fill under way. It is sent again once, on a new connection, if the one it went by is lost; and a few
+    times, for about three seconds, if Penstock or the origin has no room for it."""
 
     def __init__(self, client, op, buffer, members, words, filled):
         self._client, self._op, self._buffer, self._members = client, op, buffer, members
@@ -364,23 +369,50 @@ class Fill:
                 if last:
                     raise
 
+    def _has_room(self, session):
+        return session.open_count() < self._client.hello.get("limits", {}).get("fills", 16)
+
     def _wait_for_room(self, session):
-        most = self._client.hello.get("limits", {}).get("fills", 16)
-        if session.open_count() >= most:
-            session.wait_until(lambda: session.open_count() < most)
+        if not self._has_room(session):
+            session.wait_until(lambda: self._has_room(session))
+
+    def _pause(self, part):
+        """Of a reply that says to come again later: seconds until then. None: any other."""
+        reply = part.question.reply
+        if reply["ok"] or (reply["error"], reply["status"]) not in NO_ROOM or part.refusals == REFUSALS:
+            return None
+        if part.again_at is None:
+            longest = FIRST_PAUSE_S * 2 ** part.refusals
+            part.again_at = time.monotonic() + random.uniform(longest / 2, longest)
+        return max(0.0, part.again_at - time.monotonic())
+
+    def _ask_again(self, part):
+        part.refusals += 1
+        part.again_at, part.tries = None, 0
+        self._send(part)
 
     def done(self):
         """Whether result() would return at once."""
         if self._over:
             return True
-        for part in self._parts:
-            try:
-                part.session.wait_until(lambda p=part: p.question.reply is not None, 0)
-            except TimeoutError:
-                return False
-            except Disconnected:
-                return True
-        return True
+        if not self._lock.acquire(blocking=False):
+            return False    # another thread is in result()
+        try:
+            return all(self._has_ended(part) for part in self._parts)
+        except Disconnected:
+            return True
+        finally:
+            self._lock.release()
+
+    def _has_ended(self, part):
+        try:
+            part.session.wait_until(lambda: part.question.reply is not None, 0)
+        except TimeoutError:
+            return False
+        pause = self._pause(part)
+        if pause == 0 and self._has_room(part.session):
+            self._ask_again(part)
+        return pause is None
 
     def result(self, timeout=None):
         """Filled, or raises PenstockError. timeout: in seconds; then TimedOut, and it goes on."""
@@ -405,13 +437,24 @@ class Fill:
         return self._filled
 
     def _reply(self, part, timeout):
+        until = None if timeout is None else time.monotonic() + timeout
         while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
             try:
-                return part.session.wait(part.question, timeout)
+                reply = part.session.wait(part.question, left)
             except Disconnected:
                 if part.tries > 1:
                     raise
                 self._send(part)
+                continue
+            pause = self._pause(part)
+            if pause is None:
+                return reply
+            if left is not None and pause > left:
+                time.sleep(left)
+                raise TimedOut(f"no room for it within {timeout:g} s: {reply['error']}: {reply.get('message', '')}")
+            time.sleep(pause)
+            self._ask_again(part)
 
 
 def forked():
