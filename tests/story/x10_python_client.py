@@ -43,6 +43,11 @@ def failures(story, client):
     story.same("two on one another", failure.code, "overlap")
     failure = refused(lambda: client.fill(buffer, "objects", [("d", 0, 1 << 21)]), ValueError)
     story.fact("more than fits is not even asked", failure and "the buffer has" in str(failure), failure)
+    story.same("one key is no list of keys, a word no device", [
+        type(refused(lambda: client.fill(buffer, "objects", "abc"), TypeError)),
+        type(refused(lambda: client.prefetch("objects", {"key": "a"}), TypeError)),
+        *[type(refused(lambda: client.buffer(10, device), ValueError)) for device in ("gpu", "cuda0", "cpu:0", None, 0)]],
+        [TypeError] * 2 + [ValueError] * 5)
     failure = refused(lambda: client.fill(buffer, "nobucket", ["a"]))
     story.fact("a bucket that is not there", failure.status == 404, failure)
 
@@ -141,7 +146,7 @@ def restarts(story, client, server, origin):
     began = time.monotonic()
     failure = refused(lambda: client.fill(buffer, "objects", ["a"]), penstock.Disconnected)
     story.fact("a daemon that stays away is an error, that says what to look at",
-               failure and "fill_socket" in str(failure), failure)
+               failure and "Nobody listens there" in str(failure), failure)
     story.in_time("as soon as patience ends", 0.4 < time.monotonic() - began < 5)
     return server.again()
 
@@ -202,4 +207,6 @@ with Story("x10 the Python client") as story:
     failure = refused(lambda: penstock.connect(path, "nobody", "x", **how))
     story.same("a key that nobody has", failure.code, "InvalidAccessKeyId")
     failure = refused(lambda: penstock.connect(story.path("none.sock"), **how), penstock.Disconnected)
-    story.fact("no socket there", failure and "none.sock" in str(failure), failure)
+    story.fact("no socket there", failure and "none.sock" in str(failure) and "fill_socket" in str(failure), failure)
+    failure = refused(lambda: penstock.connect("/" + "x" * 200, **how), penstock.Disconnected)
+    story.fact("a path that is too long", failure and "too long" in str(failure), failure)

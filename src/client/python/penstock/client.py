@@ -8,6 +8,7 @@ Any thread. In the child of a fork it has a session of its own.
 import logging
 import os
 import random
+import re
 import threading
 import time
 import weakref
@@ -37,6 +38,14 @@ def connect(path=None, access_key=None, secret_key=None, session_token=None, end
     if a path was given and nobody is there."""
     return Client(path, keys.source(access_key, secret_key, session_token, profile, credentials),
                   keys.find_endpoint(endpoint_url, profile), keys.find_region(region, profile), patience)
+
+
+def device_name(device):
+    """torch.device is as good as its name."""
+    device = str(device)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f'device is "cpu", "cuda" or "cuda:N", not {device!r}')
+    return device
 
 
 class Client:
@@ -138,6 +147,7 @@ class Client:
         """How bytes come to memory of this device: "cuda-vmm", "cuda-ipc" (straight into the GPU's),
         "memfd" (into shared memory), "batch" or "get" (over HTTP). Chosen once; the log says it once, as
         a warning where it is not into the memory of the GPU that was named."""
+        device = device_name(device)
         way, why = self._choose(device)
         if device not in self._told:
             self._told.add(device)
@@ -165,6 +175,7 @@ class Client:
         """Memory that is filled: on the host, or, if both sides can, of a GPU ("cuda:0")."""
         if nbytes < 1:
             raise ValueError("a buffer has at least 1 byte")
+        device = device_name(device)
         kind = self.way(device)
         if kind.startswith("cuda"):
             from . import cuda
@@ -205,7 +216,7 @@ class Client:
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
         """As fill, and returns at once: result() waits, done() looks."""
-        items = list(items)
+        items = layout.listed(items)
         words, offsets, lengths = layout.lay_out(items, buffer.nbytes, start)
         filled = Filled(buffer, items, offsets, lengths)
         if buffer.kind == "memory":
@@ -223,7 +234,7 @@ class Client:
     def prefetch_async(self, bucket, items, prefix="", on_error="skip", deadline=None):
         if not self.has_socket:
             raise PenstockError("no_fill_socket", 0, "prefetch needs the fill socket: set fill_socket")
-        items = list(items)
+        items = layout.listed(items)
         rows = [layout.read(item) for item in items]
         words = [layout.word(*row) for row in rows]
         members = {"bucket": bucket, "prefix": prefix, "on_error": on_error}
@@ -237,7 +248,7 @@ class Client:
     def batch(self, bucket, items, prefix="", on_error="continue"):
         """Yields (index, bytes) in order, while later items are still read; in place of the bytes of one
         that failed an ItemError, which ends it if on_error is "end". Needs no fill socket."""
-        return self._endpoint.batch(bucket, list(items), prefix, on_error)
+        return self._endpoint.batch(bucket, layout.listed(items), prefix, on_error)
 
     def get(self, bucket, key, offset=0, length=None):
         """One object, or a piece of it, by a plain signed GET."""

@@ -10,6 +10,12 @@ import itertools
 ALIGN = 64      # of equal shares
 
 
+def listed(items):
+    if isinstance(items, (str, bytes, dict)):
+        raise TypeError(f"items is a list of them, not one: [{items!r}]")
+    return list(items)
+
+
 def read(item):
     """(key, offset, length, to, more) of one; None: not said."""
     if isinstance(item, str):

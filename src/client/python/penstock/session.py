@@ -5,6 +5,7 @@ Replies carry the id of what they answer and come as they end. There is no threa
 waits reads, for the others, too, and who waits meanwhile is woken when theirs has come. Any thread.
 """
 import array
+import errno
 import json
 import os
 import select
@@ -17,6 +18,9 @@ from .errors import Disconnected, MessageTooLong, TimedOut
 MESSAGE_BYTES = 128 << 10       # until hello told
 LIST_BYTES = 4 << 20            # in a memfd, likewise
 RECEIVE_BYTES = 256 << 10
+ASKED = "Does Penstock run, with this fill_socket?"
+ADVICE = {errno.EACCES: "Name this user in the setting fill_users of Penstock's.",
+          errno.ECONNREFUSED: "Nobody listens there any more: is Penstock up?"}
 write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
@@ -45,8 +49,8 @@ class Session:
             self._socket.connect(path)
         except OSError as failure:
             self._socket.close()
-            raise Disconnected(f"{path}: {failure.strerror}. Does Penstock run, with the setting "
-                               "fill_socket, and may this user connect (fill_users)?") from None
+            raise Disconnected(f"{path}: {failure.strerror or failure}. "
+                               f"{ADVICE.get(failure.errno, ASKED)}") from None
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
