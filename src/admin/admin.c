@@ -39,7 +39,7 @@ static void expose_process(struct text *to, int64_t began_s)
                 "# HELP process_resident_memory_bytes Resident memory\n"
                 "# TYPE process_resident_memory_bytes gauge\n"
                 "process_resident_memory_bytes %ju\n"
-                "# HELP penstock_own_memory_bytes Of that, what is no mapped file and not shared\n"
+                "# HELP penstock_own_memory_bytes Anonymous resident memory: of the process's own, without mapped files and shared memory (RssAnon)\n"
                 "# TYPE penstock_own_memory_bytes gauge\n"
                 "penstock_own_memory_bytes %ju\n", (intmax_t)began_s, resident * page,
                 (resident - shared) * page);

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #include "base/metric.h"
+#include "base/trap.h"
 #include "cache/epoch.h"
 #include "cache/get.h"
 #include "cache/inside.h"
-#include "store/trap.h"
 
 #define POPULATES_MAX 64u             /* a loop (H8) */
 #define AHEAD 4u

@@ -14,11 +14,11 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/trap.h"
 #include "s3/chunked.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
 #include "s3/xml.h"
-#include "store/trap.h"
 
 #define INLINE_BYTES (64 * KIB)
 #define PIECE_BYTES (256 * KIB)

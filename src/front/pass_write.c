@@ -5,11 +5,11 @@
  *
  * A body may lie in a file whose disk fails: whatever reads it is under the trap. Threads: the
  * loop; read_body is called on the origin's. */
+#include "base/trap.h"
 #include "cache/alias.h"
 #include "cache/populate.h"
 #include "front/passing.h"
 #include "s3/xml.h"
-#include "store/trap.h"
 
 /* ---- what it changes ---- */
 

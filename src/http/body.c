@@ -13,7 +13,7 @@
  * knows. What a buffer holds of the limits is its claim.
  *
  * The file is made and written to by other threads (spill.c), by calls that fail where its map would
- * fault; who reads the body by the map does it in a trap (store/trap.h). What was there before is
+ * fault; who reads the body by the map does it in a trap (base/trap.h). What was there before is
  * memory, the buffer's front: the library keeps data of its own there. To let go of a file may
  * wait for the disk, and takes as long as a second for gigabytes: a thread of its own does that.
  * Its bytes can be claimed again before, or who is told that a write is done would find no room for

@@ -8,8 +8,8 @@
  * Threads: the worker's. */
 #include <stdlib.h>
 
+#include "base/trap.h"
 #include "local/inside.h"
-#include "store/trap.h"
 
 #define LEASES_FULL 8u                /* with so many that are, a worker is: then a share a lease */
 #define LOGGED_MAX 16u                /* refusals of one fill that are logged */

@@ -356,11 +356,11 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
 
 #define CACHESTAT 451                 /* Linux 6.5 */
 
-bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unless_told)
+bool disk_is_cached(int fd, uint64_t offset, size_t len)
 {
     static atomic_bool refused;
     if (atomic_load_explicit(&refused, memory_order_relaxed))
-        return unless_told;
+        return true;
     struct {
         uint64_t offset, len;
     } range = { offset, len };
@@ -370,7 +370,7 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unless_told)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (syscall(CACHESTAT, fd, &range, &told, 0) != 0) {
         atomic_store(&refused, true);
-        return unless_told;
+        return true;
     }
     return told.cached >= (offset + len + page - 1) / page - offset / page;
 }

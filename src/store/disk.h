@@ -56,8 +56,7 @@ void disk_go(struct disk *disk);
  * ERR_WAIT: use disk_read; ERR_IO: the file failed or is too short; ERR_FAULT. Uses up the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
 /* Is all of it in the page cache? To ask by disk_read_cached makes the kernel read what is not, each
- * piece by itself; this does not. Where the kernel can't tell (before Linux 6.5, or a container that
- * forbids it): as the caller had it `unless_told`. */
-bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unless_told) MUST_USE;
+ * piece by itself; this does not. True also where the kernel can't tell (before Linux 6.5). */
+bool disk_is_cached(int fd, uint64_t offset, size_t len) MUST_USE;
 
 #endif

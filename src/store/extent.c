@@ -28,14 +28,14 @@
 
 /* ---- the table ---- */
 
-struct extents *extents_new(void)
+struct extents *extents_new(uint64_t mapped_bytes_max)
 {
     struct extents *all = must_alloc(sizeof(*all));
     pthread_mutex_init(&all->lock, NULL);
     pthread_rwlock_init(&all->folder_lock, NULL);
     list_init(&all->open);
     list_init(&all->mapped);
-    all->mapped_bytes_max = extent_mapped_allowed();
+    all->mapped_bytes_max = mapped_bytes_max;
     all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
     return all;
@@ -75,6 +75,12 @@ static void ref(struct extent *extent)
     atomic_fetch_add_explicit(&extent->refs, 1, memory_order_relaxed);
 }
 
+static void move_behind(struct list *all, struct list *link)
+{
+    list_del(link);
+    list_add(all, link);
+}
+
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
 {
     pthread_mutex_lock(&all->lock);
@@ -82,14 +88,10 @@ enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
     bool open = extent && extent->fd >= 0;
     if (extent)
         ref(extent);
-    if (open) {
-        list_del(&extent->open);
-        list_add(&all->open, &extent->open);
-    }
-    if (extent && !list_empty(&extent->mapped)) {
-        list_del(&extent->mapped);
-        list_add(&all->mapped, &extent->mapped);
-    }
+    if (open)
+        move_behind(&all->open, &extent->open);
+    if (extent && !list_empty(&extent->mapped))
+        move_behind(&all->mapped, &extent->mapped);
     pthread_mutex_unlock(&all->lock);
     enum err e = !extent ? ERR_NOT_FOUND : open ? OK : extent_open_held(extent);
     if (e == ERR_LIMIT)

@@ -13,7 +13,8 @@
 struct extent;
 struct extents;
 
-struct extents *extents_new(void) MUST_USE;
+/* mapped_bytes_max: how much of them may be mapped at once. */
+struct extents *extents_new(uint64_t mapped_bytes_max) MUST_USE;
 void extents_free(struct extents **all);
 
 /* To read it. ERR_NOT_FOUND: there is none of this number, or its file can't be opened; ERR_LIMIT:
@@ -24,10 +25,10 @@ int extent_fd(const struct extent *extent);
 /* One that reads past the page cache, opened when it is first wanted, open as long as the other; -1:
  * there is none, as the file system refuses that or descriptors have run out. */
 int extent_direct_fd(struct extent *extent);
-/* These bytes of one that is held, to be looked at while it is. Where the page cache lacks them
- * looking waits for the disk, and fails as it does, by SIGBUS (trap_read). NULL: they can't be mapped
- * now, and are to be read. */
-const uint8_t *extent_map(struct extent *extent, uint64_t at, uint64_t len) MUST_USE;
+/* These bytes of one that is held, where the page cache has them all just now, to be looked at while
+ * it is held; NULL: it has not, or they can't be mapped. A page that has gone since is waited for,
+ * and fails as the disk does, by SIGBUS (trap_read). */
+const uint8_t *extent_cached(struct extent *extent, uint64_t at, uint64_t len) MUST_USE;
 void extent_refuse_direct(struct extents *all);    /* from now on there is none, in any extent */
 /* All of these bytes, waiting for the disk: the committer's. false: they can't be had. */
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 
 #include "base/metric.h"
+#include "base/trap.h"
 #include "store/io.h"
-#include "store/trap.h"
 
 #define LARGE_READ (UNIT_BYTES + 8u * 1024u)    /* a unit, and the head before it */
 
@@ -72,7 +72,7 @@ static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t e
     const struct plan *plan = &read->op->plan;
     uint64_t at = span_of(read)->at;
     bool direct = plan->head && store_reads_direct(io->store);
-    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at, true))
+    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
         return -1;
     io->wary = WARY_READS;
     if (!direct || comes_again(io->store, plan->entries[0].extent, at))

@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/trap.h"
+#include "base/trap.h"
 
 /* What was left when a fault jumped out of LMDB: mapped, and never touched again. */
 struct wreck {

@@ -10,7 +10,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 
-#define MAPPED_LEAST (256u * 1024u)
+#define MAPPED_LEAST (256u * 1024u)   /* 128 KiB gained 3 %, 1 MiB a third */
 #define BATCH_KEPT 256u               /* ops, and buffers of a page: a batch wants many */
 
 /* ---- buffers ---- */
@@ -156,6 +156,13 @@ void plan_end(struct plan *plan)
     plan->buffer = NULL;
 }
 
+const uint8_t *plan_found(const struct plan *plan, uint32_t at)
+{
+    if (plan->mapped && at >= plan->straight_at && at - plan->straight_at < plan->straight_len)
+        return plan->mapped + (at - plan->straight_at);
+    return plan_place(plan, at);
+}
+
 uint8_t *plan_place(const struct plan *plan, uint32_t at)
 {
     if (at < plan->straight_at)
@@ -190,22 +197,11 @@ static bool is_cached(struct store_io *io, const struct plan *plan)
     if (io->plugged)
         return false;
     for (uint32_t i = 0; i < plan->span_count; i++)
-        if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len, true)) {
+        if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len)) {
             io->wary = WARY_READS;
             return false;
         }
     return true;
-}
-
-/* Much that goes straight is verified in the extent's map and copied from there, out of the
- * processor's cache: read, it would come from memory twice. Not where looking may wait. */
-static const uint8_t *find_mapped(const struct plan *plan)
-{
-    uint64_t at = plan->spans[0].at + plan->straight_at;
-    if (plan->straight_len < MAPPED_LEAST ||
-        !disk_is_cached(extent_fd(plan->extent), at, plan->straight_len, false))
-        return NULL;
-    return extent_map(plan->extent, at, plan->straight_len);
 }
 
 static enum err read_span(const struct plan *plan, uint32_t i)
@@ -229,7 +225,9 @@ enum err plan_read_cached(struct store_io *io, struct plan *plan)
 {
     if (!is_cached(io, plan))
         return ERR_WAIT;
-    plan->mapped = find_mapped(plan);
+    if (plan->straight_len >= MAPPED_LEAST)
+        plan->mapped = extent_cached(plan->extent, plan->spans[0].at + plan->straight_at,
+                                     plan->straight_len);
     enum err e = OK;
     for (uint32_t i = 0; i < plan->span_count && !e; i++)
         e = read_span(plan, i);

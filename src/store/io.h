@@ -106,6 +106,8 @@ void plan_disown(struct store_io *io, const struct plan *plan);
 unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
 /* Where the byte of the first span lies, once it is read. */
 uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
+/* Where it was found: there, or in the extent's map. */
+const uint8_t *plan_found(const struct plan *plan, uint32_t at) MUST_USE;
 /* What the page cache has; sets plan->mapped. ERR_WAIT: the disk must be asked; ERR_IO,
  * ERR_FAULT. */
 enum err plan_read_cached(struct store_io *io, struct plan *plan) MUST_USE;

@@ -6,16 +6,22 @@
  * memory for pages, and of those that nobody holds the one held longest ago gives way. Without a
  * map, bytes are read.
  *
+ * Who looks at a page that is not there waits for the disk, so it is asked first: of pages in the
+ * page cache some may still be on their way, which the map's own answer (mincore) leaves out.
+ *
  * Threads: any. A map is made and found under a reference, and unmapped with the last or, under the
  * table's lock, while the table's is the only one. */
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "base/cores.h"
+#include "base/metric.h"
+#include "store/disk.h"
 #include "store/extent_inside.h"
 
-uint64_t extent_mapped_allowed(void)
+static void let_go(struct extents *all, uint64_t bytes)
 {
-    return memory_available();
+    atomic_fetch_sub(&all->mapped_bytes, bytes);
+    metric_gauge_add(M_STORE_MAPPED_BYTES, -(int64_t)bytes);
 }
 
 void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes)
@@ -23,7 +29,7 @@ void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes)
     if (!map)
         return;
     check(munmap(map, bytes) == 0);
-    atomic_fetch_sub(&all->mapped_bytes, bytes);
+    let_go(all, bytes);
 }
 
 uint8_t *extent_take_map(struct extent *extent)
@@ -51,10 +57,13 @@ static bool unmap_idle(struct extents *all)
 
 static bool reserve(struct extents *all, uint64_t bytes)
 {
+    metric_gauge_add(M_STORE_MAPPED_BYTES, (int64_t)bytes);
     while (atomic_fetch_add(&all->mapped_bytes, bytes) + bytes > all->mapped_bytes_max) {
         atomic_fetch_sub(&all->mapped_bytes, bytes);
-        if (!unmap_idle(all))
-            return false;
+        if (unmap_idle(all))
+            continue;
+        metric_gauge_add(M_STORE_MAPPED_BYTES, -(int64_t)bytes);
+        return false;
     }
     return true;
 }
@@ -75,20 +84,46 @@ static void set_map(struct extent *extent, uint8_t *map)
         extent_unmap(all, map, extent->map_bytes);
 }
 
-const uint8_t *extent_map(struct extent *extent, uint64_t at, uint64_t len)
+/* NULL: there is no room for it. */
+static const uint8_t *map_of(struct extent *extent)
 {
-    uint8_t *map = atomic_load(&extent->map);
-    if (at > extent->map_bytes || len > extent->map_bytes - at)
-        return NULL;
-    if (map)
-        return map + at;
-    if (!reserve(extent->all, extent->map_bytes))
-        return NULL;
-    map = mmap(NULL, extent->map_bytes, PROT_READ, MAP_SHARED, extent->fd, 0);
-    if (map == MAP_FAILED) {
-        atomic_fetch_sub(&extent->all->mapped_bytes, extent->map_bytes);
+    const uint8_t *map = atomic_load(&extent->map);
+    if (map || !reserve(extent->all, extent->map_bytes))
+        return map;
+    uint8_t *fresh = mmap(NULL, extent->map_bytes, PROT_READ, MAP_SHARED, extent->fd, 0);
+    if (fresh == MAP_FAILED) {
+        let_go(extent->all, extent->map_bytes);
         return NULL;
     }
-    set_map(extent, map);
-    return atomic_load(&extent->map) + at;
+    set_map(extent, fresh);
+    return atomic_load(&extent->map);
+}
+
+static bool is_in_memory(const uint8_t *at, uint64_t len)
+{
+    unsigned char pages[256];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)at % page;
+    at -= before;
+    for (uint64_t left = round_up(len + before, page); left > 0;) {
+        uint64_t part = MIN(left, sizeof(pages) * page);
+        if (mincore((void *)(uintptr_t)at, part, pages) != 0)
+            return false;
+        for (uint64_t i = 0; i < part / page; i++)
+            if (!(pages[i] & 1))
+                return false;
+        at += part;
+        left -= part;
+    }
+    return true;
+}
+
+const uint8_t *extent_cached(struct extent *extent, uint64_t at, uint64_t len)
+{
+    if (at > extent->map_bytes || len > extent->map_bytes - at)
+        return NULL;
+    if (!atomic_load(&extent->map) && !disk_is_cached(extent->fd, at, len))
+        return NULL;    /* a map would be no use yet */
+    const uint8_t *map = map_of(extent);
+    metric_add(M_STORE_NO_MAP, map == NULL);
+    return map && is_in_memory(map + at, len) ? map + at : NULL;
 }

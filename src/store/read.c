@@ -12,27 +12,19 @@
  * Who brings memory along gets whole blocks straight there: header, cut blocks and what lies
  * between them go to a buffer, in the same read, and are copied when all is verified. Others may
  * write there, take it away, or both: what fails its checks there is read again into a buffer, and
- * whatever touches it does so in a trap. Where the page cache has much of it, each block is verified
- * in the extent's map and then copied. Threads: a store_io and all that hangs on it is its
- * owner's. */
+ * whatever touches it does so in a trap. What the page cache has much of is copied from the extent's map,
+ * block by block, each verified while it is in the processor's cache: read, all of it would come
+ * from memory twice. Threads: a store_io and all that hangs on it is its owner's. */
 #include <string.h>
 
 #include "base/guard.h"
 #include "base/metric.h"
+#include "base/trap.h"
 #include "store/io.h"
-#include "store/trap.h"
 
-/* Where the byte of the first span was found. */
-static const uint8_t *found_at(const struct plan *plan, uint32_t at)
-{
-    bool straight = at >= plan->straight_at && at - plan->straight_at < plan->straight_len;
-    return plan->mapped && straight ? plan->mapped + (at - plan->straight_at)
-                                    : plan_place(plan, at);
-}
-
-/* Each block is copied where it belongs, if it was found elsewhere. ERR_CHANGED: the record is fine,
- * but its head is not the one the plan was made with. */
-static enum err verify_blocks(const struct plan *plan)
+/* Each block, once it is where it belongs. ERR_CHANGED: the record is fine, but its head is not the
+ * one the plan was made with. */
+static enum err settle_blocks(const struct plan *plan)
 {
     struct record record;
     bool whole = plan->entries[0].whole;
@@ -42,17 +34,17 @@ static enum err verify_blocks(const struct plan *plan)
         return ERR_CHANGED;
     for (uint32_t i = 0; i < plan->block_count; i++) {
         uint32_t in_span = plan->blocks_at + i * BLOCK_BYTES;
-        const uint8_t *at = found_at(plan, in_span);
-        uint8_t *place = plan_place(plan, in_span);
+        const uint8_t *found = plan_found(plan, in_span);
+        uint8_t *at = plan_place(plan, in_span);
         uint32_t block = plan->first_block + i, unit = block / 2;
         uint32_t len = MIN(BLOCK_BYTES, plan->blocks_len - i * BLOCK_BYTES);
         uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
         uint32_t want = whole ? record.crc[block] : (uint32_t)(unit_crcs >> (block % 2 * 32));
+        if (found != at)
+            memcpy(at, found, len);
         if (guard_on(GUARD_CRC) &&
             block_crc(&plan->id, plan->entries[0].etag_hash, unit, at, len) != want)
             return ERR_GONE;
-        if (at != place)
-            memcpy(place, at, len);
     }
     return OK;
 }
@@ -168,7 +160,7 @@ static void bring_together(const struct plan *plan)
 static int settle_straight(void *ask)
 {
     const struct plan *plan = ask;
-    enum err e = verify_blocks(plan);
+    enum err e = settle_blocks(plan);
     if (!e)
         bring_together(plan);
     return (int)e;
@@ -180,9 +172,9 @@ static enum err finish_straight(struct plan *plan, struct piece *ret)
 {
     slice there = { (const char *)plan->to, plan->give };
     slice mapped = { (const char *)plan->mapped, plan->mapped ? plan->straight_len : 0 };
-    int e;
-    if (!trap_read_two(settle_straight, plan, (slice[]){ there, mapped }, &e))
-        return e == 0 ? ERR_FAULT : ERR_MORE;
+    int e, failed;
+    if (!trap_read_two(settle_straight, plan, (slice[]){ there, mapped }, &e, &failed))
+        return failed == 0 ? ERR_FAULT : ERR_MORE;
     if (!e)
         *ret = (struct piece){ there, NULL };
     return e == ERR_GONE ? ERR_MORE : (enum err)e;
@@ -190,7 +182,7 @@ static enum err finish_straight(struct plan *plan, struct piece *ret)
 
 static enum err finish_buffered(struct plan *plan, struct piece *ret)
 {
-    enum err e = verify_blocks(plan);
+    enum err e = settle_blocks(plan);
     if (!e) {
         const uint8_t *bytes = plan->buffer->bytes + plan->blocks_at + plan->skip;
         *ret = (struct piece){ { (const char *)bytes, plan->give }, plan->buffer };

@@ -30,7 +30,7 @@ static struct store *store_new(const struct store_options *options)
     store->options.folder = store->folder.path;
     store->folder.lock_fd = -1;
     store->folder.index = store->index = index_new();
-    store->folder.extents = store->extents = extents_new();
+    store->folder.extents = store->extents = extents_new(options->memory_bytes);
     store->heads = heads_new(options->heads_bytes);
     store->lately_count = LATELY_MIN;
     while (store->lately_count < LATELY_MAX &&

@@ -87,7 +87,8 @@ static struct store_options options_of(uint64_t size_bytes, uint32_t extent_byte
                                    .reserve_bytes = 1, .extent_bytes = extent_bytes,
                                    .heads_bytes = 4 * MIB,
                                    .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
-                                   .cold_reads = unit_cold, .engine = unit_engine };
+                                   .cold_reads = unit_cold, .memory_bytes = GIB,
+                                   .engine = unit_engine };
 }
 
 static enum err unit_try(struct unit_store *unit, struct store_options options)

@@ -47,7 +47,7 @@ static bool can_hold(struct extents *all, uint32_t number)
 TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 {
     static uint8_t bytes[UNIT_BYTES + 1];
-    struct extents *all = extents_new();
+    struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, 32 * MIB) == OK && tail_roll(all) == OK);
     for (unsigned i = 0; i < GATHER_MAX; i++) {
         struct tail_item item = {
@@ -64,7 +64,7 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 
 TEST(a_reader_keeps_a_recycled_extent_alive)
 {
-    struct extents *all = extents_new();
+    struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     ok(tail_roll(all) == OK);
     append_one(all, 'a', UNIT_BYTES);
@@ -85,7 +85,7 @@ TEST(a_reader_keeps_a_recycled_extent_alive)
 
 TEST(a_number_is_never_used_again)
 {
-    struct extents *all = extents_new();
+    struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     for (uint32_t i = 1; i <= 5; i++) {
         ok(tail_roll(all) == OK);
@@ -147,7 +147,7 @@ static unsigned files_open(void)
 /* Extent n holds bytes of the value n; open again, from then on as after a start. */
 static struct extents *open_with(uint32_t count)
 {
-    struct extents *all = extents_new();
+    struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     for (uint32_t n = 1; n <= count; n++) {
         ok(tail_roll(all) == OK);
@@ -263,7 +263,7 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
 
 static bool maps(struct extent *extent)
 {
-    const uint8_t *map = extent_map(extent, PAGE_BYTES, 100);
+    const uint8_t *map = extent_cached(extent, PAGE_BYTES, 100);
     ok(!map || (map[0] == extent->number && map[99] == extent->number));
     return map != NULL;
 }

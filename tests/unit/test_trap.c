@@ -1,4 +1,4 @@
-/* test_store_trap.c - what a trap catches, and what still ends the process.
+/* test_trap.c - what a trap catches, and what still ends the process.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/trap.h"
+#include "base/trap.h"
 
 #define LIVED 7
 

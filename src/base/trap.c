@@ -5,7 +5,7 @@
  * other there. Other faults go to whoever handled them before, or end the process; first the
  * handler leaves the note, which takes nothing but open(). SIGABRT is never trapped: a heap that
  * the C library finds broken is beyond repair. SIGFPE is: a size of 0 is divided by. */
-#include "store/trap.h"
+#include "base/trap.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -111,26 +111,26 @@ static void unblock(void)
     check(pthread_sigmask(SIG_UNBLOCK, &faults, NULL) == 0);
 }
 
+/* 0: it ran to its end; else the way out. */
 __attribute__((noinline))
-static bool run_in(struct trap *trap, trap_call *call, void *ask, int *ret)
+static int run_in(struct trap *trap, trap_call *call, void *ask, int *ret)
 {
     int way = sigsetjmp(trap->back, 0);
     if (way) {
         armed = NULL;
         unblock();
-        *ret = way - 1;
-        return false;
+        return way;
     }
     armed = trap;
     *ret = call(ask);
     armed = NULL;
-    return true;
+    return 0;
 }
 
 bool trap_run(trap_call *call, void *ask, int *ret)
 {
     struct trap trap = { .reads = false };
-    return run_in(&trap, call, ask, ret);
+    return run_in(&trap, call, ask, ret) == 0;
 }
 
 static struct pages pages_of(slice map)
@@ -139,16 +139,19 @@ static struct pages pages_of(slice map)
     return (struct pages){ from / page * page, (from + map.len + page - 1) / page * page };
 }
 
-bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret)
+bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret, int *ret_failed)
 {
     struct trap trap = { .reads = true, .pages = { pages_of(maps[0]), pages_of(maps[1]) } };
-    return run_in(&trap, call, ask, ret);
+    int way = run_in(&trap, call, ask, ret);
+    if (way)
+        *ret_failed = way - 1;
+    return way == 0;
 }
 
 bool trap_read(trap_call *call, void *ask, slice map, int *ret)
 {
     struct trap trap = { .reads = true, .pages = { pages_of(map) } };
-    return run_in(&trap, call, ask, ret);
+    return run_in(&trap, call, ask, ret) == 0;
 }
 
 struct copying {

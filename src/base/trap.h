@@ -2,8 +2,8 @@
  *
  * For calls into a library that works on mapped bytes nobody vouches for, and for our own that read
  * a file's map. Any thread. There is one trap a thread at a time: a trapped call traps no other. */
-#ifndef STORE_TRAP_H
-#define STORE_TRAP_H
+#ifndef BASE_TRAP_H
+#define BASE_TRAP_H
 
 #include "base/slice.h"
 
@@ -17,8 +17,9 @@ bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
 /* The same of a call that reads a file's map: only what the disk does to these bytes (SIGBUS, in a
  * page of theirs) leaves it. Any other fault is ours, and ends the process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
-/* Of two. False: *ret is 0 or 1, the one that failed. */
-bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret) MUST_USE;
+/* Of two. False: *ret_failed is 0 or 1, the one that did. */
+bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
+                   int *ret_failed) MUST_USE;
 /* memcpy from a map, and to one, trapped like that. */
 bool trap_copy(void *to, const void *from, size_t bytes) MUST_USE;
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
