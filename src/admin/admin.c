@@ -39,7 +39,8 @@ static void expose_process(struct text *to, int64_t began_s)
                 "# HELP process_resident_memory_bytes Resident memory\n"
                 "# TYPE process_resident_memory_bytes gauge\n"
                 "process_resident_memory_bytes %ju\n"
-                "# HELP penstock_own_memory_bytes Anonymous resident memory: of the process's own, without mapped files and shared memory (RssAnon)\n"
+                "# HELP penstock_own_memory_bytes Anonymous resident memory: the process's own, "
+                "without mapped files and shared memory (RssAnon)\n"
                 "# TYPE penstock_own_memory_bytes gauge\n"
                 "penstock_own_memory_bytes %ju\n", (intmax_t)began_s, resident * page,
                 (resident - shared) * page);

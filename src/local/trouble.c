@@ -14,7 +14,8 @@ static const struct {
 } ours[] = {
     { ERR_TOO_LARGE, 413, "too_large",
       "an object is larger than its room in the buffer, or than \"max\"" },
-    { ERR_TIMEOUT, 504, "deadline", "the fill took longer than its deadline allows" },
+    { ERR_TIMEOUT, 504, "deadline",
+      "it took longer than its deadline_ms, or the setting fill_time, allows: what came is cached" },
     { ERR_FAULT, 422, "buffer_fault", "the buffer's memory went away while it was written to" },
     { ERR_GONE, 503, "gpu_lost",
       "the GPU has failed, and is out of use until Penstock is restarted" },

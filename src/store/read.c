@@ -12,9 +12,9 @@
  * Who brings memory along gets whole blocks straight there: header, cut blocks and what lies
  * between them go to a buffer, in the same read, and are copied when all is verified. Others may
  * write there, take it away, or both: what fails its checks there is read again into a buffer, and
- * whatever touches it does so in a trap. What the page cache has much of is copied from the extent's map,
- * block by block, each verified while it is in the processor's cache: read, all of it would come
- * from memory twice. Threads: a store_io and all that hangs on it is its owner's. */
+ * whatever touches it does so in a trap. What the page cache has much of is copied from the
+ * extent's map, block by block, each verified while it is in the processor's cache: read, all of it
+ * would come from memory twice. Threads: a store_io and all that hangs on it is its owner's. */
 #include <string.h>
 
 #include "base/guard.h"

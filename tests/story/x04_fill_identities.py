@@ -101,6 +101,9 @@ with Story("x04 fill identities") as story:
                ("InvalidAccessKeyId", 403))
     story.same("a policy that changed counts at once", jobs.reads("open/0")["error"], "AccessDenied")
     story.fact("... as far as it goes", jobs.reads("open/1")["ok"])
+    lists = [json.loads(line) for line in server.log().splitlines() if '"event":"fill"' in line]
+    story.fact("the log names the key that failed", "open/0" in [one["first_failed"] for one in lists if one["failed"]]
+               and {one["first_failed"] for one in lists if not one["failed"]} == {"-"}, lists[-3:])
     story.fact("others go on", anna.reads("5")["ok"])
 
     # ---- who may connect ----
