@@ -28,14 +28,14 @@
 
 /* ---- the table ---- */
 
-struct extents *extents_new(uint64_t mapped_bytes_max)
+struct extents *extents_new(uint64_t memory_bytes)
 {
     struct extents *all = must_alloc(sizeof(*all));
     pthread_mutex_init(&all->lock, NULL);
     pthread_rwlock_init(&all->folder_lock, NULL);
     list_init(&all->open);
     list_init(&all->mapped);
-    all->mapped_bytes_max = mapped_bytes_max;
+    all->mapped_bytes_max = extent_mapped_allowed(memory_bytes);
     all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
     return all;

@@ -13,8 +13,8 @@
 struct extent;
 struct extents;
 
-/* mapped_bytes_max: how much of them may be mapped at once. */
-struct extents *extents_new(uint64_t mapped_bytes_max) MUST_USE;
+/* memory_bytes: no more of them is mapped at once. */
+struct extents *extents_new(uint64_t memory_bytes) MUST_USE;
 void extents_free(struct extents **all);
 
 /* To read it. ERR_NOT_FOUND: there is none of this number, or its file can't be opened; ERR_LIMIT:

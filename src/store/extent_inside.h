@@ -101,6 +101,7 @@ void extent_close_fd(struct extents *all, int fd);
 
 /* ---- maps.c ---- */
 
+uint64_t extent_mapped_allowed(uint64_t memory_bytes);
 /* NULL, if there is none; out of the list, under the lock. The caller's to unmap. */
 uint8_t *extent_take_map(struct extent *extent) MUST_USE;
 void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes);    /* accepts NULL */

@@ -3,8 +3,9 @@
  * An extent is mapped whole, as long as its file can get, when a large read first finds its bytes
  * in the page cache; the map goes with the descriptor. Each page that is looked at takes eight
  * bytes of page table until then, which no reclaim gives back: so no more is mapped than there is
- * memory for pages, and of those that nobody holds the one held longest ago gives way. Without a
- * map, bytes are read.
+ * memory for pages, and of those that nobody holds the one held longest ago gives way. Where address
+ * space is limited (ulimit -v) nothing is, as maps would take what all else needs. Without a map,
+ * bytes are read.
  *
  * Who looks at a page that is not there waits for the disk, so it is asked first: of pages in the
  * page cache some may still be on their way, which the map's own answer (mincore) leaves out.
@@ -12,11 +13,19 @@
  * Threads: any. A map is made and found under a reference, and unmapped with the last or, under the
  * table's lock, while the table's is the only one. */
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/metric.h"
 #include "store/disk.h"
 #include "store/extent_inside.h"
+
+uint64_t extent_mapped_allowed(uint64_t memory_bytes)
+{
+    struct rlimit space;
+    bool limited = getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
+    return limited ? 0 : memory_bytes;
+}
 
 static void let_go(struct extents *all, uint64_t bytes)
 {

@@ -33,7 +33,7 @@ struct store_options {
     uint32_t commit_ms_max;           /* no commit for so long is out of service (H3) */
     uint32_t read_gap_bytes;          /* what may lie between reads that become one */
     /* Past the page cache (O_DIRECT)? Automatic: once there are more bytes of extents than fit into
-     * half of memory_bytes, what this process may use. As much of the extents may be mapped. */
+     * half of memory_bytes, what this process may use. No more of the extents is mapped. */
     enum cold_reads { COLD_BUFFERED, COLD_AUTO, COLD_DIRECT } cold_reads;
     uint64_t memory_bytes;
     enum disk_engine engine;

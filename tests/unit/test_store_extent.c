@@ -297,6 +297,17 @@ TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way)
     extents_free(&all);
 }
 
+TEST(nothing_is_mapped_where_address_space_is_limited)
+{
+    struct rlimit before, few;
+    ok(getrlimit(RLIMIT_AS, &before) == 0);
+    few = (struct rlimit){ UINT64_C(1) << 46, before.rlim_max };    /* the thread sanitizer's, too */
+    if (before.rlim_cur == RLIM_INFINITY && setrlimit(RLIMIT_AS, &few) == 0) {
+        ok(extent_mapped_allowed(7) == 0);
+        ok(setrlimit(RLIMIT_AS, &before) == 0 && extent_mapped_allowed(7) == 7);
+    }
+}
+
 TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor)
 {
     struct extents *all = open_with(4);
@@ -406,6 +417,7 @@ RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_s
           FEW_FILES_TEST(a_quarter_of_the_process_s_descriptors_can_be_held),
           FEW_FILES_TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none),
           FEW_FILES_TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way),
+          STORE_TEST(nothing_is_mapped_where_address_space_is_limited),
           FEW_FILES_TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor),
           FEW_FILES_TEST(maps_come_and_go_under_many_readers),
           FEW_FILES_TEST(running_out_of_descriptors_forgets_nothing))

@@ -147,17 +147,17 @@ TEST(any_range_of_any_record_lands_where_it_should)
     unit_close(&unit);
 }
 
-/* Pages that are one page, seen side by side: what is written to one block overwrites the other, as
+/* The same `part` bytes, seen over and over: what is written to one place overwrites the others, as
  * somebody would who writes there meanwhile. */
-static uint8_t *two_blocks_in_one(void)
+static uint8_t *one_part_many_times(size_t bytes, size_t part)
 {
     int file = memfd_create("scribbled", MFD_CLOEXEC);
-    ok(file >= 0 && ftruncate(file, 65536) == 0);
-    uint8_t *map = mmap(NULL, 131072, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ok(file >= 0 && ftruncate(file, (off_t)part) == 0);
+    uint8_t *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ok(map != MAP_FAILED);
-    for (size_t i = 0; i < 2; i++)
-        ok(mmap(map + i * 65536, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
-           map + i * 65536);
+    for (size_t at = 0; at < bytes; at += part)
+        ok(mmap(map + at, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
+           map + at);
     close(file);
     return map;
 }
@@ -167,7 +167,7 @@ static void who_scribbles_blames_no_record(uint64_t size)
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"v\"", size) == OK);
     struct head *head = get_head(&unit, "k");
-    uint8_t *to = two_blocks_in_one(), *want = must_alloc(131072);
+    uint8_t *to = one_part_many_times(131072, 65536), *want = must_alloc(131072);
     object_fill("k", "\"v\"", 0, want, 131072);
     for (int i = 0; i < 4; i++) {
         uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
@@ -300,24 +300,40 @@ TEST(a_large_read_of_what_the_page_cache_lacks_waits_for_no_page_of_a_map)
     unit_close(&unit);
 }
 
+/* Each block is checked where it went, as what the map shows may be other bytes by then. */
+TEST(what_is_copied_from_a_map_is_verified_where_it_lies)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "k", "\"v\"", MIB) == OK);
+    struct head *head = get_head(&unit, "k");
+    uint8_t *to = one_part_many_times(MIB, 32768), *want = must_alloc(MIB);
+    object_fill("k", "\"v\"", 0, want, MIB);
+    uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    enum err e = store_read(unit.io, head, 0, MIB, to, piece_came, &answer, &answer.piece, &op);
+    ok(wait_for(&unit, e, &answer) == OK && answer.piece.owner);
+    ok(memcmp(answer.piece.bytes.ptr, want, answer.piece.bytes.len) == 0);
+    ok(metric_read(M_STORE_CRC_BAD) == bad && metric_read(M_STORE_REREADS) == again + 1);
+    piece_release(&answer.piece);
+    munmap(to, MIB);
+    free(want);
+    head_unref(&head);
+    unit_close(&unit);
+}
+
 TEST(who_scribbles_on_what_is_copied_from_a_map_spoils_his_own_and_blames_nobody)
 {
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"v\"", MIB) == OK);
     struct head *head = get_head(&unit, "k");
-    uint8_t *to = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int file = memfd_create("scribbled", MFD_CLOEXEC);
-    ok(to != MAP_FAILED && file >= 0 && ftruncate(file, 65536) == 0);
-    for (size_t i = 0; i < MIB / 65536; i++)
-        ok(mmap(to + i * 65536, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
-           to + i * 65536);
+    uint8_t *to = one_part_many_times(MIB, 65536);
     uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
     struct straight got = read_to(&unit, head, 0, MIB, to);
     ok(!got.err && got.in_place && got.len == MIB);
     ok(metric_read(M_STORE_REREADS) == again);
     ok(metric_read(M_STORE_CRC_BAD) == bad && has_object(&unit, "k", "\"v\"", MIB));
     munmap(to, MIB);
-    close(file);
     head_unref(&head);
     unit_close(&unit);
 }
@@ -473,6 +489,7 @@ RUN_STORE_COLD(STORE_TEST(objects_of_every_shape_lie_in_place_warm_and_cold),
           STORE_TEST(a_record_that_is_bad_is_forgotten_also_when_it_is_read_straight),
           STORE_TEST(a_large_read_of_what_the_page_cache_has_is_copied_from_a_map),
           STORE_TEST(a_large_read_of_what_the_page_cache_lacks_waits_for_no_page_of_a_map),
+          STORE_TEST(what_is_copied_from_a_map_is_verified_where_it_lies),
           STORE_TEST(who_scribbles_on_what_is_copied_from_a_map_spoils_his_own_and_blames_nobody),
           STORE_TEST(what_the_disk_fails_under_its_map_is_read_again),
           STORE_TEST(a_read_beyond_the_map_is_a_read),
