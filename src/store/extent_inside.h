@@ -74,6 +74,11 @@ struct extents {
 
 /* under the lock, or the committer */
 struct extent *extent_find(struct extents *all, uint32_t number);
+/* Nobody but the table holds it; under the lock. */
+static inline bool extent_is_idle(struct extent *extent)
+{
+    return atomic_load_explicit(&extent->refs, memory_order_acquire) <= 1;
+}
 /* Takes the descriptor. A reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
 void extent_grew(struct extent *extent, uint64_t bytes);

@@ -53,7 +53,7 @@ static bool unmap_idle(struct extents *all)
     uint64_t bytes = 0;
     pthread_mutex_lock(&all->lock);
     list_each_safe(struct extent, extent, &all->mapped, mapped) {
-        if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
+        if (!extent_is_idle(extent))
             continue;
         bytes = extent->map_bytes;
         map = extent_take_map(extent);
@@ -66,15 +66,13 @@ static bool unmap_idle(struct extents *all)
 
 static bool reserve(struct extents *all, uint64_t bytes)
 {
-    metric_gauge_add(M_STORE_MAPPED_BYTES, (int64_t)bytes);
-    while (atomic_fetch_add(&all->mapped_bytes, bytes) + bytes > all->mapped_bytes_max) {
-        atomic_fetch_sub(&all->mapped_bytes, bytes);
-        if (unmap_idle(all))
-            continue;
-        metric_gauge_add(M_STORE_MAPPED_BYTES, -(int64_t)bytes);
-        return false;
-    }
-    return true;
+    do {
+        metric_gauge_add(M_STORE_MAPPED_BYTES, (int64_t)bytes);
+        if (atomic_fetch_add(&all->mapped_bytes, bytes) + bytes <= all->mapped_bytes_max)
+            return true;
+        let_go(all, bytes);
+    } while (unmap_idle(all));
+    return false;
 }
 
 /* One that has left the table stays out of the list of those that give way: its last reference

@@ -45,7 +45,7 @@ bool extent_close_idle(struct extents *all)
     uint64_t map_bytes = 0;
     pthread_mutex_lock(&all->lock);
     list_each_safe(struct extent, extent, &all->open, open) {
-        if (atomic_load_explicit(&extent->refs, memory_order_acquire) > 1)
+        if (!extent_is_idle(extent))
             continue;
         fd = extent->fd;
         extent->fd = -1;
