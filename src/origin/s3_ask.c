@@ -23,20 +23,28 @@ static bool is_ours(slice name)
     return slice_is_one_of_nocase(name, names, countof(names));
 }
 
-static bool is_sendable(struct http_field field)
+/* Some servers read other characters as '-': only metadata, which no server acts on, may have all
+ * that RFC 9110 allows. */
+static bool is_sendable_name(slice name)
 {
-    for (size_t i = 0; i < field.name.len; i++) {
-        char c = field.name.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '-' || c == '_'))
+    if (slice_starts_nocase(name, S("x-amz-meta-")))
+        return http_name_is_valid(name);
+    for (size_t i = 0; i < name.len; i++) {
+        char c = char_lower(name.ptr[i]);
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'))
             return false;
     }
+    return name.len > 0;
+}
+
+static bool is_sendable(struct http_field field)
+{
     for (size_t i = 0; i < field.value.len; i++) {
         unsigned char c = (unsigned char)field.value.ptr[i];
         if (c == 0x7f || (c < ' ' && c != '\t'))
             return false;
     }
-    return field.name.len > 0;
+    return is_sendable_name(field.name);
 }
 
 bool s3_fields_are_sendable(const struct origin_call *asked)

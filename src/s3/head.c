@@ -33,6 +33,14 @@ static const uint8_t classes[256] = {
     ['~'] = TOKEN | TARGET | VALUE, [0x80 ... 0xff] = VALUE,
 };
 
+bool http_name_is_valid(slice name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!(classes[(uint8_t)name.ptr[i]] & TOKEN))
+            return false;
+    return name.len > 0;
+}
+
 struct scan {
     const char *at, *end;
     struct http_head *head;

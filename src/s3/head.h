@@ -42,4 +42,7 @@ slice http_head_get(const struct http_head *head, slice name);
 /* The same of any list of them. */
 slice http_field_get(const struct http_field *fields, size_t count, slice name);
 
+/* A name that a header may have: an RFC 9110 token. */
+bool http_name_is_valid(slice name);
+
 #endif

@@ -126,7 +126,7 @@ static bool is_disguised(slice name)
 {
     char buffer[64];
     slice plain = { buffer, MIN(name.len, sizeof(buffer)) };
-    if (!slice_has(name, '_'))
+    if (!slice_has(name, '_') || slice_starts_nocase(name, S("x-amz-meta-")))
         return false;
     for (size_t i = 0; i < plain.len; i++)
         buffer[i] = name.ptr[i] == '_' ? '-' : char_lower(name.ptr[i]);

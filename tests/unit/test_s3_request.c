@@ -625,8 +625,8 @@ TEST(what_is_judged_is_said_once_and_under_one_name)
         if (read_with("PUT /bkt/k", bad[i], &request) != ERR_BAD_ARGUMENT)
             fail_msg("%s", bad[i]);
     ok(read_line("PUT /bkt/k?x-amz-copy_source=%2Fa%2Fb", &request) == ERR_BAD_ARGUMENT);
-    ok(read_with("PUT /bkt/k", "x-amz-meta-a_b: 1\r\nx-amz-meta-a_b: 2\r\nmy_field: x\r\n",
-                 &request) == OK);
+    ok(read_with("PUT /bkt/k", "x-amz-meta-a_b: 1\r\nx-amz-meta-a_b: 2\r\nmy_field: x\r\n"
+                 "X-Amz-Meta-a.b!|~_: 3\r\n", &request) == OK);
     ok(read_with("GET /bkt/k?attributes", "x-amz-object-attributes: ETag\r\n"
                  "x-amz-object-attributes: Checksum\r\n", &request) == OK);
 }
