@@ -5,6 +5,42 @@
  * as it was: the conditions are the origin's to judge. One that is not signed is nobody's. */
 #include "front/inside.h"
 
+#define SHOWN_BYTES 64    /* of a name that a message shows */
+
+/* ---- its head ---- */
+
+static bool is_vendors(slice name)
+{
+    return slice_starts_nocase(name, S("x-amz-")) || slice_starts_nocase(name, S("x-rgw-"));
+}
+
+static enum err refuse_head(struct call *call, const char *what, slice name)
+{
+    call->s3.detail = arena_printf(
+        call->keep, "The %s %.*s is not covered by the signature of a form. Send it as a field of "
+        "the form, before the file, and name it in the policy.", what,
+        SLICE_ARG(slice_sub(name, 0, SHOWN_BYTES)));
+    return ERR_BAD_ARGUMENT;
+}
+
+/* The policy covers the fields alone. Whoever posts the form chooses the head, and origins would
+ * obey some of it: a header that gives others a right, or a parameter that makes it another
+ * operation. */
+enum err form_judge_head(struct call *call)
+{
+    const struct s3_request *s3 = &call->s3;
+    if (s3->unknown)
+        return refuse_head(call, "parameter", s3->unknown->name);
+    for (size_t i = 0; i < s3_header_count(call->head, s3); i++) {
+        slice name = s3_header_at(call->head, s3, i).name;
+        if (is_vendors(name) && !s3_header_changes_nothing(name))
+            return refuse_head(call, "header", name);
+    }
+    return OK;
+}
+
+/* ---- its fields ---- */
+
 static enum err refuse_form(enum err err, struct s3_fault *ret)
 {
     if (err == ERR_PRECONDITION)

@@ -292,7 +292,9 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     call->err = s3_request_read(keep, head, front->options.domains, &call->s3);
     if (call->err)
         call->s3.op = S3_OP_COUNT;
-    else if (!(call->err = judge_overrides(call)) && !takes_form(call))    /* tells whose it is */
+    else if (takes_form(call))    /* the form tells whose it is: form_judge */
+        call->err = form_judge_head(call);
+    else if (!(call->err = judge_overrides(call)))
         call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
 }
 

@@ -109,6 +109,9 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
                           size_t count) MUST_USE;
 
 /* ---- form.c ---- */
+/* Does the head of a form say anything that its signature should cover? Before its body is read;
+ * ERR_BAD_ARGUMENT with call->s3.detail. */
+enum err form_judge_head(struct call *call) MUST_USE;
 /* Whose form call->form is, which the call is its client's from then on, and whether it may be
  * posted, but for its place and key. `read`: what reading it came to. */
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;

@@ -129,14 +129,20 @@ static bool in_selector(const struct s3_operation *row, slice name)
     return false;
 }
 
-bool s3_operation_has_unknown(const struct s3_request *request)
+const struct s3_param *s3_operation_unknown(const struct s3_request *request)
 {
     const struct s3_operation *row = &operations[request->op];
     for (size_t i = 0; i < request->param_count; i++)
         if (!in_selector(row, request->params[i].name) &&
             !param_known(row, request->params[i].name))
-            return true;
-    return false;
+            return &request->params[i];
+    return NULL;
+}
+
+bool s3_header_changes_nothing(slice name)
+{
+    char buffer[64];
+    return in_words(cache_headers, lower_in(buffer, sizeof(buffer), name));
 }
 
 /* How many words of the row hold, all of them; -1 if it does not fit. */

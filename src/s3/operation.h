@@ -37,15 +37,18 @@ const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
 bool s3_only_reads(enum s3_op op);    /* by its method: nothing is changed, no body comes */
 bool s3_is_form(const struct http_head *head);    /* a browser's: its body says what it is about */
+/* An x-amz- header about the signature or the SDK: no operation does anything else because of it. */
+bool s3_header_changes_nothing(slice name);
 
 /* ---- for request.c ---- */
 struct s3_request;
+struct s3_param;
 /* Sets op; on failure perhaps detail. ERR_BAD_METHOD; ERR_BAD_ARGUMENT: it can be read in two
  * ways. */
 enum err s3_operation_find(struct arena *keep, const struct http_head *head,
                            struct s3_request *ret) MUST_USE;
-/* A parameter says what its operation does not know. */
-bool s3_operation_has_unknown(const struct s3_request *request);
+/* The first parameter that the operation does not know; NULL: it knows them all. */
+const struct s3_param *s3_operation_unknown(const struct s3_request *request);
 /* A GetObject or HeadObject that says more than the cache understands. */
 bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request);
 /* x-amz- parameters are headers, but for the signature. */

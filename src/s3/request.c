@@ -307,7 +307,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
         e = s3_operation_find(keep, head, ret);
     if (e)
         return e;
-    ret->unknown = s3_operation_has_unknown(ret);
+    ret->unknown = s3_operation_unknown(ret);
     read_headers(keep, head, ret);
     read_sources(keep, head, ret);
     ret->pass = slice_has(ret->bucket, ':') ||    /* another name of a bucket: see cache/alias.h */

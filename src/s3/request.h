@@ -41,7 +41,7 @@ struct s3_request {
     bool pass;                /* only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    bool unknown;             /* a parameter says what its operation does not know */
+    const struct s3_param *unknown;    /* the first that its operation does not know, or NULL */
     slice detail;             /* of a request that is wrong: why, for people; may be empty */
 };
 
