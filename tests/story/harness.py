@@ -72,10 +72,16 @@ class Wrong(Exception):
     pass
 
 
+def pinned(name):
+    """The version that scripts/tools pins; others may lie beside it."""
+    with open(os.path.join(ROOT, "scripts", "tools")) as f:
+        return re.search(rf"^{name.upper().replace('-', '_')}_VERSION=(\S+)", f.read(), re.M).group(1)
+
+
 def tool(name):
     """A client or server that scripts/tools installed; skips the story if it is absent."""
     if name == "versitygw":
-        found = glob.glob(os.path.join(TOOLS, "versitygw-*", "bin", "versitygw"))
+        found = glob.glob(os.path.join(TOOLS, f"versitygw-{pinned(name)}", "bin", "versitygw"))
     elif name == "radosgw":    # the folder that Debian's packages are unpacked in
         found = [p for p in glob.glob(os.path.join(TOOLS, "ceph-*"))
                  if os.path.exists(os.path.join(p, ".whole"))]
