@@ -15,7 +15,7 @@ static void copy_head(struct http_request *request, const struct http_head *from
     const char *base = from->method.ptr;    /* the first byte of a head is its method's */
     const char *copy = arena_copy(&request->arena, (slice){ base, from->bytes }).ptr;
     memcpy(head, from, offsetof(struct http_head, fields));
-    slice *moved[] = { &head->method, &head->target, &head->path, &head->query, &head->host };
+    slice *moved[] = { &head->method, &head->path, &head->query, &head->host };
     for (size_t i = 0; i < countof(moved); i++)
         if (moved[i]->ptr)
             moved[i]->ptr = copy + (moved[i]->ptr - base);

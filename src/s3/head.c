@@ -45,6 +45,7 @@ struct scan {
     const char *at, *end;
     struct http_head *head;
     const char *why;
+    slice authority, default_port;    /* of a target that is a whole URL; ":80" or ":443" */
     bool seen_host, seen_expect, seen_keep_alive;
 };
 
@@ -94,6 +95,52 @@ static enum err literal(struct scan *scan, slice text, const char *why)
     return OK;
 }
 
+/* The front of a target that is a whole URL (RFC 9112 section 3.2.2), up to its path. The scheme
+ * says nothing about this connection: TLS may end in front of us. read_host compares the rest. */
+static enum err url_front(struct scan *scan)
+{
+    const char *why = "the target is neither a path nor a URL that begins with http:// or https://";
+    slice scheme = run_of(scan, TOKEN);
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    bool secure = slice_eq_nocase(scheme, S("https"));
+    if (!secure && !slice_eq_nocase(scheme, S("http")))
+        return bad(scan, why);
+    if (slice_eq(scan->head->method, S("CONNECT")))
+        return bad(scan, "CONNECT is for proxies, and this is none");
+    enum err e = literal(scan, S("://"), why);
+    if (e)
+        return e;
+    scan->default_port = secure ? S(":443") : S(":80");
+    scan->authority = run_of(scan, HOST);
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    if (*scan->at == '@')
+        return bad(scan, "the target names a user in front of its host");
+    if (!scan->authority.len || !slice_has(S("/? "), *scan->at))
+        return bad(scan, "the target's host is not a host with an optional port");
+    return OK;
+}
+
+/* Leaves path and query of either form. A URL without a path has "/": the slash in front of its
+ * host stands for it, so that the slice still points into the head. */
+static enum err read_target(struct scan *scan)
+{
+    struct http_head *head = scan->head;
+    if (scan->at == scan->end)
+        return ERR_MORE;
+    enum err e = *scan->at == '/' ? OK : url_front(scan);
+    if (e)
+        return e;
+    slice rest = run_of(scan, TARGET);
+    head->path = slice_cut(&rest, '?');
+    if (!head->path.len)
+        head->path = (slice){ scan->authority.ptr - 1, 1 };
+    head->query = rest;
+    head->has_query = rest.ptr != NULL;
+    return OK;
+}
+
 static enum err request_line(struct scan *scan)
 {
     struct http_head *head = scan->head;
@@ -102,16 +149,14 @@ static enum err request_line(struct scan *scan)
         return ERR_MORE;
     if (!head->method.len || *scan->at++ != ' ')
         return bad(scan, "the method is not a token followed by one space");
-    if (scan->at == scan->end)
-        return ERR_MORE;
-    if (*scan->at != '/')
-        return bad(scan, "the target does not start with a slash");
-    head->target = run_of(scan, TARGET);
+    enum err e = read_target(scan);
+    if (e)
+        return e;
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at++ != ' ')
         return bad(scan, "a byte in the target that must be percent-encoded");
-    enum err e = literal(scan, S("HTTP/1."), "the version is not HTTP/1.0 or HTTP/1.1");
+    e = literal(scan, S("HTTP/1."), "the version is not HTTP/1.0 or HTTP/1.1");
     if (e)
         return e;
     if (scan->at == scan->end)
@@ -119,11 +164,24 @@ static enum err request_line(struct scan *scan)
     if (*scan->at != '0' && *scan->at != '1')
         return bad(scan, "the version is not HTTP/1.0 or HTTP/1.1");
     head->minor = *scan->at++ - '0';
-    slice rest = head->target;
-    head->path = slice_cut(&rest, '?');
-    head->query = rest;
-    head->has_query = rest.ptr != NULL;
     return literal(scan, S("\r\n"), "the request line does not end in CR LF");
+}
+
+/* A host without the port that its scheme implies. */
+static slice without_port(slice host, slice port)
+{
+    if (slice_ends(host, port))
+        return slice_sub(host, 0, host.len - port.len);
+    return slice_ends(host, S(":")) ? slice_sub(host, 0, host.len - 1) : host;
+}
+
+/* In RFC 9112 the target's authority overrules the Host. Signature and bucket go by the Host, and a
+ * proxy in front of us may go by either: so both must say the same. */
+static bool is_of_target(const struct scan *scan, slice host)
+{
+    return !scan->authority.len ||
+           slice_eq_nocase(without_port(scan->authority, scan->default_port),
+                           without_port(host, scan->default_port));
 }
 
 static enum err read_host(struct scan *scan, slice value)
@@ -135,7 +193,9 @@ static enum err read_host(struct scan *scan, slice value)
     for (size_t i = 0; i < value.len; i++)
         if (!(classes[(uint8_t)value.ptr[i]] & HOST))
             return bad(scan, "the Host is not a host with an optional port");
-    return value.len ? OK : bad(scan, "the Host is empty");
+    if (!value.len)
+        return bad(scan, "the Host is empty");
+    return is_of_target(scan, value) ? OK : bad(scan, "the Host is not the one in the target");
 }
 
 static enum err read_length(struct scan *scan, slice value)

@@ -5,7 +5,8 @@
  * everything that could be read in two ways: repeated or malformed Content-Length, Content-Length
  * beside Transfer-Encoding, anything but exactly "chunked", zero or two Hosts, bare LF, bare CR,
  * NUL and control bytes, folded lines, spaces before the colon, chunked in HTTP/1.0, a target that
- * does not start with '/' ... Pure: no I/O, no memory of its own; slices point into `bytes`. */
+ * is neither a path nor a URL of the Host ... Pure: no I/O, no memory of its own; slices point into
+ * `bytes`. */
 #ifndef S3_HEAD_H
 #define S3_HEAD_H
 
@@ -20,9 +21,9 @@ struct http_field {
 
 struct http_head {
     size_t bytes;           /* length with the blank line: the body starts here */
-    slice method, target;   /* target as sent: path and query */
-    slice path, query;      /* target cut at the first '?'; has_query tells "/a?" from "/a" */
-    bool has_query;
+    slice method;
+    slice path, query;      /* of the target, cut at the first '?', whether it is a path or a URL */
+    bool has_query;         /* tells "/a?" from "/a" */
     int minor;              /* HTTP/1.minor: 0 or 1 */
     slice host;
     bool has_length, chunked, expect_continue, close;

@@ -38,7 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(count_of(&head, S("content-length")) == head.has_length);
     check(count_of(&head, S("transfer-encoding")) == head.chunked);
     check(!(head.chunked && head.has_length));
-    check(inside(head.path, head.target) && inside(head.query, head.target));
+    check(head.path.ptr && inside(head.path, bytes) && inside(head.query, bytes));
+    check(*head.path.ptr == '/' && !memchr(head.path.ptr, '?', head.path.len));
+    check(head.has_query || !head.query.len);
     size_t lines = 0;
     for (size_t i = 0; i < head.bytes; i++)
         lines += data[i] == '\n';

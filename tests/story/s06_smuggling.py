@@ -30,6 +30,18 @@ def coding(line):
     return instead(LENGTH, line + b"\r\n")
 
 
+def url(scheme, host=None):
+    """A whole URL as the target, of the Host that is sent or of another."""
+    def change(head):
+        sent = re.search(rb"host: ([^\r]*)", head).group(1)
+        return head.replace(b" /", b" %s://%s/" % (scheme, sent if host is None else host), 1)
+    return change
+
+
+def both(one, other):
+    return lambda head: other(one(head))
+
+
 def chunks(text):
     """A chunked body as it stands, of a request that S3 takes so: twice chunked, as boto3 does."""
     def change(whole):
@@ -84,6 +96,25 @@ REFUSED = {
     "two Hosts": lines(b"Host: other\r\n"),
     "a Host of two": lambda head: re.sub(rb"host: ([^\r]*)", rb"host: \1, other", head, count=1),
     "an absolute target": instead(b"PUT /", b"PUT http://other/"),
+    "a URL of a user": url(b"http", b"user@127.0.0.1"),
+    "a URL of a user with a password": lambda head: url(b"http")(head).replace(b"://", b"://u:p@", 1),
+    "a URL without the port": url(b"http", b"127.0.0.1"),
+    "a URL of another port": url(b"https", b"127.0.0.1:1"),
+    "a URL of the Host and more": lambda head: url(b"http")(head).replace(b"1:", b"1.other:", 1),
+    "a URL without a host": url(b"http", b""),
+    "a URL of a host with a backslash": url(b"http", b"other\\@127.0.0.1"),
+    "a URL of another scheme": url(b"ftp"),
+    "a URL with one slash": instead(b"PUT /", b"PUT http:/"),
+    "a URL with a fragment": both(url(b"http"), instead(b" HTTP/1.1", b"#a HTTP/1.1")),
+    "a URL with a control byte": both(url(b"http"), instead(b" HTTP/1.1", b"\x01 HTTP/1.1")),
+    "a URL with a NUL in its host": both(url(b"http"), instead(b"127.0", b"127\0.0")),
+    "a URL and no Host": lambda head: re.sub(rb"host: [^\r]*\r\n", b"", url(b"http")(head), count=1),
+    "a URL and an empty Host": lambda head: re.sub(rb"host: [^\r]*", b"host:", url(b"http")(head),
+                                                   count=1),
+    "a URL and two Hosts": both(url(b"http"), lines(b"Host: other\r\n")),
+    "a URL and its Host, then another": both(url(b"http"), instead(LENGTH, b"Host: other\r\n")),
+    "a URL to connect to": both(url(b"http"), instead(b"PUT ", b"CONNECT ")),
+    "a star": lambda head: re.sub(rb"PUT \S+", b"OPTIONS *", head, count=1),
     "a target that is a host": lambda head: re.sub(rb"PUT \S+", b"CONNECT other:443", head, count=1),
     "HTTP/1.10": instead(b"HTTP/1.1", b"HTTP/1.10"),
     "HTTP/2.0": instead(b"HTTP/1.1", b"HTTP/2.0"),
@@ -132,6 +163,19 @@ ANSWERED = {    # method, the body, what is done, status, answers
         head.replace(b"HTTP/1.1", b"HTTP/1.0")), 200, BOTH),
     "HTTP/1.0 that ends": (GET, b"", instead(b"HTTP/1.1", b"HTTP/1.0"), 200, ALONE),
     "a connection that ends": (GET, b"", lines(b"Connection: close\r\n"), 200, ALONE),
+    "a URL of http": (GET, b"", url(b"http"), 200, BOTH),
+    "a URL of https, and a body": (GET, HIDDEN, url(b"https"), 200, BOTH),
+    "a URL in capitals": (HEAD, b"", url(b"HTTP"), 200, BOTH),
+    "a URL of HTTP/1.0 that stays": (GET, b"", lambda head: lines(b"Connection: keep-alive\r\n")(
+        url(b"http")(head).replace(b"HTTP/1.1", b"HTTP/1.0")), 200, BOTH),
+    "a PUT to a URL": (PUT, HIDDEN, url(b"http"), 200, BOTH),
+    "a URL whose path begins with two slashes": (
+        GET, HIDDEN, both(url(b"http"), instead(b"/bkt/", b"//bkt/")), 403, ALONE),
+    "a URL in a URL": (GET, HIDDEN, lambda head: url(b"http")(url(b"http")(head).replace(
+        b" http", b" /http", 1)), 403, ALONE),
+    "a URL without a path": (GET, HIDDEN, both(url(b"http"), instead(b"/bkt/key", b"")), 403, ALONE),
+    "a URL of a query alone": (GET, HIDDEN, both(url(b"http"), instead(b"/bkt/", b"?bkt/")), 403,
+                               ALONE),
     "a signature that is wrong": (GET, HIDDEN, instead(b"GET /bkt/", b"GET /bkt/hidden-"), 403,
                                   ALONE),
     "a method in small letters": (GET, b"", instead(b"GET ", b"get "), 403, ALONE),
@@ -197,4 +241,4 @@ with Story("s06 nothing is smuggled") as story:
     story.same("the origin saw what was meant", seen,
                [("GET", "bkt/key"), ("GET", "bkt/second"), ("PUT", "bkt/put")])
     puts = [line for line in origin.log_lines() if line[1] == "PUT"]
-    story.same("and each write once", len(puts), 12)
+    story.same("and each write once", len(puts), 14)

@@ -269,7 +269,8 @@ static void handle(void *arg, struct http_request *request)
         if (!slice_eq(head->method, S("HEAD")))
             on_proceed(job);
     } else {
-        reply_text(request, arena_printf(keep, "%.*s\n", SLICE_ARG(head->target)));
+        reply_text(request, arena_printf(keep, "%.*s%s%.*s\n", SLICE_ARG(head->path),
+                                         head->has_query ? "?" : "", SLICE_ARG(head->query)));
     }
 }
 

@@ -97,12 +97,53 @@ static const struct {
     { V("GET /\r\n\r\n"), ERR_BAD_HEAD },
     { V("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), ERR_BAD_HEAD },
     { V("OPTIONS * HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
-    { V("GET http://h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
     { V("CONNECT h:80 HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
     { V("GET ?a HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
     { V("GET /a#b HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
     { V("GET /a\xc3\xa9 HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
     { V("GET /a\0b HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    /* whole URLs as targets */
+    { V("GET http://u@h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://u:p@h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://@h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h@i/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://i/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h.i/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.1\r\nHost: h.i" END), ERR_BAD_HEAD },
+    { V("GET http://h:81/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.1\r\nHost: h:81" END), ERR_BAD_HEAD },
+    { V("GET http://h:443/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET https://h/ HTTP/1.1\r\nHost: h:80" END), ERR_BAD_HEAD },
+    { V("GET http://h:080/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://[::1]/ HTTP/1.1\r\nHost: ::1" END), ERR_BAD_HEAD },
+    { V("GET http://[::1]/ HTTP/1.1\r\nHost: [::2]" END), ERR_BAD_HEAD },
+    { V("GET http://[f::80]/ HTTP/1.1\r\nHost: [f:]" END), ERR_BAD_HEAD },
+    { V("GET http:///x HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http:// HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http:/h/x HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http:x HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/x#a HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h#a HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h\\i/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h%2fi/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h;a/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h\t/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h\0/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h\r\n/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://\xc3\xa9/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/a\x01 HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/ i HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET ftp://h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET httpx://h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET h/x HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.1\r\nAccept: *" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.0" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.1\r\nHost:" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.1\r\nHost: h\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("GET http://h/ HTTP/1.1\r\nHost: h\r\nHost: i" END), ERR_BAD_HEAD },
+    { V("CONNECT http://h/ HTTP/1.1\r\nHost: h" END), ERR_BAD_HEAD },
+    { V("CONNECT http://h:80 HTTP/1.1\r\nHost: h:80" END), ERR_BAD_HEAD },
     { V("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), ERR_BAD_HEAD },
     /* expectations */
     { V(PUT "Expect: 100-continue\r\nExpect: 100-continue" END), ERR_BAD_HEAD },
@@ -148,7 +189,6 @@ TEST(a_good_head_is_cut_into_its_parts)
     ok(scan(bytes, &head) == OK);
     same(slice_from(bytes, head.bytes), S("body"));
     same(head.method, S("PUT"));
-    same(head.target, S("/b/k%20x?partNumber=1&uploadId=a?b"));
     same(head.path, S("/b/k%20x"));
     same(head.query, S("partNumber=1&uploadId=a?b"));
     same(head.host, S("[::1]:9000"));
@@ -176,6 +216,55 @@ TEST(a_question_mark_without_anything_is_told_from_none)
     ok(head.has_query && head.query.len == 0);
     same(head.path, S("/a"));
     ok(scan(S("GET /a HTTP/1.1\r\nHost: h" END), &head) == OK && !head.has_query);
+}
+
+/* What a target and a Host that are of one origin leave of the URL: its path and query. */
+static const struct {
+    slice target, host, path, query;
+    bool has_query;
+} urls[] = {
+    { V("http://h/b/k?a=b?c"), V("h"), V("/b/k"), V("a=b?c"), true },
+    { V("HTTP://H:9000/b"), V("h:9000"), V("/b"), V(""), false },
+    { V("https://h/b"), V("h"), V("/b"), V(""), false },
+    { V("hTTpS://h:443/b"), V("h"), V("/b"), V(""), false },
+    { V("https://h/b"), V("h:443"), V("/b"), V(""), false },
+    { V("http://h:80/b"), V("H"), V("/b"), V(""), false },
+    { V("http://h/b"), V("h:80"), V("/b"), V(""), false },
+    { V("http://h:/b"), V("h"), V("/b"), V(""), false },
+    { V("http://h:443/b"), V("h:443"), V("/b"), V(""), false },
+    { V("http://[::1]:80/b"), V("[::1]"), V("/b"), V(""), false },
+    { V("http://[::1]:9000/b"), V("[::1]:9000"), V("/b"), V(""), false },
+    { V("http://[f::80]/b"), V("[F::80]"), V("/b"), V(""), false },
+    { V("http://h"), V("h"), V("/"), V(""), false },
+    { V("http://h?x"), V("h"), V("/"), V("x"), true },
+    { V("http://h?"), V("h"), V("/"), V(""), true },
+    { V("http://h/"), V("h"), V("/"), V(""), false },
+    { V("http://h//b/k"), V("h"), V("//b/k"), V(""), false },
+    { V("http://h/http://i/k"), V("h"), V("/http://i/k"), V(""), false },
+    { V("http://h/u@i"), V("h"), V("/u@i"), V(""), false },
+    { V("http://h?u@i/x"), V("h"), V("/"), V("u@i/x"), true },
+};
+
+TEST(a_whole_url_of_the_same_host_is_its_path_and_query)
+{
+    for (size_t i = 0; i < countof(urls); i++) {
+        for (int minor = 0; minor <= 1; minor++) {
+            char bytes[200];
+            snprintf(bytes, sizeof(bytes), "GET %s HTTP/1.%d\r\nA: b\r\nHost: %s\r\n\r\n",
+                     urls[i].target.ptr, minor, urls[i].host.ptr);
+            struct http_head head;
+            const char *why = NULL;
+            for (size_t len = 0; len < strlen(bytes); len++)
+                ok(scan((slice){ bytes, len }, &head) == ERR_MORE);
+            if (http_head_scan(slice_of(bytes), &head, &why) != OK)
+                fail_msg("%s for %s: %s", urls[i].target.ptr, urls[i].host.ptr, why);
+            same(head.path, urls[i].path);
+            same(head.query, urls[i].query);
+            same(head.host, urls[i].host);
+            ok(head.has_query == urls[i].has_query && head.minor == minor);
+            ok(head.path.ptr >= bytes && head.path.ptr < bytes + strlen(bytes));
+        }
+    }
 }
 
 TEST(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any)
@@ -231,6 +320,7 @@ RUN(cmocka_unit_test(every_vector_of_the_battery_is_refused_whole_and_byte_by_by
     cmocka_unit_test(a_good_head_is_cut_into_its_parts),
     cmocka_unit_test(a_good_head_asks_for_more_until_its_last_byte),
     cmocka_unit_test(a_question_mark_without_anything_is_told_from_none),
+    cmocka_unit_test(a_whole_url_of_the_same_host_is_its_path_and_query),
     cmocka_unit_test(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any),
     cmocka_unit_test(http_1_0_closes_unless_it_asks_to_stay),
     cmocka_unit_test(as_many_headers_pass_as_there_is_room_for_and_no_more),
