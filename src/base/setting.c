@@ -22,6 +22,19 @@ const struct setting settings[] = {
 };
 const size_t setting_count = countof(settings);
 
+/* Each row takes a number; a heading takes that of the row below it, and gives it back. */
+enum {
+#define SECTION(id, title) FIRST_OF_##id, BEFORE_##id = FIRST_OF_##id - 1,
+#define GLOBAL(id, ...) ROW_OF_##id,
+#include "base/config.def"
+};
+
+const struct setting_section setting_sections[] = {
+#define SECTION(id, title) { title, FIRST_OF_##id },
+#include "base/config.def"
+};
+const size_t setting_section_count = countof(setting_sections);
+
 /* ---- names ---- */
 
 static char folded(char c)
@@ -318,6 +331,14 @@ bool setting_is_number(const struct setting *setting)
 {
     return setting->type == TYPE_SIZE || setting->type == TYPE_COUNT ||
            setting->type == TYPE_DURATION;
+}
+
+slice setting_flag(const struct setting *setting, struct arena *keep)
+{
+    slice name = arena_copy(keep, slice_of(setting->name));
+    for (char *c = (char *)(uintptr_t)name.ptr; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    return name;
 }
 
 bool setting_is_text(const struct setting *setting)

@@ -43,6 +43,14 @@ struct setting {
 extern const struct setting settings[];
 extern const size_t setting_count;
 
+/* A heading of the GLOBAL rows, which stand in groups. */
+struct setting_section {
+    const char *title;
+    size_t first;                          /* of settings[]: the row below it */
+};
+extern const struct setting_section setting_sections[];
+extern const size_t setting_section_count;
+
 /* '-' and '_' are the same in a name. NULL if there is none, or none near. */
 const struct setting *setting_find(enum setting_scope scope, slice name);
 const struct setting *setting_nearest(enum setting_scope scope, slice name);
@@ -53,6 +61,8 @@ const struct setting *setting_find_file(enum setting_scope scope, slice name);
  * begins with the key: "needs a unit". */
 bool setting_read(const struct setting *setting, slice text, struct arena *keep, void *group,
                   const char **ret_why) MUST_USE;
+/* The name as a flag has it, without its dashes in front: "cache-dir". */
+slice setting_flag(const struct setting *setting, struct arena *keep) MUST_USE;
 /* As it could be written in the file; a secret is masked. */
 slice setting_show(const struct setting *setting, const void *group, struct arena *keep) MUST_USE;
 bool setting_is_text(const struct setting *setting);      /* its member is a const char * */

@@ -14,9 +14,20 @@ struct cli {
     struct arena arena;
 };
 
+/* An option of one command; settings are flags, too, and stand in base/config.def. */
+struct command_option {
+    const char *flag;      /* "--json"; NULL ends the list */
+    const char *value;     /* NULL: it takes none; "a|b": one of these words; "FILE", "URL" ... */
+    const char *help;
+};
+
 struct command {
     const char *name, *args, *help;
     int (*run)(struct cli *cli);
+    const struct command_option *options;    /* NULL: it has none of its own */
+    bool takes_settings;                     /* as flags, behind its own options */
+    const char *words;     /* what its first argument may be: "a|b"; "FILE"; NULL: it takes none */
+    const char *more;      /* sentences for its help, a line each */
 };
 extern const struct command commands[];
 extern const size_t command_count;
@@ -49,14 +60,24 @@ enum err cli_tls_open(const struct config *config, struct arena *keep, struct ht
 /* A sentence if its certificate expires soon or has done so, else empty. */
 slice cli_tls_warning(struct http_tls *tls, struct arena *keep) MUST_USE;
 
-/* ---- generate.c: texts made from the tables ---- */
-void generate_help(struct text *to);
-void generate_help_settings(struct text *to);
+/* ---- generate.c: texts that are kept in the tree, and the operations ---- */
 void generate_example(struct text *to, struct arena *keep);
 void generate_man(struct text *to);
 void generate_help_operations(struct text *to);    /* of S3, as s3/op.def has them */
 void generate_man_operations(struct text *to);
-void generate_completion(struct text *to);
+
+/* ---- help.c ---- */
+void help_commands(struct text *to);
+void help_command(struct text *to, const struct command *command);
+void help_settings(struct text *to);
+void help_setting(struct text *to, const struct setting *setting);
+/* The command of that name, or NULL and the nearest one, or NULL. */
+const struct command *command_find(const char *name, const char **ret_nearest);
+
+/* ---- completion.c ---- */
+/* The script by which that shell completes commands, options, settings and their words. False:
+ * there is none for it. */
+bool completion_script(struct text *to, const char *shell);
 
 /* ---- notify.c ---- */
 /* Tells the service manager, if there is one ("READY=1"). */

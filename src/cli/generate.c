@@ -1,70 +1,12 @@
-/* generate.c - texts made from the tables of commands and settings.
+/* generate.c - the example file, the rows of the man page, and the operations of S3, from tables.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Help, the rows of the man page, the example file and completion: a new row in base/config.def is
- * all that a new setting needs to be in each. scripts/generate writes those that are kept. */
-#include <config.h>
+ * A new row in base/config.def is all that a new setting needs to be in both, in help (help.c) and
+ * in completion (completion.c). scripts/generate writes the texts that are kept in the tree. */
 #include <string.h>
 
 #include "cli/cli.h"
 #include "s3/request.h"
-
-static const struct {
-    const char *head, *member;    /* how a group is introduced, and the way to its rows */
-} scopes[SCOPE_COUNT] = {
-    [SCOPE_GLOBAL] = { "Flags --NAME VALUE, variables PENSTOCK_NAME, keys of the settings file",
-                       "" },
-    [SCOPE_ORIGIN] = { "\"origins\": { NAME: { ... } }, in the file only", "origins.NAME." },
-    [SCOPE_BUCKET] = { "\"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, in the file only",
-                       "buckets.BUCKET." },
-    [SCOPE_KEY] = { "\"keys\": [ { ... } ], in the file only", "keys[]." },
-};
-
-static slice flag_name(struct arena *keep, const struct setting *setting)
-{
-    slice name = arena_copy(keep, slice_of(setting->name));
-    for (char *c = (char *)(uintptr_t)name.ptr; *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    return name;
-}
-
-void generate_help(struct text *to)
-{
-    text_add(to, S("Penstock " PACKAGE_VERSION
-                   ": an S3 endpoint on this node, with a cache behind it.\n\n"));
-    for (size_t i = 0; i < command_count; i++) {
-        slice call = arena_printf(to->arena, "%s %s", commands[i].name, commands[i].args);
-        text_printf(to, "  penstock %-26.*s %s\n", SLICE_ARG(call), commands[i].help);
-    }
-    text_add(to, S("\n"
-        "  penstock config --example                the settings file with every setting in it\n"
-        "  penstock config --completion bash        what bash needs to complete flags\n"
-        "\n"
-        "Settings are flags, PENSTOCK_ variables or a JSON file (--config FILE), in this order. "
-        "To begin:\n"
-        "  penstock serve --origin https://s3.us-east-1.amazonaws.com"
-        " --cache-dir /var/cache/penstock\n"
-        "Exit status: 0 fine, 1 failed, 2 wrong usage or wrong settings. More: man penstock\n"));
-}
-
-void generate_help_settings(struct text *to)
-{
-    for (unsigned scope = 0; scope < SCOPE_COUNT; scope++) {
-        text_printf(to, "%s%s\n", scope ? "\n" : "", scopes[scope].head);
-        for (size_t i = 0; i < setting_count; i++) {
-            const struct setting *setting = &settings[i];
-            if (setting->scope != scope)
-                continue;
-            const char *standard = setting->standard[0] == '=' ? "" : setting->standard;
-            text_printf(to, "  %-22s %-24s %s", setting->name, setting_type_name(setting),
-                        setting->help);
-            text_printf(to, standard[0] ? " [%s]" : "%s", standard);
-            text_add(to, setting->reloadable ? S(" (reloadable)\n") : S("\n"));
-        }
-    }
-    text_add(to, S("\nA secret may also lie in a file: "
-                   "NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
-}
 
 /* ---- the example file ---- */
 
@@ -177,7 +119,7 @@ static void man_text(struct text *to, const char *text)
 static void man_row(struct text *to, const struct setting *setting)
 {
     if (setting->scope == SCOPE_GLOBAL)
-        text_printf(to, ".It Fl \\-%.*s Ar ", SLICE_ARG(flag_name(to->arena, setting)));
+        text_printf(to, ".It Fl \\-%.*s Ar ", SLICE_ARG(setting_flag(setting, to->arena)));
     else
         text_printf(to, ".It Cm %s Ar ", setting->name);
     text_add(to, slice_of(setting_type_name(setting)));
@@ -260,42 +202,4 @@ void generate_man_operations(struct text *to)
                     row->mutates ? changes(row) : "\\-", takes(row));
     }
     text_add(to, S(".El\n"));
-}
-
-/* ---- completion ---- */
-
-void generate_completion(struct text *to)
-{
-    text_add(to, S("# bash completion of penstock, made by: penstock config --completion bash\n"
-                   "_penstock() {\n"
-                   "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-                   "    COMPREPLY=()\n"
-                   "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
-                   "        COMPREPLY=($(compgen -W \""));
-    for (size_t i = 0; i < command_count; i++)
-        text_printf(to, "%s%s", i ? " " : "", commands[i].name);
-    text_add(to, S("\" -- \"$word\"))\n        return\n    fi\n    case $before in\n"));
-    for (size_t i = 0; i < setting_count; i++) {
-        const struct setting *setting = &settings[i];
-        if (setting->scope != SCOPE_GLOBAL)
-            continue;
-        slice flag = flag_name(to->arena, setting);
-        if (setting->type == TYPE_CHOICE) {
-            slice words = arena_copy(to->arena, slice_of(setting->unit));
-            for (char *c = (char *)(uintptr_t)words.ptr; *c; c++)
-                *c = *c == '|' ? ' ' : *c;
-            text_printf(to, "    --%.*s) "
-                        "COMPREPLY=($(compgen -W \"%.*s\" -- \"$word\")); return ;;\n",
-                        SLICE_ARG(flag), SLICE_ARG(words));
-        } else if (setting->type == TYPE_PATH) {
-            text_printf(to, "    --%.*s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
-                        SLICE_ARG(flag));
-        }
-    }
-    text_add(to, S("    esac\n    COMPREPLY=($(compgen -W \""));
-    for (size_t i = 0; i < setting_count; i++)
-        if (settings[i].scope == SCOPE_GLOBAL)
-            text_printf(to, "%s--%.*s", i ? " " : "",
-                        SLICE_ARG(flag_name(to->arena, &settings[i])));
-    text_add(to, S("\" -- \"$word\"))\n}\ncomplete -F _penstock penstock\n"));
 }

@@ -12,15 +12,42 @@ static int run_version(struct cli *cli)
     return EXIT_GOOD;
 }
 
+static const struct command_option config_options[] = {
+    { "--example", NULL, "print a settings file with every setting in it instead" },
+    { "--completion", "bash|zsh|fish", "print what that shell needs to complete commands and flags" },
+    { "--man", NULL, "print the rows of the manual page for settings" },
+    { "--man-operations", NULL, "and those for operations" },
+    { 0 },
+};
+static const struct command_option stat_options[] = {
+    { "--json", NULL, "as JSON, as the service said it" },
+    { 0 },
+};
+static const struct command_option health_options[] = {
+    { "--url", "URL", "ask this one instead; it must begin with http://" },
+    { 0 },
+};
+
 const struct command commands[] = {
-    { "serve", "[SETTINGS]", "run the cache in the foreground", run_serve },
-    { "check", "[FILE] [SETTINGS]", "say every mistake in the settings, and do nothing else",
-      run_check },
-    { "config", "[SETTINGS]", "show every setting in force and where it came from", run_config },
-    { "stat", "[--json]", "show what the running service is doing", run_stat },
-    { "health", "[--url URL]", "exit 0 if the service at listen (or URL) is ready", run_health },
-    { "help", "[settings|operations]", "show this, or every setting, or operation", run_help },
-    { "version", "", "show the version", run_version },
+    { .name = "serve", .args = "[SETTINGS]", .run = run_serve, .takes_settings = true,
+      .help = "run the cache in the foreground",
+      .more = "SIGTERM ends it in order, SIGHUP reads the reloadable settings again." },
+    { .name = "check", .args = "[FILE] [SETTINGS]", .run = run_check, .takes_settings = true,
+      .help = "say every mistake in the settings, and do nothing else", .words = "FILE",
+      .more = "FILE is read in place of the settings file in force." },
+    { .name = "config", .args = "[SETTINGS]", .run = run_config, .takes_settings = true,
+      .help = "show every setting in force and where it came from", .options = config_options,
+      .more = "Completion, for the shell in use:\n"
+              "  bash: . <(penstock config --completion bash)\n"
+              "  zsh: penstock config --completion zsh >FOLDER/_penstock, a FOLDER of $fpath\n"
+              "  fish: penstock config --completion fish | source" },
+    { .name = "stat", .args = "[--json] [SETTINGS]", .run = run_stat, .takes_settings = true,
+      .help = "show what the running service is doing", .options = stat_options },
+    { .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
+      .help = "exit 0 if the service at listen (or URL) is ready", .options = health_options },
+    { .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
+      .help = "show this, or a command, a setting, all of them", .words = "settings|operations" },
+    { .name = "version", .args = "", .run = run_version, .help = "show the version" },
 };
 const size_t command_count = countof(commands);
 
@@ -85,13 +112,16 @@ size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr
 
 static int run(struct cli *cli, const char *name)
 {
-    const char *nearest = NULL;
-    for (size_t i = 0; i < command_count; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return commands[i].run(cli);
-        if (!nearest && name_distance(slice_of(commands[i].name), slice_of(name)) <= 2)
-            nearest = commands[i].name;
+    const char *nearest;
+    const struct command *command = command_find(name, &nearest);
+    if (command && cli_flag(cli, "--help")) {
+        struct text text = text_in(&cli->arena);
+        help_command(&text, command);
+        fwrite(text.ptr, 1, text.len, stdout);
+        return EXIT_GOOD;
     }
+    if (command)
+        return command->run(cli);
     fprintf(stderr, "penstock: no such command: %s", name);
     fprintf(stderr, nearest ? " (did you mean \"%s\"?)\n" : "\n", nearest);
     fputs("Try: penstock help\n", stderr);
@@ -110,8 +140,6 @@ int main(int argc, char **argv)
         name = "help";
     if (strcmp(name, "--version") == 0)
         name = "version";
-    if (cli_flag(&cli, "--help"))
-        name = "help";
     int status = run(&cli, name);
     arena_free(&cli.arena);
     if (fflush(stdout) != 0)

@@ -1,4 +1,4 @@
-/* settings.c - check, config and help: the settings as people see them.
+/* settings.c - check and config: the settings as people see them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 #include <stdio.h>
@@ -201,13 +201,12 @@ int run_config(struct cli *cli)
 {
     struct text text = text_in(&cli->arena);
     const char *shell = cli_option(cli, "--completion");
-    if (shell && strcmp(shell, "bash") != 0) {
-        fprintf(stderr, "penstock: completion is there for bash only, not for \"%s\"\n", shell);
+    if (shell && !completion_script(&text, shell)) {
+        fprintf(stderr, "penstock: there is no completion for \"%s\": --completion takes bash, zsh "
+                "or fish\n", shell);
         return EXIT_USAGE;
     }
-    if (shell)
-        generate_completion(&text);
-    else if (cli_flag(cli, "--example"))
+    if (cli_flag(cli, "--example"))
         generate_example(&text, &cli->arena);
     else if (cli_flag(cli, "--man-operations"))
         generate_man_operations(&text);
@@ -224,18 +223,4 @@ int run_config(struct cli *cli)
     size_t count = cli_mistakes(cli, config, true);
     config_free(&config);
     return count ? EXIT_USAGE : EXIT_GOOD;
-}
-
-int run_help(struct cli *cli)
-{
-    struct text text = text_in(&cli->arena);
-    const char *what = cli_word(cli);
-    if (what && strcmp(what, "settings") == 0)
-        generate_help_settings(&text);
-    else if (what && strcmp(what, "operations") == 0)
-        generate_help_operations(&text);
-    else
-        generate_help(&text);
-    fwrite(text.ptr, 1, text.len, stdout);
-    return EXIT_GOOD;
 }

@@ -1,0 +1,197 @@
+/* help.c - help of the program, of each command and of each setting. SPDX-License-Identifier: Apache-2.0
+ *
+ * All of it is made from the tables of commands (main.c) and settings (base/config.def). Lines are
+ * wrapped at 80 columns, as a terminal is at least that wide. */
+#include <config.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define WIDTH 80u
+#define NAME_WIDTH 24u    /* of the left column */
+
+static const char *const scope_heads[SCOPE_COUNT] = {
+    [SCOPE_ORIGIN] = "Settings of \"origins\": { NAME: { ... } }, in the file only",
+    [SCOPE_BUCKET] = "Settings of \"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, in the file only",
+    [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
+};
+
+/* Adds the words of a text. `column` is where the line stands; lines after it begin at `indent`. */
+static void add_wrapped(struct text *to, slice words, size_t column, size_t indent)
+{
+    for (bool first = true; words.len; first = false) {
+        slice word = slice_cut(&words, ' ');
+        if (!first && column + 1 + word.len > WIDTH) {
+            text_printf(to, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            text_char(to, ' ');
+            column++;
+        }
+        text_add(to, word);
+        column += word.len;
+    }
+    text_char(to, '\n');
+}
+
+/* A name on the left, a text beside it, or below where the name is long. */
+static void add_row(struct text *to, slice name, slice words)
+{
+    text_printf(to, "  %.*s", SLICE_ARG(name));
+    if (name.len + 3 > NAME_WIDTH)
+        text_printf(to, "\n%*s", (int)NAME_WIDTH, "");
+    else
+        text_printf(to, "%*s", (int)(NAME_WIDTH - name.len - 2), "");
+    add_wrapped(to, words, NAME_WIDTH, NAME_WIDTH);
+}
+
+/* "TEXT (size, default 16MiB, reloadable)" */
+static slice text_of(struct arena *keep, const struct setting *setting)
+{
+    const char *standard = setting_standard(setting);
+    bool inherited = setting->standard[0] == '=';
+    return arena_printf(keep, "%s (%s%s%s%s)", setting->help, setting_type_name(setting),
+                        standard[0] && !inherited ? ", default " : "",
+                        inherited ? "" : standard, setting->reloadable ? ", reloadable" : "");
+}
+
+static void setting_row(struct text *to, const struct setting *setting)
+{
+    add_row(to, slice_of(setting->name), text_of(to->arena, setting));
+}
+
+/* ---- the program ---- */
+
+void help_commands(struct text *to)
+{
+    text_add(to, S("Penstock " PACKAGE_VERSION
+                   ": an S3 endpoint on this node, with a cache behind it.\n\n"));
+    for (size_t i = 0; i < command_count; i++)
+        text_printf(to, "  penstock %-10s %s\n", commands[i].name, commands[i].help);
+    text_add(to, S("\n"
+        "Settings are flags, PENSTOCK_ variables or a JSON file (--config FILE), in this order.\n"
+        "To begin:\n"
+        "  penstock serve --origin https://s3.us-east-1.amazonaws.com"
+        " --cache-dir ~/penstock-cache\n"
+        "More: penstock COMMAND --help, penstock help SETTING, man penstock\n"
+        "Exit status: 0 fine, 1 failed, 2 wrong usage or wrong settings.\n"));
+}
+
+const struct command *command_find(const char *name, const char **ret_nearest)
+{
+    *ret_nearest = NULL;
+    for (size_t i = 0; i < command_count; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+        if (!*ret_nearest && name_distance(slice_of(commands[i].name), slice_of(name)) <= 2)
+            *ret_nearest = commands[i].name;
+    }
+    return NULL;
+}
+
+/* ---- one command ---- */
+
+void help_command(struct text *to, const struct command *command)
+{
+    const struct command_option *option = command->options;
+    slice usage = arena_printf(to->arena, "Usage: penstock %s %s", command->name, command->args);
+    add_wrapped(to, slice_trim(usage), 0, 8);
+    text_char(to, '\n');
+    add_wrapped(to, slice_of(command->help), 0, 0);
+    if (command->more) {
+        text_char(to, '\n');
+        for (slice lines = slice_of(command->more); lines.len;)
+            add_wrapped(to, slice_cut(&lines, '\n'), 0, 0);
+    }
+    if (option)
+        text_char(to, '\n');
+    for (; option && option->flag; option++)
+        add_row(to, arena_printf(to->arena, "%s%s%s", option->flag, option->value ? " " : "",
+                                 option->value ? option->value : ""), slice_of(option->help));
+    if (command->takes_settings)
+        text_add(to, S("\nSETTINGS are flags, --NAME VALUE: see penstock help settings.\n"));
+}
+
+/* ---- the settings ---- */
+
+void help_settings(struct text *to)
+{
+    size_t section = 0;
+    text_add(to, S("Each is a flag --NAME VALUE, a variable PENSTOCK_NAME and a key of the settings\n"
+                   "file; where two are given, the first of these counts. A secret may lie in a\n"
+                   "file: NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
+    for (unsigned scope = 0; scope < SCOPE_COUNT; scope++) {
+        if (scope_heads[scope])
+            text_printf(to, "\n%s\n", scope_heads[scope]);
+        for (size_t i = 0; i < setting_count; i++) {
+            if (settings[i].scope != scope)
+                continue;
+            if (section < setting_section_count && setting_sections[section].first == i)
+                text_printf(to, "\n%s\n", setting_sections[section++].title);
+            setting_row(to, &settings[i]);
+        }
+    }
+}
+
+void help_setting(struct text *to, const struct setting *setting)
+{
+    slice flag = setting_flag(setting, to->arena);
+    setting_row(to, setting);
+    if (setting->scope != SCOPE_GLOBAL) {
+        text_printf(to, "\n%s\n", scope_heads[setting->scope]);
+        return;
+    }
+    text_printf(to, "\n  flag      --%.*s\n  variable  PENSTOCK_", SLICE_ARG(flag));
+    for (const char *c = setting->name; *c; c++)
+        text_char(to, *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
+    text_printf(to, "\n  file      \"%s\"\n", setting->name);
+    if (setting->type == TYPE_SECRET)
+        text_printf(to, "  or read from a file that \"%s_file\" names (--%.*s-file)\n",
+                    setting->name, SLICE_ARG(flag));
+}
+
+/* ---- the command ---- */
+
+static const struct setting *find_setting(slice name)
+{
+    const struct setting *found = NULL;
+    for (unsigned scope = 0; scope < SCOPE_COUNT && !found; scope++)
+        found = setting_find((enum setting_scope)scope, name);
+    return found;
+}
+
+static int no_such_word(const char *word, const char *command)
+{
+    const struct setting *setting = setting_nearest(SCOPE_GLOBAL, slice_of(word));
+    const char *nearest = command ? command : setting ? setting->name : NULL;
+    fprintf(stderr, "penstock: %s is neither a command nor a setting", word);
+    fprintf(stderr, nearest ? " (did you mean \"%s\"?)\n" : "\n", nearest);
+    fputs("Try: penstock help, or penstock help settings\n", stderr);
+    return EXIT_USAGE;
+}
+
+int run_help(struct cli *cli)
+{
+    struct text text = text_in(&cli->arena);
+    const char *word = cli->argc ? cli->argv[0] : NULL, *nearest = NULL;
+    slice name = slice_of(word);
+    while (slice_starts(name, S("-")))
+        name = slice_from(name, 1);
+    const struct command *command = word ? command_find(word, &nearest) : NULL;
+    const struct setting *setting = find_setting(name);
+    if (!word)
+        help_commands(&text);
+    else if (strcmp(word, "settings") == 0)
+        help_settings(&text);
+    else if (strcmp(word, "operations") == 0)
+        generate_help_operations(&text);
+    else if (command)
+        help_command(&text, command);
+    else if (setting)
+        help_setting(&text, setting);
+    else
+        return no_such_word(word, nearest);
+    fwrite(text.ptr, 1, text.len, stdout);
+    return EXIT_GOOD;
+}
