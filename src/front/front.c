@@ -183,6 +183,16 @@ static bool is_form(const struct front *front, const struct http_head *head)
     return front->options.form_bytes_max && !head->chunked && s3_is_form(head);
 }
 
+/* A form that carries no signature of a request, where none are taken. */
+static bool is_unwanted_form(const struct front *front, struct arena *keep,
+                             const struct http_head *head)
+{
+    struct s3_request request;
+    return !front->options.form_bytes_max && s3_is_form(head) &&
+           s3_request_read(keep, head, front->options.domains, &request) == OK &&
+           request.op == S3_POST_OBJECT;
+}
+
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
                                 const struct http_head *head, struct judged *ret)
 {
@@ -373,6 +383,10 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     if (judge_page(front, keep, peer, head, ret))
         return false;
     enum err err = judge_signature(front, http_loop_local(http), keep, head, judged);
+    if (err == ERR_NO_AUTH && is_unwanted_form(front, keep, head)) {
+        err = ERR_NOT_IMPLEMENTED;
+        detail = S(FORMS_OFF);
+    }
     if (!err)
         err = judge_body(front, head, claim, &ret->body_bytes);
     if (!err) {

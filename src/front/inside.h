@@ -15,6 +15,9 @@
 #include "s3/request.h"
 #include "s3/sigv2.h"
 
+#define FORMS_OFF "Penstock takes no browser forms (PostObject): the setting browser_uploads, the " \
+                  "size of the largest form it may take, is 0."
+
 /* As many as an origin's head may have, and ours. */
 #define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)
 

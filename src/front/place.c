@@ -62,8 +62,9 @@ static enum err judge_source(const struct call *call, const struct place *place,
 enum err place_judge(struct call *call, slice *ret_detail)
 {
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    *ret_detail = S("");
-    if (mutates == S3_MUTATES_FORM)    /* one that is taken comes to place_judge_keys */
+    bool form_off = mutates == S3_MUTATES_FORM;    /* one that is taken comes to place_judge_keys */
+    *ret_detail = form_off ? S(FORMS_OFF) : S("");
+    if (form_off)
         return ERR_NOT_IMPLEMENTED;
     if (mutates == S3_MUTATES_KEYS || call->place)
         return OK;
