@@ -164,17 +164,6 @@ enum err front_find_client(struct front *front, struct arena *keep,
     return err;
 }
 
-/* Browsers can't sign what they ask first, also of a URL that is signed for what comes then; the
- * origin answers it, unsigned, by its bucket's rules. */
-static const struct sigv4_credentials unsigned_credentials = { 0 };
-static const struct client preflight = { .own = true, .as = { { 0 }, { 0 }, { 0 } },
-                                         .who = { .as = &unsigned_credentials } };
-
-static bool is_preflight(const struct http_head *head)
-{
-    return slice_eq(head->method, S("OPTIONS")) && !head->chunked && !head->length;
-}
-
 /* The signature of a browser's form is in the form: before that its client may do nothing. */
 static const struct client nobody_yet = { .number = CLIENT_FORM };
 
@@ -199,8 +188,8 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     struct sigv4_claim *claim = &ret->claim;
     enum err err = sigv4_claim_read(keep, head, claim);
     ret->form = err == ERR_NO_AUTH && is_form(front, head);
-    if (is_preflight(head) && (err == ERR_NO_AUTH || claim->presigned)) {
-        ret->client = &preflight;
+    if (preflight_is(head) && (err == ERR_NO_AUTH || claim->presigned)) {
+        ret->client = &preflight_client;
         return OK;
     }
     if (ret->form) {

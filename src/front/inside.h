@@ -100,6 +100,10 @@ enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
                            slice *ret_secret) MUST_USE;
 
+/* ---- preflight.c ---- */
+bool preflight_is(const struct http_head *head);
+extern const struct client preflight_client;    /* who asks it: nobody, at the origin, too */
+
 /* ---- right.c: what a client may do; OK or ERR_POLICY, which is logged and counted ---- */
 enum err right_judge(const struct call *call) MUST_USE;
 /* A folder does not know who asks: nobody asks it in a name of their own. */

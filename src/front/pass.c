@@ -133,7 +133,7 @@ static void end(struct pass *pass)
 {
     pass->running = false;
     pass_write_end(pass);    /* H7: the epoch rises before the client has all of the answer */
-    if (pass_answer_yields(pass) || pass_answer_asks_next(pass))
+    if (pass_answer_yields(pass) || pass_answer_asks_next(pass) || preflight_asks_again(pass))
         return;
     if (pass->call && !pass->err)
         pass_write_populate(pass);
@@ -184,6 +184,13 @@ static void gone(void *arg)
         origin_ask_again(&pass->origin);
 }
 
+struct fields pass_fields(struct pass *pass)
+{
+    struct fields fields = fields_in(&pass->arena);
+    fields_add(&fields, S("x-amz-request-id"), arena_copy(&pass->arena, pass->call->id));
+    return fields;
+}
+
 struct pass *pass_new(struct call *call)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
@@ -207,8 +214,7 @@ struct pass *pass_new(struct call *call)
     pass->origin.fields = pass->origin_fields;
     pass->origin_field_count = pass->origin.field_count;
     pass->may_rest = rest_possible(&call->s3);
-    pass->fields = fields_in(&pass->arena);
-    fields_add(&pass->fields, S("x-amz-request-id"), arena_copy(&pass->arena, call->id));
+    pass->fields = pass_fields(pass);
     relay_init(&pass->relay, &pass->origin);
     call->gone = gone;
     call->gone_arg = pass;
@@ -219,7 +225,9 @@ struct pass *pass_new(struct call *call)
 
 void pass_read(struct call *call)
 {
-    pass_call_origin(pass_new(call));
+    struct pass *pass = pass_new(call);
+    preflight_name_key(pass);
+    pass_call_origin(pass);
 }
 
 /* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass

@@ -35,6 +35,7 @@ struct pass {
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for the intake's */
     size_t origin_field_count;    /* of a read, as it was asked first */
+    slice plain_query;            /* of a preflight that names a key: without it; or ptr NULL */
     bool running, in_intake;
 
     /* the answer: the origin's thread until headed, and over, then the loop */
@@ -61,6 +62,14 @@ void pass_call_origin(struct pass *pass);
 void pass_changed(void *pass);    /* the removal is committed, or the origin has answered */
 void pass_settle(struct pass *pass);    /* it is over: the loop's part of it goes */
 void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);    /* settles */
+
+struct fields pass_fields(struct pass *pass) MUST_USE;    /* of its answer: none yet but its id */
+
+/* ---- preflight.c ---- */
+/* The key that a presigned URL names goes along, as the origin knows it. */
+void preflight_name_key(struct pass *pass);
+/* The origin took that for a signature, and is asked without it. */
+bool preflight_asks_again(struct pass *pass) MUST_USE;
 
 /* ---- pass_write.c ---- */
 /* What it changed is known to be changed, whatever the outcome (H7). Of a read: nothing. */

@@ -117,7 +117,8 @@ bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int stat
 {
     struct arena keep = { 0 };
     uint64_t unlogged;
-    size_t row = document.len ? row_of(document) : countof(rows);
+    bool is_signed = asked->as->access_key.len > 0;
+    size_t row = is_signed && document.len ? row_of(document) : countof(rows);
     if (row == countof(rows) || !rows[row].why_as)
         return false;
     slice key = log_word(&keep, asked->as->access_key);
