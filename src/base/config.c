@@ -109,12 +109,41 @@ static bool may_be_shown(const struct setting *setting, slice text)
     return text.len > 0;
 }
 
+bool config_is_blank(slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (!memchr(" \t\n\v\f\r", text.ptr[i], 6))
+            return false;
+    return true;
+}
+
+/* An empty secret is one that everybody knows: a failed substitution, or a file that nobody has
+ * written yet. False: that is the mistake, and it was said. */
+static bool secret_is_there(struct config *config, const struct config_group *group,
+                            const struct setting *setting, slice text,
+                            const struct setting_where *where)
+{
+    const char *path = where->secret_file;
+    if (setting->type != TYPE_SECRET || !config_is_blank(text))
+        return true;
+    slice name = path ? arena_printf(&config->arena, "%s_file", setting->name)
+                      : slice_of(setting->name);
+    const char *key = config_key_of(config, group, name.ptr);
+    if (path)
+        config_mistake_add(config, where, key, NULL, "%s is empty: write the secret into it, or "
+                           "leave the setting out", path);
+    else
+        config_mistake_add(config, where, key, NULL, "is empty: give it a value, or leave it out");
+    return false;
+}
+
 void config_assign(struct config *config, const struct config_group *group,
                    const struct setting *setting, slice text, const struct setting_where *where)
 {
     const char *why;
     check(setting->scope == group->scope);
-    if (!setting_read(setting, text, &config->arena, group->values, &why)) {
+    bool there = secret_is_there(config, group, setting, text, where);
+    if (there && !setting_read(setting, text, &config->arena, group->values, &why)) {
         const char *key = config_key_of(config, group, setting->name);
         slice shown = slice_sub(text, 0, SHOWN_BYTES_MAX);
         if (!may_be_shown(setting, text))
@@ -144,14 +173,18 @@ static void assign_file(struct config *config, const struct config_group *group,
     const char *name = arena_copy(&config->arena, path).ptr;
     struct setting_where inside = *where;
     inside.secret_file = name;
-    if (!config_read_bytes(name, SECRET_BYTES_MAX, &config->arena, &secret, &why)) {
-        group->where[setting - settings] = inside;    /* given, though nobody knows what */
-        const char *key = config_key_of(config, group, arena_printf(&config->arena, "%s_file",
-                                                             setting->name).ptr);
-        config_mistake_add(config, where, key, NULL, "can't read %s: %s", name, why);
+    bool named = !config_is_blank(path);
+    if (named && config_read_bytes(name, SECRET_BYTES_MAX, &config->arena, &secret, &why)) {
+        config_assign(config, group, setting, without_space(secret), &inside);
         return;
     }
-    config_assign(config, group, setting, without_space(secret), &inside);
+    group->where[setting - settings] = inside;    /* given, though nobody knows what */
+    const char *key = config_key_of(config, group, arena_printf(&config->arena, "%s_file",
+                                                         setting->name).ptr);
+    if (named)
+        config_mistake_add(config, where, key, NULL, "can't read %s: %s", name, why);
+    else
+        config_mistake_add(config, where, key, NULL, "is empty: name a file, or leave it out");
 }
 
 /* A value and the file it lies in, named by one source: none of the two beats the other. */

@@ -6,7 +6,14 @@
 #include <string.h>
 
 /* An orchestrator may set PENSTOCK_SERVICE_HOST and the like for a service of our name: a name that
- * is near no setting is not meant for us. An empty value is none. */
+ * is near no setting is not meant for us. An empty value is none, but for a secret: there it is a
+ * substitution that failed. */
+static bool is_secret(slice name)
+{
+    const struct setting *setting = setting_find(SCOPE_GLOBAL, name);
+    return (setting && setting->type == TYPE_SECRET) || setting_find_file(SCOPE_GLOBAL, name);
+}
+
 void config_read_env(struct config *config, const char *const *env)
 {
     struct config_group global = config_group_global(config);
@@ -17,7 +24,7 @@ void config_read_env(struct config *config, const char *const *env)
             config->aws_in_env = true;
         if (slice_eq(name, S("AWS_CA_BUNDLE")) && value.len)
             config->aws_ca_bundle = arena_copy(&config->arena, value).ptr;
-        if (!slice_starts(name, S("PENSTOCK_")) || value.len == 0)
+        if (!slice_starts(name, S("PENSTOCK_")))
             continue;
         struct setting_where where = { FROM_ENV, arena_copy(&config->arena, name).ptr, 0, 0, NULL };
         char key[64];
@@ -25,6 +32,8 @@ void config_read_env(struct config *config, const char *const *env)
         for (size_t i = 0; i < len; i++)
             key[i] = char_lower(name.ptr[9 + i]);
         slice lower = { key, len };
+        if (!value.len && !is_secret(lower))
+            continue;
         if (config_assign_named(config, &global, lower, value, &where))
             continue;
         const char *nearest = config_nearest(SCOPE_GLOBAL, lower);

@@ -308,6 +308,12 @@ static void read_groups(struct loading *load, json_t *root)
                    &bucket->name);
     }
     size_t index;
+    if (keys && !json_array_size(keys)) {
+        struct config_group global = config_group_global(config);
+        struct setting_where at = file_where(load, &global, "keys", true);
+        config_mistake_add(config, &at, "keys", NULL, "is empty, which is not what lets nobody in: "
+                           "add a row, or leave it out");
+    }
     json_array_foreach(keys, index, value) {
         struct config_key *key = &config->keys[config->key_count++];
         read_group(load, SCOPE_KEY, "keys", NULL, index, value, key, &key->where, &key->name);

@@ -23,6 +23,7 @@ bool config_is_given(const char *value, const struct setting_where *where);
 /* One mistake, one line: was something said of this value already? */
 bool config_is_said(const struct config *config, const struct setting_where *where,
                     const char *key) MUST_USE;
+bool config_is_blank(slice text);    /* nothing but space, or nothing at all */
 struct config_group config_group_global(struct config *config);
 struct setting_where *config_where_new(struct config *config) MUST_USE;    /* all FROM_DEFAULT */
 /* The path of a member, for mistakes: "origins.west.url". */

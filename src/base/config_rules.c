@@ -106,6 +106,32 @@ static void domains_are_names(struct config *config)
     }
 }
 
+/* An empty part would be a region or a user that nobody meant. */
+static void lists_have_no_empty_parts(struct config *config)
+{
+    const struct {
+        const char *name, *list;
+    } rows[] = { { "regions", config->regions }, { "fill_users", config->fill_users },
+                 { "domains", config->domains } };
+    for (size_t i = 0; i < countof(rows); i++) {
+        bool empty = false;
+        for (slice rest = slice_of(rows[i].list); *rows[i].list && rest.ptr;)
+            empty |= config_is_blank(slice_cut(&rest, ','));
+        const struct setting_where *where = at(config, rows[i].name);
+        if (empty && !config_is_said(config, where, rows[i].name))
+            config_mistake_add(config, where, rows[i].name, NULL, "has an empty part, in \"%s\": "
+                               "take the comma away", rows[i].list);
+    }
+}
+
+static void origins_have_names(struct config *config)
+{
+    for (size_t i = 0; i < config->origin_count; i++)
+        if (config_is_blank(slice_of(config->origins[i].name)))
+            config_mistake_add(config, in_group(config->origins[i].where, SCOPE_ORIGIN, "style"),
+                               "origins", NULL, "has an origin whose name is empty: name it");
+}
+
 static void certificates_have_a_listener(struct config *config)
 {
     if (!is_on(config->tls_listen) && config->tls_cert_file[0])
@@ -410,6 +436,7 @@ void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
+        lists_have_no_empty_parts, origins_have_names,
         a_token_is_for_lending, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,

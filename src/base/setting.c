@@ -322,7 +322,7 @@ static bool read_text(const struct setting *setting, slice text, struct arena *k
     case TYPE_URL: return read_url(text, keep, ret_why);
     case TYPE_PATH:
         *ret_why = "must not be empty";
-        return text.len || !setting_standard(setting)[0];
+        return slice_trim(text).len || (!text.len && !setting_standard(setting)[0]);
     default: return true;
     }
 }

@@ -52,11 +52,17 @@ static const char *example_value(const struct setting *setting)
     return setting_standard(setting);
 }
 
+/* A secret that is written down must not be empty. */
+static bool has_example(const struct setting *setting)
+{
+    return setting->type != TYPE_SECRET || example_value(setting)[0];
+}
+
 static void example_group(struct text *to, enum setting_scope scope, const char *indent)
 {
     const char *comma = "";
     for (size_t i = 0; i < setting_count; i++) {
-        if (settings[i].scope != scope)
+        if (settings[i].scope != scope || !has_example(&settings[i]))
             continue;
         text_add(to, slice_of(comma));
         example_row(to, &settings[i], example_value(&settings[i]), indent);
@@ -67,7 +73,8 @@ static void example_group(struct text *to, enum setting_scope scope, const char 
 void generate_example(struct text *to, struct arena *keep)
 {
     text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. What begins with # "
-                   "is a comment; leave out what you don't change.\",\n\n"));
+                   "is a comment; leave out what you don't change. Secrets have no default: write "
+                   "them with a value, or not at all.\",\n\n"));
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
         if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
@@ -77,8 +84,11 @@ void generate_example(struct text *to, struct arena *keep)
         text_printf(to, "  \"# %s\": ", setting->name);
         add_json(to, arena_printf(keep, "%s%.*s", setting->help, SLICE_ARG(words)).ptr);
         text_add(to, S(",\n"));
-        example_row(to, setting, setting->standard, "  ");
-        text_add(to, S(",\n\n"));
+        if (has_example(setting)) {
+            example_row(to, setting, setting->standard, "  ");
+            text_add(to, S(",\n"));
+        }
+        text_char(to, '\n');
     }
     text_add(to, S("  \"# origins\": "
                    "\"more origins by name; what is left out is as in the origin_ settings\",\n"

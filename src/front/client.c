@@ -117,6 +117,8 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
     struct table *table = arena_alloc(&all->keep,
                                       sizeof(*table) + count * sizeof(table->clients[0]));
     for (size_t i = 0; i < count; i++) {
+        if (keys[i].access_key.len && !keys[i].secret_key.len)
+            continue;    /* the settings refuse it: else everybody would know its secret */
         const struct client *client = find_or_make(all, &keys[i]);
         if (client->access_key.len)
             table->clients[table->count++] = client;

@@ -36,7 +36,7 @@ enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
 {
     ret->kind = CREDENTIALS_LENT;
     ret->expires_s = expires.len ? iso_date_read(expires) : 0;
-    if (!ret->access_key.len || !ret->secret_key.len)
+    if (!slice_trim(ret->access_key).len || !slice_trim(ret->secret_key).len)
         return seek_fail(seek, ERR_FORMAT, "%.*s gave no access key or no secret key",
                          SLICE_ARG(ret->from));
     if (ret->expires_s < 0)
@@ -80,6 +80,9 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
     if (!is_bare(ret->access_key) || !is_bare(ret->secret_key))
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%s begins or ends with a space: take it away",
                          is_bare(ret->access_key) ? secret_name : access_name);
+    if (!is_bare(ret->session_token))
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "the session token of %.*s begins or ends with a "
+                         "space: take it away", SLICE_ARG(ret->from));
     if (half && ret->secret_key.len)
         return OK;
     return seek_fail(seek, ERR_BAD_ARGUMENT, "%s is set and %s is not: set both%s%.*s",
@@ -104,6 +107,9 @@ static enum err from_file(struct seek *seek, slice path, slice *ret)
     if (aws_file_read(seek->keep, path, &text, &seek->why))
         return ERR_IO;
     *ret = first_line(text);
+    if (!ret->len)
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: the credentials for the origin "
+                         "should be in there", SLICE_ARG(path));
     return OK;
 }
 
@@ -148,12 +154,11 @@ static enum err source_mounted(struct seek *seek, struct credentials *ret)
                                                   : S("env AWS_SECRET_ACCESS_KEY_FILE");
     ret->kind = CREDENTIALS_IN_FILES;
     ret->access_key = seek_env(seek, "AWS_ACCESS_KEY_ID");
+    enum err e;
     for (size_t i = 0; i < countof(files); i++)
-        if (from_file(seek, seek_env(seek, files[i].name), files[i].to))
-            return ERR_IO;
-    enum err e = settle(seek, ret, files[0].name, files[1].name);
-    return e == ERR_NOT_FOUND
-        ? seek_fail(seek, ERR_IO, "%s and %s are empty", files[0].name, files[1].name) : e;
+        if ((e = from_file(seek, seek_env(seek, files[i].name), files[i].to)))
+            return e;
+    return settle(seek, ret, files[0].name, files[1].name);
 }
 
 enum err source_profile(struct seek *seek, struct credentials *ret)

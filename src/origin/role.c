@@ -224,7 +224,7 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
         return seek_fail(seek, ERR_IO, "web identity: %.*s", SLICE_ARG(seek->why));
     while (slice_ends(token, S("\n")) || slice_ends(token, S("\r")))
         token.len--;
-    if (!token.len)
+    if (!slice_trim(token).len)
         return seek_fail(seek, ERR_IO, "web identity: %.*s is empty", SLICE_ARG(path));
     struct text form = form_of(seek, "AssumeRoleWithWebIdentity", role);
     add(&form, "WebIdentityToken", token);

@@ -134,7 +134,7 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
     if (claim->v2)
         return sigv2_text_is(secret_key, policy, claim->signature) ? OK : ERR_SIGNATURE;
     sigv4_text(sigv4, scratch, secret_key, claim, policy, ours);
-    return claim->signature.len == sizeof(ours) &&
+    return secret_key.len && claim->signature.len == sizeof(ours) &&
            CRYPTO_memcmp(ours, claim->signature.ptr, sizeof(ours)) == 0 ? OK : ERR_SIGNATURE;
 }
 

@@ -285,7 +285,7 @@ bool sigv2_text_is(slice secret_key, slice text, slice signature)
     unsigned len = 0;
     check(HMAC(EVP_sha1(), secret_key.ptr, (int)secret_key.len, (const uint8_t *)text.ptr, text.len,
                made, &len) && len == SHA1_BYTES);
-    return base64_read(signature, given, sizeof(given)) &&
+    return secret_key.len && base64_read(signature, given, sizeof(given)) &&
            CRYPTO_memcmp(given, made, sizeof(given)) == 0;
 }
 

@@ -230,7 +230,7 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
                 CRYPTO_memcmp(claim->signature.ptr, signature, sizeof(signature)) == 0;
     if (!canon_all_signed(&canon))
         return ERR_NOT_SIGNED;
-    return same ? OK : ERR_SIGNATURE;
+    return same && secret_key.len ? OK : ERR_SIGNATURE;
 }
 
 /* ---- why not ---- */

@@ -47,9 +47,9 @@ enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
 /* Is it signed for one of these regions (separated by commas; empty: any)? Version 2 knows none. */
 enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_claim *claim) MUST_USE;
 
-/* Proves the claim with the secret of its access key, in constant time. ERR_SIGNATURE,
- * ERR_NOT_SIGNED, ERR_EXPIRED (presigned, over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15
- * minutes), ERR_BAD_URI (more than 100 parameters). `claim` must come from sigv4_claim_read of the
+/* Proves the claim with the secret of its access key, in constant time; an empty secret proves
+ * nothing. ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED (presigned, over 7 days is
+ * ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes), ERR_BAD_URI (more than 100 parameters). `claim` must come from sigv4_claim_read of the
  * same head. Host, and every x-amz-* header present, must be among the signed headers. */
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;

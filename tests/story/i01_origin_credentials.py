@@ -20,7 +20,7 @@ with Story("i01 origin credentials from every source") as story:
     clean = {n: v for n, v in os.environ.items() if not n.startswith("PENSTOCK")}
 
     def serve(env, wait=True, **changes):
-        settings = dict(origin=lender.url, origin_access_key="", origin_secret_key="",
+        settings = dict(origin=lender.url, origin_access_key="", origin_secret_key=None,
                         cache_dir=story.path(f"cache-{len(story.processes)}"))
         return story.penstock(wait, {**OFF, **env}, **{**settings, **changes})
 
@@ -134,7 +134,7 @@ with Story("i01 origin credentials from every source") as story:
     refuses("no role for the token", {"AWS_WEB_IDENTITY_TOKEN_FILE": story.path("jwt")},
             "AWS_ROLE_ARN is not")
     refuses("lent keys for clients too", container, "clients can't sign with it", access_key="",
-            secret_key="")
+            secret_key=None)
 
     # ---- what only fails for now does not
     for text, told in {"malformed JSON": {"raw": b'{"AccessKeyId": "A", '},

@@ -10,7 +10,7 @@ with Story("i02 credentials rotate") as story:
     lender = Lender(life=4)    # renewed at half of it
     server = story.penstock(True, {**OFF, "AWS_CONTAINER_CREDENTIALS_FULL_URI":
                                    lender.url + "/container"}, origin=lender.url,
-                            origin_access_key="", origin_secret_key="", access_log=False)
+                            origin_access_key="", origin_secret_key=None, access_log=False)
 
     def keys():
         return json.loads(plain(server.admin_port, "GET", "/status").body)["origins"][0]["credentials"]
@@ -85,7 +85,7 @@ with Story("i02 credentials rotate") as story:
     lender.static, lender.delay = {"FIRST": ""}, 0
     write("FIRST")
     server = story.penstock(True, {**OFF, "AWS_SHARED_CREDENTIALS_FILE": path}, origin=lender.url,
-                            origin_access_key="", origin_secret_key="",
+                            origin_access_key="", origin_secret_key=None,
                             cache_dir=story.path("files"))
     story.same("keys in a file", server.get("bucket/f1").status, 200)
     lender.static = {"SECOND": ""}
@@ -99,7 +99,7 @@ with Story("i02 credentials rotate") as story:
     lender.expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60))
     role = {**OFF, "AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": lender.url}
     server = story.penstock(True, role, origin=lender.url, origin_access_key="",
-                            origin_secret_key="", freshness="always", cache_dir=story.path("role"))
+                            origin_secret_key=None, freshness="always", cache_dir=story.path("role"))
     story.same("lent when they had expired already: used", server.get("bucket/r1").status, 200)
     lender.down = 500
     story.same("and while nobody can lend any", server.get("bucket/r2").status, 200)
@@ -116,7 +116,7 @@ with Story("i02 credentials rotate") as story:
     # ---- renewed while a read is under way, and then all are revoked that were ever lent
     lender.life, lender.hold = 3, threading.Event()
     server = story.penstock(True, {**OFF, "AWS_CONTAINER_CREDENTIALS_FULL_URI": lender.url + "/container"},
-                            origin=lender.url, origin_access_key="", origin_secret_key="",
+                            origin=lender.url, origin_access_key="", origin_secret_key=None,
                             cache_dir=story.path("twice"))
 
     def renew_and_revoke():

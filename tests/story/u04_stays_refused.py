@@ -88,7 +88,7 @@ with Story("u04 what was refused stays refused", seconds=150) as story:
         return json.loads(plain(server.admin_port, "GET", "/status").body)["origins"][0]["credentials"]["access_key"]
     write_keys("AKEY")
     server = story.penstock(True, {**OFF, "AWS_SHARED_CREDENTIALS_FILE": path}, origin=origin.url, origin_access_key="",
-                            origin_secret_key="", missing_time="0", cache_dir=story.path("keys"))
+                            origin_secret_key=None, missing_time="0", cache_dir=story.path("keys"))
     warm(server, "bucket/20")
     refuse("bucket/20", "AKEY")
     story.same("refused to A", server.get("bucket/20", headers=NEWEST).status, 403)

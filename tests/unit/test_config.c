@@ -531,6 +531,90 @@ TEST(what_is_wrong_with_a_policy_is_said_once)
     expect_one("\"policy\": [\"read\"]");
 }
 
+/* Each SECRET, however it is named, in every group. */
+static void expect_empty(const struct setting *setting, const char *text, const char *const *env,
+                         const char *const *argv)
+{
+    struct config *config = load(text, env, argv);
+    const struct config_mistake *m = config->mistakes;
+    while (m && !strstr(m->text, "is empty"))
+        m = m->next;
+    if (!m)
+        fail_msg("%s: an empty secret is taken: %s %s %s", setting->name, text, env ? env[0] : "",
+                 argv ? argv[0] : "");
+    config_free(&config);
+}
+
+static void expect_empty_everywhere(const struct setting *setting, const char *file)
+{
+    static const char *const groups[] = {
+        "{\"%s%s\": \"%s\"}", "{\"origins\": {\"w\": {\"%s%s\": \"%s\"}}}", "",
+        "{\"keys\": [{\"access_key\": \"A\", \"%s%s\": \"%s\"}]}",
+    };
+    const char *name = setting->name;
+    char text[256], flag[128], variable[128];
+    for (int by_file = 0; by_file < 2; by_file++) {
+        const char *suffix = by_file ? "_file" : "";
+        for (int filled = 0; filled <= by_file; filled++) {    /* no path, or one of blank text */
+            const char *value = filled ? file : "";
+            snprintf(text, sizeof(text), groups[setting->scope], name, suffix, value);
+            expect_empty(setting, text, NULL, NULL);
+            if (setting->scope != SCOPE_GLOBAL)
+                continue;
+            snprintf(flag, sizeof(flag), "--%s%s=%s", name, suffix, value);
+            expect_empty(setting, "{}", NULL, (const char *[]){ flag, NULL });
+            int len = snprintf(variable, sizeof(variable), "PENSTOCK_%s%s=%s", name, suffix, value);
+            for (int i = 0; i < len && variable[i] != '='; i++)
+                if (variable[i] >= 'a' && variable[i] <= 'z')
+                    variable[i] -= 'a' - 'A';
+            expect_empty(setting, "{}", (const char *[]){ variable, NULL }, NULL);
+        }
+    }
+}
+
+TEST(a_secret_that_is_empty_after_trimming_is_a_mistake_wherever_it_stands)
+{
+    static const char *const blanks[] = { "", "\n", " \r\n", "\n \t\n \v\f" };
+    char file[] = "/tmp/penstock-secret-XXXXXX";
+    size_t count = 0;
+    close(mkstemp(file));
+    for (size_t i = 0; i < countof(blanks); i++) {
+        write_file(file, blanks[i]);
+        for (size_t j = 0; j < setting_count; j++) {
+            if (settings[j].type != TYPE_SECRET)
+                continue;
+            expect_empty_everywhere(&settings[j], file);
+            count++;
+        }
+    }
+    ok(count >= countof(blanks) * 9);
+    unlink(file);
+}
+
+TEST(an_empty_part_of_a_list_or_name_is_a_mistake)
+{
+    static const char *const files[] = {
+        "{\"origin\": \"dir:/tmp\", \"regions\": \",\"}",
+        "{\"origin\": \"dir:/tmp\", \"regions\": \"a, ,b\"}",
+        "{\"origin\": \"dir:/tmp\", \"regions\": \"a,\"}",
+        "{\"origin\": \"dir:/tmp\", \"fill_users\": \",\"}",
+        "{\"origin\": \"dir:/tmp\", \"fill_users\": \"root,,daemon\"}",
+        "{\"origin\": \"dir:/tmp\", \"domains\": \",\"}",
+        "{\"origin\": \"dir:/tmp\", \"domains\": \"a.b,\"}",
+        "{\"origin\": \"dir:/tmp\", \"keys\": []}",
+        "{\"origin\": \"dir:/tmp\", \"fill_socket\": \"  \"}",
+        "{\"origin\": \"dir:/tmp\", \"origin_ca_file\": \" \"}",
+        "{\"origins\": {\"\": {\"url\": \"dir:/tmp\"}}}",
+        "{\"origins\": {\" \": {\"url\": \"dir:/tmp\"}}}",
+    };
+    for (size_t i = 0; i < countof(files); i++) {
+        struct config *config = load(files[i], NULL, NULL);
+        if (!count_mistakes(config))
+            fail_msg("%s: no mistake", files[i]);
+        config_free(&config);
+    }
+}
+
 TEST(a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other)
 {
     char secret[] = "/tmp/penstock-secret-XXXXXX", file[128], env[128];
@@ -686,6 +770,9 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_a_policy_is_said_once),
         cmocka_unit_test(
             a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other),
+        cmocka_unit_test(
+            a_secret_that_is_empty_after_trimming_is_a_mistake_wherever_it_stands),
+        cmocka_unit_test(an_empty_part_of_a_list_or_name_is_a_mistake),
         cmocka_unit_test(listeners_may_share_a_port_at_addresses_of_their_own),
         cmocka_unit_test(a_file_that_is_no_json_is_one_mistake),
         cmocka_unit_test(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing),

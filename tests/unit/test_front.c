@@ -96,6 +96,17 @@ TEST(a_client_is_an_access_key_and_its_session_token)
     clients_free(&all);
 }
 
+TEST(a_key_with_an_empty_secret_is_unknown)
+{
+    struct clients *all = clients_new();
+    struct front_key keys[] = { own_key("A", "", ""), own_key("B", "b", "") };
+    const struct client *client;
+    clients_set(all, keys, countof(keys));
+    ok(who(all, "A", "", &client) == ERR_UNKNOWN_KEY && who(all, "B", "", &client) == OK);
+    ok(clients_count(all) == 1);
+    clients_free(&all);
+}
+
 TEST(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants)
 {
     struct clients *all = clients_new();
@@ -260,6 +271,7 @@ RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
     cmocka_unit_test(a_key_with_steps_in_it_lies_in_no_bucket),
     cmocka_unit_test(a_row_without_a_bucket_is_everywhere),
     cmocka_unit_test(a_client_is_an_access_key_and_its_session_token),
+    cmocka_unit_test(a_key_with_an_empty_secret_is_unknown),
     cmocka_unit_test(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants),
     cmocka_unit_test(who_signs_nothing_is_a_client_where_there_is_a_row_for_that),
     cmocka_unit_test(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two),

@@ -226,6 +226,39 @@ TEST(a_secret_in_a_file_goes_with_a_key_in_the_environment_and_before_one_there)
     unlink(path);
 }
 
+TEST(what_is_empty_after_trimming_is_a_mistake)
+{
+    char blank[] = "/tmp/penstock-secret-XXXXXX", full[] = "/tmp/penstock-secret-XXXXXX";
+    put(blank, " \n\t\n");
+    put(full, "secret\n");
+    const char *const secret[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY_FILE", blank,
+                                   NULL };
+    const char *const key[] = { "AWS_ACCESS_KEY_ID_FILE", blank, "AWS_SECRET_ACCESS_KEY_FILE", full,
+                                NULL };
+    const char *const token[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY_FILE", full,
+                                  "AWS_SESSION_TOKEN_FILE", blank, NULL };
+    const char *const spaces[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", " ", NULL };
+    const char *const blanks[] = { "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", "env",
+                                   "AWS_SESSION_TOKEN", " ", NULL };
+    const char *const *const all[] = { secret, key, token, spaces, blanks };
+    const struct credentials_ask named[] = {
+        { .access_key = S("SET"), .secret_key = S("set"), .secret_key_file = slice_of(blank) },
+        { .access_key = S("SET"), .secret_key = S("set"), .session_token = S("token"),
+          .session_token_file = slice_of(blank) },
+        { .access_key = S("SET"), .secret_key = S(" \t") },
+        { .access_key = S("SET"), .secret_key = S("set"), .session_token = S(" ") },
+    };
+    for (size_t i = 0; i < countof(all); i++) {
+        variables = all[i];
+        ok(finds((struct credentials_ask){ 0 }, NULL, NULL, NULL, NULL));
+    }
+    variables = NULL;
+    for (size_t i = 0; i < countof(named); i++)
+        ok(finds(named[i], NULL, NULL, NULL, NULL));
+    unlink(blank);
+    unlink(full);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +271,7 @@ int main(void)
         cmocka_unit_test(half_a_pair_is_a_mistake),
         cmocka_unit_test(
             a_secret_in_a_file_goes_with_a_key_in_the_environment_and_before_one_there),
+        cmocka_unit_test(what_is_empty_after_trimming_is_a_mistake),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -176,6 +176,13 @@ TEST(a_malformed_one_is_refused)
     }
 }
 
+/* `printf text | openssl dgst -sha1 -hmac ''`, and with the key k. */
+TEST(an_empty_secret_proves_nothing)
+{
+    ok(!sigv2_text_is(S(""), S("text"), S("8/J29QAWRAE9vSAvGFS9YfkSPQ8=")));
+    ok(sigv2_text_is(S("k"), S("text"), S("JonKpEU20K4EWvBIpS3z/+JuegU=")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +190,7 @@ int main(void)
         cmocka_unit_test(every_vector_with_any_one_byte_changed_is_refused),
         cmocka_unit_test(a_bucket_may_be_named_by_the_host),
         cmocka_unit_test(time_is_kept),
+        cmocka_unit_test(an_empty_secret_proves_nothing),
         cmocka_unit_test(what_is_signed_is_said_once),
         cmocka_unit_test(a_digest_in_a_presigned_query_counts),
         cmocka_unit_test(what_is_not_signed_makes_no_other_operation_of_it),

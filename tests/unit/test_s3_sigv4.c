@@ -537,6 +537,18 @@ TEST(a_secret_too_long_to_be_kept_works_and_is_no_other)
     arena_free(&arena);
 }
 
+TEST(an_empty_secret_proves_nothing)
+{
+    struct arena arena = { 0 };
+    struct sigv4_ask ask = ask_for("/b", "");
+    struct sigv4_signed made;
+    struct sigv4_credentials with = { KEY, S(""), S("") };
+    sigv4_sign(sigv4, &arena, &ask, &with, &made);
+    ok(read_claim(&arena, head_of(&arena, "GET", "/b", host, countof(host), &made)) == OK);
+    ok(sigv4_verify(sigv4, &arena, &head, &claim, S(""), NOW) == ERR_SIGNATURE);
+    arena_free(&arena);
+}
+
 #define UNIT(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 RUN(UNIT(every_vector_of_botocore_has_its_verdict),
     UNIT(every_vector_with_any_one_byte_changed_is_refused),
@@ -559,4 +571,5 @@ RUN(UNIT(every_vector_of_botocore_has_its_verdict),
     UNIT(a_signature_in_upper_case_is_another_one),
     UNIT(too_many_parameters_are_refused_and_a_bare_percent_stays_one),
     UNIT(day_keys_are_told_apart_also_when_they_share_a_slot),
-    UNIT(a_secret_too_long_to_be_kept_works_and_is_no_other))
+    UNIT(a_secret_too_long_to_be_kept_works_and_is_no_other),
+    UNIT(an_empty_secret_proves_nothing))
