@@ -99,6 +99,10 @@ enum err fills_up(struct serve *serve)
     if (err)
         return err;
     log_info("fill_socket", "path=%s threads=%u", options.path, options.threads);
+    if (!local_watches(serve->local))
+        log_warn("fill_holes", "why=\"userfaultfd is forbidden here: clients that punch holes into "
+                 "memory they registered have it made in Penstock's name; allow that system call "
+                 "(seccomp), or trust fill_users\"");
     serve->filler = (struct front_filler){ serve, start, page };
     front_fill_by(serve->front, &serve->filler);
     return OK;

@@ -3,7 +3,7 @@
  * A buffer is a capability: whoever holds its descriptor, or its handle, may register it, and it
  * never comes by a name. A memfd must be sealed against shrinking, or its owner could make us
  * fault; and its pages must be there, so that they are the client's memory and not ours (of a
- * container's limit, too). It is released when nothing is on its way into it any more: the reply to
+ * container's limit, too): holes.c. It is released when nothing is on its way into it any more: the reply to
  * that says that its memory is its owner's again. Threads: the keeper's; fills write into it from
  * any. */
 #include <errno.h>
@@ -20,12 +20,14 @@
 
 #include "base/guard.h"
 #include "base/metric.h"
+#include "local/holes.h"
 #include "local/inside.h"
 
 #define POPULATE_BYTES GIB    /* mapped before a fill needs them: 0.1 s; the rest comes then */
 
 #define REFUSE(number, word, sentence) \
     ((struct trouble){ number, word, S(sentence) })
+#define HOLES REFUSE(422, "bad_descriptor", "the memfd has holes: call fallocate on all of it")
 
 static struct trouble judge_file(int fd, uint64_t bytes)
 {
@@ -42,19 +44,28 @@ static struct trouble judge_file(int fd, uint64_t bytes)
         return REFUSE(422, "bad_descriptor", "the memfd is sealed against writing");
     if ((uint64_t)file.st_size < bytes)
         return REFUSE(422, "bad_descriptor", "the memfd is smaller than \"bytes\"");
-    if ((uint64_t)file.st_blocks * 512 < bytes)
-        return REFUSE(422, "bad_descriptor", "the memfd has holes: call fallocate on all of it");
+    if (file.st_blocks * 512 < file.st_size)    /* of all of it: it does not tell where they lie */
+        return HOLES;
     return (struct trouble){ .status = 0 };
 }
 
-static void *map(int fd, uint64_t bytes)
+/* Mapped and, where the kernel lets us, watched before the first page is touched. */
+static struct trouble map(int holes, int fd, uint64_t bytes, char **ret)
 {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
-        return NULL;
-    madvise(base, MIN(bytes, POPULATE_BYTES), MADV_POPULATE_WRITE);
+        return REFUSE(503, "SlowDown", "the memory could not be mapped");
+    if (holes >= 0 && !holes_watch(holes, base, bytes)) {
+        munmap(base, bytes);
+        return REFUSE(503, "SlowDown", "the memory could not be watched for holes");
+    }
+    if (madvise(base, MIN(bytes, POPULATE_BYTES), MADV_POPULATE_WRITE) != 0 && errno == EFAULT) {
+        munmap(base, bytes);
+        return HOLES;
+    }
     madvise(base, bytes, MADV_DONTFORK);
-    return base;
+    *ret = base;
+    return (struct trouble){ .status = 0 };
 }
 
 static struct buffer *buffer_new(struct lease *lease, const struct message *message)
@@ -104,12 +115,11 @@ static bool register_memfd(struct lease *lease, const struct message *message, i
     *ret_why = REFUSE(422, "bad_descriptor", "a memfd buffer comes with exactly one descriptor");
     if (fd_count != 1)
         return false;
+    char *base = NULL;
     *ret_why = judge_file(fds[0], message->bytes);
+    if (!ret_why->status)
+        *ret_why = map(lease->worker->local->holes_fd, fds[0], message->bytes, &base);
     if (ret_why->status)
-        return false;
-    *ret_why = REFUSE(503, "SlowDown", "the memory could not be mapped");
-    char *base = map(fds[0], message->bytes);
-    if (!base)
         return false;
     struct buffer *buffer = buffer_new(lease, message);
     buffer->base = base;

@@ -44,6 +44,7 @@ struct worker {
 struct local {
     struct local_options options;
     int listen_fd;
+    int holes_fd;                     /* -1: nobody watches for holes (holes.h) */
     uint64_t socket_device, socket_inode;    /* of what we made at the path */
     atomic_bool draining, access_log;
     atomic_uint sessions;

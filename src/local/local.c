@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/metric.h"
+#include "local/holes.h"
 #include "local/inside.h"
 
 #define BACKLOG 128    /* the kernel's: beyond, connect waits; fill_sessions is the limit */
@@ -120,6 +121,8 @@ static void free_all(struct local *local)
     unlink_ours(local);
     if (local->listen_fd >= 0)
         close(local->listen_fd);
+    if (local->holes_fd >= 0)
+        close(local->holes_fd);
     users_free(&local->users);
     pthread_mutex_destroy(&local->lock);
     free(local->workers);
@@ -141,6 +144,7 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     local->options = *options;
     atomic_init(&local->access_log, options->access_log);
     local->listen_fd = -1;
+    local->holes_fd = holes_open();
     check(pthread_mutex_init(&local->lock, NULL) == 0);
     list_init(&local->waiting);
     local->workers = must_alloc(options->threads * sizeof(*local->workers));
@@ -160,6 +164,11 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     }
     *ret = local;
     return OK;
+}
+
+bool local_watches(const struct local *local)
+{
+    return local->holes_fd >= 0;
 }
 
 void local_drain(struct local *local)

@@ -59,6 +59,8 @@ enum err local_check(const struct local_options *options, struct arena *keep,
                      slice *ret_why) MUST_USE;
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
                      slice *ret_why) MUST_USE;
+/* Are writes into holes of registered memory refused (holes.h)? */
+bool local_watches(const struct local *local);
 void local_drain(struct local *local);    /* nobody new, nothing new; what is under way goes on */
 size_t local_fills(struct local *local);  /* under way; any thread */
 void local_access_log(struct local *local, bool on);    /* any time, any thread */
