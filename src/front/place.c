@@ -29,7 +29,7 @@ static const struct place *place_of_call(const struct call *call)
     const struct s3_operation *row = s3_operation(call->s3.op);
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     bool by_prefix = prefix && row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
-    if (call->s3.op == S3_LIST_BUCKETS)
+    if (call->s3.op == S3_LIST_BUCKETS || call->s3.op == S3_HEAD_SERVICE)
         return call->front->options.service;
     return place_of(call->front, call->s3.bucket, by_prefix ? prefix->value : call->s3.key);
 }

@@ -40,7 +40,7 @@ static void give_head(struct draft *draft)
 {
     struct dir_call *call = draft->call;
     enum s3_op op = call->hook.call->op;
-    bool bodiless = op == S3_HEAD_OBJECT || op == S3_HEAD_BUCKET || draft->status == 304;
+    bool bodiless = s3_operation(op)->method == S3_HEAD || draft->status == 304;
     if (draft->status != 304)
         add(draft, "content-length",
             arena_printf(&call->keep, "%llu", (unsigned long long)draft->length));
@@ -243,7 +243,7 @@ enum err dir_answer(struct dir_call *call)
         return answer_object(&draft);
     case S3_LIST_OBJECTS: case S3_LIST_OBJECTS_V2: case S3_HEAD_BUCKET: case S3_GET_BUCKET_LOCATION:
         return answer_bucket(&draft);
-    case S3_LIST_BUCKETS:
+    case S3_LIST_BUCKETS: case S3_HEAD_SERVICE:
         return answer_buckets(&draft);
     default:
         return s3_operation(op)->method == S3_GET || s3_operation(op)->method == S3_HEAD
