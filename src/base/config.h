@@ -84,6 +84,9 @@ struct config_sources {
     const char *path;           /* when none is named there; NULL: the row's default */
 };
 
+/* Does any client use Penstock's own credentials at the origin? NULL: no key says so. */
+bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
+
 struct config *config_load(const struct config_sources *from) MUST_USE;
 void config_free(struct config **config);
 

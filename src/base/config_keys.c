@@ -47,6 +47,15 @@ void config_policy_add(struct config *config, struct config_key *key, unsigned a
     key->rows = rows;
 }
 
+bool config_shares_identity(const struct config *config, const struct config_key **ret_key)
+{
+    *ret_key = NULL;
+    for (size_t i = 0; i < config->key_count && !*ret_key; i++)
+        if (config->keys[i].row_count)
+            *ret_key = &config->keys[i];
+    return *ret_key || !config->key_count || config->lend;
+}
+
 /* ---- rules ---- */
 
 struct row {

@@ -33,6 +33,12 @@ enum err credentials_of_clients(const struct config *config, struct arena *keep,
     return err;
 }
 
+bool credentials_may_lack(const struct config *config, const struct config_origin *origin)
+{
+    const struct config_key *key;
+    return !config_shares_identity(config, &key) && !origin->profile[0];
+}
+
 bool credentials_are_needed(const struct config_origin *origin)
 {
     return slice_starts(slice_of(origin->url), S("http"));

@@ -23,6 +23,7 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
         .secret_key_file = from->where[setting_at(SCOPE_ORIGIN, S("secret_key"))].secret_file,
         .session_token_file =
             from->where[setting_at(SCOPE_ORIGIN, S("session_token"))].secret_file,
+        .keys_optional = credentials_may_lack(serve->config, from),
         .connections_max = (unsigned)from->connections,
         .connect_ms = (unsigned)from->connect_time_ms,
         .progress_ms = (unsigned)from->progress_time_ms,
@@ -124,6 +125,27 @@ static struct front_key client_of(const struct config_key *key)
     return client;
 }
 
+/* serve may have started without credentials of its own, as nobody needed them. */
+static enum err judge_shared(const struct serve *serve, const struct config *config,
+                             struct arena *keep, slice *ret_why)
+{
+    const struct config_key *key;
+    bool shares = config_shares_identity(config, &key);
+    for (size_t i = 0; shares && i < serve->config->origin_count; i++) {
+        struct origin_health health;
+        origin_health(serve->origin_of[i], keep, &health);
+        if (!origin_knows_identities(serve->origin_of[i]) || health.keys.from.len)
+            continue;
+        *ret_why = arena_printf(keep, "%s uses Penstock's own credentials, and origin %s was "
+                                "started without any: set origin_access_key and "
+                                "origin_secret_key, and restart",
+                                !key ? "lend" : key->name[0] ? key->name : "access_key",
+                                serve->config->origins[i].name);
+        return ERR_NO_KEYS;
+    }
+    return OK;
+}
+
 enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
                      slice *ret_why)
 {
@@ -132,7 +154,10 @@ enum err places_keys(struct serve *serve, const struct config *config, struct ar
     for (size_t i = 0; i < count; i++)
         keys[i] = client_of(&config->keys[i]);
     struct credentials found;
-    enum err err = count ? OK : credentials_of_clients(config, keep, &found, ret_why);
+    enum err err = judge_shared(serve, config, keep, ret_why);
+    if (err)
+        return err;
+    err = count ? OK : credentials_of_clients(config, keep, &found, ret_why);
     if (err && !config->lend)
         return err;
     if (!count && !err)

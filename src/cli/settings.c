@@ -22,12 +22,17 @@ static size_t say(enum err err, slice why)
 
 /* Asks for them as serve will, so that what it would be told is told now. */
 static size_t check_origin(struct cli *cli, struct carriers *carriers,
-                           const struct config_origin *origin)
+                           const struct config *config, const struct config_origin *origin)
 {
     struct credentials found;
     slice why;
     char expires[ISO_DATE_BYTES] = "";
     enum err err = credentials_at_origin(origin, carriers, &cli->arena, &found, &why);
+    if (err == ERR_NOT_FOUND && credentials_may_lack(config, origin)) {
+        printf("credentials: origin %s: none of Penstock's own, and none needed: every client has "
+               "an origin identity of its own\n", origin->name);
+        return 0;
+    }
     if (err)
         return say(err, why);
     if (found.expires_s)
@@ -70,7 +75,7 @@ static size_t check_credentials(struct cli *cli, const struct config *config)
         const struct config_origin *origin = &config->origins[i];
         bool half = !origin->access_key[0] != !origin->secret_key[0];
         if (credentials_are_needed(origin) && !half)
-            count += check_origin(cli, carriers, origin);
+            count += check_origin(cli, carriers, config, origin);
         else if (strncmp(origin->url, "dir:", 4) == 0)
             count += check_folder(cli, origin);
     }

@@ -37,6 +37,7 @@ struct credentials_ask {
     const char *(*env)(const char *name);    /* getenv, or a test's */
     struct carriers *carriers;      /* NULL: nobody is asked; what lends tells only its `from` */
     unsigned source;                /* CREDENTIALS_ANY, or the only one to ask */
+    bool optional;                  /* for provider_new: to find none is no mistake */
     int64_t now_s;                  /* what is given must be good then */
     const atomic_bool *stop;        /* set: give up waiting; may be NULL */
 };

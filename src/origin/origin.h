@@ -127,6 +127,7 @@ struct origin_options {
     const char *ca_file;        /* who may vouch for https; empty: the system's store */
     const char *access_key, *secret_key, *session_token;    /* empty: as the AWS SDKs look */
     const char *secret_key_file, *session_token_file;    /* they were read from there; NULL: not */
+    bool keys_optional;         /* no source of credentials is no mistake: nobody needs them */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, over all threads; at least 1 */
     unsigned connect_ms;        /* of one try */

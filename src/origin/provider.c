@@ -306,6 +306,12 @@ static void keep_ask(struct provider *provider, const struct credentials_ask *as
         *texts[i] = arena_copy(keep, *texts[i]);
 }
 
+/* A profile that the settings name must be there. */
+static bool is_nothing(const struct credentials_ask *ask, enum err e)
+{
+    return e == ERR_NOT_FOUND && ask->optional && !ask->profile.len;
+}
+
 /* Wrong in itself, so that it stays wrong; what else goes wrong may come right. */
 static bool is_mistake(enum err e)
 {
@@ -336,11 +342,18 @@ enum err provider_new(const struct credentials_ask *ask, const char *origin, str
     provider->ask.now_s = wall_s();
     provider->origin = arena_copy(&provider->keep, slice_of(origin)).ptr;
     enum err e = credentials_find(keep, &provider->ask, &found, ret_why);
-    if (is_mistake(e)) {
+    bool nothing = is_nothing(ask, e);
+    if (is_mistake(e) && !nothing) {
         provider_free(&provider);
         return e;
     }
     *ret_region = found.region;
+    *ret = provider;
+    if (nothing) {
+        log_info("credentials", "origin=%s access_key=- why=\"none of Penstock's own: every client "
+                 "has an origin identity of its own\"", origin);
+        return OK;
+    }
     provider->ask.source = found.source;
     provider->from = arena_copy(&provider->keep, found.from);
     if (e)
@@ -351,7 +364,6 @@ enum err provider_new(const struct credentials_ask *ask, const char *origin, str
         provider->running = thread_start(&provider->thread, run, provider, "credentials");
         check(provider->running);
     }
-    *ret = provider;
     return OK;
 }
 

@@ -11,7 +11,8 @@
 
 struct provider;
 
-/* `ask` is copied; its carriers must outlive the provider, origin is its name in the log. Fails
+/* Where nothing is configured and `ask` says that this is no mistake, the provider never has any.
+ * `ask` is copied; its carriers must outlive the provider, origin is its name in the log. Fails
  * where nothing is configured, or wrongly; a source that only fails for now is asked again later.
  * *ret_region: as it was found, in keep. */
 enum err provider_new(const struct credentials_ask *ask, const char *origin, struct arena *keep,

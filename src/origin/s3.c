@@ -59,7 +59,7 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
         .session_token_file = slice_of(options->session_token_file), .carriers = carriers,
         .access_key = slice_of(options->access_key), .secret_key = slice_of(options->secret_key),
         .session_token = slice_of(options->session_token), .region = slice_of(options->region),
-        .profile = slice_of(options->profile), .env = env,
+        .profile = slice_of(options->profile), .env = env, .optional = options->keys_optional,
     };
     slice url = arena_copy(&s3->keep, slice_of(options->url));
     enum err e = endpoint_read(&s3->keep, url, slice_of(options->style), &s3->endpoint, ret_why);
