@@ -146,6 +146,20 @@ static void a_token_is_for_lending(struct config *config)
                            "is for lend, which is off: set lend, too, or take it away");
 }
 
+/* Objects are served by the same port: to a browser, a page among them and /_/credentials are of
+ * one origin. And whoever may run a process here may ask. */
+static void lending_takes_a_token(struct config *config)
+{
+    const struct setting_where *token = at(config, "lend_token");
+    if (config->lend && !config_is_given(config->lend_token, token) &&
+        !config_is_said(config, token, "lend_token"))
+        config_mistake_add(config, at(config, "lend"), "lend", NULL,
+                           "needs a token: any process, and any page in a browser on this machine, "
+                           "could ask for a key pair; make one (umask 077; openssl rand -hex 24 > "
+                           "FILE), set lend_token_file to FILE, and give it to clients as "
+                           "AWS_CONTAINER_AUTHORIZATION_TOKEN");
+}
+
 static void strangers_need_keys(struct config *config)
 {
     bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0] ||
@@ -437,7 +451,7 @@ void config_rules(struct config *config)
     static void (*const rules[])(struct config *config) = {
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
         lists_have_no_empty_parts, origins_have_names,
-        a_token_is_for_lending, strangers_need_keys, cache_dir_is_absolute,
+        a_token_is_for_lending, lending_takes_a_token, strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, an_endpoint_has_one_identity, bucket_names_are_valid,

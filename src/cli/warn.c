@@ -70,14 +70,6 @@ static slice permission_costs(const struct config *config, struct arena *keep)
         : S("permission_time is 0: each read with the shared identity asks the origin first");
 }
 
-static slice anybody_may_borrow(const struct config *config, struct arena *keep)
-{
-    (void)keep;
-    return config->lend && !config->lend_token[0]
-        ? S("lend is on without lend_token: any process of this machine may have a key pair, and "
-            "so may whoever comes through a proxy on it that does not say so") : S("");
-}
-
 static slice anybody_may_write(const struct config *config, struct arena *keep)
 {
     for (size_t i = 0; i < config->key_count; i++)
@@ -93,8 +85,7 @@ static slice anybody_may_write(const struct config *config, struct arena *keep)
 void cli_warnings(const struct config *config, void (*tell)(slice warning))
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
-        size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_borrow,
-        anybody_may_write,
+        size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_write,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i < countof(warnings); i++) {

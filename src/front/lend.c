@@ -22,13 +22,14 @@ struct pair {
 
 struct lend {
     pthread_mutex_t lock;
-    char *said;                   /* the token that is asked for; empty: none is */
+    char *said;                   /* the token that is asked for */
     struct pair pairs[PAIRS];
     unsigned newest;
 };
 
 struct lend *lend_new(slice token)
 {
+    check(token.len > 0);
     struct lend *lend = must_alloc(sizeof(*lend));
     pthread_mutex_init(&lend->lock, NULL);
     lend->said = must_strndup(token.ptr, token.len);
@@ -130,23 +131,26 @@ static bool is_loopback(slice name)
     return parts == 4;
 }
 
-/* Of a browser, or of a proxy that stands here and lets others in. */
+/* Of a browser, or of a proxy that stands here and lets others in. A page may come from this very
+ * port, as an object that somebody stored: its requests are same-origin and bear no Origin. */
 static bool is_of_others(slice name)
 {
-    static const char *const names[] = { "origin", "forwarded", "via", "x-real-ip" };
+    static const char *const names[] = { "origin", "referer", "cookie", "forwarded", "via",
+                                         "x-real-ip" };
     return slice_is_one_of_nocase(name, names, countof(names)) ||
+           slice_starts_nocase(name, S("sec-fetch-")) ||
            slice_starts_nocase(name, S("x-forwarded-"));
 }
 
 /* NULL: it may have one. */
 static const char *why_not(const struct lend *lend, slice peer, const struct http_head *head)
 {
-    bool hosted = false, told = !lend->said[0];
+    bool hosted = false, told = false;
     for (size_t i = 0; i < head->field_count; i++) {
         slice name = head->fields[i].name, value = slice_trim(head->fields[i].value);
         if (slice_eq_nocase(name, S("host")))
             hosted = is_loopback(value);
-        if (slice_eq_nocase(name, S("authorization")) && lend->said[0])
+        if (slice_eq_nocase(name, S("authorization")))
             told = same(lend->said, slice_starts(value, S("Bearer ")) &&
                                             strncmp(lend->said, "Bearer ", 7) != 0
                                         ? slice_from(value, 7) : value);
@@ -166,7 +170,8 @@ const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
     if (why) {
         ret->status = 403;
         ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"for clients of this machine only, "
-                      "who ask it by a loopback name and with the token if one is set\"}\n");
+                      "who ask it by a loopback name and say lend_token in Authorization "
+                      "(AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
         return why;
     }
     struct pair pair = current(lend, now_s);

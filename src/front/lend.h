@@ -10,12 +10,13 @@
 #include "http/http.h"
 
 struct lend;
-struct lend *lend_new(slice token) MUST_USE;    /* what must be said for it; empty: nothing */
+struct lend *lend_new(slice token) MUST_USE;    /* what must be said for it: not empty */
 void lend_free(struct lend **lend);
 
-/* Answers a GET of /_/credentials. Only for peers of this machine that ask this machine by name: a
- * page in a browser can be made to ask, under a name of its own that leads here. Returns NULL, with
- * the access key that was handed out, or why none was. */
+/* Answers a GET of /_/credentials. Only for peers of this machine that ask this machine by name, say
+ * the token, and are no browser: a page in one can be made to ask, under a name of its own that
+ * leads here, or as an object of this endpoint. Returns NULL, with the access key that was handed
+ * out, or why none was. */
 const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
                         const struct http_head *head, int64_t now_s, slice *ret_access_key,
                         struct http_answer *ret) MUST_USE;

@@ -102,11 +102,12 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                           story.path("cache"))
     story.fact("a size that is not there is a warning", status == 0
                and "warning: cache_size is 60TiB" in out and "settings: fine" in out, out)
-    for token, warned in ((), True), (("--lend-token", "word"), False):
-        status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--lend",
-                              *token)
-        story.fact("lending without a token is a warning", status == 0
-                   and ("warning: lend is on without lend_token" in out) == warned, out)
+    status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--lend", "--lend-token", "word")
+    story.fact("lending takes a token", status == 0, out)
+    status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--lend")
+    story.fact("lending without a token is a mistake, which says how to make one and how clients say it",
+               status == 2 and all(f"{word}" in out for word in (
+                   "--lend: needs a token", "lend_token_file", "openssl rand", "AWS_CONTAINER_AUTHORIZATION_TOKEN")), out)
     for folder, why in (("/nope", "No such file"), (good, "Not a directory")):
         status, out, _ = call("check", good, "--origin", "dir:" + folder)
         story.fact(f"an origin that is {why.lower()} is a mistake", status == 2

@@ -180,6 +180,8 @@ with Story("u02 policies") as story:
     wire = Wire(lender.port)
     wire.send(b"GET /_/credentials HTTP/1.1\r\nHost: evil.example\r\nAuthorization: the-word\r\n\r\n")
     story.same("nor under another name", wire.read().status, 403)
+    story.same("nor to a page in a browser, also of this origin", plain(lender.port, "GET", "/_/credentials", headers=[
+        "Authorization: the-word", "Sec-Fetch-Site: same-origin"]).status, 403)
     reply = plain(lender.port, "GET", "/_/credentials", headers=["Authorization: the-word"])
     pair = json.loads(reply.body)
     story.same("with it, a pair as containers get it", sorted(pair),
@@ -194,10 +196,11 @@ with Story("u02 policies") as story:
     story.same("who was lent a pair is in the log", [line["access_key"] for line in lines("lent")],
                [pair["AccessKeyId"]])
     story.same("and who was not, with why", [line["why"] for line in lines("lend_refused")],
-               ["its Authorization is not lend_token", "its Host is no loopback name or address"])
+               ["its Authorization is not lend_token", "its Host is no loopback name or address",
+                "it came from a browser or through a proxy"])
     story.fact("with their peers", all(line["peer"].startswith("127.0.0.1:")
                                        for line in lines("lent") + lines("lend_refused")))
     story.same("both are counted", [lender.metric('penstock_lent_total{result="%s"}' % result)
-                                    for result in ("ok", "refused")], [1, 2])
+                                    for result in ("ok", "refused")], [1, 3])
     story.fact("its secret is in no log", pair["SecretAccessKey"] not in lender.log()
                and pair["Token"] not in lender.log())

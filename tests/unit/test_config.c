@@ -376,6 +376,7 @@ static const struct seeded {
     { "{\"tls_listen\": \"0.0.0.0:9001\", \"tls_cert_file\": \"/c\"}", 1, 16, "tls_listen", NULL },
     { "{\"tls_listen\": \"[::]:9000\", \"tls_cert_file\": \"/c\"}", 1, 16, "tls_listen", NULL },
     { "{\"lend_token\": \"w\"}", 1, 16, "lend_token", NULL },
+    { "{\"lend\": true}", 1, 10, "lend", NULL },
     { "{\"keys\": [{\"policy\": [\n{\"allow\": [\"read\",\n\"reed\"]}]}]}", 3, 1, "keys[0].policy",
       NULL },
     { "{\"keys\": [{\"policy\": [\n{\"allow\": [\"read\"], \"on\": [\"data\",\n \"d*\"]}]}]}", 3, 2,

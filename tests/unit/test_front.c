@@ -189,12 +189,12 @@ static bool good(struct lend *lend, const struct asked *asked, int64_t now_s)
 TEST(a_secret_that_was_found_stays_what_it_was)
 {
     struct arena keep = { 0 };
-    struct lend *lend = lend_new(S(""));
-    struct asked first = lent(lend, "127.0.0.1:5", "localhost", NULL, 1000000);
+    struct lend *lend = lend_new(S("word"));
+    struct asked first = lent(lend, "127.0.0.1:5", "localhost", "word", 1000000);
     slice secret;
     ok(lend_find(lend, &keep, slice_of(first.key), slice_of(first.token), 1000000, &secret));
     for (int i = 1; i <= 8; i++)
-        ok(lent(lend, "127.0.0.1:5", "localhost", NULL, 1000000 + i * 3600).status == 200);
+        ok(lent(lend, "127.0.0.1:5", "localhost", "word", 1000000 + i * 3600).status == 200);
     same(secret, slice_of(first.secret));
     lend_free(&lend);
     arena_free(&keep);
@@ -202,13 +202,13 @@ TEST(a_secret_that_was_found_stays_what_it_was)
 
 TEST(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two)
 {
-    struct lend *lend = lend_new(S("")), *other = lend_new(S(""));
-    struct asked first = lent(lend, "127.0.0.1:5", "localhost:9000", NULL, 1000000);
+    struct lend *lend = lend_new(S("word")), *other = lend_new(S("word"));
+    struct asked first = lent(lend, "127.0.0.1:5", "localhost:9000", "word", 1000000);
     ok(first.status == 200 && good(lend, &first, 1000000));
     assert_string_equal(first.expiration, "1970-01-12T15:46:40Z");
-    struct asked same_pair = lent(lend, "[::1]:5", "127.0.0.1", NULL, 1003599);
+    struct asked same_pair = lent(lend, "[::1]:5", "127.0.0.1", "word", 1003599);
     assert_string_equal(same_pair.key, first.key);
-    struct asked next = lent(lend, "127.0.0.1:5", "[::1]:9000", NULL, 1003600);
+    struct asked next = lent(lend, "127.0.0.1:5", "[::1]:9000", "word", 1003600);
     ok(strcmp(next.key, first.key) != 0);
     ok(good(lend, &first, 1007199) && good(lend, &next, 1007199));
     ok(!good(lend, &first, 1007200));
@@ -246,14 +246,18 @@ TEST(only_this_machine_under_its_own_name_gets_one)
     lend_free(&lend);
 }
 
-TEST(what_came_through_a_proxy_gets_none)
+/* A page that somebody stored as an object is served by this very port: to a browser, it and
+ * /_/credentials are of one origin. */
+TEST(what_came_through_a_proxy_or_from_a_browser_gets_none)
 {
     static const char *const names[] = { "Forwarded", "via", "X-Real-IP", "X-Forwarded-For",
-                                         "X-Forwarded-Host", "Origin" };
-    struct lend *lend = lend_new(S(""));
+                                         "X-Forwarded-Host", "Origin", "Referer", "Cookie",
+                                         "Sec-Fetch-Site", "sec-fetch-mode", "Sec-Fetch-Dest" };
+    struct lend *lend = lend_new(S("word"));
     for (size_t i = 0; i < countof(names); i++) {
         struct arena keep = { 0 };
-        struct http_head head = { .field_count = 2, .fields = { { S("Host"), S("localhost") },
+        struct http_head head = { .field_count = 3, .fields = { { S("Host"), S("localhost") },
+                                                                { S("Authorization"), S("word") },
                                                                 { slice_of(names[i]), S("x") } } };
         struct http_answer answer = { 0 };
         slice key;
@@ -276,5 +280,5 @@ RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
     cmocka_unit_test(who_signs_nothing_is_a_client_where_there_is_a_row_for_that),
     cmocka_unit_test(a_pair_is_handed_out_until_it_is_an_hour_old_and_good_for_two),
     cmocka_unit_test(a_secret_that_was_found_stays_what_it_was),
-    cmocka_unit_test(what_came_through_a_proxy_gets_none),
+    cmocka_unit_test(what_came_through_a_proxy_or_from_a_browser_gets_none),
     cmocka_unit_test(only_this_machine_under_its_own_name_gets_one))
