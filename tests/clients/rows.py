@@ -55,13 +55,13 @@ def url_in(out):
 
 class Row:
     """version: the command that prints it. styles: how a bucket can be named. parts: it writes
-    large objects in parts."""
+    large objects in parts. writes: else what it reads is put there for it."""
 
     def __init__(self, name, env, version, commands=None, script=None, python=None,
-                 styles="path host", pointed="", parts=True):
+                 styles="path host", pointed="", parts=True, writes=True):
         self.name, self.env, self.version, self.commands = name, env, version, commands
         self.script, self.python, self.styles = script, python, styles.split()
-        self.pointed, self.parts = pointed, parts
+        self.pointed, self.parts, self.writes = pointed, parts, writes
 
 
 def s3(t, key=""):
@@ -175,6 +175,10 @@ def curl():
     }
 
 
+def runai_env(t):
+    return {"RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": str(int(t["style"] == "host"))}
+
+
 # ---- rows ----
 
 def no_more(t):
@@ -184,6 +188,7 @@ def no_more(t):
 def rows(tool):
     """tool(name, folder): where scripts/tools put it."""
     new, readers, fsspec = tool("python3"), tool("python3", "readers"), tool("python3", "s3fs")
+    runai = tool("python3", "runai")
 
     def imported(python, module):
         return [python, "-c", f"import importlib.metadata as m; print(m.version('{module}'))"]
@@ -215,5 +220,7 @@ def rows(tool):
             python=readers, pointed="`aws_endpoint_url`"),
         Row("s3torchconnector", no_more, imported(readers, "s3torchconnectorclient"),
             script="by_s3torch.py", python=readers, pointed="`endpoint=`"),
+        Row("Run:ai Model Streamer", runai_env, imported(runai, "runai-model-streamer"),
+            script="by_runai.py", python=runai, pointed="`AWS_ENDPOINT_URL`", writes=False),
         Row("curl", no_more, ["curl", "--version"], curl(), pointed="the URL", parts=False),
     ]

@@ -66,7 +66,7 @@ def environment(row, told):
 class Tried:
     """One client, one way: what it saw."""
 
-    def __init__(self, story, row, ways, way, files):
+    def __init__(self, story, row, ways, way, files, origin):
         folder = story.path(f"{row.name}-{way}".replace(" ", "-"))
         os.makedirs(folder)
         config = os.path.join(folder, "config")
@@ -79,6 +79,8 @@ class Tried:
         self.env, self.words = environment(row, told), ways.namespace or []
         if way == "direct":
             self.words = []
+        if not row.writes:
+            place(origin, self.prefix, files)
         self.seen = self._script(row, told) if row.script else \
             play(Commands(row, told, self._run), told)
 
@@ -100,6 +102,12 @@ class Tried:
             return {"put small": f"failed: ended with {status}: {(err or out)[-500:]}"}
 
 
+def place(origin, prefix, files):
+    for name, path in files.items():
+        with open(path, "rb") as f:
+            origin.client.put(f"clients/{prefix}/{name}.bin", f.read())
+
+
 def objects(origin, prefix):
     """What lies at the origin below a prefix."""
     reply = origin.client.list("clients", prefix=prefix + "/")
@@ -119,7 +127,7 @@ def judge(story, row, way, tried, direct, truth):
 
 
 def client(story, row, ways, origin, files, truth, results):
-    direct = Tried(story, row, ways, "direct", files)
+    direct = Tried(story, row, ways, "direct", files, origin)
     there = objects(origin, direct.prefix)
     right = {"get, cold": truth["large"], "get, warm": truth["large"], "get small": truth["small"],
              "part, cold": direct.seen.get("part, warm"), "presigned": truth["small"]}
@@ -134,7 +142,7 @@ def client(story, row, ways, origin, files, truth, results):
             continue
         if ways.all[way]["url"].startswith("https") and not ways.namespace:
             continue
-        tried = Tried(story, row, ways, way, files)
+        tried = Tried(story, row, ways, way, files, origin)
         good = judge(story, row, way, tried, direct, truth)
         good &= story.same(f"{row.name}, {way}: the origin has the same",
                            objects(origin, tried.prefix), there)
