@@ -10,6 +10,7 @@
  * are done where they are. Large ones take turns: one of 5 GiB keeps no other waiting for long. */
 #include "front/intake.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +68,17 @@ static void add(struct intake *intake, slice data)
     for (size_t i = 0; i < countof(runs); i++)
         if (runs[i])
             checksum_add(runs[i], data);
+}
+
+/* A signature or a size that is wrong has a message of its own. */
+static void tell_framing(struct intake *intake)
+{
+    struct chunked_fault fault = chunked_fault(intake->chunked);
+    if (intake->outcome.err && fault.what)
+        intake->outcome.fault.message = arena_printf(
+            &intake->arena, "The chunks of the request body are not framed as aws-chunked says: "
+            "%s, in the line at byte %" PRIu64 " of the body, chunk %" PRIu64 ".",
+            fault.what, fault.at, fault.chunk);
 }
 
 static int work_on_piece(void *ask)
@@ -212,6 +224,8 @@ static enum err compare(struct intake *intake)
 static void conclude(struct intake *intake)
 {
     struct intake_outcome *outcome = &intake->outcome;
+    if (outcome->err && intake->chunked)
+        tell_framing(intake);
     if (!outcome->err && intake->chunked)
         outcome->err = end_framing(intake);
     if (!outcome->err)

@@ -24,6 +24,8 @@ struct chunked {
     char line[LINE_BYTES_MAX + 2];
     size_t line_len;
     uint64_t left, got;           /* of the chunk under way; of data in all */
+    uint64_t fed;                 /* of the body, framing and all */
+    struct chunked_fault fault;   /* its place moves on with each line */
     bool small;                   /* a chunk came that only the last one may be like */
     char signature[SIGNATURE_CHARS];
     struct checksum_run *sha256;
@@ -35,6 +37,7 @@ struct chunked *chunked_new(const struct chunked_form *form)
 {
     struct chunked *chunked = must_alloc(sizeof(*chunked));
     chunked->form = *form;
+    chunked->fault.chunk = 1;
     if (form->chain)
         chunked->sha256 = checksum_begin(CHECKSUM_SHA256);
     return chunked;
@@ -55,7 +58,18 @@ slice chunked_trailer(const struct chunked *chunked)
     return (slice){ chunked->trailer, chunked->trailer_len };
 }
 
+struct chunked_fault chunked_fault(const struct chunked *chunked)
+{
+    return chunked->fault;
+}
+
 /* ---- lines ---- */
+
+static enum err wrong(struct chunked *chunked, const char *what)
+{
+    chunked->fault.what = what;
+    return ERR_INCOMPLETE;
+}
 
 static bool hex_size(slice digits, uint64_t *ret)
 {
@@ -80,16 +94,22 @@ static enum err prove(struct chunked *chunked, enum sigv4_link link, slice signa
     return sigv4_chain_next(chunked->form.chain, link, sum, signature);
 }
 
+static enum err wrong_behind(struct chunked *chunked)
+{
+    chunked->fault.at = chunked->fed;
+    return wrong(chunked, "something stands behind the end");
+}
+
 static enum err take_size(struct chunked *chunked, slice line)
 {
     static const slice mark = { "chunk-signature=", 16 };
     uint64_t size;
     slice digits = chunked->form.chain ? slice_cut(&line, ';') : line;
     if (!hex_size(digits, &size))
-        return ERR_INCOMPLETE;
+        return wrong(chunked, "the size of a chunk is not 1 to 16 hex digits");
     if (chunked->form.chain) {
         if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
-            return ERR_INCOMPLETE;
+            return wrong(chunked, "a chunk has no signature");
         memcpy(chunked->signature, line.ptr + mark.len, SIGNATURE_CHARS);
     }
     if (size && chunked->small)
@@ -103,8 +123,9 @@ static enum err take_size(struct chunked *chunked, slice line)
 static enum err take_data_end(struct chunked *chunked, slice line)
 {
     if (line.len)
-        return ERR_INCOMPLETE;
+        return wrong(chunked, "a chunk is longer than its size says");
     chunked->state = SIZE;
+    chunked->fault.chunk++;
     return chunked->form.chain
          ? prove(chunked, LINK_CHUNK, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
 }
@@ -142,7 +163,7 @@ static enum err take_seal(struct chunked *chunked, slice line)
 {
     static const slice mark = { "x-amz-trailer-signature:", 24 };
     if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
-        return ERR_INCOMPLETE;
+        return wrong(chunked, "the trailer has no signature");
     checksum_add(chunked->sha256, chunked->form.trailer);
     checksum_add(chunked->sha256, S(":"));
     checksum_add(chunked->sha256, chunked_trailer(chunked));
@@ -157,7 +178,7 @@ static enum err take_last(struct chunked *chunked, slice line)
 {
     chunked->state = OVER;
     if (line.len)
-        return ERR_INCOMPLETE;
+        return wrong(chunked, "there is more than one trailer");
     return chunked->form.chain
          ? prove(chunked, LINK_TRAILER, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
 }
@@ -179,22 +200,49 @@ static enum err take_line(struct chunked *chunked)
 
 /* ---- input ---- */
 
-/* A line as far as `in` has it. Behind data, whatever is no CRLF is wrong at once. */
+static char last_of(const struct chunked *chunked)
+{
+    return chunked->line_len ? chunked->line[chunked->line_len - 1] : '\0';
+}
+
+/* minio-go ends a trailer in LF CR LF. Its signature is over one LF, as everybody's. */
+static bool is_trailers_lf(const struct chunked *chunked, char c)
+{
+    return c == '\n' && chunked->state == TRAILER && chunked->line_len && last_of(chunked) != '\n';
+}
+
+/* The next byte of a line is judged. Behind data, whatever is no CRLF is wrong at once. */
+static enum err judge_byte(struct chunked *chunked, char c)
+{
+    char last = last_of(chunked);
+    if (last == '\r')
+        return c == '\n' ? OK : wrong(chunked, "a CR is not followed by LF");
+    if ((c == '\n' && !is_trailers_lf(chunked, c)) || (last == '\n' && c != '\r'))
+        return wrong(chunked, "a line ends in LF without CR");
+    if (c == '\r')
+        return OK;
+    if (chunked->state == DATA_END)
+        return wrong(chunked, "a chunk is longer than its size says");
+    return chunked->line_len < LINE_BYTES_MAX ? OK : wrong(chunked, "a line is too long");
+}
+
+/* A line as far as `in` has it. */
 static enum err feed_line(struct chunked *chunked, slice *in)
 {
-    size_t longest = chunked->state == DATA_END ? 0 : LINE_BYTES_MAX;
     while (in->len) {
         char c = *in->ptr;
+        if (!chunked->line_len)
+            chunked->fault.at = chunked->fed;
+        enum err err = judge_byte(chunked, c);
+        if (err)
+            return err;
         *in = slice_from(*in, 1);
-        bool after_cr = chunked->line_len && chunked->line[chunked->line_len - 1] == '\r';
-        if (after_cr) {
-            if (c != '\n')
-                return ERR_INCOMPLETE;
+        chunked->fed++;
+        if (last_of(chunked) == '\r') {
             chunked->line_len--;
+            chunked->line_len -= last_of(chunked) == '\n';
             return take_line(chunked);
         }
-        if (c == '\n' || (c != '\r' && chunked->line_len == longest))
-            return ERR_INCOMPLETE;
         chunked->line[chunked->line_len++] = c;
     }
     return OK;
@@ -210,6 +258,7 @@ static void feed_data(struct chunked *chunked, slice *in, char **to)
     *to += data.len;
     *in = slice_from(*in, data.len);
     chunked->got += data.len;
+    chunked->fed += data.len;
     chunked->left -= data.len;
     if (!chunked->left)
         chunked->state = DATA_END;
@@ -223,7 +272,7 @@ enum err chunked_feed(struct chunked *chunked, slice in, char *to, size_t *ret_l
         if (chunked->state == SKIP)
             in.len = 0;
         else if (chunked->state == OVER)
-            err = ERR_INCOMPLETE;
+            err = wrong_behind(chunked);
         else if (chunked->state == DATA)
             feed_data(chunked, &in, &to);
         else

@@ -24,10 +24,27 @@ static bool line_of(slice *rest, slice *ret)
     return true;
 }
 
+/* The same, but for one LF that may stand in front of the CRLF, if anything stands in front of it. */
+static bool trailer_of(slice *rest, slice *ret)
+{
+    slice before = *rest;
+    if (line_of(rest, ret))
+        return true;
+    size_t at = 0;
+    *rest = before;
+    while (at < rest->len && rest->ptr[at] != '\r' && rest->ptr[at] != '\n')
+        at++;
+    if (!at || at > 1023 || !slice_starts(slice_from(*rest, at), S("\n\r\n")))
+        return false;
+    *ret = slice_sub(*rest, 0, at);
+    *rest = slice_from(*rest, at + 3);
+    return true;
+}
+
 static enum err end_of(slice rest, slice trailer)
 {
     slice line, none;
-    if (!line_of(&rest, &line))
+    if (!trailer_of(&rest, &line))
         return ERR_INCOMPLETE;
     bool named = line.len > trailer.len && line.ptr[trailer.len] == ':' &&
                  slice_eq_nocase(slice_sub(line, 0, trailer.len), trailer);
@@ -76,6 +93,9 @@ static enum err decode(char *bytes, size_t len, size_t cut, const struct chunked
     enum err err = chunked_feed(chunked, (slice){ bytes, cut }, bytes, &first);
     if (!err)
         err = chunked_feed(chunked, (slice){ bytes + cut, len - cut }, bytes + first, &second);
+    struct chunked_fault fault = chunked_fault(chunked);
+    check(!fault.what == (err != ERR_INCOMPLETE));
+    check(fault.at <= len);
     if (!err)
         err = chunked_end(chunked, &why);
     *ret_len = first + second;

@@ -20,15 +20,15 @@ def outer(body, size):
                     for at in range(0, len(body), size)) + b"0\r\n\r\n"
 
 
-def inner(body, sizes, signer=None, trailer=None, sums=(CRC, crc32)):
-    """As S3's chunks. trailer: the line to end with; None: none."""
+def inner(body, sizes, signer=None, trailer=None, lf=b""):
+    """As S3's chunks. trailer: the line to end with; None: none. lf: what minio-go puts behind it."""
     said = b""
     for size in [*sizes, 0]:
         data, body = body[:size], body[size:]
         said += b"%x" % size + (b";chunk-signature=" + signer("PAYLOAD", data) if signer else b"")
         said += b"\r\n" + (data + b"\r\n" if size else b"")
     if trailer is not None:
-        said += trailer + b"\r\n"
+        said += trailer + lf + b"\r\n"
         if signer:
             said += b"x-amz-trailer-signature:" + signer("TRAILER", trailer + b"\n") + b"\r\n"
     return said + b"\r\n"
@@ -74,13 +74,13 @@ class Sender:
         return reply
 
 
-def framed(data, sizes=None, trailer=True, length=None, **more):
+def framed(data, sizes=None, trailer=True, length=None, lf=b"", **more):
     """The fields of a body in S3's chunks, and what makes it."""
     headers = {"content-encoding": "aws-chunked", "x-amz-decoded-content-length": str(len(data) if length is None else length)}
     if trailer:
         headers["x-amz-trailer"] = CRC
     line = f"{CRC}:{crc32(data)}".encode() if trailer else None
-    return {**headers, **more}, lambda head, signer=None: inner(data, sizes or ([len(data)] if data else []), signer, line)
+    return {**headers, **more}, lambda head, signer=None: inner(data, sizes or ([len(data)] if data else []), signer, line, lf)
 
 
 def good(origin, sender, random):
@@ -96,6 +96,11 @@ def good(origin, sender, random):
                 key = f"bkt/good/{number}"
                 reply = sender.put(key, headers, payload, lambda head: make(head, signer(head)), chunked)
                 story.same(f"{payload} of {len(data)} bytes, outer chunks of {chunked}", (reply.status, origin.counts(key).get("sha256") if data else None),
+                           (200, hashlib.sha256(data).hexdigest() if data else None))
+            if payload.endswith("TRAILER"):
+                headers, make = framed(data, lf=b"\n")
+                reply = sender.put(f"bkt/good/lf-{number}", headers, payload, lambda head: make(head, signer(head)), 9)
+                story.same(f"{payload} of {len(data)} bytes, its trailer with an LF too many", (reply.status, origin.counts(f"bkt/good/lf-{number}").get("sha256") if data else None),
                            (200, hashlib.sha256(data).hexdigest() if data else None))
     reply = sender.put("bkt/good/plain-chunks", {"x-amz-decoded-content-length": str(len(large))}, PLAIN, lambda head: large, 5000)
     story.same("HTTP's chunks alone, with a length", (reply.status, origin.counts("bkt/good/plain-chunks")["sha256"]), (200, hashlib.sha256(large).hexdigest()))
@@ -129,6 +134,13 @@ def wrong(origin, sender, server):
         ("no end", headers, TRAILER, lambda head: make(head)[:-2], "IncompleteBody"),
         ("something behind its end", headers, TRAILER, lambda head: make(head) + b"x", "IncompleteBody"),
         ("a chunk's size in no hex", headers, TRAILER, swap(b"f\r\n", b"g\r\n"), "IncompleteBody"),
+        ("an LF behind a chunk's size", headers, TRAILER, swap(b"f\r\n", b"f\n"), "IncompleteBody"),
+        ("an LF too many behind a chunk's size", headers, TRAILER, swap(b"f\r\n", b"f\n\r\n"), "IncompleteBody"),
+        ("an LF behind the data", headers, TRAILER, swap(b"data\r\n", b"data\n\r\n"), "IncompleteBody"),
+        ("a trailer with two LFs too many", headers, TRAILER, framed(data, lf=b"\n\n")[1], "IncompleteBody"),
+        ("a trailer that ends in LF", headers, TRAILER, lambda head: make(head)[:-4] + b"\n\r\n", "IncompleteBody"),
+        ("an LF in the last line", headers, TRAILER, lambda head: make(head)[:-2] + b"\n\r\n", "IncompleteBody"),
+        ("an LF behind the signature of a trailer", headers, SIGNED + "-TRAILER", signed(make, lambda body: body[:-4] + b"\n\r\n\r\n"), "IncompleteBody"),
         ("small chunks that are not the last", many, TRAILER, small_chunks, "InvalidChunkSizeError"),
         ("no length", {"content-encoding": "aws-chunked"}, TRAILER, plain, "MissingContentLength"),
         ("a length that is none", {**headers, "x-amz-decoded-content-length": "15x"}, TRAILER, make, "MissingContentLength"),
@@ -154,6 +166,10 @@ def wrong(origin, sender, server):
     origin.reset()
     for what, fields, payload, body, code in rows:
         story.same(what, sender.put("bkt/wrong", fields, payload, body).code, code)
+    reply = sender.put("bkt/wrong", headers, TRAILER, swap(b"data\r\n", b"data\n\r\n"))
+    story.fact("wrong framing is told with its place", b"a line ends in LF without CR, in the line at byte 18 of the body, chunk 1." in reply.body, reply.body)
+    reply = sender.put("bkt/wrong", headers, TRAILER, lambda head: make(head)[:-2])
+    story.fact("and what ends too early as that", b"terminated unexpectedly" in reply.body, reply.body)
     for what, chunked in (("framing of S3 in HTTP's", 3), ("in one of HTTP's", 100000)):
         reply = sender.put("bkt/wrong", headers, TRAILER, swap(b"object", b"abject"), chunked)
         story.same(f"a wrong one, {what}", reply.code, "BadDigest")

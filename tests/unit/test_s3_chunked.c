@@ -113,6 +113,71 @@ TEST(a_trailer_is_the_one_announced_or_malformed)
     ok(verdict(NVME, 5, longer) == ERR_INCOMPLETE);    /* a line has a limit */
 }
 
+#define SUM_LF "x-amz-checksum-crc64nvme:M3eFcAZSQlc=\n\r\n"
+
+TEST(a_trailer_may_have_one_LF_in_front_of_its_CRLF)
+{
+    slice got, value;
+    struct chunked_form form = { .trailer = NVME, .length = 5 };
+    slice body = S("5\r\nhello\r\n0\r\n" SUM_LF "\r\n");
+    for (size_t cut = 0; cut < body.len; cut++) {
+        ok(decode(&form, body, cut, &got, &value) == OK);
+        same(got, S("hello"));
+        same(value, S("M3eFcAZSQlc="));
+    }
+    ok(decode(&form, body, SIZE_MAX, &got, &value) == OK);
+    static const char *const bodies[] = {
+        "5\r\nhello\r\n0\r\n" SUM_LF "\n\r\n", "5\r\nhello\r\n0\r\n\n" SUM "\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:M3eFcAZSQlc=\n\n\r\n\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:M3eFcAZSQlc=\n\r\r\n\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:M3eFcAZSQlc=\r\n\n\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:\nM3eFcAZSQlc=\r\n\r\n",
+        "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:M3eFcAZSQlc=\nx:y\n\r\n\r\n",
+        "5\n\r\nhello\r\n0\r\n" SUM "\r\n", "5\r\nhello\n\r\n0\r\n" SUM "\r\n",
+        "5\r\nhello\r\n0\n\r\n" SUM "\r\n", "5\r\nhello\r\n0\r\n" SUM_LF "\n\r\n",
+        "5\r\nhello\r\n0\r\n\n\r\n", "5\r\nhello\r\n0\r\n" SUM_LF,
+    };
+    for (size_t i = 0; i < countof(bodies); i++)
+        if (verdict(NVME, 5, bodies[i]) != ERR_INCOMPLETE)
+            fail_msg("%s", bodies[i]);
+    ok(verdict(S(""), 5, "5\r\nhello\r\n0\r\n\n\r\n") == ERR_INCOMPLETE);
+    ok(verdict(S(""), 5, "5\r\nhello\r\n0\r\n" SUM_LF "\r\n") == ERR_TRAILER);
+}
+
+TEST(wrong_framing_is_told_with_its_place)
+{
+    static const struct { const char *body, *what; uint64_t at, chunk; } rows[] = {
+        { "A\ndummy data\r\n0\r\n\r\n", "a line ends in LF without CR", 0, 1 },
+        { "A\r\r\ndummy data\r\n", "a CR is not followed by LF", 0, 1 },
+        { "xA\r\ndummy data\r\n", "the size of a chunk is not 1 to 16 hex digits", 0, 1 },
+        { "A\r\ndummy data0\r\n\r\n", "a chunk is longer than its size says", 13, 1 },
+        { "A\r\ndummy data\r\nzero\r\n", "the size of a chunk is not 1 to 16 hex digits", 15, 2 },
+        { "A\r\ndummy data\r\n0\r\n" SUM "more\r\n", "there is more than one trailer", 57, 2 },
+        { "A\r\ndummy data\r\n0\r\n" SUM "\r\nx", "something stands behind the end", 59, 2 },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        for (size_t cut = 0; cut <= strlen(rows[i].body); cut++) {
+            struct chunked_form form = { .trailer = NVME, .length = 10 };
+            struct chunked *chunked = chunked_new(&form);
+            slice body = slice_of(rows[i].body);
+            size_t len, more;
+            enum err err = chunked_feed(chunked, slice_sub(body, 0, cut), place, &len);
+            if (!err)
+                err = chunked_feed(chunked, slice_from(body, cut), place + len, &more);
+            struct chunked_fault fault = chunked_fault(chunked);
+            ok(err == ERR_INCOMPLETE);
+            same(slice_of(fault.what), slice_of(rows[i].what));
+            ok(fault.at == rows[i].at && fault.chunk == rows[i].chunk);
+            chunked_free(&chunked);
+        }
+    }
+    struct chunked_form form = { .trailer = NVME, .length = 10 };
+    struct chunked *chunked = chunked_new(&form);
+    size_t len;
+    ok(chunked_feed(chunked, S("A\r\ndum"), place, &len) == OK && !chunked_fault(chunked).what);
+    chunked_free(&chunked);
+}
+
 static size_t put_chunks(const size_t *sizes)
 {
     size_t at = 0;
@@ -210,6 +275,26 @@ TEST(signed_chunks_verify_and_any_changed_byte_is_refused)
         ok(decode_example(seeds[i], slice_sub(body, 0, body.len - 1), &claim, 0, &trailer)
            == ERR_INCOMPLETE);
     }
+}
+
+TEST(a_signed_trailer_may_have_one_LF_in_front_of_its_CRLF)
+{
+    struct sigv4_claim claim;
+    slice trailer, body = example(seeds[1], &claim);
+    static char plain[70000];
+    size_t lf = body.len - 2 - 90 - 2;    /* in front of the CRLF before the trailer's signature */
+    memcpy(plain, body.ptr, body.len);
+    ok(memcmp(plain + lf, "\r\nx-amz-trailer-signature:", 26) == 0);
+    memmove(plain + lf + 1, plain + lf, body.len - lf);
+    plain[lf] = '\n';
+    slice with = { plain, body.len + 1 };
+    ok(decode_example(seeds[1], with, &claim, 0, &trailer) == OK);
+    same(trailer, S("sOO8/Q=="));
+    for (size_t cut = with.len - 200; cut < with.len; cut++)
+        ok(decode_example(seeds[1], with, &claim, cut, &trailer) == OK);
+    memmove(plain + with.len - 2, "\n\r\n", 3);    /* behind the signature it is none of ours */
+    ok(decode_example(seeds[1], (slice){ plain, with.len + 1 }, &claim, 0, &trailer)
+       == ERR_INCOMPLETE);
 }
 
 TEST(a_chunk_that_is_left_out_breaks_the_chain)
@@ -439,6 +524,9 @@ RUN(cmocka_unit_test(unsigned_chunks_are_decoded),
     cmocka_unit_test(framing_that_is_wrong_is_an_incomplete_body),
     cmocka_unit_test(a_length_that_is_not_the_announced_one_is_told_as_that),
     cmocka_unit_test(a_trailer_is_the_one_announced_or_malformed),
+    cmocka_unit_test(a_trailer_may_have_one_LF_in_front_of_its_CRLF),
+    cmocka_unit_test(a_signed_trailer_may_have_one_LF_in_front_of_its_CRLF),
+    cmocka_unit_test(wrong_framing_is_told_with_its_place),
     cmocka_unit_test(only_the_last_chunk_may_be_small),
     cmocka_unit_test(signed_chunks_verify_and_any_changed_byte_is_refused),
     cmocka_unit_test(a_chunk_that_is_left_out_breaks_the_chain),
