@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "store/clearing.h"
+#include "store/mounts.h"
 #include "store/publish.h"
 #include "store/store.h"
 
@@ -194,18 +195,6 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     return is_new ? write_format(folder, format) : OK;
 }
 
-/* With what is missing above it; only the folder itself is for its owner alone. */
-static bool make_folder(const char *folder)
-{
-    struct path above = path_in(folder, "");
-    for (char *at = strchr(above.text + 1, '/'); at && at[1]; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(above.text, 0755);    /* if that fails, so does the last */
-        *at = '/';
-    }
-    return mkdir(folder, 0700) == 0 || errno == EEXIST;
-}
-
 /* Static text: it is read by others, later. */
 static const char *why_no_folder(int error)
 {
@@ -221,19 +210,41 @@ static const char *why_no_folder(int error)
         return "it can't be made or written to: its file system is full";
     case ENOTDIR:
         return "it can't be made: a part of its path is a file";
+    case ENOENT:
+        return "the folder above it is not there; make it, or mount the disk that it is on, or "
+               "name another cache_dir";
     default:
         return "it can't be made or written to";
     }
 }
 
+/* The last part of its path, and no more: a part above that is missing may be a disk that is. */
+static enum err make_folder(struct folder *folder, const char **ret_why)
+{
+    struct arena keep = { 0 };
+    struct mounts_missing lost;
+    bool unmounted = mounts_missing(folder->path, &mounts_here, &keep, &lost);
+    folder->unmounted[0] = '\0';
+    if (unmounted)
+        snprintf(folder->unmounted, sizeof(folder->unmounted), "%.*s should be a mount, as %.*s "
+                 "says", SLICE_ARG(lost.point), SLICE_ARG(lost.by));
+    arena_free(&keep);
+    *ret_why = "nothing is mounted where its disk should be; mount it, or name another cache_dir";
+    if (unmounted)
+        return ERR_IO;
+    if (mkdir(folder->path, 0700) == 0 || errno == EEXIST)
+        return OK;
+    *ret_why = why_no_folder(errno);
+    return errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
+}
+
 static enum err take_lock(struct folder *folder, const char **ret_why)
 {
-    if (!make_folder(folder->path)) {
-        *ret_why = why_no_folder(errno);
-        return errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
-    }
-    *ret_why = "it can't be looked at";
+    enum err e = make_folder(folder, ret_why);
+    if (e)
+        return e;
     struct stat st;
+    *ret_why = "it can't be looked at; if it is a link, does that lead to a folder?";
     if (stat(folder->path, &st) != 0)
         return ERR_IO;
     if (!S_ISDIR(st.st_mode)) {

@@ -87,6 +87,9 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
                                 "not Penstock's; name an empty folder", store->folder.path,
                                 store->folder.stranger);
+    else if (*store->folder.unmounted)
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s: %s",
+                                store->folder.path, store->folder.unmounted, why);
     else if (*why)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path,
                                 why);

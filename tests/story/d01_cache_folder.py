@@ -26,10 +26,9 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
         for turn in ("first", "second"):
             story.bytes(f"{text}: {turn} read is right", server.get(key), key, 0, SIZE)
 
-    server = story.penstock(origin=origin.url, cache_dir=story.path("missing/folders/cache"))
-    serves("missing folders are made", server)
-    story.same("... the cache for its owner only",
-               os.stat(story.path("missing/folders/cache")).st_mode & 0o777, 0o700)
+    server = story.penstock(origin=origin.url, cache_dir=story.path("cache"))
+    serves("a missing folder is made", server)
+    story.same("... for its owner only", os.stat(story.path("cache")).st_mode & 0o777, 0o700)
 
     second = story.penstock(origin=origin.url, cache_dir=server.cache_dir)
     serves("held by another process: it serves without", second)

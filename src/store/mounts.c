@@ -1,0 +1,205 @@
+/* mounts.c - a mount that belongs at or above a path, and is not there.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A cache folder made where a disk should be mounted fills the root disk, and hides behind the
+ * mount once it comes. fstab and systemd's mount units name the mount points; mountinfo has those
+ * that are in use. Paths are compared as written and with their links resolved. */
+#include "store/mounts.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES_MAX (4 * MIB)
+
+const struct mounts_files mounts_here = {
+    .fstab = "/etc/fstab",
+    .mountinfo = "/proc/self/mountinfo",
+    .booted = "/run/systemd/system",
+    .unit_dirs = (const char *const[]){ "/etc/systemd/system", "/run/systemd/system",
+                                        "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+                                        "/lib/systemd/system", NULL },
+    .own_dirs = 2,
+};
+
+struct search {
+    struct arena *keep;
+    const struct mounts_files *files;
+    slice mountinfo;
+    slice written, resolved;          /* the path */
+};
+
+static slice read_all(struct arena *keep, const char *path)
+{
+    struct text text = text_in(keep);
+    char piece[4096];
+    size_t len;
+    FILE *file = fopen(path, "re");
+    while (file && text.len < FILE_BYTES_MAX && (len = fread(piece, 1, sizeof(piece), file)) > 0)
+        text_add(&text, (slice){ piece, len });
+    if (file)
+        fclose(file);
+    return text.len ? text_slice(&text) : S("");
+}
+
+/* ---- paths ---- */
+
+static slice without_slash(slice path)
+{
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    return path;
+}
+
+/* With the links of what there is of it resolved. */
+static slice resolve(struct arena *keep, slice path)
+{
+    for (size_t len = path.len; len > 0; len--) {
+        char real[PATH_MAX];
+        bool ends = len == path.len || path.ptr[len] == '/';
+        if (ends && realpath(arena_copy(keep, slice_sub(path, 0, len)).ptr, real))
+            return arena_printf(keep, "%s%.*s", strcmp(real, "/") == 0 ? "" : real,
+                                SLICE_ARG(slice_from(path, len)));
+    }
+    return path;
+}
+
+static bool covers(slice point, slice path)
+{
+    return slice_starts(path, point) &&
+           (path.len == point.len || point.len == 1 || path.ptr[point.len] == '/');
+}
+
+/* Both files write a space in a name as \040. */
+static slice unescaped(struct arena *keep, slice field)
+{
+    struct text text = text_in(keep);
+    for (size_t i = 0; i < field.len; i++) {
+        unsigned code = 0, digits = 0;
+        while (field.ptr[i] == '\\' && digits < 3 && i + 1 + digits < field.len &&
+               field.ptr[i + 1 + digits] >= '0' && field.ptr[i + 1 + digits] <= '7')
+            code = code * 8 + (unsigned)(field.ptr[i + 1 + digits++] - '0');
+        text_char(&text, digits == 3 ? (char)code : field.ptr[i]);
+        i += digits == 3 ? 3 : 0;
+    }
+    return text.len ? text_slice(&text) : S("");
+}
+
+/* The field of that number, from 0; fields stand between spaces or tabs. */
+static slice field_at(slice line, unsigned number)
+{
+    for (slice rest = slice_trim(line);; number--) {
+        size_t end = 0;
+        while (end < rest.len && rest.ptr[end] != ' ' && rest.ptr[end] != '\t')
+            end++;
+        if (!number || end == rest.len)
+            return number ? S("") : slice_sub(rest, 0, end);
+        rest = slice_trim(slice_from(rest, end));
+    }
+}
+
+/* ---- what should be mounted, and what is ---- */
+
+static bool is_mounted(const struct search *search, slice point)
+{
+    bool found = false;
+    for (slice rest = search->mountinfo; rest.ptr && !found;)
+        found = slice_eq(unescaped(search->keep, field_at(slice_cut(&rest, '\n'), 4)), point);
+    return found;
+}
+
+static bool is_missing(const struct search *search, slice named, const char *by,
+                       struct mounts_missing *ret)
+{
+    slice point = without_slash(named);
+    if (!slice_starts(point, S("/")))    /* "none", for swap */
+        return false;
+    slice real = resolve(search->keep, point);
+    bool above = covers(point, search->written) || covers(real, search->resolved);
+    *ret = (struct mounts_missing){ point, arena_copy(search->keep, slice_of(by)) };
+    return above && !is_mounted(search, point) && !is_mounted(search, real);
+}
+
+static bool fstab_misses(const struct search *search, struct mounts_missing *ret)
+{
+    for (slice rest = read_all(search->keep, search->files->fstab); rest.ptr;) {
+        slice line = slice_trim(slice_cut(&rest, '\n'));
+        if (!slice_starts(line, S("#")) &&
+            is_missing(search, unescaped(search->keep, field_at(line, 1)), search->files->fstab, ret))
+            return true;
+    }
+    return false;
+}
+
+static bool matches(const char *pattern)
+{
+    glob_t found;
+    bool any = glob(pattern, GLOB_NOESCAPE, NULL, &found) == 0;
+    if (any)
+        globfree(&found);
+    return any;
+}
+
+/* Not overruled by a unit of its name in a folder before it; and wanted, unless the administrator
+ * wrote it: distributions bring units for mounts that a machine may not have. */
+static bool unit_counts(const struct search *search, const char *path, size_t dir)
+{
+    const struct mounts_files *files = search->files;
+    const char *name = strrchr(path, '/') + 1;
+    bool wanted = dir < files->own_dirs;
+    for (size_t i = 0; files->unit_dirs[i]; i++) {
+        struct stat st;
+        const char *here = files->unit_dirs[i];
+        if (i < dir && lstat(arena_printf(search->keep, "%s/%s", here, name).ptr, &st) == 0)
+            return false;
+        wanted = wanted || matches(arena_printf(search->keep, "%s/*.wants/%s", here, name).ptr) ||
+                 matches(arena_printf(search->keep, "%s/*.requires/%s", here, name).ptr);
+    }
+    return wanted;
+}
+
+/* "Where=/nvme" of a unit. */
+static slice where_of(slice unit)
+{
+    while (unit.ptr) {
+        slice value = slice_cut(&unit, '\n'), name = slice_trim(slice_cut(&value, '='));
+        if (slice_eq(name, S("Where")))
+            return slice_trim(value);
+    }
+    return S("");
+}
+
+static bool units_miss(const struct search *search, size_t dir, struct mounts_missing *ret)
+{
+    glob_t found;
+    bool missing = false;
+    const char *pattern = arena_printf(search->keep, "%s/*.mount",
+                                       search->files->unit_dirs[dir]).ptr;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return false;
+    for (size_t i = 0; i < found.gl_pathc && !missing; i++)
+        missing = unit_counts(search, found.gl_pathv[i], dir) &&
+                  is_missing(search, where_of(read_all(search->keep, found.gl_pathv[i])),
+                             found.gl_pathv[i], ret);
+    globfree(&found);
+    return missing;
+}
+
+bool mounts_missing(const char *path, const struct mounts_files *files, struct arena *keep,
+                    struct mounts_missing *ret)
+{
+    struct search search = { .keep = keep, .files = files };
+    search.mountinfo = read_all(keep, files->mountinfo);
+    search.written = without_slash(slice_of(path));
+    search.resolved = resolve(keep, search.written);
+    if (!search.mountinfo.len)
+        return false;
+    bool missing = fstab_misses(&search, ret), units = access(files->booted, F_OK) == 0;
+    for (size_t i = 0; units && files->unit_dirs[i] && !missing; i++)
+        missing = units_miss(&search, i, ret);
+    return missing;
+}
