@@ -14,6 +14,7 @@
 /* ---- what it changes ---- */
 
 #define KEYS_SAID_MAX 3    /* by a request's head, or a form */
+#define RESTORE_BYTES_MAX (16 * KIB)    /* of a body that is looked at */
 
 static void add_key(struct pass *pass, slice key, slice version)
 {
@@ -76,6 +77,20 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
     return 0;
 }
 
+/* The body of a restore may name a bucket to write to: that is no object's WRITE. */
+static enum err judge_restore(const struct pass *pass)
+{
+    struct call *call = pass->call;
+    char *copy = arena_alloc(call->keep, RESTORE_BYTES_MAX);
+    slice body = pass->body;
+    bool small = body.len <= RESTORE_BYTES_MAX;
+    bool read = small && (!body.len || trap_copy(copy, body.ptr, body.len));
+    if (small && !read)
+        return ERR_LIMIT;
+    return read && xml_restores_in_place(call->keep, (slice){ copy, body.len })
+               ? OK : right_judge_admin(call, call->s3.key);
+}
+
 static void begin(struct pass *pass)
 {
     struct call *call = pass->call;
@@ -88,6 +103,8 @@ static void begin(struct pass *pass)
         err = place_judge_keys(call, pass->keys, pass->key_count, &detail);
     if (!err && !call->s3.key.len)
         err = right_judge_keys(call, pass->keys, pass->key_count);
+    if (!err && call->s3.op == S3_RESTORE_OBJECT)
+        err = judge_restore(pass);
     if (err) {
         pass_refuse(pass, err, &(struct s3_fault){ .message = detail });
         return;

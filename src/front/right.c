@@ -4,8 +4,8 @@
  * the call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows
  * of their policy decide here, before anything is looked up: the right is the operation's (op.def),
  * its object the key, or a list's prefix. What an operation does besides counts, too: a copy reads
- * its source, and who gives others a right by a header of a write, or locks an object, does what
- * takes ADMIN. */
+ * its source, and who gives others a right by a header of a write, or locks an object, or has a
+ * restore write elsewhere (pass_write.c), does what takes ADMIN. */
 #include <assert.h>
 
 #include "base/log.h"

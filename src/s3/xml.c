@@ -95,6 +95,7 @@ struct reading {
     struct arena *keep;
     const struct step *steps;
     size_t step_count;
+    bool strict;                /* an element without a step makes it another document */
     void *result;
     enum err err;
     char path[PATH_BYTES_MAX];
@@ -141,6 +142,8 @@ static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **a
         enum err e = step->begin(reading);
         if (e)
             stop(reading, e);
+    } else if (reading->strict) {
+        stop(reading, ERR_BAD_XML);
     }
 }
 
@@ -230,24 +233,29 @@ static bool is_reasonable(slice document)
     return true;
 }
 
+static enum err parse(struct reading *reading, slice document)
+{
+    if (!is_reasonable(document))
+        return ERR_BAD_XML;
+    reading->parser = XML_ParserCreate(NULL);
+    check(reading->parser && "out of memory");
+    XML_SetUserData(reading->parser, reading);
+    XML_SetElementHandler(reading->parser, on_start, on_end);
+    XML_SetCharacterDataHandler(reading->parser, on_text);
+    XML_SetStartDoctypeDeclHandler(reading->parser, on_doctype);
+    enum XML_Status status = XML_Parse(reading->parser, document.ptr, (int)document.len, 1);
+    XML_ParserFree(reading->parser);
+    if (reading->err)
+        return reading->err;
+    return status == XML_STATUS_OK ? OK : ERR_BAD_XML;
+}
+
 static enum err walk(struct arena *keep, slice document, const struct step *steps,
                      size_t step_count, void *result)
 {
     struct reading reading = { .keep = keep, .steps = steps, .step_count = step_count,
                                .result = result };
-    if (!is_reasonable(document))
-        return ERR_BAD_XML;
-    reading.parser = XML_ParserCreate(NULL);
-    check(reading.parser && "out of memory");
-    XML_SetUserData(reading.parser, &reading);
-    XML_SetElementHandler(reading.parser, on_start, on_end);
-    XML_SetCharacterDataHandler(reading.parser, on_text);
-    XML_SetStartDoctypeDeclHandler(reading.parser, on_doctype);
-    enum XML_Status status = XML_Parse(reading.parser, document.ptr, (int)document.len, 1);
-    XML_ParserFree(reading.parser);
-    if (reading.err)
-        return reading.err;
-    return status == XML_STATUS_OK ? OK : ERR_BAD_XML;
+    return parse(&reading, document);
 }
 
 /* An array in an arena that doubles; NULL when it is as long as it may be. */
@@ -482,6 +490,36 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
     *ret = state.items;
     *ret_count = state.count;
     return OK;
+}
+
+/* ---- restores ---- */
+
+static enum err restore_begin(struct reading *reading)
+{
+    (void)reading;
+    return OK;
+}
+
+static enum err restore_value(struct reading *reading, slice value)
+{
+    (void)reading;
+    (void)value;
+    return OK;
+}
+
+bool xml_restores_in_place(struct arena *keep, slice document)
+{
+    static const struct step steps[] = {
+        { "/RestoreRequest", restore_begin, NULL },
+        { "/RestoreRequest/Days", NULL, restore_value },
+        { "/RestoreRequest/Tier", NULL, restore_value },
+        { "/RestoreRequest/Description", NULL, restore_value },
+        { "/RestoreRequest/GlacierJobParameters", restore_begin, NULL },
+        { "/RestoreRequest/GlacierJobParameters/Tier", NULL, restore_value },
+    };
+    struct reading reading = { .keep = keep, .steps = steps, .step_count = countof(steps),
+                               .strict = true };
+    return !document.len || parse(&reading, document) == OK;
 }
 
 /* ---- what STS lends ---- */

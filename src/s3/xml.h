@@ -36,6 +36,10 @@ struct deletion {
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
                          size_t *ret_count) MUST_USE;
 
+/* Does a RestoreObject body ask for no more than the object itself, where it lies? Only of what is
+ * known here: an element that is not known may name another place, as OutputLocation does. */
+bool xml_restores_in_place(struct arena *keep, slice document) MUST_USE;
+
 /* What STS lends: the credentials in an AssumeRole...Response. What is not there is empty. */
 struct lent {
     slice access_key, secret_key, session_token, expires;

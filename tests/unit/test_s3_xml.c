@@ -227,6 +227,23 @@ TEST(a_body_may_name_no_key_at_all)
     ok(delete_of(S("<Delete><Quiet>true</Quiet></Delete>"), &items, &count) == OK && count == 0);
 }
 
+static bool in_place(const char *document)
+{
+    return xml_restores_in_place(&arena, slice_of(document));
+}
+
+TEST(a_restore_that_says_no_more_than_days_and_tier_stays_where_it_is)
+{
+    ok(in_place("") && in_place("<RestoreRequest><Days>1</Days></RestoreRequest>"));
+    ok(in_place("<RestoreRequest xmlns=\"x\"><Days>1</Days><GlacierJobParameters><Tier>Bulk</Tier>"
+                "</GlacierJobParameters><Description>d</Description></RestoreRequest>"));
+    ok(!in_place("<RestoreRequest><OutputLocation><S3/></OutputLocation></RestoreRequest>"));
+    ok(!in_place("<RestoreRequest><Days>1<OutputLocation/></Days></RestoreRequest>"));
+    ok(!in_place("<RestoreRequest><Type>SELECT</Type></RestoreRequest>"));
+    ok(!in_place("<RestoreRequest><Days>1</Days></RestoreRequest><OutputLocation/>"));
+    ok(!in_place("<r><RestoreRequest/></r>") && !in_place("RestoreRequest") && !in_place(" "));
+}
+
 TEST(an_error_is_found_and_another_document_is_none)
 {
     slice code, message;
@@ -250,4 +267,5 @@ RUN(UNIT(what_is_no_xml_is_written_as_a_replacement), UNIT(an_element_is_escaped
     UNIT(the_keys_to_delete_are_read_as_they_are),
     UNIT(a_body_that_could_name_other_keys_is_bad),
     UNIT(a_body_may_name_no_key_at_all),
+    UNIT(a_restore_that_says_no_more_than_days_and_tier_stays_where_it_is),
     UNIT(an_error_is_found_and_another_document_is_none))
