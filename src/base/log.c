@@ -4,16 +4,15 @@
  * A line is built on the stack and leaves by one write of at most PIPE_BUF bytes, so lines of
  * several threads (or processes on one pipe) never mix, and logging allocates nothing. What is
  * longer is cut and says so. In JSON the same facts become members: whole numbers stay numbers,
- * a value in double quotes is always a string. */
-#include "base/log.h"
-
-#include <limits.h>
+ * a value in double quotes is always a string. Access lines take another way (log_access.c). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log_inside.h"
 
 static const char *const level_names[] = { "debug", "info", "warn", "error", "off" };
 
@@ -26,12 +25,12 @@ void log_setup(enum log_level least, bool json)
     atomic_store_explicit(&as_json, json, memory_order_relaxed);
 }
 
-/* A line under construction. Room for its end is set aside from the start. */
-struct line {
-    size_t len;
-    bool cut;
-    char bytes[PIPE_BUF];
-};
+bool log_says(enum log_level level)
+{
+    return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
+}
+
+/* Room for a line's end is set aside from the start. */
 #define END_BYTES sizeof(",\"cut\":true}\n")
 
 static void add(struct line *line, slice s)
@@ -45,18 +44,27 @@ static void add(struct line *line, slice s)
     line->len += s.len;
 }
 
+static bool is_plain(unsigned char c)
+{
+    return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
+}
+
+/* Runs of plain bytes go in one piece: an access line is mostly plain. */
 static void add_escaped(struct line *line, slice s)
 {
+    static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < s.len; i++) {
+        size_t begin = i;
+        while (i < s.len && is_plain((unsigned char)s.ptr[i]))
+            i++;
+        if (i > begin)
+            add(line, slice_sub(s, begin, i - begin));
+        if (i == s.len)
+            break;
         unsigned char c = (unsigned char)s.ptr[i];
-        char code[8];
-        if (c == '"' || c == '\\')
-            snprintf(code, sizeof(code), "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            snprintf(code, sizeof(code), "\\u%04x", c);
-        else
-            snprintf(code, sizeof(code), "%c", c);
-        add(line, slice_of(code));
+        char mark[] = { '\\', (char)c }, code[] = { '\\', 'u', '0', '0', digits[c >> 4], digits[c & 15] };
+        bool named = c == '"' || c == '\\';
+        add(line, named ? (slice){ mark, sizeof(mark) } : (slice){ code, sizeof(code) });
     }
 }
 
@@ -125,17 +133,28 @@ static void add_facts_text(struct line *line, slice facts)
             line->bytes[i] = '?';
 }
 
-static void add_time(struct line *line)
+static void add_digits(struct line *line, unsigned value, size_t width, char behind)
 {
-    uint64_t now_ns = clock_ns(CLOCK_REALTIME);
-    time_t now_s = (time_t)(now_ns / 1000000000u);
+    char text[8];
+    check(width < sizeof(text));
+    for (size_t i = width; i-- > 0; value /= 10)
+        text[i] = (char)('0' + value % 10);
+    text[width] = behind;
+    add(line, (slice){ text, width + 1 });
+}
+
+static void add_time(struct line *line, uint64_t when_ns)
+{
+    time_t when_s = (time_t)(when_ns / 1000000000u);
     struct tm tm;
-    gmtime_r(&now_s, &tm);
-    char stamp[64];
-    strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-    char whole[80];
-    snprintf(whole, sizeof(whole), "%s.%03uZ", stamp, (unsigned)(now_ns / 1000000u % 1000u));
-    add(line, slice_of(whole));
+    gmtime_r(&when_s, &tm);
+    add_digits(line, (unsigned)tm.tm_year + 1900, 4, '-');
+    add_digits(line, (unsigned)tm.tm_mon + 1, 2, '-');
+    add_digits(line, (unsigned)tm.tm_mday, 2, 'T');
+    add_digits(line, (unsigned)tm.tm_hour, 2, ':');
+    add_digits(line, (unsigned)tm.tm_min, 2, ':');
+    add_digits(line, (unsigned)tm.tm_sec, 2, '.');
+    add_digits(line, (unsigned)(when_ns / 1000000u % 1000u), 3, 'Z');
 }
 
 /* How a line ends; one that was cut says so. */
@@ -146,24 +165,24 @@ static slice end_of(const struct line *line, bool json)
     return json ? S("}\n") : S("\n");
 }
 
-static void build(struct line *line, bool json, enum log_level level, const char *event,
-                  slice facts)
+void log_line_build(struct line *line, const struct log_said *said)
 {
+    bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
     line->len = 0;
     line->cut = false;
     if (json)
         add(line, S("{\"time\":\""));
-    add_time(line);
+    add_time(line, said->when_ns);
     add(line, json ? S("\",\"level\":\"") : S(" "));
-    add(line, slice_of(level_names[level]));
+    add(line, slice_of(level_names[said->level]));
     add(line, json ? S("\",\"event\":") : S(" "));
     if (json) {
-        add_string(line, slice_of(event));
-        add_facts_json(line, facts);
+        add_string(line, slice_of(said->event));
+        add_facts_json(line, said->facts);
     } else {
-        add(line, slice_of(event));
-        if (facts.len)
-            add_facts_text(line, facts);
+        add(line, slice_of(said->event));
+        if (said->facts.len)
+            add_facts_text(line, said->facts);
     }
     line->len += slice_put(line->bytes + line->len, end_of(line, json));
 }
@@ -171,7 +190,7 @@ static void build(struct line *line, bool json, enum log_level level, const char
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
     check(level < LOG_LEVEL_OFF);
-    if ((int)level < atomic_load_explicit(&least_level, memory_order_relaxed))
+    if (!log_says(level))
         return;
     char facts[PIPE_BUF];
     va_list args;
@@ -181,8 +200,9 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     check(len >= 0);
 
     struct line line;
-    slice said = { facts, MIN((size_t)len, sizeof(facts) - 1) };
-    build(&line, atomic_load_explicit(&as_json, memory_order_relaxed), level, event, said);
+    struct log_said said = { clock_ns(CLOCK_REALTIME), level, event,
+                             { facts, MIN((size_t)len, sizeof(facts) - 1) } };
+    log_line_build(&line, &said);
     ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);    /* nobody left to tell */
     (void)ignored;
 }

@@ -3,8 +3,9 @@
  * A fault in a trapped call jumps back to trap_run, past whatever the call was doing: its locks
  * stay locked, its memory is lost. So does a fault of the disk where a file's map is read, and no
  * other there. Other faults go to whoever handled them before, or end the process; first the
- * handler leaves the note, which takes nothing but open(). SIGABRT is never trapped: a heap that
- * the C library finds broken is beyond repair. SIGFPE is: a size of 0 is divided by. */
+ * handler leaves the note, which takes nothing but open(), and writes the access lines that wait.
+ * SIGABRT is never trapped: a heap that the C library finds broken is beyond repair. SIGFPE is: a
+ * size of 0 is divided by. */
 #include "base/trap.h"
 
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 struct trap {
     sigjmp_buf back;
@@ -69,6 +72,7 @@ static void faulted(int signal, siginfo_t *info, void *context)
     if (way)
         siglongjmp(armed->back, way);
     leave_note();
+    log_access_last();
     const struct sigaction *other = before_us(signal);
     if (other->sa_flags & SA_SIGINFO)
         other->sa_sigaction(signal, info, context);

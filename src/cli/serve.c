@@ -28,8 +28,10 @@ static void on_signal(int number)
 {
     if (number == SIGHUP)
         atomic_store(&reload_wanted, true);
-    else if (atomic_fetch_add(&stop_signals, 1) > 0)
+    else if (atomic_fetch_add(&stop_signals, 1) > 0) {
+        log_access_last();
         _exit(EXIT_FAILED);    /* asked twice: at once, the cache is made for that */
+    }
     uint64_t one = 1;
     ssize_t ignored = write(wake_fd, &one, sizeof(one));
     (void)ignored;
@@ -84,11 +86,15 @@ static enum err log_up(struct serve *serve)
              serve->config->listen, serve->config->tls_listen, serve->config->admin_listen,
              serve->config->cache_dir);
     cli_warnings(serve->config, log_warning);
-    return OK;
+    if (log_access_start())
+        return OK;
+    serve->why = S("can't start a thread for the access log: see ulimit -u");
+    return ERR_LIMIT;
 }
 
 static void log_down(struct serve *serve)
 {
+    log_access_stop();
     log_info("stopped", "%s", "");
 }
 

@@ -56,6 +56,12 @@ void front_access_log(struct front *front, bool on)
     atomic_store(&front->access_log, on);
 }
 
+bool front_logs(const struct front *front)
+{
+    return atomic_load_explicit(&front->access_log, memory_order_relaxed) &&
+           log_says(LOG_LEVEL_INFO);
+}
+
 void front_drain(struct front *front)
 {
     atomic_store(&front->draining, true);
@@ -96,12 +102,12 @@ static void answer_lend(struct front *front, struct arena *keep, slice peer,
     slice access_key = S("");
     const char *why = lend_answer(front->lend, keep, peer, head, wall_s(), &access_key, ret);
     metric_add(why ? M_LEND_REFUSED : M_LENT, 1);
-    if (!atomic_load(&front->access_log))
+    if (!front_logs(front))
         return;
     if (why)
-        log_info("lend_refused", "peer=%.*s why=\"%s\"", SLICE_ARG(peer), why);
+        log_access("lend_refused", "peer=%.*s why=\"%s\"", SLICE_ARG(peer), why);
     else
-        log_info("lent", "peer=%.*s access_key=%.*s", SLICE_ARG(peer), SLICE_ARG(access_key));
+        log_access("lent", "peer=%.*s access_key=%.*s", SLICE_ARG(peer), SLICE_ARG(access_key));
 }
 
 /* What lies under /_/ and needs no key. */
@@ -343,14 +349,14 @@ static slice fact(struct arena *keep, slice value)
 static void log_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                         slice access_key, slice id, int status)
 {
-    if (!atomic_load(&front->access_log))
+    if (!front_logs(front))
         return;
     slice method = fact(keep, what->head ? what->head->method : S(""));
     slice path = fact(keep, what->head ? what->head->path : S(""));
     access_key = fact(keep, access_key);
-    log_info("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s status=%d err=%s "
-             "why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer), SLICE_ARG(access_key),
-             SLICE_ARG(method), SLICE_ARG(path), status, err_name(what->err), what->why);
+    log_access("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s status=%d "
+               "err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer), SLICE_ARG(access_key),
+               SLICE_ARG(method), SLICE_ARG(path), status, err_name(what->err), what->why);
 }
 
 /* By whose number a body counts: where there is but one client, all the room is for that one. */
@@ -459,16 +465,16 @@ static void log_request(const struct call *call, const struct http_outcome *outc
     slice access_key = fact(call->keep, call->access_key);
     slice bucket = fact(call->keep, call->s3.bucket);
     slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->named);
-    log_info("request",
-             "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
-             " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
-             " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d%.*s",
-             SLICE_ARG(call->id), SLICE_ARG(call->peer), SLICE_ARG(access_key),
-             call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", SLICE_ARG(bucket),
-             SLICE_ARG(key), outcome->status, call->err ? err_name(call->err) : "-",
-             call->cache_result, outcome->body_bytes_sent, call->cost.cache_bytes,
-             call->cost.origin_bytes, call->cost.decided_ns / 1000, call->cost.first_ns / 1000,
-             outcome->took_ns / 1000, outcome->complete, SLICE_ARG(more));
+    log_access("request",
+               "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
+               " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
+               " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d%.*s",
+               SLICE_ARG(call->id), SLICE_ARG(call->peer), SLICE_ARG(access_key),
+               call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", SLICE_ARG(bucket),
+               SLICE_ARG(key), outcome->status, call->err ? err_name(call->err) : "-",
+               call->cache_result, outcome->body_bytes_sent, call->cost.cache_bytes,
+               call->cost.origin_bytes, call->cost.decided_ns / 1000, call->cost.first_ns / 1000,
+               outcome->took_ns / 1000, outcome->complete, SLICE_ARG(more));
 }
 
 static void ended(void *arg, const struct http_outcome *outcome)
@@ -482,7 +488,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
     metric_time(M_FRONT_SECONDS, outcome->took_ns);
     if (!outcome->complete)
         metric_add(M_FRONT_INCOMPLETE, 1);
-    if (atomic_load(&call->front->access_log))
+    if (front_logs(call->front))
         log_request(call, outcome);
 }
 

@@ -32,6 +32,8 @@ struct front {
     atomic_size_t batch_bytes;    /* that batches hold */
 };
 
+bool front_logs(const struct front *front);    /* are access lines written? */
+
 /* What the front keeps on each loop. */
 struct front_loop {
     struct sigv4 *sigv4;

@@ -120,12 +120,12 @@ static enum err refused(const struct trial *trial, const char *why)
     const struct call *call = trial->call;
     slice key = log_word(call->keep, slice_sub(trial->key, 0, 200));
     metric_add(M_POLICY_REFUSED, 1);
-    if (atomic_load(&call->front->access_log) && !call->quiet)
-        log_info("policy_refused", "id=%.*s access_key=%.*s op=%s right=%s bucket=%.*s key=%.*s "
-                 "why=\"%s\"", SLICE_ARG(call->id),
-                 SLICE_ARG(log_word(call->keep, call->access_key)), s3_op_name(call->s3.op),
-                 name_of(trial->missing), SLICE_ARG(log_word(call->keep, trial->bucket)),
-                 SLICE_ARG(key), why);
+    if (front_logs(call->front) && !call->quiet)
+        log_access("policy_refused", "id=%.*s access_key=%.*s op=%s right=%s bucket=%.*s "
+                   "key=%.*s why=\"%s\"", SLICE_ARG(call->id),
+                   SLICE_ARG(log_word(call->keep, call->access_key)), s3_op_name(call->s3.op),
+                   name_of(trial->missing), SLICE_ARG(log_word(call->keep, trial->bucket)),
+                   SLICE_ARG(key), why);
     return ERR_POLICY;
 }
 

@@ -311,12 +311,12 @@ static void log_fill(struct fill *fill, const struct sum *sum)
     enum err err = fill->why ? fill->why : sum->first ? sum->first->err : OK;
     slice key = sum->first ? fill->message->items.list[sum->first - fill->results].key : S("-");
     key = log_word(&fill->keep, slice_sub(key, 0, 200));
-    log_info("fill", "session=%.8s uid=%u access_key=%.*s op=%s bucket=%.*s items=%zu failed=%zu "
-             "first_failed=%.*s err=%s bytes=%" PRIu64 " hits=%zu misses=%zu took_us=%" PRIu64,
-             session, fill->lease->uid, SLICE_ARG(access_key), fill->buffer ? "fill" : "prefetch",
-             SLICE_ARG(bucket), fill->message->items.count, sum->failed, SLICE_ARG(key),
-             err ? err_name(err) : "-", sum->bytes, sum->hits, sum->misses,
-             (mono_ns() - fill->began_ns) / 1000);
+    log_access("fill", "session=%.8s uid=%u access_key=%.*s op=%s bucket=%.*s items=%zu "
+               "failed=%zu first_failed=%.*s err=%s bytes=%" PRIu64 " hits=%zu misses=%zu "
+               "took_us=%" PRIu64, session, fill->lease->uid, SLICE_ARG(access_key),
+               fill->buffer ? "fill" : "prefetch", SLICE_ARG(bucket), fill->message->items.count,
+               sum->failed, SLICE_ARG(key), err ? err_name(err) : "-", sum->bytes, sum->hits,
+               sum->misses, (mono_ns() - fill->began_ns) / 1000);
 }
 
 /* What did not fit is answered another way. */

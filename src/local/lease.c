@@ -104,8 +104,8 @@ static void cut(struct lease *lease, enum metric counter, const char *limit)
     hex_write(lease->id, ID_BYTES, session);
     metric_add(counter, 1);
     if (atomic_load(&lease->worker->local->access_log))
-        log_info("fill_cut", "session=%.8s uid=%u pid=%d limit=%s", session, lease->uid, lease->pid,
-                 limit);
+        log_access("fill_cut", "session=%.8s uid=%u pid=%d limit=%s", session, lease->uid,
+                   lease->pid, limit);
     lease_end(lease);
 }
 
@@ -171,8 +171,8 @@ void lease_note_refusal(const struct local *local, const struct lease *lease, in
         (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
     }
     slice sentence = log_sentence(&keep, slice_sub(why->message, 0, LOGGED_BYTES));
-    log_info("fill_refused", "session=%.8s uid=%u pid=%d error=%s status=%d why=\"%.*s\"", session,
-             peer.uid, peer.pid, why->code, why->status, SLICE_ARG(sentence));
+    log_access("fill_refused", "session=%.8s uid=%u pid=%d error=%s status=%d why=\"%.*s\"",
+               session, peer.uid, peer.pid, why->code, why->status, SLICE_ARG(sentence));
     arena_free(&keep);
 }
 

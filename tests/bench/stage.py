@@ -250,7 +250,7 @@ class Stage:
         settings = {"listen": f"127.0.0.1:{port}", "admin_listen": f"127.0.0.1:{free_port()}",
                     "cache_dir": folder, "cache_size": f"{cache_bytes // MIB}MiB",
                     "origin": origin.url, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY,
-                    "origin_access_key": harness.ORIGIN_KEY, "log_level": "warn",
+                    "origin_access_key": harness.ORIGIN_KEY,
                     "origin_secret_key": harness.ORIGIN_SECRET, "freshness": "immutable",
                     **settings}
         ours = harness.PENSTOCK

@@ -623,6 +623,29 @@ class Penstock(Process):
         self.story.fact("SIGTERM ends it cleanly", status == 0, f"exit status {status}")
         return self.again(**changes)
 
+    def log(self):
+        """All that it has said. Access lines are written a little later than requests are answered:
+        waits for those of all answers so far."""
+        if self.alive():
+            wanted = None
+            for _ in range(100):
+                if (waits := self._lines_that_wait(wanted)) is None:
+                    break
+                wanted = waits
+                time.sleep(0.02)
+        return super().log()
+
+    def _lines_that_wait(self, wanted):
+        """None: as many are written or dropped as had been said at the first look."""
+        try:
+            page = plain(self.admin_port, "GET", "/metrics", timeout=1).body.decode()
+            said, written, dropped = (int(re.search(rf"^penstock_access_lines{part}_total (\d+)$", page, re.M).group(1))
+                                      for part in ("", "_written", "_dropped"))
+        except (AttributeError, OSError):    # it answers nobody, or not us
+            return None
+        wanted = said if wanted is None else wanted
+        return None if written + dropped >= wanted else wanted
+
     def metrics(self):
         found = {}
         for line in plain(self.admin_port, "GET", "/metrics").body.decode().splitlines():

@@ -1,0 +1,386 @@
+/* log_access.c - access lines, written behind the requests. SPDX-License-Identifier: Apache-2.0
+ *
+ *     loop-0 ──> ring ──┐
+ *     loop-1 ──> ring ──┼──> thread "log": builds the lines, many a write ──> stderr
+ *     fill-0 ──> ring ──┘
+ *
+ * A thread that has an access line for the first time takes a ring, which it alone fills. The
+ * writer alone empties them, so head and tail are plain counts with one owner each. What lies in a
+ * ring is the printed facts, the time and the event's name; the writer makes text or JSON of them.
+ * A full ring drops the line: a reader of stderr that stalls costs lines, and never makes a loop
+ * wait. Rings are never freed; the ring of a thread that ended goes to the next newcomer.
+ *
+ * The writer sleeps while all rings are empty. The first line wakes it; it then waits 50 ms for
+ * more, or until a ring is half full. So a busy loop makes a system call for some hundred lines, and
+ * an idle process makes none.
+ *
+ * Into a file, a write has up to 64 KiB. Elsewhere it has at most PIPE_BUF bytes and begins when
+ * there is room: then a pipe takes it whole, between the lines that others write to the same pipe,
+ * and the writer is never caught in a write when the process ends. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log_inside.h"
+#include "base/metric.h"
+#include "base/thread.h"
+
+#ifndef LOG_RING_BYTES    /* a test makes them small */
+#define LOG_RING_BYTES (1 * MIB)
+#endif
+#define GATHER_MS 50
+#ifndef STOP_MS
+#define STOP_MS 2000u
+#endif
+#define LAST_MS 500u
+#define WRITE_BYTES (64 * KIB)
+
+struct record {
+    uint64_t when_ns;
+    const char *event;    /* a literal */
+    uint64_t len;
+    char facts[];
+};
+/* The room a record may need. Where less is left up to the end of the ring, it begins anew. */
+#define RECORD_BYTES (sizeof(struct record) + PIPE_BUF)
+
+struct ring {
+    struct ring *next;              /* as long as the process lives */
+    atomic_bool taken;              /* by a thread */
+    uint64_t seen_tail;             /* the filler's: tail, as it was last looked at */
+    _Atomic uint64_t dropped;
+    _Alignas(64) _Atomic uint64_t head;    /* bytes ever put in: the filler's */
+    _Alignas(64) _Atomic uint64_t tail;    /* bytes ever taken out: the writer's */
+    _Alignas(64) char bytes[LOG_RING_BYTES];
+};
+
+enum state { BUSY, GATHERING, ASLEEP };
+
+static struct writer {
+    _Atomic(struct ring *) rings;
+    atomic_bool runs, ending;
+    atomic_int state;
+    atomic_bool draining;           /* by the writer, or by the handler of a signal */
+    pthread_t thread;
+    int wake_fd;
+    _Atomic uint64_t give_up_ms;    /* when a reader that takes nothing is waited for no more */
+    uint64_t lost, told;            /* lines that could not be written; drops that were told */
+    size_t len, lines;              /* of what is to be written next */
+    char bytes[WRITE_BYTES];
+} writer = { .wake_fd = -1 };
+
+static _Thread_local struct ring *mine;
+static _Thread_local bool is_writer;
+static pthread_key_t at_thread_end;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- the threads that have lines ---- */
+
+static void thread_ends(void *arg)
+{
+    struct ring *ring = arg;
+    mine = NULL;
+    atomic_store_explicit(&ring->taken, false, memory_order_release);
+}
+
+static void make_key(void)
+{
+    int failed = pthread_key_create(&at_thread_end, thread_ends);
+    check(!failed);
+}
+
+static struct ring *ring_take(void)
+{
+    struct ring *ring = atomic_load(&writer.rings);
+    while (ring && atomic_exchange(&ring->taken, true))
+        ring = ring->next;
+    if (!ring) {
+        ring = aligned_alloc(64, sizeof(*ring));
+        check(ring != NULL);
+        memset(ring, 0, offsetof(struct ring, bytes));
+        atomic_init(&ring->taken, true);
+        ring->next = atomic_load(&writer.rings);
+        while (!atomic_compare_exchange_weak(&writer.rings, &ring->next, ring))
+            ;
+    }
+    pthread_once(&once, make_key);
+    pthread_setspecific(at_thread_end, ring);
+    return ring;
+}
+
+/* Where the next record begins. Filler and writer find the same. */
+static uint64_t begin_of(uint64_t at)
+{
+    uint64_t rest = LOG_RING_BYTES - at % LOG_RING_BYTES;
+    return rest < RECORD_BYTES ? at + rest : at;
+}
+
+static uint64_t end_of(uint64_t begin, uint64_t len)
+{
+    return begin + (sizeof(struct record) + len + 7) / 8 * 8;
+}
+
+static struct record *record_at(struct ring *ring, uint64_t at)
+{
+    return (struct record *)(ring->bytes + at % LOG_RING_BYTES);
+}
+
+static bool has_room(struct ring *ring, uint64_t begin)
+{
+    if (begin + RECORD_BYTES - ring->seen_tail > LOG_RING_BYTES / 2)
+        ring->seen_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    return begin + RECORD_BYTES - ring->seen_tail <= LOG_RING_BYTES;
+}
+
+static void wake(void)
+{
+    uint64_t one = 1;
+    ssize_t ignored = write(writer.wake_fd, &one, sizeof(one));
+    (void)ignored;
+}
+
+/* Sequentially consistent, as is the writer's other half in rest(): either we see that it rests,
+ * or it sees the line. */
+static void publish(struct ring *ring, uint64_t head)
+{
+    atomic_store(&ring->head, head);
+    int state = atomic_load(&writer.state);
+    bool late = state == ASLEEP ||
+                (state == GATHERING && head - ring->seen_tail > LOG_RING_BYTES / 2);
+    if (late && atomic_compare_exchange_strong(&writer.state, &state, BUSY))
+        wake();
+}
+
+void log_access(const char *event, const char *fmt, ...)
+{
+    if (!log_says(LOG_LEVEL_INFO))
+        return;
+    va_list args;
+    va_start(args, fmt);
+    if (!atomic_load_explicit(&writer.runs, memory_order_relaxed)) {
+        char facts[PIPE_BUF];
+        vsnprintf(facts, sizeof(facts), fmt, args);
+        log_info(event, "%s", facts);
+        va_end(args);
+        return;
+    }
+    if (!mine)
+        mine = ring_take();
+    struct ring *ring = mine;
+    uint64_t begin = begin_of(atomic_load_explicit(&ring->head, memory_order_relaxed));
+    metric_add(M_ACCESS_LINES, 1);
+    if (has_room(ring, begin)) {
+        struct record *record = record_at(ring, begin);
+        int len = vsnprintf(record->facts, PIPE_BUF, fmt, args);
+        check(len >= 0);
+        record->len = MIN((uint64_t)len, PIPE_BUF - 1u);
+        record->event = event;
+        record->when_ns = clock_ns(CLOCK_REALTIME);
+        publish(ring, end_of(begin, record->len));
+    } else {
+        metric_add(M_ACCESS_DROPPED, 1);
+        atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
+    }
+    va_end(args);
+}
+
+/* ---- the writer ---- */
+
+/* Waits until stderr takes something. False: it is given up, as nothing has moved for too long. */
+static bool wait_for_room(void)
+{
+    struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
+    for (;;) {
+        uint64_t end_ms = atomic_load(&writer.give_up_ms);
+        bool over = end_ms && mono_ms() > end_ms;
+        if (poll(&out, 1, over ? 0 : 20) > 0)
+            return true;
+        if (over)
+            return false;
+    }
+}
+
+static size_t lines_in(const char *bytes, size_t len)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < len; i++)
+        lines += bytes[i] == '\n';
+    return lines;
+}
+
+/* False: some of it could not be written. Access lines are counted; a handler of a signal does not
+ * count, as that may allocate. */
+static bool write_out(void)
+{
+    size_t done = 0;
+    while (done < writer.len) {
+        if (!wait_for_room())
+            break;
+        ssize_t put = write(STDERR_FILENO, writer.bytes + done, writer.len - done);
+        if (put > 0)
+            done += (size_t)put;
+        else if (errno != EAGAIN && errno != EINTR)
+            break;
+    }
+    size_t lost = MIN(lines_in(writer.bytes + done, writer.len - done), writer.lines);
+    bool whole = done == writer.len;
+    writer.lost += lost;
+    if (is_writer) {
+        metric_add(M_ACCESS_WRITTEN, writer.lines - lost);
+        metric_add(M_ACCESS_DROPPED, lost);
+    }
+    writer.len = writer.lines = 0;
+    return whole;
+}
+
+static void put_line(const struct log_said *said, size_t room)
+{
+    struct line line;
+    log_line_build(&line, said);
+    if (writer.len + line.len > room)
+        write_out();
+    memcpy(writer.bytes + writer.len, line.bytes, line.len);
+    writer.len += line.len;
+}
+
+static void drain_ring(struct ring *ring, size_t room)
+{
+    uint64_t at = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    while (at < head) {
+        uint64_t begin = begin_of(at);
+        const struct record *record = record_at(ring, begin);
+        struct log_said said = { record->when_ns, LOG_LEVEL_INFO, record->event,
+                                 { record->facts, record->len } };
+        put_line(&said, room);
+        writer.lines++;
+        at = end_of(begin, record->len);
+        atomic_store_explicit(&ring->tail, at, memory_order_release);
+    }
+}
+
+static void tell_drops(uint64_t dropped, size_t room)
+{
+    char facts[256];
+    uint64_t count = dropped + writer.lost - writer.told;
+    if (!count)
+        return;
+    int len = snprintf(facts, sizeof(facts), "lines=%ju why=\"stderr, which access lines are "
+                       "written to, took them more slowly than they came, or failed\"",
+                       (uintmax_t)count);
+    struct log_said said = { clock_ns(CLOCK_REALTIME), LOG_LEVEL_WARN, "log_dropped",
+                             { facts, (size_t)len } };
+    put_line(&said, room);
+    if (write_out())
+        writer.told += count;
+}
+
+/* A file takes as much as there is; whatever else may be shared, or stall. */
+static size_t room_of_a_write(void)
+{
+    struct stat st;
+    return fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? WRITE_BYTES : PIPE_BUF;
+}
+
+static void drain(void)
+{
+    size_t room = room_of_a_write();
+    uint64_t dropped = 0;
+    for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next) {
+        drain_ring(ring, room);
+        dropped += atomic_load_explicit(&ring->dropped, memory_order_relaxed);
+    }
+    write_out();
+    tell_drops(dropped, room);
+}
+
+/* More bytes than so many in any ring? */
+static bool holds_more(uint64_t bytes)
+{
+    for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next)
+        if (atomic_load(&ring->head) - atomic_load_explicit(&ring->tail, memory_order_relaxed) >
+            bytes)
+            return true;
+    return false;
+}
+
+/* Until somebody wakes us or the time is up (-1: never), unless there is that much to do. */
+static void rest(enum state state, uint64_t bytes, int timeout_ms)
+{
+    struct pollfd woken = { .fd = writer.wake_fd, .events = POLLIN };
+    atomic_store(&writer.state, (int)state);
+    if (!holds_more(bytes) && !atomic_load(&writer.ending))
+        poll(&woken, 1, timeout_ms);
+    atomic_store(&writer.state, BUSY);
+    uint64_t count;
+    ssize_t ignored = read(writer.wake_fd, &count, sizeof(count));
+    (void)ignored;
+}
+
+static bool take_draining(void)
+{
+    return !atomic_exchange(&writer.draining, true);
+}
+
+static void *run(void *arg)
+{
+    is_writer = true;
+    bool last = false;
+    while (!last) {
+        rest(ASLEEP, 0, -1);
+        rest(GATHERING, LOG_RING_BYTES / 2, GATHER_MS);
+        last = atomic_load(&writer.ending);    /* what comes after that is not waited for */
+        if (!take_draining())
+            break;    /* the process ends */
+        drain();
+        atomic_store(&writer.draining, false);
+    }
+    return arg;
+}
+
+bool log_access_start(void)
+{
+    check(!atomic_load(&writer.runs));
+    if (writer.wake_fd < 0)
+        writer.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    check(writer.wake_fd >= 0);
+    atomic_store(&writer.ending, false);
+    atomic_store(&writer.give_up_ms, 0);
+    atomic_store(&writer.state, BUSY);
+    bool started = thread_start(&writer.thread, run, NULL, "log");
+    atomic_store(&writer.runs, started);
+    return started;
+}
+
+void log_access_stop(void)
+{
+    if (!atomic_exchange(&writer.runs, false))
+        return;
+    atomic_store(&writer.give_up_ms, mono_ms() + STOP_MS);
+    atomic_store(&writer.ending, true);
+    wake();
+    pthread_join(writer.thread, NULL);
+}
+
+void log_access_last(void)
+{
+    if (!atomic_exchange(&writer.runs, false))
+        return;
+    uint64_t end_ms = mono_ms() + LAST_MS;
+    atomic_store(&writer.give_up_ms, end_ms);
+    while (!is_writer && !take_draining()) {
+        if (mono_ms() > end_ms)
+            return;
+        poll(NULL, 0, 5);
+    }
+    is_writer = false;
+    drain();
+}
