@@ -311,11 +311,21 @@ static enum err judge_list(const struct call *call, uint64_t bytes)
     return ERR_TOO_LARGE;
 }
 
+/* Taken as empty, it would empty the object. S3 wants a length here, if only a 0; elsewhere no body is
+ * none, or what the origin says it is. */
+static bool lacks_length(const struct call *call)
+{
+    bool stores = call->s3.op == S3_PUT_OBJECT || call->s3.op == S3_UPLOAD_PART;
+    return stores && !call->err && !call->head->has_length && !call->head->chunked;
+}
+
 /* Would a body be taken in for nothing? A small one may be: its connection then goes on. */
 static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_detail)
 {
     const struct http_head *head = call->head;
     *ret_detail = call->s3.detail;
+    if (lacks_length(call))
+        return ERR_NO_LENGTH;
     if (!head->chunked && head->length <= SMALL_BODY_BYTES)
         return OK;
     if (call->err)
