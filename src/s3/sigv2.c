@@ -222,16 +222,46 @@ static bool is_bucket(slice path)
     return path.len > 1 && path.ptr[0] == '/' && !slice_has(slice_from(path, 1), '/');
 }
 
+enum valueless { AS_SENT, BARE, EMPTY };    /* "?uploads" or "?uploads=" */
+
+/* How a client may have signed what it sends in another form. */
+struct variant {
+    enum valueless valueless;
+    bool with_slash;
+};
+
+/* minio-go sends "?uploads=" and signs "?uploads". A signature holds for both: they mean the same.
+ * What is sent in both forms is signed as sent or, as S3 documents it, bare. */
+static enum valueless other_form(slice query)
+{
+    slice name, value;
+    bool bare = false, empty = false;
+    while (query_next(&query, &name, &value)) {
+        bare |= !value.ptr;
+        empty |= value.ptr && !value.len;
+    }
+    return empty ? BARE : bare ? EMPTY : AS_SENT;
+}
+
+static void put_param(const struct line *param, char before, enum valueless valueless,
+                      struct text *to)
+{
+    bool equals = valueless == AS_SENT || param->value.len ? param->value.ptr != NULL
+                                                           : valueless == EMPTY;
+    text_printf(to, "%c%.*s%s%.*s", before, SLICE_ARG(param->name), equals ? "=" : "",
+                SLICE_ARG(param->value));
+}
+
 /* Every parameter is signed, free, or (in a presigned URL) among the headers. */
 static enum err put_resource(struct arena *keep, const struct http_head *head,
-                             const struct sigv4_claim *claim, slice bucket, bool with_slash,
-                             struct text *to)
+                             const struct sigv4_claim *claim, slice bucket,
+                             struct variant variant, struct text *to)
 {
     struct lines lines = { .count = 0 };
     slice rest = head->query, name, value;
     if (bucket.len)
         text_printf(to, "/%.*s", SLICE_ARG(bucket));
-    text_printf(to, "%.*s%s", SLICE_ARG(head->path), with_slash ? "/" : "");
+    text_printf(to, "%.*s%s", SLICE_ARG(head->path), variant.with_slash ? "/" : "");
     while (query_next(&rest, &name, &value)) {
         bool is_header = is_amz(name) || slice_eq_nocase(name, S("content-md5")) ||
                          slice_eq_nocase(name, S("content-type"));
@@ -243,17 +273,14 @@ static enum err put_resource(struct arena *keep, const struct http_head *head,
         if ((value.ptr && query_decode(keep, value, &value) != OK) || !insert(&lines, name, value))
             return ERR_BAD_URI;
     }
-    for (size_t i = 0; i < lines.count; i++) {
-        text_printf(to, "%c%.*s", i ? '&' : '?', SLICE_ARG(lines.list[i].name));
-        if (lines.list[i].value.ptr)
-            text_printf(to, "=%.*s", SLICE_ARG(lines.list[i].value));
-    }
+    for (size_t i = 0; i < lines.count; i++)
+        put_param(&lines.list[i], i ? '&' : '?', variant.valueless, to);
     return OK;
 }
 
 static enum err text_to_sign(struct arena *keep, const struct http_head *head,
-                             const struct sigv4_claim *claim, slice bucket, bool with_slash,
-                             slice *ret)
+                             const struct sigv4_claim *claim, slice bucket,
+                             struct variant variant, slice *ret)
 {
     struct text text = text_in(keep);
     slice date = said(keep, head, claim, S("date")), amz_date;
@@ -266,7 +293,7 @@ static enum err text_to_sign(struct arena *keep, const struct http_head *head,
                 SLICE_ARG(said(keep, head, claim, S("content-type"))), SLICE_ARG(date));
     enum err e = put_amz(keep, head, claim, &text);
     if (!e)
-        e = put_resource(keep, head, claim, bucket, with_slash, &text);
+        e = put_resource(keep, head, claim, bucket, variant, &text);
     *ret = text_slice(&text);
     return e;
 }
@@ -290,11 +317,11 @@ bool sigv2_text_is(slice secret_key, slice text, slice signature)
 }
 
 static enum err verify_as(struct arena *scratch, const struct http_head *head,
-                          const struct sigv4_claim *claim, slice bucket, bool with_slash,
+                          const struct sigv4_claim *claim, slice bucket, struct variant variant,
                           slice secret_key)
 {
     slice text;
-    enum err e = text_to_sign(scratch, head, claim, bucket, with_slash, &text);
+    enum err e = text_to_sign(scratch, head, claim, bucket, variant, &text);
     if (e)
         return e;
     return sigv2_text_is(secret_key, text, claim->signature) ? OK : ERR_SIGNATURE;
@@ -304,11 +331,19 @@ enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s)
 {
+    struct variant variants[4] = { { AS_SENT, false } };    /* as the text is told, too */
+    enum valueless other = other_form(head->query);
+    size_t count = 1;
+    if (other != AS_SENT)
+        variants[count++] = (struct variant){ other, false };
+    for (size_t i = count; i && !bucket.len && is_bucket(head->path); i--, count++)
+        variants[count] = (struct variant){ variants[i - 1].valueless, true };
     enum err e = judge_time(claim, now_s);
-    if (!e)
-        e = verify_as(scratch, head, claim, bucket, false, secret_key);
-    if (e == ERR_SIGNATURE && !bucket.len && is_bucket(head->path))
-        e = verify_as(scratch, head, claim, bucket, true, secret_key);
+    if (e)
+        return e;
+    e = ERR_SIGNATURE;
+    for (size_t i = 0; i < count && e == ERR_SIGNATURE; i++)
+        e = verify_as(scratch, head, claim, bucket, variants[i], secret_key);
     return e;
 }
 
@@ -316,6 +351,6 @@ void sigv2_explain(struct arena *keep, const struct http_head *head,
                    const struct sigv4_claim *claim, slice bucket, struct s3_fault *ret)
 {
     slice text;
-    if (!text_to_sign(keep, head, claim, bucket, false, &text))
+    if (!text_to_sign(keep, head, claim, bucket, (struct variant){ AS_SENT, false }, &text))
         sigv4_explain_text(keep, claim, text, ret);
 }

@@ -1,4 +1,6 @@
 """Signature version 2, as boto3 presigns and older clients sign; and why a signature is refused."""
+import base64
+
 from harness import *
 
 try:
@@ -77,6 +79,22 @@ with Story("s07 signature version 2") as story:
     except ClientError as error:
         story.same("a wrong secret is refused", error.response["Error"]["Code"],
                    "SignatureDoesNotMatch")
+
+    # ---- minio-go sends an empty value and signs none
+    def signed_as(method, target, resource):
+        date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+        text = f"{method}\n\n\n{date}\n{resource}"
+        sum = base64.b64encode(hmac.new(SECRET_KEY.encode(), text.encode(), "sha1").digest())
+        return plain(server.port, method, target, headers=[
+            f"Date: {date}", f"Authorization: AWS {ACCESS_KEY}:{sum.decode()}"])
+    for sent, signed in (("uploads=", "uploads"), ("uploads", "uploads="), ("uploads=", "uploads=")):
+        reply = signed_as("POST", f"/bucket/new?{sent}", f"/bucket/new?{signed}")
+        story.fact(f"?{sent} signed as ?{signed}", reply.status == 200
+                   and b"<UploadId>" in reply.body, f"{reply} {reply.body[:300]}")
+        reply = signed_as("GET", f"/bucket?{sent}", f"/bucket/?{signed}")
+        story.same(f"?{sent} of a bucket signed as /?{signed}", reply.status, 200)
+    refused("?uploads= signed as nothing", signed_as("POST", "/bucket/new?uploads=", "/bucket/new"),
+            403, "SignatureDoesNotMatch", b"\n/bucket/new?uploads=</StringToSign>")
     if shutil.which("s3cmd"):
         config = story.path("s3cfg")
         with open(config, "w") as f:

@@ -2,6 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "vector_unit.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "s3/encode.h"
 #include "s3/sigv2.h"
 
 #define SECRET S("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
@@ -120,6 +124,48 @@ TEST(what_is_not_signed_makes_no_other_operation_of_it)
     ok(asked("/bucket/key", "x-amz-acl: private\r\n" DATE GET_KEY, S(""), NOW) == ERR_SIGNATURE);
 }
 
+/* A GET of one target, signed as if it was of another. */
+static enum err signed_as(const char *target, const char *resource)
+{
+    struct arena arena = { 0 };
+    uint8_t sum[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    char base64[BASE64_BYTES(20)];
+    slice secret = SECRET;
+    slice text = arena_printf(&arena, "GET\n\n\nSun, 30 Aug 2015 12:36:00 GMT\n%s", resource);
+    ok(HMAC(EVP_sha1(), secret.ptr, (int)secret.len, (const uint8_t *)text.ptr, text.len, sum,
+            &len) && len == 20);
+    base64_write(sum, len, base64);
+    slice fields = arena_printf(&arena, DATE "Authorization: AWS AKIDEXAMPLE:%.*s\r\n",
+                                (int)sizeof(base64), base64);
+    enum err e = asked(target, fields.ptr, S(""), NOW);
+    arena_free(&arena);
+    return e;
+}
+
+TEST(what_has_no_value_may_be_signed_as_bare_or_as_empty)
+{
+    static const struct { const char *target, *resource; enum err want; } rows[] = {
+        { "/b/k?uploads", "/b/k?uploads", OK }, { "/b/k?uploads=", "/b/k?uploads=", OK },
+        { "/b/k?uploads=", "/b/k?uploads", OK }, { "/b/k?uploads", "/b/k?uploads=", OK },
+        { "/b?acl=", "/b/?acl", OK }, { "/b?acl=", "/b/?acl=", OK }, { "/b?acl", "/b/?acl=", OK },
+        { "/b?acl=", "/b?acl", OK }, { "/b?acl", "/b?acl=", OK },
+        { "/b/k?acl=&versionId=1", "/b/k?acl&versionId=1", OK },
+        { "/b/k?acl=&versionId=", "/b/k?acl&versionId", OK },
+        { "/b/k?acl&versionId=", "/b/k?acl&versionId=", OK },
+        { "/b/k?acl&versionId=", "/b/k?acl&versionId", OK },
+        { "/b/k?uploads=x", "/b/k?uploads", ERR_SIGNATURE },
+        { "/b/k?uploads=x", "/b/k?uploads=", ERR_SIGNATURE },
+        { "/b/k?uploads", "/b/k?uploads=x", ERR_SIGNATURE },
+        { "/b/k?uploads=", "/b/k", ERR_SIGNATURE }, { "/b/k?uploads", "/b/k", ERR_SIGNATURE },
+        { "/b/k?acl=", "/b/k?tagging", ERR_SIGNATURE }, { "/b/k?acl=", "/b/k/?acl", ERR_SIGNATURE },
+        { "/b/k?acl=&tagging=", "/b/k?acl", ERR_SIGNATURE },
+    };
+    for (size_t i = 0; i < countof(rows); i++)
+        if (signed_as(rows[i].target, rows[i].resource) != rows[i].want)
+            fail_msg("%s as %s", rows[i].target, rows[i].resource);
+}
+
 TEST(what_was_to_be_signed_is_told)
 {
     static const struct {
@@ -194,6 +240,7 @@ int main(void)
         cmocka_unit_test(what_is_signed_is_said_once),
         cmocka_unit_test(a_digest_in_a_presigned_query_counts),
         cmocka_unit_test(what_is_not_signed_makes_no_other_operation_of_it),
+        cmocka_unit_test(what_has_no_value_may_be_signed_as_bare_or_as_empty),
         cmocka_unit_test(what_was_to_be_signed_is_told),
         cmocka_unit_test(a_malformed_one_is_refused),
     };
