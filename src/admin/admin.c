@@ -1,8 +1,10 @@
 /* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
  *
- * A page is a row: path, kind, function. The judge lets in only GET and HEAD without a body, and
- * only under a Host that is an address, localhost or the configured name: a web page that points a
- * name of its own at this address (DNS rebinding) gets nothing to read.
+ * A page is a row: path, kind, whom it is for, function. The judge lets in only GET and HEAD without
+ * a body. Health is for everybody. The token opens the rest; where there is none, an address that
+ * others reach shows health and metrics alone. On loopback the Host must be an address, localhost or
+ * the configured name: a web page that points a name of its own at this address (DNS rebinding) gets
+ * nothing to read. Where others reach it, they do so by names that nobody told us.
  * Threads: pages are made on any loop; the struct does not change. */
 #include "admin/admin.h"
 
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "admin/page.h"
+#include "s3/encode.h"
 
 struct admin {
     struct admin_options options;
@@ -82,16 +85,26 @@ static slice ready(const struct admin *admin, struct arena *keep, int *status)
     return S("not ready\n");
 }
 
-static const struct {
+enum whose { EVERYBODYS, METRICS, OPERATORS };
+static const struct page {
     slice path;
     const char *kind;
+    enum whose whose;
     slice (*make)(const struct admin *admin, struct arena *keep, int *status);
 } PAGES[] = {
-    { { "/metrics", 8 }, "text/plain; version=0.0.4; charset=utf-8", metrics },
-    { { "/status", 7 }, "application/json", overview },
-    { { "/_/health/live", 14 }, "text/plain; charset=utf-8", live },
-    { { "/_/health/ready", 15 }, "text/plain; charset=utf-8", ready },
+    { { "/metrics", 8 }, "text/plain; version=0.0.4; charset=utf-8", METRICS, metrics },
+    { { "/status", 7 }, "application/json", OPERATORS, overview },
+    { { "/_/health/live", 14 }, "text/plain; charset=utf-8", EVERYBODYS, live },
+    { { "/_/health/ready", 15 }, "text/plain; charset=utf-8", EVERYBODYS, ready },
 };
+
+static const struct page *page_at(slice path)
+{
+    for (size_t i = 0; i < countof(PAGES); i++)
+        if (slice_eq(path, PAGES[i].path))
+            return &PAGES[i];
+    return NULL;
+}
 
 static void answer(struct arena *keep, int status, const char *kind, slice body,
                    struct http_answer *ret)
@@ -147,17 +160,77 @@ static bool host_is_ours(const struct admin *admin, slice host)
            slice_eq_nocase(host, slice_of(admin->options.host_name));
 }
 
+/* The password of "NAME:PASSWORD", which is in base64; empty if it can't be read. */
+static slice basic_password(struct arena *keep, slice text)
+{
+    size_t padding = slice_ends(text, S("==")) ? 2 : slice_ends(text, S("=")) ? 1 : 0;
+    size_t bytes = text.len / 4 * 3;
+    if (bytes <= padding)
+        return S("");
+    uint8_t *pair = arena_alloc(keep, bytes);
+    if (!base64_read(text, pair, bytes - padding))
+        return S("");
+    slice rest = { (const char *)pair, bytes - padding };
+    (void)slice_cut(&rest, ':');
+    return rest.ptr ? rest : S("");
+}
+
+static bool brings_token(const struct admin *admin, struct arena *keep,
+                         const struct http_head *head)
+{
+    slice said = http_head_get(head, S("authorization")), scheme = slice_cut(&said, ' ');
+    said = slice_trim(said);
+    if (!admin->options.token.len)
+        return false;
+    if (slice_eq_nocase(scheme, S("basic")))
+        said = basic_password(keep, said);
+    else if (!slice_eq_nocase(scheme, S("bearer")))
+        return false;
+    return slice_eq_secret(admin->options.token, said);
+}
+
+static bool needs_token(const struct admin *admin, slice path)
+{
+    const struct page *page = page_at(path);
+    if (page && page->whose == EVERYBODYS)
+        return false;
+    if (page && page->whose == METRICS)
+        return admin->options.metrics_token;
+    return admin->options.token.len || admin->options.exposed;
+}
+
+static void ask_for_token(const struct admin *admin, struct http_answer *ret)
+{
+    static const struct http_field fields[] = {
+        { { "Content-Type", 12 }, { "text/plain; charset=utf-8", 25 } },
+        { { "Cache-Control", 13 }, { "no-store", 8 } },
+        { { "WWW-Authenticate", 16 }, { "Bearer realm=\"penstock\"", 23 } },
+        { { "WWW-Authenticate", 16 }, { "Basic realm=\"penstock\", charset=\"UTF-8\"", 39 } },
+    };
+    ret->status = 401;
+    ret->fields = fields;
+    ret->field_count = countof(fields);
+    ret->body = admin->options.token.len
+              ? S("this page needs admin_token: as a bearer token, or as the password of Basic "
+                  "with any name; penstock stat reads it from PENSTOCK_ADMIN_TOKEN_FILE\n")
+              : S("admin_listen can be reached by others, and admin_token is not set: only "
+                  "/metrics, /_/health/live and /_/health/ready answer. Set admin_token_file, or "
+                  "admin_listen to a loopback address\n");
+}
+
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
                   const struct http_head *head, struct http_answer *ret)
 {
     const struct admin *admin = arg;
-    if (!host_is_ours(admin, head->host))
+    if (!admin->options.exposed && !host_is_ours(admin, head->host))
         say(keep, 421, S("this Host is not served here: use the address, localhost, or the "
                          "configured name\n"), ret);
     else if (!slice_eq(head->method, S("GET")) && !slice_eq(head->method, S("HEAD")))
         say(keep, 405, S("only GET and HEAD\n"), ret);
     else if (head->chunked || head->length)
         say(keep, 413, S("no request bodies here\n"), ret);
+    else if (needs_token(admin, head->path) && !brings_token(admin, keep, head))
+        ask_for_token(admin, ret);
     else
         return true;
     return false;
@@ -173,12 +246,11 @@ static void refuse(void *arg, struct arena *keep, const struct http_refused *wha
 static void respond(const struct admin *admin, slice path, struct arena *keep,
                     struct http_answer *ret)
 {
-    for (size_t i = 0; i < countof(PAGES); i++) {
-        if (!slice_eq(path, PAGES[i].path))
-            continue;
-        int status = 200;
-        slice body = PAGES[i].make(admin, keep, &status);
-        answer(keep, status, PAGES[i].kind, body, ret);
+    const struct page *page = page_at(path);
+    int status = 200;
+    if (page) {
+        slice body = page->make(admin, keep, &status);
+        answer(keep, status, page->kind, body, ret);
         return;
     }
     say(keep, 404, S("here are /metrics, /status, /_/health/live and /_/health/ready\n"), ret);

@@ -25,6 +25,9 @@ void admin_store(struct admin_page *page, const char *path, const struct store_s
 struct admin_options {
     const char *version;
     const char *host_name;    /* a Host that is taken beside addresses and localhost; NULL: none */
+    slice token;              /* what opens the pages; empty: nothing is asked for, unless exposed */
+    bool metrics_token;       /* /metrics needs it, too */
+    bool exposed;             /* others than this machine reach the address */
     /* Both may be NULL; called on a loop. */
     void (*tell)(void *arg, struct admin_page *page);    /* the rest of /status */
     bool (*ready)(void *arg);

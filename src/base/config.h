@@ -84,6 +84,8 @@ struct config_sources {
     const char *path;           /* when none is named there; NULL: the row's default */
 };
 
+/* Can an address to listen on be reached from this machine alone? */
+bool config_is_loopback(slice address);
 /* Does any client use Penstock's own credentials at the origin? NULL: no key says so. */
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
 

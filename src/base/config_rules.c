@@ -20,7 +20,7 @@ static const struct setting_where *in_group(const struct setting_where *where,
     return &where[setting_at(scope, slice_of(name))];
 }
 
-static bool is_loopback(slice s)
+bool config_is_loopback(slice s)
 {
     return slice_starts(s, S("127.")) || slice_starts(s, S("[::1]:")) ||
            slice_starts(s, S("localhost:"));
@@ -60,7 +60,7 @@ static bool overlap(slice a, slice b)
     if (!slice_eq(port_of(a), port_of(b)))
         return false;
     return slice_eq(a, b) || is_everywhere(a) || is_everywhere(b) ||
-           (named && is_loopback(a) && is_loopback(b));
+           (named && config_is_loopback(a) && config_is_loopback(b));
 }
 
 static void listeners_differ(struct config *config)
@@ -160,6 +160,15 @@ static void lending_takes_a_token(struct config *config)
                            "AWS_CONTAINER_AUTHORIZATION_TOKEN");
 }
 
+static void a_token_is_for_metrics(struct config *config)
+{
+    if (config->metrics_token &&
+        !config_is_given(config->admin_token, at(config, "admin_token")))
+        config_mistake_add(config, at(config, "metrics_token"), "metrics_token", NULL,
+                           "says that metrics need admin_token, and there is none: set "
+                           "admin_token_file, too, or take it away");
+}
+
 static void strangers_need_keys(struct config *config)
 {
     bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0] ||
@@ -167,7 +176,7 @@ static void strangers_need_keys(struct config *config)
     const char *addresses[] = { config->listen, config->tls_listen };
     static const char *const names[] = { "listen", "tls_listen" };
     for (size_t i = 0; i < countof(names); i++)
-        if (is_on(addresses[i]) && !is_loopback(slice_of(addresses[i])) && !has_keys)
+        if (is_on(addresses[i]) && !config_is_loopback(slice_of(addresses[i])) && !has_keys)
             config_mistake_add(config, at(config, names[i]), names[i], NULL,
                                "must be a loopback address while there is no access_key");
 }
@@ -316,8 +325,8 @@ static bool listens_there(const char *listen, slice authority)
 {
     slice own = slice_of(listen);
     return slice_eq(own, authority) ||
-           (slice_eq(port_of(own), port_of(authority)) && is_loopback(authority) &&
-            (is_everywhere(own) || is_loopback(own)));
+           (slice_eq(port_of(own), port_of(authority)) && config_is_loopback(authority) &&
+            (is_everywhere(own) || config_is_loopback(own)));
 }
 
 /* Each miss would ask itself, until all connections wait for each other. */
@@ -451,7 +460,8 @@ void config_rules(struct config *config)
     static void (*const rules[])(struct config *config) = {
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
         lists_have_no_empty_parts, origins_have_names,
-        a_token_is_for_lending, lending_takes_a_token, strangers_need_keys, cache_dir_is_absolute,
+        a_token_is_for_lending, lending_takes_a_token, a_token_is_for_metrics,
+        strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,
         ca_files_hold_certificates, an_endpoint_has_one_identity, bucket_names_are_valid,

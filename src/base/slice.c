@@ -70,6 +70,14 @@ bool slice_eq_nocase(slice a, slice b)
     return true;
 }
 
+bool slice_eq_secret(slice a, slice b)
+{
+    volatile unsigned differ = a.len != b.len;
+    for (size_t i = 0; i < a.len && i < b.len; i++)
+        differ |= (unsigned char)(a.ptr[i] ^ b.ptr[i]);
+    return !differ;
+}
+
 int slice_cmp(slice a, slice b)
 {
     size_t common = MIN(a.len, b.len);

@@ -27,6 +27,8 @@ size_t slice_put(char *to, slice s);                    /* copies the bytes; how
 
 bool slice_eq(slice a, slice b);
 bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
+/* Of secrets: in a time that tells their lengths at most, not where they differ. */
+bool slice_eq_secret(slice a, slice b) MUST_USE;
 int slice_cmp(slice a, slice b);                        /* bytes, as memcmp */
 bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */

@@ -107,7 +107,8 @@ static bool receive_all(int fd, struct text *to, uint64_t end_ms)
     return false;
 }
 
-static struct answer ask(struct arena *keep, slice address, slice path, unsigned ms)
+/* token: admin_token, or empty. */
+static struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms)
 {
     struct answer answer = { .why = "no answer in time" };
     uint64_t end_ms = mono_ms() + ms;
@@ -115,8 +116,10 @@ static struct answer ask(struct arena *keep, slice address, slice path, unsigned
     if (fd < 0)
         return answer;
     answer.reached = true;
-    slice head = arena_printf(keep, "GET %.*s HTTP/1.1\r\nHost: %.*s\r\nConnection: close\r\n\r\n",
-                              SLICE_ARG(path), SLICE_ARG(address));
+    slice proof = token.len ? arena_printf(keep, "Authorization: Bearer %.*s\r\n", SLICE_ARG(token))
+                            : S("");
+    slice head = arena_printf(keep, "GET %.*s HTTP/1.1\r\nHost: %.*s\r\n%.*sConnection: close\r\n"
+                              "\r\n", SLICE_ARG(path), SLICE_ARG(address), SLICE_ARG(proof));
     struct text got = text_in(keep);
     bool good = send_all(fd, head, end_ms) && receive_all(fd, &got, end_ms);
     close(fd);
@@ -152,10 +155,10 @@ static struct answer ask_health(struct arena *keep, const struct config *config,
 {
     slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);
     bool off = slice_eq(admin, S("off"));
-    struct answer answer = ask(keep, *ret_address, path, off ? TIMEOUT_MS : TIMEOUT_MS / 2);
+    struct answer answer = ask(keep, *ret_address, path, S(""), off ? TIMEOUT_MS : TIMEOUT_MS / 2);
     if (answer.status || !answer.reached || off)
         return answer;
-    struct answer beside = ask(keep, admin, path, TIMEOUT_MS / 2);
+    struct answer beside = ask(keep, admin, path, S(""), TIMEOUT_MS / 2);
     if (!beside.status)
         return answer;
     *ret_address = admin;
@@ -180,7 +183,7 @@ int run_health(struct cli *cli)
         address = slice_cut(&rest, '/');
         if (rest.len)
             path = slice_from(slice_of(url + 7), address.len);
-        answer = ask(&cli->arena, address, path, TIMEOUT_MS);
+        answer = ask(&cli->arena, address, path, S(""), TIMEOUT_MS);
     } else {
         answer = ask_health(&cli->arena, config, &address);
     }
@@ -257,6 +260,7 @@ int run_stat(struct cli *cli)
     bool raw = cli_flag(cli, "--json");
     struct config *config = cli_load(cli);
     slice address = arena_copy(&cli->arena, slice_of(config->admin_listen));
+    slice token = arena_copy(&cli->arena, slice_of(config->admin_token));
     bool good = flags_are_good(cli, config);
     config_free(&config);
     if (!good)
@@ -265,9 +269,13 @@ int run_stat(struct cli *cli)
         fprintf(stderr, "penstock: there is nobody to ask: admin_listen is off\n");
         return EXIT_FAILED;
     }
-    struct answer answer = ask(&cli->arena, address, S("/status"), TIMEOUT_MS);
+    struct answer answer = ask(&cli->arena, address, S("/status"), token, TIMEOUT_MS);
     if (answer.status != 200) {
-        if (answer.status)
+        if (answer.status == 401)
+            fprintf(stderr, "penstock: %.*s refuses to tell: %.*s%s", SLICE_ARG(address),
+                    SLICE_ARG(answer.body), token.len ? "(the admin_token that was sent is another)\n"
+                                                      : "");
+        else if (answer.status)
             fprintf(stderr, "penstock: %.*s answered %d\n", SLICE_ARG(address), answer.status);
         else
             fprintf(stderr, "penstock: can't ask %.*s: %s. Is the service running, and is this its "

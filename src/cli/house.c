@@ -302,6 +302,9 @@ static enum err admin_up(struct serve *serve)
 {
     struct admin_options options = {
         .version = PACKAGE_VERSION, .tell = status_tell, .ready = is_ready, .arg = serve,
+        .token = slice_of(serve->config->admin_token),
+        .metrics_token = serve->config->metrics_token,
+        .exposed = !config_is_loopback(slice_of(serve->config->admin_listen)),
     };
     if (strcmp(serve->config->admin_listen, "off") != 0)
         serve->admin = admin_new(&options);

@@ -82,10 +82,38 @@ static slice anybody_may_write(const struct config *config, struct arena *keep)
     return S("");
 }
 
+static slice http_is_exposed(const struct config *config, struct arena *keep)
+{
+    if (config_is_loopback(slice_of(config->listen)))
+        return S("");
+    return arena_printf(keep, "listen is %s, which other machines reach, and speaks http: objects "
+                        "can be read on their way, and presigned URLs used by others until they "
+                        "expire. Set tls_listen with tls_cert_file and listen on a loopback "
+                        "address, or be sure of that network", config->listen);
+}
+
+static slice admin_is_exposed(const struct config *config, struct arena *keep)
+{
+    const char *address = config->admin_listen;
+    if (strcmp(address, "off") == 0 || config_is_loopback(slice_of(address)))
+        return S("");
+    if (!config->admin_token[0])
+        return arena_printf(keep, "admin_listen is %s, which other machines reach, and there is no "
+                            "admin_token: everybody there may read /metrics, and nothing else but "
+                            "health answers (/status, penstock stat: 401). Set admin_token_file "
+                            "(and metrics_token, if metrics are not for everybody), or listen on a "
+                            "loopback address", address);
+    return arena_printf(keep, "admin_listen is %s, which other machines reach, and speaks http: "
+                        "admin_token can be read on its way%s. Be sure of that network, or listen "
+                        "on a loopback address", address,
+                        config->metrics_token ? "" : ", and /metrics needs none");
+}
+
 void cli_warnings(const struct config *config, void (*tell)(slice warning))
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
         size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_write,
+        http_is_exposed, admin_is_exposed,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i < countof(warnings); i++) {

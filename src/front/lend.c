@@ -79,15 +79,6 @@ static struct pair current(struct lend *lend, int64_t now_s)
     return copy;
 }
 
-static bool same(const char *a, slice b)    /* in a time that does not tell where they differ */
-{
-    size_t len = strlen(a);
-    unsigned differ = len != b.len;
-    for (size_t i = 0; i < len && i < b.len; i++)
-        differ |= (unsigned char)a[i] ^ (unsigned char)b.ptr[i];
-    return !differ;
-}
-
 bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice session_token,
                int64_t now_s, slice *ret_secret)
 {
@@ -95,8 +86,9 @@ bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice se
     pthread_mutex_lock(&lend->lock);
     for (size_t i = 0; i < PAIRS && !found; i++) {
         const struct pair *pair = &lend->pairs[i];
-        found = is_good(pair, now_s) && same(pair->access_key, access_key) &&
-                same(pair->token, session_token);
+        found = is_good(pair, now_s) &&
+                slice_eq_secret(slice_of(pair->access_key), access_key) &&
+                slice_eq_secret(slice_of(pair->token), session_token);
         if (found)
             *ret_secret = arena_copy(keep, slice_of(pair->secret_key));
     }
@@ -151,7 +143,7 @@ static const char *why_not(const struct lend *lend, slice peer, const struct htt
         if (slice_eq_nocase(name, S("host")))
             hosted = is_loopback(value);
         if (slice_eq_nocase(name, S("authorization")))
-            told = same(lend->said, slice_starts(value, S("Bearer ")) &&
+            told = slice_eq_secret(slice_of(lend->said), slice_starts(value, S("Bearer ")) &&
                                             strncmp(lend->said, "Bearer ", 7) != 0
                                         ? slice_from(value, 7) : value);
         if (is_of_others(name))

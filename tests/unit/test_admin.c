@@ -109,6 +109,57 @@ TEST(a_name_that_is_not_ours_reads_nothing)
     admin_free(&admin);
 }
 
+static int asks_of(const struct admin_options *options, const char *text)
+{
+    struct admin *admin = admin_new(options);
+    int status = asks(admin, text);
+    admin_free(&admin);
+    return status;
+}
+
+#define WITH(path, more) ASK("GET", path, "127.0.0.1", more)
+#define BEARER "Authorization: Bearer open-sesame\r\n"
+
+TEST(a_token_opens_what_it_covers)
+{
+    struct admin_options asked = { .version = "1", .token = S("open-sesame") };
+    static const char *const wrong[] = {
+        WITH("/status", ""), WITH("/status", "Authorization: Bearer open-sesam\r\n"),
+        WITH("/status", "Authorization: Bearer open-sesame2\r\n"),
+        WITH("/status", "Authorization: Bearer \r\n"), WITH("/status", "Authorization: open-sesame\r\n"),
+        WITH("/status", "Authorization: Basic b3Blbi1zZXNhbWU=\r\n"),      /* without a name */
+        WITH("/status", "Authorization: Basic b3Blbi1zZXNhbWU6\r\n"),      /* as the name */
+        WITH("/status", "Authorization: Basic OnNlc2FtZQ==\r\n"),
+        WITH("/status", "Authorization: Basic !!!!\r\n"), WITH("/nothing", ""),
+    };
+    static const char *const right[] = {
+        WITH("/status", BEARER), WITH("/status", "Authorization: bearer   open-sesame\r\n"),
+        WITH("/status", "Authorization: Basic Om9wZW4tc2VzYW1l\r\n"),              /* :open-sesame */
+        WITH("/status", "Authorization: basic YW5uYTpvcGVuLXNlc2FtZQ==\r\n"),      /* anna: */
+        WITH("/metrics", ""), WITH("/_/health/live", ""), WITH("/_/health/ready", ""),
+    };
+    for (size_t i = 0; i < countof(wrong); i++)
+        assert_int_equal(asks_of(&asked, wrong[i]), 401);
+    for (size_t i = 0; i < countof(right); i++)
+        assert_int_equal(asks_of(&asked, right[i]), 200);
+    asked.metrics_token = true;
+    assert_int_equal(asks_of(&asked, WITH("/metrics", "")), 401);
+    assert_int_equal(asks_of(&asked, WITH("/metrics", BEARER)), 200);
+    assert_int_equal(asks_of(&asked, WITH("/_/health/ready", "")), 200);
+}
+
+TEST(off_loopback_without_a_token_only_health_and_metrics_answer)
+{
+    struct admin_options open = { .version = "1", .exposed = true };
+    assert_int_equal(asks_of(&open, WITH("/status", "")), 401);
+    assert_int_equal(asks_of(&open, WITH("/status", BEARER)), 401);
+    assert_int_equal(asks_of(&open, WITH("/status", "Authorization: Bearer \r\n")), 401);
+    assert_int_equal(asks_of(&open, WITH("/metrics", "")), 200);
+    assert_int_equal(asks_of(&open, WITH("/_/health/ready", "")), 200);
+    /* others reach it by names that nobody told us */
+    assert_int_equal(asks_of(&open, ASK("GET", "/metrics", "penstock:9001", "")), 200);
+}
+
 TEST(status_is_the_json_that_was_told)
 {
     struct admin *admin = house();
@@ -137,4 +188,6 @@ TEST(status_is_the_json_that_was_told)
 RUN(cmocka_unit_test(pages_are_read_with_get_and_head_only),
     cmocka_unit_test(readiness_is_asked_each_time),
     cmocka_unit_test(a_name_that_is_not_ours_reads_nothing),
+    cmocka_unit_test(a_token_opens_what_it_covers),
+    cmocka_unit_test(off_loopback_without_a_token_only_health_and_metrics_answer),
     cmocka_unit_test(status_is_the_json_that_was_told))
