@@ -52,6 +52,9 @@ size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr
 /* Tells a sentence for each setting that is right and perhaps not what was meant. */
 void cli_warnings(const struct config *config, void (*tell)(slice warning));
 
+/* A sentence if a derived size of the cache makes little sense, else empty. */
+slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
+
 /* ---- tls.c ---- */
 struct http_tls;
 /* As the settings say; OK with NULL where tls_listen is off. */

@@ -64,6 +64,23 @@ static void tell_anew(const struct serve *serve, const struct store_status *stat
                  serve->config->cache_dir, status->anew);
 }
 
+/* A derived size grows when there is more room; one that is too small is told once. */
+static void watch_size(struct serve *serve, const struct store_status *status)
+{
+    struct arena keep = { 0 };
+    if (!status->serving || status->size_bytes == serve->size_told)
+        return;
+    slice small = cli_small_cache(status->size_bytes, status->derived, &keep);
+    if (serve->size_told)
+        log_info("cache_grown", "size=%" PRIu64 " was=%" PRIu64, status->size_bytes,
+                 serve->size_told);
+    if (small.len)
+        log_warn("cache_small", "size=%" PRIu64 " why=\"%.*s\"", status->size_bytes,
+                 SLICE_ARG(small));
+    serve->size_told = status->size_bytes;
+    arena_free(&keep);
+}
+
 static enum err store_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -96,6 +113,7 @@ static enum err store_up(struct serve *serve)
                  " free=%" PRIu64 " entries=%" PRIu64, config->cache_dir, status.serving,
                  status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
     tell_anew(serve, &status);
+    watch_size(serve, &status);
     serve->serving = status.serving;
     serve->why = S("");
     return OK;
@@ -184,6 +202,7 @@ void house_watch(struct serve *serve)
     store_status(serve->store, &status);
     watch_tls(serve);
     watch_room(serve, &status);
+    watch_size(serve, &status);
     if (status.serving == serve->serving)
         return;
     serve->serving = status.serving;

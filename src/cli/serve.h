@@ -18,6 +18,7 @@ struct serve {
     struct store *store;
     bool serving;                  /* was its folder in service when last looked at? */
     bool squeezed;                 /* had it room for less than half its size? */
+    uint64_t size_told;            /* its size when that was last said; 0: never */
     struct cache *cache;
     struct origins *origins;
     struct origin **origin_of;     /* beside config->origins */

@@ -83,6 +83,14 @@ static void tell_tls(struct admin_page *page, const struct serve *serve)
     arena_free(&keep);
 }
 
+static void tell_small(struct admin_page *page, const struct store_status *status)
+{
+    struct arena keep = { 0 };
+    slice warning = cli_small_cache(status->size_bytes, status->derived, &keep);
+    admin_text(page, "cache.warning", warning);
+    arena_free(&keep);
+}
+
 void status_tell(void *arg, struct admin_page *page)
 {
     struct serve *serve = arg;
@@ -96,6 +104,7 @@ void status_tell(void *arg, struct admin_page *page)
     admin_text(page, "cache.folder", slice_of(serve->config->cache_dir));
     admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
     admin_store(page, "cache", &status);
+    tell_small(page, &status);
     tell_answers(page);
     for (size_t i = 0; i < serve->config->origin_count; i++)
         tell_origin(page, serve->config->origins[i].name, serve->origin_of[i]);

@@ -10,6 +10,8 @@
 #include "cli/cli.h"
 #include "store/store.h"
 
+#define SMALL_BYTES GIB
+
 static slice size_is_not_there(const struct config *config, struct arena *keep)
 {
     struct store_space there;
@@ -27,6 +29,16 @@ static slice size_is_not_there(const struct config *config, struct arena *keep)
     return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %" PRIu64
                         " MiB: only what is there is used", SLICE_ARG(size), SLICE_ARG(folder),
                         there.bytes / MIB);
+}
+
+slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
+{
+    if (!derived || size_bytes >= SMALL_BYTES)
+        return S("");
+    return arena_printf(keep, "the cache has %" PRIu64 " MiB, 80 %% of what its file system has "
+                        "free: too little to be of use; make room there (the size follows), or "
+                        "name another cache_dir, or set cache_size if so little is meant",
+                        size_bytes / MIB);
 }
 
 static slice key_is_open(const struct config *config, struct arena *keep)

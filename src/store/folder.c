@@ -22,12 +22,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "store/clearing.h"
 #include "store/mounts.h"
 #include "store/publish.h"
+#include "store/sizing.h"
 #include "store/store.h"
 
 #define BATCH 10000u                  /* records in one transaction of a rebuild */
@@ -94,30 +94,6 @@ static enum err write_format(const struct folder *folder, const struct format *f
     return folder_write(folder->path, "format", bytes, sizeof(bytes));
 }
 
-enum err store_space(const char *path, struct store_space *ret)
-{
-    struct statvfs fs;
-    if (statvfs(path, &fs) != 0)
-        return ERR_IO;
-    *ret = (struct store_space){ .bytes = (uint64_t)fs.f_blocks * fs.f_frsize,
-                                 .free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize };
-    return OK;
-}
-
-static uint64_t size_that_fits(const char *folder)
-{
-    struct store_space space;
-    return store_space(folder, &space) == OK ? space.free_bytes / 10 * 8 : 0;
-}
-
-/* A 64th of the size, between 4 and 64 MiB, but at least two fit, and one takes any record. */
-static uint32_t extent_that_fits(uint64_t size_bytes, uint32_t wish)
-{
-    uint64_t bytes = wish ? wish : MIN(MAX(size_bytes / 64, 4 * MIB), 64 * MIB);
-    bytes = MIN(MIN(bytes, size_bytes / 2), 64 * MIB);
-    return (uint32_t)round_up(MAX(bytes, 2 * MIB), PAGE_BYTES);
-}
-
 static enum err throw_index_away(const struct folder *folder)
 {
     struct path path = path_in(folder->path, "index");
@@ -165,7 +141,7 @@ static enum err make_format(struct folder *folder, const uint8_t secret[STORE_SE
                             const char *why, const char **ret_why)
 {
     enum err e = clear(folder, why, ret_why);
-    folder->format = (struct format){ .generation = 1, .size_bytes = size_that_fits(folder->path) };
+    folder->format = (struct format){ .generation = 1 };
     memcpy(folder->format.secret, secret, STORE_SECRET_BYTES);
     return e;
 }
@@ -187,10 +163,9 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
         *ret_why = "it is another folder than at the start; start again to use it";
         return ERR_BUSY;
     }
-    if (wish->size_bytes)
-        format->size_bytes = wish->size_bytes;
-    format->size_bytes = MAX(format->size_bytes, 4 * MIB);
-    format->extent_bytes = extent_that_fits(format->size_bytes, wish->extent_bytes);
+    format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
+                                          : store_derived_size(folder->path, folder->path);
+    format->extent_bytes = sizing_extent(format->size_bytes, wish->extent_bytes);
     *ret_why = "its file 'format' can't be written";
     return is_new ? write_format(folder, format) : OK;
 }
@@ -321,7 +296,8 @@ static uint64_t map_bytes(const struct folder *folder)
     uint64_t there = 0;
     if (stat(path_in(folder->path, "index/data.mdb").text, &st) == 0)
         there = (uint64_t)st.st_size;
-    return MAX(folder->format.size_bytes, there) + 64 * MIB;
+    uint64_t grown = (uint64_t)SIZE_EXTENTS_MAX * folder->format.extent_bytes;
+    return MAX(MAX(folder->format.size_bytes, grown), there) + 64 * MIB;
 }
 
 /* Opened; new, or of another opening: *ret_lost. */

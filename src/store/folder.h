@@ -21,7 +21,7 @@ struct folder {
     char unmounted[STRANGER_MAX];     /* which mount is missing, and who says so; "" */
 };
 
-/* What was asked for by settings; 0 takes what the format file says, or else what fits the disk. */
+/* What was asked for by settings; 0: a size that fits the disk, at least what the format file says. */
 struct folder_wish {
     uint64_t size_bytes;
     uint32_t extent_bytes;

@@ -11,6 +11,7 @@
 
 #include "base/metric.h"
 #include "store/removal.h"
+#include "store/sizing.h"
 
 #define WATCH_MS 500u
 #define RESERVE_MAX (8 * GIB)
@@ -21,6 +22,16 @@ uint64_t service_free_bytes(const struct store *store)
     return store_space(store->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
 }
 
+/* A size that nobody set. The next opening has larger extents, and with them no bound. */
+static void grow(struct store *store, uint64_t free)
+{
+    uint64_t size = atomic_load(&store->size_bytes), own = extents_bytes(store->extents);
+    uint64_t most = (uint64_t)SIZE_EXTENTS_MAX * store->folder.format.extent_bytes;
+    uint64_t derived = sizing_derive(size, free, own + index_bytes(store->index));
+    if (!store->options.size_bytes && atomic_load(&store->open))
+        atomic_store(&store->size_bytes, MAX(size, MIN(derived, most)));
+}
+
 /* Who must not wait reads what is noted here. */
 void service_measure(struct store *store)
 {
@@ -28,6 +39,7 @@ void service_measure(struct store *store)
     if (free == UINT64_MAX)
         return;
     atomic_store(&store->free_bytes, free);
+    grow(store, free);
     metric_set(M_STORE_FREE, (int64_t)free);
     metric_set(M_STORE_CAPACITY, (int64_t)store_capacity(store));
 }

@@ -130,6 +130,7 @@ void store_status(struct store *store, struct store_status *ret)
         .why = stuck ? "a commit takes too long" : atomic_load(&store->why),
         .anew = atomic_load(&store->anew),
         .size_bytes = atomic_load(&store->size_bytes),
+        .derived = !store->options.size_bytes,
         .used_bytes = extents_bytes(store->extents),
         .reserve_bytes = atomic_load(&store->reserve_bytes),
         .free_bytes = atomic_load(&store->free_bytes),

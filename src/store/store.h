@@ -23,7 +23,7 @@ struct store;
 
 struct store_options {
     const char *folder;
-    /* 0: 80 % of what is free at first start (then kept in the format file) */
+    /* 0: 80 % of what is free and of what it holds; derived again when there is more room */
     uint64_t size_bytes;
     uint64_t reserve_bytes;           /* free space of the file system never used; 0: automatic */
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
@@ -65,6 +65,7 @@ struct store_status {
     uint64_t size_bytes, used_bytes, entries, index_bytes, heads_bytes;
     uint64_t free_bytes, reserve_bytes;    /* of the file system: seen less than a second ago */
     uint64_t capacity_bytes;          /* of size_bytes, what the file system has room for */
+    bool derived;                     /* no setting says size_bytes */
     uint32_t extents;
 };
 void store_status(struct store *store, struct store_status *ret);    /* never waits for the disk */
@@ -75,6 +76,9 @@ struct store_space {
     uint64_t bytes, free_bytes;
 };
 enum err store_space(const char *path, struct store_space *ret) MUST_USE;
+/* The size that a folder will have when it is opened with options.size_bytes 0. It may be missing;
+ * `on` is a path on the file system that it will be on. */
+uint64_t store_derived_size(const char *folder, const char *on);
 
 void store_object_id(const struct store *store, const struct object_name *name,
                      struct object_id *ret);
