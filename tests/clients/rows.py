@@ -188,7 +188,7 @@ def no_more(t):
 def rows(tool):
     """tool(name, folder): where scripts/tools put it."""
     new, readers, fsspec = tool("python3"), tool("python3", "readers"), tool("python3", "s3fs")
-    runai = tool("python3", "runai")
+    runai, nixl = tool("python3", "runai"), tool("python3", "nixl")
 
     def imported(python, module):
         return [python, "-c", f"import importlib.metadata as m; print(m.version('{module}'))"]
@@ -222,5 +222,7 @@ def rows(tool):
             script="by_s3torch.py", python=readers, pointed="`endpoint=`"),
         Row("Run:ai Model Streamer", runai_env, imported(runai, "runai-model-streamer"),
             script="by_runai.py", python=runai, pointed="`AWS_ENDPOINT_URL`", writes=False),
+        Row("NIXL (OBJ)", no_more, imported(nixl, "nixl-cu12"), script="by_nixl.py", python=nixl,
+            pointed="`endpoint_override`"),
         Row("curl", no_more, ["curl", "--version"], curl(), pointed="the URL", parts=False),
     ]
