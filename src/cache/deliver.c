@@ -58,6 +58,9 @@ static void note_refusal(struct fetch *fetch, const struct origin_reply *reply)
         if (is_of_refusal(reply->fields[i].name))
             text_printf(&fetch->error_fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
                         SLICE_ARG(reply->fields[i].value));
+    slice id = origin_reply_get(reply, S("x-amz-request-id"));    /* as in what is passed on */
+    if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
+        text_printf(&fetch->error_fields, "x-amz-id-2: %.*s\r\n", SLICE_ARG(id));
 }
 
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
@@ -299,21 +302,32 @@ static bool is_gone(const struct fetch *fetch, enum err err)
             (fetch->status == 404 && fetch->inflight->version.len));
 }
 
+/* Was the asker refused? Not by an archived object: that is told to those who may read it. */
+static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool answered)
+{
+    if (!answered)
+        return err == ERR_ORIGIN_KEYS && identity_id(fetch->asker.who);
+    return (fetch->status == 401 || fetch->status == 403) && !slice_eq(code, S("InvalidObjectState"));
+}
+
+/* A denial is told in one form. An object that is here is asked for by HEAD, whose answer has no
+ * document, another one by GET: by the document, whoever is refused could tell what is here. */
 static void set_refusal(struct fetch *fetch, enum err err)
 {
-    slice body = text_slice(&fetch->error_body), code = { 0 }, message;
-    if (fetch->err == OK && err == OK) {
-        if (xml_read_error(&fetch->arena, body, &code, &message) != OK)
-            code = S("");
-        err = s3_error_from(fetch->status, code);
-        if (is_gone(fetch, err))
-            deliver_forget(fetch);
+    slice body = text_slice(&fetch->error_body), code = S(""), message;
+    bool answered = fetch->err == OK && err == OK;
+    if (answered && xml_read_error(&fetch->arena, body, &code, &message) != OK)
+        code = S("");
+    err = answered ? s3_error_from(fetch->status, code) : fetch->err ? fetch->err : err;
+    if (answered && is_gone(fetch, err))
+        deliver_forget(fetch);
+    if (is_denial(fetch, err, code, answered))
+        fetch->refusal = refusal_new(ERR_DENIED, 403, S(""), S(""), S(""));
+    else if (answered)
         fetch->refusal = refusal_new(err, fetch->status, fetch->error_type,
                                      text_slice(&fetch->error_fields), body);
-    } else {
-        err = fetch->err ? fetch->err : err;
+    else
         fetch->refusal = refusal_new(err, 0, S(""), S(""), S(""));
-    }
     fetch->err = err;
 }
 

@@ -70,10 +70,11 @@ void reply_error(struct call *call, enum err err, slice detail)
     reply_fault(call, err, &(struct s3_fault){ .message = detail });
 }
 
-/* What the origin said, as it said it; our own words where it said nothing. */
+/* What the origin said, as it said it; our own words where it said nothing, or may not be heard. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
-    if (!refusal->status || (!refusal->body.len && call->s3.op != S3_HEAD_OBJECT)) {
+    if (!refusal->status || refusal->err == ERR_DENIED ||
+        (!refusal->body.len && call->s3.op != S3_HEAD_OBJECT)) {
         reply_error(call, refusal->err, S(""));
         return;
     }

@@ -130,17 +130,20 @@ void object_fields(struct call *call, const struct get_answer *answer, const str
         add_own_fields(fields, call, answer);
 }
 
-/* A HEAD asked, of a part, or before a GET that its conditions may have spared: what it was refused
- * with has no document, but for a key that is not there says enough. */
+/* A HEAD asked: of a part, before a GET that its conditions may have spared, or in the name of a
+ * client whose permission was to be proven. What it was refused with has no document, but for a
+ * key that is not there says enough, unless that may be so for this client alone. */
 static bool is_for_origin(const struct call *call, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
-    if (!refusal || call->s3.part)
-        return refusal != NULL;
+    if (!refusal || refusal->err == ERR_DENIED || call->s3.part)
+        return refusal && refusal->err != ERR_DENIED;
     const struct s3_conditions *conditions = &call->s3.conditions;
-    bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
-    bool enough = refusal->err == ERR_NO_SUCH_KEY && !s3_param_get(&call->s3, S("versionId"));
-    return conditional && call->s3.op == S3_GET_OBJECT && answer->source != GET_NEGATIVE &&
+    bool own = call->client->own;
+    bool headed = conditions->if_none_match.ptr || conditions->if_modified_since >= 0 || own;
+    bool enough = refusal->err == ERR_NO_SUCH_KEY && !own &&
+                  !s3_param_get(&call->s3, S("versionId"));
+    return headed && call->s3.op == S3_GET_OBJECT && answer->source != GET_NEGATIVE &&
            refusal->status >= 400 && refusal->status < 500 && !refusal->body.len && !enough;
 }
 
