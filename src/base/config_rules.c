@@ -4,6 +4,8 @@
  * One function a rule, all in one table; each adds a mistake at the value that should change. */
 #include "base/config_inside.h"
 
+#include "base/header.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +132,18 @@ static void origins_have_names(struct config *config)
         if (config_is_blank(slice_of(config->origins[i].name)))
             config_mistake_add(config, in_group(config->origins[i].where, SCOPE_ORIGIN, "style"),
                                "origins", NULL, "has an origin whose name is empty: name it");
+}
+
+static void forwarded_headers_may_go_on(struct config *config)
+{
+    slice rest = slice_of(config->forward_headers);
+    while (rest.len) {
+        slice name = slice_trim(slice_cut(&rest, ','));
+        const char *why = header_named_breaks(name);
+        if (why)
+            config_mistake_add(config, at(config, "forward_headers"), "forward_headers", NULL,
+                               "can't name \"%.*s\": it %s", SLICE_ARG(name), why);
+    }
 }
 
 static void certificates_have_a_listener(struct config *config)
@@ -459,6 +473,7 @@ void config_rules(struct config *config)
 {
     static void (*const rules[])(struct config *config) = {
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
+        forwarded_headers_may_go_on,
         lists_have_no_empty_parts, origins_have_names,
         a_token_is_for_lending, lending_takes_a_token, a_token_is_for_metrics,
         strangers_need_keys, cache_dir_is_absolute,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/guard.h"
+#include "cache/alias.h"
 
 #define EPOCHS 65536
 
@@ -121,4 +122,34 @@ struct epoch_said epoch_said(const struct object_id *id)
         return (struct epoch_said){ 0 };
     return (struct epoch_said){ atomic_load(&said[row_of(id)].at_ms),
                                 atomic_load(&said[row_of(id)].at_s) };
+}
+
+/* ---- of all objects of a bucket ---- */
+
+static struct {
+    atomic_ullong at_ms;
+    atomic_llong at_s;
+} said_of_buckets[BUCKET_EPOCHS];
+static atomic_bool any_said;    /* a hit pays for no name while nothing was said */
+
+static size_t row_of_bucket(slice bucket)
+{
+    return head_etag_hash(alias_bucket(bucket)) % BUCKET_EPOCHS;
+}
+
+void epoch_say_of_bucket(slice bucket, struct epoch_said now)
+{
+    size_t row = row_of_bucket(bucket);
+    atomic_store(&said_of_buckets[row].at_s, now.at_s);
+    atomic_store(&said_of_buckets[row].at_ms, now.at_ms);
+    atomic_store(&any_said, true);
+}
+
+struct epoch_said epoch_said_of_bucket(slice bucket)
+{
+    if (!atomic_load_explicit(&any_said, memory_order_acquire) || !guard_on(GUARD_EPOCH))
+        return (struct epoch_said){ 0 };
+    size_t row = row_of_bucket(bucket);
+    return (struct epoch_said){ atomic_load(&said_of_buckets[row].at_ms),
+                                atomic_load(&said_of_buckets[row].at_s) };
 }

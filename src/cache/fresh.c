@@ -239,10 +239,12 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
     return ORIGIN_TAKEN;
 }
 
-/* Every line that names the version we have renews it, as of when the listing was asked for. */
+/* Every line that names the version we have renews it, as of when the listing was asked for; but
+ * not where more was said of it meanwhile than a line tells. */
 static void renew_all(struct page *page, const struct listing *listing)
 {
     struct store *store = cache_store(page->fresh->cache);
+    int64_t restated_s = epoch_said_of_bucket(page->name.bucket).at_s;
     for (size_t i = 0; i < listing->object_count; i++) {
         const struct listed *listed = &listing->objects[i];
         struct object_name name = page->name;
@@ -250,7 +252,8 @@ static void renew_all(struct page *page, const struct listing *listing)
         name.key = listed->key;
         store_object_id(store, &name, &id);
         struct store_vouch vouch = { head_etag_hash(listed->etag), listed->size,
-                                     listed->modified_s, { NULL, 0 }, page->sent_s };
+                                     listed->modified_s, { NULL, 0 }, page->sent_s,
+                                     restated_s };
         if (epoch_quiet_since(&id, page->moment) &&
             store_renew(store, &id, &vouch) == STORE_RENEWED)
             metric_add(M_CACHE_RENEWED, 1);

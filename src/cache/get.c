@@ -127,26 +127,33 @@ static bool is_whole(const struct get *get)
 
 struct epoch_said get_said(const struct get *get)
 {
+    struct epoch_said said = epoch_said_of_bucket(get->name.bucket);
     struct object_name key = get->name;
     struct object_id id;
     if (!key.version.len)
-        return (struct epoch_said){ 0 };
+        return said;
     key.version = S("");
     store_object_id(cache_store(get->loop->cache), &key, &id);
-    return epoch_said(&id);
+    struct epoch_said of_key = epoch_said(&id);
+    return of_key.at_ms > said.at_ms ? of_key : said;
+}
+
+/* Something may have been said of it since it was last asked for: no listing tells what. Where the
+ * clock was set back, nobody knows which came first. */
+static bool is_restated(const struct get *get, int64_t validated_s, int64_t age_s)
+{
+    struct epoch_said said = get_said(get);
+    return said.at_ms && (validated_s <= said.at_s || age_s < 0);
 }
 
 /* A version that is named never becomes another, but for "null": that is whatever was written last
- * while the bucket had no versions, and no listing of what is current tells of it. But what is said
- * of a version changes. */
-static enum err judge_version(struct get *get, bool unproved, int64_t validated_s, int64_t age_s)
+ * while the bucket had no versions, and no listing of what is current tells of it. */
+static enum err judge_version(struct get *get, bool unproved, int64_t age_s)
 {
     const struct place *place = get->ask.place;
-    struct epoch_said said = get_said(get);
     bool fixed = place->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null"));
     bool fresh = fixed ? !unproved : age_s >= 0 && age_s <= place->ttl_s;
-    bool old = said.at_ms && validated_s <= said.at_s;
-    return get_go(get, fresh && !old ? GET_DECIDE : GET_PROBE);
+    return get_go(get, fresh ? GET_DECIDE : GET_PROBE);
 }
 
 /* May this head answer without a word from the origin? */
@@ -168,10 +175,10 @@ static enum err judge_freshness(struct get *get)
         get->upgrade = true;
         return get_go(get, GET_PROBE);
     }
-    if (get_wants_newest(get))
+    if (get_wants_newest(get) || is_restated(get, validated_s, age_s))
         return get_go(get, GET_PROBE);
     if (get->name.version.len)
-        return judge_version(get, unproved, validated_s, age_s);
+        return judge_version(get, unproved, age_s);
     if (place->freshness == FRESH_IMMUTABLE)
         return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
     if (validated_s && age_s < 0)    /* the clock was set back: no trust beyond what is promised */

@@ -258,7 +258,7 @@ static bool renewed(struct fetch *fetch)
 {
     const struct head *head = fetch->head;
     struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, head->fields,
-                                 fetch->sent_s };
+                                 fetch->sent_s, 0 };
     return epoch_holds(&head->id, fetch->epoch) &&
            store_renew(cache_store(fetch->inflight->cache), &head->id, &vouch) == STORE_RENEWED;
 }

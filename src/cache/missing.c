@@ -74,6 +74,20 @@ static bool holds(const struct entry *entry)
     return !guard_on(GUARD_MISSING) || epoch_holds(&entry->id, entry->epoch);
 }
 
+/* Who has an identity of their own is told it no longer than what they may read. */
+static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
+{
+    return get_who(get) ? MIN(all->for_ms, get->ask.place->grant_ms) : all->for_ms;
+}
+
+/* Asked before something changed the bucket as a whole? */
+static bool is_restated(const struct missing_keys *all, const struct entry *entry,
+                        const struct get *get)
+{
+    uint64_t said_ms = get_said(get).at_ms;
+    return said_ms && entry->until_ms - for_ms(all, get) <= said_ms;
+}
+
 static bool is_of(const struct entry *entry, const struct get *get)
 {
     return entry->refusal && memcmp(&entry->id, &get->id, sizeof(get->id)) == 0 &&
@@ -93,12 +107,6 @@ static struct entry *room_for(struct missing_keys *all, const struct get *get, u
     if (first->refusal && first->until_ms > now_ms)
         metric_add(M_CACHE_NEGATIVE_DROPPED, 1);
     return first;
-}
-
-/* Who has an identity of their own is told it no longer than what they may read. */
-static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
-{
-    return get_who(get) ? MIN(all->for_ms, get->ask.place->grant_ms) : all->for_ms;
 }
 
 void missing_note(struct get *get, const struct fetch *fetch)
@@ -135,7 +143,8 @@ bool missing_find(struct get *get)
     pthread_mutex_lock(&all->lock);
     struct entry *row = row_of(all, &get->id);
     for (size_t i = 0; i < WAYS && !found; i++)
-        if (is_of(&row[i], get) && row[i].until_ms > mono_ms() && holds(&row[i]))
+        if (is_of(&row[i], get) && row[i].until_ms > mono_ms() && holds(&row[i]) &&
+            !is_restated(all, &row[i], get))
             found = refusal_ref(row[i].refusal);
     pthread_mutex_unlock(&all->lock);
     if (!found)

@@ -30,6 +30,8 @@ struct write {
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
     bool says;                    /* something of a version that it does not name */
+    bool restates;                /* what is said of the objects of its bucket: */
+    slice bucket;                 /* ... this one; owned */
     unsigned pair;                /* of the bucket, for its lists */
     struct removing *removing;
 };
@@ -129,6 +131,7 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     write->ticket = ticket_new(loop->box, woken, write);
     write->ids = must_alloc((key_count * VERSIONS_MAX * NAMES_MAX + 1) * sizeof(*write->ids));
     bucket = alias_bucket(bucket);
+    write->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
     for (size_t i = 0; i < key_count; i++)
         add_names(write, place, bucket, &keys[i]);
     write->pair = epoch_bucket_of(origin_endpoint(place->origin), bucket);
@@ -154,6 +157,17 @@ void write_says(struct write *write)
     say(write);
 }
 
+static void restate(const struct write *write)
+{
+    epoch_say_of_bucket(write->bucket, (struct epoch_said){ mono_ms(), wall_s() });
+}
+
+void write_restates(struct write *write)
+{
+    write->restates = true;
+    restate(write);
+}
+
 bool write_may_go(const struct write *write)
 {
     return !write->removing || atomic_load(&write->removing->over);
@@ -167,6 +181,8 @@ void write_end(struct write **write)
         return;
     if (mine->says)
         say(mine);
+    if (mine->restates)
+        restate(mine);
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
     epoch_bucket_write_ends(mine->pair);
@@ -174,6 +190,7 @@ void write_end(struct write **write)
     if (mine->removing)
         removing_unref(mine->removing);
     ticket_end(&mine->ticket);
+    free((char *)mine->bucket.ptr);
     free(mine->ids);
     free(mine);
 }

@@ -285,6 +285,7 @@ static enum err front_up(struct serve *serve)
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
         .domains = slice_of(serve->config->domains),
+        .forward_headers = slice_of(serve->config->forward_headers),
         .access_log = serve->config->access_log,
         .no_sigv2 = !serve->config->sigv2,
         .form_bytes_max = serve->config->form_max_bytes,

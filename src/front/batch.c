@@ -168,15 +168,12 @@ static void lost(void *arg)
 /* What means something to a GetObject, and would be lost here; of what is left over, the first. */
 static slice unknown_header(const struct call *call)
 {
-    static const char *const known[] = {
-        "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "x-amz-user-agent",
-        "x-amz-api-version", "x-amz-te", "x-amz-trailer", "x-amz-decoded-content-length",
-    };
     for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {
         slice name = s3_header_at(call->head, &call->s3, i).name;
-        if (slice_starts_nocase(name, S("x-amz-")) && !slice_starts_nocase(name, S("x-amz-sdk-")) &&
-            !slice_starts_nocase(name, S("x-amz-checksum-")) &&
-            !slice_is_one_of_nocase(name, known, countof(known)))
+        enum header_fate fate = s3_header_fate(&call->s3, name);
+        bool vendors = fate == HEADER_ORIGIN && header_is_vendors(name);
+        if (fate == HEADER_FOREIGN ||
+            (vendors && !slice_starts_nocase(name, S("x-amz-checksum-"))))
             return name;
     }
     return S("");

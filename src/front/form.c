@@ -9,9 +9,11 @@
 
 /* ---- its head ---- */
 
-static bool is_vendors(slice name)
+/* An operation may do something else because of it. */
+static bool changes_something(const struct call *call, slice name)
 {
-    return slice_starts_nocase(name, S("x-amz-")) || slice_starts_nocase(name, S("x-rgw-"));
+    enum header_fate fate = s3_header_fate(&call->s3, name);
+    return fate == HEADER_FOREIGN || (fate == HEADER_ORIGIN && header_is_vendors(name));
 }
 
 static enum err refuse_head(struct call *call, const char *what, slice name)
@@ -33,7 +35,7 @@ enum err form_judge_head(struct call *call)
         return refuse_head(call, "parameter", s3->unknown->name);
     for (size_t i = 0; i < s3_header_count(call->head, s3); i++) {
         slice name = s3_header_at(call->head, s3, i).name;
-        if (is_vendors(name) && !s3_header_changes_nothing(name))
+        if (changes_something(call, name))
             return refuse_head(call, "header", name);
     }
     return OK;
@@ -112,13 +114,20 @@ static enum err take_unsigned(struct call *call)
     return call->client && call->client->own ? OK : ERR_DENIED;
 }
 
-/* What its fields would give to others. */
-static enum err judge_fields(const struct call *call)
+/* What its fields would give to others; and what nobody here knows, which may be about anything in
+ * the bucket. */
+static enum err judge_fields(struct call *call)
 {
     const struct form *form = call->form;
     bool privileged = false;
-    for (size_t i = 0; i < form->field_count; i++)
-        privileged |= right_is_privileged(form->fields[i].name, form->fields[i].value);
+    for (size_t i = 0; i < form->field_count; i++) {
+        slice name = form->fields[i].name;
+        privileged |= right_is_privileged(name, form->fields[i].value);
+        if (!call->s3.foreign.ptr && s3_header_fate(&call->s3, name) == HEADER_FOREIGN)
+            call->s3.foreign = name;
+    }
+    if (call->s3.foreign.ptr)
+        return right_judge_admin(call, S(""));
     return privileged ? right_judge_admin(call, form_get(form, S("key"))) : OK;
 }
 

@@ -8,25 +8,34 @@
 
 #include <string.h>
 
+#include "base/metric.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
 #include "s3/xml.h"
 
-static bool is_sent(slice name)
+/* A connection's own header, whatever it is. */
+static bool is_of_connection(const struct http_head *head, slice name)
 {
-    static const char *const names[] = {
-        "content-type", "content-md5", "cache-control", "content-disposition", "content-language",
-        "expires", "if-match", "if-none-match", "if-modified-since",
-        "if-unmodified-since", "range", "if-range", "origin", "access-control-request-method",
-        "access-control-request-headers", "referer",
-    };
-    static const char *const ours[] = {
-        "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
-    };
-    if (slice_is_one_of_nocase(name, ours, countof(ours)) || integrity_is_framing(name))
+    for (size_t i = 0; i < head->field_count; i++) {
+        slice words = head->fields[i].value;
+        if (!slice_eq_nocase(head->fields[i].name, S("connection")))
+            continue;
+        while (words.ptr)
+            if (slice_eq_nocase(slice_trim(slice_cut(&words, ',')), name))
+                return true;
+    }
+    return false;
+}
+
+static bool is_sent(const struct call *call, slice name)
+{
+    enum header_fate fate = s3_header_fate(&call->s3, name);
+    if (integrity_is_framing(name) || fate == HEADER_OURS || fate == HEADER_UNSENT)
         return false;    /* what is left of the framing, the intake says */
-    return slice_starts_nocase(name, S("x-amz-")) || slice_starts_nocase(name, S("x-rgw-")) ||
-           slice_is_one_of_nocase(name, names, countof(names));
+    bool is_known = fate != HEADER_UNKNOWN && fate != HEADER_FOREIGN;
+    bool goes = is_known || (fate == HEADER_FOREIGN && !is_of_connection(call->head, name));
+    metric_add(M_FRONT_HEADERS_UNSENT, goes ? 0 : 1);
+    return goes;
 }
 
 static bool is_answered(slice name)
@@ -47,7 +56,7 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call, s
     struct http_field *list = arena_alloc(keep, room * sizeof(*list));
     for (size_t i = 0; i < s3_header_count(head, s3); i++) {
         struct http_field field = s3_header_at(head, s3, i);
-        if (is_sent(field.name))
+        if (is_sent(call, field.name))
             list[count++] = (struct http_field){ arena_copy(keep, field.name),
                                                  arena_copy(keep, field.value) };
     }

@@ -184,7 +184,7 @@ static bool is_unwanted_form(const struct front *front, struct arena *keep,
 {
     struct s3_request request;
     return !front->options.form_bytes_max && s3_is_form(head) &&
-           s3_request_read(keep, head, front->options.domains, &request) == OK &&
+           s3_request_read(keep, head, front->options.domains, S(""), &request) == OK &&
            request.op == S3_POST_OBJECT;
 }
 
@@ -275,6 +275,25 @@ static enum err judge_overrides(struct call *call)
     return OK;
 }
 
+/* Whoever holds a presigned URL may add headers to it. One that nobody here knows might make
+ * another operation of it: that, too, only who signs may say. */
+static enum err judge_foreign(struct call *call, const struct sigv4_claim *claim)
+{
+    const struct http_head *head = call->head;
+    for (size_t i = 0; i < head->field_count && claim->presigned && call->s3.foreign.ptr; i++) {
+        slice name = head->fields[i].name, names = claim->signed_headers;
+        bool signs = false;
+        while (names.len && !signs)
+            signs = slice_eq_nocase(slice_cut(&names, ';'), name);
+        if (signs || s3_header_fate(&call->s3, name) != HEADER_FOREIGN)
+            continue;
+        call->s3.detail = arena_printf(call->keep, "The header %.*s must be among those that a "
+                                       "presigned URL signs.", SLICE_ARG(name));
+        return ERR_NOT_SIGNED;
+    }
+    return OK;
+}
+
 static bool takes_form(const struct call *call)
 {
     return call->s3.op == S3_POST_OBJECT && call->front->options.form_bytes_max;
@@ -294,12 +313,14 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     call->access_key = judged->claim.access_key;
     call->client = judged->client;
     call->cache_result = "-";
-    call->err = s3_request_read(keep, head, front->options.domains, &call->s3);
+    call->err = s3_request_read(keep, head, front->options.domains, front->options.forward_headers,
+                                &call->s3);
     if (call->err)
         call->s3.op = S3_OP_COUNT;
     else if (takes_form(call))    /* the form tells whose it is: form_judge */
         call->err = form_judge_head(call);
-    else if (!(call->err = judge_overrides(call)))
+    else if (!(call->err = judge_overrides(call)) &&
+             !(call->err = judge_foreign(call, &judged->claim)))
         call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
 }
 

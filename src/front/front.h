@@ -46,6 +46,7 @@ struct front_options {
     struct front_place *places;
     size_t place_count;
     struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */
+    slice forward_headers;        /* that go on beside those that are known, separated by commas */
     slice domains;                /* where BUCKET.DOMAIN is a host, separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* that clients may sign for; empty: any */

@@ -65,6 +65,12 @@ static bool says(const struct pass *pass)
            pass->call->s3.key.len && !s3_param_get(&pass->call->s3, S("versionId"));
 }
 
+/* Of any object in its bucket, or nobody here knows what? */
+static bool restates(const struct pass *pass)
+{
+    return pass->call->s3.foreign.ptr != NULL;
+}
+
 /* ---- its course ---- */
 
 static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
@@ -118,6 +124,8 @@ static void begin(struct pass *pass)
     pass->order = write_order(pass->write, &pass->arena);
     if (says(pass))
         write_says(pass->write);
+    if (restates(pass))
+        write_restates(pass->write);
     if (write_may_go(pass->write))
         pass_call_origin(pass);
 }

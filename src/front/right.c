@@ -64,9 +64,7 @@ bool right_is_privileged(slice name, slice value)
 {
     if (slice_eq_nocase(name, S("x-amz-acl")) || slice_eq_nocase(name, S("acl")))
         return !slice_eq(value, S("private")) && !slice_eq(value, S("bucket-owner-full-control"));
-    return slice_starts_nocase(name, S("x-amz-grant-")) ||
-           slice_starts_nocase(name, S("x-amz-object-lock-")) ||
-           slice_eq_nocase(name, S("x-amz-bypass-governance-retention"));
+    return header_judge(name, S("")).admin;
 }
 
 /* Also by what a presigned URL says, which is sent as a header. */
@@ -95,8 +93,9 @@ static bool may_begin(struct trial *trial)
     if (by_prefix && prefix)
         key = prefix->value;
     if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
-        (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)))
-        return false;    /* nobody here knows what such a parameter makes of the operation */
+        (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)) ||
+        (call->s3.foreign.ptr && !allows(trial, RIGHT_ADMIN, call->s3.bucket, S(""), false)))
+        return false;    /* nobody here knows what such a parameter, or header, makes of it */
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
     return may_take_source(trial) &&

@@ -12,17 +12,6 @@
 
 #define EXTRA_FIELDS 5      /* Host, and what the signer adds */
 
-/* What belongs to a connection, or is ours to say. */
-static bool is_ours(slice name)
-{
-    static const char *const names[] = {
-        "host", "content-length", "connection", "keep-alive", "proxy-connection",
-        "proxy-authorization", "transfer-encoding", "te", "trailer", "upgrade", "expect",
-        "authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "user-agent",
-    };
-    return slice_is_one_of_nocase(name, names, countof(names));
-}
-
 /* Some servers read other characters as '-': only metadata, which no server acts on, may have all
  * that RFC 9110 allows. */
 static bool is_sendable_name(slice name)
@@ -163,6 +152,22 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     return &made->body;
 }
 
+/* What is about a connection or a signature is ours to say, whoever wrote it down. */
+static bool is_of_fate(struct http_field field, bool unsigned_ones)
+{
+    enum header_fate fate = header_judge(field.name, S("")).fate;
+    return fate != HEADER_OURS && (fate == HEADER_UNSIGNED) == unsigned_ones;
+}
+
+static size_t add_unsigned(const struct origin_call *asked, struct http_field *fields,
+                           size_t count)
+{
+    for (size_t i = 0; i < asked->field_count; i++)
+        if (is_of_fate(asked->fields[i], true))
+            fields[count++] = asked->fields[i];
+    return count;
+}
+
 static size_t make_fields(struct arena *keep, const struct origin_call *asked,
                           const struct target *target, struct http_field **ret)
 {
@@ -171,7 +176,7 @@ static size_t make_fields(struct arena *keep, const struct origin_call *asked,
     size_t count = 0;
     fields[count++] = (struct http_field){ S("Host"), target->host };
     for (size_t i = 0; i < asked->field_count; i++)
-        if (!is_ours(asked->fields[i].name))
+        if (is_of_fate(asked->fields[i], false))
             fields[count++] = (struct http_field){ asked->fields[i].name,
                                                    slice_trim(asked->fields[i].value) };
     *ret = fields;
@@ -203,6 +208,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
         body = make_form(s3, keep, asked, with, region, &fields[count++]);
     else
         count = add_signature(s3, keep, asked, with, region, &target, fields, count);
+    count = add_unsigned(asked, fields, count);
     const char *method = s3_operation(asked->op)->method_name;
     enum effect effect = s3_effect(asked);
     *ret = (struct exchange_ask){

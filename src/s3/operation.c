@@ -31,12 +31,6 @@ static const unsigned char places[] = {
 #undef OP
 };
 
-/* A GetObject or HeadObject with any other x-amz- header is one that only the origin understands:
- * SSE-C, x-amz-request-payer, x-amz-expected-bucket-owner ... */
-static const char cache_headers[] =
-    "x-amz-date x-amz-content-sha256 x-amz-security-token x-amz-checksum-mode x-amz-sdk-* "
-    "x-amz-user-agent x-amz-api-version x-amz-te";
-
 /* Signatures in the query: read and judged by claim.c. */
 static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
@@ -137,12 +131,6 @@ const struct s3_param *s3_operation_unknown(const struct s3_request *request)
             !param_known(row, request->params[i].name))
             return &request->params[i];
     return NULL;
-}
-
-bool s3_header_changes_nothing(slice name)
-{
-    char buffer[64];
-    return in_words(cache_headers, lower_in(buffer, sizeof(buffer), name));
 }
 
 /* How many words of the row hold, all of them; -1 if it does not fit. */
@@ -269,15 +257,8 @@ static bool may_name(const struct http_head *head, const struct s3_param *param)
 
 bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request)
 {
-    char buffer[64];
-    for (size_t i = 0; i < head->field_count; i++) {
-        slice name = lower_in(buffer, sizeof(buffer), head->fields[i].name);
-        if (slice_eq(name, S("origin")) ||
-            (slice_starts(name, S("x-amz-")) && !in_words(cache_headers, name)))
-            return true;
-    }
-    for (size_t i = 0; i < request->said_count; i++)
-        if (!in_words(cache_headers, lower_in(buffer, sizeof(buffer), request->said[i].name)))
+    for (size_t i = 0; i < s3_header_count(head, request); i++)
+        if (s3_header_fate(request, s3_header_at(head, request, i).name) == HEADER_ORIGIN)
             return true;
     for (size_t i = 0; i < request->param_count; i++)
         if (!may_name(head, &request->params[i]))

@@ -37,8 +37,6 @@ const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
 bool s3_only_reads(enum s3_op op);    /* by its method: nothing is changed, no body comes */
 bool s3_is_form(const struct http_head *head);    /* a browser's: its body says what it is about */
-/* An x-amz- header about the signature or the SDK: no operation does anything else because of it. */
-bool s3_header_changes_nothing(slice name);
 
 /* ---- for request.c ---- */
 struct s3_request;

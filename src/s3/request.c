@@ -121,42 +121,43 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
     return OK;
 }
 
-/* As CGI would hand it on, is it one of S3's headers by another name? Metadata is nobody's. */
-static bool is_disguised(slice name)
+/* What Penstock itself acts by can't be about this connection alone: it would be lost on the way. */
+static enum err judge_connection(struct arena *keep, slice words, struct s3_request *ret)
 {
-    char buffer[64];
-    slice plain = { buffer, MIN(name.len, sizeof(buffer)) };
-    if (!slice_has(name, '_') || slice_starts_nocase(name, S("x-amz-meta-")))
-        return false;
-    for (size_t i = 0; i < plain.len; i++)
-        buffer[i] = name.ptr[i] == '_' ? '-' : char_lower(name.ptr[i]);
-    return slice_starts(plain, S("x-amz-")) && !slice_starts(plain, S("x-amz-meta-"));
+    while (words.ptr) {
+        slice word = slice_trim(slice_cut(&words, ','));
+        enum header_fate fate = s3_header_fate(ret, word);
+        if (fate == HEADER_SENT || fate == HEADER_ORIGIN)
+            return wrong(keep, "The header Connection must not name %.*s.", word, ret);
+    }
+    return OK;
+}
+
+static bool is_there_before(const struct http_head *head, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (slice_eq_nocase(head->fields[i].name, head->fields[at].name))
+            return true;
+    return false;
 }
 
 static enum err judge_names(struct arena *keep, const struct http_head *head,
                             struct s3_request *ret)
 {
-    static const slice once[] = {    /* what is done here goes by the first, there perhaps not */
-        { "x-amz-acl", 9 }, { "content-md5", 11 }, { "x-amz-trailer", 13 },
-        { "x-amz-copy-source", 17 }, { "x-amz-rename-source", 19 },
-        { "x-amz-decoded-content-length", 28 }, { "x-amz-sdk-checksum-algorithm", 28 },
-    };
-    unsigned seen = 0;
-    for (size_t i = 0; i < head->field_count; i++) {
+    enum err e = OK;
+    for (size_t i = 0; i < head->field_count && !e; i++) {
         slice name = head->fields[i].name;
-        unsigned before = seen;
-        bool known = false;
-        for (size_t k = 0; k < countof(once) && !known; k++)
-            if (once[k].len == name.len && slice_eq_nocase(once[k], name)) {
-                known = true;
-                seen |= 1u << k;
-            }
-        if (known && seen == before)
+        struct header_known known = header_judge(name, ret->named);
+        if (known.once && is_there_before(head, i))
             return wrong(keep, "The header %.*s may be given once.", name, ret);
-        if (is_disguised(name))
+        if (header_is_disguised(name))
             return wrong(keep, DISGUISED, name, ret);
+        if (known.fate == HEADER_FOREIGN && !ret->foreign.ptr)
+            ret->foreign = name;
+        if (slice_eq_nocase(name, S("connection")))
+            e = judge_connection(keep, head->fields[i].value, ret);
     }
-    return OK;
+    return e;
 }
 
 /* Said once, in the query or above it. */
@@ -175,8 +176,10 @@ static enum err read_said(struct arena *keep, const struct http_head *head,
         if (again)
             return wrong(keep, "The header %.*s may be given once, in the query or above it.",
                          param.name, request);
-        if (is_disguised(param.name))
+        if (header_is_disguised(param.name))
             return wrong(keep, DISGUISED, param.name, request);
+        if (s3_header_fate(request, param.name) == HEADER_FOREIGN && !request->foreign.ptr)
+            request->foreign = param.name;
         said[request->said_count++] = (struct http_field){ param.name, param.value };
     }
     return OK;
@@ -293,9 +296,9 @@ static void read_headers(struct arena *keep, const struct http_head *head, struc
 }
 
 enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
-                         struct s3_request *ret)
+                         slice named, struct s3_request *ret)
 {
-    *ret = (struct s3_request){ .raw_path = head->path };
+    *ret = (struct s3_request){ .raw_path = head->path, .named = named };
     enum err e = read_path(keep, head->path, s3_host_bucket(keep, head->host, domains), ret);
     if (!e)
         e = read_params(keep, head->query, ret);
@@ -311,6 +314,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
     read_headers(keep, head, ret);
     read_sources(keep, head, ret);
     ret->pass = slice_has(ret->bucket, ':') ||    /* another name of a bucket: see cache/alias.h */
+                ret->foreign.ptr ||
                 (s3_operation(ret->op)->route == S3_CACHE && s3_operation_needs_origin(head, ret));
     return OK;
 }

@@ -6,6 +6,7 @@
 #define S3_REQUEST_H
 
 #include "base/arena.h"
+#include "base/header.h"
 #include "s3/conditions.h"
 #include "s3/head.h"
 #include "s3/operation.h"
@@ -42,6 +43,8 @@ struct s3_request {
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
     const struct s3_param *unknown;    /* the first that its operation does not know, or NULL */
+    slice foreign;            /* the first header that goes on and is not known; ptr NULL: none */
+    slice named;              /* headers that forward_headers names (base/header.h) */
     slice detail;             /* of a request that is wrong: why, for people; may be empty */
 };
 
@@ -50,7 +53,7 @@ struct s3_request {
  * mistake: op.def has rows for it.
  * A malformed Range header is no range (RFC 9110); several ranges are read as none, as S3 does. */
 enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
-                         struct s3_request *ret) MUST_USE;
+                         slice named, struct s3_request *ret) MUST_USE;
 
 /* Could a bucket have this name? */
 bool s3_bucket_is_valid(slice bucket);
@@ -69,6 +72,12 @@ static inline struct http_field s3_header_at(const struct http_head *head,
                                              const struct s3_request *request, size_t i)
 {
     return i < head->field_count ? head->fields[i] : request->said[i - head->field_count];
+}
+
+/* What is known of a header of this request. */
+static inline enum header_fate s3_header_fate(const struct s3_request *request, slice name)
+{
+    return header_judge(name, request->named).fate;
 }
 
 /* The first of that name; ptr NULL if absent. */

@@ -323,6 +323,17 @@ static bool same_fields(const struct head *head, const struct store_vouch *vouch
            (head && head->etag_hash == vouch->etag_hash && slice_eq(head->fields, vouch->fields));
 }
 
+/* When the origin last vouched for what this entry names; 0: not known. */
+static int64_t vouched_s(struct store *store, const struct entry *entry)
+{
+    struct extent *extent;
+    if (extent_hold(store->extents, entry->extent, &extent))
+        return 0;
+    int64_t when_s = extent_time(extent, entry->ordinal);
+    extent_release(&extent);
+    return when_s;
+}
+
 static enum store_renewal renew(struct store *store, const struct object_id *id, struct head *head,
                                 const struct store_vouch *vouch)
 {
@@ -331,7 +342,8 @@ static enum store_renewal renew(struct store *store, const struct object_id *id,
     if (!store_is_serving(store) || index_get_head(store->index, id, &unit, &entry) != OK)
         return STORE_ABSENT;
     if (entry.etag_hash != vouch->etag_hash ||
-        entry.mark != head_mark(vouch->size, vouch->modified_s) || !same_fields(head, vouch))
+        entry.mark != head_mark(vouch->size, vouch->modified_s) || !same_fields(head, vouch) ||
+        (vouch->after_s && vouched_s(store, &entry) <= vouch->after_s))
         return STORE_CHANGED;
     if (!extent_time_set(store->extents, entry.extent, entry.ordinal, vouch->when_s))
         return STORE_ABSENT;

@@ -191,6 +191,8 @@ struct store_vouch {
     int64_t modified_s;
     slice fields;                     /* as a head has them; ptr NULL: a listing tells none */
     int64_t when_s;                   /* wall clock when it was asked */
+    /* What the origin has not vouched for since then needs more than a listing: CHANGED. 0: none. */
+    int64_t after_s;
 };
 /* RENEWED: it is the one we have, CHANGED: it is not, or its fields are others, or it can't be seen
  * in RAM whether they are. Index and RAM only. An unproved head stays so until a commit has said

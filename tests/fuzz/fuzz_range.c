@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bytes = arena_printf(&arena, "GET /bkt/k HTTP/1.1\r\nHost: h\r\n%.*s\r\n\r\n",
                              SLICE_ARG(bytes));
     if (http_head_scan(bytes, &head, NULL) == OK &&
-        s3_request_read(&arena, &head, S("h"), &request) == OK) {
+        s3_request_read(&arena, &head, S("h"), S(""), &request) == OK) {
         check((unsigned)request.op < S3_OP_COUNT && request.key.len <= 1024);
         check(!slice_has(request.key, '\0') && !slice_has(request.bucket, '/'));
         for (size_t i = 0; i < countof(sizes); i++)

@@ -45,13 +45,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     slice bytes = arena_printf(&arena, "%.*s HTTP/1.1\r\nHost: h\r\n%.*s\r\n\r\n", SLICE_ARG(line),
                                SLICE_ARG(rest));
     if (http_head_scan(bytes, &head, NULL) == OK) {
-        enum err e = s3_request_read(&arena, &head, S(""), &request);
+        enum err e = s3_request_read(&arena, &head, S(""), S(""), &request);
         check(e == OK || e == ERR_BAD_URI || e == ERR_BAD_BUCKET || e == ERR_KEY_TOO_LONG ||
               e == ERR_BAD_METHOD || e == ERR_BAD_ARGUMENT);
         if (!e)
             judge(&head, &request);
         head.query = turned(&arena, head.query);
-        enum err other = s3_request_read(&arena, &head, S(""), &again);
+        enum err other = s3_request_read(&arena, &head, S(""), S(""), &again);
         check(!e == !other && (e || (request.op == again.op && request.pass == again.pass)));
     }
     arena_free(&arena);

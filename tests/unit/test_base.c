@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/header.h"
 #include "base/arena.h"
 #include "base/cores.h"
 #include "base/list.h"
@@ -113,7 +114,36 @@ TEST(memory_is_at_most_the_machines)
     ok(memory_available() >= 16 * MIB && memory_available() <= machine);
 }
 
+TEST(a_header_is_known_by_its_row_or_by_how_it_begins)
+{
+    static const struct {
+        const char *name;
+        enum header_fate fate;
+    } cases[] = {
+        { "X-Amz-Date", HEADER_OURS }, { "authorization", HEADER_OURS },
+        { "X-Forwarded-Proto", HEADER_OURS }, { "X-HTTP-Method-Override", HEADER_OURS },
+        { "accept", HEADER_UNSENT }, { "Range", HEADER_SENT }, { "traceparent", HEADER_UNSIGNED },
+        { "x-amz-sdk-retry", HEADER_SENT }, { "x-amz-checksum-mode", HEADER_SENT },
+        { "x-amz-checksum-crc32", HEADER_ORIGIN }, { "x-amz-meta-a.b", HEADER_ORIGIN },
+        { "x-amz-meta-Snowball-Auto-Extract", HEADER_FOREIGN }, { "x-amz-", HEADER_FOREIGN },
+        { "X-Minio-Force-Delete", HEADER_FOREIGN }, { "x-named", HEADER_FOREIGN },
+        { "x-minio", HEADER_UNKNOWN }, { "x-namedly", HEADER_UNKNOWN }, { "", HEADER_UNKNOWN },
+        { "x-obs-a-name-that-is-longer-than-any-row-of-the-table-may-be-by-far", HEADER_FOREIGN },
+    };
+    for (size_t i = 0; i < countof(cases); i++)
+        if (header_judge(slice_of(cases[i].name), S("a, X-Named")).fate != cases[i].fate)
+            fail_msg("%s", cases[i].name);
+    ok(header_judge(S("X-Amz-Copy-Source"), S("")).once);
+    ok(!header_judge(S("x-amz-copy-source-range"), S("")).once);
+    ok(header_judge(S("x-amz-grant-read"), S("")).admin);
+    ok(header_is_disguised(S("x-minio_a")) && header_is_disguised(S("X_Amz-Acl")));
+    ok(!header_is_disguised(S("x-amz-meta-a_b")) && !header_is_disguised(S("my_header")));
+    ok(!header_named_breaks(S("x-trace_id")) && header_named_breaks(S("x-a.b")));
+    ok(header_named_breaks(S("X_Forwarded-For")) && header_named_breaks(S("")));
+}
+
 RUN(cmocka_unit_test(memory_is_at_most_the_machines),
+    cmocka_unit_test(a_header_is_known_by_its_row_or_by_how_it_begins),
     cmocka_unit_test(a_number_is_digits_and_nothing_else),
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),

@@ -14,7 +14,7 @@ static enum err read_with(const char *line, const char *headers, struct s3_reque
 {
     slice bytes = arena_printf(&arena, "%s HTTP/1.1\r\nHost: h\r\n%s\r\n", line, headers);
     ok(http_head_scan(bytes, &head, NULL) == OK);
-    return s3_request_read(&arena, &head, S("localhost, s3.example"), ret);
+    return s3_request_read(&arena, &head, S("localhost, s3.example"), S(""), ret);
 }
 
 static enum err read_line(const char *line, struct s3_request *ret)
@@ -352,14 +352,14 @@ TEST(a_host_may_name_the_bucket)
              rows[i].bucket);
     struct s3_request request;
     ok(http_head_scan(S("GET /a/b HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
-    ok(s3_request_read(&arena, &head, S("localhost"), &request) == OK);
+    ok(s3_request_read(&arena, &head, S("localhost"), S(""), &request) == OK);
     same(request.bucket, S("bkt"));
     same(request.key, S("a/b"));
     ok(http_head_scan(S("GET / HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
-    ok(s3_request_read(&arena, &head, S("localhost"), &request) == OK);
+    ok(s3_request_read(&arena, &head, S("localhost"), S(""), &request) == OK);
     ok(request.op == S3_LIST_OBJECTS);
     ok(http_head_scan(S("GET / HTTP/1.1\r\nHost: -a.localhost\r\n\r\n"), &head, NULL) == OK);
-    ok(s3_request_read(&arena, &head, S("localhost"), &request) == ERR_BAD_BUCKET);
+    ok(s3_request_read(&arena, &head, S("localhost"), S(""), &request) == ERR_BAD_BUCKET);
 }
 
 TEST(a_parameter_that_the_row_does_not_know_is_told)

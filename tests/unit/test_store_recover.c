@@ -18,7 +18,7 @@ static bool renew(struct unit_store *unit, const char *key)
     struct head *head = get_head(unit, key);
     ok(head != NULL);
     struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
-                                 1760000000 };
+                                 1760000000, 0 };
     bool renewed = store_renew(unit->store, &head->id, &vouch) == STORE_RENEWED;
     head_unref(&head);
     return renewed;
