@@ -125,3 +125,9 @@ bool fills_could(const struct config *config, struct arena *keep, slice *ret_why
                                      .users = slice_of(config->fill_users) };
     return !*config->fill_socket || local_check(&options, keep, ret_why) == OK;
 }
+
+enum err fills_look(const struct config *config, struct arena *keep, slice *ret_why)
+{
+    struct local_options options = { .path = config->fill_socket };
+    return *config->fill_socket ? local_look(&options, keep, ret_why) : OK;
+}

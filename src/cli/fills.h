@@ -11,5 +11,7 @@ void fills_access_log(struct serve *serve, bool on);    /* while it is up */
 unsigned fills_sessions(const struct config *config, uint64_t files);
 /* Could it be had with these settings? *ret_why, in keep, or empty. */
 bool fills_could(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
+/* Would it be made now? As local_look; OK where there is none. */
+enum err fills_look(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
 
 #endif

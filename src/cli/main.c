@@ -23,6 +23,11 @@ static const struct command_option stat_options[] = {
     { "--json", NULL, "as JSON, as the service said it" },
     { 0 },
 };
+static const struct command_option check_options[] = {
+    { "--strict", NULL, "warnings are failures, too: exit 1" },
+    { "--offline", NULL, "ask no origin, nor who lends credentials" },
+    { 0 },
+};
 static const struct command_option health_options[] = {
     { "--url", "URL", "ask this one instead; it must begin with http://" },
     { 0 },
@@ -33,8 +38,12 @@ const struct command commands[] = {
       .help = "run the cache in the foreground",
       .more = "SIGTERM ends it in order, SIGHUP reads the reloadable settings again." },
     { .name = "check", .args = "[FILE] [SETTINGS]", .run = run_check, .takes_settings = true,
-      .help = "say every mistake in the settings, and do nothing else", .words = "FILE",
-      .more = "FILE is read in place of the settings file in force." },
+      .help = "say what is wrong in the settings, and what serve would meet", .words = "FILE",
+      .options = check_options,
+      .more = "FILE is read in place of the settings file in force. Nothing is changed.\n"
+              "Exits 2 if the settings are wrong, 1 if serve would not start or would run\n"
+              "without its cache, else 0, also with warnings, of an origin for instance.\n"
+              "Not for an ExecStartPre: a cache must start while its origin is down." },
     { .name = "config", .args = "[SETTINGS]", .run = run_config, .takes_settings = true,
       .help = "show every setting in force and where it came from", .options = config_options,
       .more = "Completion, for the shell in use:\n"

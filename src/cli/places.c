@@ -12,10 +12,9 @@
 
 /* ---- origins and places ---- */
 
-static enum err origin_up(struct serve *serve, const struct config_origin *from,
-                          struct origin **ret)
+struct origin_options places_options(const struct config *config, const struct config_origin *from)
 {
-    struct origin_options options = {
+    return (struct origin_options){
         .name = from->name, .url = from->url, .region = from->region, .style = from->style,
         .ca_file = from->ca_file,
         .access_key = from->access_key, .secret_key = from->secret_key,
@@ -23,7 +22,7 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
         .secret_key_file = from->where[setting_at(SCOPE_ORIGIN, S("secret_key"))].secret_file,
         .session_token_file =
             from->where[setting_at(SCOPE_ORIGIN, S("session_token"))].secret_file,
-        .keys_optional = credentials_may_lack(serve->config, from),
+        .keys_optional = credentials_may_lack(config, from),
         .connections_max = (unsigned)from->connections,
         .connect_ms = (unsigned)from->connect_time_ms,
         .progress_ms = (unsigned)from->progress_time_ms,
@@ -31,6 +30,12 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
         .wait_ms = (unsigned)from->wait_time_ms,
         .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
     };
+}
+
+static enum err origin_up(struct serve *serve, const struct config_origin *from,
+                          struct origin **ret)
+{
+    struct origin_options options = places_options(serve->config, from);
     enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
     if (err)
         serve->why = arena_printf(&serve->keep, "origin %s can't be used: %.*s", from->name,

@@ -51,6 +51,7 @@ void house_watch(struct serve *serve);    /* once a second: says what has change
 void house_drain(struct serve *serve);
 
 /* ---- places.c: from the settings to who lies where, and who may ask ---- */
+struct origin_options places_options(const struct config *config, const struct config_origin *from);
 enum err places_origins_up(struct serve *serve) MUST_USE;
 void places_origins_down(struct serve *serve);
 enum err places_up(struct serve *serve) MUST_USE;

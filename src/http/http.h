@@ -91,6 +91,9 @@ struct http_options {
     void *arg;
 };
 
+/* Could an app of that name listen there now? Nobody can connect meanwhile. As http_start fails. */
+enum err http_could_listen(const char *name, const char *listen_on, struct arena *keep,
+                           slice *ret_why) MUST_USE;
 /* start, drain and stop: one thread, which is no loop.
  * Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the
  * loops. On failure *ret_why, in keep, says what, why and what to do. */

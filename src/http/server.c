@@ -62,6 +62,13 @@ static int bind_one(const struct address *address, bool shared)
     return -1;
 }
 
+static enum err cannot_resolve(const struct http_app *app, struct arena *keep, slice *ret_why)
+{
+    *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; write HOST:PORT, "
+                            "for instance 127.0.0.1:9000", app->name, app->listen);
+    return ERR_BAD_ARGUMENT;
+}
+
 static enum err cannot_listen(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
     int saved = errno;
@@ -87,11 +94,8 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
     const struct http_app *of = &http->bounds[app].app;
     unsigned loops = http->options.loops;
     struct address address = { 0 };
-    if (!resolve(of->listen, &address)) {
-        *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; write HOST:PORT, "
-                                "for instance 127.0.0.1:9000", of->name, of->listen);
-        return ERR_BAD_ARGUMENT;
-    }
+    if (!resolve(of->listen, &address))
+        return cannot_resolve(of, keep, ret_why);
     int probe = bind_one(&address, false);
     if (probe < 0)
         return cannot_listen(of, keep, ret_why);
@@ -103,6 +107,24 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
         http->listen_fds[app * loops + loop] = fd;
     }
     return OK;
+}
+
+enum err http_could_listen(const char *name, const char *listen_on, struct arena *keep,
+                           slice *ret_why)
+{
+    const struct http_app app = { .name = name, .listen = listen_on };
+    struct address address = { 0 };
+    int on = 1;
+    if (!resolve(listen_on, &address))
+        return cannot_resolve(&app, keep, ret_why);
+    int fd = socket(address.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    bool free = fd >= 0 && bind(fd, (const struct sockaddr *)&address.at, address.len) == 0;
+    enum err err = free ? OK : cannot_listen(&app, keep, ret_why);
+    if (fd >= 0)
+        close(fd);
+    return err;
 }
 
 static struct http *make(const struct http_options *options)

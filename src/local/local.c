@@ -137,6 +137,28 @@ enum err local_check(const struct local_options *options, struct arena *keep, sl
     return err ? err : judge_path(options->path, keep, ret_why);
 }
 
+enum err local_look(const struct local_options *options, struct arena *keep, slice *ret_why)
+{
+    struct sockaddr_un wanted;
+    const char *path = options->path, *slash = strrchr(path, '/');
+    slice folder = slash ? arena_printf(keep, "%.*s/", (int)(slash - path), path) : S("./");
+    check(address_of(path, "", &wanted));
+    *ret_why = arena_printf(keep, "fill_socket \"%s\": another process listens there: stop it, or "
+                            "name another path", path);
+    if (somebody_listens(&wanted))
+        return ERR_BUSY;
+    *ret_why = arena_printf(keep, "fill_socket \"%s\": its folder, %.*s, is not there: make it "
+                            "(systemd does, by RuntimeDirectory), or name another path", path,
+                            SLICE_ARG(folder));
+    if (access(folder.ptr, F_OK) != 0)
+        return ERR_NOT_FOUND;
+    if (access(folder.ptr, W_OK | X_OK) != 0)
+        return failed(keep, path, arena_printf(keep, "this user may not write to its folder, %.*s: "
+                      "give that to this user (chown), or name another path",
+                      SLICE_ARG(folder)).ptr, ret_why);
+    return OK;
+}
+
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
                      slice *ret_why)
 {

@@ -57,6 +57,10 @@ struct local;
  * with the service. */
 enum err local_check(const struct local_options *options, struct arena *keep,
                      slice *ret_why) MUST_USE;
+/* Would it be made there now? ERR_BUSY: somebody listens; ERR_NOT_FOUND: its folder is missing;
+ * ERR_IO. *ret_why, in keep. */
+enum err local_look(const struct local_options *options, struct arena *keep,
+                    slice *ret_why) MUST_USE;
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
                      slice *ret_why) MUST_USE;
 /* Are writes into holes of registered memory refused (holes.h)? */

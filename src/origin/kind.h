@@ -40,7 +40,7 @@ struct origin {
     _Atomic int64_t answered_s;         /* its last answer, of any status; 0: none */
     pthread_mutex_t lock;               /* for what follows */
     int64_t failed_s;                   /* the last failure */
-    char why[200];
+    char why[300];
 };
 
 #define HOOK_MAGIC 0x4007ca11u

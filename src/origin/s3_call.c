@@ -21,6 +21,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -398,6 +399,24 @@ static enum exchange_take on_body(void *arg, slice bytes)
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
+/* What to do about it, for the failures that libcurl's words leave open; or "". */
+static const char *advice(const struct exchange_end *end)
+{
+    static const struct {
+        enum err err;
+        const char *words, *advice;
+    } rows[] = {
+        { ERR_ORIGIN_CERT, "self-signed", "; set origin_ca_file to the certificates that vouch for it" },
+        { ERR_ORIGIN_CERT, "issuer", "; set origin_ca_file to the certificates that vouch for it" },
+        { ERR_ORIGIN_CONNECT, "wrong version number", "; it speaks no TLS there: is it http://?" },
+        { ERR_ORIGIN_CONNECT, "packet length too long", "; it speaks no TLS there: is it http://?" },
+    };
+    for (size_t i = 0; i < countof(rows); i++)
+        if (rows[i].err == end->err && strstr(end->why, rows[i].words))
+            return rows[i].advice;
+    return "";
+}
+
 static void log_failure(const struct s3_call *call, const struct exchange_end *end)
 {
     struct arena keep = { 0 };
@@ -406,9 +425,9 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
         return;
     slice why = log_sentence(&keep, slice_of(end->why));
     log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu "
-             "why=\"%.*s\"",
+             "why=\"%.*s%s\"",
              call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
-             call->tries, (unsigned long long)unlogged, SLICE_ARG(why));
+             call->tries, (unsigned long long)unlogged, SLICE_ARG(why), advice(end));
     arena_free(&keep);
 }
 
@@ -451,7 +470,9 @@ static void on_end(void *arg, const struct exchange_end *end)
     } else {
         if (end->err)
             log_failure(call, end);
-        call->hook.why = end->why;
+        char why[400];
+        snprintf(why, sizeof(why), "%s%s", end->why, advice(end));
+        call->hook.why = why;    /* the call's end is told before this returns */
         finish(call, end->err);
     }
 }

@@ -199,10 +199,6 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
     struct arena keep = { 0 };
     struct mounts_missing lost;
     bool unmounted = mounts_missing(folder->path, &mounts_here, &keep, &lost);
-    folder->unmounted[0] = '\0';
-    if (unmounted)
-        snprintf(folder->unmounted, sizeof(folder->unmounted), "%.*s should be a mount, as %.*s "
-                 "says", SLICE_ARG(lost.point), SLICE_ARG(lost.by));
     arena_free(&keep);
     *ret_why = "nothing is mounted where its disk should be; mount it, or name another cache_dir";
     if (unmounted)

@@ -18,7 +18,6 @@ struct folder {
     bool doubted;            /* something went by that it was not told of, before it was opened */
     const char *anew;                 /* why it began anew when it was opened; static text, "" */
     char stranger[STRANGER_MAX];      /* the file that is not ours, quoted; "" */
-    char unmounted[STRANGER_MAX];     /* which mount is missing, and who says so; "" */
 };
 
 /* What was asked for by settings; 0: a size that fits the disk, at least what the format file says. */

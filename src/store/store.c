@@ -69,6 +69,15 @@ static void store_end(struct store *store)
     free(store);
 }
 
+/* With names and advice, where a look finds the same trouble. */
+static slice why_at_length(const struct store *store, enum err err, const char *why,
+                           struct arena *keep)
+{
+    slice found;
+    bool same = err == ERR_IO && store_probe(store->folder.path, keep, &found) == ERR_IO;
+    return same && found.len ? found : slice_of(why);
+}
+
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
                     slice *ret_why)
 {
@@ -87,12 +96,9 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
                                 "not Penstock's; name an empty folder", store->folder.path,
                                 store->folder.stranger);
-    else if (*store->folder.unmounted)
-        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s: %s",
-                                store->folder.path, store->folder.unmounted, why);
     else if (*why)
-        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %s", store->folder.path,
-                                why);
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %.*s",
+                                store->folder.path, SLICE_ARG(why_at_length(store, e, why, keep)));
     if (e == ERR_FORMAT) {
         store_end(store);
         return e;

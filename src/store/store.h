@@ -76,6 +76,10 @@ struct store_space {
     uint64_t bytes, free_bytes;
 };
 enum err store_space(const char *path, struct store_space *ret) MUST_USE;
+/* What an opening would meet, without opening: OK; ERR_FORMAT: starting would be a mistake;
+ * ERR_BUSY: another process holds it; ERR_IO: it can't be used by this user, or now. *ret_why, in
+ * keep, says why and what to do. */
+enum err store_probe(const char *folder, struct arena *keep, slice *ret_why) MUST_USE;
 /* The size that a folder will have when it is opened with options.size_bytes 0. It may be missing;
  * `on` is a path on the file system that it will be on. */
 uint64_t store_derived_size(const char *folder, const char *on);

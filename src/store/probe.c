@@ -1,0 +1,179 @@
+/* probe.c - what the opening of a cache folder would meet. SPDX-License-Identifier: Apache-2.0
+ *
+ * Looks and changes nothing: `penstock check` asks before a start, and serve asks for the sentence
+ * when a folder can't be opened. Each look says what is wrong, with whom, and what to do. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "store/clearing.h"
+#include "store/folder.h"
+#include "store/mounts.h"
+#include "store/store.h"
+
+struct look {
+    slice folder;
+    struct arena *keep;
+    slice why;
+};
+
+static enum err judged(struct look *look, enum err err, slice why)
+{
+    look->why = why;
+    return err;
+}
+
+static slice user_of(struct arena *keep, uid_t uid)
+{
+    struct passwd entry, *found = NULL;
+    char room[4096];
+    if (getpwuid_r(uid, &entry, room, sizeof(room), &found) == 0 && found)
+        return arena_copy(keep, slice_of(entry.pw_name));
+    return arena_printf(keep, "%u", (unsigned)uid);
+}
+
+/* The folder that a path lies in. */
+static slice above(struct arena *keep, slice path)
+{
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    while (path.len > 1 && path.ptr[path.len - 1] != '/')
+        path.len--;
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    return arena_copy(keep, path);
+}
+
+/* Why this user may not write to `path`: whose it is, and `advice` for the case that it is
+ * another's. */
+static enum err refused(struct look *look, const char *path, const struct stat *st, slice advice)
+{
+    struct arena *keep = look->keep;
+    slice us = user_of(keep, geteuid()), owner = user_of(keep, st->st_uid);
+    struct statvfs fs;
+    if (statvfs(path, &fs) == 0 && (fs.f_flag & ST_RDONLY))
+        return judged(look, ERR_IO, S("its file system is mounted read-only"));
+    if (st->st_uid != geteuid())
+        return judged(look, ERR_IO, arena_printf(keep, "%s belongs to %.*s, and this user is %.*s: %.*s",
+                                                 path, SLICE_ARG(owner), SLICE_ARG(us),
+                                                 SLICE_ARG(advice)));
+    return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its own user, %.*s: "
+                                             "chmod -R u+rwX %.*s", path, SLICE_ARG(us),
+                                             SLICE_ARG(look->folder)));
+}
+
+static enum err look_at_mounts(struct look *look)
+{
+    struct mounts_missing lost;
+    if (!mounts_missing(look->folder.ptr, &mounts_here, look->keep, &lost))
+        return OK;
+    return judged(look, ERR_IO, arena_printf(look->keep, "%.*s should be a mount, as %.*s says, and "
+                                             "nothing is mounted there: mount it, or name another "
+                                             "cache_dir", SLICE_ARG(lost.point),
+                                             SLICE_ARG(lost.by)));
+}
+
+/* It is not there: could it be made? */
+static enum err look_above(struct look *look)
+{
+    struct stat st;
+    slice path = above(look->keep, look->folder), us = user_of(look->keep, geteuid());
+    if (stat(path.ptr, &st) != 0)
+        return judged(look, ERR_IO, arena_printf(look->keep, "the folder above it, %.*s, is not "
+                                                 "there: make it, or mount the disk that it is on, "
+                                                 "or name another cache_dir", SLICE_ARG(path)));
+    if (faccessat(AT_FDCWD, path.ptr, W_OK | X_OK, AT_EACCESS) == 0)
+        return OK;
+    return refused(look, path.ptr, &st,
+                   arena_printf(look->keep, "sudo install -d -o %.*s -m 0700 %.*s", SLICE_ARG(us),
+                                SLICE_ARG(look->folder)));
+}
+
+static enum err look_at_path(struct look *look, bool *ret_there)
+{
+    struct stat st;
+    *ret_there = stat(look->folder.ptr, &st) == 0;
+    if (*ret_there && !S_ISDIR(st.st_mode))
+        return judged(look, ERR_FORMAT, S("it is not a folder; name another cache_dir"));
+    if (*ret_there)
+        return OK;
+    if (errno == ENOTDIR)
+        return judged(look, ERR_FORMAT, S("it can't be made: a part of its path is a file"));
+    if (errno == EACCES)
+        return judged(look, ERR_IO, arena_printf(look->keep, "a folder above it is closed to this "
+                                                 "user, %.*s: chmod o+x it, or name another "
+                                                 "cache_dir",
+                                                 SLICE_ARG(user_of(look->keep, geteuid()))));
+    if (lstat(look->folder.ptr, &st) == 0)
+        return judged(look, ERR_IO, S("it is a link to a folder that is not there"));
+    return look_above(look);
+}
+
+static enum err look_at_rights(struct look *look)
+{
+    static const char *const inside[] = { "", "/lock", "/format", "/extents", "/index",
+                                          "/index/data.mdb", "/index/lock.mdb" };
+    slice us = user_of(look->keep, geteuid());
+    slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s", SLICE_ARG(us),
+                                SLICE_ARG(look->folder));
+    for (size_t i = 0; i < countof(inside); i++) {
+        struct stat st;
+        const char *path = arena_printf(look->keep, "%.*s%s", SLICE_ARG(look->folder),
+                                        inside[i]).ptr;
+        if (stat(path, &st) == 0 &&
+            faccessat(AT_FDCWD, path, R_OK | W_OK | (S_ISDIR(st.st_mode) ? X_OK : 0),
+                      AT_EACCESS) != 0)
+            return refused(look, path, &st, advice);
+    }
+    return OK;
+}
+
+static enum err look_at_contents(struct look *look)
+{
+    struct format format;
+    const char *why;
+    slice stranger;
+    enum err e = folder_peek(look->folder.ptr, &format, &why);
+    if (e == ERR_FORMAT)
+        return judged(look, e, slice_of(why));
+    bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
+    if (lost && clearing_look(look->folder.ptr, look->keep, &stranger) == ERR_FORMAT)
+        return judged(look, ERR_FORMAT, arena_printf(look->keep, "it holds %.*s, which is not "
+                                                     "Penstock's; name an empty folder",
+                                                     SLICE_ARG(stranger)));
+    return OK;
+}
+
+/* Takes the lock for a moment, shared. */
+static enum err look_at_lock(struct look *look)
+{
+    int fd = open(arena_printf(look->keep, "%.*s/lock", SLICE_ARG(look->folder)).ptr,
+                  O_RDWR | O_CLOEXEC);
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    return held ? judged(look, ERR_BUSY, S("another process holds it")) : OK;
+}
+
+enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)
+{
+    struct look look = { .folder = slice_of(folder), .keep = keep, .why = S("") };
+    bool there = false;
+    enum err e = look_at_mounts(&look);
+    if (!e)
+        e = look_at_path(&look, &there);
+    if (!e && there)
+        e = look_at_rights(&look);
+    if (!e && there)
+        e = look_at_contents(&look);
+    if (!e && there)
+        e = look_at_lock(&look);
+    *ret_why = look.why;
+    return e;
+}

@@ -1,0 +1,96 @@
+"""check says what serve will meet: folder, ports, sockets, origins; 2 wrong settings, 1 no start or no cache, else 0."""
+import pwd
+
+from harness import *
+
+with Story("b16 check says what serve will meet", seconds=90) as story:
+    origin = story.origin("object=bucket/a 1000")
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
+
+    def write(**changes):
+        with open(story.path("settings.json"), "w") as f:
+            json.dump(story.settings(**{"origin": origin.url, **changes}), f)
+        return story.path("settings.json")
+
+    def check_it(text, want, *words, flags=(), path=None, prefix=(), **changes):
+        path = path or write(**changes)
+        began = time.monotonic()
+        done = subprocess.run([*prefix, PENSTOCK, "check", path, *flags], capture_output=True, text=True, timeout=60,
+                              env={**clean, "HOME": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"})
+        took = time.monotonic() - began
+        out = done.stdout + done.stderr
+        story.fact(f"{text}: {want}", done.returncode == want and all(word in out for word in words),
+                   (done.returncode, words, out))
+        story.fact(f"{text}: bounded in time", took < 20, took)
+        return out
+
+    check_it("all is well", 0, "origin default", "answers", "settings: fine")
+    story.fact("... and makes nothing", not os.path.exists(story.path("cache")))
+    check_it("a wrong setting", 2, "ttl", ttl="perhaps")
+
+    # ---- the cache folder ----
+    file = story.path("file")
+    open(file, "w").close()
+    os.makedirs(story.path("foreign"))
+    open(story.path("foreign/thesis.tex"), "w").close()
+    check_it("the folder is a file", 1, file, "not a folder", cache_dir=file)
+    check_it("a part of its path is one", 1, "is a file", cache_dir=file + "/cache")
+    check_it("it holds somebody's files", 1, "thesis.tex", "not Penstock's", cache_dir=story.path("foreign"))
+    check_it("the folder above it is missing", 1, story.path("no/such"), "is not there", cache_dir=story.path("no/such/cache"))
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chmod(story.folder, 0o755)
+        own, kept = story.path("own"), story.path("kept")
+        os.mkdir(own, 0o700)
+        os.mkdir(kept, 0o755)
+        os.chown(kept, nobody.pw_uid, -1)
+        as_nobody = ("setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", f"--regid={nobody.pw_gid}")
+        check_it("it belongs to another user", 1, "belongs to root", "sudo chown -R nobody " + own, prefix=as_nobody,
+                 cache_dir=own)
+        open(kept + "/lock", "w").close()
+        os.chmod(kept + "/lock", 0o600)
+        check_it("what lies in it does", 1, kept + "/lock", "sudo chown -R nobody " + kept, prefix=as_nobody, cache_dir=kept)
+        check_it("it can't be made", 1, "root", "nobody", prefix=as_nobody, cache_dir=story.path("new"))
+
+    # ---- a running one ----
+    server = story.penstock(origin=origin.url, fill_socket=story.path("fill.sock"))
+    check_it("what a running Penstock of these settings holds is a note", 0, "running", "settings: fine",
+             path=server.config_path)
+    check_it("... of others, it is not", 1, "another process", cache_dir=server.cache_dir)
+    for setting in ("listen", "admin_listen", "tls_listen"):
+        if setting != "tls_listen":
+            out = check_it(f"{setting} is taken", 1, server.settings["listen"], "another process", cache_dir=story.path("x"),
+                           **{setting: server.settings["listen"]})
+    check_it("the fill socket is another's", 1, "fill.sock", "listens", cache_dir=story.path("x"),
+             fill_socket=story.path("fill.sock"))
+    server.stop()
+    check_it("the fill socket has no folder", 1, story.path("no"), "is not there", fill_socket=story.path("no/fill.sock"))
+
+    # ---- origins: warnings ----
+    for text, words, changes in (
+            ("an origin that does not resolve", ["nosuchhost.invalid"], {"origin": "http://nosuchhost.invalid"}),
+            ("one that refuses", ["127.0.0.1:9", "can't be reached"], {"origin": "http://127.0.0.1:9"})):
+        check_it(text, 0, "warning: origin default", *words, "settings: fine", **changes)
+        check_it(f"{text}, --strict", 1, "warning: origin default", flags=["--strict"], **changes)
+        out = check_it(f"{text}, --offline", 0, "settings: fine", flags=["--offline", "--strict"], **changes)
+        story.fact("... which asks nobody", "warning" not in out, out)
+    hung = Listener()
+    hung.serve = lambda connection: time.sleep(60)
+    check_it("one that says nothing", 0, "warning: origin default", origin=hung.url)
+    origin.tell("match=*", "status=403", "code=InvalidAccessKeyId")
+    check_it("one that refuses the keys", 0, "warning: origin default", "refuses Penstock's own credentials",
+             "origin_secret_key", ORIGIN_KEY)
+    origin.tell("reset=rules", "match=*", "status=403", "code=AccessDenied")
+    check_it("one that lets them list no buckets is fine", 0, "origin default", "answers", flags=["--strict"])
+    origin.tell("reset=rules")
+    if shutil.which("openssl"):
+        run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", story.path("key.pem"), "-out",
+             story.path("cert.pem"), "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"])
+        front = story.penstock(origin=origin.url, cache_dir=story.path("tls"), tls_listen=f"127.0.0.1:{free_port()}",
+                               tls_cert_file=story.path("cert.pem"), tls_key_file=story.path("key.pem"))
+        there = "https://" + front.settings["tls_listen"]
+        keys = {"origin_access_key": ACCESS_KEY, "origin_secret_key": SECRET_KEY}
+        check_it("one whose certificate nobody vouches for", 0, "warning: origin default", "origin_ca_file", origin=there,
+                 **keys)
+        check_it("... and one that somebody does", 0, "answers", flags=["--strict"], origin=there,
+                 origin_ca_file=story.path("cert.pem"), **keys)
