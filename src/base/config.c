@@ -293,7 +293,7 @@ static void add_default_key(struct config *config)
     memmove(config->keys + 1, config->keys, config->key_count++ * sizeof(*config->keys));
     config->keys[0] = (struct config_key){
         .name = "", .where = config_where_new(config), .access_key = config->access_key,
-        .secret_key = config->secret_key,
+        .secret_key = config->secret_key, .secret_key_previous = config->secret_key_previous,
         .session_token = "", .policy = "all",
         .origin_access_key = "", .origin_secret_key = "", .origin_session_token = "",
     };
@@ -301,6 +301,8 @@ static void add_default_key(struct config *config)
         config->where[setting_at(SCOPE_GLOBAL, S("access_key"))];
     config->keys[0].where[setting_at(SCOPE_KEY, S("secret_key"))] =
         config->where[setting_at(SCOPE_GLOBAL, S("secret_key"))];
+    config->keys[0].where[setting_at(SCOPE_KEY, S("secret_key_previous"))] =
+        config->where[setting_at(SCOPE_GLOBAL, S("secret_key_previous"))];
 }
 
 /* What other SDKs read speaks where no setting does. */

@@ -92,14 +92,17 @@ static void pair_is_whole(const struct row *row)
 {
     const struct config_key *key = row->key;
     bool secret = is_given(row, "secret_key", key->secret_key);
+    bool previous = is_given(row, "secret_key_previous", key->secret_key_previous);
     const char *named = key->access_key[0] || !secret ? "access_key" : "secret_key";
-    if (key->anonymous && (key->access_key[0] || secret || key->session_token[0]))
+    if (key->anonymous && (key->access_key[0] || secret || previous || key->session_token[0]))
         wrong(row, "anonymous", "is for requests without a signature: such a row has no keys");
     else if (!key->access_key[0] != !secret)
         wrong(row, named, key->access_key[0] ? "has no secret_key beside it"
                                              : "has no access_key beside it");
     else if (!key->access_key[0] && !key->anonymous)
         wrong(row, "access_key", "is empty");
+    if (previous && !secret && !key->anonymous)
+        wrong(row, "secret_key_previous", "has no secret_key beside it: the one that follows it");
     if (is_there_twice(row))
         wrong(row, key->anonymous ? "anonymous" : "access_key", "is there twice");
 }

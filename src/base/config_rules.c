@@ -162,6 +162,15 @@ static void a_token_is_for_lending(struct config *config)
 
 /* Objects are served by the same port: to a browser, a page among them and /_/credentials are of
  * one origin. And whoever may run a process here may ask. */
+static void a_previous_secret_has_a_next(struct config *config)
+{
+    const struct setting_where *where = at(config, "secret_key_previous");
+    if (config_is_given(config->secret_key_previous, where) && !config->access_key[0] &&
+        !config_is_said(config, where, "secret_key_previous"))
+        config_mistake_add(config, where, "secret_key_previous", NULL,
+                           "has no access_key and secret_key beside it");
+}
+
 static void lending_takes_a_token(struct config *config)
 {
     const struct setting_where *token = at(config, "lend_token");
@@ -475,7 +484,7 @@ void config_rules(struct config *config)
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
         forwarded_headers_may_go_on,
         lists_have_no_empty_parts, origins_have_names,
-        a_token_is_for_lending, lending_takes_a_token, a_token_is_for_metrics,
+        a_previous_secret_has_a_next, a_token_is_for_lending, lending_takes_a_token, a_token_is_for_metrics,
         strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,

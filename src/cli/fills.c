@@ -15,13 +15,13 @@
 static struct front_reader front_of(const struct local_reader *reader)
 {
     return (struct front_reader){ reader->access_key, reader->session_token, reader->client,
-                                  reader->quiet };
+                                  reader->quiet, reader->secret_key };
 }
 
 static struct local_reader local_of(const struct front_reader *reader)
 {
     return (struct local_reader){ reader->access_key, reader->session_token, reader->client,
-                                  reader->quiet };
+                                  reader->quiet, reader->secret_key };
 }
 
 static enum err prove(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,

@@ -119,6 +119,7 @@ static struct front_key client_of(const struct config_key *key)
         .session_token = slice_of(key->session_token),
         .policy = key->rows, .policy_count = key->row_count,
         .own = !key->row_count,
+        .previous_secret_key = slice_of(key->secret_key_previous),
     };
     if (!client.own)
         return client;

@@ -58,6 +58,7 @@ static bool same_policy(const struct client *a, const struct front_key *b)
 static bool is_same(const struct client *a, const struct front_key *b)
 {
     return slice_eq(a->access_key, b->access_key) && slice_eq(a->secret_key, b->secret_key) &&
+           slice_eq(a->previous_secret_key, b->previous_secret_key) &&
            slice_eq(a->session_token, b->session_token) && a->own == b->own &&
            slice_eq(a->as.access_key, b->as.access_key) &&
            slice_eq(a->as.secret_key, b->as.secret_key) &&
@@ -72,6 +73,7 @@ static const struct client *make(struct clients *all, const struct front_key *ke
         arena_alloc(&all->keep, (key->policy_count + 1) * sizeof(*policy));
     client->access_key = arena_copy(&all->keep, key->access_key);
     client->secret_key = arena_copy(&all->keep, key->secret_key);
+    client->previous_secret_key = arena_copy(&all->keep, key->previous_secret_key);
     client->session_token = arena_copy(&all->keep, key->session_token);
     client->own = key->own;
     client->as.access_key = arena_copy(&all->keep, key->as.access_key);

@@ -17,6 +17,7 @@ enum { CLIENT_LENT = 1, CLIENT_FORM, CLIENT_KNOWN };
 struct client {
     unsigned number;              /* tells it apart from others; stays with it */
     slice access_key, secret_key, session_token;    /* all empty: who signs nothing */
+    slice previous_secret_key;    /* good, too; empty: there is none */
     bool own;                     /* an identity of its own at the origin */
     struct sigv4_credentials as;  /* own: what it signs with there; an empty key: nothing */
     struct identity who;

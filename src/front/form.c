@@ -88,7 +88,7 @@ static enum err refuse_region(const struct call *call, const struct sigv4_claim 
 static enum err prove(struct call *call, struct s3_fault *ret)
 {
     struct sigv4_claim *claim = arena_alloc(call->keep, sizeof(*claim));
-    slice secret;
+    struct secrets secrets;
     enum err err = form_claim(call->keep, call->form, claim);
     if (err) {
         *ret = claim->fault;
@@ -97,12 +97,17 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     if (sigv4_claim_region(call->keep, call->front->options.regions, claim) != OK)
         return refuse_region(call, claim, ret);
     call->access_key = arena_copy(call->keep, claim->access_key);    /* the form goes before it */
-    err = front_find_client(call->front, call->keep, claim, &call->client, &secret);
+    err = front_find_client(call->front, call->keep, claim, &call->client, &secrets);
     if (err == ERR_UNKNOWN_KEY)
         s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
     if (err)
         return err;
-    err = form_verify(call->loop->sigv4, call->keep, call->form, claim, secret);
+    err = ERR_SIGNATURE;
+    for (size_t i = 0; i < secrets.count && err == ERR_SIGNATURE; i++) {
+        err = form_verify(call->loop->sigv4, call->keep, call->form, claim, secrets.list[i]);
+        if (!err)
+            front_count_secret(i);
+    }
     return err ? refuse_signature(call, claim, ret) : OK;
 }
 

@@ -153,21 +153,30 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
 static const struct client borrower = { .number = CLIENT_LENT, .policy = &allow_everything,
                                         .policy_count = 1 };
 
-/* Whose claim it is, and the secret that would prove it. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
-                           slice *ret_secret)
+                           struct secrets *ret_secrets)
 {
+    *ret_secrets = (struct secrets){ .count = 1 };
     if (front->lend && lend_find(front->lend, keep, claim->access_key, claim->session_token,
-                                 wall_s(), ret_secret)) {
+                                 wall_s(), &ret_secrets->list[0])) {
         *ret = &borrower;
         return OK;
     }
     enum err err = clients_find(front->options.clients, claim->access_key,
                                 claim->session_token, ret);
-    if (!err)
-        *ret_secret = (*ret)->secret_key;
-    return err;
+    if (err)
+        return err;
+    ret_secrets->list[0] = (*ret)->secret_key;
+    ret_secrets->list[1] = (*ret)->previous_secret_key;
+    ret_secrets->count += (*ret)->previous_secret_key.len > 0;
+    return OK;
+}
+
+void front_count_secret(size_t i)
+{
+    if (i > 0)
+        metric_add(M_SIGNED_BY_PREVIOUS, 1);
 }
 
 /* The signature of a browser's form is in the form: before that its client may do nothing. */
@@ -188,10 +197,29 @@ static bool is_unwanted_form(const struct front *front, struct arena *keep,
            request.op == S3_POST_OBJECT;
 }
 
+/* By one of them, which is in ret->secret then; else why not. */
+static enum err verify(struct front *front, struct front_loop *loop, struct arena *keep,
+                       const struct http_head *head, const struct secrets *secrets,
+                       struct judged *ret)
+{
+    const struct sigv4_claim *claim = &ret->claim;
+    slice bucket = claim->v2 ? s3_host_bucket(keep, head->host, front->options.domains) : S("");
+    enum err err = ERR_SIGNATURE;
+    for (size_t i = 0; i < secrets->count && err == ERR_SIGNATURE; i++) {
+        ret->secret = secrets->list[i];
+        err = claim->v2 ? sigv2_verify(keep, head, claim, bucket, ret->secret, wall_s())
+                        : sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
+        if (!err)
+            front_count_secret(i);
+    }
+    return err;
+}
+
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
                                 const struct http_head *head, struct judged *ret)
 {
     struct sigv4_claim *claim = &ret->claim;
+    struct secrets secrets;
     enum err err = sigv4_claim_read(keep, head, claim);
     ret->form = err == ERR_NO_AUTH && is_form(front, head);
     if (preflight_is(head) && (err == ERR_NO_AUTH || claim->presigned)) {
@@ -209,14 +237,8 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     if (!err)
         err = sigv4_claim_region(keep, front->options.regions, claim);
     if (!err)
-        err = front_find_client(front, keep, claim, &ret->client, &ret->secret);
-    if (err)
-        return err;
-    if (claim->v2)
-        return sigv2_verify(keep, head, claim,
-                            s3_host_bucket(keep, head->host, front->options.domains),
-                            ret->secret, wall_s());
-    return sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
+        err = front_find_client(front, keep, claim, &ret->client, &secrets);
+    return err ? err : verify(front, loop, keep, head, &secrets, ret);
 }
 
 /* Why a claim is refused, in S3's words, and with the elements that S3 has beside them; of a

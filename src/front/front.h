@@ -17,6 +17,7 @@ struct front_key {
     struct sigv4_credentials as;  /* ... this one; an empty key: unsigned */
     const struct config_policy *policy;    /* else: what it may do in Penstock's */
     size_t policy_count;
+    slice previous_secret_key;    /* good, too, while it is rotated; empty: there is none */
 };
 
 /* Which bucket, or prefix in it, lies where. An empty bucket is every other one. */
@@ -74,12 +75,14 @@ struct front_reader {
     slice access_key, session_token;
     const struct client *client;
     bool quiet;                   /* refusals are counted, but not logged any more */
+    slice secret_key;             /* that proved it */
 };
 /* By the presigned URL of a POST of /_/fill; empty: whoever signs nothing. What *ret holds lies in
  * keep. *ret_why: a sentence, or empty. */
 enum err front_reader_prove(struct front *front, struct arena *keep, slice presigned,
                             struct front_reader *ret, slice *ret_why) MUST_USE;
-/* Is its key still known? ERR_UNKNOWN_KEY, ERR_BAD_TOKEN, ERR_NO_AUTH. */
+/* Is its key still known, and the secret that proved it good? ERR_UNKNOWN_KEY, ERR_BAD_TOKEN,
+ * ERR_NO_AUTH, ERR_SIGNATURE. */
 enum err front_reader_renew(struct front *front, struct arena *keep,
                             struct front_reader *reader) MUST_USE;
 /* May it GET this? OK with what is to be asked; a refusal is logged and counted. */

@@ -97,10 +97,17 @@ void reply_fault(struct call *call, enum err err, const struct s3_fault *fault);
 void reply_refusal(struct call *call, const struct refusal *refusal);
 
 /* ---- front.c ---- */
-/* Whose claim it is, and the secret that would prove it. */
+/* The secrets that are good for a key: two while one is rotated, the current one first. */
+struct secrets {
+    slice list[2];
+    size_t count;
+};
+/* Whose claim it is, and the secrets that would prove it: each is to be tried. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
-                           slice *ret_secret) MUST_USE;
+                           struct secrets *ret_secrets) MUST_USE;
+/* The i-th proved a claim: the previous one is counted, so that it can be seen when it may go. */
+void front_count_secret(size_t i);
 
 /* ---- preflight.c ---- */
 bool preflight_is(const struct http_head *head);

@@ -27,10 +27,10 @@ static slice key_there(const struct call *call)
     const struct judged *judged = http_request_judged(call->http);
     const struct client *client = NULL;
     struct origin_health health;
-    slice secret;
+    struct secrets secrets;
     if (!judged->claim.presigned)
         return S("");
-    enum err err = front_find_client(call->front, call->keep, &judged->claim, &client, &secret);
+    enum err err = front_find_client(call->front, call->keep, &judged->claim, &client, &secrets);
     if (!err && client->own)
         return client->as.access_key;
     origin_health(call->place->origin, call->keep, &health);

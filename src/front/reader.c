@@ -33,7 +33,7 @@ static enum err prove(struct front *front, struct arena *keep, const struct http
                       struct front_reader *ret, slice *ret_why)
 {
     struct sigv4_claim claim;
-    slice secret;
+    struct secrets secrets;
     struct sigv4 *sigv4 = sigv4_new();
     enum err err = sigv4_claim_read(keep, head, &claim);
     if (!err && (!claim.presigned || claim.v2 || claim.expires_s > PRESIGNED_S_MAX)) {
@@ -43,9 +43,15 @@ static enum err prove(struct front *front, struct arena *keep, const struct http
     if (!err)
         err = sigv4_claim_region(keep, front->options.regions, &claim);
     if (!err)
-        err = front_find_client(front, keep, &claim, &ret->client, &secret);
-    if (!err)
-        err = sigv4_verify(sigv4, keep, head, &claim, secret, wall_s());
+        err = front_find_client(front, keep, &claim, &ret->client, &secrets);
+    bool tried = err != OK;
+    for (size_t i = 0; !tried && i < secrets.count; i++) {
+        ret->secret_key = secrets.list[i];
+        err = sigv4_verify(sigv4, keep, head, &claim, ret->secret_key, wall_s());
+        tried = err != ERR_SIGNATURE;
+        if (!err)
+            front_count_secret(i);
+    }
     ret->access_key = arena_copy(keep, claim.access_key);
     ret->session_token = arena_copy(keep, claim.session_token);
     sigv4_free(&sigv4);
@@ -68,11 +74,16 @@ enum err front_reader_renew(struct front *front, struct arena *keep, struct fron
 {
     struct sigv4_claim claim = { .access_key = reader->access_key,
                                  .session_token = reader->session_token };
-    slice secret;
-    if (reader->access_key.len)
-        return front_find_client(front, keep, &claim, &reader->client, &secret);
-    reader->client = clients_nobody(front->options.clients);
-    return reader->client ? OK : ERR_NO_AUTH;
+    struct secrets secrets;
+    if (!reader->access_key.len) {
+        reader->client = clients_nobody(front->options.clients);
+        return reader->client ? OK : ERR_NO_AUTH;
+    }
+    enum err err = front_find_client(front, keep, &claim, &reader->client, &secrets);
+    bool good = false;
+    for (size_t i = 0; !err && i < secrets.count; i++)
+        good |= slice_eq(secrets.list[i], reader->secret_key);
+    return err || good ? err : ERR_SIGNATURE;    /* whoever has a secret that was taken away */
 }
 
 enum err front_reader_may_get(struct front *front, struct arena *keep,

@@ -15,6 +15,7 @@ struct local_reader {
     slice access_key, session_token;
     const void *client;               /* the judge's own */
     bool quiet;                       /* what it may not read is counted, but not logged any more */
+    slice secret_key;                 /* that proved it */
 };
 
 /* Who may read what: as the S3 endpoint has it. Any thread. */
@@ -24,7 +25,8 @@ struct local_judge {
      * in keep, or why not; *ret_why a sentence, or empty. */
     enum err (*prove)(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,
                       slice *ret_why);
-    /* Is this still a client? Sets what it may do now. ERR_UNKNOWN_KEY, ERR_BAD_TOKEN. */
+    /* Is this still a client, by that secret? Sets what it may do now. ERR_UNKNOWN_KEY,
+     * ERR_BAD_TOKEN, ERR_SIGNATURE. */
     enum err (*renew)(void *arg, struct arena *keep, struct local_reader *reader);
     /* May it GET this? OK with what to ask for in *ret; slices of it are those that were given. */
     enum err (*may_get)(void *arg, struct arena *keep, const struct local_reader *reader,
