@@ -83,7 +83,7 @@ def tool(name):
     if name == "versitygw":
         found = glob.glob(os.path.join(TOOLS, f"versitygw-{pinned(name)}", "bin", "versitygw"))
     elif name == "radosgw":    # the folder that Debian's packages are unpacked in
-        found = [p for p in glob.glob(os.path.join(TOOLS, "ceph-*"))
+        found = [p for p in glob.glob(os.path.join(TOOLS, "radosgw"))
                  if os.path.exists(os.path.join(p, ".whole"))]
     else:
         found = sorted(glob.glob(os.path.join(TOOLS, "venv-*", "bin", name)), key=os.path.getmtime)

@@ -109,7 +109,7 @@ class Radosgw:
                 self.folder = self.story.path(f"ceph-{len(self.story.processes)}")
 
     def _configure(self, memory, host):
-        libraries = os.path.join(self.home, "usr/lib/x86_64-linux-gnu")
+        libraries, = glob.glob(os.path.join(self.home, "usr/lib/*-linux-gnu"))
         self.conf = os.path.join(self.folder, "ceph.conf")
         for name in ("mon", "osd", "rgw"):
             os.makedirs(os.path.join(self.folder, name))
@@ -117,7 +117,7 @@ class Radosgw:
             f.write(SETTINGS.format(mon_port=self.mon_port, port=self.port, folder=self.folder,
                                     libraries=libraries, memory=memory, host=host, tls=""))
         self.env = {"LD_LIBRARY_PATH": ":".join([libraries, os.path.join(libraries, "ceph"),
-                                                 os.path.join(self.home, "lib/x86_64-linux-gnu")]),
+                                                 os.path.join(self.home, "lib", os.path.basename(libraries))]),
                     "PYTHONPATH": os.path.join(self.home, "usr/lib/python3/dist-packages"),
                     "CEPH_CONF": self.conf}
 
