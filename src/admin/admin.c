@@ -62,6 +62,8 @@ static slice overview(const struct admin *admin, struct arena *keep, int *status
     struct admin_page *page = page_new(keep);
     admin_text(page, "name", S("penstock"));
     admin_text(page, "version", slice_of(admin->options.version));
+    if (admin->options.instance)
+        admin_text(page, "instance", slice_of(admin->options.instance));
     admin_number(page, "pid", (uint64_t)getpid());
     admin_number(page, "began_unix_s", (uint64_t)admin->began_s);
     admin_number(page, "uptime_s", (mono_ms() - admin->began_ms) / 1000);
@@ -80,7 +82,9 @@ static slice live(const struct admin *admin, struct arena *keep, int *status)
 static slice ready(const struct admin *admin, struct arena *keep, int *status)
 {
     if (!admin->options.ready || admin->options.ready(admin->options.arg))
-        return S("ready\n");
+        return arena_printf(keep, "ready\ninstance=%s pid=%d version=%s\n",
+                            admin->options.instance ? admin->options.instance : "-", (int)getpid(),
+                            admin->options.version);
     *status = 503;
     return S("not ready\n");
 }

@@ -18,12 +18,14 @@ void admin_text(struct admin_page *page, const char *path, slice value);
 void admin_number(struct admin_page *page, const char *path, uint64_t value);
 /* part of whole, 0 to 1; null while whole is 0. */
 void admin_ratio(struct admin_page *page, const char *path, uint64_t part, uint64_t whole);
+void admin_real(struct admin_page *page, const char *path, double value);
 void admin_flag(struct admin_page *page, const char *path, bool value);
 void admin_item(struct admin_page *page, const char *path);    /* one more item of the list there */
 void admin_store(struct admin_page *page, const char *path, const struct store_status *status);
 
 struct admin_options {
     const char *version;
+    const char *instance;     /* tells this process from others; NULL: nothing does */
     const char *host_name;    /* a Host that is taken beside addresses and localhost; NULL: none */
     slice token;              /* what opens the pages; empty: nothing is asked for, unless exposed */
     bool metrics_token;       /* /metrics needs it, too */

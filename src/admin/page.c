@@ -71,6 +71,11 @@ void admin_ratio(struct admin_page *page, const char *path, uint64_t part, uint6
     set(page, path, whole ? json_real((double)part / (double)whole) : json_null());
 }
 
+void admin_real(struct admin_page *page, const char *path, double value)
+{
+    set(page, path, json_real(value));
+}
+
 void admin_flag(struct admin_page *page, const char *path, bool value)
 {
     set(page, path, json_boolean(value));

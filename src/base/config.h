@@ -86,6 +86,8 @@ struct config_sources {
 
 /* Can an address to listen on be reached from this machine alone? */
 bool config_is_loopback(slice address);
+/* egress_price as a number; 0 if it is empty. False: it is none from 0 to 1000. */
+bool config_price(slice text, double *ret_dollars) MUST_USE;
 /* Does any client use Penstock's own credentials at the origin? NULL: no key says so. */
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
 

@@ -192,6 +192,32 @@ static void a_token_is_for_metrics(struct config *config)
                            "admin_token_file, too, or take it away");
 }
 
+bool config_price(slice text, double *ret_dollars)
+{
+    slice fraction = text, whole = slice_cut(&fraction, '.');
+    uint64_t units = 0, parts = 0;
+    double scale = 1;
+    *ret_dollars = 0;
+    if (!text.len)
+        return true;
+    for (size_t i = 0; i < fraction.len; i++)
+        scale *= 10;
+    if (!slice_u64(whole, &units) || units > 1000 || fraction.len > 9 ||
+        (fraction.ptr && !slice_u64(fraction, &parts)))
+        return false;
+    *ret_dollars = (double)units + (double)parts / scale;
+    return true;
+}
+
+static void a_price_is_a_number(struct config *config)
+{
+    double ignored;
+    if (!config_price(slice_of(config->egress_price), &ignored))
+        config_mistake_add(config, at(config, "egress_price"), "egress_price", NULL,
+                           "must be dollars a GB, such as 0.09, without a sign or a currency, "
+                           "from 0 to 1000, not \"%s\"", config->egress_price);
+}
+
 static void strangers_need_keys(struct config *config)
 {
     bool has_keys = config->key_count || config->aws_in_env || config->aws_profile[0] ||
@@ -484,7 +510,8 @@ void config_rules(struct config *config)
         listeners_differ, tls_has_a_certificate, certificates_have_a_listener, domains_are_names,
         forwarded_headers_may_go_on,
         lists_have_no_empty_parts, origins_have_names,
-        a_previous_secret_has_a_next, a_token_is_for_lending, lending_takes_a_token, a_token_is_for_metrics,
+        a_previous_secret_has_a_next, a_token_is_for_lending, lending_takes_a_token,
+        a_token_is_for_metrics, a_price_is_a_number,
         strangers_need_keys, cache_dir_is_absolute,
         an_extent_fits_the_cache, config_key_rules, origin_keys_are_whole, there_is_an_origin,
         origins_have_urls, origins_are_not_ourselves, cache_dir_is_no_bucket,

@@ -1,9 +1,9 @@
-/* ask.c - health and stat: one GET to the running service. SPDX-License-Identifier: Apache-2.0
+/* ask.c - health, and what stat asks by: one GET to the running service.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A plain socket, two seconds in all: a health check must be cheap and must not hang. */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,17 +12,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "cli/ask.h"
 
-#define TIMEOUT_MS 2000u
 #define ANSWER_BYTES_MAX (4 * MIB)
-
-struct answer {
-    int status;
-    slice body;
-    const char *why;    /* status 0: what went wrong */
-    bool reached;       /* somebody listens there */
-};
 
 /* Waits until the socket can be read or written, or time is up. */
 static bool wait_for(int fd, short what, uint64_t end_ms)
@@ -63,6 +55,8 @@ static int dial(slice address, uint64_t end_ms, const char **ret_why)
         rest = slice_from(rest, 1);
     }
     snprintf(host, sizeof(host), "%.*s", SLICE_ARG(name));
+    if (strcmp(host, "*") == 0)    /* as one listens; on this machine that is here, too */
+        snprintf(host, sizeof(host), "127.0.0.1");
     if (rest.len)
         snprintf(port, sizeof(port), "%.*s", SLICE_ARG(rest));
     struct addrinfo hint = { .ai_socktype = SOCK_STREAM }, *all;
@@ -107,8 +101,7 @@ static bool receive_all(int fd, struct text *to, uint64_t end_ms)
     return false;
 }
 
-/* token: admin_token, or empty. */
-static struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms)
+struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms)
 {
     struct answer answer = { .why = "no answer in time" };
     uint64_t end_ms = mono_ms() + ms;
@@ -134,8 +127,7 @@ static struct answer ask(struct arena *keep, slice address, slice path, slice to
     return answer;
 }
 
-/* Mistakes elsewhere don't make the service unhealthy; a flag that is none is a mistake here. */
-static bool flags_are_good(struct cli *cli, const struct config *config)
+bool ask_flags_are_good(struct cli *cli, const struct config *config)
 {
     bool good = true;
     for (const struct config_mistake *m = config->mistakes; m; m = m->next) {
@@ -155,135 +147,84 @@ static struct answer ask_health(struct arena *keep, const struct config *config,
 {
     slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);
     bool off = slice_eq(admin, S("off"));
-    struct answer answer = ask(keep, *ret_address, path, S(""), off ? TIMEOUT_MS : TIMEOUT_MS / 2);
+    struct answer answer = ask(keep, *ret_address, path, S(""), off ? ASK_MS : ASK_MS / 2);
     if (answer.status || !answer.reached || off)
         return answer;
-    struct answer beside = ask(keep, admin, path, S(""), TIMEOUT_MS / 2);
+    struct answer beside = ask(keep, admin, path, S(""), ASK_MS / 2);
     if (!beside.status)
         return answer;
     *ret_address = admin;
     return beside;
 }
 
+bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret_path)
+{
+    if (strncmp(url, "http://", 7) != 0 || !url[7] || url[7] == '/') {
+        fprintf(stderr, "penstock: --url must be http://HOST:PORT, not \"%s\"\n", url);
+        return false;
+    }
+    slice rest = slice_of(url + 7);
+    *ret_address = slice_cut(&rest, '/');
+    if (rest.len)
+        *ret_path = arena_printf(keep, "/%.*s", SLICE_ARG(rest));
+    return true;
+}
+
+/* What the service says of itself on its page: the word behind NAME. */
+static slice said_of(slice page, const char *name)
+{
+    const char *found = memmem(page.ptr, page.len, name, strlen(name));
+    if (!found)
+        return S("");
+    slice rest = slice_from(page, (size_t)(found - page.ptr) + strlen(name));
+    while (rest.len && strchr("\":= ", rest.ptr[0]))
+        rest = slice_from(rest, 1);
+    size_t len = 0;
+    while (len < rest.len && !strchr("\",} \r\n", rest.ptr[len]))
+        len++;
+    return slice_sub(rest, 0, len);
+}
+
+static void print_health(slice address, const struct answer *answer)
+{
+    slice instance = said_of(answer->body, "instance"), pid = said_of(answer->body, "pid");
+    if (answer->status == 200 && instance.len)
+        printf("ready: %.*s, instance %.*s, pid %.*s\n", SLICE_ARG(address), SLICE_ARG(instance),
+               SLICE_ARG(pid));
+    else if (answer->status == 200)
+        printf("ready: %.*s\n", SLICE_ARG(address));
+    else if (answer->status)
+        printf("not ready: %.*s answered %d%s%.*s\n", SLICE_ARG(address), answer->status,
+               instance.len ? ", instance " : "", SLICE_ARG(instance));
+    else
+        printf("not ready: %.*s: %s\n", SLICE_ARG(address), answer->why);
+}
+
+/* Was the admin address named on the command line or in the environment, and `listen` was not? */
+static bool names_admin_alone(const struct config *config)
+{
+    enum setting_source admin = config->where[setting_at(SCOPE_GLOBAL, S("admin_listen"))].from;
+    enum setting_source listen = config->where[setting_at(SCOPE_GLOBAL, S("listen"))].from;
+    return admin >= FROM_ENV && admin > listen && strcmp(config->admin_listen, "off") != 0;
+}
+
 int run_health(struct cli *cli)
 {
     const char *url = cli_option(cli, "--url");
     struct config *config = cli_load(cli);
-    slice address = slice_of(config->listen);
+    slice address = slice_of(config->listen), path = S("/_/health/ready");
     struct answer answer;
-    bool http = !url || strncmp(url, "http://", 7) == 0;
-    if (!http)
-        fprintf(stderr, "penstock: --url must begin with http://\n");
-    if (!flags_are_good(cli, config) || !http) {
+    if (!ask_flags_are_good(cli, config) || (url && !ask_url(url, &cli->arena, &address, &path))) {
         config_free(&config);
         return EXIT_USAGE;
     }
-    if (url) {
-        slice rest = slice_of(url + 7), path = S("/_/health/ready");
-        address = slice_cut(&rest, '/');
-        if (rest.len)
-            path = slice_from(slice_of(url + 7), address.len);
-        answer = ask(&cli->arena, address, path, S(""), TIMEOUT_MS);
-    } else {
-        answer = ask_health(&cli->arena, config, &address);
-    }
-    if (answer.status == 200)
-        puts("ready");
-    else if (answer.status)
-        printf("not ready: %.*s answered %d\n", SLICE_ARG(address), answer.status);
+    if (names_admin_alone(config) && !url)
+        address = slice_of(config->admin_listen);
+    if (url || names_admin_alone(config))
+        answer = ask(&cli->arena, address, path, S(""), ASK_MS);
     else
-        printf("not ready: %.*s: %s\n", SLICE_ARG(address), answer.why);
+        answer = ask_health(&cli->arena, config, &address);
+    print_health(address, &answer);
     config_free(&config);
     return answer.status == 200 ? EXIT_GOOD : EXIT_FAILED;
-}
-
-/* ---- stat ---- */
-
-static slice human_bytes(struct arena *keep, json_int_t bytes)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < countof(units); unit++)
-        value /= 1024;
-    return arena_printf(keep, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
-
-static slice shown(struct arena *keep, slice name, json_t *value)
-{
-    if (json_is_string(value) && json_string_length(value))
-        return slice_of(json_string_value(value));
-    if (json_is_integer(value) && slice_ends(name, S("bytes")))
-        return human_bytes(keep, json_integer_value(value));
-    if (json_is_integer(value))
-        return arena_printf(keep, "%jd", (intmax_t)json_integer_value(value));
-    if (json_is_real(value))
-        return arena_printf(keep, "%.3g", json_real_value(value));
-    return json_is_true(value) ? S("yes") : json_is_false(value) ? S("no") : S("-");
-}
-
-/* Objects within objects become NAME.MEMBER; an array's elements NAME.0, NAME.1. */
-static void print_value(struct arena *keep, slice name, json_t *value, int depth)
-{
-    const char *member, *dot = name.len ? "." : "";
-    json_t *inner;
-    size_t index;
-    if (json_is_object(value) && depth < 8) {
-        json_object_foreach(value, member, inner)
-            print_value(keep, arena_printf(keep, "%.*s%s%s", SLICE_ARG(name), dot, member), inner,
-                        depth + 1);
-    } else if (json_is_array(value) && depth < 8) {
-        json_array_foreach(value, index, inner)
-            print_value(keep, arena_printf(keep, "%.*s%s%zu", SLICE_ARG(name), dot, index), inner,
-                        depth + 1);
-    } else {
-        printf("%-32.*s %.*s\n", SLICE_ARG(name), SLICE_ARG(shown(keep, name, value)));
-    }
-}
-
-static int print_page(struct cli *cli, slice body)
-{
-    json_error_t error;
-    json_t *root = json_loadb(body.ptr, body.len, 0, &error);
-    if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: the status is not a JSON object\n");
-        json_decref(root);
-        return EXIT_FAILED;
-    }
-    print_value(&cli->arena, S(""), root, 0);
-    json_decref(root);
-    return EXIT_GOOD;
-}
-
-int run_stat(struct cli *cli)
-{
-    bool raw = cli_flag(cli, "--json");
-    struct config *config = cli_load(cli);
-    slice address = arena_copy(&cli->arena, slice_of(config->admin_listen));
-    slice token = arena_copy(&cli->arena, slice_of(config->admin_token));
-    bool good = flags_are_good(cli, config);
-    config_free(&config);
-    if (!good)
-        return EXIT_USAGE;
-    if (slice_eq(address, S("off"))) {
-        fprintf(stderr, "penstock: there is nobody to ask: admin_listen is off\n");
-        return EXIT_FAILED;
-    }
-    struct answer answer = ask(&cli->arena, address, S("/status"), token, TIMEOUT_MS);
-    if (answer.status != 200) {
-        if (answer.status == 401)
-            fprintf(stderr, "penstock: %.*s refuses to tell: %.*s%s", SLICE_ARG(address),
-                    SLICE_ARG(answer.body), token.len ? "(the admin_token that was sent is another)\n"
-                                                      : "");
-        else if (answer.status)
-            fprintf(stderr, "penstock: %.*s answered %d\n", SLICE_ARG(address), answer.status);
-        else
-            fprintf(stderr, "penstock: can't ask %.*s: %s. Is the service running, and is this its "
-                    "admin_listen?\n", SLICE_ARG(address), answer.why);
-        return EXIT_FAILED;
-    }
-    if (!raw)
-        return print_page(cli, answer.body);
-    fwrite(answer.body.ptr, 1, answer.body.len, stdout);
-    return EXIT_GOOD;
 }

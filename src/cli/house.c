@@ -200,6 +200,7 @@ void house_watch(struct serve *serve)
 {
     struct store_status status;
     store_status(serve->store, &status);
+    recent_look(&serve->recent, mono_ms());
     watch_tls(serve);
     watch_room(serve, &status);
     watch_size(serve, &status);
@@ -321,7 +322,9 @@ static bool is_ready(void *arg)
 static enum err admin_up(struct serve *serve)
 {
     struct admin_options options = {
-        .version = PACKAGE_VERSION, .tell = status_tell, .ready = is_ready, .arg = serve,
+        .version = PACKAGE_VERSION,
+        .instance = front_instance(serve->front, &serve->keep).ptr,
+        .tell = status_tell, .ready = is_ready, .arg = serve,
         .token = slice_of(serve->config->admin_token),
         .metrics_token = serve->config->metrics_token,
         .exposed = !config_is_loopback(slice_of(serve->config->admin_listen)),

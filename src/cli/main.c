@@ -21,6 +21,8 @@ static const struct command_option config_options[] = {
 };
 static const struct command_option stat_options[] = {
     { "--json", NULL, "as JSON, as the service said it" },
+    { "--watch", NULL, "again every 2 s, only what answers: does it work, is it worth it" },
+    { "--url", "URL", "ask this one (http://HOST:PORT of its admin_listen)" },
     { 0 },
 };
 static const struct command_option check_options[] = {
@@ -50,10 +52,14 @@ const struct command commands[] = {
               "  bash: . <(penstock config --completion bash)\n"
               "  zsh: penstock config --completion zsh >FOLDER/_penstock, a FOLDER of $fpath\n"
               "  fish: penstock config --completion fish | source" },
-    { .name = "stat", .args = "[--json] [SETTINGS]", .run = run_stat, .takes_settings = true,
-      .help = "show what the running service is doing", .options = stat_options },
+    { .name = "stat", .args = "[--json] [--watch] [--url URL] [SETTINGS]", .run = run_stat, .takes_settings = true,
+      .help = "show whether the running service works, and whether it is worth it",
+      .options = stat_options,
+      .more = "It is asked at admin_listen: --admin-listen HOST:PORT or PENSTOCK_ADMIN_LISTEN, if "
+              "the settings\nhere are not the service's. admin_token_file "
+              "(PENSTOCK_ADMIN_TOKEN_FILE) has its token, if it wants one." },
     { .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
-      .help = "exit 0 if the service at listen (or URL) is ready", .options = health_options },
+      .help = "exit 0 if the service at listen (or URL, or --admin-listen) is ready", .options = health_options },
     { .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
       .help = "show this, or a command, a setting, all of them", .words = "settings|operations" },
     { .name = "version", .args = "", .run = run_version, .help = "show the version" },

@@ -197,6 +197,7 @@ int run_serve(struct cli *cli)
         config_free(&serve.config);
         return EXIT_USAGE;
     }
+    recent_init(&serve.recent, mono_ms());
     size_t standing = steps_up(&serve);
     bool all = standing == step_count();
     if (all)

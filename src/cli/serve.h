@@ -4,6 +4,7 @@
 
 #include "admin/admin.h"
 #include "cli/cli.h"
+#include "cli/recent.h"
 #include "front/front.h"
 
 struct serve {
@@ -34,6 +35,7 @@ struct serve {
     struct local *local;           /* NULL: there is no fill socket */
     struct front_filler filler;    /* it, as the front knows it */
     struct http *http;
+    struct recent recent;          /* what it did in the last minute */
 };
 
 struct step {

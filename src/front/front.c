@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -54,6 +55,11 @@ void front_fill_by(struct front *front, const struct front_filler *filler)
 void front_access_log(struct front *front, bool on)
 {
     atomic_store(&front->access_log, on);
+}
+
+slice front_instance(const struct front *front, struct arena *keep)
+{
+    return arena_printf(keep, "%08" PRIX32, (uint32_t)front->boot);
 }
 
 bool front_logs(const struct front *front)
@@ -131,8 +137,10 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
         bool draining = atomic_load(&front->draining);
         store_status(cache_store(front->options.cache), &status);
         ret->status = draining ? 503 : 200;
-        ret->body = arena_printf(keep, "{\"status\":\"%s\",\"cache\":\"%s%s%s\"}\n",
+        ret->body = arena_printf(keep, "{\"status\":\"%s\",\"instance\":\"%.*s\",\"pid\":%d,"
+                                 "\"cache\":\"%s%s%s\"}\n",
                                  draining ? "draining" : status.serving ? "ready" : "degraded",
+                                 SLICE_ARG(front_instance(front, keep)), (int)getpid(),
                                  status.serving ? "serving" : "out of service",
                                  status.serving ? "" : ": ", status.serving ? "" : status.why);
     }
@@ -537,7 +545,10 @@ static void ended(void *arg, const struct http_outcome *outcome)
         call->gone(call->gone_arg);
     metric_add(class_of(outcome->status), 1);
     metric_add(M_FRONT_SENT, outcome->body_bytes_sent);
-    metric_add(M_FRONT_FROM_CACHE, call->cost.cache_bytes);
+    if (outcome->body_bytes_sent) {    /* else they went into a registered buffer, and count there */
+        metric_add(M_FRONT_FROM_CACHE, call->cost.cache_bytes);
+        metric_add(M_FRONT_FROM_ORIGIN, call->cost.origin_bytes);
+    }
     metric_time(M_FRONT_SECONDS, outcome->took_ns);
     if (!outcome->complete)
         metric_add(M_FRONT_INCOMPLETE, 1);

@@ -67,6 +67,9 @@ void front_free(struct front **front);
 /* Who is known from now on: any time, one thread. Copied. */
 void front_keys(struct front *front, const struct front_key *keys, size_t count);
 void front_access_log(struct front *front, bool on);    /* any time, any thread */
+/* The first 8 digits of the ids of this process's requests: they tell it from others, and from
+ * itself after a restart. */
+slice front_instance(const struct front *front, struct arena *keep) MUST_USE;
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 
 /* ---- readers by other ways than HTTP, judged as clients are; any thread ---- */

@@ -295,8 +295,10 @@ static slice compose(struct fill *fill, const struct sum *sum)
 
 static void count(const struct fill *fill, const struct sum *sum)
 {
-    metric_add(M_FILL_ITEMS_HIT, sum->hits);
-    metric_add(M_FILL_ITEMS_MISS, sum->misses);
+    if (!fill->one) {    /* a GET counts as the answer that it is */
+        metric_add(M_FILL_ITEMS_HIT, sum->hits);
+        metric_add(M_FILL_ITEMS_MISS, sum->misses);
+    }
     metric_add(M_FILL_ITEMS_FAILED, sum->failed);
     metric_add(M_FILL_BYTES, sum->bytes);
     metric_time(M_FILL_SECONDS, mono_ns() - fill->began_ns);

@@ -49,6 +49,8 @@ static void finish(struct run *run, enum err err)
     run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
     if (fill->one && run->get)
         fill->one->cost = *get_cost(run->get);
+    if (fill->buffer && run->get && !err)
+        metric_add(M_FILL_FROM_CACHE, get_cost(run->get)->cache_bytes);
     if (err && !fill->message->skip)
         atomic_store(&fill->failed, true);
     get_end(&run->get);

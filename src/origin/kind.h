@@ -38,6 +38,7 @@ struct origin {
     char *name, *endpoint;
     atomic_uint_fast64_t calls;         /* under way */
     _Atomic int64_t answered_s;         /* its last answer, of any status; 0: none */
+    atomic_bool failing;                /* the last call failed, and by the origin's doing */
     pthread_mutex_t lock;               /* for what follows */
     int64_t failed_s;                   /* the last failure */
     char why[300];

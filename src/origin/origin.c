@@ -112,8 +112,11 @@ void hook_done(struct origin_hook *hook, enum err err)
     bool ended = err == ERR_CANCELED || err == ERR_YIELDED || err == ERR_STOPPING;
     if (err == ERR_YIELDED)
         metric_add(M_ORIGIN_YIELDED, 1);
-    if (!ended && is_failure(hook, err))
+    bool failed = !ended && is_failure(hook, err);
+    if (failed)
         note_failure(hook, err);
+    if (failed || (!ended && !err))
+        atomic_store(&hook->origin->failing, failed);
     if (ended)
         metric_add(M_ORIGIN_CANCELED, 1);
     else if (err == ERR_ORIGIN_KEYS)
@@ -190,6 +193,7 @@ void origin_health(struct origin *origin, struct arena *keep, struct origin_heal
         origin->kind->health(origin, keep, &ret->keys);
     ret->calls = atomic_load(&origin->calls);
     ret->answered_s = atomic_load(&origin->answered_s);
+    ret->failing = atomic_load(&origin->failing);
     pthread_mutex_lock(&origin->lock);
     ret->failed_s = origin->failed_s;
     ret->why = arena_copy(keep, slice_of(origin->why));

@@ -112,6 +112,7 @@ struct origin_keys {
 struct origin_health {
     uint64_t calls;                     /* under way or waiting */
     int64_t answered_s, failed_s;
+    bool failing;                       /* the last call failed */
     slice why;                          /* the last failure, in words */
     struct origin_keys keys;            /* all empty where none are needed */
 };

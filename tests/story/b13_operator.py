@@ -81,7 +81,7 @@ with Story("b13 an operator can see what the service does") as story:
 
     def stat():
         out = run([PENSTOCK, "stat", "--config", server.config_path])[1]
-        return dict(line.split(None, 1) for line in out.splitlines())
+        return dict(line.split(None, 1) for line in out.partition("\n\n")[2].splitlines())
 
     story.same("a first read", server.get("bucket/a").cache, "miss")
     wait_for("it is stored", lambda: server.get("bucket/a").cache == "hit")
@@ -95,7 +95,7 @@ with Story("b13 an operator can see what the service does") as story:
     shown = stat()
     story.same("stat shows them", (shown["cache.answers.hit"], shown["cache.answers.miss"]),
                (str(before["hit"] + 3), str(before["miss"] + 1)))
-    story.same("... with a hit ratio", float(shown["cache.hit_ratio"]),
+    story.same("... with a hit ratio", float(shown["worth.all.hit_ratio"]),
                float("%.3g" % (answers()["hit"] / sum(answers().values()))))
     story.same("... and requests", int(shown["requests"]) - int(earlier["requests"]), 4)
 

@@ -61,7 +61,7 @@ with Story("h06 descriptors run short, and nobody waits for one") as story:
     wait_for("all connections are busy", lambda: server.metric("penstock_http_connections") == 9)
     asked = subprocess.run([PENSTOCK, "health", "--listen", f"127.0.0.1:{server.port}", "--admin-listen",
                             f"127.0.0.1:{server.admin_port}"], capture_output=True, text=True)
-    story.same("a service whose connections are all busy is healthy", (asked.returncode, asked.stdout), (0, "ready\n"))
+    story.same("a service whose connections are all busy is healthy", (asked.returncode, asked.stdout[:6]), (0, "ready:"))
     leave(busy)
     story.same("... and ends cleanly", server.stop(), 0)
 
