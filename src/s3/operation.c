@@ -221,11 +221,14 @@ static enum err read_form(const struct http_head *head, struct s3_request *ret)
     const struct s3_operation *row = &operations[ret->op];
     if (!s3_is_form(head))
         return OK;
-    if (row->level == S3_BUCKET && ret->op != S3_DELETE_OBJECTS)
-        ret->op = S3_POST_OBJECT;
-    else if (ret->op == S3_OTHER_OBJECT_POST || ret->op == S3_RESTORE_OBJECT)
-        return ERR_BAD_METHOD;
-    return OK;
+    if (row->level == S3_BUCKET) {
+        if (ret->op != S3_DELETE_OBJECTS)    /* its body is read here, too: it is no form */
+            ret->op = S3_POST_OBJECT;
+        return OK;
+    }
+    /* of an upload that begins it is the object's type, but there is no body then */
+    bool bare = ret->op == S3_CREATE_UPLOAD && !head->length && !head->chunked;
+    return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
 
 enum err s3_operation_find(struct arena *keep, const struct http_head *head,

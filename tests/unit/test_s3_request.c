@@ -249,6 +249,10 @@ TEST(a_form_is_a_PostObject_whatever_stands_in_its_query)
     ok(read_with("POST /bkt?delete", form, &request) == OK && request.op == S3_DELETE_OBJECTS);
     ok(read_with("POST /bkt/k?never-heard-of", form, &request) == ERR_BAD_METHOD);
     ok(read_with("POST /bkt/k?restore", form, &request) == ERR_BAD_METHOD);
+    ok(read_with("POST /bkt/k?select&select-type=2", form, &request) == ERR_BAD_METHOD);
+    ok(read_with("POST /bkt/k?uploadId=u", form, &request) == ERR_BAD_METHOD);
+    ok(read_with("POST /bkt/k?uploads", "Content-Type: multipart/form-data\r\n"
+                 "Content-Length: 5\r\n", &request) == ERR_BAD_METHOD);
     ok(read_with("POST /bkt/k?uploads", form, &request) == OK && request.op == S3_CREATE_UPLOAD);
 }
 
@@ -316,7 +320,8 @@ TEST(what_only_the_origin_can_judge_is_not_asked_of_a_cache)
            request.pass);
     ok(read_with("GET /bkt/k?partNumber=1", "range: bytes=0-1\r\n", &request) == OK && request.pass);
     ok(read_line("GET /bkt/k?response-expires=1", &request) == OK && !request.pass);
-    ok(read_with("PUT /bkt/k", "x-amz-unheard-of: 1\r\n", &request) == OK && !request.pass);
+    ok(read_with("PUT /bkt/k", "x-amz-meta-a: 1\r\n", &request) == OK && !request.pass);
+    ok(read_with("PUT /bkt/k", "x-amz-unheard-of: 1\r\n", &request) == OK && request.pass);
 }
 
 TEST(a_key_is_decoded_once_and_normalised_never)
