@@ -9,7 +9,7 @@ bool guard_on(enum guard guard)
 {
     static const char *const names[] = {
         "crc", "identity", "epoch", "if-match", "pages", "missing", "lists", "grants",
-        "item-rights", "fill-bounds", "fill-drain",
+        "item-rights", "fill-bounds", "fill-drain", "meta", "leaf", "mark", "doubt",
     };
     const char *off = getenv("PENSTOCK_GUARD_OFF");
     return !off || !strstr(off, names[guard]);

@@ -3,7 +3,7 @@
  *
  * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
  * to leave out (crc,identity,epoch,if-match,pages,missing,lists,grants,
- * item-rights,fill-bounds,fill-drain). In every other build
+ * item-rights,fill-bounds,fill-drain,meta,leaf,mark,doubt). In every other build
  * guard_on() is true. */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
@@ -12,7 +12,8 @@
 
 enum guard {
     GUARD_CRC, GUARD_IDENTITY, GUARD_EPOCH, GUARD_IF_MATCH, GUARD_PAGES, GUARD_MISSING, GUARD_LISTS,
-    GUARD_GRANTS, GUARD_ITEM_RIGHTS, GUARD_FILL_BOUNDS, GUARD_FILL_DRAIN
+    GUARD_GRANTS, GUARD_ITEM_RIGHTS, GUARD_FILL_BOUNDS, GUARD_FILL_DRAIN,
+    GUARD_META, GUARD_LEAF, GUARD_MARK, GUARD_DOUBT
 };
 
 #ifdef GUARDS_OFF

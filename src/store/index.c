@@ -84,6 +84,7 @@ static enum err answer(struct index *index, int rc)
     case MDB_PAGE_FULL:
     case MDB_INCOMPATIBLE:
     case MDB_BAD_VALSIZE:
+    case MDB_KEYEXIST:       /* in a tree that says it is empty */
     case EFBIG:     /* a broken page named one far beyond the map: it would be written there */
     case EINVAL:
         atomic_store(&index->bad, true);
@@ -166,7 +167,8 @@ static int do_open(struct ask *ask)
         mdb_txn_abort(txn);
         return rc;
     }
-    return mdb_txn_commit(txn);
+    rc = mdb_txn_commit(txn);
+    return rc ? rc : snapshot_learn(ask->index, ask->env);
 }
 
 static struct wreck *wreck_new(void)
@@ -212,9 +214,9 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
     if (!e) {
         char note[NOTE_MAX];
         trap_note(note_of(path, note) ? note : NULL);
-        index->pages = (struct pages){ .map = NULL };
         atomic_store(&index->env, env);
     } else {
+        snapshot_forget(index);
         env_end(index, env, wreck_new());
     }
     return e;
@@ -239,6 +241,7 @@ void index_close(struct index *index)
         slot->cursor = NULL;
         atomic_store(&slot->busy, false);
     }
+    snapshot_forget(index);
     env_end(index, env, wreck);
 }
 

@@ -8,6 +8,7 @@
 #define STORE_INDEX_H
 
 #include "store/format.h"
+#include "store/metas.h"
 
 struct index;
 struct index *index_new(void) MUST_USE;
@@ -37,6 +38,10 @@ uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t
 /* The first entry of this object from unit `unit` on. */
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t *ret_unit, struct entry *ret) MUST_USE;
+
+/* The meta pages, as they were last committed. False: they are not so any more, or that is not
+ * known. The committer's. */
+bool index_metas(struct index *index, struct metas *ret) MUST_USE;
 
 uint64_t index_entries(struct index *index);
 uint64_t index_bytes(struct index *index);

@@ -1,7 +1,8 @@
 /* index_read.c - what the index is asked, by any thread. SPDX-License-Identifier: Apache-2.0
  *
- * A reader takes a slot, which keeps one read transaction and one cursor, renews them, copies out,
- * resets, and leaves: no lock, no allocation. More readers than slots wait for one another. */
+ * A reader takes a slot, which keeps one read transaction and one cursor, renews them, sees that it
+ * has the last tree (index_snapshot.c), copies out, resets, and leaves: no lock, no allocation. More
+ * readers than slots wait for one another. */
 #include "store/index_inside.h"
 
 #include <sched.h>
@@ -25,7 +26,7 @@ static struct slot *slot_take(struct index *index)
     }
 }
 
-static int slot_begin(struct ask *ask)
+static int slot_renew(struct ask *ask)
 {
     struct slot *slot = ask->slot;
     if (slot->txn) {
@@ -45,6 +46,41 @@ static int slot_begin(struct ask *ask)
     return rc;
 }
 
+/* A transaction that reads what was last committed. */
+static int slot_begin(struct ask *ask)
+{
+    for (;;) {
+        uint64_t newest = atomic_load(&ask->index->newest);
+        int rc = slot_renew(ask);
+        if (rc)
+            return rc;
+        ask->snapshot = mdb_txn_id(ask->slot->txn);
+        enum snapshot snapshot = snapshot_judge(ask, newest);
+        if (snapshot == SNAPSHOT_RIGHT)
+            return MDB_SUCCESS;
+        mdb_txn_reset(ask->slot->txn);
+        if (snapshot == SNAPSHOT_WRONG || index_is_bad(ask->index))
+            return MDB_CORRUPTED;
+        sched_yield();    /* the committer is about to say what it has committed */
+    }
+}
+
+/* ask->read in a transaction; again, if commits overtook it. */
+static int do_read(struct ask *ask)
+{
+    int rc;
+    bool stands;
+    do {
+        rc = slot_begin(ask);
+        if (rc)
+            return rc;
+        rc = ask->read(ask);
+        stands = snapshot_stands(ask);
+        mdb_txn_reset(ask->slot->txn);
+    } while (!stands);
+    return rc;
+}
+
 /* Takes a slot, runs the call in a read transaction, leaves. */
 static enum err reading(struct index *index, lmdb_call *call, struct ask *ask)
 {
@@ -57,88 +93,83 @@ static enum err reading(struct index *index, lmdb_call *call, struct ask *ask)
     return e;
 }
 
-int index_decode(const MDB_val *key, const MDB_val *value, struct entry *ret)
+int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value,
+                 struct entry *ret)
 {
+    const struct pages *pages = &ask->index->pages;
     slice bytes = { value->mv_data, value->mv_size };
+    if (pages->map &&
+        !pages_is_current(pages, ask->snapshot, value->mv_data, ENTRY_KEY_BYTES))
+        return MDB_CORRUPTED;
     if (key->mv_size == ENTRY_KEY_BYTES && entry_decode(key->mv_data, bytes, ret) == OK)
         return MDB_SUCCESS;
     metric_add(M_STORE_CRC_BAD, 1);
     return MDB_CORRUPTED;
 }
 
-static int cursor_get(MDB_cursor *cursor, const struct object_id *id, uint32_t unit,
-                      struct entry *ret)
+static int cursor_get(struct ask *ask, uint32_t unit, struct entry *ret)
 {
     uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(id, unit, wanted);
+    entry_key(ask->id, unit, wanted);
     MDB_val key = { sizeof(wanted), wanted }, value;
-    int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET);
+    int rc = mdb_cursor_get(ask->slot->cursor, &key, &value, MDB_SET);
     key = (MDB_val){ sizeof(wanted), wanted };
-    return rc ? rc : index_decode(&key, &value, ret);
+    return rc ? rc : index_decode(ask, &key, &value, ret);
 }
 
-static int do_get(struct ask *ask)
+static int find_entry(struct ask *ask)
 {
-    int rc = slot_begin(ask);
-    if (!rc) {
-        rc = cursor_get(ask->slot->cursor, ask->id, ask->unit, ask->entries);
-        mdb_txn_reset(ask->slot->txn);
-    }
-    return rc;
+    return cursor_get(ask, ask->unit, ask->entries);
 }
 
 enum err index_get(struct index *index, const struct object_id *id, uint32_t unit,
                    struct entry *ret)
 {
-    struct ask ask = { .id = id, .unit = unit, .entries = ret };
-    return reading(index, do_get, &ask);
+    struct ask ask = { .id = id, .unit = unit, .entries = ret, .read = find_entry };
+    return reading(index, do_read, &ask);
 }
 
-static int do_get_head(struct ask *ask)
+static int find_head(struct ask *ask)
 {
-    int rc = slot_begin(ask);
-    if (rc)
-        return rc;
-    rc = cursor_get(ask->slot->cursor, ask->id, 0, ask->entries);
+    ask->found_unit = 0;
+    int rc = cursor_get(ask, 0, ask->entries);
     if (rc == MDB_NOTFOUND || (!rc && !ask->entries->whole)) {
         ask->found_unit = HEAD_UNIT;
-        rc = cursor_get(ask->slot->cursor, ask->id, HEAD_UNIT, ask->entries);
+        rc = cursor_get(ask, HEAD_UNIT, ask->entries);
     }
-    mdb_txn_reset(ask->slot->txn);
     return rc;
 }
 
 enum err index_get_head(struct index *index, const struct object_id *id, uint32_t *ret_unit,
                         struct entry *ret)
 {
-    struct ask ask = { .id = id, .entries = ret };
-    enum err e = reading(index, do_get_head, &ask);
+    struct ask ask = { .id = id, .entries = ret, .read = find_head };
+    enum err e = reading(index, do_read, &ask);
     if (!e)
         *ret_unit = ask.found_unit;
     return e;
 }
 
 /* The next entry, if it is of this object and unit. */
-static int cursor_next(MDB_cursor *cursor, const struct object_id *id, uint32_t unit,
-                       struct entry *ret)
+static int cursor_next(struct ask *ask, uint32_t unit, struct entry *ret)
 {
     uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(id, unit, wanted);
+    entry_key(ask->id, unit, wanted);
     MDB_val key, value;
-    int rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    int rc = mdb_cursor_get(ask->slot->cursor, &key, &value, MDB_NEXT);
     if (rc)
         return rc;
     if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, wanted, sizeof(wanted)) != 0)
         return MDB_NOTFOUND;
-    return index_decode(&key, &value, ret);
+    return index_decode(ask, &key, &value, ret);
 }
 
 static int find_run(struct ask *ask)
 {
-    MDB_cursor *cursor = ask->slot->cursor;
-    int rc = cursor_get(cursor, ask->id, ask->unit, ask->entries);
+    ask->found = 0;
+    int rc = cursor_get(ask, ask->unit, ask->entries);
     if (rc == MDB_NOTFOUND && ask->unit > 0 && ask->unit < RECORD_UNITS) {
-        rc = cursor_get(cursor, ask->id, 0, ask->entries);
+        rc = cursor_get(ask, 0, ask->entries);
         if (!rc && !ask->entries->whole)
             return MDB_NOTFOUND;
     }
@@ -146,7 +177,7 @@ static int find_run(struct ask *ask)
         return rc;
     ask->found = 1;
     while (!ask->entries[0].whole && ask->found < ask->count) {
-        rc = cursor_next(cursor, ask->id, ask->unit + ask->found, &ask->entries[ask->found]);
+        rc = cursor_next(ask, ask->unit + ask->found, &ask->entries[ask->found]);
         if (rc)
             return rc == MDB_NOTFOUND ? MDB_SUCCESS : rc;
         ask->found++;
@@ -154,21 +185,11 @@ static int find_run(struct ask *ask)
     return MDB_SUCCESS;
 }
 
-static int do_get_run(struct ask *ask)
-{
-    int rc = slot_begin(ask);
-    if (!rc) {
-        rc = find_run(ask);
-        mdb_txn_reset(ask->slot->txn);
-    }
-    return rc;
-}
-
 uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first,
                        uint32_t count, struct entry *ret)
 {
-    struct ask ask = { .id = id, .unit = first, .count = count, .entries = ret };
-    return reading(index, do_get_run, &ask) == OK ? ask.found : 0;
+    struct ask ask = { .id = id, .unit = first, .count = count, .entries = ret, .read = find_run };
+    return reading(index, do_read, &ask) == OK ? ask.found : 0;
 }
 
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
@@ -182,24 +203,19 @@ int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
     if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
         return MDB_NOTFOUND;
     ask->found_unit = entry_key_unit(key.mv_data);
-    return index_decode(&key, &value, ask->entries);
+    return index_decode(ask, &key, &value, ask->entries);
 }
 
-static int do_get_next(struct ask *ask)
+static int find_next(struct ask *ask)
 {
-    int rc = slot_begin(ask);
-    if (!rc) {
-        rc = index_cursor_from(ask->slot->cursor, ask);
-        mdb_txn_reset(ask->slot->txn);
-    }
-    return rc;
+    return index_cursor_from(ask->slot->cursor, ask);
 }
 
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t *ret_unit, struct entry *ret)
 {
-    struct ask ask = { .id = id, .unit = unit, .entries = ret };
-    enum err e = reading(index, do_get_next, &ask);
+    struct ask ask = { .id = id, .unit = unit, .entries = ret, .read = find_next };
+    enum err e = reading(index, do_read, &ask);
     if (!e)
         *ret_unit = ask.found_unit;
     return e;

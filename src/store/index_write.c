@@ -1,21 +1,15 @@
 /* index_write.c - the index's one write transaction. SPDX-License-Identifier: Apache-2.0
  *
  * LMDB works on copies of pages on the heap, where a broken page may make it write beyond them. So
- * a beginning looks at the meta page and the tree of free pages, and each change at the pages it
- * may touch (pages.h); what is not sound makes the index bad before LMDB has seen it. The map's
- * address is not to be had from LMDB, so it is taken from the first entry found.
+ * a beginning looks at the meta page and the tree of free pages, each look-up at the pages that lead
+ * to its key, and each change at the pages it may touch (pages.h); what is not sound makes the index
+ * bad before LMDB has seen it. What is found here is written again with a change (a refusal, a
+ * proof): an out-of-date entry would become the latest.
  *
  * The committer's thread only. */
 #include "store/index_inside.h"
 
 #include <string.h>
-
-#include "base/guard.h"
-
-static const struct node_shape shapes[] = {
-    { ENTRY_KEY_BYTES, ENTRY_BYTES },
-    { sizeof(INDEX_OPENING), sizeof(uint64_t) },
-};
 
 static enum err writing(struct index *index, lmdb_call *call, struct ask *ask)
 {
@@ -24,49 +18,12 @@ static enum err writing(struct index *index, lmdb_call *call, struct ask *ask)
     return index_call(index, call, ask);
 }
 
-/* An address in the map: what LMDB finds first. */
-static int find_map(struct ask *ask)
-{
-    struct pages *pages = &ask->index->pages;
-    MDB_envinfo info;
-    MDB_stat stat;
-    MDB_cursor *cursor;
-    MDB_val key, value;
-    int rc = mdb_env_info(ask->env, &info);
-    if (!rc)
-        rc = mdb_env_stat(ask->env, &stat);
-    if (!rc)
-        rc = mdb_cursor_open(ask->index->writing, ask->index->dbi, &cursor);
-    if (rc)
-        return rc;
-    rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
-    mdb_cursor_close(cursor);
-    if (rc)
-        return rc;
-    *pages = (struct pages){ .map = pages_map_of(key.mv_data, stat.ms_psize),
-                             .count = info.me_mapsize / stat.ms_psize,
-                             .page_bytes = stat.ms_psize,
-                             .shapes = shapes, .shape_count = countof(shapes) };
-    return pages->map ? MDB_SUCCESS : MDB_CORRUPTED;
-}
-
-static int look_at_pages(struct ask *ask)
-{
-    struct index *index = ask->index;
-    if (!guard_on(GUARD_PAGES))
-        return MDB_SUCCESS;
-    int rc = index->pages.map ? MDB_SUCCESS : find_map(ask);
-    if (rc)
-        return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;    /* the opening is there at least */
-    return pages_begin(&index->pages, mdb_txn_id(index->writing)) ? MDB_SUCCESS : MDB_CORRUPTED;
-}
-
 static int do_begin(struct ask *ask)
 {
     int rc = mdb_txn_begin(ask->env, NULL, 0, &ask->index->writing);
     if (rc)
         return rc;
-    rc = look_at_pages(ask);
+    rc = snapshot_begin(ask->index, mdb_txn_id(ask->index->writing));
     if (rc)
         mdb_txn_abort(ask->index->writing);
     return rc;
@@ -77,7 +34,7 @@ static int change(struct index *index, MDB_val key, MDB_val *value)
 {
     struct pages *pages = &index->pages;
     slice name = { key.mv_data, key.mv_size };
-    if (pages->map && !(value ? pages_put(pages, name) : pages_delete(pages, name)))
+    if (pages->map && !(value ? pages_find(pages, name) : pages_delete(pages, name)))
         return MDB_CORRUPTED;
     int rc = value ? mdb_put(index->writing, index->dbi, &key, value, 0)
                    : mdb_del(index->writing, index->dbi, &key, NULL);
@@ -98,13 +55,25 @@ enum err index_begin(struct index *index)
     return e;
 }
 
+/* Before the library goes there. What it finds, it finds in the tree before this transaction. */
+static bool leads_there(struct ask *ask)
+{
+    struct pages *pages = &ask->index->pages;
+    uint8_t wanted[ENTRY_KEY_BYTES];
+    entry_key(ask->id, ask->unit, wanted);
+    ask->snapshot = mdb_txn_id(ask->index->writing) - 1;
+    return !pages->map || pages_find(pages, (slice){ (const char *)wanted, sizeof(wanted) });
+}
+
 static int do_find(struct ask *ask)
 {
     uint8_t wanted[ENTRY_KEY_BYTES];
     entry_key(ask->id, ask->unit, wanted);
     MDB_val key = { sizeof(wanted), wanted }, value;
+    if (!leads_there(ask))
+        return MDB_CORRUPTED;
     int rc = mdb_get(ask->index->writing, ask->index->dbi, &key, &value);
-    return rc ? rc : index_decode(&key, &value, ask->entries);
+    return rc ? rc : index_decode(ask, &key, &value, ask->entries);
 }
 
 enum err index_find(struct index *index, const struct object_id *id, uint32_t unit,
@@ -117,6 +86,8 @@ enum err index_find(struct index *index, const struct object_id *id, uint32_t un
 static int do_find_next(struct ask *ask)
 {
     MDB_cursor *cursor;
+    if (!leads_there(ask))
+        return MDB_CORRUPTED;
     int rc = mdb_cursor_open(ask->index->writing, ask->index->dbi, &cursor);
     if (rc)
         return rc;
@@ -199,9 +170,16 @@ enum err index_set_opening(struct index *index, uint64_t opening)
 
 static int do_commit(struct ask *ask)
 {
-    MDB_txn *txn = ask->index->writing;
-    ask->index->writing = NULL;    /* gone, whatever comes of it */
-    return mdb_txn_commit(txn);
+    struct index *index = ask->index;
+    MDB_txn *txn = index->writing;
+    uint64_t number = mdb_txn_id(txn);
+    index->writing = NULL;    /* gone, whatever comes of it */
+    snapshot_commits(index, number);
+    int rc = mdb_txn_commit(txn);
+    if (!rc)
+        rc = snapshot_committed(index, number);
+    snapshot_commits(index, 0);
+    return rc;
 }
 
 enum err index_commit(struct index *index)

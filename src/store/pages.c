@@ -20,6 +20,8 @@
 
 #include <string.h>
 
+#include "base/guard.h"
+
 #define HEADER 16u
 #define NODE 8u
 #define PAGE_BYTES_MAX 32768u
@@ -240,7 +242,7 @@ static const uint8_t *free_value(const struct pages *pages, const uint8_t *node)
     return page + HEADER;
 }
 
-static bool is_list(const struct pages *pages, const uint8_t *list, uint64_t bytes)
+static bool takes_list(const struct pages *pages, const uint8_t *list, uint64_t bytes)
 {
     uint64_t count = list ? u64(list) : UINT64_MAX, before = pages->next;
     if (count >= bytes / 8)
@@ -250,6 +252,8 @@ static bool is_list(const struct pages *pages, const uint8_t *list, uint64_t byt
         if (number < 2 || number >= before)
             return false;
         before = number;
+        if (pages->free_pages)
+            free_pages_note(pages->free_pages, number, pages->last);
     }
     return true;
 }
@@ -270,7 +274,7 @@ static bool free_below(const struct pages *pages, uint64_t number, unsigned leve
             continue;
         }
         uint64_t key = u64(node + NODE);
-        if (key <= *last || !is_list(pages, free_value(pages, node), u32(node)))
+        if (key <= *last || !takes_list(pages, free_value(pages, node), u32(node)))
             return false;
         *last = key;
     }
@@ -289,6 +293,7 @@ bool pages_begin(struct pages *pages, uint64_t transaction)
     const uint8_t *meta = pages->map + ((transaction - 1) & 1) * pages->page_bytes;
     memset(pages->losses, 0, sizeof(pages->losses));
     memset(pages->copied, 0, sizeof(pages->copied));
+    pages->last = transaction - 1;
     pages->next = u64(meta + 136) + 1;
     if (u16(meta + 10) != META || u32(meta + 16) != 0xBEEFC0DE || u32(meta + 20) != 1 ||
         u64(meta + 144) != transaction - 1 || pages->next < 2 || pages->next > pages->count ||
@@ -320,13 +325,44 @@ static uint32_t child_for(const uint8_t *page, slice key)
     return low;
 }
 
+/* Keys of a page: not below `low`, and below `high`; without a pointer: no such limit. */
+struct bounds {
+    slice low, high;
+};
+
+/* The child to go to for a key, and what it may hold. */
+static uint64_t go_down(const uint8_t *page, slice key, uint32_t *ret_index, struct bounds *bounds)
+{
+    uint32_t index = child_for(page, key);
+    if (index > 0)
+        bounds->low = key_of(node_at(page, index));
+    if (index + 1 < node_count(page))
+        bounds->high = key_of(node_at(page, index + 1));
+    *ret_index = index;
+    return child_of(node_at(page, index));
+}
+
+static bool is_within(const uint8_t *page, const struct bounds *bounds)
+{
+    uint32_t first = u16(page + 10) == BRANCH, count = node_count(page);
+    if (first >= count)
+        return true;
+    return (!bounds->low.ptr || key_compare(bounds->low, key_of(node_at(page, first))) <= 0) &&
+           (!bounds->high.ptr || key_compare(key_of(node_at(page, count - 1)), bounds->high) < 0);
+}
+
 /* The next page of the path, at `level` levels from the bottom. */
-static const uint8_t *path_get(struct pages *pages, uint64_t number, unsigned level)
+static const uint8_t *path_get(struct pages *pages, uint64_t number, unsigned level,
+                               const struct bounds *bounds)
 {
     pages->path[level - 1] = number;
     if (pages->copied[number % PAGES_COPIED] == number)
         return page_of(pages, number, level == 1 ? LEAF : BRANCH);
-    return page_get(pages, number, level == 1, false);
+    if (pages->free_pages && guard_on(GUARD_LEAF) &&
+        free_pages_has(pages->free_pages, number, pages->last))
+        return NULL;
+    const uint8_t *page = page_get(pages, number, level == 1, false);
+    return page && (!guard_on(GUARD_LEAF) || is_within(page, bounds)) ? page : NULL;
 }
 
 void pages_changed(struct pages *pages)
@@ -337,15 +373,17 @@ void pages_changed(struct pages *pages)
     }
 }
 
-bool pages_put(struct pages *pages, slice key)
+bool pages_find(struct pages *pages, slice key)
 {
+    struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
+    uint32_t index;
     for (unsigned level = pages->main.depth; level > 0; level--) {
-        const uint8_t *page = path_get(pages, number, level);
+        const uint8_t *page = path_get(pages, number, level, &bounds);
         if (!page)
             return false;
         if (level > 1)
-            number = child_of(node_at(page, child_for(page, key)));
+            number = go_down(page, key, &index, &bounds);
     }
     return true;
 }
@@ -414,10 +452,11 @@ static bool neighbours(struct pages *pages, const uint8_t *parent, uint32_t inde
 bool pages_delete(struct pages *pages, slice key)
 {
     const uint8_t *parent = NULL;
+    struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
     uint32_t index = 0;
     for (unsigned level = pages->main.depth; level > 0; level--) {
-        const uint8_t *page = path_get(pages, number, level);
+        const uint8_t *page = path_get(pages, number, level, &bounds);
         if (!page)
             return false;
         if (parent && may_shrink(pages, page) &&
@@ -428,8 +467,22 @@ bool pages_delete(struct pages *pages, slice key)
         if (level == 1)
             break;
         parent = page;
-        index = child_for(page, key);
-        number = child_of(node_at(page, index));
+        number = go_down(page, key, &index, &bounds);
     }
     return true;
+}
+
+/* ---- what a look-up ended in ---- */
+
+/* A node below `upper` is what a deletion left: only a pointer beyond `lower` leads there. */
+bool pages_is_current(const struct pages *pages, uint64_t transaction, const void *bytes,
+                      uint32_t key_bytes)
+{
+    uintptr_t at = (uintptr_t)bytes - (uintptr_t)pages->map;
+    uint64_t number = at / pages->page_bytes;
+    if (number >= pages->count || !guard_on(GUARD_LEAF))
+        return true;
+    const uint8_t *page = pages->map + number * pages->page_bytes;
+    return !free_pages_has(pages->free_pages, number, transaction) &&
+           at % pages->page_bytes >= u16(page + 14) + NODE + key_bytes;
 }

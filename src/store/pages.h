@@ -12,6 +12,7 @@
 #define STORE_PAGES_H
 
 #include "base/slice.h"
+#include "store/free_pages.h"
 
 #define PAGES_LEVELS 16u              /* deeper than any tree of ours */
 #define PAGES_COUNTS 4096u
@@ -33,7 +34,9 @@ struct pages {
     uint32_t page_bytes;
     const struct node_shape *shapes;
     uint32_t shape_count;
+    struct free_pages *free_pages;    /* told what is free, and asked; NULL: not */
     /* Of this transaction. */
+    uint64_t last;                    /* the one before: its tree is the one walked here */
     uint64_t next;                    /* no page has this number or a higher one */
     struct tree main, free;
     uint8_t losses[PAGES_COUNTS];     /* nodes each may have lost; by number modulo PAGES_COUNTS */
@@ -47,12 +50,18 @@ const uint8_t *pages_map_of(const void *inside, uint32_t page_bytes);
 /* Each call: true if all it looked at is sound. */
 /* A transaction begins, this one: the meta page of the last, and the whole tree of free pages. */
 bool pages_begin(struct pages *pages, uint64_t transaction) MUST_USE;
-/* What writing this key may change: the pages from the root to its leaf. */
-bool pages_put(struct pages *pages, slice key) MUST_USE;
+/* What finding or writing this key takes: the pages from the root to its leaf. None of them is
+ * free, and each holds the keys that the ones above say. */
+bool pages_find(struct pages *pages, slice key) MUST_USE;
 /* Deleting it: these, and the neighbours of each that may fall below the library's threshold. */
 bool pages_delete(struct pages *pages, slice key) MUST_USE;
 /* That key was written or deleted: the library has copies of the pages from the root to its leaf,
  * and they need not be looked at again. */
 void pages_changed(struct pages *pages);
+/* Does this lie in the map, in a page that the transaction's tree may use, and among its nodes? Or
+ * else on the library's heap. `bytes` is a node's value, behind a key of `key_bytes`. Any thread,
+ * within the bounds of free_pages_has. */
+bool pages_is_current(const struct pages *pages, uint64_t transaction, const void *bytes,
+                      uint32_t key_bytes) MUST_USE;
 
 #endif

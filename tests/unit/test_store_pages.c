@@ -116,8 +116,8 @@ static void drop(struct pages *pages)
 TEST(a_tree_of_sound_pages_is_sound)
 {
     struct pages pages = crafted();
-    ok(pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3)));
-    ok(pages_put(&pages, key_of(99999)) && pages_delete(&pages, key_of(100)));
+    ok(pages_begin(&pages, TRANSACTION) && pages_find(&pages, key_of(3)));
+    ok(pages_find(&pages, key_of(99999)) && pages_delete(&pages, key_of(100)));
     ok(!pages_begin(&pages, TRANSACTION + 1) && !pages_begin(&pages, TRANSACTION + 2));
     drop(&pages);
 }
@@ -138,7 +138,7 @@ static bool is_found(uint64_t page, uint32_t at, uint64_t value, size_t bytes)
 {
     struct pages pages = crafted();
     set(bytes_of(&pages, page) + at, value, bytes);
-    bool sound = pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3));
+    bool sound = pages_begin(&pages, TRANSACTION) && pages_find(&pages, key_of(3));
     drop(&pages);
     return !sound;
 }
@@ -205,7 +205,7 @@ TEST(no_bit_flipped_anywhere_leads_beyond_the_map)
     for (uint32_t bit = 0; bit < PAGES * PAGE * 8; bit++) {
         uint8_t *byte = bytes_of(&pages, 0) + bit / 8;
         *byte ^= (uint8_t)(1u << bit % 8);
-        found += !(pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3)) &&
+        found += !(pages_begin(&pages, TRANSACTION) && pages_find(&pages, key_of(3)) &&
                    pages_delete(&pages, key_of(150)));
         *byte ^= (uint8_t)(1u << bit % 8);
     }
@@ -222,7 +222,7 @@ TEST(a_leaf_that_may_fall_below_a_quarter_has_its_neighbours_looked_at)
     while (deleted < 60 && pages_delete(&pages, key_of(deleted)))
         deleted++;
     ok(deleted > 0 && deleted < 30);    /* of 60, and a split may have halved it */
-    ok(pages_put(&pages, key_of(3)));
+    ok(pages_find(&pages, key_of(3)));
     drop(&pages);
 }
 

@@ -1,0 +1,171 @@
+/* index_snapshot.c - is this the tree that was last committed? SPDX-License-Identifier: Apache-2.0
+ *
+ * LMDB takes a tree's root from a meta page of its file, and the number of the last transaction
+ * from `lock.mdb`: a flipped bit in either leads to an older tree, of genuine entries. So the
+ * committer keeps in RAM what it committed: a seal (metas.h) of the last even and of the last odd
+ * transaction's meta page, and which pages either tree does not use (free_pages.h). Each reader
+ * compares its transaction with that; a difference makes the index bad.
+ *
+ *   committer   committing = N; mdb_txn_commit; pages noted; seals[N & 1], newest = N; committing = 0
+ *   reader      n = newest; transaction begins: number T; T >= n, its meta page has the seal of T;
+ *               look-up; what it found lies in a page that T uses; the seal of T still stands
+ *
+ * A reader that begins just as N lands has T = N before the seal of N is there. It waits for as long
+ * as the committer looks at the list of free pages. A reader that two commits overtake begins anew:
+ * the second reuses the meta page and the marks of its transaction. */
+#include "store/index_inside.h"
+
+#include "base/guard.h"
+
+static const struct node_shape shapes[] = {
+    { ENTRY_KEY_BYTES, ENTRY_BYTES },
+    { sizeof(INDEX_OPENING), sizeof(uint64_t) },
+};
+
+/* The map's address is not to be had from LMDB: it is taken from the first entry, which is there
+ * since the index was made. */
+static int find_map(struct index *index, MDB_txn *txn, const MDB_envinfo *info, uint32_t page_bytes)
+{
+    MDB_cursor *cursor;
+    MDB_val key, value;
+    int rc = mdb_cursor_open(txn, index->dbi, &cursor);
+    if (rc)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
+    mdb_cursor_close(cursor);
+    if (rc)
+        return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;
+    index->pages = (struct pages){ .map = pages_map_of(key.mv_data, page_bytes),
+                                   .count = info->me_mapsize / page_bytes,
+                                   .page_bytes = page_bytes,
+                                   .shapes = shapes, .shape_count = countof(shapes) };
+    return index->pages.map ? MDB_SUCCESS : MDB_CORRUPTED;
+}
+
+static const uint8_t *meta_of(const struct index *index, uint64_t transaction)
+{
+    return index->pages.map + (transaction & 1) * index->pages.page_bytes;
+}
+
+static void take_seal(struct index *index, uint64_t transaction)
+{
+    atomic_store(&index->seals[transaction & 1],
+                 meta_seal(meta_of(index, transaction), transaction));
+}
+
+static int learn(struct index *index, MDB_txn *txn, MDB_env *env)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+    uint64_t number = mdb_txn_id(txn);
+    int rc = mdb_env_info(env, &info);
+    if (!rc)
+        rc = mdb_env_stat(env, &stat);
+    if (!rc)
+        rc = find_map(index, txn, &info, stat.ms_psize);
+    if (rc)
+        return rc;
+    index->pages.free_pages = free_pages_new(index->pages.count);
+    if (!pages_begin(&index->pages, number + 1))
+        return MDB_CORRUPTED;
+    take_seal(index, number - 1);
+    take_seal(index, number);
+    atomic_store(&index->newest, number);
+    return MDB_SUCCESS;
+}
+
+int snapshot_learn(struct index *index, MDB_env *env)
+{
+    MDB_txn *txn;
+    index->pages = (struct pages){ .map = NULL };
+    atomic_store(&index->committing, 0);
+    if (!guard_on(GUARD_PAGES))
+        return MDB_SUCCESS;
+    int rc = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+    if (rc)
+        return rc;
+    rc = learn(index, txn, env);
+    mdb_txn_abort(txn);
+    return rc;
+}
+
+void snapshot_forget(struct index *index)
+{
+    free_pages_free(&index->pages.free_pages);
+    index->pages = (struct pages){ .map = NULL };
+}
+
+/* ---- the committer ---- */
+
+void snapshot_commits(struct index *index, uint64_t transaction)
+{
+    atomic_store(&index->committing, transaction);
+}
+
+int snapshot_committed(struct index *index, uint64_t transaction)
+{
+    int rc = MDB_SUCCESS;
+    /* else there was nothing to commit: no meta page was written */
+    if (index->pages.map && meta_transaction(meta_of(index, transaction)) == transaction) {
+        if (!pages_begin(&index->pages, transaction + 1))
+            rc = MDB_CORRUPTED;
+        take_seal(index, transaction);
+        atomic_store(&index->newest, transaction);
+    }
+    return rc;
+}
+
+static bool has_seal(const struct index *index, uint64_t transaction)
+{
+    return atomic_load(&index->seals[transaction & 1]) ==
+           meta_seal(meta_of(index, transaction), transaction);
+}
+
+int snapshot_begin(struct index *index, uint64_t transaction)
+{
+    if (!index->pages.map)
+        return MDB_SUCCESS;
+    if (guard_on(GUARD_META) && (transaction != atomic_load(&index->newest) + 1 ||
+                                 !has_seal(index, transaction - 1)))
+        return MDB_CORRUPTED;
+    return pages_begin(&index->pages, transaction) ? MDB_SUCCESS : MDB_CORRUPTED;
+}
+
+/* What `clean` will be compared with (clean.h): false if the pages are not what was committed. */
+bool index_metas(struct index *index, struct metas *ret)
+{
+    uint64_t newest = atomic_load(&index->newest);
+    if (!index->pages.map || index_is_bad(index) || !has_seal(index, newest) ||
+        !has_seal(index, newest - 1))
+        return false;
+    metas_read(meta_of(index, 0), meta_of(index, 1), index->pages.page_bytes, ret);
+    return ret->transaction == newest;
+}
+
+/* ---- readers ---- */
+
+enum snapshot snapshot_judge(struct ask *ask, uint64_t newest)
+{
+    struct index *index = ask->index;
+    if (!index->pages.map || !guard_on(GUARD_META))
+        return SNAPSHOT_RIGHT;
+    uint64_t number = ask->snapshot;
+    if (number < newest)
+        return SNAPSHOT_WRONG;
+    ask->seal = atomic_load(&index->seals[number & 1]);
+    if (ask->seal == meta_seal(meta_of(index, number), number))
+        return SNAPSHOT_RIGHT;
+    if ((int32_t)((uint32_t)(ask->seal >> 32) - (uint32_t)number) > 0)
+        return SNAPSHOT_AGAIN;    /* overtaken: the page is a later transaction's already */
+    uint64_t committing = atomic_load(&index->committing);
+    bool changes = committing == number || committing == number + 2 ||
+                   atomic_load(&index->seals[number & 1]) != ask->seal;
+    return changes ? SNAPSHOT_AGAIN : SNAPSHOT_WRONG;
+}
+
+bool snapshot_stands(const struct ask *ask)
+{
+    const struct index *index = ask->index;
+    return !index->pages.map || !guard_on(GUARD_META) ||
+           atomic_load(&index->seals[ask->snapshot & 1]) == ask->seal;
+}
