@@ -126,8 +126,9 @@ static enum err publish_update(struct store *store, const struct update *update)
     }
     if (update->generation != atomic_load(&store->generation))
         return OK;    /* vouched for before something went by unseen */
+    uint32_t now = extent_shown_raise(store->extents, update->extent, update->ordinal, 0);
     return publish_proof(store->index, &update->id, update->unit, update->extent, update->ordinal,
-                         update->generation);
+                         update->generation, now && !(now & SHOWN_REFUSED));
 }
 
 static enum err publish_all(struct batch *batch)
@@ -336,8 +337,8 @@ static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms
         service_end(store, "its index failed");
     } else if (atomic_load(&store->unproved)) {
         service_end(store, "a commit took too long");
-    } else if (!folder_is_there(&store->folder)) {
-        service_end(store, "it was removed");
+    } else if ((why = folder_why_lost(&store->folder))) {
+        service_end(store, why);
     } else if (extents_bytes(store->extents) > atomic_load(&store->size_bytes)) {
         shrink(store);
     } else if (now - *checked_ms >= READER_CHECK_MS) {

@@ -11,7 +11,9 @@
  *
  * UNPROVED is relative: an entry is vouched for if its generation is the current one. An unclean
  * start raises the generation, and a rebuild writes entries of the one before; so is everything
- * unproved at once, without a walk. When the ten bits are used up, the index is built anew. */
+ * unproved at once, without a walk. When the ten bits are used up, the index is built anew. An
+ * opening is clean only if the mark of the last stop holds (clean.h): a copy, an older state and a
+ * damaged meta page open as unclean. */
 #include "store/folder.h"
 
 #include <dirent.h>
@@ -24,6 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/clean.h"
 #include "store/clearing.h"
 #include "store/mounts.h"
 #include "store/publish.h"
@@ -296,7 +299,19 @@ static uint64_t map_bytes(const struct folder *folder)
     return MAX(MAX(folder->format.size_bytes, grown), there) + 64 * MIB;
 }
 
-/* Opened; new, or of another opening: *ret_lost. */
+/* True: the generations are used up, and the index must be built anew. */
+static bool raise_generation(struct format *format)
+{
+    format->generation++;
+    bool used_up = format->generation == GENERATIONS;
+    if (used_up)
+        format->generation = 1;
+    return used_up;
+}
+
+/* Opened; new, or of another opening: *ret_lost. One that is an opening ahead was left by a crash
+ * in this very place; or the folder was copied while it was in use, its format file before the
+ * index, and entries may bear the generation that this opening has raised to. */
 static enum err open_index(struct folder *folder, bool *ret_lost)
 {
     uint64_t opening = 0, mine = folder->format.opening;
@@ -306,7 +321,10 @@ static enum err open_index(struct folder *folder, bool *ret_lost)
     if (!e)
         e = index_opening(folder->index, &opening);
     index_abort(folder->index);
-    *ret_lost = mine > 0 && opening != mine && opening != mine + 1;
+    *ret_lost = mine > 0 && opening != mine &&
+                (opening != mine + 1 || raise_generation(&folder->format));
+    if (!e && stat(path_in(folder->path, "index/data.mdb").text, &folder->index_file) != 0)
+        e = ERR_IO;
     return e;
 }
 
@@ -344,6 +362,8 @@ static enum err set_opening(struct folder *folder)
     index_abort(folder->index);
     if (!e)
         e = write_format(folder, &next);
+    if (!e && stat(path_in(folder->path, "format").text, &folder->format_file) != 0)
+        e = ERR_IO;
     if (!e)
         folder->format = next;
     return e;
@@ -363,6 +383,19 @@ static bool gave_oldest(struct folder *folder)
     return count > 1;
 }
 
+/* Once more: with room for the index; or without the index, if its last writes found out that it is
+ * bad. */
+static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
+{
+    if (e == ERR_FULL)
+        return gave_oldest(folder);
+    if (!e || *was_bad || !index_is_bad(folder->index))
+        return false;
+    *was_bad = true;
+    index_close(folder->index);
+    return true;
+}
+
 /* ---- the whole ---- */
 
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
@@ -376,21 +409,21 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         return e;
     }
     folder->doubted = wish->unproved || access(path_in(folder->path, "doubt").text, F_OK) == 0;
-    bool clean = unlink(path_in(folder->path, "clean").text) == 0 && !folder->doubted;
-    bool used_up = false;
-    if (!clean) {
-        used_up = folder->format.generation + 1 == GENERATIONS;
-        folder->format.generation = used_up ? 1 : folder->format.generation + 1;
-    }
+    bool clean = clean_take(folder->path, folder->format.opening) && !folder->doubted;
+    bool used_up = !clean && raise_generation(&folder->format);
+    /* an older copy: what is under way here still tells generations by their number */
+    if (!clean && folder->format.generation == wish->last_generation)
+        used_up |= raise_generation(&folder->format);
     *ret_why = "its extents can't be read";
     e = extents_open(folder->extents, folder->path, folder->format.extent_bytes);
     if (!e) {
         *ret_why = "its index can't be opened";
+        bool was_bad = false;
         do {
             e = find_index(folder, used_up || *folder->anew);
             if (!e)
                 e = set_opening(folder);
-        } while (e == ERR_FULL && gave_oldest(folder));
+        } while (may_open_again(folder, e, &was_bad));
     }
     if (e)
         folder_close(folder, false);
@@ -416,26 +449,46 @@ void folder_doubt_ends(const char *path)
     unlink(path_in(path, "doubt").text);    /* or not: the next opening doubts once more */
 }
 
-bool folder_is_there(const struct folder *folder)
+static bool is_file(const char *path, const struct stat *file)
 {
-    struct stat held, named;
-    return fstat(folder->lock_fd, &held) == 0 &&
-           stat(path_in(folder->path, "lock").text, &named) == 0 &&
-           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_ino == file->st_ino && st.st_dev == file->st_dev;
+}
+
+/* The format file is never changed in place by us: its time tells that nobody else did. */
+static bool is_format(const char *path, const struct stat *file)
+{
+    struct stat st;
+    return is_file(path, file) && stat(path, &st) == 0 &&
+           st.st_ctim.tv_sec == file->st_ctim.tv_sec && st.st_ctim.tv_nsec == file->st_ctim.tv_nsec;
+}
+
+const char *folder_why_lost(const struct folder *folder)
+{
+    struct path lock = path_in(folder->path, "lock");
+    struct stat held;
+    if (access(lock.text, F_OK) != 0 || fstat(folder->lock_fd, &held) != 0)
+        return "it was removed";
+    if (is_file(lock.text, &held) &&
+        is_format(path_in(folder->path, "format").text, &folder->format_file) &&
+        is_file(path_in(folder->path, "index/data.mdb").text, &folder->index_file))
+        return NULL;
+    return "its files were replaced, or another folder was put in its place";
 }
 
 void folder_close(struct folder *folder, bool clean)
 {
+    struct metas metas;
     if (clean) {
         enum err ignored = tail_seal(folder->extents);    /* scanned at the next opening, then */
         (void)ignored;
-        clean = !index_is_bad(folder->index);
+        clean = index_metas(folder->index, &metas) && !folder_why_lost(folder);
     }
     index_close(folder->index);
     extents_close(folder->extents);
     if (clean) {
         /* without: an unclean stop */
-        enum err ignored = folder_write(folder->path, "clean", "", 0);
+        enum err ignored = clean_leave(folder->path, folder->format.opening, &metas);
         (void)ignored;
     }
     if (folder->lock_fd >= 0)

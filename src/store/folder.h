@@ -3,6 +3,8 @@
 #ifndef STORE_FOLDER_H
 #define STORE_FOLDER_H
 
+#include <sys/stat.h>
+
 #include "base/arena.h"
 #include "store/extent.h"
 #include "store/index.h"
@@ -13,6 +15,7 @@ struct folder {
     char *path;
     int lock_fd;                      /* -1: not ours now */
     struct format format;             /* as it stands on disk while the folder is ours */
+    struct stat format_file, index_file;    /* as they were opened */
     struct extents *extents;
     struct index *index;
     bool doubted;            /* something went by that it was not told of, before it was opened */
@@ -25,6 +28,7 @@ struct folder_wish {
     uint64_t size_bytes;
     uint32_t extent_bytes;
     bool unproved;                    /* folder_doubt, perhaps not yet written */
+    uint32_t last_generation;         /* of what this process had open before; 0: nothing */
 };
 
 /* Without the lock: what the format file says. ERR_NOT_FOUND: there is none (yet); ERR_GONE: it
@@ -42,8 +46,9 @@ void folder_doubt(const char *path);
 void folder_doubt_ends(const char *path);
 /* A small file in it, whole or not at all. ERR_FULL, ERR_IO. */
 enum err folder_write(const char *path, const char *name, const void *bytes, size_t len) MUST_USE;
-/* Our lock is still the one that newcomers find: nobody removed the folder under us. */
-bool folder_is_there(const struct folder *folder) MUST_USE;
+/* NULL: what a newcomer finds under its path is what we have open. Else why not: it was removed,
+ * or another, or an older copy of it, was put in its place. Static text. */
+const char *folder_why_lost(const struct folder *folder) MUST_USE;
 /* `clean`: seals, and leaves the clean mark. An index that is bad is thrown away at the next
  * opening. */
 void folder_close(struct folder *folder, bool clean);

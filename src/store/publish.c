@@ -133,12 +133,13 @@ enum err publish_forget(struct index *index, const struct object_id *id, uint32_
 }
 
 enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
-                       uint32_t extent, uint32_t ordinal, uint32_t generation)
+                       uint32_t extent, uint32_t ordinal, uint32_t generation, bool shown)
 {
     struct entry entry;
     enum err e = find_named(index, id, unit, extent, ordinal, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
+    entry.refused |= entry.generation != generation && !shown;
     entry.generation = generation;
     return index_put(index, id, unit, &entry);
 }

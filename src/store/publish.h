@@ -22,8 +22,10 @@ enum err publish_refusal(struct index *index, const struct object_id *id) MUST_U
  * since it was refused, if it still names this record. */
 enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t extent, uint32_t ordinal) MUST_USE;
+/* An unproved head counts as refused; proved, it stays so unless it was `shown` to the shared
+ * identity: others prove heads, too. */
 enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
-                       uint32_t extent, uint32_t ordinal, uint32_t generation) MUST_USE;
+                       uint32_t extent, uint32_t ordinal, uint32_t generation, bool shown) MUST_USE;
 enum err publish_shown(struct index *index, const struct object_id *id, uint32_t unit,
                        uint32_t extent, uint32_t ordinal) MUST_USE;
 /* Deletes what still names this record of an extent that goes. */

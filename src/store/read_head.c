@@ -69,11 +69,12 @@ static enum err decode_head(struct store_io *io, struct plan *plan, struct head 
 /* Into RAM, but not over what was committed, removed or doubted since the index was asked. */
 static void remember_head(struct store *store, const struct plan *plan, struct head *head)
 {
-    head->unshared |= plan->entries[0].refused ||
+    bool unproved = plan->entries[0].generation != plan->generation;
+    head->unshared |= plan->entries[0].refused || (unproved && guard_on(GUARD_DOUBT)) ||
                       names_are_others(store->names, store->secret, head, plan->entries[0].extent);
     atomic_store(&head->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
     atomic_store(&head->shown, extent_shown(plan->extent, plan->entries[0].ordinal));
-    atomic_store(&head->unproved, plan->entries[0].generation != plan->generation);
+    atomic_store(&head->unproved, unproved);
     heads_put(store->heads, head);
     if (atomic_load(change_counter(store, &plan->id)) != plan->changes)
         heads_drop(store->heads, &plan->id);

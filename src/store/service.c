@@ -62,7 +62,8 @@ enum err service_begin(struct store *store, const char **ret_why)
 {
     struct folder_wish wish = { .size_bytes = store->options.size_bytes,
                                 .extent_bytes = store->options.extent_bytes,
-                                .unproved = atomic_exchange(&store->unproved, false) };
+                                .unproved = atomic_exchange(&store->unproved, false),
+                                .last_generation = atomic_load(&store->generation) };
     enum err e = folder_open(&store->folder, &wish, store->secret, ret_why);
     if (e) {
         if (wish.unproved)
@@ -95,12 +96,12 @@ void service_end(struct store *store, const char *why)
         atomic_store(&store->unproved, true);
     atomic_store(&store->why, why);
     atomic_store(&store->open, false);
-    metric_add(M_STORE_FAULTS, 1);
     /* as after a crash: nothing is believed when it comes back */
     folder_close(&store->folder, false);
     heads_clear(store->heads);
     service_note_doubt(store);
     service_metrics(store);
+    metric_add(M_STORE_FAULTS, 1);    /* last: who sees it sees that the folder is out */
 }
 
 void service_note_doubt(struct store *store)

@@ -377,7 +377,8 @@ uint32_t store_shown(struct store *store, const struct object_id *id, const stru
     if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK &&
         (!only || head_is_of(only, entry.etag_hash, entry.mark))) {
         shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
-        if (forgive && entry.refused && !(shown & SHOWN_REFUSED))
+        bool counts = entry.refused || entry.generation != atomic_load(&store->generation);
+        if (forgive && counts && !(shown & SHOWN_REFUSED))
             store_update(store, UPDATE_SHOWN, id, unit, &entry);
     }
     store_changed(store, id);

@@ -1,0 +1,147 @@
+/* clean.c - the mark of a clean stop, and what it binds. SPDX-License-Identifier: Apache-2.0
+ *
+ * Who puts an older copy of the folder back changes one of these at least:
+ *   - cp, rsync, tar, a restored backup: other inodes; in place: other change times, which nobody
+ *     can set back;
+ *   - a folder moved away and back: the folder's own change time;
+ *   - a snapshot of another subvolume or volume: another device;
+ *   - a machine rolled back, or cloned: another boot.
+ * Not seen: a volume rolled back while the machine runs on (README, Limits). A mark that does not
+ * hold without need costs one question for each object, so in doubt it does not hold.
+ *
+ * The mark is made empty, then filled in place: that does not change the folder's own time any
+ * more. An empty one, of a crash between, or of a Penstock that knew no better, does not hold. */
+#include "store/clean.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc.h"
+#include "base/guard.h"
+
+#define BOOT_BYTES 40u
+#define BOOT_FILE "/proc/sys/kernel/random/boot_id"
+
+#define ON_DISK struct __attribute__((packed))
+
+ON_DISK disk_place {
+    uint64_t device, inode;
+    int64_t changed_s;
+    uint64_t changed_ns;
+};
+enum { FOLDER, LOCK, FORMAT, INDEX, PLACES };
+ON_DISK disk_clean {
+    char magic[8];
+    uint32_t version, page_bytes;
+    char boot[BOOT_BYTES];
+    uint64_t opening;
+    struct disk_place places[PLACES];
+    uint64_t transaction, root, last_page;
+    uint32_t meta_crc[2];
+    uint32_t zero, crc;               /* of all before */
+};
+static_assert(sizeof(struct disk_clean) == 232, "on disk");
+
+static const char clean_magic[8] = "PENCLEAN";
+static const char *const names[PLACES] = { ".", "lock", "format", "index/data.mdb" };
+
+static bool read_boot(char ret[BOOT_BYTES])
+{
+    int fd = open(BOOT_FILE, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, ret, BOOT_BYTES - 1);
+    if (fd >= 0)
+        close(fd);
+    return len > 0;
+}
+
+static bool read_places(int folder_fd, struct disk_place places[PLACES])
+{
+    for (size_t i = 0; i < PLACES; i++) {
+        struct stat st;
+        if (fstatat(folder_fd, names[i], &st, 0) != 0)
+            return false;
+        places[i] = (struct disk_place){ .device = st.st_dev, .inode = st.st_ino,
+                                         .changed_s = st.st_ctim.tv_sec,
+                                         .changed_ns = (uint64_t)st.st_ctim.tv_nsec };
+    }
+    return true;
+}
+
+/* As it would have to be, now. */
+static bool make(int folder_fd, uint64_t opening, const struct metas *metas, struct disk_clean *ret)
+{
+    *ret = (struct disk_clean){ .version = 1, .page_bytes = metas->page_bytes, .opening = opening,
+                                .transaction = metas->transaction, .root = metas->root,
+                                .last_page = metas->last_page,
+                                .meta_crc = { metas->crc[0], metas->crc[1] } };
+    memcpy(ret->magic, clean_magic, sizeof(clean_magic));
+    if (!read_boot(ret->boot) || !read_places(folder_fd, ret->places))
+        return false;
+    ret->crc = crc32c(0, ret, offsetof(struct disk_clean, crc));
+    return true;
+}
+
+static int open_folder(const char *folder)
+{
+    return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static enum err fill(int folder_fd, int fd, uint64_t opening, const struct metas *metas)
+{
+    struct disk_clean clean;
+    if (fsync(folder_fd) != 0 || !make(folder_fd, opening, metas, &clean))
+        return ERR_IO;
+    if (write(fd, &clean, sizeof(clean)) != sizeof(clean) || fsync(fd) != 0)
+        return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
+    return OK;
+}
+
+enum err clean_leave(const char *folder, uint64_t opening, const struct metas *metas)
+{
+    int folder_fd = open_folder(folder);
+    int fd = folder_fd < 0 ? -1
+                           : openat(folder_fd, "clean", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                                    0600);
+    enum err e = fd < 0 ? ERR_IO : fill(folder_fd, fd, opening, metas);
+    if (fd >= 0) {
+        close(fd);
+        if (e)
+            unlinkat(folder_fd, "clean", 0);
+    }
+    if (folder_fd >= 0)
+        close(folder_fd);
+    return e;
+}
+
+static bool read_mark(int folder_fd, struct disk_clean *ret)
+{
+    int fd = openat(folder_fd, "clean", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : pread(fd, ret, sizeof(*ret), 0);
+    if (fd >= 0)
+        close(fd);
+    return len == sizeof(*ret) && ret->crc == crc32c(0, ret, offsetof(struct disk_clean, crc));
+}
+
+static bool holds(int folder_fd, uint64_t opening)
+{
+    struct disk_clean clean, now;
+    struct metas metas;
+    return read_mark(folder_fd, &clean) &&
+           metas_read_file(folder_fd, names[INDEX], clean.page_bytes, &metas) == OK &&
+           make(folder_fd, opening, &metas, &now) && memcmp(&clean, &now, sizeof(now)) == 0;
+}
+
+bool clean_take(const char *folder, uint64_t opening)
+{
+    int folder_fd = open_folder(folder);
+    if (folder_fd < 0)
+        return false;
+    bool clean = !guard_on(GUARD_MARK) || holds(folder_fd, opening);
+    clean = unlinkat(folder_fd, "clean", 0) == 0 && clean;
+    close(folder_fd);
+    return clean;
+}
