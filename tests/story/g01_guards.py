@@ -3,6 +3,7 @@ off.
 
 Needs a build with --enable-guards-off: PENSTOCK_GUARDS names its penstock. A scenario is given a
 daemon with some guards off and says whether a client saw wrong bytes."""
+from damage import previous_root
 from guards import guarded, on_and_off, use_guards
 from harness import *
 
@@ -190,6 +191,45 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         reply = Client(server.port, *ben).get(key)
         return None if reply.status == 403 else f"{len(reply.body)} bytes for who may not"
 
+    def warm_copy(off):
+        """A daemon that has read an object, and a copy of its folder, which it has closed."""
+        key = "bucket/a"
+        origin, server = house(off, f"object={key} 3000")
+        warm(origin, server, (key, 3000))
+        story.same("it stops", server.stop(), 0)
+        subprocess.run(["cp", "-a", server.cache_dir, server.cache_dir + ".copy"], check=True)
+        return key, origin, server.again()
+
+    def put_back(server):
+        """The copy takes the folder's place."""
+        server.kill()
+        os.rename(server.cache_dir, server.cache_dir + ".gone")
+        os.rename(server.cache_dir + ".copy", server.cache_dir)
+        return server.again()
+
+    def older_folder(off):
+        """A folder is put back that was copied before a PUT."""
+        key, origin, server = warm_copy(off)
+        story.same("a PUT is acknowledged", server.put(key, b"version 2").status, 200)
+        return one_version(put_back(server).get(key), b"version 2")
+
+    def folder_before_a_refusal(off):
+        key, origin, server = warm_copy(off)
+        origin.tell(f"match={key}", "status=403")
+        story.same("it is refused", server.head(key, headers={"cache-control": "no-cache"}).status, 403)
+        os.unlink(server.cache_dir + ".copy/clean")
+        reply = put_back(server).get(key)
+        return None if reply.status == 403 else f"{len(reply.body)} bytes that were refused"
+
+    def older_root(off):
+        """The current meta page's root becomes the one before."""
+        key = "bucket/a"
+        origin, server = house(off, f"object={key} 3000")
+        warm(origin, server, (key, 3000))
+        story.same("a PUT is acknowledged", server.put(key, b"version 2").status, 200)
+        previous_root(server.cache_dir)
+        return one_version(server.get(key), b"version 2")
+
     # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
     # left.
     on_and_off(story, (("a flipped bit", flipped_bit, "crc"),
@@ -199,5 +239,8 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
                        ("a PUT amid a late 404", late_missing, "missing"),
                        ("a PUT amid a list", late_list, "lists"),
                        ("a change with half of it warm", changed_half_way, "if-match"),
-                       ("a client that the origin refuses", for_another, "grants")),
+                       ("a client that the origin refuses", for_another, "grants"),
+                       ("a folder from before a PUT", older_folder, "mark"),
+                       ("a folder from before a refusal", folder_before_a_refusal, "doubt"),
+                       ("the root of the tree before", older_root, "meta,leaf")),
                "no wrong byte", "wrong bytes are seen")
