@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "front/inside.h"
+#include "s3/encode.h"
 #include "s3/integrity.h"
 
 #define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
@@ -405,8 +406,8 @@ static slice fact(struct arena *keep, slice value)
     return word.len ? word : S("-");
 }
 
-/* What came no further than a judge, so that whoever is told of a request id finds it. The path
- * alone: signatures stand in the query, too. */
+/* What came no further than a judge, so that whoever is told of a request id finds it. The
+ * query names the sub-resource; signatures stand there, too, and are left out. */
 static void log_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                         slice access_key, slice id, int status)
 {
@@ -414,10 +415,11 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
         return;
     slice method = fact(keep, what->head ? what->head->method : S(""));
     slice path = fact(keep, what->head ? what->head->path : S(""));
+    slice query = fact(keep, what->head ? query_unproved(keep, what->head->query) : S(""));
     access_key = fact(keep, access_key);
-    log_access("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s status=%d "
-               "err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer), SLICE_ARG(access_key),
-               SLICE_ARG(method), SLICE_ARG(path), status, err_name(what->err), what->why);
+    log_access("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s query=%.*s "
+               "status=%d err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer), SLICE_ARG(access_key),
+               SLICE_ARG(method), SLICE_ARG(path), SLICE_ARG(query), status, err_name(what->err), what->why);
 }
 
 /* By whose number a body counts: where there is but one client, all the room is for that one. */
@@ -507,7 +509,8 @@ static void route(struct call *call)
 
 static enum metric class_of(int status)
 {
-    return status >= 500 ? M_RES_5XX
+    return status == 501 ? M_RES_501
+         : status >= 500 ? M_RES_5XX
          : status >= 400 ? M_RES_4XX
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }

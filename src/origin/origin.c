@@ -72,12 +72,19 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
     return take;
 }
 
+/* It works, and does not do this: to other requests it is as good as before. */
+static bool is_lack(const struct origin_hook *hook, enum err err)
+{
+    return err == ERR_BAD_REQUEST || err == ERR_READ_ONLY || err == ERR_NOT_IMPLEMENTED ||
+           (!err && hook->status == 501);
+}
+
 /* Of the origin; not of who asked, or of what was asked. */
 static bool is_failure(const struct origin_hook *hook, enum err err)
 {
     switch (err) {
     case OK:
-        return hook->status >= 500;
+        return hook->status >= 500 && hook->status != 501;    /* 501: it lacks the operation */
     case ERR_BUSY:
     case ERR_SLOW_DOWN:
     case ERR_BAD_REQUEST:
@@ -121,7 +128,7 @@ void hook_done(struct origin_hook *hook, enum err err)
         metric_add(M_ORIGIN_CANCELED, 1);
     else if (err == ERR_ORIGIN_KEYS)
         metric_add(M_ORIGIN_REFUSED_KEYS, 1);
-    else if (err || hook->status >= 500)
+    else if (!is_lack(hook, err) && (err || hook->status >= 500))
         metric_add(M_ORIGIN_ERROR, 1);
     else
         metric_add(M_ORIGIN_OK, 1);

@@ -339,3 +339,39 @@ void base64_write(const uint8_t *bytes, size_t count, char *ret)
             *ret++ = i + k <= count ? digits[held >> (18 - 6 * k) & 63] : '=';
     }
 }
+
+static bool has_nocase(slice s, slice part)
+{
+    for (size_t i = 0; i + part.len <= s.len; i++)
+        if (slice_eq_nocase(slice_sub(s, i, part.len), part))
+            return true;
+    return false;
+}
+
+static bool proves(struct arena *keep, slice name)
+{
+    static const char *const parts[] = { "signature", "credential", "token", "secret", "password",
+                                         "accesskey", "customer-key" };
+    slice decoded;
+    if (uri_decode(keep, name, &decoded) != OK)
+        return true;
+    for (size_t i = 0; i < countof(parts); i++)
+        if (has_nocase(decoded, slice_of(parts[i])))
+            return true;
+    return false;
+}
+
+slice query_unproved(struct arena *keep, slice query)
+{
+    struct text text = text_in(keep);
+    while (query.len) {
+        slice param = slice_cut(&query, '&'), value = param;
+        slice name = slice_cut(&value, '=');
+        if (!name.len || proves(keep, name))
+            continue;
+        if (text.len)
+            text_char(&text, '&');
+        text_add(&text, param);
+    }
+    return text_slice(&text);
+}

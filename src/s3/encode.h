@@ -15,6 +15,10 @@ enum err uri_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
 enum err query_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
 /* The next "name=value" of a raw query, still encoded; value.ptr NULL if there was no '='. Empty
  * pairs are passed over; false at the end. */
+/* A query as it may be shown: without the parameters that prove or name a client, which are those
+ * whose name, decoded, has "signature", "credential", "token", "secret", "password", "accesskey" or
+ * "customer-key" in it, in any case, or can't be decoded. Otherwise as it came. */
+slice query_unproved(struct arena *keep, slice query) MUST_USE;
 bool query_next(slice *rest, slice *ret_name, slice *ret_value) MUST_USE;
 
 /* "Sun, 06 Nov 1994 08:49:37 GMT" and the two obsolete forms; -1 if it is none. */
