@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "local/carriers.h"
 #include "local/device.h"
 #include "local/local.h"
 #include "local/message.h"
@@ -87,6 +88,7 @@ struct lease {
     unsigned importing;               /* buffers that a GPU is asked for */
     struct list out;                  /* replies that did not go out yet */
     size_t out_bytes;
+    struct carriers carriers;         /* of those that went out last */
     /* under local->lock */
     struct list turn;                 /* local->waiting */
     struct list shares;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,18 +34,15 @@ struct reply {
 
 /* One that is too large for the socket goes in a memfd, as such a message comes. Who does not read
  * is to have few of them there, where nobody counts them: what names one is long itself. */
-static ssize_t send_large(int fd, slice text)
+static ssize_t send_large(struct lease *lease, slice text)
 {
-    struct text head = { 0 };
     struct arena keep = { 0 };
-    int carrier = memfd_create("penstock-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (carrier < 0 || write(carrier, text.ptr, text.len) != (ssize_t)text.len) {
-        if (carrier >= 0)
-            close(carrier);
+    int carrier = carrier_new(text);
+    if (carrier < 0) {
         errno = ENOMEM;
         return -1;
     }
-    head = text_in(&keep);
+    struct text head = text_in(&keep);
     text_printf(&head, "{\"message_bytes\":%zu%*s}", text.len, LARGE_HEAD_BYTES, "");
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
     struct iovec bytes = { head.ptr, head.len };
@@ -56,19 +52,22 @@ static ssize_t send_large(int fd, slice text)
     *rights = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
                                 .cmsg_len = CMSG_LEN(sizeof(int)) };
     memcpy(CMSG_DATA(rights), &carrier, sizeof(carrier));
-    ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = sendmsg(lease->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     int why = errno;
-    close(carrier);
+    if (sent < 0)
+        close(carrier);
+    else
+        carriers_keep(&lease->carriers, carrier, mono_ms());
     arena_free(&keep);
     errno = why;
     return sent;
 }
 
-static ssize_t send_now(int fd, slice text)
+static ssize_t send_now(struct lease *lease, slice text)
 {
     if (text.len > MESSAGE_BYTES_MAX)
-        return send_large(fd, text);
-    return send(fd, text.ptr, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return send_large(lease, text);
+    return send(lease->fd, text.ptr, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void watch(struct lease *lease, bool out)
@@ -114,7 +113,7 @@ void lease_send(struct lease *lease, slice text)
     const struct local_options *options = &lease->worker->local->options;
     if (lease->fd < 0)
         return;
-    if (list_empty(&lease->out) && send_now(lease->fd, text) >= 0)
+    if (list_empty(&lease->out) && send_now(lease, text) >= 0)
         return;
     bool full = !list_empty(&lease->out) || errno == EAGAIN || errno == ENOBUFS;
     if (full && lease->out_bytes + text.len <= options->replies_bytes_max) {
@@ -131,7 +130,7 @@ static void send_more(struct lease *lease)
 {
     while (!list_empty(&lease->out)) {
         struct reply *reply = list_of(lease->out.next, struct reply, link);
-        if (send_now(lease->fd, reply->text) < 0)
+        if (send_now(lease, reply->text) < 0)
             break;
         list_del(&reply->link);
         lease->out_bytes -= reply->text.len;
@@ -365,6 +364,9 @@ void lease_end(struct lease *lease)
     hang_up(lease);
     lease->fd = -1;
     drop_replies(lease);
+    if (atomic_load(&lease->worker->local->draining))    /* it may not have read all yet */
+        carriers_leave(&lease->carriers);
+    carriers_empty(&lease->carriers, UINT64_MAX);
     list_each(struct fill, fill, &lease->fills, link)
         fill_cancel(fill, ERR_CANCELED);
     list_each_safe(struct buffer, buffer, &lease->buffers, link)
@@ -393,6 +395,7 @@ uint64_t lease_next_deadline(const struct worker *worker)
     list_each(struct lease, lease, &worker->leases, link) {
         if (!lease->known && !lease->dead)
             next_ms = MIN(next_ms, lease->hello_ms);
+        next_ms = MIN(next_ms, carriers_next_ms(&lease->carriers));
         list_each(struct fill, fill, &lease->fills, link)
             if (!atomic_load(&fill->canceled))
                 next_ms = MIN(next_ms, fill->until_ms);
@@ -417,6 +420,7 @@ void lease_deadlines(struct worker *worker, uint64_t now_ms)
                 too_late(fill);
         if (!lease->known && !lease->dead && now_ms >= lease->hello_ms)
             cut(lease, M_FILL_HELLO, "head_time");
+        carriers_empty(&lease->carriers, now_ms);
         lease_settle(lease);
     }
 }

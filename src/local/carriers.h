@@ -1,0 +1,27 @@
+/* carriers.h - memfds that long replies went in. SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOCAL_CARRIERS_H
+#define LOCAL_CARRIERS_H
+
+#include "base/slice.h"
+
+/* A socket takes three that are not received yet. */
+#define CARRIERS_KEPT 4u
+
+struct carriers {
+    struct carrier {
+        int fd;
+        uint64_t until_ms;        /* 0: none is here */
+    } kept[CARRIERS_KEPT];
+    unsigned next;
+};
+
+/* A new one that holds this text and that nobody can seal; -1. */
+int carrier_new(slice text) MUST_USE;
+/* It was sent: it is emptied when CARRIERS_KEPT later ones were, or after a minute. */
+void carriers_keep(struct carriers *carriers, int take_fd, uint64_t now_ms);
+uint64_t carriers_next_ms(const struct carriers *carriers);    /* UINT64_MAX: none is here */
+void carriers_empty(struct carriers *carriers, uint64_t now_ms);    /* UINT64_MAX: all of them */
+/* Ours no more, as they are: for a client that may still read, when we go. */
+void carriers_leave(struct carriers *carriers);
+
+#endif
