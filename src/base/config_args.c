@@ -42,7 +42,8 @@ void config_read_env(struct config *config, const char *const *env)
     }
 }
 
-/* --name VALUE, --name=VALUE; for what is true or false also --name and --no-name. */
+/* --name VALUE, --name=VALUE; for what is true or false also --name (before another flag, or last)
+ * and --no-name. */
 void config_read_flags(struct config *config, size_t argc, const char *const *argv)
 {
     struct config_group global = config_group_global(config);
@@ -70,7 +71,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
                 i++;    /* most likely its value */
             continue;
         }
-        if (!value.ptr && setting && setting->type == TYPE_BOOL)
+        bool is_word = i + 1 < argc && argv[i + 1][0] != '-';
+        if (!value.ptr && setting && setting->type == TYPE_BOOL && !is_word)
             value = S("true");
         else if (!value.ptr && i + 1 < argc)
             value = slice_of(argv[++i]);

@@ -282,6 +282,7 @@ static enum err front_up(struct serve *serve)
         .clients = serve->clients,
         .lend = serve->config->lend,
         .lend_token = slice_of(serve->config->lend_token),
+        .keys_from = places_keys_from(serve->config, &serve->keep),
         .places = serve->places,
         .place_count = serve->place_count,
         .service = serve->config->origin_default ? &serve->service : NULL,

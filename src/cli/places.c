@@ -152,6 +152,16 @@ static enum err judge_shared(const struct serve *serve, const struct config *con
     return OK;
 }
 
+slice places_keys_from(const struct config *config, struct arena *keep)
+{
+    size_t row = setting_at(SCOPE_KEY, S("access_key"));
+    for (size_t i = 0; i < config->key_count; i++)
+        if (config->keys[i].access_key[0])
+            return arena_printf(keep, "access_key and keys in the settings: %.*s",
+                                SLICE_ARG(config_where(&config->keys[i].where[row], keep)));
+    return S("the AWS credentials in Penstock's environment or profile");
+}
+
 enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
                      slice *ret_why)
 {

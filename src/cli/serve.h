@@ -57,6 +57,8 @@ struct origin_options places_options(const struct config *config, const struct c
 enum err places_origins_up(struct serve *serve) MUST_USE;
 void places_origins_down(struct serve *serve);
 enum err places_up(struct serve *serve) MUST_USE;
+/* Where the keys of clients are named: words for people. */
+slice places_keys_from(const struct config *config, struct arena *keep);
 /* Who is known from now on. On failure *ret_why, and nothing has changed. */
 enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
                      slice *ret_why) MUST_USE;

@@ -26,9 +26,10 @@ static slice size_is_not_there(const struct config *config, struct arena *keep)
     if (config->cache_size_bytes <= there.bytes)
         return S("");
     slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
-    return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %" PRIu64
-                        " MiB: only what is there is used", SLICE_ARG(size), SLICE_ARG(folder),
-                        there.bytes / MIB);
+    return arena_printf(keep, "cache_size is %.*s (%.1f GiB), and the file system of %.*s has "
+                        "%.1f GiB: only what is there is used", SLICE_ARG(size),
+                        (double)config->cache_size_bytes / (double)GIB, SLICE_ARG(folder),
+                        (double)there.bytes / (double)GIB);
 }
 
 slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)

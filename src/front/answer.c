@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "base/log.h"
 #include "base/metric.h"
 #include "front/forward.h"
+#include "s3/encode.h"
 
 struct fields fields_in(struct arena *keep)
 {
@@ -37,6 +39,21 @@ slice request_id_new(struct front *front, struct arena *keep)
     return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
 }
 
+/* Which origin it is, why, and since when; for clients that have shown who they are. */
+static slice trouble_of(struct call *call, enum err err)
+{
+    struct origin_health health;
+    bool down = err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_CERT || err == ERR_ORIGIN_TIMEOUT ||
+                err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_REPLY;
+    if (!down || !call->place || !call->access_key.len)
+        return S("");
+    origin_health(call->place->origin, call->keep, &health);
+    slice why = log_sentence(call->keep, health.why.len ? health.why : slice_of(err_text(err)));
+    slice since = health.failing_s ? iso_date_text(call->keep, health.failing_s) : S("now");
+    return arena_printf(call->keep, "origin %.*s: %.*s, since %.*s", SLICE_ARG(health.name),
+                        SLICE_ARG(why), SLICE_ARG(since));
+}
+
 void answer_fault(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
                   slice id, struct http_answer *ret)
 {
@@ -58,8 +75,19 @@ void answer_fault(struct arena *keep, enum err err, const struct s3_fault *fault
 void reply_fault(struct call *call, enum err err, const struct s3_fault *fault)
 {
     struct http_answer answer;
+    struct s3_fault said = *fault;
+    slice trouble = trouble_of(call, err);
     call->err = err;
-    answer_fault(call->keep, err, fault, call->s3.raw_path, call->id, &answer);
+    if (trouble.len && !said.message.len)
+        said.message = arena_printf(call->keep, "%s It is %.*s.", s3_error_of(err)->message,
+                                    SLICE_ARG(trouble));
+    answer_fault(call->keep, err, &said, call->s3.raw_path, call->id, &answer);
+    struct fields fields = { call->keep, (struct http_field *)answer.fields, answer.field_count,
+                             answer.field_count };
+    if (trouble.len)    /* a HEAD has no other place for it */
+        fields_add(&fields, S("x-penstock-error"), trouble);
+    answer.fields = fields.list;
+    answer.field_count = fields.count;
     if (slice_eq(call->head->method, S("HEAD")))
         answer.body = S("");
     http_reply(call->http, &answer);

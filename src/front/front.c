@@ -259,6 +259,10 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     struct s3_fault fault = claim->fault;
     if (!fault.message.len)
         sigv4_explain(loop->sigv4, keep, head, claim, err, wall_s(), &fault);
+    if (!fault.message.len && (err == ERR_UNKNOWN_KEY || err == ERR_SIGNATURE))
+        fault.message = arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), "
+                                     "not the origin's.", s3_error_of(err)->message,
+                                     SLICE_ARG(front->options.keys_from));
     if (claim->v2 && err == ERR_SIGNATURE)
         sigv2_explain(keep, head, claim,
                       s3_host_bucket(keep, head->host, front->options.domains), &fault);
@@ -355,11 +359,14 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
         call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
 }
 
-static enum err judge_list(const struct call *call, uint64_t bytes)
+static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_detail)
 {
-    if (bytes <= FRONT_FRAMED_BYTES(call->front->options.batches.list_bytes))
+    uint64_t most = call->front->options.batches.list_bytes;
+    if (bytes <= FRONT_FRAMED_BYTES(most))
         return OK;
     metric_add(M_BATCH_LIST, 1);
+    *ret_detail = arena_printf(call->keep, "The list of a batch may have %" PRIu64 " bytes: ask for "
+                               "less at once, or raise batch_list.", most);
     return ERR_TOO_LARGE;
 }
 
@@ -390,7 +397,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
     if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES))
         return ERR_BAD_XML;
     if (row->route == S3_ITEMS)
-        return judge_list(call, bytes);
+        return judge_list(call, bytes, ret_detail);
     if (takes_form(call))
         return head->chunked ? ERR_NO_LENGTH
              : head->length > call->front->options.form_bytes_max ? ERR_TOO_LARGE : OK;
@@ -445,8 +452,8 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         err = ERR_NOT_IMPLEMENTED;
         detail = S(FORMS_OFF);
     }
-    if (!err)
-        err = judge_body(front, head, claim, &ret->body_bytes);
+    if (!err && (err = judge_body(front, head, claim, &ret->body_bytes)) == ERR_TOO_LARGE)
+        detail = S("The body is larger than the setting body_max allows.");
     if (!err) {
         read_call(front, http, keep, peer, head, judged);
         err = judge_large_body(&judged->call, ret->body_bytes, &detail);

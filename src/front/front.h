@@ -44,6 +44,7 @@ struct front_options {
     struct clients *clients;      /* outlive every call of an origin: client.h */
     bool lend;                    /* key pairs at /_/credentials, */
     slice lend_token;             /* ... for who says this */
+    slice keys_from;              /* where clients' keys are named, for those who are refused */
     struct front_place *places;
     size_t place_count;
     struct place *service;        /* of the default origin, answers ListBuckets; NULL: none */

@@ -415,6 +415,10 @@ static void end(struct exchange *exchange, CURLcode code)
     curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connects);
     char why[CURL_ERROR_SIZE];
     memcpy(why, exchange->error, sizeof(why));
+    long error = 0;
+    curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &error);
+    if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's words leave it out */
+        snprintf(why, sizeof(why), "%.180s: %s", exchange->error, strerror((int)error));
     if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl knows only that we would not go on */
         snprintf(why, sizeof(why), "the connection ended before it was answered");
     struct exchange_end result = {

@@ -40,7 +40,8 @@ struct origin {
     _Atomic int64_t answered_s;         /* its last answer, of any status; 0: none */
     atomic_bool failing;                /* the last call failed, and by the origin's doing */
     pthread_mutex_t lock;               /* for what follows */
-    int64_t failed_s;                   /* the last failure */
+    int64_t failed_s;                   /* the last failure, */
+    int64_t failing_s;                  /* ... the first since it last answered; 0: it does */
     char why[300];
 };
 

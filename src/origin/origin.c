@@ -101,6 +101,8 @@ static void note_failure(const struct origin_hook *hook, enum err err)
     struct origin *origin = hook->origin;
     pthread_mutex_lock(&origin->lock);
     origin->failed_s = wall_s();
+    if (!origin->failing_s || origin->failing_s < atomic_load(&origin->answered_s))
+        origin->failing_s = origin->failed_s;
     if (err)
         snprintf(origin->why, sizeof(origin->why), "%s%s%s", err_text(err),
                  hook->why && *hook->why ? ": " : "", hook->why ? hook->why : "");
@@ -202,7 +204,9 @@ void origin_health(struct origin *origin, struct arena *keep, struct origin_heal
     ret->answered_s = atomic_load(&origin->answered_s);
     ret->failing = atomic_load(&origin->failing);
     pthread_mutex_lock(&origin->lock);
+    ret->name = slice_of(origin->name);
     ret->failed_s = origin->failed_s;
+    ret->failing_s = origin->failing_s >= ret->answered_s ? origin->failing_s : 0;
     ret->why = arena_copy(keep, slice_of(origin->why));
     pthread_mutex_unlock(&origin->lock);
 }

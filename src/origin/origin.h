@@ -111,8 +111,10 @@ struct origin_keys {
 };
 struct origin_health {
     uint64_t calls;                     /* under way or waiting */
+    slice name;                         /* lives as long as origin */
     int64_t answered_s, failed_s;
     bool failing;                       /* the last call failed */
+    int64_t failing_s;                  /* the first failure since it last answered; 0: none */
     slice why;                          /* the last failure, in words */
     struct origin_keys keys;            /* all empty where none are needed */
 };

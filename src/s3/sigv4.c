@@ -302,6 +302,11 @@ static void explain_time(struct arena *keep, const struct sigv4_claim *claim, en
         s3_fault_add(ret, S("RequestTime"), arena_copy(keep, slice_of(stamp)));
         s3_fault_add(ret, S("ServerTime"), iso_date_text(keep, now_s));
         s3_fault_add(ret, S("MaxAllowedSkewMilliseconds"), S("900000"));
+        ret->message = arena_printf(keep, "The difference between the request time (%.*s) and the "
+                                    "current time (%.*s, by Penstock's clock) is too large: more "
+                                    "than 15 minutes. Set the clock that is wrong.",
+                                    SLICE_ARG(iso_date_text(keep, claim->signed_at_s)),
+                                    SLICE_ARG(iso_date_text(keep, now_s)));
         return;
     }
     if (!claim->v2)
