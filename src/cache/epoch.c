@@ -127,6 +127,7 @@ struct epoch_said epoch_said(const struct object_id *id)
 /* ---- of all objects of a bucket ---- */
 
 static struct {
+    struct epoch_pair pair;
     atomic_ullong at_ms;
     atomic_llong at_s;
 } said_of_buckets[BUCKET_EPOCHS];
@@ -137,12 +138,25 @@ static size_t row_of_bucket(slice bucket)
     return head_etag_hash(alias_bucket(bucket)) % BUCKET_EPOCHS;
 }
 
-void epoch_say_of_bucket(slice bucket, struct epoch_said now)
+static void say_of_bucket(size_t row, struct epoch_said now)
 {
-    size_t row = row_of_bucket(bucket);
     atomic_store(&said_of_buckets[row].at_s, now.at_s);
     atomic_store(&said_of_buckets[row].at_ms, now.at_ms);
     atomic_store(&any_said, true);
+}
+
+void epoch_bucket_restate_begins(slice bucket, struct epoch_said now)
+{
+    size_t row = row_of_bucket(bucket);
+    epoch_pair_begins(&said_of_buckets[row].pair);
+    say_of_bucket(row, now);
+}
+
+void epoch_bucket_restate_ends(slice bucket, struct epoch_said now)
+{
+    size_t row = row_of_bucket(bucket);
+    say_of_bucket(row, now);
+    epoch_pair_ends(&said_of_buckets[row].pair);
 }
 
 struct epoch_said epoch_said_of_bucket(slice bucket)
@@ -152,4 +166,20 @@ struct epoch_said epoch_said_of_bucket(slice bucket)
     size_t row = row_of_bucket(bucket);
     return (struct epoch_said){ atomic_load(&said_of_buckets[row].at_ms),
                                 atomic_load(&said_of_buckets[row].at_s) };
+}
+
+static bool was_restated(slice bucket, int64_t learnt_s)
+{
+    if (!epoch_said_of_bucket(bucket).at_ms)
+        return false;
+    struct epoch_note note = epoch_pair_now(&said_of_buckets[row_of_bucket(bucket)].pair);
+    return note.started != note.finished || learnt_s <= epoch_said_of_bucket(bucket).at_s;
+}
+
+bool epoch_may_publish(const struct head *head, bool with_head, struct epoch_note since)
+{
+    slice rest = head->name;
+    (void)slice_cut(&rest, '\0');    /* the endpoint */
+    return epoch_holds(&head->id, since) &&
+           !(with_head && was_restated(slice_cut(&rest, '\0'), atomic_load(&head->validated_s)));
 }

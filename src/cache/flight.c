@@ -356,7 +356,7 @@ struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64
 static bool may_publish(const struct store_append *append)
 {
     const struct flight *flight = container_of(append, struct flight, append);
-    return epoch_holds(&flight->inflight->id, flight->epoch);
+    return epoch_may_publish(append->head, append->with_head, flight->epoch);
 }
 
 /* On the committer's thread: what is in the store now is found there. */

@@ -245,6 +245,9 @@ static void renew_all(struct page *page, const struct listing *listing)
 {
     struct store *store = cache_store(page->fresh->cache);
     int64_t restated_s = epoch_said_of_bucket(page->name.bucket).at_s;
+    struct object_name whole = { .endpoint = page->name.endpoint, .bucket = page->name.bucket };
+    struct object_id bucket;
+    store_object_id(store, &whole, &bucket);
     for (size_t i = 0; i < listing->object_count; i++) {
         const struct listed *listed = &listing->objects[i];
         struct object_name name = page->name;
@@ -253,7 +256,7 @@ static void renew_all(struct page *page, const struct listing *listing)
         store_object_id(store, &name, &id);
         struct store_vouch vouch = { head_etag_hash(listed->etag), listed->size,
                                      listed->modified_s, { NULL, 0 }, page->sent_s,
-                                     restated_s };
+                                     restated_s, &bucket };
         if (epoch_quiet_since(&id, page->moment) &&
             store_renew(store, &id, &vouch) == STORE_RENEWED)
             metric_add(M_CACHE_RENEWED, 1);

@@ -143,7 +143,8 @@ struct epoch_said get_said(const struct get *get)
 static bool is_restated(const struct get *get, int64_t validated_s, int64_t age_s)
 {
     struct epoch_said said = get_said(get);
-    return said.at_ms && (validated_s <= said.at_s || age_s < 0);
+    return (get->head->restated && !validated_s) ||
+           (said.at_ms && (validated_s <= said.at_s || age_s < 0));
 }
 
 /* A version that is named never becomes another, but for "null": that is whatever was written last

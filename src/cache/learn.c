@@ -151,7 +151,7 @@ struct head_store {
 static bool head_may_publish(const struct store_append *append)
 {
     const struct head_store *mine = container_of(append, struct head_store, append);
-    return epoch_holds(&append->head->id, mine->epoch);
+    return epoch_may_publish(append->head, append->with_head, mine->epoch);
 }
 
 static void head_store_end(struct head_store *mine)    /* under the lock */
@@ -258,7 +258,7 @@ static bool renewed(struct fetch *fetch)
 {
     const struct head *head = fetch->head;
     struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, head->fields,
-                                 fetch->sent_s, 0 };
+                                 fetch->sent_s, 0, NULL };
     return epoch_holds(&head->id, fetch->epoch) &&
            store_renew(cache_store(fetch->inflight->cache), &head->id, &vouch) == STORE_RENEWED;
 }

@@ -64,7 +64,7 @@ static void leave(struct populate *populate)
 static bool may_publish(const struct store_append *append)
 {
     const struct record *record = container_of(append, struct record, append);
-    return epoch_holds(&append->head->id, record->populate->epoch);
+    return epoch_may_publish(append->head, append->with_head, record->populate->epoch);
 }
 
 static void landed(struct store_append *append, enum err err)

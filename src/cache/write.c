@@ -33,7 +33,8 @@ struct write {
     bool restates;                /* what is said of the objects of its bucket: */
     slice bucket;                 /* ... this one; owned */
     unsigned pair;                /* of the bucket, for its lists */
-    struct removing *removing;
+    struct object_id bucket_id;
+    struct removing *removing, *restating;
 };
 
 static void removing_unref(struct removing *removing)
@@ -72,26 +73,32 @@ static void unhook_all(const struct write *write)
     }
 }
 
-static void remove_known(struct write *write)
+static struct removing *removing_new(const struct write *write, const struct object_id *ids,
+                                     size_t count)
 {
-    struct store *store = cache_store(write->cache);
-    struct removing *removing = must_alloc(sizeof(*removing) +
-                                           write->id_count * sizeof(struct object_id));
-    size_t count = 0;
-    for (size_t i = 0; i < write->id_count; i++)
-        if (store_knows(store, &write->ids[i]))
-            removing->ids[count++] = write->ids[i];
-    if (!count) {
-        free(removing);
-        return;
-    }
+    struct removing *removing = must_alloc(sizeof(*removing) + count * sizeof(*ids));
+    memcpy(removing->ids, ids, count * sizeof(*ids));
     atomic_init(&removing->refs, 2);
     removing->ticket = ticket_ref(write->ticket);
     removing->removal = (struct store_removal){
         .ids = removing->ids, .count = count, .done = removed
     };
-    write->removing = removing;
-    store_remove(store, &removing->removal);
+    return removing;
+}
+
+static void remove_known(struct write *write)
+{
+    struct store *store = cache_store(write->cache);
+    struct object_id *known = must_alloc((write->id_count + 1) * sizeof(*known));
+    size_t count = 0;
+    for (size_t i = 0; i < write->id_count; i++)
+        if (store_knows(store, &write->ids[i]))
+            known[count++] = write->ids[i];
+    if (count) {
+        write->removing = removing_new(write, known, count);
+        store_remove(store, &write->removing->removal);
+    }
+    free(known);
 }
 
 /* What it has no version of, what has the version "null", and the version it names. */
@@ -131,6 +138,8 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     write->ticket = ticket_new(loop->box, woken, write);
     write->ids = must_alloc((key_count * VERSIONS_MAX * NAMES_MAX + 1) * sizeof(*write->ids));
     bucket = alias_bucket(bucket);
+    store_object_id(cache_store(loop->cache), &(struct object_name){
+        .endpoint = origin_endpoint(place->origin), .bucket = bucket }, &write->bucket_id);
     write->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
     for (size_t i = 0; i < key_count; i++)
         add_names(write, place, bucket, &keys[i]);
@@ -144,10 +153,15 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     return write;
 }
 
+static struct epoch_said now(void)
+{
+    return (struct epoch_said){ mono_ms(), wall_s() };
+}
+
 /* What is here of the key's versions goes by ids that nobody knows now: it is asked about again. */
 static void say(const struct write *write)
 {
-    epoch_say(&write->ids[0], (struct epoch_said){ mono_ms(), wall_s() });    /* the key's own */
+    epoch_say(&write->ids[0], now());    /* the key's own */
 }
 
 void write_says(struct write *write)
@@ -157,20 +171,18 @@ void write_says(struct write *write)
     say(write);
 }
 
-static void restate(const struct write *write)
-{
-    epoch_say_of_bucket(write->bucket, (struct epoch_said){ mono_ms(), wall_s() });
-}
-
 void write_restates(struct write *write)
 {
     write->restates = true;
-    restate(write);
+    epoch_bucket_restate_begins(write->bucket, now());
+    write->restating = removing_new(write, &write->bucket_id, 1);
+    store_restate(cache_store(write->cache), &write->restating->removal);
 }
 
 bool write_may_go(const struct write *write)
 {
-    return !write->removing || atomic_load(&write->removing->over);
+    return (!write->removing || atomic_load(&write->removing->over)) &&
+           (!write->restating || atomic_load(&write->restating->over));
 }
 
 void write_end(struct write **write)
@@ -182,13 +194,15 @@ void write_end(struct write **write)
     if (mine->says)
         say(mine);
     if (mine->restates)
-        restate(mine);
+        epoch_bucket_restate_ends(mine->bucket, now());
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
     epoch_bucket_write_ends(mine->pair);
     unhook_all(mine);
     if (mine->removing)
         removing_unref(mine->removing);
+    if (mine->restating)
+        removing_unref(mine->restating);
     ticket_end(&mine->ticket);
     free((char *)mine->bucket.ptr);
     free(mine->ids);

@@ -26,7 +26,7 @@ bool write_may_go(const struct write *write);
 void write_says(struct write *write);
 /* Before anything is sent: it may change what is said of any object of its bucket, or the objects
  * themselves. What is here of them is asked about again, by a HEAD, since only that tells it all. */
-void write_restates(struct write *write);
+void write_restates(struct write *write);    /* and write_may_go waits until that is on disk */
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 
 /* What tells whether a later write of one of its keys has begun: to repeat this one then would undo

@@ -177,7 +177,8 @@ static const char *changes(const struct s3_operation *row)
         [S3_MUTATES_NOTHING] = "-", [S3_MUTATES_KEY] = "its object",
         [S3_MUTATES_PROPERTY] = "what is said of it",
         [S3_MUTATES_KEYS] = "those in its body", [S3_MUTATES_FORM] = "that of its form",
-        [S3_MUTATES_GRANTS] = "who may read",
+        [S3_MUTATES_GRANTS] = "who may read", [S3_MUTATES_HEADS] = "what is said of all",
+        [S3_MUTATES_BUCKET] = "anything in it",
     };
     return texts[row->mutates];
 }

@@ -65,10 +65,19 @@ static bool says(const struct pass *pass)
            pass->call->s3.key.len && !s3_param_get(&pass->call->s3, S("versionId"));
 }
 
+static bool regrants(const struct pass *pass)
+{
+    enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
+    return mutates == S3_MUTATES_BUCKET ||
+           (mutates == S3_MUTATES_GRANTS && !pass->call->s3.key.len);
+}
+
 /* Of any object in its bucket, or nobody here knows what? */
 static bool restates(const struct pass *pass)
 {
-    return pass->call->s3.foreign.ptr != NULL;
+    enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
+    return mutates == S3_MUTATES_HEADS || mutates == S3_MUTATES_BUCKET ||
+           pass->call->s3.foreign.ptr;
 }
 
 /* ---- its course ---- */
@@ -116,7 +125,7 @@ static void begin(struct pass *pass)
         return;
     }
     pass->place = call->place;
-    pass->regrants = s3_operation(call->s3.op)->mutates == S3_MUTATES_GRANTS && !call->s3.key.len;
+    pass->regrants = regrants(pass);
     if (pass->regrants)
         grants_change_begins(pass->origin.bucket, mono_ms());
     pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,

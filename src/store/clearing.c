@@ -35,7 +35,7 @@ static bool is_before_use(const char *name)
 
 static bool is_in_use(const char *name)
 {
-    static const char *const ours[] = { "format", "index", "extents", "names" };
+    static const char *const ours[] = { "format", "index", "extents", "names", "restated" };
     return is_before_use(name) || is_one_of(name, ours, countof(ours));
 }
 

@@ -41,6 +41,7 @@ struct head {
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
     /* must be revalidated once before it is served (src/README, What lies on disk) */
     atomic_bool unproved;
+    bool restated;                /* on disk, it may say what is not so any more (restated.h) */
     atomic_uint refs;
 };
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "store/folder.h"
 #include "store/names.h"
+#include "store/restated.h"
 
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
@@ -33,6 +34,7 @@ struct store {
     struct folder folder;             /* the committer's */
     struct heads *heads;
     struct names *names;
+    struct restated *restated;
     struct index *index;
     struct extents *extents;
     uint8_t secret[STORE_SECRET_BYTES];    /* never changes */
@@ -49,7 +51,7 @@ struct store {
     /* Since the batch began, so many of them committed; the committer's. */
     struct removed {
         struct object_id id;
-        bool refused;
+        bool refused, bucket;
     } *removed;
     size_t removed_count, removed_done, removed_max;
     atomic_size_t buffer_bytes;

@@ -73,6 +73,7 @@ static void remember_head(struct store *store, const struct plan *plan, struct h
     head->unshared |= plan->entries[0].refused || (unproved && guard_on(GUARD_DOUBT)) ||
                       names_are_others(store->names, store->secret, head, plan->entries[0].extent);
     atomic_store(&head->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
+    head->restated = restated_is(store->restated, store->secret, head, plan->entries[0].extent);
     atomic_store(&head->shown, extent_shown(plan->extent, plan->entries[0].ordinal));
     atomic_store(&head->unproved, unproved);
     heads_put(store->heads, head);

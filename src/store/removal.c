@@ -26,7 +26,7 @@ static void copy_ids(struct store *store, const struct store_removal *removal)
     }
     for (size_t i = 0; i < removal->count; i++)
         store->removed[store->removed_count + i] =
-            (struct removed){ removal->ids[i], removal->refused };
+            (struct removed){ removal->ids[i], removal->refused, removal->bucket };
     store->removed_count = count;
 }
 
@@ -39,12 +39,19 @@ void removals_take(struct store *store)
     pthread_mutex_unlock(&store->lock);
 }
 
+static enum err publish(struct store *store, const struct removed *removed)
+{
+    if (removed->bucket)
+        return restated_add(store->restated, &store->folder, &removed->id);
+    return removed->refused ? publish_refusal(store->index, &removed->id)
+                            : publish_removal(store->index, &removed->id);
+}
+
 enum err removals_publish(struct store *store, bool again)
 {
     enum err e = OK;
     for (size_t i = again ? 0 : store->removed_done; !e && i < store->removed_count; i++)
-        e = store->removed[i].refused ? publish_refusal(store->index, &store->removed[i].id)
-                                      : publish_removal(store->index, &store->removed[i].id);
+        e = publish(store, &store->removed[i]);
     return e;
 }
 

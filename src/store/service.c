@@ -71,6 +71,14 @@ enum err service_begin(struct store *store, const char **ret_why)
         atomic_store(&store->why, *ret_why);
         return e;
     }
+    e = restated_open(store->restated, &store->folder);
+    if (e) {
+        *ret_why = "its file restated can't be written";
+        folder_close(&store->folder, false);
+        atomic_store(&store->unproved, true);
+        atomic_store(&store->why, *ret_why);
+        return e;
+    }
     struct store_space space;
     uint64_t reserve = store->options.reserve_bytes;
     if (!reserve && store_space(store->folder.path, &space) == OK)

@@ -38,6 +38,7 @@ static struct store *store_new(const struct store_options *options)
         store->lately_count *= 2;
     store->lately = must_alloc(store->lately_count * sizeof(*store->lately));
     store->names = names_new();
+    store->restated = restated_new();
     atomic_store(&store->why, "being opened");
     atomic_store(&store->anew, "");
     list_init(&store->appends);
@@ -60,6 +61,7 @@ static void store_end(struct store *store)
     extents_free(&store->extents);
     heads_free(&store->heads);
     names_free(&store->names);
+    restated_free(&store->restated);
     pthread_cond_destroy(&store->more);
     pthread_cond_destroy(&store->stop);
     pthread_mutex_destroy(&store->lock);
@@ -340,6 +342,15 @@ static int64_t vouched_s(struct store *store, const struct entry *entry)
     return when_s;
 }
 
+/* Then only a HEAD or a GET tells what is said of it now. */
+static bool is_restated(struct store *store, const struct entry *entry,
+                        const struct store_vouch *vouch)
+{
+    int64_t when_s = vouched_s(store, entry);
+    return when_s ? vouch->after_s && when_s <= vouch->after_s
+                  : restated_has(store->restated, vouch->bucket, entry->extent);
+}
+
 static enum store_renewal renew(struct store *store, const struct object_id *id, struct head *head,
                                 const struct store_vouch *vouch)
 {
@@ -349,7 +360,7 @@ static enum store_renewal renew(struct store *store, const struct object_id *id,
         return STORE_ABSENT;
     if (entry.etag_hash != vouch->etag_hash ||
         entry.mark != head_mark(vouch->size, vouch->modified_s) || !same_fields(head, vouch) ||
-        (vouch->after_s && vouched_s(store, &entry) <= vouch->after_s))
+        (vouch->bucket && is_restated(store, &entry, vouch)))
         return STORE_CHANGED;
     if (!extent_time_set(store->extents, entry.extent, entry.ordinal, vouch->when_s))
         return STORE_ABSENT;
@@ -403,4 +414,10 @@ bool store_refuse(struct store *store, struct store_removal *removal)
     removal->refused = true;
     store_remove(store, removal);
     return true;
+}
+
+void store_restate(struct store *store, struct store_removal *removal)
+{
+    removal->bucket = true;
+    store_remove(store, removal);
 }

@@ -182,10 +182,15 @@ struct store_removal {
     const struct object_id *ids;
     size_t count;
     bool refused;                     /* the store's: the head stays, and says so */
+    bool bucket;                      /* the store's: its id is a bucket's, see store_restate */
     void (*done)(struct store_removal *removal, enum err err);    /* on a thread of the store's */
     struct list link;                 /* the store's */
 };
 void store_remove(struct store *store, struct store_removal *removal);
+/* What is said of the objects of a bucket may change (its id: of the name without key). The next
+ * process must know: done() as of a removal, when that is on disk. Any head of them that this process
+ * has no word of is restated, from then on. */
+void store_restate(struct store *store, struct store_removal *removal);
 /* Is there a head of this object, here or on its way in? Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id);
 
@@ -195,8 +200,10 @@ struct store_vouch {
     int64_t modified_s;
     slice fields;                     /* as a head has them; ptr NULL: a listing tells none */
     int64_t when_s;                   /* wall clock when it was asked */
-    /* What the origin has not vouched for since then needs more than a listing: CHANGED. 0: none. */
+    /* Of a listing: its bucket (the id of a name without key), and when that was last restated in
+     * this process (0: it was not). What the origin has not vouched for since then is CHANGED. */
     int64_t after_s;
+    const struct object_id *bucket;   /* NULL: of a HEAD */
 };
 /* RENEWED: it is the one we have, CHANGED: it is not, or its fields are others, or it can't be seen
  * in RAM whether they are. Index and RAM only. An unproved head stays so until a commit has said

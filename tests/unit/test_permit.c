@@ -554,7 +554,7 @@ TEST(who_was_refused_what_is_not_lost_with_the_index)
     struct object_id id;
     store_object_id(house.store, &name, &id);
     struct store_vouch listed = { head_etag_hash(S("\"v1\"")), 300000, 784111777, { NULL, 0 },
-                                  wall_s(), 0 };
+                                  wall_s(), 0, NULL };
     ok(store_renew(house.store, &id, &listed) == STORE_RENEWED);    /* it may list, not read */
     atomic_store(&fake.denies, "");
     ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);

@@ -321,7 +321,10 @@ TEST(what_only_the_origin_can_judge_is_not_asked_of_a_cache)
     ok(read_with("GET /bkt/k?partNumber=1", "range: bytes=0-1\r\n", &request) == OK && request.pass);
     ok(read_line("GET /bkt/k?response-expires=1", &request) == OK && !request.pass);
     ok(read_with("PUT /bkt/k", "x-amz-meta-a: 1\r\n", &request) == OK && !request.pass);
+    ok(read_with("PUT /bkt/k", "x-amz-acl: private\r\n", &request) == OK && !request.pass &&
+       !request.foreign.ptr);
     ok(read_with("PUT /bkt/k", "x-amz-unheard-of: 1\r\n", &request) == OK && request.pass);
+    same(request.foreign, S("x-amz-unheard-of"));
 }
 
 TEST(a_key_is_decoded_once_and_normalised_never)

@@ -174,11 +174,11 @@ TEST(a_renewal_is_for_the_version_that_is_here)
     struct head *head = get_head(&unit, "k");
     const struct object_id *id = &head->id;
     const slice none = { NULL, 0 };
-    const struct store_vouch it = { head->etag_hash, 10, 1700000000, none, 1760000000, 0 }, others[] = {
-        { head->etag_hash, 11, 1700000000, none, 1770000000, 0 },
-        { head->etag_hash, 10, 1700000001, none, 1770000000, 0 },
-        { 5, 10, 1700000000, none, 1770000000, 0 },
-        { head->etag_hash, 10, 1700000000, S("content-type: a/other\r\n"), 1770000000, 0 },
+    const struct store_vouch it = { head->etag_hash, 10, 1700000000, none, 1760000000, 0, NULL }, others[] = {
+        { head->etag_hash, 11, 1700000000, none, 1770000000, 0, NULL },
+        { head->etag_hash, 10, 1700000001, none, 1770000000, 0, NULL },
+        { 5, 10, 1700000000, none, 1770000000, 0, NULL },
+        { head->etag_hash, 10, 1700000000, S("content-type: a/other\r\n"), 1770000000, 0, NULL },
     };
     ok(store_renew(unit.store, id, &it) == STORE_RENEWED);
     ok(atomic_load(&head->validated_s) == 1760000000);
@@ -188,6 +188,8 @@ TEST(a_renewal_is_for_the_version_that_is_here)
     struct store_vouch same = it;
     same.fields = head->fields;
     ok(store_renew(unit.store, id, &same) == STORE_RENEWED);
+    struct object_id bucket = { { 1 } };
+    same.bucket = &bucket;
     same.after_s = 1760000000;    /* more was said of it since: a listing does not tell what */
     ok(store_renew(unit.store, id, &same) == STORE_CHANGED);
     same.after_s--;

@@ -18,7 +18,7 @@ static bool renew(struct unit_store *unit, const char *key)
     struct head *head = get_head(unit, key);
     ok(head != NULL);
     struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
-                                 1760000000, 0 };
+                                 1760000000, 0, NULL };
     bool renewed = store_renew(unit->store, &head->id, &vouch) == STORE_RENEWED;
     head_unref(&head);
     return renewed;
@@ -114,6 +114,67 @@ TEST(a_head_in_ram_is_proved_when_the_commit_says_so)
     ok(atomic_load(&head->unproved) && renew(&unit, "0-0"));
     soon(!atomic_load(&head->unproved));
     head_unref(&head);
+    unit_close(&unit);
+}
+
+/* ---- what is said of a bucket ---- */
+
+static enum err restate(struct unit_store *unit, slice bucket)
+{
+    struct object_name name = { .endpoint = S("http://origin"), .bucket = bucket };
+    struct object_id id;
+    store_object_id(unit->store, &name, &id);
+    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
+    sem_init(&mine.ended, 0, 0);
+    store_restate(unit->store, &mine.removal);
+    while (sem_wait(&mine.ended) != 0)
+        ;
+    sem_destroy(&mine.ended);
+    return mine.err;
+}
+
+static bool is_restated(struct unit_store *unit, const char *key)
+{
+    struct head *head = get_head(unit, key);
+    ok(head != NULL);
+    bool restated = head->restated;
+    head_unref(&head);
+    return restated;
+}
+
+static void garble(const char *name)
+{
+    int fd = open(in_folder(name), O_WRONLY | O_TRUNC);
+    ok(fd >= 0 && write(fd, "garbage", 7) == 7);
+    close(fd);
+}
+
+TEST(the_next_life_knows_which_buckets_were_restated)
+{
+    struct unit_store unit = unit_open_sized(256 * MIB, 4 * MIB);
+    ok(put_object(&unit, "a", "\"1\"", 10) == OK && !is_restated(&unit, "a"));
+    ok(restate(&unit, S("other")) == OK);
+    unit_close(&unit);
+    unit = unit_open_sized(256 * MIB, 4 * MIB);
+    ok(!is_restated(&unit, "a"));    /* another bucket was */
+    ok(restate(&unit, S("bucket")) == OK);
+    unit_close(&unit);
+    unit = unit_open_sized(256 * MIB, 4 * MIB);
+    ok(is_restated(&unit, "a"));
+    struct head *head = get_head(&unit, "a");
+    struct object_name name = { .endpoint = S("http://origin"), .bucket = S("bucket") };
+    struct object_id bucket;
+    store_object_id(unit.store, &name, &bucket);
+    struct store_vouch listed = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
+                                  1760000000, 0, &bucket };
+    ok(store_renew(unit.store, &head->id, &listed) == STORE_CHANGED);    /* a listing won't do, */
+    ok(renew(&unit, "a"));                                               /* ... a HEAD does */
+    ok(store_renew(unit.store, &head->id, &listed) == STORE_RENEWED);
+    head_unref(&head);
+    unit_close(&unit);
+    garble("restated");
+    unit = unit_open_sized(256 * MIB, 4 * MIB);
+    ok(is_restated(&unit, "a"));    /* what can't be read may name any */
     unit_close(&unit);
 }
 
@@ -531,6 +592,7 @@ TEST(a_folder_that_cannot_be_made_is_served_without)
 RUN_STORE(STORE_TEST(what_was_committed_before_a_kill_is_there_unproved_and_right),
           STORE_TEST(a_renewal_proves_for_this_life_and_the_next),
           STORE_TEST(a_head_in_ram_is_proved_when_the_commit_says_so),
+          STORE_TEST(the_next_life_knows_which_buckets_were_restated),
           STORE_TEST(a_lost_index_is_built_again_and_the_later_version_wins),
           STORE_TEST(an_older_index_is_not_believed),
           STORE_TEST(an_index_of_garbage_is_built_again),

@@ -1,0 +1,153 @@
+/* restated.c - buckets of which heads on disk may say what is not so any more.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The file is rows of 16 bytes (id of the bucket, the highest extent), then the CRC of them. A row
+ * whose id is zero is for every bucket. When the rows are full, they become that one. */
+#include "store/restated.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc.h"
+
+#define BUCKETS_MAX 1024u
+
+struct row {
+    struct object_id bucket;
+    uint32_t extent;
+};
+static_assert(sizeof(struct row) == 16, "on disk");
+
+struct restated {
+    pthread_mutex_t lock;
+    atomic_size_t count;              /* changed under the lock; a hit looks whether it is 0 */
+    bool unwritten;                   /* the file lacks something of it */
+    struct row rows[BUCKETS_MAX + 1]; /* and room for the CRC behind them */
+};
+
+static const struct object_id every_bucket;
+
+struct restated *restated_new(void)
+{
+    struct restated *restated = must_alloc(sizeof(*restated));
+    pthread_mutex_init(&restated->lock, NULL);
+    return restated;
+}
+
+void restated_free(struct restated **restated)
+{
+    pthread_mutex_destroy(&(*restated)->lock);
+    free(*restated);
+    *restated = NULL;
+}
+
+/* ---- under the lock ---- */
+
+static struct row *find(struct restated *restated, const struct object_id *bucket)
+{
+    for (size_t i = 0; i < restated->count; i++)
+        if (memcmp(&restated->rows[i].bucket, bucket, sizeof(*bucket)) == 0)
+            return &restated->rows[i];
+    return NULL;
+}
+
+static void put(struct restated *restated, const struct object_id *bucket, uint32_t extent)
+{
+    struct row *row = find(restated, bucket);
+    if (row && row->extent >= extent)
+        return;
+    if (!row && restated->count == BUCKETS_MAX) {
+        restated->count = 0;
+        bucket = &every_bucket;
+    }
+    if (!row)
+        row = &restated->rows[restated->count++];
+    *row = (struct row){ *bucket, extent };
+    restated->unwritten = true;
+}
+
+static enum err write_rows(struct restated *restated, const struct folder *folder)
+{
+    size_t bytes = restated->count * sizeof(struct row);
+    uint32_t crc = crc32c(0, restated->rows, bytes);
+    if (!restated->unwritten)
+        return OK;
+    memcpy((char *)restated->rows + bytes, &crc, sizeof(crc));
+    enum err e = folder_write(folder->path, "restated", restated->rows, bytes + sizeof(crc));
+    restated->unwritten = e != OK;
+    return e;
+}
+
+/* False: there is a file, and it can't be read, or what is in it is wrong. */
+static bool read_rows(struct restated *restated, const struct folder *folder)
+{
+    struct arena keep = { 0 };
+    int fd = open(arena_printf(&keep, "%s/restated", folder->path).ptr, O_RDONLY | O_CLOEXEC);
+    bool good = fd < 0 && errno == ENOENT;
+    ssize_t len = fd < 0 ? 0 : pread(fd, restated->rows, sizeof(restated->rows), 0);
+    uint32_t crc;
+    size_t count = (size_t)MAX(len, (ssize_t)0) / sizeof(struct row);
+    if (fd >= 0 && count <= BUCKETS_MAX &&
+        (size_t)MAX(len, (ssize_t)0) == count * sizeof(struct row) + sizeof(crc)) {
+        memcpy(&crc, (char *)restated->rows + count * sizeof(struct row), sizeof(crc));
+        good = crc == crc32c(0, restated->rows, count * sizeof(struct row));
+    }
+    if (fd >= 0)
+        close(fd);
+    arena_free(&keep);
+    restated->count = good ? count : 0;
+    return good;
+}
+
+/* ---- any time ---- */
+
+enum err restated_open(struct restated *restated, const struct folder *folder)
+{
+    pthread_mutex_lock(&restated->lock);
+    restated->unwritten = false;
+    if (!read_rows(restated, folder) || folder->doubted)
+        put(restated, &every_bucket, extents_highest(folder->extents));
+    enum err e = write_rows(restated, folder);
+    pthread_mutex_unlock(&restated->lock);
+    return e;
+}
+
+enum err restated_add(struct restated *restated, const struct folder *folder,
+                      const struct object_id *bucket)
+{
+    pthread_mutex_lock(&restated->lock);
+    put(restated, bucket, extents_highest(folder->extents));
+    enum err e = write_rows(restated, folder);
+    pthread_mutex_unlock(&restated->lock);
+    return e;
+}
+
+bool restated_has(struct restated *restated, const struct object_id *bucket, uint32_t extent)
+{
+    if (atomic_load_explicit(&restated->count, memory_order_acquire) == 0)
+        return false;
+    pthread_mutex_lock(&restated->lock);
+    const struct row *row = find(restated, bucket), *all = find(restated, &every_bucket);
+    bool has = (row && extent <= row->extent) || (all && extent <= all->extent);
+    pthread_mutex_unlock(&restated->lock);
+    return has;
+}
+
+bool restated_is(struct restated *restated, const uint8_t secret[STORE_SECRET_BYTES],
+                 const struct head *head, uint32_t extent)
+{
+    struct object_id id;
+    slice rest = head->name;
+    struct object_name name = { .endpoint = slice_cut(&rest, '\0') };
+    name.bucket = slice_cut(&rest, '\0');
+    if (atomic_load_explicit(&restated->count, memory_order_acquire) == 0)
+        return false;
+    object_id_of(secret, &name, &id);
+    return restated_has(restated, &id, extent);
+}
