@@ -30,6 +30,8 @@ bool log_says(enum log_level level)
     return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
 }
 
+/* The most that a member takes: six bytes for one, quotes, colon and comma. */
+#define MEMBER_BYTES(name, value) (6 * ((name).len + (value).len) + 6)
 /* Room for a line's end is set aside from the start. */
 #define END_BYTES sizeof(",\"cut\":true}\n")
 
@@ -49,22 +51,23 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
 }
 
-/* Runs of plain bytes go in one piece: an access line is mostly plain. */
-static void add_escaped(struct line *line, slice s)
+/* A byte that may not stand in a string as it is; how many bytes it took. */
+static size_t put_code(char *to, unsigned char c)
 {
     static const char digits[] = "0123456789abcdef";
+    bool named = c == '"' || c == '\\';
+    char mark[] = { '\\', (char)c };
+    char code[] = { '\\', 'u', '0', '0', digits[c >> 4], digits[c & 15] };
+    return slice_put(to, named ? (slice){ mark, sizeof(mark) } : (slice){ code, sizeof(code) });
+}
+
+static void add_escaped(struct line *line, slice s)
+{
     for (size_t i = 0; i < s.len; i++) {
-        size_t begin = i;
-        while (i < s.len && is_plain((unsigned char)s.ptr[i]))
-            i++;
-        if (i > begin)
-            add(line, slice_sub(s, begin, i - begin));
-        if (i == s.len)
-            break;
         unsigned char c = (unsigned char)s.ptr[i];
-        char mark[] = { '\\', (char)c }, code[] = { '\\', 'u', '0', '0', digits[c >> 4], digits[c & 15] };
-        bool named = c == '"' || c == '\\';
-        add(line, named ? (slice){ mark, sizeof(mark) } : (slice){ code, sizeof(code) });
+        char code[8];
+        size_t len = is_plain(c) ? slice_put(code, slice_sub(s, i, 1)) : put_code(code, c);
+        add(line, (slice){ code, len });
     }
 }
 
@@ -82,6 +85,35 @@ static bool is_number(slice s)
         s = slice_from(s, 1);
     uint64_t ignored;
     return s.len <= 15 && (s.len == 1 || !slice_starts(s, S("0"))) && slice_u64(s, &ignored);
+}
+
+/* A member where there is room for whatever its bytes become: the usual case, byte by byte. */
+static char *put_string(char *to, slice s)
+{
+    *to++ = '"';
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (is_plain(c)) {
+            *to++ = (char)c;
+        } else {
+            to += put_code(to, c);
+        }
+    }
+    *to++ = '"';
+    return to;
+}
+
+static void put_member(struct line *line, slice name, slice value, bool as_it_is)
+{
+    char *to = line->bytes + line->len;
+    *to++ = ',';
+    to = put_string(to, name);
+    *to++ = ':';
+    if (as_it_is)
+        to += slice_put(to, value);
+    else
+        to = put_string(to, value);
+    line->len = (size_t)(to - line->bytes);
 }
 
 /* Cuts the next word off the facts; double quotes hold spaces together. */
@@ -104,13 +136,18 @@ static void add_facts_json(struct line *line, slice facts)
         if (value.len == 0)
             continue;
         slice name = slice_cut(&value, '=');
+        bool quoted = value.len >= 2 && value.ptr[0] == '"' && value.ptr[value.len - 1] == '"';
+        bool number = !quoted && is_number(value);
+        value = quoted ? slice_sub(value, 1, value.len - 2) : value;
+        if (!line->cut && line->len + END_BYTES + MEMBER_BYTES(name, value) <= sizeof(line->bytes)) {
+            put_member(line, name, value, number);
+            continue;
+        }
         size_t whole = line->len;    /* a member is there whole or not at all */
         add(line, S(","));
         add_string(line, name);
         add(line, S(":"));
-        if (value.len >= 2 && slice_starts(value, S("\"")) && slice_ends(value, S("\"")))
-            add_string(line, slice_sub(value, 1, value.len - 2));
-        else if (is_number(value))
+        if (number)
             add(line, value);
         else
             add_string(line, value);
@@ -207,12 +244,22 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     (void)ignored;
 }
 
+static bool is_special(unsigned char c)
+{
+    return c <= ' ' || c >= 0x7f || c == '"' || c == '\'' || c == '\\' || c == '%';
+}
+
 static slice escaped(struct arena *keep, slice value, const char *stays)
 {
     struct text text = text_in(keep);
+    size_t plain = 0;
+    while (plain < value.len && !is_special((unsigned char)value.ptr[plain]))
+        plain++;
+    if (plain == value.len)
+        return arena_copy(keep, value);    /* most are */
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
-        bool special = c <= ' ' || c >= 0x7f || strchr("\"'\\%", c);
+        bool special = is_special(c);
         if (special && (!c || !strchr(stays, c)))
             text_printf(&text, "%%%02X", c);
         else

@@ -56,9 +56,10 @@ static bool is_running(const struct check *check)
 {
     const struct config *config = check->config;
     json_error_t error;
-    if (strcmp(config->admin_listen, "off") == 0)    /* its page does not name the folder */
+    bool off = strcmp(config->admin_listen, "off") == 0;
+    slice page = off ? S("") : get(check, config->admin_listen, "/status");
+    if (!page.len)    /* or it takes a token; the page of health does not name the folder */
         return slice_starts(get(check, config->listen, "/_/health/ready"), S("{\"status\":\""));
-    slice page = get(check, config->admin_listen, "/status");
     json_t *status = json_loadb(page.ptr, page.len, 0, &error);
     bool same = says(status, "cache", "folder", config->cache_dir) &&
                 says(status, NULL, "listen", config->listen);

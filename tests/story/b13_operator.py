@@ -131,8 +131,8 @@ with Story("b13 an operator can see what the service does") as story:
     told("the log warns of that, too", refused_lines()[-1], code="ExpiredToken", not_logged=4)
     origin.tell("reset=rules", "match=*", "status=403", "code=AccessDenied")
     reply = server.get("bucket/refused")
-    story.same("a permission is the origin's to refuse", (reply.status, b"told to" in reply.body),
-               (403, True))
+    story.same("a permission is the origin's to refuse", (reply.status, reply.code, b"own credentials" in reply.body),
+               (403, "AccessDenied", False))
     story.same("... also for HEAD", line_of("request", id_of(server.head("bucket/refused")))["err"],
                "ERR_DENIED")
     origin.tell("reset=rules")

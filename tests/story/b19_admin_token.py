@@ -46,8 +46,9 @@ with Story("b19 a token guards the admin pages") as story:
     story.fact("... that http is exposed, and to do what", "listen is 0.0.0.0" in said[0]
                and "tls_listen" in said[0], said)
     story.fact("... that the admin pages are", "admin_listen is 0.0.0.0" in said[1] and "admin_token" in said[1], said)
-    told = run([PENSTOCK, "check", "--config", server.config_path])[1]
+    status, told, _ = run([PENSTOCK, "check", "--config", server.config_path])
     story.fact("check warns of both", all(f"warning: {why}" in told for why in said), told)
+    story.fact("... and knows that its folder and ports are held by this one", status == 0, told)
     status, _, err = stat(server)
     story.fact("stat is refused, and says why", status == 1 and "admin_token" in err, err)
     server.stop()
