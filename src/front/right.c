@@ -40,8 +40,7 @@ static slice certain(slice name, slice raw)
     return slice_has(raw, '+') && !allow_has_steps(name) ? slice_cut(&name, '+') : name;
 }
 
-/* A copy reads its source; what is renamed is gone from there, too. A source that can't be read
- * here may be anything. */
+/* A copy reads its source; what is renamed is gone from there, too. */
 static bool may_take(struct trial *trial, slice key)
 {
     const struct s3_source *source = &trial->call->s3.source;
@@ -51,12 +50,16 @@ static bool may_take(struct trial *trial, slice key)
            allows(trial, also, source->bucket, key, false);
 }
 
+/* A source that can't be read here may be anything: it takes a row for everything, and then the
+ * origin judges it. It is never renamed: nobody could take its old name out of the cache. */
 static bool may_take_source(struct trial *trial)
 {
     const struct s3_request *s3 = &trial->call->s3;
     if (!s3->sourced)
         return true;
-    return s3->source.key.len && may_take(trial, s3->source.key) &&
+    if (!s3->source.key.len && s3->op == S3_RENAME_OBJECT)
+        return false;
+    return may_take(trial, s3->source.key) &&
            (!s3->source.inner.len || may_take(trial, s3->source.inner));
 }
 
