@@ -12,7 +12,12 @@
  * A kept connection that dies before a byte of the answer was most likely ended by the origin's
  * idle timeout, and libcurl repeats by itself what was sent on it. It may as well have been read
  * first: so a write whose every byte was handed out is not repeated, and it goes over a kept
- * connection only if that has not ended yet. Threads: an exchange belongs to its carrier. */
+ * connection only if that has not ended yet.
+ *
+ * Bytes behind an answer must never be read as the next one's. radosgw ends its HEAD of the service
+ * with the end of chunks, which may come at any time: that connection is not kept. (AWS says
+ * "chunked" with refused HEADs and sends none: those are kept.) What else lies unread on a kept
+ * connection sends the next request over a new one. Threads: an exchange belongs to its carrier. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +109,8 @@ static bool give_head(struct exchange *exchange, int status)
         exchange->why = ERR_ORIGIN_REPLY;    /* its end could not be told from a cut */
         return false;
     }
+    if (exchange->is_head && status < 300 && exchange->head.chunked)
+        curl_easy_setopt(exchange->easy, CURLOPT_FORBID_REUSE, 1L);
     exchange->headed = true;
     if (exchange->events->head(exchange->arg, &head) == EXCHANGE_END) {
         exchange->why = ERR_CANCELED;
@@ -154,7 +161,7 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 }
 
 /* Is it a kept one that has more to say, if only that it ends? libcurl has looked too, but 7.88
- * takes what TLS says at its end for a sign of life. */
+ * takes unread bytes for a sign of life. */
 static bool has_ended(const struct exchange *exchange, int local_port)
 {
     long connects = 1;
@@ -168,7 +175,7 @@ static int on_ready(void *arg, char *peer, char *local, int peer_port, int local
 {
     (void)peer, (void)local, (void)peer_port;
     struct exchange *exchange = exchange_of(arg);
-    if (exchange->writes && !exchange->connected && has_ended(exchange, local_port)) {
+    if (!exchange->connected && has_ended(exchange, local_port)) {
         exchange->anew = true;
         return CURL_PREREQFUNC_ABORT;
     }

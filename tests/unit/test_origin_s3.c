@@ -6,7 +6,9 @@
 #include "origin_unit.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 
 struct request {
     int fd, nth, nth_here;      /* from 0: over all, on this connection */
+    bool owes_end;              /* of the chunks of an answer before, on this connection */
     char head[8192];
     slice line;
     char body[65536];
@@ -525,6 +528,73 @@ TEST(a_dead_reused_connection_costs_no_retry)
         ok(watched->err == OK && watched->status == 200);
         watch_free(&watched);
     }
+    origins_free(&all);
+}
+
+/* As AWS: an error without a body, said to come in chunks. */
+static bool head_like_aws(struct request *request)
+{
+    return slice_starts(request->line, S("HEAD "))
+               ? reply(request, "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n")
+               : hello(request);
+}
+
+/* As radosgw (HEAD of the service): the end of the chunks is sent, too. It may come at any time. */
+static bool head_like_radosgw(struct request *request)
+{
+    if (request->owes_end)
+        reply(request, "0\r\n\r\n");
+    request->owes_end = slice_starts(request->line, S("HEAD "));
+    return request->owes_end
+               ? reply(request, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+               : hello(request);
+}
+
+static atomic_int owed;    /* documents that are not sent yet */
+
+/* As nobody may: the document of a refused HEAD is sent, and reads like an answer. */
+static bool head_with_a_body(struct request *request)
+{
+    if (!slice_starts(request->line, S("HEAD ")))
+        return hello(request);
+    atomic_fetch_add(&owed, 1);
+    bool sent = reply(request, "HTTP/1.1 403 Forbidden\r\nContent-Length: 40\r\n\r\n");
+    usleep(2000);
+    sent = sent && reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!!");
+    for (int left = 1; sent && left && ioctl(request->fd, SIOCOUTQ, &left) == 0;)
+        usleep(100);    /* acknowledged: it lies where the next look finds it */
+    atomic_fetch_sub(&owed, 1);
+    return sent;
+}
+
+static void heads_and_gets(bool (*answer)(struct request *), int status)
+{
+    begin(answer, WITH(.tries_max = 1));
+    for (int i = 0; i < 8; i++) {
+        struct watched *head = watch_new(S3_HEAD_OBJECT, S("bucket"), S("key"), S(""));
+        origin_start(origin, &head->call);
+        ok(watch_wait(head, FOR_DONE));
+        if (head->err || head->status != status)
+            fail_msg("HEAD %d: %s, status %d", i, err_name(head->err), head->status);
+        watch_free(&head);
+        while (atomic_load(&owed))    /* what comes while a request is sent can't be told apart */
+            usleep(100);
+        struct watched *watched = got();
+        if (watched->err || watched->status != 200 ||
+            !slice_eq(text_slice(&watched->body), S("hello")))
+            fail_msg("GET %d: %s, status %d", i, err_name(watched->err), watched->status);
+        watch_free(&watched);
+    }
+}
+
+TEST(bytes_behind_the_answer_to_a_head_are_part_of_no_answer)
+{
+    heads_and_gets(head_like_aws, 404);
+    ok(atomic_load(&server.connections) <= 2);    /* one a thread: each is used again */
+    origins_free(&all);
+    heads_and_gets(head_like_radosgw, 200);
+    origins_free(&all);
+    heads_and_gets(head_with_a_body, 403);
     origins_free(&all);
 }
 
@@ -1219,6 +1289,7 @@ int main(void)
         cmocka_unit_test(a_body_that_ends_early_is_told_and_not_repeated),
         cmocka_unit_test(an_answer_whose_end_cannot_be_told_is_none),
         cmocka_unit_test(a_dead_reused_connection_costs_no_retry),
+        cmocka_unit_test(bytes_behind_the_answer_to_a_head_are_part_of_no_answer),
         cmocka_unit_test(a_region_is_learnt_once_and_remembered),
         cmocka_unit_test(an_origin_that_only_says_it_is_at_it_is_given_up),
         cmocka_unit_test(a_silent_origin_is_given_up_and_a_slow_one_is_not),
