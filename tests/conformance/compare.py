@@ -3,12 +3,14 @@
 A run is {case: message}; the message of a case that passed is "". What passes directly must pass
 through Penstock. What does not, is run again by itself on both sides: a suite that runs many cases
 at once has its own accidents, and the two transcripts are what one works with. A difference that
-stays must be listed, with its reason, in a file: "name: reason", a line each, "#" comments."""
+stays must be listed, with its reason, in a file: "name: [row] reason", a line each, "#" comments. The
+row is one of README.md's, "Where an answer is not the origin's"."""
 import fnmatch
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "story"))
+from differs import rows  # noqa: E402
 from harness import *  # noqa: E402,F401,F403 (for the suites)
 
 
@@ -20,12 +22,13 @@ def differ(direct, through):
 
 def listed(path):
     """{name: reason} of the differences we know."""
-    known = {}
+    known, named = {}, rows()
     with open(path) as f:
         for line in f:
             name, _, reason = line.partition(": ")    # s3-tests have "::" in theirs
             if line.strip() and not line.startswith("#"):
-                check(reason.strip(), f"{path}: {name.strip()} has no reason")
+                row = re.match(r"\[([a-z0-9-]+)\] \S", reason)
+                check(row and row.group(1) in named, f"{path}: {name.strip()} names no row of README.md")
                 known[name.strip()] = reason.strip()
     return known
 

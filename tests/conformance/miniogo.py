@@ -10,20 +10,6 @@ from compare import *
 SECONDS_MAX = 240    # for one test; the slowest takes a few seconds on an idle machine
 
 
-class Minio(Process):
-    """MinIO over one folder, without KMS."""
-
-    def __init__(self, story):
-        self.port = free_port()
-        super().__init__(story, "minio", [minio, "server", "--quiet", "--address", f"127.0.0.1:{self.port}",
-                                          story.path("minio")],
-                         {"MINIO_ROOT_USER": ORIGIN_KEY, "MINIO_ROOT_PASSWORD": ORIGIN_SECRET, "MINIO_BROWSER": "off",
-                          "MINIO_UPDATE": "off", "MINIO_CI_CD": "on", "HOME": story.path("home")})
-        self.url = f"http://127.0.0.1:{self.port}"
-        client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
-        wait_for("MinIO answers", lambda: client.ask("GET", "").status == 200, 60)
-
-
 def read_result(text, status):
     """"" if a test passed. One that finds a call not implemented says NA: that is not passed."""
     wrong, passed = [], False
@@ -72,7 +58,7 @@ with Story("conformance: the tests of MinIO's Go client", seconds=3600) as story
     cases = subprocess.run([tests], capture_output=True, text=True, check=True).stdout.split()
     cases = [case for case in cases if not wanted or any(fnmatch.fnmatchcase(case, name) for name in wanted)]
     check(cases, f"there is no test by the name {' '.join(wanted)}")
-    origin = Minio(story)
+    origin = Minio(story, minio)
     server = story.penstock(origin=origin.url, access_key=None, secret_key=None, freshness=None, browser_uploads="64MiB",
                             keys=[{"access_key": ORIGIN_KEY, "secret_key": ORIGIN_SECRET}, {"anonymous": True}])
     direct, through = {}, {}

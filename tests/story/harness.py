@@ -732,6 +732,20 @@ class Versity(Process):
                 "S3_ENDPOINT_URL": self.url}
 
 
+class Minio(Process):
+    """MinIO over one folder, without KMS. binary: what scripts/tools minio prints."""
+
+    def __init__(self, story, binary):
+        self.port = free_port()
+        super().__init__(story, "minio", [binary, "server", "--quiet", "--address", f"127.0.0.1:{self.port}",
+                                          story.path("minio")],
+                         {"MINIO_ROOT_USER": ORIGIN_KEY, "MINIO_ROOT_PASSWORD": ORIGIN_SECRET, "MINIO_BROWSER": "off",
+                          "MINIO_UPDATE": "off", "MINIO_CI_CD": "on", "HOME": story.path("home")})
+        self.url = f"http://127.0.0.1:{self.port}"
+        client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
+        wait_for("MinIO answers", lambda: client.ask("GET", "").status == 200, 60)
+
+
 # ---- the story ----
 
 def check(condition, why):
