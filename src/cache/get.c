@@ -326,11 +326,12 @@ static enum err answer(struct get *get)
 /* Where the part lies that is asked for; false: it has to be asked. */
 static bool find_part(struct get *get, struct s3_range *ret)
 {
-    struct part part;
-    if (!parts_find(cache_parts(get->loop->cache), get->head, get->ask.part, &part))
+    struct part *part = &get->part;
+    if (!parts_find(cache_parts(get->loop->cache), get->head, get->ask.part, part))
         return false;
-    get->answer.parts = part.count;
-    *ret = (struct s3_range){ .kind = RANGE_SPAN, .first = part.first, .last = part.end - 1 };
+    get->answer.parts = part->count;
+    get->answer.part_sums = slice_of(part->sums);
+    *ret = (struct s3_range){ .kind = RANGE_SPAN, .first = part->first, .last = part->end - 1 };
     return true;
 }
 

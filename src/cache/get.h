@@ -46,6 +46,7 @@ struct get_answer {
     uint64_t first, end;          /* bytes that follow: [first, end) */
     bool partial;                 /* 206 */
     unsigned parts;               /* of a part: how many the object has; 0: not uploaded in parts */
+    slice part_sums;              /* of a part: its checksums, as lines of a head's fields */
     enum get_source source;
     int64_t validated_s;          /* when the origin last vouched for it */
 };

@@ -5,6 +5,7 @@
 #include "cache/fresh.h"
 #include "cache/get.h"
 #include "cache/inside.h"
+#include "cache/parts.h"
 
 #define GET_MAGIC 0x6765743031303131u
 
@@ -54,6 +55,7 @@ struct get {
     enum page_state page_said;    /* of the key, when it was over */
     int64_t seen_s;               /* when it was last confirmed, before the page */
     unsigned pages;
+    struct part part;             /* the one that is asked for */
     unsigned part_asked;          /* the HEAD is for where the part lies: how often it was */
     bool upgrade;                 /* the HEAD is for what the head lacks (FULL) */
     bool looked_again;            /* for what came between looking and asking the origin */

@@ -5,6 +5,7 @@
  * a size that differs, an ETag that is not the one asked for. An answer without a strong ETag can't
  * be shown to be of the version of any other: it is handed to who reads it now, and not kept. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/guard.h"
@@ -263,6 +264,25 @@ static bool renewed(struct fetch *fetch)
            store_renew(cache_store(fetch->inflight->cache), &head->id, &vouch) == STORE_RENEWED;
 }
 
+/* The checksums of a part, as lines. Some origins say the object's with each part: as a sum of sums,
+ * "...-N", or the very one that the head has. Those are none of the part. */
+static void read_part_sums(struct fetch *fetch, const struct origin_reply *reply, struct part *part)
+{
+    struct text sums = text_in(&fetch->arena);
+    for (size_t i = 0; i < reply->field_count; i++) {
+        struct http_field field = reply->fields[i];
+        if (!slice_starts(field.name, S("x-amz-checksum-")))
+            continue;
+        bool is_type = slice_eq(field.name, S("x-amz-checksum-type"));
+        bool is_known = slice_eq(head_field(fetch->head, field.name), field.value);
+        if (slice_has(field.value, '-') || (is_known && !is_type))
+            return;
+        text_printf(&sums, "%.*s: %.*s\r\n", SLICE_ARG(field.name), SLICE_ARG(field.value));
+    }
+    if (sums.len < sizeof(part->sums))
+        memcpy(part->sums, sums.ptr, sums.len);
+}
+
 static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
                        const struct facts *facts)
 {
@@ -270,8 +290,9 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
     slice said = origin_reply_get(reply, S("x-amz-mp-parts-count"));
     if (!slice_u64(said, &count) || count > S3_PART_MAX)
         count = 0;
-    parts_note(cache_parts(fetch->inflight->cache), fetch->head, fetch->asked.part,
-               &(struct part){ facts->first, facts->end, (unsigned)count });
+    struct part part = { facts->first, facts->end, (unsigned)count, "" };
+    read_part_sums(fetch, reply, &part);
+    parts_note(cache_parts(fetch->inflight->cache), fetch->head, fetch->asked.part, &part);
 }
 
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)

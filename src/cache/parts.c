@@ -1,6 +1,6 @@
 /* parts.c - where the parts of an object lie. SPDX-License-Identifier: Apache-2.0
  *
- * A fixed table (H8: 1 MiB) of rows with WAYS entries each; a row that is full lets go of each in
+ * A fixed table (H8: 3 MiB) of rows with WAYS entries each; a row that is full lets go of each in
  * turn. An entry counts for its version alone: by ETag, size and time. */
 #include "cache/parts.h"
 

@@ -8,9 +8,12 @@
 
 #include "store/head.h"
 
+#define PART_SUMS_BYTES 148       /* a SHA-512 and its type; more are not kept */
+
 struct part {
     uint64_t first, end;          /* bytes of the object: [first, end) */
     unsigned count;               /* of parts it has; 0: it was not uploaded in parts */
+    char sums[PART_SUMS_BYTES];   /* "name: value\r\n" lines, what the origin says of this part alone */
 };
 
 struct parts;

@@ -53,6 +53,19 @@ static bool is_overridden(const struct call *call, slice field)
     return false;
 }
 
+/* The checksums of a part that is not the whole object. */
+static void add_part_sums(struct fields *fields, const struct call *call,
+                          const struct get_answer *answer)
+{
+    bool whole = answer->first == 0 && answer->end == answer->head->size;
+    slice rest = call->s3.checksum_mode && !answer->err && !whole ? answer->part_sums : S("");
+    while (rest.len) {
+        slice line = slice_cut(&rest, '\n'), value = slice_cut(&line, '\r');
+        slice name = slice_cut(&value, ':');
+        fields_add(fields, name, slice_trim(value));
+    }
+}
+
 /* The object's own headers, as the origin sent them; checksums of the whole never with a part. */
 static void add_own_fields(struct fields *fields, const struct call *call,
                            const struct get_answer *answer)
@@ -126,6 +139,7 @@ void object_fields(struct call *call, const struct get_answer *answer, const str
         fields_add(fields, S("x-amz-mp-parts-count"),
                    arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, call, answer, cost);
+    add_part_sums(fields, call, answer);
     if (answer->err != ERR_NOT_MODIFIED)    /* last: none of them may keep out what comes before */
         add_own_fields(fields, call, answer);
 }
