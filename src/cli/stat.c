@@ -141,6 +141,9 @@ static void print_cache(struct arena *keep, json_t *root)
            SLICE_ARG(human_bytes(keep, number_of(root, "cache.used_bytes"))),
            SLICE_ARG(human_bytes(keep, number_of(root, "cache.capacity_bytes"))),
            (intmax_t)number_of(root, "cache.evicted_extents"));
+    const char *warning = text_of(root, "cache.warning");
+    if (warning[0])
+        printf("warning    %s\n", warning);
 }
 
 static void print_fills(struct arena *keep, json_t *root)
