@@ -1,6 +1,6 @@
 """Vendors' headers go on, signed; all others do not, and are counted. What nobody here knows takes admin under
 a policy, passes by the cache, and makes the cache ask anew for the bucket it was written to."""
-from harness import *
+from forms import *
 
 VENDORS = ("x-amz-unheard-of", "x-rgw-a", "x-minio-extract", "x-goog-b", "x-oss-c", "x-cos-d", "x-obs-e", "x-named")
 NEVER = ("Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Proxy-Authorization", "Authorization", "Cookie", "X-Auth-Token", "Forwarded",
@@ -39,7 +39,7 @@ with Story("w18 vendors' headers") as story:
     origin = story.origin("object=bucket/a 1000", "object=bucket/b 1000", "object=other/b 1000")
     recorder = Recorder(origin.port)
     jobs = ("jobs", "jobs/secret")
-    server = story.penstock(origin=recorder.url, freshness="immutable", forward_headers="X-Named, x-named-too", revalidate="head", keys=[
+    server = story.penstock(origin=recorder.url, freshness="immutable", forward_headers="X-Named, x-named-too", revalidate="head", browser_uploads="1MiB", keys=[
         {"access_key": jobs[0], "secret_key": jobs[1], "policy": [{"allow": ["read", "list", "write"], "on": ["bucket"]},
                                                                   {"allow": ["admin"], "on": ["bucket/in/"]}]}])
     worker = Client(server.port, *jobs)
@@ -127,6 +127,17 @@ with Story("w18 vendors' headers") as story:
     story.fact("... and says by what", b"x-minio-force-delete" in reply.body, reply.body)
     story.same("without it, it is good", plain(server.port, "DELETE", target).status, 204)
     story.same("a name that may be read as a vendor's", server.put("bucket/w", b"x", {"x-minio-force_delete": "1"}).status, 400)
+
+    field = [("x-minio-fanout-list", "a b")]
+    asked = len(recorder.heads)
+    reply = post(server.port, "bucket", signed("bucket", "in/f", jobs, field))
+    story.same("nor may a form say what nobody knows", (reply.status, len(recorder.heads) - asked), (403, 0))
+    for key in ("bucket/a", "bucket/b"):
+        wait_for(f"{key} is cached", lambda: server.get(key).cache == "hit")
+    asked = len(recorder.heads)
+    reply = post(server.port, "bucket", signed("bucket", "f", (server.client.key, server.client.secret), field))
+    story.same("with the right to it, it goes on", (len(recorder.heads) - asked, recorder.heads[-1][0]), (1, "POST"))
+    story.same("... and the bucket is asked about", (server.get("bucket/a").cache, recorder.heads[-1][0]), ("revalidated", "HEAD"))
 
     # ---- the setting ----
     for name in NEVER:
