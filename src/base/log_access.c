@@ -6,7 +6,8 @@
  *
  * A thread that has an access line for the first time takes a ring, which it alone fills. The
  * writer alone empties them, so head and tail are plain counts with one owner each. What lies in a
- * ring is the printed facts, the time and the event's name; the writer makes text or JSON of them.
+ * ring is the printed facts, the time and the event's name; the writer makes text or JSON of them,
+ * oldest first.
  * A full ring drops the line: a reader of stderr that stalls costs lines, and never makes a loop
  * wait. Rings are never freed; the ring of a thread that ended goes to the next newcomer.
  *
@@ -251,19 +252,53 @@ static void put_line(const struct log_said *said, size_t room)
     writer.len += line.len;
 }
 
-static void drain_ring(struct ring *ring, size_t room)
+/* What lay in a ring when the writer came to it; the next record of it. */
+struct cursor {
+    struct ring *ring;
+    uint64_t at, end;
+    const struct record *record;
+};
+#define CURSORS_MAX 64u    /* further rings have their turn behind these */
+
+static void cursor_set(struct cursor *cursor, uint64_t at)
 {
-    uint64_t at = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
-    while (at < head) {
-        uint64_t begin = begin_of(at);
-        const struct record *record = record_at(ring, begin);
+    cursor->at = at;
+    cursor->record = at < cursor->end ? record_at(cursor->ring, begin_of(at)) : NULL;
+}
+
+static size_t look_at_rings(struct cursor *ret)
+{
+    size_t count = 0;
+    struct ring *ring = atomic_load(&writer.rings);
+    for (; ring && count < CURSORS_MAX; ring = ring->next) {
+        ret[count] = (struct cursor){ .ring = ring, .end = atomic_load_explicit(
+                                          &ring->head, memory_order_acquire) };
+        cursor_set(&ret[count], atomic_load_explicit(&ring->tail, memory_order_relaxed));
+        count += ret[count].record != NULL;
+    }
+    return count;
+}
+
+/* Lines of several threads come in the order of their times. */
+static void drain_rings(size_t room)
+{
+    struct cursor cursors[CURSORS_MAX];
+    size_t count = look_at_rings(cursors);
+    while (count) {
+        struct cursor *first = &cursors[0];
+        for (size_t i = 1; i < count; i++)
+            if (cursors[i].record->when_ns < first->record->when_ns)
+                first = &cursors[i];
+        const struct record *record = first->record;
         struct log_said said = { record->when_ns, LOG_LEVEL_INFO, record->event,
                                  { record->facts, record->len } };
         put_line(&said, room);
         writer.lines++;
-        at = end_of(begin, record->len);
-        atomic_store_explicit(&ring->tail, at, memory_order_release);
+        uint64_t at = end_of(begin_of(first->at), record->len);
+        atomic_store_explicit(&first->ring->tail, at, memory_order_release);
+        cursor_set(first, at);
+        if (!first->record)
+            *first = cursors[--count];
     }
 }
 
@@ -294,10 +329,9 @@ static void drain(void)
 {
     size_t room = room_of_a_write();
     uint64_t dropped = 0;
-    for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next) {
-        drain_ring(ring, room);
+    drain_rings(room);
+    for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next)
         dropped += atomic_load_explicit(&ring->dropped, memory_order_relaxed);
-    }
     write_out();
     tell_drops(dropped, room);
 }
@@ -340,7 +374,9 @@ static void *run(void *arg)
         last = atomic_load(&writer.ending);    /* what comes after that is not waited for */
         if (!take_draining())
             break;    /* the process ends */
-        drain();
+        do
+            drain();
+        while (last && holds_more(0));
         atomic_store(&writer.draining, false);
     }
     return arg;

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -150,6 +151,41 @@ TEST(lines_of_one_thread_keep_their_order_and_none_is_lost)
     ok(in_order() == SPEAKERS * LINES && count_lines("said") == SPEAKERS * LINES);
 }
 
+static sem_t turn[2];
+
+static void *speak_in_turn(void *arg)
+{
+    uintptr_t who = (uintptr_t)arg;
+    for (unsigned i = 0; i < 20; i++) {
+        sem_wait(&turn[who]);
+        log_access("said", "who=%u number=%u", (unsigned)who, i);
+        sem_post(&turn[!who]);
+    }
+    return NULL;
+}
+
+TEST(lines_of_several_threads_come_in_the_order_of_their_times)
+{
+    pthread_t threads[2];
+    begin_on_pipe(0);
+    pthread_t thread = listener();
+    sem_init(&turn[0], 0, 1);
+    sem_init(&turn[1], 0, 0);
+    for (uintptr_t i = 0; i < 2; i++)
+        check(pthread_create(&threads[i], NULL, speak_in_turn, (void *)i) == 0);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    end();
+    pthread_join(thread, NULL);
+    const char *at = heard;
+    for (unsigned i = 0; i < 40; i++, at++) {
+        unsigned who, number;
+        at = strstr(at, "who=");
+        ok(at && sscanf(at, "who=%u number=%u", &who, &number) == 2);
+        ok(who == i % 2 && number == i / 2);
+    }
+}
+
 TEST(many_lines_are_one_write)
 {
     begin_on(memfd_create("log", MFD_CLOEXEC));    /* a regular file */
@@ -283,6 +319,7 @@ TEST(below_the_level_nothing_is_said)
 
 RUN(cmocka_unit_test(what_waits_is_written_when_the_process_dies),    /* forks: first */
     cmocka_unit_test(lines_of_one_thread_keep_their_order_and_none_is_lost),
+    cmocka_unit_test(lines_of_several_threads_come_in_the_order_of_their_times),
     cmocka_unit_test(many_lines_are_one_write),
     cmocka_unit_test(a_reader_that_stalls_costs_lines_and_says_so),
     cmocka_unit_test(a_stop_does_not_wait_for_a_reader_that_stalls),
