@@ -56,9 +56,10 @@ class Transcripts:
                 f.write(text)
 
     def write_listed(self, path, known, brief):
-        """One file with the reason and both sides of each difference that is listed by its name."""
+        """One file with the reason and both sides of each difference that is listed by its name; not
+        of those that are only a message's words."""
         with open(path, "w") as f:
-            for name in sorted(set(known) & set(self.kept)):
+            for name in sorted(n for n in set(known) & set(self.kept) if not known[n].startswith("[messages]")):
                 f.write(f"==== {name}: {known[name]}\n")
                 for side, text in sorted(self.kept[name].items()):
                     f.write(f"---- {side}\n{brief(text)}\n")
