@@ -34,7 +34,7 @@ static int change(struct index *index, MDB_val key, MDB_val *value)
 {
     struct pages *pages = &index->pages;
     slice name = { key.mv_data, key.mv_size };
-    if (pages->map && !(value ? pages_find(pages, name) : pages_delete(pages, name)))
+    if (pages->map && !(value ? pages_put(pages, name) : pages_delete(pages, name)))
         return MDB_CORRUPTED;
     int rc = value ? mdb_put(index->writing, index->dbi, &key, value, 0)
                    : mdb_del(index->writing, index->dbi, &key, NULL);
@@ -62,7 +62,7 @@ static bool leads_there(struct ask *ask)
     uint8_t wanted[ENTRY_KEY_BYTES];
     entry_key(ask->id, ask->unit, wanted);
     ask->snapshot = mdb_txn_id(ask->index->writing) - 1;
-    return !pages->map || pages_find(pages, (slice){ (const char *)wanted, sizeof(wanted) });
+    return !pages->map || pages_lead(pages, (slice){ (const char *)wanted, sizeof(wanted) });
 }
 
 static int do_find(struct ask *ask)

@@ -373,7 +373,7 @@ void pages_changed(struct pages *pages)
     }
 }
 
-bool pages_find(struct pages *pages, slice key)
+bool pages_put(struct pages *pages, slice key)
 {
     struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
@@ -387,6 +387,68 @@ bool pages_find(struct pages *pages, slice key)
     }
     return true;
 }
+
+/* ---- the pages of a key, for who only reads ---- */
+
+/* If it lies in its page. */
+static const uint8_t *node_in(const struct pages *pages, const uint8_t *page, uint32_t index)
+{
+    uint32_t at = u16(page + HEADER + 2 * index), room = pages->page_bytes - NODE;
+    return at <= room && u16(page + at + 6) <= room - at ? page + at : NULL;
+}
+
+/* A page that the last tree uses, as far as a search looks at it: each of its nodes is still to be
+ * judged. */
+static const uint8_t *page_in_use(const struct pages *pages, uint64_t number, bool is_leaf)
+{
+    const uint8_t *page = page_of(pages, number, is_leaf ? LEAF : BRANCH);
+    if (!page || (pages->free_pages && free_pages_has(pages->free_pages, number, pages->last)))
+        return NULL;
+    uint32_t lower = u16(page + 12);
+    return lower >= HEADER + 2 && lower <= pages->page_bytes ? page : NULL;
+}
+
+static bool holds_within(const struct pages *pages, const uint8_t *page,
+                         const struct bounds *bounds)
+{
+    uint32_t first = u16(page + 10) == BRANCH, count = node_count(page);
+    return first >= count || (node_in(pages, page, first) && node_in(pages, page, count - 1) &&
+                              is_within(page, bounds));
+}
+
+/* As go_down. False: a node on the way does not lie in the page. */
+static bool read_down(const struct pages *pages, const uint8_t *page, slice key,
+                      struct bounds *bounds, uint64_t *ret_child)
+{
+    uint32_t low = 0, high = node_count(page);
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        const uint8_t *node = node_in(pages, page, middle);
+        if (!node)
+            return false;
+        bool below = key_compare(key_of(node), key) <= 0;
+        *(below ? &low : &high) = middle;
+        *(below ? &bounds->low : &bounds->high) = key_of(node);
+    }
+    const uint8_t *node = node_in(pages, page, low);
+    *ret_child = node ? child_of(node) : 0;
+    return node != NULL;
+}
+
+bool pages_lead(const struct pages *pages, slice key)
+{
+    struct bounds bounds = { 0 };
+    uint64_t number = pages->main.root;
+    for (unsigned level = pages->main.depth; level > 0 && guard_on(GUARD_LEAF); level--) {
+        const uint8_t *page = page_in_use(pages, number, level == 1);
+        if (!page || !holds_within(pages, page, &bounds) ||
+            (level > 1 && !read_down(pages, page, key, &bounds, &number)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- deleting ---- */
 
 static uint8_t *losses_of(struct pages *pages, uint64_t number)
 {

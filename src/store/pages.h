@@ -50,9 +50,11 @@ const uint8_t *pages_map_of(const void *inside, uint32_t page_bytes);
 /* Each call: true if all it looked at is sound. */
 /* A transaction begins, this one: the meta page of the last, and the whole tree of free pages. */
 bool pages_begin(struct pages *pages, uint64_t transaction) MUST_USE;
-/* What finding or writing this key takes: the pages from the root to its leaf. None of them is
- * free, and each holds the keys that the ones above say. */
-bool pages_find(struct pages *pages, slice key) MUST_USE;
+/* What writing this key may change: the pages from the root to its leaf. None of them is free, and
+ * each holds keys that belong below the ones above. */
+bool pages_put(struct pages *pages, slice key) MUST_USE;
+/* For who only reads: the same, but nothing else of the pages is looked at. */
+bool pages_lead(const struct pages *pages, slice key) MUST_USE;
 /* Deleting it: these, and the neighbours of each that may fall below the library's threshold. */
 bool pages_delete(struct pages *pages, slice key) MUST_USE;
 /* That key was written or deleted: the library has copies of the pages from the root to its leaf,

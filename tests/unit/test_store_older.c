@@ -490,8 +490,8 @@ static bool is_unshared(struct unit_store *unit, const char *key)
 static void vouch(struct unit_store *unit, const char *key, uint32_t shown)
 {
     struct head *head = get_head(unit, key);
-    struct store_vouch said = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
-                                1760000000, 0 };
+    struct store_vouch said = { .etag_hash = head->etag_hash, .size = head->size,
+                                .modified_s = head->modified_s, .when_s = 1760000000 };
     ok(store_renew(unit->store, &head->id, &said) == STORE_RENEWED);
     if (shown)
         (void)store_shown(unit->store, &head->id, head, shown, true);

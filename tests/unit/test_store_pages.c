@@ -116,8 +116,8 @@ static void drop(struct pages *pages)
 TEST(a_tree_of_sound_pages_is_sound)
 {
     struct pages pages = crafted();
-    ok(pages_begin(&pages, TRANSACTION) && pages_find(&pages, key_of(3)));
-    ok(pages_find(&pages, key_of(99999)) && pages_delete(&pages, key_of(100)));
+    ok(pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3)));
+    ok(pages_put(&pages, key_of(99999)) && pages_delete(&pages, key_of(100)));
     ok(!pages_begin(&pages, TRANSACTION + 1) && !pages_begin(&pages, TRANSACTION + 2));
     drop(&pages);
 }
@@ -138,7 +138,8 @@ static bool is_found(uint64_t page, uint32_t at, uint64_t value, size_t bytes)
 {
     struct pages pages = crafted();
     set(bytes_of(&pages, page) + at, value, bytes);
-    bool sound = pages_begin(&pages, TRANSACTION) && pages_find(&pages, key_of(3));
+    bool sound = pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3));
+    ok(!sound || pages_lead(&pages, key_of(3)));
     drop(&pages);
     return !sound;
 }
@@ -205,11 +206,36 @@ TEST(no_bit_flipped_anywhere_leads_beyond_the_map)
     for (uint32_t bit = 0; bit < PAGES * PAGE * 8; bit++) {
         uint8_t *byte = bytes_of(&pages, 0) + bit / 8;
         *byte ^= (uint8_t)(1u << bit % 8);
-        found += !(pages_begin(&pages, TRANSACTION) && pages_find(&pages, key_of(3)) &&
-                   pages_delete(&pages, key_of(150)));
+        bool begun = pages_begin(&pages, TRANSACTION);
+        for (uint32_t key = 0; begun && key < 160; key += 53)
+            (void)!pages_lead(&pages, key_of(key));
+        found += !(begun && pages_put(&pages, key_of(3)) && pages_delete(&pages, key_of(150)));
         *byte ^= (uint8_t)(1u << bit % 8);
     }
     ok(found > 2 * 60 * 8 * 8);       /* in the leaves' nodes alone */
+    drop(&pages);
+}
+
+/* To the other leaf, and to one that is free and holds an older entry of the key. */
+TEST(a_pointer_to_another_leaf_or_to_a_free_one_leads_nowhere)
+{
+    struct pages pages = crafted();
+    uint8_t *root = bytes_of(&pages, ROOT);
+    pages.free_pages = free_pages_new(PAGES);
+    leaf(bytes_of(&pages, 0), 6, 100, 60);
+    ok(pages_begin(&pages, TRANSACTION));
+    ok(pages_lead(&pages, key_of(3)) && pages_lead(&pages, key_of(130)));
+    ok(free_pages_has(pages.free_pages, 6, TRANSACTION - 1));
+    ok(!free_pages_has(pages.free_pages, LEFT, TRANSACTION - 1));
+    ok(!free_pages_has(pages.free_pages, 6, TRANSACTION - 2));
+    uint8_t *child = root + get16(root + 18);
+    set(child, LEFT, 4);
+    ok(!pages_lead(&pages, key_of(130)) && !pages_put(&pages, key_of(130)));
+    set(child, 6, 4);
+    ok(!pages_lead(&pages, key_of(130)) && !pages_put(&pages, key_of(130)));
+    set(child, RIGHT, 4);
+    ok(pages_lead(&pages, key_of(130)) && pages_put(&pages, key_of(130)));
+    free_pages_free(&pages.free_pages);
     drop(&pages);
 }
 
@@ -222,7 +248,7 @@ TEST(a_leaf_that_may_fall_below_a_quarter_has_its_neighbours_looked_at)
     while (deleted < 60 && pages_delete(&pages, key_of(deleted)))
         deleted++;
     ok(deleted > 0 && deleted < 30);    /* of 60, and a split may have halved it */
-    ok(pages_find(&pages, key_of(3)));
+    ok(pages_put(&pages, key_of(3)));
     drop(&pages);
 }
 
@@ -315,5 +341,6 @@ RUN(cmocka_unit_test(a_tree_of_sound_pages_is_sound),
     cmocka_unit_test(the_map_begins_where_a_page_and_its_number_say),
     cmocka_unit_test(each_damaged_field_on_the_way_to_a_key_is_found),
     cmocka_unit_test(no_bit_flipped_anywhere_leads_beyond_the_map),
+    cmocka_unit_test(a_pointer_to_another_leaf_or_to_a_free_one_leads_nowhere),
     cmocka_unit_test(a_leaf_that_may_fall_below_a_quarter_has_its_neighbours_looked_at),
     cmocka_unit_test(what_lmdb_makes_of_puts_and_deletes_is_sound))
