@@ -6,7 +6,8 @@
  *   - a folder moved away and back: the folder's own change time;
  *   - a snapshot of another subvolume or volume: another device;
  *   - a machine rolled back, or cloned: another boot.
- * Not seen: a volume rolled back while the machine runs on (README, Limits). A mark that does not
+ * Not seen: a volume rolled back while the machine runs on, and a folder that lay unused while
+ * Penstock ran with another (README, What it survives). A mark that does not
  * hold without need costs one question for each object, so in doubt it does not hold.
  *
  * The mark is made empty, then filled in place: that does not change the folder's own time any

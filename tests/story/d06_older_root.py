@@ -6,7 +6,7 @@ from damage import META_PAGE, flip, meta_bits, previous_root
 from harness import *
 
 BITS = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-HOUSES = 3 if BITS else 8
+HOUSES = 3 if 0 < BITS < 50 else 8
 NEWEST = {"cache-control": "no-cache"}
 
 
