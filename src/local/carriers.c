@@ -3,13 +3,24 @@
  * The pages of a reply are ours: we wrote them, so they are charged to our memory cgroup for as
  * long as anybody has the memfd open. A client that kept them all would use up that memory, and
  * nothing would count it. So we keep the last few of each session open, too, and empty the others:
- * whoever has received a later reply has read those before it. */
+ * a client reads a reply when it receives the message that names it, and the socket has room for
+ * fewer messages than we keep. */
 #include "local/carriers.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define KEPT_MS 60000u
+#define SOCKET_BYTES (80 * 1024)    /* the kernel doubles it: three messages of 64 KiB fit */
+
+void carriers_socket(int fd)
+{
+    int bytes = SOCKET_BYTES;
+    check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
+}
 
 int carrier_new(slice text)
 {
@@ -46,11 +57,33 @@ uint64_t carriers_next_ms(const struct carriers *carriers)
     return next_ms;
 }
 
-void carriers_empty(struct carriers *carriers, uint64_t now_ms)
+/* Has the client messages that it has not received yet? */
+static bool is_behind(int fd)
+{
+    int bytes = 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+void carriers_expire(struct carriers *carriers, int fd, uint64_t now_ms)
+{
+    if (carriers_next_ms(carriers) > now_ms)
+        return;
+    bool behind = is_behind(fd);
+    for (size_t i = 0; i < CARRIERS_KEPT; i++) {
+        struct carrier *carrier = &carriers->kept[i];
+        if (now_ms < carrier->until_ms)
+            continue;
+        if (behind && carrier->until_ms)
+            carrier->until_ms = now_ms + KEPT_MS;
+        else
+            let_go(carrier, true);
+    }
+}
+
+void carriers_empty(struct carriers *carriers)
 {
     for (size_t i = 0; i < CARRIERS_KEPT; i++)
-        if (now_ms >= carriers->kept[i].until_ms)
-            let_go(&carriers->kept[i], true);
+        let_go(&carriers->kept[i], true);
 }
 
 void carriers_leave(struct carriers *carriers)

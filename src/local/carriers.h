@@ -4,7 +4,7 @@
 
 #include "base/slice.h"
 
-/* A socket takes three that are not received yet. */
+/* A socket takes three that are not received yet (carriers_socket). */
 #define CARRIERS_KEPT 4u
 
 struct carriers {
@@ -15,12 +15,18 @@ struct carriers {
     unsigned next;
 };
 
+/* Sets how much of a session's replies the kernel keeps for its client, whatever the machine's
+ * default is. */
+void carriers_socket(int fd);
 /* A new one that holds this text and that nobody can seal; -1. */
 int carrier_new(slice text) MUST_USE;
-/* It was sent: it is emptied when CARRIERS_KEPT later ones were, or after a minute. */
+/* It was sent: it is emptied when CARRIERS_KEPT later ones were sent, or after a minute. */
 void carriers_keep(struct carriers *carriers, int take_fd, uint64_t now_ms);
 uint64_t carriers_next_ms(const struct carriers *carriers);    /* UINT64_MAX: none is here */
-void carriers_empty(struct carriers *carriers, uint64_t now_ms);    /* UINT64_MAX: all of them */
+/* Empties those whose minute is over, unless the client of this socket has messages that it has not
+ * received yet. */
+void carriers_expire(struct carriers *carriers, int fd, uint64_t now_ms);
+void carriers_empty(struct carriers *carriers);    /* all of them: the session is over */
 /* Ours no more, as they are: for a client that may still read, when we go. */
 void carriers_leave(struct carriers *carriers);
 

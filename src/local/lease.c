@@ -366,7 +366,7 @@ void lease_end(struct lease *lease)
     drop_replies(lease);
     if (atomic_load(&lease->worker->local->draining))    /* it may not have read all yet */
         carriers_leave(&lease->carriers);
-    carriers_empty(&lease->carriers, UINT64_MAX);
+    carriers_empty(&lease->carriers);
     list_each(struct fill, fill, &lease->fills, link)
         fill_cancel(fill, ERR_CANCELED);
     list_each_safe(struct buffer, buffer, &lease->buffers, link)
@@ -420,7 +420,7 @@ void lease_deadlines(struct worker *worker, uint64_t now_ms)
                 too_late(fill);
         if (!lease->known && !lease->dead && now_ms >= lease->hello_ms)
             cut(lease, M_FILL_HELLO, "head_time");
-        carriers_empty(&lease->carriers, now_ms);
+        carriers_expire(&lease->carriers, lease->fd, now_ms);
         lease_settle(lease);
     }
 }

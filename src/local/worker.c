@@ -81,6 +81,7 @@ static void accept_all(struct worker *worker)
         }
         if (atomic_fetch_add(&local->sessions, 1) < local->options.sessions_max &&
             !atomic_load(&local->draining)) {
+            carriers_socket(fd);
             hand_over(local, fd);
         } else {
             turn_away(local, fd);
