@@ -45,7 +45,7 @@ class Parts(BaseHTTPRequestHandler):
         pass
 
 
-with Story("s14 the checksum of a part comes with it") as story:
+with Story("s15 the checksum of a part comes with it") as story:
     origin = ThreadingHTTPServer(("127.0.0.1", 0), Parts)
     threading.Thread(target=origin.serve_forever, daemon=True).start()
     server = story.penstock(origin=f"http://127.0.0.1:{origin.server_port}")

@@ -31,7 +31,7 @@ def as_nobody(argv):
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv]
 
 
-with Story("b20 scripts in odd surroundings") as story:
+with Story("b26 scripts in odd surroundings") as story:
     status, out, err = shell("unset HOME; . " + TOOLS_SCRIPT + "; echo $TOOLS")
     story.same("without HOME, the tools lie in the user's folder", (status, out, err),
                (0, os.path.expanduser(f"~{pwd.getpwuid(os.geteuid()).pw_name}/.cache/penstock-tools"), ""))
