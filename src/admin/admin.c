@@ -257,7 +257,8 @@ static void respond(const struct admin *admin, slice path, struct arena *keep,
         answer(keep, status, page->kind, body, ret);
         return;
     }
-    say(keep, 404, S("here are /metrics, /status, /_/health/live and /_/health/ready\n"), ret);
+    say(keep, 404, S("here are /metrics, /status, /_/health/live and /_/health/ready; S3 is at "
+                     "the address of the setting listen\n"), ret);
 }
 
 static void handle(void *arg, struct http_request *request)
@@ -287,7 +288,7 @@ void admin_free(struct admin **admin)
 struct http_app admin_app(struct admin *admin, const char *listen)
 {
     return (struct http_app){
-        .name = "admin",
+        .setting = "admin_listen",
         .listen = listen,
         .connections_max = ADMIN_CONNECTIONS_MAX,
         .arg = admin,

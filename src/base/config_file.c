@@ -320,6 +320,14 @@ static void read_groups(struct loading *load, json_t *root)
     }
 }
 
+/* What the commonest mistakes are, which the parser does not say. */
+static const char *comma_hint(const char *text)
+{
+    if (strstr(text, "near '}'") || strstr(text, "near ']'"))
+        return " (a comma too many before it?)";
+    return strstr(text, "expected near '\"'") ? " (a comma missing before it?)" : "";
+}
+
 /* The whole text as JSON, or NULL with the mistake. A name given twice is a mistake that doesn't
  * keep the rest from being looked at. */
 static json_t *parse(struct loading *load)
@@ -331,8 +339,8 @@ static json_t *parse(struct loading *load)
         struct setting_where at = { FROM_FILE, load->file, (unsigned)MAX(error.line, 1),
                                     (unsigned)MAX(error.column, 1), NULL };
         bool twice = json_error_code(&error) == json_error_duplicate_key;
-        config_mistake_add(load->config, &at, "", NULL, twice ? "%s" : "not valid JSON: %s",
-                           error.text);
+        config_mistake_add(load->config, &at, "", NULL, twice ? "%s%s" : "not valid JSON: %s%s",
+                           error.text, comma_hint(error.text));
         if (twice)
             root = json_loadb(load->text.ptr, load->text.len, 0, &error);
     }

@@ -160,8 +160,6 @@ static void a_token_is_for_lending(struct config *config)
                            "is for lend, which is off: set lend, too, or take it away");
 }
 
-/* Objects are served by the same port: to a browser, a page among them and /_/credentials are of
- * one origin. And whoever may run a process here may ask. */
 static void a_previous_secret_has_a_next(struct config *config)
 {
     const struct setting_where *where = at(config, "secret_key_previous");
@@ -171,6 +169,8 @@ static void a_previous_secret_has_a_next(struct config *config)
                            "has no access_key and secret_key beside it");
 }
 
+/* Objects are served by the same port: to a browser, a page among them and /_/credentials are of
+ * one origin. And whoever may run a process here may ask. */
 static void lending_takes_a_token(struct config *config)
 {
     const struct setting_where *token = at(config, "lend_token");
@@ -275,18 +275,19 @@ static void an_extent_fits_the_cache(struct config *config)
 
 /* ---- keys ---- */
 
+/* prefix: of the names of both. */
 static void pair_is_whole(struct config *config, const struct setting_where *where, const char *key,
-                          const char *access, bool secret)
+                          const char *prefix, const char *access, bool secret)
 {
     if (!access[0] != !secret)
-        config_mistake_add(config, where, key, NULL, access[0] ? "has no secret_key beside it"
-                                                               : "has no access_key beside it");
+        config_mistake_add(config, where, key, NULL, "has no %s%s beside it: set both, or neither",
+                           prefix, access[0] ? "secret_key" : "access_key");
 }
 
 static void origin_keys_are_whole(struct config *config)
 {
     const char *half = config->origin_access_key[0] ? "origin_access_key" : "origin_secret_key";
-    pair_is_whole(config, at(config, half), half, config->origin_access_key,
+    pair_is_whole(config, at(config, half), half, "origin_", config->origin_access_key,
                   config_is_given(config->origin_secret_key, at(config, "origin_secret_key")));
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
@@ -295,7 +296,7 @@ static void origin_keys_are_whole(struct config *config)
         bool own = origin->access_key != config->origin_access_key ||
                    origin->secret_key != config->origin_secret_key;
         if (own)
-            pair_is_whole(config, where, group_key(config, "origins", origin->name, named),
+            pair_is_whole(config, where, group_key(config, "origins", origin->name, named), "",
                           origin->access_key,
                           config_is_given(origin->secret_key,
                                           in_group(origin->where, SCOPE_ORIGIN, "secret_key")));
@@ -309,8 +310,9 @@ static void there_is_an_origin(struct config *config)
     bool known = config->origin_count || config_is_said(config, at(config, "origin"), "origin");
     if (!known && !config->file_unread)
         config_mistake_add(config, at(config, "origin"), "origin", NULL,
-                           "no origin at all: "
-                           "set origin to http://HOST, https://HOST or dir:/FOLDER");
+                           "no origin at all: set origin to http://HOST, https://HOST or "
+                           "dir:/FOLDER, by --origin, by PENSTOCK_ORIGIN or in the settings file (%s)",
+                           config->config[0] ? config->config : "--config FILE");
 }
 
 static void origins_have_urls(struct config *config)
@@ -436,7 +438,8 @@ static void buckets_have_origins(struct config *config)
         const char *key = group_key(config, "buckets", bucket->name, "origin");
         if (bucket->origin[0] && !bucket->from)
             config_mistake_add(config, where, key, nearest_origin(config, bucket->origin),
-                               "no origin is named \"%s\"", bucket->origin);
+                               "no origin is named \"%s\": add it to \"origins\", or correct the name",
+                               bucket->origin);
         else if (!bucket->from && config->origin_count)
             config_mistake_add(config, where, key, NULL,
                                "is missing, and there is no default origin");

@@ -380,11 +380,12 @@ static enum err http_up(struct serve *serve)
     struct http_app *apps = arena_alloc(&serve->keep, 3 * sizeof(*apps));
     size_t count = 0;
     apps[count++] = (struct http_app){
-        .name = "s3", .listen = config->listen, .arg = serve->front,
+        .setting = "listen", .listen = config->listen, .arg = serve->front,
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
     if (serve->tls) {
         apps[count] = apps[0];
+        apps[count].setting = "tls_listen";
         apps[count].listen = config->tls_listen;
         apps[count++].tls = serve->tls;
     }

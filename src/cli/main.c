@@ -139,7 +139,8 @@ static int run(struct cli *cli, const char *name)
         return command->run(cli);
     fprintf(stderr, "penstock: no such command: %s", name);
     fprintf(stderr, nearest ? " (did you mean \"%s\"?)\n" : "\n", nearest);
-    fputs("Try: penstock help\n", stderr);
+    fputs(*name == '-' ? "The command comes first, as in penstock serve --origin URL. Try: penstock help\n"
+                       : "Try: penstock help\n", stderr);
     return EXIT_USAGE;
 }
 

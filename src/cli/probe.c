@@ -51,15 +51,20 @@ static bool says(const json_t *status, const char *group, const char *member, co
     return said && strcmp(said, value) == 0;
 }
 
-/* By its status page: the same folder, and the same address for clients. */
+/* By its status page: the same folder, and the same address for clients. Without that page (it takes
+ * another token, or its address is off or has changed), a Penstock at `listen` counts as that one
+ * if somebody holds the folder. */
 static bool is_running(const struct check *check)
 {
     const struct config *config = check->config;
     json_error_t error;
     bool off = strcmp(config->admin_listen, "off") == 0;
     slice page = off ? S("") : get(check, config->admin_listen, "/status");
-    if (!page.len)    /* or it takes a token; the page of health does not name the folder */
-        return slice_starts(get(check, config->listen, "/_/health/ready"), S("{\"status\":\""));
+    if (!page.len) {    /* that of health does not name the folder */
+        slice why;
+        return store_probe(config->cache_dir, check->keep, &why) == ERR_BUSY &&
+               slice_starts(get(check, config->listen, "/_/health/ready"), S("{\"status\":\""));
+    }
     json_t *status = json_loadb(page.ptr, page.len, 0, &error);
     bool same = says(status, "cache", "folder", config->cache_dir) &&
                 says(status, NULL, "listen", config->listen);

@@ -17,6 +17,7 @@
 
 #define TIME_MS 8000u
 #define CONNECT_MS 4000u
+#define BODY_BYTES 1024u
 
 struct asked;
 struct asking {
@@ -30,6 +31,8 @@ struct asked {
     struct origin *origin;               /* NULL: it could not be made, which was said */
     int status;
     enum err err;
+    char body[BODY_BYTES];               /* as much of it as tells S3 from others */
+    size_t body_len;
 };
 
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
@@ -39,7 +42,10 @@ static void on_head(struct origin_call *call, const struct origin_reply *reply)
 
 static enum origin_take on_body(struct origin_call *call, slice bytes)
 {
-    (void)call, (void)bytes;
+    struct asked *asked = container_of(call, struct asked, call);
+    size_t len = MIN(bytes.len, sizeof(asked->body) - asked->body_len);
+    memcpy(asked->body + asked->body_len, bytes.ptr, len);
+    asked->body_len += len;
     return ORIGIN_TAKEN;
 }
 
@@ -98,8 +104,23 @@ static void wait_for_all(struct asking *all, struct asked *asked, size_t count)
     pthread_mutex_unlock(&all->lock);
 }
 
+/* Its list of buckets, or a refusal in an error document. Anything else, and a 400, comes from another
+ * kind of server, or from one that was asked by http where it speaks https. */
+static bool speaks_s3(const struct asked *asked)
+{
+    slice body = { asked->body, asked->body_len };
+    return memmem(body.ptr, body.len, "<ListAllMyBucketsResult", 23) ||
+           (asked->status > 400 && memmem(body.ptr, body.len, "<Error", 6));
+}
+
 static slice advice(struct arena *keep, enum err err, const struct origin_keys *keys)
 {
+    if (err == ERR_ORIGIN_CONNECT)
+        return S(". Check the host, port and scheme of its URL (the setting origin, or url in "
+                 "origins), and this machine's way there: names, network, firewall");
+    if (err == ERR_ORIGIN_CERT)
+        return S(". Its URL must name the host as the certificate does, and the certificate must be "
+                 "good on the date of this machine");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
     return arena_printf(keep, ". Check origin_access_key and origin_secret_key (it was asked as "
@@ -113,7 +134,14 @@ static void tell(struct check *check, const struct config_origin *from, const st
     struct origin_health health;
     origin_health(asked->origin, keep, &health);
     if (!asked->err && asked->status < 500) {
-        check_say(check, NOTED, arena_printf(keep, "origin %s: %s answers", from->name, from->url));
+        if (speaks_s3(asked))
+            check_say(check, NOTED, arena_printf(keep, "origin %s: %s answers", from->name,
+                                                 from->url));
+        else
+            check_say(check, WARNED, arena_printf(keep, "origin %s, %s: it answered %d, and not as "
+                                                  "S3 does. Is this the URL of an S3 endpoint, and "
+                                                  "the scheme (http, https) that it speaks there?",
+                                                  from->name, from->url, asked->status));
         return;
     }
     slice why = health.why.len ? health.why : slice_of(err_text(asked->err));

@@ -4,6 +4,7 @@
  * One function a warning: a sentence, or nothing. check prints them; serve logs them when it starts
  * and when it reloads. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -42,11 +43,23 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
                         size_bytes / MIB);
 }
 
+static bool holds_a_key(const char *file)
+{
+    char line[256];
+    bool found = false;
+    FILE *from = fopen(file, "re");
+    while (from && !found && fgets(line, sizeof(line), from))
+        found = strstr(line, "PRIVATE KEY-----") != NULL;
+    if (from)
+        fclose(from);
+    return found;
+}
+
 static slice key_is_open(const struct config *config, struct arena *keep)
 {
     struct stat st;
     const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
-    if (!key[0] || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
+    if (!key[0] || !holds_a_key(key) || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
         return S("");
     return arena_printf(keep, "%s, the private key of tls_listen, can be read by every user of "
                         "this machine: chmod o= %s", key, key);

@@ -150,9 +150,11 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
         ret->body = front->filler ? front->filler->page(front->filler->arg, keep)
                                   : S("{\"on\":false}\n");
     }
-    if (front->lend && slice_eq(head->method, S("GET")) &&
-        slice_eq(head->path, S("/_/credentials")))
+    bool lends = slice_eq(head->method, S("GET")) && slice_eq(head->path, S("/_/credentials"));
+    if (lends && front->lend)
         answer_lend(front, keep, peer, head, ret);
+    else if (lends)
+        ret->body = S("{\"error\":\"no credentials are lent: set lend and lend_token_file\"}\n");
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     return true;
@@ -259,10 +261,13 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     struct s3_fault fault = claim->fault;
     if (!fault.message.len)
         sigv4_explain(loop->sigv4, keep, head, claim, err, wall_s(), &fault);
-    if (!fault.message.len && (err == ERR_UNKNOWN_KEY || err == ERR_SIGNATURE))
+    bool of_keys = err == ERR_UNKNOWN_KEY || err == ERR_SIGNATURE || err == ERR_BAD_TOKEN;
+    if (!fault.message.len && of_keys)
         fault.message = arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), "
-                                     "not the origin's.", s3_error_of(err)->message,
-                                     SLICE_ARG(front->options.keys_from));
+                                     "not the origin's.%s", s3_error_of(err)->message,
+                                     SLICE_ARG(front->options.keys_from), err == ERR_BAD_TOKEN
+                                     ? " Where this key has no session_token there, send none "
+                                       "(unset AWS_SESSION_TOKEN)." : "");
     if (claim->v2 && err == ERR_SIGNATURE)
         sigv2_explain(keep, head, claim,
                       s3_host_bucket(keep, head->host, front->options.domains), &fault);

@@ -40,7 +40,7 @@ struct http_refused {
 
 /* What answers on one address. Callbacks run on a loop. */
 struct http_app {
-    const char *name;                   /* "s3", "admin": for logs */
+    const char *setting;                /* that says where it listens: for messages */
     const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", "*:9000": as 0.0.0.0 */
     struct http_tls *tls;               /* the caller's, until http_stop; NULL: without */
     unsigned connections_max;           /* a cap of its own beside the options'; 0: shares theirs */
@@ -91,8 +91,8 @@ struct http_options {
     void *arg;
 };
 
-/* Could an app of that name listen there now? Nobody can connect meanwhile. As http_start fails. */
-enum err http_could_listen(const char *name, const char *listen_on, struct arena *keep,
+/* Could an app listen there now? Nobody can connect meanwhile. As http_start fails. */
+enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
                            slice *ret_why) MUST_USE;
 /* start, drain and stop: one thread, which is no loop.
  * Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the

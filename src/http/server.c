@@ -65,7 +65,7 @@ static int bind_one(const struct address *address, bool shared)
 static enum err cannot_resolve(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
     *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; write HOST:PORT, "
-                            "for instance 127.0.0.1:9000", app->name, app->listen);
+                            "for instance 127.0.0.1:9000", app->setting, app->listen);
     return ERR_BAD_ARGUMENT;
 }
 
@@ -84,7 +84,7 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
         advice = "this machine does not have that address: give one that it has";
         err = ERR_BAD_ARGUMENT;
     }
-    *ret_why = arena_printf(keep, "%s: can't listen on %s: %s; %s", app->name, app->listen,
+    *ret_why = arena_printf(keep, "%s: can't listen on %s: %s; %s", app->setting, app->listen,
                             strerror(saved), advice);
     return err;
 }
@@ -109,10 +109,10 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
     return OK;
 }
 
-enum err http_could_listen(const char *name, const char *listen_on, struct arena *keep,
+enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
                            slice *ret_why)
 {
-    const struct http_app app = { .name = name, .listen = listen_on };
+    const struct http_app app = { .setting = setting, .listen = listen_on };
     struct address address = { 0 };
     int on = 1;
     if (!resolve(listen_on, &address))

@@ -123,8 +123,8 @@ static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
         *ret_why = arena_printf(keep, "the private key in %s has a passphrase, and nobody is there "
                                 "to be asked for it: give one without (openssl pkey)", file);
     else if (!key)
-        *ret_why = arena_printf(keep, "%s holds no private key: give one in PEM, which begins with "
-                                "-----BEGIN PRIVATE KEY-----", file);
+        *ret_why = arena_printf(keep, "%s holds no private key: set tls_key_file to a file that has "
+                                "it in PEM, which begins with -----BEGIN PRIVATE KEY-----", file);
     return key;
 }
 
@@ -145,7 +145,8 @@ static bool take_files(SSL_CTX *context, const char *cert, const char *file, str
     EVP_PKEY_free(key);
     if (!fits)
         *ret_why = arena_printf(keep, "the private key in %s is not that of the first certificate "
-                                "in %s: give two that belong together", file, cert);
+                                "in %s: set tls_cert_file and tls_key_file to two that belong "
+                                "together", file, cert);
     return fits;
 }
 

@@ -208,7 +208,8 @@ static enum err nowhere(struct seek *seek)
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials: set AWS_ACCESS_KEY_ID and "
                      "AWS_SECRET_ACCESS_KEY, or give profile '%.*s' an aws_access_key_id, a role "
-                     "or a credential_process, or name keys in the settings%s",
+                     "or a credential_process, or name keys in the settings (access_key for "
+                     "clients, origin_access_key for origins)%s",
                      SLICE_ARG(seek->profile), seek->ask->carriers
                      ? " (no container or instance role answers either)" : "");
 }

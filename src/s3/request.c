@@ -66,6 +66,15 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     return bucket;
 }
 
+static bool is_name(slice host)    /* and no address, nor a single label */
+{
+    slice rest = host, label = S("");
+    bool many = slice_has(host, '.');
+    while (rest.len)
+        label = slice_cut(&rest, '.');
+    return many && label.len && char_lower(label.ptr[0]) >= 'a' && char_lower(label.ptr[0]) <= 'z';
+}
+
 /* Cut first, decoded after: a "%2F" is never the slash behind the bucket. */
 static enum err read_path(struct arena *keep, slice path, slice host_bucket,
                           struct s3_request *ret)
@@ -299,7 +308,11 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
                          slice named, struct s3_request *ret)
 {
     *ret = (struct s3_request){ .raw_path = head->path, .named = named };
-    enum err e = read_path(keep, head->path, s3_host_bucket(keep, head->host, domains), ret);
+    slice host_bucket = s3_host_bucket(keep, head->host, domains);
+    enum err e = read_path(keep, head->path, host_bucket, ret);
+    if (e == ERR_BAD_BUCKET && !host_bucket.len && is_name(head->host))
+        ret->detail = S("The specified bucket is not valid. It was taken from the path, as the "
+                        "Host header lies below none of domains.");
     if (!e)
         e = read_params(keep, head->query, ret);
     if (!e)

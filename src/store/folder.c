@@ -125,7 +125,7 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
 {
     struct arena keep = { 0 };
     slice stranger = { "", 0 };
-    *ret_why = "it holds files that are not Penstock's; name an empty folder";
+    *ret_why = "it holds files that are not Penstock's; name an empty folder as cache_dir";
     enum err e = clearing_look(folder->path, &keep, &stranger);
     snprintf(folder->stranger, sizeof(folder->stranger), "%.*s", SLICE_ARG(stranger));
     arena_free(&keep);
@@ -232,7 +232,7 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     }
     if (flock(folder->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return OK;
-    *ret_why = errno == EWOULDBLOCK ? "another process holds it" : "it can't be locked";
+    *ret_why = errno == EWOULDBLOCK ? "another process holds it: stop that, or name another cache_dir" : "it can't be locked";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
 }
 

@@ -120,8 +120,8 @@ static enum err look_at_rights(struct look *look)
     static const char *const inside[] = { "", "/lock", "/format", "/extents", "/index",
                                           "/index/data.mdb", "/index/lock.mdb" };
     slice us = user_of(look->keep, geteuid());
-    slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s", SLICE_ARG(us),
-                                SLICE_ARG(look->folder));
+    slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s, or name another cache_dir",
+                                SLICE_ARG(us), SLICE_ARG(look->folder));
     for (size_t i = 0; i < countof(inside); i++) {
         struct stat st;
         const char *path = arena_printf(look->keep, "%.*s%s", SLICE_ARG(look->folder),
@@ -145,7 +145,7 @@ static enum err look_at_contents(struct look *look)
     bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
     if (lost && clearing_look(look->folder.ptr, look->keep, &stranger) == ERR_FORMAT)
         return judged(look, ERR_FORMAT, arena_printf(look->keep, "it holds %.*s, which is not "
-                                                     "Penstock's; name an empty folder",
+                                                     "Penstock's; name an empty folder as cache_dir",
                                                      SLICE_ARG(stranger)));
     return OK;
 }
@@ -158,7 +158,7 @@ static enum err look_at_lock(struct look *look)
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    return held ? judged(look, ERR_BUSY, S("another process holds it")) : OK;
+    return held ? judged(look, ERR_BUSY, S("another process holds it: stop that, or name another cache_dir")) : OK;
 }
 
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)

@@ -96,7 +96,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     *ret_why = (slice){ "", 0 };
     if (e == ERR_FORMAT && *store->folder.stranger)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
-                                "not Penstock's; name an empty folder", store->folder.path,
+                                "not Penstock's; name an empty folder as cache_dir", store->folder.path,
                                 store->folder.stranger);
     else if (*why)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: %.*s",

@@ -359,7 +359,7 @@ static void serve(char **args)
     struct http_app apps[3];
     for (int i = 0; i < 2; i++) {
         snprintf(listen_on[i], sizeof(listen_on[i]), "127.0.0.1:%s", args[1 + i]);
-        apps[i] = (struct http_app){ .name = i ? "admin" : "s3", .listen = listen_on[i],
+        apps[i] = (struct http_app){ .setting = i ? "admin_listen" : "listen", .listen = listen_on[i],
                                      .connections_max = i ? 4 : 0, .judge = judge,
                                      .refuse = refuse, .handle = handle };
     }
