@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/slice.c src/base/arena.c */
+/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/header.c src/base/slice.c src/base/arena.c */
 /* fuzz_range.c - any head as a request, its range and its conditions.
  * SPDX-License-Identifier: Apache-2.0
  *

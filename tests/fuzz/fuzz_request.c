@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/slice.c src/base/arena.c */
+/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/header.c src/base/slice.c src/base/arena.c */
 /* fuzz_request.c - any head as an operation of S3. SPDX-License-Identifier: Apache-2.0
  *
  * The input is "METHOD TARGET" and headers. Whatever the order of its parameters, a request is the
@@ -28,7 +28,8 @@ static void judge(const struct http_head *head, const struct s3_request *request
     bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
     check(slice_eq(head->method, slice_of(row->method_name)) && row->level == level);
     check(!reads || row->mutates == S3_MUTATES_NOTHING);
-    check(!request->pass || row->route == S3_CACHE || slice_has(request->bucket, ':'));
+    check(!request->pass || row->route == S3_CACHE || slice_has(request->bucket, ':') ||
+          request->foreign.ptr);
     for (size_t i = 0; i < request->param_count && row->route == S3_CACHE; i++) {
         slice name = request->params[i].name;
         check(!slice_eq(name, S("acl")) && !slice_eq(name, S("tagging")));
