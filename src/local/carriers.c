@@ -7,6 +7,7 @@
  * fewer messages than we keep. */
 #include "local/carriers.h"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -22,10 +23,19 @@ void carriers_socket(int fd)
     check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
 }
 
+/* Whoever seals it against shrinking keeps its pages. A memfd comes sealed against seals, but where
+ * vm.memfd_noexec is set (Linux 6.3): there it comes open to them. */
+static bool may_not_be_sealed(int fd)
+{
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails where it has that seal */
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && seals & F_SEAL_SEAL;
+}
+
 int carrier_new(slice text)
 {
-    int fd = memfd_create("penstock-reply", MFD_CLOEXEC);    /* not to be sealed: no seals at all */
-    if (fd < 0 || write(fd, text.ptr, text.len) == (ssize_t)text.len)
+    int fd = memfd_create("penstock-reply", MFD_CLOEXEC);
+    if (fd < 0 || (may_not_be_sealed(fd) && write(fd, text.ptr, text.len) == (ssize_t)text.len))
         return fd;
     close(fd);
     return -1;
