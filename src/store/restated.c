@@ -62,14 +62,15 @@ static void put(struct restated *restated, const struct object_id *bucket, uint3
     struct row *row = find(restated, bucket);
     if (row && row->extent >= extent)
         return;
+    restated->unwritten = true;
     if (!row && restated->count == BUCKETS_MAX) {
-        restated->count = 0;
-        bucket = &every_bucket;
+        restated->rows[0] = (struct row){ every_bucket, extent };
+        restated->count = 1;    /* never 0 on the way: a hit looks without the lock */
+        return;
     }
     if (!row)
         row = &restated->rows[restated->count++];
     *row = (struct row){ *bucket, extent };
-    restated->unwritten = true;
 }
 
 static enum err write_rows(struct restated *restated, const struct folder *folder)
