@@ -55,9 +55,9 @@ const struct command commands[] = {
     { .name = "stat", .args = "[--json] [--watch] [--url URL] [SETTINGS]", .run = run_stat, .takes_settings = true,
       .help = "show whether the running service works, and whether it is worth it",
       .options = stat_options,
-      .more = "It is asked at admin_listen: --admin-listen HOST:PORT or PENSTOCK_ADMIN_LISTEN, if "
-              "the settings\nhere are not the service's. admin_token_file "
-              "(PENSTOCK_ADMIN_TOKEN_FILE) has its token, if it wants one." },
+      .more = "Where these settings are not the service's, name its admin_listen by\n"
+              "--admin-listen HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If it wants a token,\n"
+              "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE) names the file." },
     { .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
       .help = "exit 0 if the service at listen (or URL, or --admin-listen) is ready", .options = health_options },
     { .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
