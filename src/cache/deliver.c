@@ -302,7 +302,7 @@ static bool is_gone(const struct fetch *fetch, enum err err)
             (fetch->status == 404 && fetch->inflight->version.len));
 }
 
-/* Was the asker refused? Not by an archived object: that is told to those who may read it. */
+/* Was the client refused? An archived object is no denial: only clients that may read it learn that. */
 static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool answered)
 {
     if (!answered)
@@ -310,8 +310,8 @@ static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool 
     return (fetch->status == 401 || fetch->status == 403) && !slice_eq(code, S("InvalidObjectState"));
 }
 
-/* A denial is told in one form. An object that is here is asked for by HEAD, whose answer has no
- * document, another one by GET: by the document, whoever is refused could tell what is here. */
+/* Every denial has the same document, ours. The origin's comes with a GET alone, and a cached object
+ * is asked for by HEAD: passed on, the document would tell a refused client what is cached. */
 static void set_refusal(struct fetch *fetch, enum err err)
 {
     slice body = text_slice(&fetch->error_body), code = S(""), message;

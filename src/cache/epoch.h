@@ -74,13 +74,13 @@ struct epoch_said {
 };
 void epoch_say(const struct object_id *id, struct epoch_said now);
 struct epoch_said epoch_said(const struct object_id *id);
-/* The same of a bucket, by its plain name (alias.h): what is said of any of its objects may be other
- * than before, or what they are. Two buckets that share a row cost each other a question. */
+/* The same for a whole bucket, by its plain name (alias.h): the metadata or the bytes of any of its
+ * objects may have changed. Buckets that share a row cost each other a HEAD an object. */
 void epoch_bucket_restate_begins(slice bucket, struct epoch_said now);
 void epoch_bucket_restate_ends(slice bucket, struct epoch_said now);
 struct epoch_said epoch_said_of_bucket(slice bucket);
-/* May a record be published whose fill began at this note, with its head or without? The next
- * process could not tell that such a head was learnt before its bucket was restated. */
+/* May a fill that began at this note publish a record, with its head or without? Not the head, if its
+ * bucket was restated since: after a restart nothing would tell that the head is older. */
 bool epoch_may_publish(const struct head *head, bool with_head, struct epoch_note since);
 
 /* For what is learnt about many objects at once (a listing page): a moment, and whether an object

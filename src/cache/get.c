@@ -138,8 +138,8 @@ struct epoch_said get_said(const struct get *get)
     return of_key.at_ms > said.at_ms ? of_key : said;
 }
 
-/* Something may have been said of it since it was last asked for: no listing tells what. Where the
- * clock was set back, nobody knows which came first. */
+/* Its metadata may have changed since the origin last vouched for it, and listings do not show
+ * metadata. A clock that was set back (age below 0) does not tell which came first: yes, then. */
 static bool is_restated(const struct get *get, int64_t validated_s, int64_t age_s)
 {
     struct epoch_said said = get_said(get);

@@ -74,7 +74,7 @@ static bool holds(const struct entry *entry)
     return !guard_on(GUARD_MISSING) || epoch_holds(&entry->id, entry->epoch);
 }
 
-/* Who has an identity of their own is told it no longer than what they may read. */
+/* For a client with an identity of its own, "missing" is good for no longer than a grant. */
 static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
 {
     return get_who(get) ? MIN(all->for_ms, get->ask.place->grant_ms) : all->for_ms;

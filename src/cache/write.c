@@ -30,8 +30,8 @@ struct write {
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
     bool says;                    /* something of a version that it does not name */
-    bool restates;                /* what is said of the objects of its bucket: */
-    slice bucket;                 /* ... this one; owned */
+    bool restates;                /* it may change the metadata of all objects of its bucket */
+    slice bucket;                 /* its name, if so; owned */
     unsigned pair;                /* of the bucket, for its lists */
     struct object_id bucket_id;
     struct removing *removing, *restating;

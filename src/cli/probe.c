@@ -17,7 +17,7 @@
 
 /* ---- is there a running one? ---- */
 
-/* Where one connects to who listens at every address of this machine. */
+/* The address to connect to, for a listener at every address of this machine. */
 static slice reachable(struct arena *keep, slice address)
 {
     static const char *const everywhere[] = { "0.0.0.0:", "[::]:", "*:" };

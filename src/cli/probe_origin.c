@@ -116,14 +116,14 @@ static bool speaks_s3(const struct asked *asked)
 static slice advice(struct arena *keep, enum err err, const struct origin_keys *keys)
 {
     if (err == ERR_ORIGIN_CONNECT)
-        return S(". Check the host, port and scheme of its URL (the setting origin, or url in "
+        return S("Check the host, port and scheme of its URL (the setting origin, or url in "
                  "origins), and this machine's way there: names, network, firewall");
     if (err == ERR_ORIGIN_CERT)
-        return S(". Its URL must name the host as the certificate does, and the certificate must be "
+        return S("Its URL must name the host as the certificate does, and the certificate must be "
                  "good on the date of this machine");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
-    return arena_printf(keep, ". Check origin_access_key and origin_secret_key (it was asked as "
+    return arena_printf(keep, "Check origin_access_key and origin_secret_key (it was asked as "
                         "%.*s, from: %.*s), and this machine's clock", SLICE_ARG(keys->access_key),
                         SLICE_ARG(keys->from));
 }
@@ -146,8 +146,9 @@ static void tell(struct check *check, const struct config_origin *from, const st
     }
     slice why = health.why.len ? health.why : slice_of(err_text(asked->err));
     slice more = advice(keep, asked->err, &health.keys);
-    check_say(check, WARNED, arena_printf(keep, "origin %s, %s: %.*s%.*s", from->name, from->url,
-                                          SLICE_ARG(why), SLICE_ARG(more)));
+    check_say(check, WARNED, arena_printf(keep, "origin %s, %s: %.*s%s%.*s", from->name,
+                                          from->url, SLICE_ARG(why), !more.len ? "" :
+                                          slice_ends(why, S("?")) ? " " : ". ", SLICE_ARG(more)));
 }
 
 void probe_origins(struct check *check)

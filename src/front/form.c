@@ -119,8 +119,8 @@ static enum err take_unsigned(struct call *call)
     return call->client && call->client->own ? OK : ERR_DENIED;
 }
 
-/* What its fields would give to others; and what nobody here knows, which may be about anything in
- * the bucket. */
+/* A field that gives others a right takes admin on the key. A field that is not known here may do
+ * anything in the bucket, so it takes admin on all of it. */
 static enum err judge_fields(struct call *call)
 {
     const struct form *form = call->form;

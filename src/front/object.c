@@ -144,9 +144,9 @@ void object_fields(struct call *call, const struct get_answer *answer, const str
         add_own_fields(fields, call, answer);
 }
 
-/* A HEAD asked: of a part, before a GET that its conditions may have spared, or in the name of a
- * client whose permission was to be proven. What it was refused with has no document, but for a
- * key that is not there says enough, unless that may be so for this client alone. */
+/* Must the origin be asked again, for the document of its refusal? Yes if a HEAD was refused: of a
+ * part; before a GET whose conditions might have made it unnecessary; or to prove a client's
+ * permission. A missing key needs no document, unless it may be missing for this client alone. */
 static bool is_for_origin(const struct call *call, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;

@@ -23,8 +23,8 @@ void carriers_socket(int fd)
     check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
 }
 
-/* Whoever seals it against shrinking keeps its pages. A memfd comes sealed against seals, but where
- * vm.memfd_noexec is set (Linux 6.3): there it comes open to them. */
+/* A client that seals it against shrinking keeps its pages. A memfd is made sealed against further
+ * seals, except where vm.memfd_noexec is set (Linux 6.3). */
 static bool may_not_be_sealed(int fd)
 {
     (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails where it has that seal */

@@ -3,8 +3,8 @@
  * LMDB works on copies of pages on the heap, where a broken page may make it write beyond them. So
  * a beginning looks at the meta page and the tree of free pages, each look-up at the pages that lead
  * to its key, and each change at the pages it may touch (pages.h); what is not sound makes the index
- * bad before LMDB has seen it. What is found here is written again with a change (a refusal, a
- * proof): an out-of-date entry would become the latest.
+ * bad before LMDB has seen it. The committer writes back the entries it finds, with a change (a refusal,
+ * a proof), so an out-of-date entry would become the latest.
  *
  * The committer's thread only. */
 #include "store/index_inside.h"
