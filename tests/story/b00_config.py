@@ -4,7 +4,7 @@ from harness import *
 
 
 def call(*args, env=None, timeout=10):
-    clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
+    clean = own_env("AWS_")
     done = subprocess.run([PENSTOCK, *args], env={**clean, "AWS_EC2_METADATA_DISABLED": "true",
                                                    **(env or {})}, capture_output=True,
                           text=True,

@@ -5,7 +5,7 @@ from harness import *
 
 with Story("b16 check says what serve will meet", seconds=90) as story:
     origin = story.origin("object=bucket/a 1000")
-    clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
+    clean = own_env("AWS_")
 
     def write(**changes):
         with open(story.path("settings.json"), "w") as f:

@@ -5,7 +5,7 @@ from filler import Filler
 from harness import *
 
 with Story("b17 messages say what, why and what to do", seconds=60) as story:
-    clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
+    clean = own_env("AWS_")
 
     def call(*args):
         done = subprocess.run([PENSTOCK, *args], env=clean, capture_output=True, text=True, timeout=30)

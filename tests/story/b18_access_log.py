@@ -37,7 +37,7 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
         server.kill()    # its settings and its client are used, with a stderr of our own
         process = subprocess.Popen([PENSTOCK, "serve", "--config", server.config_path],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=reader.start)
+                                   stderr=reader.start, env=own_env())
         os.close(reader.start)
         server.process = process    # the story ends it
         wait_for("it is ready", lambda: plain(server.port, "GET", "/_/health/ready", timeout=2).status == 200)

@@ -95,7 +95,7 @@ with Story("b20 stat says whether the service works, and whether it is worth it"
 
     # ---- again and again ----
     watch = subprocess.Popen([PENSTOCK, "stat", "--watch", "--admin-listen", address], stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PENSTOCK_CONFIG": "/nonexistent"})
+                             stderr=subprocess.DEVNULL, text=True, env={**own_env(), "PENSTOCK_CONFIG": "/nonexistent"})
     seen = 0
     for line in watch.stdout:
         seen += line.startswith("service ")

@@ -14,7 +14,7 @@ with Story("d08 an empty secret opens nothing") as story:
             f.write(text)
 
     def call(*args, env=None):
-        clean = {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", "AWS_"))}
+        clean = own_env("AWS_")
         done = subprocess.run([PENSTOCK, *args], env={**clean, **HOME, **(env or {})},
                               capture_output=True, text=True, timeout=30)
         return done.returncode, done.stdout + done.stderr

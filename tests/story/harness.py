@@ -465,6 +465,12 @@ class Listener:
             pass    # who leaves is what some stories are about
 
 
+def own_env(*also):
+    """The environment without the variables of the tests, which a daemon would take for settings, and without those
+    whose names begin with one of `also`."""
+    return {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", *also))}
+
+
 class Process:
     """Something that runs until it is told not to."""
 
@@ -472,13 +478,11 @@ class Process:
         self.story, self.name = story, name
         self.log_path = os.path.join(story.folder, f"{name}-{len(story.processes)}.log")
         self.log_file = open(self.log_path, "wb")
-        clean = {n: v for n, v in os.environ.items()
-                 if not n.startswith("PENSTOCK")}    # else they are settings
         with story.starting:
             check(not story.over, f"{name} is not started: the story ends")
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout
                                             or self.log_file,
-                                            stderr=self.log_file, env={**clean, **(env or {})})
+                                            stderr=self.log_file, env={**own_env(), **(env or {})})
             story.processes.append(self)
 
     @property
@@ -913,8 +917,9 @@ def together(*works, seconds=100):
 
 def run(argv, env=None, seconds=60, input=None):
     """A command to its end: (status, stdout, stderr) as text."""
+    outer = own_env() if PENSTOCK in argv else os.environ
     try:
-        done = subprocess.run(argv, env={**os.environ, **(env or {})}, capture_output=True,
+        done = subprocess.run(argv, env={**outer, **(env or {})}, capture_output=True,
                               timeout=seconds, input=input)
     except subprocess.TimeoutExpired as late:
         return None, (late.stdout or b"").decode("utf-8",

@@ -17,7 +17,7 @@ with Story("i01 origin credentials from every source") as story:
         os.rename(path + ".new", path)
         return path
 
-    clean = {n: v for n, v in os.environ.items() if not n.startswith("PENSTOCK")}
+    clean = own_env()
 
     def serve(env, wait=True, **changes):
         settings = dict(origin=lender.url, origin_access_key="", origin_secret_key=None,

@@ -7,8 +7,7 @@ NO_KEYS = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/
 
 
 def run(*argv):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK")}
-    done = subprocess.run([PENSTOCK, *argv], env={**clean, **NO_KEYS}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([PENSTOCK, *argv], env={**own_env(), **NO_KEYS}, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 
