@@ -252,6 +252,16 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     return err ? err : verify(front, loop, keep, head, &secrets, ret);
 }
 
+slice front_explain_key(const struct front *front, struct arena *keep, enum err err)
+{
+    if (err != ERR_UNKNOWN_KEY && err != ERR_SIGNATURE && err != ERR_BAD_TOKEN)
+        return S("");
+    return arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), not the origin's.%s",
+                        s3_error_of(err)->message, SLICE_ARG(front->options.keys_from),
+                        err == ERR_BAD_TOKEN ? " Where this key has no session_token there, send none "
+                                               "(unset AWS_SESSION_TOKEN)." : "");
+}
+
 /* Why a claim is refused, in S3's words, and with the elements that S3 has beside them; of a
  * request that is refused for something else, `detail`. */
 static struct s3_fault fault_of(const struct front *front, struct front_loop *loop,
@@ -261,13 +271,8 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     struct s3_fault fault = claim->fault;
     if (!fault.message.len)
         sigv4_explain(loop->sigv4, keep, head, claim, err, wall_s(), &fault);
-    bool of_keys = err == ERR_UNKNOWN_KEY || err == ERR_SIGNATURE || err == ERR_BAD_TOKEN;
-    if (!fault.message.len && of_keys)
-        fault.message = arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), "
-                                     "not the origin's.%s", s3_error_of(err)->message,
-                                     SLICE_ARG(front->options.keys_from), err == ERR_BAD_TOKEN
-                                     ? " Where this key has no session_token there, send none "
-                                       "(unset AWS_SESSION_TOKEN)." : "");
+    if (!fault.message.len)
+        fault.message = front_explain_key(front, keep, err);
     if (claim->v2 && err == ERR_SIGNATURE)
         sigv2_explain(keep, head, claim,
                       s3_host_bucket(keep, head->host, front->options.domains), &fault);

@@ -102,6 +102,9 @@ struct secrets {
     slice list[2];
     size_t count;
 };
+/* The message for an unknown key, a wrong secret or token: what S3 says, and whose list of keys
+ * counts. Empty for any other error. */
+slice front_explain_key(const struct front *front, struct arena *keep, enum err err);
 /* Whose claim it is, and the secrets that would prove it: each is to be tried. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,

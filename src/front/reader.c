@@ -55,6 +55,8 @@ static enum err prove(struct front *front, struct arena *keep, const struct http
     ret->access_key = arena_copy(keep, claim.access_key);
     ret->session_token = arena_copy(keep, claim.session_token);
     sigv4_free(&sigv4);
+    if (!ret_why->len)
+        *ret_why = front_explain_key(front, keep, err);
     return err;
 }
 

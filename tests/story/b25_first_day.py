@@ -4,6 +4,7 @@ import html
 import pwd
 
 from authority import *
+from filler import Filler
 
 NOBODY = ("setpriv", "--reuid=nobody", "--regid=65534", "--clear-groups")
 ROOT_USER = os.geteuid() == 0 and shutil.which("setpriv")
@@ -185,6 +186,8 @@ def clients(stage, server, front, folder):
     settings = server.config_path
     told("an unknown key", Client(server.port, "NOSUCHKEY", SECRET_KEY).get("bucket/a"), "403", "Penstock's own", settings)
     told("a wrong secret", Client(server.port, ACCESS_KEY, "wrong").get("bucket/a"), "403", "Penstock's own", settings)
+    told("a wrong secret at the fill socket", Filler(server.settings["fill_socket"], secret="wrong").hello["message"],
+         "does not match", "Penstock's own", settings)
     told("a clock that is wrong", server.get("bucket/a", now=ago(hours=1)), "403", "15 minutes", "clock")
     told("no signature", plain(server.port, "GET", "/bucket/a"), "403 AccessDenied", "carries no signature", "access_key")
     told("a temporary token", server.get("bucket/a", headers={"x-amz-security-token": "FwoG"}), "InvalidToken", "session_token")
@@ -232,7 +235,7 @@ with Story("b25 mistakes of the first day, each told with what, why and what to 
     stage = Stage(story)
     origin = story.origin("object=bucket/a 1000")
     settings_as_they_are_written(stage, origin.url)
-    server = story.penstock(origin=origin.url, batch_items=2, body_max="1MiB")
+    server = story.penstock(origin=origin.url, batch_items=2, body_max="1MiB", fill_socket=story.path("fills.sock"))
     ours, other = Authority(story, "ours"), Authority(story, "others")
     places(stage, origin.url, server, ours, other)
     front = origins(stage, origin, ours)

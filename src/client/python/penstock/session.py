@@ -19,7 +19,7 @@ MESSAGE_BYTES = 128 << 10       # until hello told
 LIST_BYTES = 4 << 20            # in a memfd, likewise
 RECEIVE_BYTES = 256 << 10
 ASKED = "Does Penstock run, with this fill_socket?"
-ADVICE = {errno.EACCES: "Name this user in the setting fill_users of Penstock's.",
+ADVICE = {errno.EACCES: "Name this user in Penstock's setting fill_users.",
           errno.ECONNREFUSED: "Nobody listens there any more: is Penstock up?"}
 write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
