@@ -165,7 +165,7 @@ void generate_man(struct text *to)
 static const char *answered_by(const struct s3_operation *row)
 {
     static const char *const routes[] = {
-        [S3_CACHE] = "cache, or origin", [S3_LIST] = "origin, alike together", [S3_PASS] = "origin",
+        [S3_CACHE] = "cache, or origin", [S3_LIST] = "origin, coalesced", [S3_PASS] = "origin",
         [S3_ITEMS] = "cache, or origin",
     };
     return routes[row->route];
@@ -175,10 +175,10 @@ static const char *changes(const struct s3_operation *row)
 {
     static const char *const texts[] = {
         [S3_MUTATES_NOTHING] = "-", [S3_MUTATES_KEY] = "its object",
-        [S3_MUTATES_PROPERTY] = "what is said of it",
+        [S3_MUTATES_PROPERTY] = "its metadata",
         [S3_MUTATES_KEYS] = "those in its body", [S3_MUTATES_FORM] = "that of its form",
-        [S3_MUTATES_GRANTS] = "who may read", [S3_MUTATES_HEADS] = "what is said of all",
-        [S3_MUTATES_BUCKET] = "anything in it",
+        [S3_MUTATES_GRANTS] = "permissions", [S3_MUTATES_HEADS] = "all its metadata",
+        [S3_MUTATES_BUCKET] = "all of it",
     };
     return texts[row->mutates];
 }
@@ -202,15 +202,14 @@ void generate_help_operations(struct text *to)
     }
 }
 
+/* A list, as a table of these would be wider than a terminal. */
 void generate_man_operations(struct text *to)
 {
-    text_add(to, S(".Bl -column \"UpdateObjectEncryption....................\" "
-                   "\"origin, alike together\" \"those in its body\" \"admin\"\n"
-                   ".It Sy Operation Ta Sy Answered by Ta Sy Leaves the cache Ta Sy Right\n"));
+    text_add(to, S(".Bl -tag -width \"ListMultipartUploadsXX\" -compact\n"));
     for (int op = 0; op < S3_OP_COUNT; op++) {
         const struct s3_operation *row = s3_operation((enum s3_op)op);
-        text_printf(to, ".It %s Ta %s Ta %s Ta %s\n", row->name, answered_by(row),
-                    row->mutates ? changes(row) : "\\-", takes(row));
+        text_printf(to, ".It %s\n%s; %s; %s\n", row->name, takes(row), answered_by(row),
+                    row->mutates ? changes(row) : "\\-");
     }
     text_add(to, S(".El\n"));
 }
