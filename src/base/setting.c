@@ -214,8 +214,10 @@ static bool read_number(const struct setting *setting, slice text, struct arena 
         return true;
     slice least = show_number(setting, setting->min, keep);
     slice most = show_number(setting, setting->max, keep);
-    *ret_why = arena_printf(keep, "must be between %.*s and %.*s", SLICE_ARG(least),
-                            SLICE_ARG(most)).ptr;
+    uint64_t bare;
+    *ret_why = arena_printf(keep, "must be between %.*s and %.*s%s", SLICE_ARG(least),
+                            SLICE_ARG(most), setting->type == TYPE_SIZE && slice_u64(text, &bare)
+                            ? " (a number without a unit is bytes)" : "").ptr;
     return false;
 }
 

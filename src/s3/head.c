@@ -103,6 +103,8 @@ static enum err url_front(struct scan *scan)
     slice scheme = run_of(scan, TOKEN);
     if (scan->at == scan->end)
         return ERR_MORE;
+    if (slice_eq(scan->head->method, S("PRI")))
+        return bad(scan, "the client began with HTTP/2, and HTTP/1.1 is spoken here");
     bool secure = slice_eq_nocase(scheme, S("https"));
     if (!secure && !slice_eq_nocase(scheme, S("http")))
         return bad(scan, why);

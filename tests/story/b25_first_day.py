@@ -54,7 +54,7 @@ def settings_as_they_are_written(stage, url):
     check("an origin with a bucket in its path", 2, "origin", "bucket", origin="https://s3.example.org/bucket")
     check("a misspelt setting", 2, "cache_sise", "cache_size", origin=url, cache_sise="1GiB")
     check("a size without a unit that exists", 2, "cache_size", "64MiB", origin=url, cache_size="100 gigs")
-    check("a size that was meant in GiB", 2, "cache_size", "100", origin=url, cache_size=100)
+    check("a size that was meant in GiB", 2, "cache_size", "a number without a unit is bytes", origin=url, cache_size=100)
     check("a duration without a unit", 2, "ttl", "60s", origin=url, ttl="60")
     check("a number for a duration", 2, "ttl", "60s", origin=url, ttl=60)
     check("a word for yes or no", 2, "access_log", "true or false", origin=url, access_log="off")
@@ -211,7 +211,7 @@ def clients(stage, server, front, folder):
     told("S3 asked of the admin port", plain(server.admin_port, "GET", "/bucket/a"), "listen")
     told("https to the http port", raw(server.port, bytes.fromhex("16030100c8010000c40303")), "http://")
     told("http to the https port", raw(int(front.settings["tls_listen"].split(":")[1]), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "https://")
-    told("HTTP/2", raw(server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "400")
+    told("HTTP/2", raw(server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "400", "HTTP/1.1 is spoken here")
 
 
 def raw(port, data):
