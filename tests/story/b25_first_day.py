@@ -1,7 +1,6 @@
 """The mistakes of the first day, a row each: whoever makes one is told what, why, and what to do. Rows that need no
 daemon come first, then those that serve meets, then those of clients. b14 to b17, b19 and d08 say more of some."""
 import html
-import pwd
 
 from authority import *
 from filler import Filler
