@@ -104,13 +104,15 @@ static void wait_for_all(struct asking *all, struct asked *asked, size_t count)
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Its list of buckets, or a refusal in an error document. Anything else, and a 400, comes from another
- * kind of server, or from one that was asked by http where it speaks https. */
+/* Its list of buckets, or a refusal in an error document. Anything else, and a 400, comes from
+ * another kind of server, or from one that was asked by http where it speaks https. Not judged where
+ * the question is unsigned: AWS sends that to a page about S3. */
 static bool speaks_s3(const struct asked *asked)
 {
     slice body = { asked->body, asked->body_len };
-    return memmem(body.ptr, body.len, "<ListAllMyBucketsResult", 23) ||
-           (asked->status > 400 && memmem(body.ptr, body.len, "<Error", 6));
+    bool refusal = asked->status >= 300 && asked->status != 400;
+    return asked->call.as || memmem(body.ptr, body.len, "<ListAllMyBucketsResult", 23) ||
+           (refusal && memmem(body.ptr, body.len, "<Error", 6));
 }
 
 static slice advice(struct arena *keep, enum err err, const struct origin_keys *keys)
