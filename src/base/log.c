@@ -5,6 +5,7 @@
  * several threads (or processes on one pipe) never mix, and logging allocates nothing. What is
  * longer is cut and says so. In JSON the same facts become members: whole numbers stay numbers,
  * a value in double quotes is always a string. Access lines take another way (log_access.c). */
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 
 #include "base/clock.h"
 #include "base/log_inside.h"
+
+#define PATIENCE_MS 500
+#define STALLING_MS 20
 
 static const char *const level_names[] = { "debug", "info", "warn", "error", "off" };
 
@@ -224,6 +228,17 @@ void log_line_build(struct line *line, const struct log_said *said)
     line->len += slice_put(line->bytes + line->len, end_of(line, json));
 }
 
+/* Has stderr room for a line? A reader that stalls is waited for, but not for ever: its line is lost,
+ * and while it stalls, so are others, soon. */
+static bool takes_line(void)
+{
+    static atomic_bool stalls;
+    struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
+    bool takes = poll(&out, 1, atomic_load(&stalls) ? STALLING_MS : PATIENCE_MS) != 0;
+    atomic_store(&stalls, !takes);
+    return takes;
+}
+
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
     check(level < LOG_LEVEL_OFF);
@@ -240,6 +255,8 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     struct log_said said = { clock_ns(CLOCK_REALTIME), level, event,
                              { facts, MIN((size_t)len, sizeof(facts) - 1) } };
     log_line_build(&line, &said);
+    if (!takes_line())
+        return;
     ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);    /* nobody left to tell */
     (void)ignored;
 }

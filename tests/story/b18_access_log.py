@@ -71,6 +71,19 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
     story.same("lines say how many were dropped", sum(line["lines"] for line in of(lines, "log_dropped")), dropped)
     story.same("the last line is the end", lines[-1]["event"], "stopped")
 
+    # ---- one that never reads again ----
+    reader = Reader()
+    server, process = daemon(reader)
+    client = Client(server.port, keep=True, timeout=5)
+    story.same("requests are answered", {client.get("bucket/a").status for _ in range(2000)}, {200})
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    story.same("it ends although nobody reads its last lines", process.wait(), 0)
+    reader.rest()
+
     # ---- a reader that reads ----
     reader = Reader()
     server, process = daemon(reader)
