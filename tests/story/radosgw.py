@@ -89,20 +89,23 @@ class Radosgw:
         """radosgw-admin: what it printed."""
         return self._run("radosgw-admin", *argv)
 
-    def _start(self, tries=3):
-        """Now and then an OSD's first words to the monitor get no answer, and it waits for ever:
-        another cluster is started then."""
+    def _start(self, tries=6):
+        """Now and then a client's first words to the monitor get no answer, and it waits for ever, or
+        it is told that it belongs to another cluster: another one is started then."""
         for left in reversed(range(tries)):
             self._configure(*self.settings)
-            self._start_cluster()
+            self.mon = self.osd = None
             try:
+                self._start_cluster()
+                self._await_osd()
                 return self._make_users(15 if left else 60)
-            except Late as late:
-                self.osd.kill()
-                self.mon.kill()
+            except Wrong as wrong:
+                for process in (self.osd, self.mon):
+                    if process:
+                        process.kill()
                 if not left:
                     raise
-                self.story.note(f"{late}; started anew. The monitor's last lines:")
+                self.story.note(f"{wrong}; started anew. The monitor's last lines:")
                 with open(os.path.join(self.folder, "mon.a.log"), errors="replace") as log:
                     print(log.read()[-2000:], flush=True)
                 self.mon_port = free_port()
@@ -147,6 +150,14 @@ class Radosgw:
         self._run("ceph", "--connect-timeout", "30", "osd", "new", osd)
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
         self.osd = self._daemon("ceph-osd", "-i", "0")
+
+    def _await_osd(self):
+        """What the monitor refuses ("wrong fsid") never comes up: not worth waiting for."""
+        wait_for("the OSD asks its monitor",
+                 lambda: "log_to_monitors" in self.osd.log() or not self.osd.alive(), 30)
+        time.sleep(0.3)
+        if not self.osd.alive() or "wrong fsid" in self.osd.log():
+            raise Late("the monitor refuses its OSD")
 
     def _make_users(self, seconds):
         def make(user, seconds=60):

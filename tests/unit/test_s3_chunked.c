@@ -134,8 +134,8 @@ TEST(a_trailer_may_have_one_LF_in_front_of_its_CRLF)
         "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:\nM3eFcAZSQlc=\r\n\r\n",
         "5\r\nhello\r\n0\r\nx-amz-checksum-crc64nvme:M3eFcAZSQlc=\nx:y\n\r\n\r\n",
         "5\n\r\nhello\r\n0\r\n" SUM "\r\n", "5\r\nhello\n\r\n0\r\n" SUM "\r\n",
-        "5\r\nhello\r\n0\n\r\n" SUM "\r\n", "5\r\nhello\r\n0\r\n" SUM_LF "\n\r\n",
-        "5\r\nhello\r\n0\r\n\n\r\n", "5\r\nhello\r\n0\r\n" SUM_LF,
+        "5\r\nhello\r\n0\n\r\n" SUM "\r\n",
+        "5\r\nhello\r\n0\r\n\n\r\n", ("5\r\nhello\r\n0\r\n" SUM_LF),
     };
     for (size_t i = 0; i < countof(bodies); i++)
         if (verdict(NVME, 5, bodies[i]) != ERR_INCOMPLETE)
