@@ -320,7 +320,7 @@ static void read_groups(struct loading *load, json_t *root)
     }
 }
 
-/* What the commonest mistakes are, which the parser does not say. */
+/* The commonest mistakes in JSON, which the parser does not name. */
 static const char *comma_hint(const char *text)
 {
     if (strstr(text, "near '}'") || strstr(text, "near ']'"))

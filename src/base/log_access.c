@@ -252,7 +252,7 @@ static void put_line(const struct log_said *said, size_t room)
     writer.len += line.len;
 }
 
-/* What lay in a ring when the writer came to it; the next record of it. */
+/* The part of a ring that held records when the writer came to it, and the next of them. */
 struct cursor {
     struct ring *ring;
     uint64_t at, end;

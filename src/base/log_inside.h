@@ -15,7 +15,7 @@ struct line {
     char bytes[PIPE_BUF];
 };
 
-/* What the line says. The facts are printed already: "name=value name=value". */
+/* The contents of a line. The facts are printed already: "name=value name=value". */
 struct log_said {
     uint64_t when_ns;    /* CLOCK_REALTIME */
     enum log_level level;

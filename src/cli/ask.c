@@ -170,7 +170,7 @@ bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret
     return true;
 }
 
-/* What the service says of itself on its page: the word behind NAME. */
+/* The service's own word for NAME, on the page that it answered with. */
 static slice said_of(slice page, const char *name)
 {
     const char *found = memmem(page.ptr, page.len, name, strlen(name));

@@ -20,8 +20,8 @@ def crc_table():
 TABLE = list(crc_table())
 
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
+def crc32c(data, seed=0):
+    crc = seed ^ 0xFFFFFFFF
     for byte in data:
         crc = TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFFFFFF

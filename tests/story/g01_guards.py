@@ -3,26 +3,9 @@ off.
 
 Needs a build with --enable-guards-off: PENSTOCK_GUARDS names its penstock. A scenario is given a
 daemon with some guards off and says whether a client saw wrong bytes."""
-from damage import previous_root
+from damage import crc32c, previous_root
 from guards import guarded, on_and_off, use_guards
 from harness import *
-
-
-def crc_table():
-    for n in range(256):
-        for _ in range(8):
-            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
-        yield n
-
-
-TABLE = list(crc_table())
-
-
-def crc32c(data, seed=0):
-    seed ^= 0xFFFFFFFF
-    for byte in data:
-        seed = TABLE[(seed ^ byte) & 0xFF] ^ seed >> 8
-    return seed ^ 0xFFFFFFFF
 
 
 class Record:
