@@ -48,16 +48,10 @@ static enum err may_get(void *arg, struct arena *keep, const struct local_reader
     return front_reader_may_get(arg, keep, &known, bucket, item, ret);
 }
 
-static void start(void *arg, struct filling *take_filling)
-{
-    struct serve *serve = arg;
-    local_fill(serve->local, take_filling);
-}
-
 static slice page(void *arg, struct arena *keep)
 {
-    const struct serve *serve = arg;
-    return local_page(serve->local, keep);
+    struct local *local = arg;
+    return local_page(local, keep);
 }
 
 unsigned fills_sessions(const struct config *config, uint64_t files)
@@ -103,8 +97,7 @@ enum err fills_up(struct serve *serve)
         log_warn("fill_holes", "why=\"userfaultfd is forbidden here: clients that punch holes into "
                  "memory they registered have it made in Penstock's name; allow that system call "
                  "(seccomp), or trust fill_users\"");
-    serve->filler = (struct front_filler){ serve, start, page };
-    front_fill_by(serve->front, &serve->filler);
+    front_fill_page(serve->front, page, serve->local);
     return OK;
 }
 

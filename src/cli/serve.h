@@ -33,7 +33,6 @@ struct serve {
     struct http_tls *tls;          /* NULL: tls_listen is off */
     bool expiry_told;              /* that its certificate expires soon */
     struct local *local;           /* NULL: there is no fill socket */
-    struct front_filler filler;    /* it, as the front knows it */
     struct http *http;
     struct recent recent;          /* what it did in the last minute */
 };

@@ -48,9 +48,10 @@ void front_keys(struct front *front, const struct front_key *keys, size_t count)
     clients_set(front->options.clients, keys, count);
 }
 
-void front_fill_by(struct front *front, const struct front_filler *filler)
+void front_fill_page(struct front *front, slice (*page)(void *arg, struct arena *keep), void *arg)
 {
-    front->filler = filler;
+    front->fill_page = page;
+    front->fill_page_arg = arg;
 }
 
 void front_access_log(struct front *front, bool on)
@@ -147,8 +148,8 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
     }
     if (reads && slice_eq(head->path, S("/_/fill"))) {
         ret->status = 200;
-        ret->body = front->filler ? front->filler->page(front->filler->arg, keep)
-                                  : S("{\"on\":false}\n");
+        ret->body = front->fill_page ? front->fill_page(front->fill_page_arg, keep)
+                                     : S("{\"on\":false}\n");
     }
     bool lends = slice_eq(head->method, S("GET")) && slice_eq(head->path, S("/_/credentials"));
     if (lends && front->lend)
@@ -512,8 +513,6 @@ static void route(struct call *call)
         batch_read(call);
     else if (form)
         pass_form(call);
-    else if (row->route == S3_CACHE && !call->s3.pass && filled_is_asked(call))
-        filled_read(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)

@@ -96,15 +96,10 @@ enum err front_reader_may_get(struct front *front, struct arena *keep,
                               const struct front_reader *reader, slice bucket,
                               const struct item *item, struct get_ask *ret) MUST_USE;
 
-/* Who knows the memory that clients registered, and what to say of it at /_/fill. Set before any
- * loop runs, and there until none does. */
-struct filling;
-struct front_filler {
-    void *arg;
-    void (*start)(void *arg, struct filling *take_filling);
-    slice (*page)(void *arg, struct arena *keep);
-};
-void front_fill_by(struct front *front, const struct front_filler *filler);
+/* The function that writes the page /_/fill, as JSON in keep. Called on any loop: set it before the
+ * first loop runs, and keep what arg points at until the last has ended. Without one the page says
+ * that there is no fill socket. */
+void front_fill_page(struct front *front, slice (*page)(void *arg, struct arena *keep), void *arg);
 
 /* The callbacks of its http_app, whose arg is the struct front ... */
 bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,

@@ -28,7 +28,8 @@ struct front {
     uint64_t boot;                /* tells the request ids of two runs apart */
     struct workers *intakes;
     struct lend *lend;            /* NULL: it does not */
-    const struct front_filler *filler;    /* NULL: there is no fill socket */
+    slice (*fill_page)(void *arg, struct arena *keep);    /* NULL: there is no fill socket */
+    void *fill_page_arg;
     atomic_size_t batch_bytes;    /* that batches hold */
 };
 
@@ -160,14 +161,7 @@ void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
 
 /* ---- object.c, list.c, pass.c: the operations; place_judge has let them go ---- */
 void object_count(enum get_source source);    /* where an answer came from */
-void object_fields(struct call *call, const struct get_answer *answer, const struct get_cost *cost,
-                   struct fields *fields);
-struct get_ask object_ask(const struct call *call) MUST_USE;
 void object_read(struct call *call);    /* GetObject, HeadObject */
-
-/* ---- filled.c: a GetObject whose bytes go into memory that its client registered ---- */
-bool filled_is_asked(const struct call *call);
-void filled_read(struct call *call);
 void list_read(struct call *call);      /* lists of keys, shared by who asks the same */
 void pass_read(struct call *call);      /* lists and bucket calls: answered as the origin does */
 void pass_form(struct call *call);      /* PostObject, where browsers may */

@@ -122,8 +122,8 @@ static void add_cache_fields(struct fields *fields, struct call *call,
                             (double)(cost->first_ns / 1000) / 1000));
 }
 
-void object_fields(struct call *call, const struct get_answer *answer, const struct get_cost *cost,
-                   struct fields *fields)
+static void add_fields(struct call *call, const struct get_answer *answer,
+                       const struct get_cost *cost, struct fields *fields)
 {
     char *date = arena_alloc(call->keep, HTTP_DATE_BYTES);
     http_date_write(answer->head->modified_s, date);
@@ -178,7 +178,7 @@ static void refuse(struct object *object, const struct get_answer *answer)
         }
         reply_refusal(call, answer->refusal);
     } else if (answer->err == ERR_NOT_MODIFIED) {
-        object_fields(call, answer, get_cost(object->get), &fields);
+        add_fields(call, answer, get_cost(object->get), &fields);
         call->err = answer->err;
         http_reply(call->http, &(struct http_answer){
             .status = 304, .fields = fields.list, .field_count = fields.count });
@@ -224,7 +224,7 @@ static void start(struct object *object, const struct get_answer *answer)
     struct call *call = object->call;
     struct fields fields = fields_in(call->keep);
     uint64_t length = answer->end - answer->first;
-    object_fields(call, answer, get_cost(object->get), &fields);
+    add_fields(call, answer, get_cost(object->get), &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
     struct get *ending = NULL;    /* without a body no proceed comes; the answer lies in the get */
@@ -275,7 +275,7 @@ static void changed(void *arg)
     step(arg);
 }
 
-struct get_ask object_ask(const struct call *call)
+static struct get_ask ask_of(const struct call *call)
 {
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     return (struct get_ask){
@@ -297,7 +297,7 @@ struct get_ask object_ask(const struct call *call)
 void object_read(struct call *call)
 {
     struct object *object = arena_alloc(call->keep, sizeof(*object));
-    struct get_ask ask = object_ask(call);
+    struct get_ask ask = ask_of(call);
     object->call = call;
     call->gone = stop;
     call->gone_arg = object;

@@ -75,7 +75,6 @@ static struct buffer *buffer_new(struct lease *lease, const struct message *mess
     buffer->kind = message->kind;
     buffer->bytes = message->bytes;
     check(getrandom(buffer->id, sizeof(buffer->id), 0) == sizeof(buffer->id));
-    buffer->id[0] = (uint8_t)lease->worker->number;    /* whom to ask for it */
     list_init(&buffer->busy);
     list_add(&lease->buffers, &buffer->link);
     lease->buffer_count++;

@@ -51,8 +51,8 @@ static bool has_enough(const struct lease *lease)
     return enough;
 }
 
-/* Of its list: a GET's own is none to speak of. One user's have no more than they leave free, so that
- * there is room for another's; one list alone is as large as its limits let it. */
+/* Counts the memory of the list. The lists of one user together take no more than they leave free, so
+ * that another user finds room. A list that is the only one may be as large as its own limits allow. */
 static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
     uint64_t most = fill->lease->worker->local->options.lists_bytes_max;
@@ -121,8 +121,7 @@ static void start(struct fill *fill)
     }
     size_t uncut = fill->keep.used_bytes;
     fill_cut(fill);
-    if (!fill->one)
-        (void)hold_bytes(fill, fill->keep.used_bytes - uncut);    /* what it is cut into, too */
+    (void)hold_bytes(fill, fill->keep.used_bytes - uncut);    /* the shares, too */
     if (fill->shares_left)
         queue_call(local, lease->worker, (unsigned)fill->shares_left - !run_is_full(lease->worker));
     if (message->async)
@@ -131,24 +130,18 @@ static void start(struct fill *fill)
         end(fill);
 }
 
-static struct fill *fill_new(struct lease *lease)
-{
-    struct fill *fill = must_alloc(sizeof(*fill));
-    fill->lease = lease;
-    fill->began_ns = mono_ns();
-    list_init(&fill->link);
-    list_init(&fill->busy);
-    metric_add(M_FILLS, 1);
-    return fill;
-}
-
 void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep)
 {
-    struct fill *fill = fill_new(lease);
+    struct fill *fill = must_alloc(sizeof(*fill));
     struct trouble why;
+    fill->lease = lease;
+    fill->began_ns = mono_ns();
     fill->message = message;
     fill->keep = *take_keep;
     free(take_keep);
+    list_init(&fill->link);
+    list_init(&fill->busy);
+    metric_add(M_FILLS, 1);
     if (may_begin(fill, &why)) {
         start(fill);
         return;
@@ -156,44 +149,6 @@ void fill_begin(struct lease *lease, const struct message *message, struct arena
     lease_refuse(lease, message, &why);
     arena_free(&fill->keep);
     free(fill);
-}
-
-/* ---- a GET's ---- */
-
-static const struct message *message_of(struct fill *fill, const struct filling *one)
-{
-    struct message *message = arena_alloc(&fill->keep, sizeof(*message));
-    struct item *item = arena_alloc(&fill->keep, sizeof(*item));
-    *item = (struct item){ .key = one->ask.key, .kind = ITEM_WHOLE, .length = ITEM_OPEN,
-                           .to = one->offset, .max = ITEM_OPEN };
-    *message = (struct message){ .op = OP_FILL, .bucket = one->ask.bucket,
-                                 .items = { item, 1 } };
-    return message;
-}
-
-bool fill_begin_one(struct buffer *buffer, struct filling *take_filling)
-{
-    struct lease *lease = buffer->lease;
-    struct fill *fill = fill_new(lease);
-    struct trouble why;
-    fill->buffer = buffer;
-    fill->reader = lease->reader;
-    fill->message = message_of(fill, take_filling);
-    if (!has_enough(lease) && fill_place(fill, &why)) {
-        fill->one = take_filling;
-        start(fill);
-        return true;
-    }
-    arena_free(&fill->keep);
-    free(fill);
-    return false;
-}
-
-void fill_give_back(struct filling *filling, bool declined)
-{
-    filling->declined = declined;
-    if (!mailbox_post(filling->box, &filling->mail))
-        filling->lost(filling);
 }
 
 /* ---- its end ---- */
@@ -295,10 +250,8 @@ static slice compose(struct fill *fill, const struct sum *sum)
 
 static void count(const struct fill *fill, const struct sum *sum)
 {
-    if (!fill->one) {    /* a GET counts as the answer that it is */
-        metric_add(M_FILL_ITEMS_HIT, sum->hits);
-        metric_add(M_FILL_ITEMS_MISS, sum->misses);
-    }
+    metric_add(M_FILL_ITEMS_HIT, sum->hits);
+    metric_add(M_FILL_ITEMS_MISS, sum->misses);
     metric_add(M_FILL_ITEMS_FAILED, sum->failed);
     metric_add(M_FILL_BYTES, sum->bytes);
     metric_time(M_FILL_SECONDS, mono_ns() - fill->began_ns);
@@ -321,15 +274,6 @@ static void log_fill(struct fill *fill, const struct sum *sum)
                sum->misses, (mono_ns() - fill->began_ns) / 1000);
 }
 
-/* What did not fit is answered another way. */
-static void give_back_one(struct fill *fill)
-{
-    struct filling *one = fill->one;
-    enum err err = fill->why ? fill->why : fill->results[0].err;
-    one->answer.err = err;
-    fill_give_back(one, err == ERR_TOO_LARGE);
-}
-
 static void end(struct fill *fill)
 {
     struct lease *lease = fill->lease;
@@ -342,12 +286,9 @@ static void end(struct fill *fill)
     atomic_fetch_sub(&local->fills, 1);
     let_memory_go(fill);
     count(fill, &sum);
-    if (!fill->one)
-        lease_send(lease, compose(fill, &sum));
-    if (!fill->one && atomic_load(&local->access_log))    /* a GET has a line of its own */
+    lease_send(lease, compose(fill, &sum));
+    if (atomic_load(&local->access_log))
         log_fill(fill, &sum);
-    if (fill->one)
-        give_back_one(fill);
     if (buffer) {
         buffer->fills--;
         buffer_settle(buffer);

@@ -157,7 +157,6 @@ struct fill {
     struct list busy;                 /* buffer->busy */
     struct lease *lease;
     struct buffer *buffer;            /* NULL: a prefetch */
-    struct filling *one;              /* NULL, or the GET that it is all for */
     struct arena keep;                /* the message's, and all of ours */
     const struct message *message;
     struct local_reader reader;
@@ -188,9 +187,6 @@ struct share {
 };
 /* The keep is the fill's from then on, also when it is refused: the refusal has been sent. */
 void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep);
-/* Of a GET. False: it can't begin, and is still the caller's. */
-bool fill_begin_one(struct buffer *buffer, struct filling *take_filling) MUST_USE;
-void fill_give_back(struct filling *filling, bool declined);
 void fill_settle(struct fill *fill);   /* one of its shares has ended; may free it, and its lease */
 void fill_cancel(struct fill *fill, enum err why);
 

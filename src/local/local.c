@@ -1,8 +1,7 @@
 /* local.c - the fill socket as a whole. SPDX-License-Identifier: Apache-2.0
  *
- * It is made beside its path and moved there, so that nobody meets one that does not listen yet;
- * one that a dead process left is replaced, one that somebody listens at is not. Here, too, what
- * comes from the S3 endpoint: a GET into a buffer finds its keeper by the buffer's id.
+ * The socket is made beside its path and moved there, so that no client meets one that does not
+ * listen yet. A socket that a dead process left is replaced, one where a process listens is not.
  * Threads: start, drain and stop are one thread's; the rest any. */
 #include "local/local.h"
 
@@ -222,41 +221,6 @@ void local_stop(struct local **local)
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }
     free_all(mine);
-}
-
-struct coming {
-    struct mail mail;
-    struct worker *worker;
-    struct filling *filling;
-};
-
-static void came(struct mail *mail)
-{
-    struct coming *coming = container_of(mail, struct coming, mail);
-    struct filling *filling = coming->filling;
-    struct worker *worker = coming->worker;
-    free(coming);
-    list_each(struct lease, lease, &worker->leases, link) {
-        struct buffer *buffer = lease->known && !lease->dead &&
-                                lease->reader.client == filling->client
-                              ? buffer_find(lease, filling->buffer) : NULL;
-        if (buffer && fill_begin_one(buffer, filling))
-            return;
-    }
-    fill_give_back(filling, true);
-}
-
-/* An id says whose keeper to ask. */
-void local_fill(struct local *local, struct filling *take_filling)
-{
-    struct coming *coming = must_alloc(sizeof(*coming));
-    struct worker *worker = &local->workers[take_filling->buffer[0] % local->worker_count];
-    *coming = (struct coming){ { .deliver = came }, worker, take_filling };
-    bool posted = !atomic_load(&local->draining) && mailbox_post(worker->box, &coming->mail);
-    if (posted)
-        return;
-    free(coming);
-    fill_give_back(take_filling, true);
 }
 
 slice local_page(struct local *local, struct arena *keep)

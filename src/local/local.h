@@ -7,7 +7,7 @@
 #ifndef LOCAL_LOCAL_H
 #define LOCAL_LOCAL_H
 
-#include "cache/filling.h"
+#include "cache/get.h"
 #include "s3/items.h"
 
 /* Who asks: what was proven when a session began. */
@@ -71,8 +71,6 @@ void local_drain(struct local *local);    /* nobody new, nothing new; what is un
 size_t local_fills(struct local *local);  /* under way; any thread */
 void local_access_log(struct local *local, bool on);    /* any time, any thread */
 void local_stop(struct local **local);
-/* A GET whose bytes go into a registered buffer; comes back by its mail. Any thread. */
-void local_fill(struct local *local, struct filling *take_filling);
 /* What `GET /_/fill` says, as JSON; any thread. */
 slice local_page(struct local *local, struct arena *keep) MUST_USE;
 

@@ -5,7 +5,6 @@
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
-#include "cache/filling.h"
 #include "local/trouble.h"
 #include "s3/items.h"
 
@@ -13,7 +12,7 @@
  * a memfd, up to the setting fill_list. */
 #define MESSAGE_BYTES_MAX (128 * KIB)
 #define MESSAGE_FDS_MAX 128u
-#define ID_BYTES FILL_ID_BYTES                /* of a session, a buffer, a fill */
+#define ID_BYTES 16u                          /* of a session, a buffer, a fill */
 #define IPC_HANDLE_BYTES 64u                  /* of legacy CUDA IPC */
 
 enum message_op {

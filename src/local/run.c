@@ -47,8 +47,6 @@ static void finish(struct run *run, enum err err)
     run->result->err = err;
     run->result->bytes = err ? 0 : run->at;
     run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
-    if (fill->one && run->get)
-        fill->one->cost = *get_cost(run->get);
     if (fill->buffer && run->get && !err)
         metric_add(M_FILL_FROM_CACHE, get_cost(run->get)->cache_bytes);
     if (err && !fill->message->skip)
@@ -63,14 +61,6 @@ static void finish(struct run *run, enum err err)
         share_settle(share);
 }
 
-/* A GET is answered with it, when all bytes are there. */
-static void keep_answer(struct filling *one, const struct get_answer *answer)
-{
-    one->answer = *answer;
-    one->answer.refusal = NULL;
-    one->answer.head = head_ref((struct head *)(uintptr_t)answer->head);  /* counted, no more */
-}
-
 /* What the decision means for this item; the bytes that will come, in run->want. */
 static enum err judge(struct run *run, const struct get_answer *answer)
 {
@@ -79,8 +69,6 @@ static enum err judge(struct run *run, const struct get_answer *answer)
         run->result->status = answer->refusal ? answer->refusal->status : 0;
         return answer->err;
     }
-    if (run->share->fill->one)
-        keep_answer(run->share->fill->one, answer);
     if (!item->length)
         return item->first <= answer->head->size ? OK : ERR_BAD_RANGE;
     run->want = answer->end - answer->first;
@@ -161,17 +149,12 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     struct fill *fill = run->share->fill;
     const struct item *item = run->item;
     const struct local_judge *judge = &worker->local->options.judge;
-    enum err err = OK;
-    if (fill->one) {    /* judged when it was asked */
-        *ret = fill->one->ask;
-    } else {
-        struct local_reader reader = fill->reader;
-        reader.quiet = atomic_load(&fill->refused) >= LOGGED_MAX;
-        err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket, item,
-                             ret);
-        ret->party = (uintptr_t)fill->lease;
-        atomic_fetch_add(&fill->refused, err == ERR_POLICY);
-    }
+    struct local_reader reader = fill->reader;
+    reader.quiet = atomic_load(&fill->refused) >= LOGGED_MAX;
+    enum err err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket,
+                                  item, ret);
+    ret->party = (uintptr_t)fill->lease;
+    atomic_fetch_add(&fill->refused, err == ERR_POLICY);
     arena_free(&worker->scratch);
     ret->to = run->to;
     ret->to_bytes = item->length == ITEM_OPEN ? item->max : item->length;
