@@ -1,7 +1,7 @@
 /* fills.c - the fill socket as a step of the service. SPDX-License-Identifier: Apache-2.0
  *
- * Who reads by it is judged by the front, which it does not know, nor the front it: here the two
- * meet. */
+ * The front judges what a session may read, and its page /_/fill tells what the fill engine holds.
+ * Neither room includes the other: here they meet. */
 #include "cli/fills.h"
 
 #include <sys/resource.h>
@@ -11,42 +11,6 @@
 #include "local/local.h"
 
 #define FILES_SHARE 8u                /* of the descriptors that the process may have */
-
-static struct front_reader front_of(const struct local_reader *reader)
-{
-    return (struct front_reader){ reader->access_key, reader->session_token, reader->client,
-                                  reader->quiet, reader->secret_key };
-}
-
-static struct local_reader local_of(const struct front_reader *reader)
-{
-    return (struct local_reader){ reader->access_key, reader->session_token, reader->client,
-                                  reader->quiet, reader->secret_key };
-}
-
-static enum err prove(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,
-                      slice *ret_why)
-{
-    struct front_reader reader;
-    enum err err = front_reader_prove(arg, keep, presigned, &reader, ret_why);
-    *ret = local_of(&reader);
-    return err;
-}
-
-static enum err renew(void *arg, struct arena *keep, struct local_reader *reader)
-{
-    struct front_reader known = front_of(reader);
-    enum err err = front_reader_renew(arg, keep, &known);
-    *reader = local_of(&known);
-    return err;
-}
-
-static enum err may_get(void *arg, struct arena *keep, const struct local_reader *reader,
-                        slice bucket, const struct item *item, struct get_ask *ret)
-{
-    struct front_reader known = front_of(reader);
-    return front_reader_may_get(arg, keep, &known, bucket, item, ret);
-}
 
 static slice page(void *arg, struct arena *keep)
 {
@@ -69,7 +33,7 @@ enum err fills_up(struct serve *serve)
         .path = config->fill_socket,
         .users = slice_of(config->fill_users),
         .cache = serve->cache,
-        .judge = { serve->front, prove, renew, may_get },
+        .judge = front_reader_judge(serve->front),
         .threads = config->fill_threads ? (unsigned)config->fill_threads
                                         : MIN(cores_available(), 8u),
         .access_log = config->access_log,

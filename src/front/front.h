@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "cache/cache.h"
+#include "cache/reader.h"
 #include "http/http.h"
 
 /* A client: a key pair, or nobody (both empty: requests without a signature). */
@@ -73,29 +74,9 @@ void front_access_log(struct front *front, bool on);    /* any time, any thread 
 slice front_instance(const struct front *front, struct arena *keep) MUST_USE;
 void front_drain(struct front *front);    /* /_/health/ready says 503 from now on */
 
-/* ---- readers by other ways than HTTP, judged as clients are; any thread ---- */
-struct client;
-struct front_reader {
-    slice access_key, session_token;
-    const struct client *client;
-    bool quiet;                   /* refusals are counted, but not logged any more */
-    slice secret_key;             /* that proved it */
-};
-/* By the presigned URL of a POST of /_/fill; empty: whoever signs nothing. What *ret holds lies in
- * keep. *ret_why: a sentence, or empty. */
-enum err front_reader_prove(struct front *front, struct arena *keep, slice presigned,
-                            struct front_reader *ret, slice *ret_why) MUST_USE;
-/* Is its key still known, and the secret that proved it good? ERR_UNKNOWN_KEY, ERR_BAD_TOKEN,
- * ERR_NO_AUTH, ERR_SIGNATURE. */
-enum err front_reader_renew(struct front *front, struct arena *keep,
-                            struct front_reader *reader) MUST_USE;
-/* May it GET this? OK with what is to be asked; a refusal is logged and counted. */
-struct item;
-struct get_ask;
-enum err front_reader_may_get(struct front *front, struct arena *keep,
-                              const struct front_reader *reader, slice bucket,
-                              const struct item *item, struct get_ask *ret) MUST_USE;
-
+/* How readers by another way than HTTP prove who they are, and what they may read. Good for as long
+ * as the front. */
+struct reader_judge front_reader_judge(struct front *front) MUST_USE;
 /* The function that writes the page /_/fill, as JSON in keep. Called on any loop: set it before the
  * first loop runs, and keep what arg points at until the last has ended. Without one the page says
  * that there is no fill socket. */

@@ -1,13 +1,15 @@
-/* reader.c - who reads by other ways than HTTP, and what they may read.
+/* reader.c - who reads by another way than HTTP, and what they may read.
  * SPDX-License-Identifier: Apache-2.0
  *
- * They prove who they are as a client does, with a presigned request for a page of ours, and are
- * judged as for a GetObject. What they are let do ends when their key is taken away. Threads:
- * any. */
+ * The functions of cache/reader.h. A reader proves its key as a client does, with a presigned
+ * request for a page of ours. Each object that it reads is judged as a GetObject of that client.
+ * Nothing is granted once its key has been taken away. Any thread. */
+#include "cache/reader.h"
+
 #include "base/clock.h"
 #include "front/inside.h"
 
-#define PRESIGNED_S_MAX 900    /* it says who connects just now, not who may for a week */
+#define PRESIGNED_S_MAX 900    /* a proof of who connects now, not a pass for a week */
 #define FILL_PAGE "/_/fill"
 
 /* A URL as the head of the request that it is signed for. */
@@ -29,8 +31,8 @@ static enum err head_of(struct arena *keep, slice url, struct http_head *ret, sl
     return OK;
 }
 
-static enum err prove(struct front *front, struct arena *keep, const struct http_head *head,
-                      struct front_reader *ret, slice *ret_why)
+static enum err verify(struct front *front, struct arena *keep, const struct http_head *head,
+                       struct reader *ret, slice *ret_why)
 {
     struct sigv4_claim claim;
     struct secrets secrets;
@@ -60,20 +62,22 @@ static enum err prove(struct front *front, struct arena *keep, const struct http
     return err;
 }
 
-enum err front_reader_prove(struct front *front, struct arena *keep, slice presigned,
-                            struct front_reader *ret, slice *ret_why)
+static enum err prove(void *arg, struct arena *keep, slice presigned, struct reader *ret,
+                      slice *ret_why)
 {
+    struct front *front = arg;
     *ret_why = S("");
-    *ret = (struct front_reader){ .client = clients_nobody(front->options.clients) };
+    *ret = (struct reader){ .client = clients_nobody(front->options.clients) };
     if (!presigned.len)
         return ret->client ? OK : ERR_NO_AUTH;
     struct http_head *head = arena_alloc(keep, sizeof(*head));
     enum err err = head_of(keep, presigned, head, ret_why);
-    return err ? err : prove(front, keep, head, ret, ret_why);
+    return err ? err : verify(front, keep, head, ret, ret_why);
 }
 
-enum err front_reader_renew(struct front *front, struct arena *keep, struct front_reader *reader)
+static enum err renew(void *arg, struct arena *keep, struct reader *reader)
 {
+    struct front *front = arg;
     struct sigv4_claim claim = { .access_key = reader->access_key,
                                  .session_token = reader->session_token };
     struct secrets secrets;
@@ -85,17 +89,21 @@ enum err front_reader_renew(struct front *front, struct arena *keep, struct fron
     bool good = false;
     for (size_t i = 0; !err && i < secrets.count; i++)
         good |= slice_eq(secrets.list[i], reader->secret_key);
-    return err || good ? err : ERR_SIGNATURE;    /* whoever has a secret that was taken away */
+    return err || good ? err : ERR_SIGNATURE;    /* the secret that proved it was taken away */
 }
 
-enum err front_reader_may_get(struct front *front, struct arena *keep,
-                              const struct front_reader *reader, slice bucket,
-                              const struct item *item, struct get_ask *ret)
+static enum err may_get(void *arg, struct arena *keep, const struct reader *reader, slice bucket,
+                        const struct item *item, struct get_ask *ret)
 {
     struct call call;
     if (!s3_bucket_is_valid(bucket))
         return ERR_BAD_BUCKET;
-    item_call(&call, front, reader->client, bucket, keep);
+    item_call(&call, arg, reader->client, bucket, keep);
     call.quiet = reader->quiet;
     return item_ask(&call, item, ret);
+}
+
+struct reader_judge front_reader_judge(struct front *front)
+{
+    return (struct reader_judge){ front, prove, renew, may_get };
 }

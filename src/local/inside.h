@@ -81,7 +81,7 @@ struct lease {
     bool known;                       /* hello has been said, */
     uint64_t hello_ms;                /* ... or has to be by then */
     struct arena keep;                /* the reader's */
-    struct local_reader reader;
+    struct reader reader;
     uint8_t id[ID_BYTES];
     struct list buffers, fills;
     unsigned buffer_count, fill_count;
@@ -159,7 +159,7 @@ struct fill {
     struct buffer *buffer;            /* NULL: a prefetch */
     struct arena keep;                /* the message's, and all of ours */
     const struct message *message;
-    struct local_reader reader;
+    struct reader reader;
     struct result *results;
     struct place_of *places;          /* where items lie in the buffer, in order */
     uint8_t id[ID_BYTES];

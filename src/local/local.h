@@ -7,37 +7,13 @@
 #ifndef LOCAL_LOCAL_H
 #define LOCAL_LOCAL_H
 
-#include "cache/get.h"
-#include "s3/items.h"
-
-/* Who asks: what was proven when a session began. */
-struct local_reader {
-    slice access_key, session_token;
-    const void *client;               /* the judge's own */
-    bool quiet;                       /* what it may not read is counted, but not logged any more */
-    slice secret_key;                 /* that proved it */
-};
-
-/* Who may read what: as the S3 endpoint has it. Any thread. */
-struct local_judge {
-    void *arg;
-    /* A presigned POST of /_/fill, or nothing at all (empty: whoever signs nothing). OK with *ret
-     * in keep, or why not; *ret_why a sentence, or empty. */
-    enum err (*prove)(void *arg, struct arena *keep, slice presigned, struct local_reader *ret,
-                      slice *ret_why);
-    /* Is this still a client, by that secret? Sets what it may do now. ERR_UNKNOWN_KEY,
-     * ERR_BAD_TOKEN, ERR_SIGNATURE. */
-    enum err (*renew)(void *arg, struct arena *keep, struct local_reader *reader);
-    /* May it GET this? OK with what to ask for in *ret; slices of it are those that were given. */
-    enum err (*may_get)(void *arg, struct arena *keep, const struct local_reader *reader,
-                        slice bucket, const struct item *item, struct get_ask *ret);
-};
+#include "cache/reader.h"
 
 struct local_options {
     const char *path;                 /* of the socket */
     slice users;                      /* who may connect: names or numbers; "*"; empty: our own */
     struct cache *cache;
-    struct local_judge judge;
+    struct reader_judge judge;        /* of what a session may read */
     unsigned threads;
     bool access_log;
     /* limits (H8): of all, of a session, of a message */

@@ -88,7 +88,7 @@ static void hello(struct request *request)
 {
     struct lease *lease = request->lease;
     const struct local *local = lease->worker->local;
-    const struct local_judge *judge = &local->options.judge;
+    const struct reader_judge *judge = &local->options.judge;
     slice why = S("");
     if (lease->known) {
         refuse(request, (struct trouble){ 400, "bad_message", S("hello is said once: another "
@@ -107,7 +107,7 @@ static void hello(struct request *request)
         if (why.len)
             trouble.message = why;
         refuse(request, trouble);
-        lease->reader = (struct local_reader){ .client = NULL };
+        lease->reader = (struct reader){ .client = NULL };
         arena_free(&lease->keep);    /* who tries again and again is not kept */
         return;
     }

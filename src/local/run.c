@@ -148,8 +148,8 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     struct worker *worker = run->worker;
     struct fill *fill = run->share->fill;
     const struct item *item = run->item;
-    const struct local_judge *judge = &worker->local->options.judge;
-    struct local_reader reader = fill->reader;
+    const struct reader_judge *judge = &worker->local->options.judge;
+    struct reader reader = fill->reader;
     reader.quiet = atomic_load(&fill->refused) >= LOGGED_MAX;
     enum err err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket,
                                   item, ret);
