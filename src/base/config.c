@@ -137,13 +137,27 @@ static bool secret_is_there(struct config *config, const struct config_group *gr
     return false;
 }
 
+/* A URL is read as a text first, and left empty where no kind of origin takes it. */
+static bool read_value(struct config *config, const struct config_group *group,
+                       const struct setting *setting, slice text, const char **ret_why)
+{
+    bool good = setting_read(setting, text, &config->arena, group->values, ret_why);
+    if (!good || setting->type != TYPE_URL || !text.len ||
+        url_judge(config->kinds, text, &config->arena, ret_why))
+        return good;
+    const char *ignored;
+    good = setting_read(setting, S(""), &config->arena, group->values, &ignored);
+    check(good);
+    return false;
+}
+
 void config_assign(struct config *config, const struct config_group *group,
                    const struct setting *setting, slice text, const struct setting_where *where)
 {
     const char *why;
     check(setting->scope == group->scope);
     bool there = secret_is_there(config, group, setting, text, where);
-    if (there && !setting_read(setting, text, &config->arena, group->values, &why)) {
+    if (there && !read_value(config, group, setting, text, &why)) {
         const char *key = config_key_of(config, group, setting->name);
         slice shown = slice_sub(text, 0, SHOWN_BYTES_MAX);
         if (!may_be_shown(setting, text))
@@ -315,13 +329,21 @@ static void use_aws_ca_bundle(struct config *config)
         (struct setting_where){ FROM_ENV, "AWS_CA_BUNDLE", 0, 0, NULL };
 }
 
+static void complete_origin(struct config *config, struct config_origin *origin)
+{
+    const struct url_scheme *scheme;
+    slice rest;
+    inherit(config, origin, origin->where, SCOPE_ORIGIN);
+    origin->kind = url_kind_of(config->kinds, slice_of(origin->url), &scheme, &rest);
+}
+
 static void complete_groups(struct config *config)
 {
     use_aws_ca_bundle(config);
     add_default_origin(config);
     add_default_key(config);
     for (size_t i = 0; i < config->origin_count; i++)
-        inherit(config, &config->origins[i], config->origins[i].where, SCOPE_ORIGIN);
+        complete_origin(config, &config->origins[i]);
     if (config->origin_count && (config->origin[0] || config->origin_count == 1))
         config->origin_default = &config->origins[0];
     for (size_t i = 0; i < config->bucket_count; i++) {
@@ -339,6 +361,7 @@ static void complete_groups(struct config *config)
 struct config *config_load(const struct config_sources *from)
 {
     struct config *config = must_alloc(sizeof(*config));
+    config->kinds = from->kinds;
     config->where = config_where_new(config);
     struct config_group global = config_group_global(config);
     config_assign_defaults(config, &global);

@@ -6,6 +6,7 @@
 #define BASE_CONFIG_H
 
 #include "base/setting.h"
+#include "base/url_kind.h"
 
 enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
 struct setting_where {
@@ -19,6 +20,7 @@ struct setting_where {
 struct config_origin {
     const char *name;        /* "default" for the one made of the origin* settings */
     struct setting_where *where;
+    const struct url_kind *kind;    /* NULL: its URL is missing or wrong, which is a mistake */
 #define ORIGIN(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
 };
@@ -61,6 +63,7 @@ struct config {
 #define GLOBAL(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
     struct setting_where *where;
+    url_kinds *kinds;                              /* as the sources had them */
     /* The default origin, if there is one, comes first and is named "default"; one that is alone in
      * the file is the default too. */
     struct config_origin *origins;
@@ -82,6 +85,7 @@ struct config_sources {
     const char *const *argv;    /* flags only; may be NULL */
     const char *const *env;     /* as environ; may be NULL */
     const char *path;           /* when none is named there; NULL: the row's default */
+    url_kinds *kinds;           /* of origins: origin_url_kind */
 };
 
 /* Can an address to listen on be reached from this machine alone? */

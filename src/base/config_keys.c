@@ -124,10 +124,10 @@ static bool has_origin_keys(const struct row *row)
            is_given(row, "origin_secret_key", key->origin_secret_key);
 }
 
-static bool all_are_folders(const struct config *config)
+static bool none_knows_identities(const struct config *config)
 {
     for (size_t i = 0; i < config->origin_count; i++)
-        if (strncmp(config->origins[i].url, "dir:", 4) != 0)
+        if (!config->origins[i].kind || config->origins[i].kind->knows_identities)
             return false;
     return config->origin_count > 0;
 }
@@ -139,7 +139,7 @@ static void name_is_one(const struct row *row)
     if (is_policy && has_origin_keys(row))
         wrong(row, "policy", "stands beside keys for the origin: a client asks there with its "
               "own credentials or, by a policy, with Penstock's; take one of them away");
-    else if (!is_policy && all_are_folders(row->config))
+    else if (!is_policy && none_knows_identities(row->config))
         wrong(row, "policy", "is missing: a folder does not know whose key this is, so say here "
               "what it may do (\"all\", or an array)");
     bool secret = is_given(row, "origin_secret_key", key->origin_secret_key);

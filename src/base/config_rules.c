@@ -230,6 +230,19 @@ static void strangers_need_keys(struct config *config)
                                "must be a loopback address while there is no access_key");
 }
 
+/* The scheme of an origin's URL, and what follows it. */
+struct url_parts {
+    const struct url_scheme *scheme;    /* NULL: the URL is missing or wrong */
+    slice rest;
+};
+
+static struct url_parts parts_of(const struct config *config, const struct config_origin *origin)
+{
+    struct url_parts parts = { NULL, S("") };
+    (void)url_kind_of(config->kinds, slice_of(origin->url), &parts.scheme, &parts.rest);
+    return parts;
+}
+
 static void cache_dir_is_absolute(struct config *config)
 {
     if (config->cache_dir[0] != '/')
@@ -251,17 +264,18 @@ static void cache_dir_is_no_bucket(struct config *config)
 {
     const char *cache = resolved(config, config->cache_dir);
     for (size_t i = 0; i < config->origin_count; i++) {
-        const char *url = config->origins[i].url;
-        if (strncmp(url, "dir:", 4) != 0)
+        const struct config_origin *origin = &config->origins[i];
+        if (!origin->kind || !origin->kind->is_folder)
             continue;
-        slice folder = slice_of(resolved(config, url + 4)), inside = slice_of(cache);
+        const char *path = parts_of(config, origin).rest.ptr;
+        slice folder = slice_of(resolved(config, path)), inside = slice_of(cache);
         while (slice_ends(folder, S("/")))
             folder.len--;
         if (slice_starts(inside, folder) &&
             (inside.len == folder.len || inside.ptr[folder.len] == '/'))
             config_mistake_add(config, at(config, "cache_dir"), "cache_dir", NULL,
                                "%s lies inside of the origin %s: give it a folder elsewhere",
-                               config->cache_dir, url);
+                               config->cache_dir, origin->url);
     }
 }
 
@@ -310,8 +324,8 @@ static void there_is_an_origin(struct config *config)
     bool known = config->origin_count || config_is_said(config, at(config, "origin"), "origin");
     if (!known && !config->file_unread)
         config_mistake_add(config, at(config, "origin"), "origin", NULL,
-                           "no origin at all: set origin to http://HOST, https://HOST or "
-                           "dir:/FOLDER, by --origin, by PENSTOCK_ORIGIN or in the settings file (%s)",
+                           "no origin at all: set origin to %s, by --origin, by PENSTOCK_ORIGIN "
+                           "or in the settings file (%s)", url_forms(config->kinds, &config->arena),
                            config->config[0] ? config->config : "--config FILE");
 }
 
@@ -360,16 +374,19 @@ static void ca_files_hold_certificates(struct config *config)
     }
 }
 
-/* "HOST:PORT" of a URL, with the scheme's own port where it names none. */
-static slice authority_of(struct config *config, const char *url)
+/* "HOST:PORT" of an origin, with the scheme's own port where its URL names none. Empty: its URL has
+ * no host. */
+static slice authority_of(struct config *config, const struct config_origin *origin)
 {
-    bool https = strncmp(url, "https://", 8) == 0;
-    slice rest = slice_from(slice_of(url), https ? 8 : 7), authority = slice_cut(&rest, '/');
+    struct url_parts parts = parts_of(config, origin);
+    if (!parts.scheme || !parts.scheme->port)
+        return S("");
+    slice authority = slice_cut(&parts.rest, '/');
     slice behind = authority;
     (void)slice_cut(&behind, ']');
     if (slice_has(slice_starts(authority, S("[")) ? behind : authority, ':'))
         return authority;
-    return arena_printf(&config->arena, "%.*s:%d", SLICE_ARG(authority), https ? 443 : 80);
+    return arena_printf(&config->arena, "%.*s:%u", SLICE_ARG(authority), parts.scheme->port);
 }
 
 static bool listens_there(const char *listen, slice authority)
@@ -385,12 +402,10 @@ static void origins_are_not_ourselves(struct config *config)
 {
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
-        if (strncmp(origin->url, "http", 4) != 0)
-            continue;
-        slice authority = authority_of(config, origin->url);
-        if (listens_there(config->listen, authority) ||
-            listens_there(config->tls_listen, authority) ||
-            listens_there(config->admin_listen, authority))
+        slice authority = authority_of(config, origin);
+        if (authority.len && (listens_there(config->listen, authority) ||
+                              listens_there(config->tls_listen, authority) ||
+                              listens_there(config->admin_listen, authority)))
             config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "url"),
                                !i && config->origin[0] ? "origin" :
                                group_key(config, "origins", origin->name, "url"), NULL,
@@ -410,10 +425,11 @@ static void an_endpoint_has_one_identity(struct config *config)
 {
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
-        for (size_t j = 0; j < i && strncmp(origin->url, "http", 4) == 0; j++) {
+        slice authority = authority_of(config, origin);
+        for (size_t j = 0; j < i && authority.len; j++) {
             const struct config_origin *other = &config->origins[j];
-            if (strncmp(other->url, "http", 4) == 0 && !same_identity(origin, other) &&
-                slice_eq_nocase(authority_of(config, origin->url), authority_of(config, other->url)))
+            if (!same_identity(origin, other) &&
+                slice_eq_nocase(authority, authority_of(config, other)))
                 config_mistake_add(config, in_group(origin->where, SCOPE_ORIGIN, "access_key"),
                                    group_key(config, "origins", origin->name, "access_key"), NULL,
                                    "is another than that of origin \"%s\", which is the same "

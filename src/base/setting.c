@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/url_kind.h"
 
 enum { RESTART, RELOAD };
 
@@ -240,39 +241,14 @@ static bool read_choice(const struct setting *setting, slice text, struct arena 
 }
 
 /* HOST:PORT, [V6]:PORT */
-/* From 1 to 65535, or *ret_why. */
-static bool port_is_valid(slice text, const char **ret_why)
-{
-    uint64_t port;
-    if (!slice_u64(text, &port))
-        return false;
-    if (port >= 1 && port <= 65535)
-        return true;
-    *ret_why = "the port must be between 1 and 65535";
-    return false;
-}
-
-/* What stands behind the last colon, if that is none of an IPv6 address; the rest is the host. */
-static slice cut_port(slice *host)
-{
-    for (size_t i = host->len; i && host->ptr[i - 1] != ']'; i--) {
-        if (host->ptr[i - 1] != ':')
-            continue;
-        slice port = slice_from(*host, i);
-        host->len = i - 1;
-        return port;
-    }
-    return (slice){ NULL, 0 };
-}
-
 static bool read_address(const struct setting *setting, slice text, const char **ret_why)
 {
     *ret_why = setting->unit[0] ? "must be HOST:PORT, [IPV6]:PORT or off"
                                 : "must be HOST:PORT or [IPV6]:PORT";
     if (setting->unit[0] && slice_eq(text, slice_of(setting->unit)))
         return true;
-    slice host = text, port = cut_port(&host);
-    if (!port.ptr || !port_is_valid(port, ret_why))
+    slice host = text, port = url_cut_port(&host);
+    if (!port.ptr || !url_port_is_valid(port, ret_why))
         return false;
     bool v6 = slice_starts(host, S("[")) && slice_ends(host, S("]")) && host.len > 3;
     if (!host.len)
@@ -281,29 +257,6 @@ static bool read_address(const struct setting *setting, slice text, const char *
         *ret_why = "an IPv6 address stands in brackets: [::1]:PORT";
     return v6 || (host.len && !slice_has(host, ':') && !slice_has(host, '[') &&
                   !slice_has(host, '/'));
-}
-
-static bool read_url(slice text, struct arena *keep, const char **ret_why)
-{
-    *ret_why = "must be http://HOST[:PORT], https://HOST[:PORT] or dir:/FOLDER";
-    if (text.len == 0 || slice_starts(text, S("dir:/")))
-        return true;
-    slice path = slice_starts(text, S("http://"))    ? slice_from(text, 7)
-                 : slice_starts(text, S("https://")) ? slice_from(text, 8)
-                                                     : S("");
-    slice host = slice_cut(&path, '/');
-    if (slice_has(host, '@')) {
-        *ret_why = "keys don't belong into a URL: see origin_access_key";
-        return false;
-    }
-    slice port = cut_port(&host);
-    if (!host.len || slice_has(host, '?') || slice_has(host, '#') || slice_has(host, ' ') ||
-        (port.ptr && !port_is_valid(port, ret_why)))
-        return false;
-    if (path.len)
-        *ret_why = arena_printf(keep, "leave away /%.*s: buckets are named by clients",
-                                SLICE_ARG(path)).ptr;
-    return path.len == 0;
 }
 
 static bool read_text(const struct setting *setting, slice text, struct arena *keep,
@@ -321,7 +274,6 @@ static bool read_text(const struct setting *setting, slice text, struct arena *k
     case TYPE_SECRET: return slice_trim(text).len == text.len;
     case TYPE_CHOICE: return read_choice(setting, text, keep, ret_why);
     case TYPE_ADDRESS: return read_address(setting, text, ret_why);
-    case TYPE_URL: return read_url(text, keep, ret_why);
     case TYPE_PATH:
         *ret_why = "must not be empty";
         return slice_trim(text).len || (!text.len && !setting_standard(setting)[0]);

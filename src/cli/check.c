@@ -71,8 +71,8 @@ static void check_origin(struct check *check, const struct config_origin *origin
         say_found(check, origin->name, &found);
 }
 
-/* Opens it as serve will. */
-static void check_folder(struct check *check, const struct config_origin *origin)
+/* Opens it as serve will: for kinds that are not called over a network. */
+static void check_opening(struct check *check, const struct config_origin *origin)
 {
     struct origins *origins = origins_new(1);
     struct origin_options options = { .name = origin->name, .url = origin->url };
@@ -103,8 +103,8 @@ static void check_credentials(struct check *check)
         bool half = !origin->access_key[0] != !origin->secret_key[0];
         if (credentials_are_needed(origin) && !half)
             check_origin(check, origin);
-        else if (strncmp(origin->url, "dir:", 4) == 0)
-            check_folder(check, origin);
+        else if (origin->kind && origin->kind->probe == PROBE_OPEN)
+            check_opening(check, origin);
     }
 }
 
@@ -165,6 +165,7 @@ int run_check(struct cli *cli)
     const char *file = cli_word(cli);
     struct config_sources from = {
         .argc = cli->argc, .argv = cli->argv, .env = (const char *const *)environ, .path = file,
+        .kinds = origin_url_kind,
     };
     struct check check = { .keep = &cli->arena, .carriers = carriers_new(1) };
     struct config *config = config_load(&from);

@@ -41,7 +41,7 @@ bool credentials_may_lack(const struct config *config, const struct config_origi
 
 bool credentials_are_needed(const struct config_origin *origin)
 {
-    return slice_starts(slice_of(origin->url), S("http"));
+    return origin->kind && origin->kind->knows_identities;
 }
 
 static slice read_from(const struct config_origin *origin, slice row)

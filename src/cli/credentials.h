@@ -12,7 +12,8 @@ enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why) MUST_USE;
 /* No credentials of Penstock's own are no mistake there: no client would use them. */
 bool credentials_may_lack(const struct config *config, const struct config_origin *origin);
-bool credentials_are_needed(const struct config_origin *origin);    /* not by a directory */
+/* Only an origin whose answers depend on the signer needs them. */
+bool credentials_are_needed(const struct config_origin *origin);
 /* carriers NULL: a source that lends is not asked, and only its name is found. */
 enum err credentials_at_origin(const struct config_origin *origin, struct carriers *carriers,
                                struct arena *keep, struct credentials *ret,

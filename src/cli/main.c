@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "origin/origin.h"
+
 static int run_version(struct cli *cli)
 {
     puts("penstock " PACKAGE_VERSION);
@@ -112,6 +114,7 @@ struct config *cli_load(struct cli *cli)
 {
     struct config_sources from = {
         .argc = cli->argc, .argv = cli->argv, .env = (const char *const *)environ,
+        .kinds = origin_url_kind,
     };
     return config_load(&from);
 }

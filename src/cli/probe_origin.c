@@ -164,7 +164,7 @@ void probe_origins(struct check *check)
         pthread_mutex_lock(&all.lock);
         all.open++;
         pthread_mutex_unlock(&all.lock);
-        if (!credentials_are_needed(&config->origins[i]) ||
+        if (config->origins[i].kind->probe != PROBE_CALL ||
             !start(check, origins, &config->origins[i], &asked[i])) {
             pthread_mutex_lock(&all.lock);
             all.open--;

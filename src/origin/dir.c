@@ -17,7 +17,9 @@
 #include "s3/encode.h"
 #include "s3/error.h"
 
+#define SCHEME "dir:"
 #define FIELDS_MAX 8
+#define THREADS 16
 
 /* ---- replies ---- */
 
@@ -289,15 +291,10 @@ static void dir_free(struct origin *origin)
     free(dir);
 }
 
-static const struct origin_kind dir_kind = {
-    .read_only = true, .start = dir_start, .resume = dir_resume, .cancel = dir_cancel,
-    .free = dir_free,
-};
-
-enum err dir_add(struct dir_pool *pool, const struct origin_options *options, struct arena *keep,
-                 struct origin **ret, slice *ret_why)
+static enum err dir_open_root(void *shared, const struct origin_options *options,
+                              struct arena *keep, struct origin **ret, slice *ret_why)
 {
-    const char *path = options->url + strlen("dir:");
+    const char *path = options->url + strlen(SCHEME);
     char *real = realpath(path, NULL);
     int root = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     int probe = root >= 0 ? dir_open(root, ".", O_RDONLY | O_DIRECTORY, true) : -1;
@@ -312,12 +309,33 @@ enum err dir_add(struct dir_pool *pool, const struct origin_options *options, st
     }
     close(probe);
     struct dir *dir = must_alloc(sizeof(*dir));
-    dir->origin.kind = &dir_kind;
-    slice endpoint = arena_printf(keep, "dir:%s", real);
+    slice endpoint = arena_printf(keep, SCHEME "%s", real);
     dir->origin.endpoint = must_strndup(endpoint.ptr, endpoint.len);
-    dir->pool = pool;
+    dir->pool = shared;
     dir->root = root;
     free(real);
     *ret = &dir->origin;
     return OK;
 }
+
+static void *dir_shared_new(unsigned threads)
+{
+    (void)threads;              /* how many carry calls over a network */
+    return dir_pool_new(THREADS);
+}
+
+static void dir_shared_free(void *take_shared)
+{
+    struct dir_pool *pool = take_shared;
+    dir_pool_free(&pool);
+}
+
+const struct origin_kind dir_kind = {
+    .url = {
+        .schemes = { { SCHEME, SCHEME "/FOLDER", 0 } },
+        .judge = url_judge_folder, .is_folder = true, .probe = PROBE_OPEN,
+    },
+    .read_only = true,
+    .shared_new = dir_shared_new, .shared_free = dir_shared_free, .open = dir_open_root,
+    .start = dir_start, .resume = dir_resume, .cancel = dir_cancel, .free = dir_free,
+};

@@ -42,10 +42,6 @@ void dir_pool_start(struct dir_pool *pool, struct dir_call *take_call);
 void dir_pool_resume(struct dir_pool *pool, struct dir_call *call);
 void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);
 
-/* dir.c: the kind */
-enum err dir_add(struct dir_pool *pool, const struct origin_options *options, struct arena *keep,
-                 struct origin **ret, slice *ret_why) MUST_USE;
-
 /* dir.c: the work of a call, on a pool thread. */
 enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head; sets up the body */
 void dir_call_free(struct dir_call *call);

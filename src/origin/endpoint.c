@@ -77,7 +77,7 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
     slice rest = url, scheme = arena_lower(keep, slice_cut(&rest, ':'));
     bool https = slice_eq(scheme, S("https"));
     if ((!https && !slice_eq(scheme, S("http"))) || !slice_starts(rest, S("//"))) {
-        *ret_why = arena_printf(keep, "%.*s: an origin's URL starts with http://, https:// or dir:",
+        *ret_why = arena_printf(keep, "%.*s: an S3 endpoint starts with http:// or https://",
                                 SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }

@@ -1,8 +1,8 @@
 /* kind.h - what every kind of origin is made of; for this room only.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kind (s3, dir) embeds struct origin in what it keeps for an origin, and struct origin_hook in
- * what it keeps for a call. Callbacks go through the hook and nowhere else: it holds the contract
+ * A kind is a row of the table in origin.c. It embeds struct origin in what it keeps for an origin,
+ * and struct origin_hook in what it keeps for a call. Callbacks go through the hook and nowhere else: it holds the contract
  * (one head, then bodies, then one done) and counts for the metrics.
  * A cancel may race with the end: call->priv is read and emptied under a lock (origin.c), so a
  * kind's resume and cancel only ever see a live hook. They and start are called with that lock held
@@ -17,8 +17,16 @@
 
 struct origin_hook;
 struct origin_kind {
+    struct url_kind url;                /* how its URLs look, and what the settings must know */
     bool read_only;
-    bool knows_identities;              /* it answers by who signed */
+    /* What all origins of the kind have in common: threads, connections. Made for the first of
+     * them; freed once all have stopped, and freeing returns when every call is done. */
+    void *(*shared_new)(unsigned threads);
+    void (*shared_free)(void *take_shared);
+    /* Opens an origin; its kind is set by the caller. On failure *ret_why is a sentence for people,
+     * in keep. */
+    enum err (*open)(void *shared, const struct origin_options *options, struct arena *keep,
+                     struct origin **ret, slice *ret_why);
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
@@ -29,6 +37,7 @@ struct origin_kind {
     void (*stop)(struct origin *origin);
     void (*free)(struct origin *origin);    /* no call is left */
 };
+extern const struct origin_kind s3_kind, dir_kind;
 
 #define ORIGIN_MAGIC 0x0419140eu
 struct origin {

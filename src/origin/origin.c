@@ -1,7 +1,7 @@
 /* origin.c - every origin there is, and the contract they all keep.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Chooses the kind of an origin by its URL and passes calls on to it. All callbacks go out through
+ * Holds the table of kinds, chooses the kind of an origin by its URL, and passes calls on to it. All callbacks go out through
  * the hook_ functions here: one head, then bodies, then one done; here they are counted.
  * Threads: call->priv is set, read and emptied under one of a few locks, chosen by the call's
  * address. A cancel or resume that loses the race with done() finds it empty and does nothing. */
@@ -14,16 +14,18 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
-#include "origin/dir.h"
-#include "origin/s3.h"
+#include "origin/kind.h"
 
-#define DIR_THREADS 16
+/* The table. A URL belongs to the first kind that has its scheme. */
+static const struct origin_kind *const kinds[] = {
+    &s3_kind,
+    &dir_kind,
+};
 
 struct origins {
     struct list list;
     unsigned threads;
-    struct dir_pool *dir_pool;      /* each NULL until an origin needs it */
-    struct carriers *carriers;
+    void *shared[countof(kinds)];   /* beside the table; each NULL until an origin needs it */
 };
 
 /* ---- hooks ---- */
@@ -218,7 +220,7 @@ bool origin_is_read_only(const struct origin *origin)
 
 bool origin_knows_identities(const struct origin *origin)
 {
-    return origin->kind->knows_identities;
+    return origin->kind->url.knows_identities;
 }
 
 uint64_t origin_renamed_ms(const struct origin *origin)
@@ -228,6 +230,11 @@ uint64_t origin_renamed_ms(const struct origin *origin)
 
 /* ---- making them ---- */
 
+const struct url_kind *origin_url_kind(size_t i)
+{
+    return i < countof(kinds) ? &kinds[i]->url : NULL;
+}
+
 struct origins *origins_new(unsigned threads)
 {
     struct origins *all = must_alloc(sizeof(*all));
@@ -236,24 +243,34 @@ struct origins *origins_new(unsigned threads)
     return all;
 }
 
+static size_t place_of_kind(slice url)
+{
+    const struct url_scheme *scheme;
+    slice rest;
+    const struct url_kind *kind = url_kind_of(origin_url_kind, url, &scheme, &rest);
+    size_t place = 0;
+    while (place < countof(kinds) && &kinds[place]->url != kind)
+        place++;
+    return place;
+}
+
 enum err origins_add(struct origins *all, const struct origin_options *options, struct arena *keep,
                      struct origin **ret, slice *ret_why)
 {
-    slice url = slice_of(options->url);
+    size_t place = place_of_kind(slice_of(options->url));
     struct origin *origin;
-    enum err e;
-    if (slice_starts(url, S("dir:"))) {
-        if (!all->dir_pool)
-            all->dir_pool = dir_pool_new(DIR_THREADS);
-        e = dir_add(all->dir_pool, options, keep, &origin, ret_why);
-    } else {
-        if (!all->carriers)
-            all->carriers = carriers_new(all->threads);
-        e = s3_add(all->carriers, options, keep, &origin, ret_why);
+    if (place == countof(kinds)) {
+        *ret_why = arena_printf(keep, "%s: the URL of an origin is %s", options->url,
+                                url_forms(origin_url_kind, keep));
+        return ERR_BAD_ARGUMENT;
     }
+    if (!all->shared[place])
+        all->shared[place] = kinds[place]->shared_new(all->threads);
+    enum err e = kinds[place]->open(all->shared[place], options, keep, &origin, ret_why);
     if (e)
         return e;
     origin->magic = ORIGIN_MAGIC;
+    origin->kind = kinds[place];
     pthread_mutex_init(&origin->lock, NULL);
     origin->name = must_strndup(options->name, strlen(options->name));
     list_add(&all->list, &origin->link);
@@ -280,8 +297,9 @@ void origins_free(struct origins **all)
     list_each(struct origin, origin, &mine->list, link)
         if (origin->kind->stop)
             origin->kind->stop(origin);
-    carriers_free(&mine->carriers);    /* returns when every call is done */
-    dir_pool_free(&mine->dir_pool);
+    for (size_t i = 0; i < countof(kinds); i++)
+        if (mine->shared[i])
+            kinds[i]->shared_free(mine->shared[i]);
     while (!list_empty(&mine->list))
         free_one(list_of(mine->list.next, struct origin, link));
     free(mine);

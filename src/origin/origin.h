@@ -3,13 +3,14 @@
  * An origin answers calls. A call is owned by its caller and must stay until its done() has come,
  * which happens exactly once, also after a cancel. Callbacks of one call come one at a time, from
  * an origin thread, which is never one of the HTTP loops: they must not block.
- * Two kinds: s3 (s3.c, carried by curl.c) and dir (a POSIX directory, read-only). Retries happen
- * in here, only while nothing of an answer was handed out. */
+ * The kinds of origins stand in the table of origin.c. Retries happen in here, only while nothing
+ * of an answer was handed out. */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
 #include "base/arena.h"
 #include "base/list.h"
+#include "base/url_kind.h"
 #include "s3/form.h"
 #include "s3/request.h"
 #include "s3/sigv4.h"
@@ -124,7 +125,7 @@ void origin_health(struct origin *origin, struct arena *keep, struct origin_heal
 
 struct origin_options {
     const char *name;
-    const char *url;            /* http://host:port, https://..., or dir:/path */
+    const char *url;            /* of a kind in the table */
     const char *region;         /* empty: us-east-1 until a redirect tells */
     const char *style;          /* "path", "host", "auto": path for IPs and single labels */
     const char *ca_file;        /* who may vouch for https; empty: the system's store */
@@ -140,6 +141,9 @@ struct origin_options {
     unsigned total_ms;          /* all tries; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */
 };
+
+/* The table of kinds, as the settings want it (url_kinds). */
+const struct url_kind *origin_url_kind(size_t i);
 
 struct origins *origins_new(unsigned threads) MUST_USE;
 /* Adds one. On failure *ret_why is a sentence for people, in keep. */

@@ -37,21 +37,15 @@ static uint64_t s3_renamed_ms(const struct origin *origin)
     return provider_renamed_ms(container_of(origin, const struct s3, origin)->provider);
 }
 
-static const struct origin_kind s3_kind = {
-    .knows_identities = true,
-    .start = s3_call_start, .resume = s3_call_resume, .cancel = s3_call_cancel,
-    .ask_again = s3_call_ask_again,
-    .health = s3_health, .renamed_ms = s3_renamed_ms, .stop = s3_stop, .free = s3_free,
-};
-
 static const char *env(const char *name)
 {
     return getenv(name);
 }
 
-enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
-                struct origin **ret, slice *ret_why)
+static enum err s3_open(void *shared, const struct origin_options *options, struct arena *keep,
+                        struct origin **ret, slice *ret_why)
 {
+    struct carriers *carriers = shared;
     struct s3 *s3 = must_alloc(sizeof(*s3));
     slice region = S("");
     struct credentials_ask ask = {
@@ -91,8 +85,32 @@ enum err s3_add(struct carriers *carriers, const struct origin_options *options,
     retry_budget_init(&s3->budget);
     regions_init(&s3->regions);
     slice endpoint = endpoint_url(&s3->keep, &s3->endpoint);
-    s3->origin.kind = &s3_kind;
     s3->origin.endpoint = must_strndup(endpoint.ptr, endpoint.len);
     *ret = &s3->origin;
     return OK;
 }
+
+/* ---- the kind ---- */
+
+static void *s3_shared_new(unsigned threads)
+{
+    return carriers_new(threads);
+}
+
+static void s3_shared_free(void *take_shared)
+{
+    struct carriers *carriers = take_shared;
+    carriers_free(&carriers);
+}
+
+const struct origin_kind s3_kind = {
+    .url = {
+        .schemes = { { "http://", "http://HOST[:PORT]", 80 },
+                     { "https://", "https://HOST[:PORT]", 443 } },
+        .judge = url_judge_host, .knows_identities = true, .probe = PROBE_CALL,
+    },
+    .shared_new = s3_shared_new, .shared_free = s3_shared_free, .open = s3_open,
+    .start = s3_call_start, .resume = s3_call_resume, .cancel = s3_call_cancel,
+    .ask_again = s3_call_ask_again,
+    .health = s3_health, .renamed_ms = s3_renamed_ms, .stop = s3_stop, .free = s3_free,
+};

@@ -40,10 +40,6 @@ struct s3 {
     atomic_bool keys_refused;       /* the last it said of them */
 };
 
-/* s3.c: on failure *ret_why is a sentence for people, in keep. */
-enum err s3_add(struct carriers *carriers, const struct origin_options *options, struct arena *keep,
-                struct origin **ret, slice *ret_why) MUST_USE;
-
 /* s3_call.c: as kind.h has them. */
 void s3_call_start(struct origin *origin, struct origin_call *asked);
 void s3_call_resume(struct origin_hook *hook);

@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/json_place.h"
+#include "origin/origin.h"
 
 static char path[] = "/tmp/penstock-config-XXXXXX";
 
@@ -19,7 +20,9 @@ static void write_file(const char *to, const char *text)
 static struct config *load(const char *text, const char *const *env, const char *const *argv)
 {
     write_file(path, text);
-    struct config_sources from = { .argv = argv, .env = env, .path = path };
+    struct config_sources from = {
+        .argv = argv, .env = env, .path = path, .kinds = origin_url_kind,
+    };
     while (argv && argv[from.argc])
         from.argc++;
     return config_load(&from);
@@ -479,6 +482,8 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { "{\"origin\": \"https://h/mybucket\"}",
           "origin: leave away /mybucket: buckets are named by clients" },
         { "{\"origin\": \"https://A:B@h\"}", "keys don't belong into a URL" },
+        { "{\"origin\": \"dir:d\"}", "origin: must be http://HOST[:PORT], https://HOST[:PORT] or "
+          "dir:/FOLDER, not \"dir:d\"" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"ab\": {}}}",
           "a bucket name has 3 to 63 characters" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"Data\": {}}}",
@@ -665,14 +670,52 @@ TEST(a_url_that_is_wrong_is_one_mistake)
     config_free(&config);
 }
 
+/* A kind of origin that only this test knows: its URL is an even number of letters. */
+static bool judge_even(slice rest, struct arena *keep, const char **ret_why)
+{
+    if (rest.len % 2)
+        *ret_why = arena_printf(keep, "has %zu letters: take one away", rest.len).ptr;
+    return rest.len % 2 == 0;
+}
+
+static const struct url_kind *even_kinds(size_t i)
+{
+    static const struct url_kind even = {
+        .schemes = { { "even:", "even:LETTERS", 0 } }, .judge = judge_even,
+    };
+    return i == 0 ? &even : NULL;
+}
+
+static struct config *load_even(const char *flag)
+{
+    write_file(path, "{}");
+    return config_load(&(struct config_sources){
+        .argc = 1, .argv = &flag, .path = path, .kinds = even_kinds,
+    });
+}
+
+TEST(a_url_is_judged_by_the_kinds_that_the_program_handed_in)
+{
+    struct config *config = load_even("--origin=even:ab");
+    ok(!config->mistakes && config->origin_default->kind == even_kinds(0));
+    config_free(&config);
+    config = load_even("--origin=even:abc");
+    ok(count_mistakes(config) == 1 && config->origin_count == 0);
+    ok(strstr(config->mistakes->text, "has 3 letters: take one away"));
+    config_free(&config);
+    config = load_even("--origin=dir:/tmp");
+    ok(strstr(config->mistakes->text, "must be even:LETTERS, not \"dir:/tmp\""));
+    config_free(&config);
+}
+
 TEST(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing)
 {
     const char *argv[] = { "--config", "/does/not/exist.json", "--origin=dir:/x" };
-    struct config_sources from = { .argc = 3, .argv = argv };
+    struct config_sources from = { .argc = 3, .argv = argv, .kinds = origin_url_kind };
     struct config *config = config_load(&from);
     ok(count_mistakes(config) == 1 && strcmp(config->mistakes->file, argv[1]) == 0);
     config_free(&config);
-    from = (struct config_sources){ .argc = 1, .argv = argv + 2 };
+    from = (struct config_sources){ .argc = 1, .argv = argv + 2, .kinds = origin_url_kind };
     config = config_load(&from);
     ok(access(SYSCONFDIR "/penstock/penstock.json", F_OK) == 0 || !config->mistakes);
     config_free(&config);
@@ -766,6 +809,7 @@ int main(void)
         cmocka_unit_test(each_seeded_mistake_is_found_with_its_place_key_and_nearest_key),
         cmocka_unit_test(all_mistakes_of_all_sources_come_at_once),
         cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
+        cmocka_unit_test(a_url_is_judged_by_the_kinds_that_the_program_handed_in),
         cmocka_unit_test(a_mistake_shows_the_value_and_the_rule_it_breaks),
         cmocka_unit_test(a_secret_that_is_wrong_is_not_shown),
         cmocka_unit_test(what_is_wrong_with_a_policy_is_said_once),

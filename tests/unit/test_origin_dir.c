@@ -589,6 +589,9 @@ TEST(stopping_ends_even_what_is_parked)
     options.url = "dir:/does/not/exist";
     others = origins_new(1);
     ok(origins_add(others, &options, &keep, &other, &why) == ERR_IO && has(why, "No such file"));
+    options.url = "ftp://host";
+    ok(origins_add(others, &options, &keep, &other, &why) == ERR_BAD_ARGUMENT);
+    ok(has(why, "ftp://host: the URL of an origin is http://HOST") && has(why, "or dir:/FOLDER"));
     origins_free(&others);
     arena_free(&keep);
 }
