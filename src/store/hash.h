@@ -13,7 +13,7 @@ void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_
                   struct object_id *ret);
 void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* from the kernel */
 /* The seed of an object's data checksums: a block of another object, version or unit fails
- * (src/README, What lies on disk). */
+ * (penstock-format(5)). */
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit);
 
 #endif

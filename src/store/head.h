@@ -39,7 +39,7 @@ struct head {
      * (shown_raise); SHOWN_REFUSED is in it if that was a refusal; 0: not known, in this process */
     _Atomic uint32_t shown;
     atomic_bool revalidating;     /* somebody asks the origin about it behind the readers' backs */
-    /* must be revalidated once before it is served (src/README, What lies on disk) */
+    /* must be revalidated once before it is served (penstock-format(5)) */
     atomic_bool unproved;
     bool restated;                /* on disk, it may say what is not so any more (restated.h) */
     atomic_uint refs;

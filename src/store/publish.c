@@ -1,7 +1,7 @@
 /* publish.c - what a record, a removal or a recycled extent does to the index.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules of src/README, What lies on disk: the later commit of a unit wins; WHOLE replaces the
+ * The rules of penstock-format(5): the later commit of a unit wins; WHOLE replaces the
  * units it holds and a head by itself; anything else of the object replaces WHOLE. Units may
  * outlive their head: they count only while their ETag hash equals that of the head there is.
  * Threads: the committer's. */

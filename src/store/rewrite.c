@@ -1,8 +1,8 @@
 /* rewrite.c - the bytes of a small object whose head has learnt more.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A WHOLE object is one record, so a changed head of it is the record written again (src/README,
- * What lies on disk): the bytes are read back, verified like any others, and go along. What can't
+ * A WHOLE object is one record, so a changed head of it is the record written again
+ * (penstock-format(5)): the bytes are read back, verified like any others, and go along. What can't
  * be proved right stays behind, and the head goes alone. Threads: the committer's, which may
  * block. */
 #include <string.h>
