@@ -1,7 +1,7 @@
 /* permit.c - may who asks have what is here? SPDX-License-Identifier: Apache-2.0
  *
  * A hit, a stale answer, and a place beside others who wait for a fill: each needs the proof that
- * the origin has lately let this very identity read this (README, Who may read what). Without it, a
+ * the origin has lately let this very identity read this (penstock-access(7)). Without it, a
  * HEAD in its name is the proof, or the refusal; a miss is its own. Nothing that was learnt or
  * brought in one name lets another read. Nor does a question under way let who asks after a refusal
  * to them, or after a change of who may read what: its answer may tell of before.

@@ -3,7 +3,7 @@
  * A process connects to a Unix socket, registers memory, and names objects, or parts of them, that
  * shall lie there: one message, thousands of items, and no byte of them passes a socket or the
  * process's own CPU. The connection is the lease: when it ends, whatever hangs on it ends, too.
- * What may be read is judged as for a GET. The protocol: README, The fill socket. */
+ * What may be read is judged as for a GET. The protocol: penstock-fill(7). */
 #ifndef LOCAL_LOCAL_H
 #define LOCAL_LOCAL_H
 

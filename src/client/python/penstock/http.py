@@ -1,7 +1,7 @@
 """http.py - signed requests, and batches of objects over HTTP. SPDX-License-Identifier: Apache-2.0
 
 A batch is one POST that names thousands of items, and an answer in which they come in order, each
-behind a header of 64 bytes (README, "Many objects in one request"). What is not whole is an
+behind a header of 64 bytes (penstock-batch(7)). What is not whole is an
 error: an answer without its end mark was cut. Connections are kept; each is one caller's at a time.
 """
 import concurrent.futures
