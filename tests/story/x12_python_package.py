@@ -1,5 +1,5 @@
-"""The Python package: installs in a bare environment, with nothing beside it; the README's examples run
-as they stand there."""
+"""The Python package: installs in a bare environment, with nothing beside it; the examples of its manual page
+run as they stand there."""
 import re
 
 from harness import *
@@ -8,11 +8,10 @@ SOURCE = os.path.join(ROOT, "src", "client", "python")
 SIZE = 131_072
 
 
-def blocks(heading):
-    """The Python blocks of a section of the README."""
-    with open(os.path.join(ROOT, "README.md")) as f:
-        section = f.read().split(f"\n### {heading}\n")[1].split("\n## ")[0].split("\n### ")[0]
-    return re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+def blocks():
+    """The Python blocks of penstock-python(7): of a fill, and of the loader."""
+    with open(os.path.join(ROOT, "man", "penstock-python.7.md")) as f:
+        return re.findall(r"^```python\n(.*?)^```$", f.read(), re.M | re.S)
 
 
 def install(story):
@@ -42,7 +41,7 @@ with Story("x12 the Python package", 240) as story:
     origin = story.origin(*[f"object=demo/train/sample-{i:02}.bin {SIZE}" for i in range(1, 13)])
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path)
-    bytes_, tensors = blocks("From Python, in bulk")
+    bytes_, tensors = blocks()
     python = install(story)
     status, out, err = example(story, bytes_, python, server, path)
     story.fact("the example runs as it stands", status == 0, err)
