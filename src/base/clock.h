@@ -1,13 +1,19 @@
 /* clock.h - what time it is. SPDX-License-Identifier: Apache-2.0
  *
- * Whoever waits or measures calls these; what is pure takes `now` as an argument (H9). Wall time is
- * for what is written down or compared with others, monotonic time for waiting and measuring. */
+ * Whoever waits or measures calls these; what is pure takes `now` as an argument (H9). Three clocks:
+ * - wall time is for what is written down or compared with others: signatures, logs, HTTP dates;
+ * - monotonic time is for waiting and measuring: timers, timeouts, durations;
+ * - ageing time tells how old an answer of the origin is: freshness, grants, permissions, refusals
+ *   and listings that are remembered. ageing_s() is wall time and ageing_ms() is monotonic time, but
+ *   in the tests' daemon, where a test lets them run ahead (testing.h). A time of this clock is
+ *   compared with times of this clock only. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
 #include <time.h>
 
 #include "base/base.h"
+#include "base/testing.h"
 
 static inline uint64_t clock_ns(clockid_t which)
 {
@@ -19,5 +25,11 @@ static inline uint64_t clock_ns(clockid_t which)
 static inline uint64_t mono_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 static inline uint64_t mono_ms(void) { return mono_ns() / 1000000u; }
 static inline int64_t wall_s(void) { return (int64_t)(clock_ns(CLOCK_REALTIME) / 1000000000u); }
+
+static inline uint64_t ageing_ms(void) { return mono_ms() + testing_ahead_ms(); }
+static inline int64_t ageing_s(void)
+{
+    return (int64_t)((clock_ns(CLOCK_REALTIME) / 1000000u + testing_ahead_ms()) / 1000u);
+}
 
 #endif

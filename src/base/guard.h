@@ -1,10 +1,9 @@
-/* guard.h - safety guards that a test build can switch off, so that their tests can be seen to
+/* guard.h - safety guards that the tests' daemon can switch off, so that their tests can be seen to
  * fail. SPDX-License-Identifier: Apache-2.0
  *
- * Configured with --enable-guards-off, the environment variable PENSTOCK_GUARD_OFF names the guards
- * to leave out (crc,identity,epoch,if-match,pages,missing,lists,grants,
- * item-rights,fill-bounds,fill-drain,meta,leaf,mark,doubt). In every other build
- * guard_on() is true. */
+ * In tests/daemon/penstock the environment variable PENSTOCK_GUARD_OFF names the guards to leave out
+ * (crc,identity,epoch,if-match,pages,missing,lists,grants,item-rights,fill-bounds,fill-drain,meta,
+ * leaf,mark,doubt). In every other program guard_on() is true (testing.h). */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
 
@@ -16,14 +15,6 @@ enum guard {
     GUARD_META, GUARD_LEAF, GUARD_MARK, GUARD_DOUBT
 };
 
-#ifdef GUARDS_OFF
 bool guard_on(enum guard guard);
-#else
-static inline bool guard_on(enum guard guard)
-{
-    (void)guard;
-    return true;
-}
-#endif
 
 #endif

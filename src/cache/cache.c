@@ -39,7 +39,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->missing = missing_new(options->missing_ms);
     cache->parts = parts_new();
     cache->grants = grants_new(options->grants_bytes);
-    cache->began_ms = mono_ms();
+    cache->began_ms = ageing_ms();
     cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
     return cache;
 }

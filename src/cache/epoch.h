@@ -69,8 +69,8 @@ bool epoch_bucket_holds(unsigned pair, struct epoch_note since);
  * that is current, whichever that is: what was learnt of any version before, or may be read of it
  * by a proof from before, is asked about again. id: the key's, of no version. */
 struct epoch_said {
-    uint64_t at_ms;    /* monotonic; 0: nothing was, by this process */
-    int64_t at_s;      /* the same moment, wall clock */
+    uint64_t at_ms;    /* ageing time; 0: nothing was, by this process */
+    int64_t at_s;      /* the same moment, as heads are dated */
 };
 void epoch_say(const struct object_id *id, struct epoch_said now);
 struct epoch_said epoch_said(const struct object_id *id);

@@ -111,13 +111,13 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->inflight = inflight_ref(inflight);
     fetch->asked = *span;
     fetch->epoch = epoch_now(&inflight->id);
-    fetch->sent_s = wall_s();
+    fetch->sent_s = ageing_s();
     fetch->asker = *asker;
     fetch->granted = grant_note_now(&asker->grant, inflight->bucket);
     fetch->refusals = grant_refusals(&asker->grant);
     fetch->readers = 1;
     fetch->wanted = span->first;
-    fetch->sent_ms = mono_ms();
+    fetch->sent_ms = ageing_ms();
     fetch->error_body = text_in(&fetch->arena);
     fetch->error_fields = text_in(&fetch->arena);
     list_init(&fetch->link);

@@ -45,7 +45,7 @@ struct fetch {
     struct asker asker;
     struct grant_note granted;    /* as of then */
     uint32_t refusals;            /* of that name, until then */
-    uint64_t sent_ms;             /* the same moment, monotonic */
+    uint64_t sent_ms;             /* the same moment, ageing_ms() */
 
     /* what readers look at, under the lock */
     struct head *head;            /* the version asked for, or learnt */

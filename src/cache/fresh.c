@@ -144,7 +144,7 @@ static void refuse(struct fresh *fresh, const struct place *place, const struct 
     refused_clear(refused);
     refused->place = place;
     refused->identity = identity_id(who);
-    refused->until_s = wall_s() + for_s;
+    refused->until_s = ageing_s() + for_s;
     if (whole_origin)
         return;
     refused->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
@@ -207,7 +207,7 @@ static slice widest_prefix(struct fresh *fresh, const struct place *place,
     for (size_t len = 0; len < own.len; len++) {
         slice prefix = slice_sub(own, 0, len);
         if ((len == 0 || own.ptr[len - 1] == '/') && is_wide(fresh, name->bucket, prefix) &&
-            !is_refused(fresh, place, who, name->bucket, prefix, wall_s()))
+            !is_refused(fresh, place, who, name->bucket, prefix, ageing_s()))
             return prefix;
     }
     return own;
@@ -326,7 +326,7 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
     page->prefix = slice_sub(page->name.key, 0, prefix.len);
     page->start_after = arena_copy(&page->arena, start_after);
     page->body = text_in(&page->arena);
-    page->sent_s = wall_s();
+    page->sent_s = ageing_s();
     page->moment = epoch_moment();
     list_init(&page->waiters);
     list_add(&fresh->pages, &page->link);
@@ -372,7 +372,7 @@ struct page *fresh_page(struct fresh *fresh, const struct place *place,
     pthread_mutex_lock(&fresh->lock);
     slice prefix = widest_prefix(fresh, place, who, name);
     struct folder_name folder = { place->origin, name->bucket, prefix };
-    if (place->by_listing && !is_refused(fresh, place, who, name->bucket, prefix, wall_s())) {
+    if (place->by_listing && !is_refused(fresh, place, who, name->bucket, prefix, ageing_s())) {
         if (!own_only)
             page = running_page(fresh, place, name);
         if (!page && cache_fetch_may_begin(fresh->cache)) {

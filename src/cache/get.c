@@ -163,7 +163,7 @@ static enum err judge_freshness(struct get *get)
     const struct place *place = get->ask.place;
     int64_t validated_s = atomic_load(&get->head->validated_s);
     bool unproved = atomic_load(&get->head->unproved) && !validated_s;
-    int64_t age_s = wall_s() - validated_s;
+    int64_t age_s = ageing_s() - validated_s;
     if (!permit_has(get)) {    /* nobody learns anything before the origin let them */
         metric_add(M_GRANT_CHECKS, 1);
         return get_go(get, GET_PROBE);
@@ -422,7 +422,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     get->ask = *ask;
     get->changed = changed;
     get->changed_arg = arg;
-    get->began_s = wall_s();
+    get->began_ms = ageing_ms();
     get->began_ns = mono_ns();
     get->name = (struct object_name){
         .endpoint = origin_endpoint(ask->place->origin),

@@ -37,7 +37,7 @@ struct get {
     struct object_name name;
     struct object_id id;
     struct asker asker;
-    int64_t began_s;
+    uint64_t began_ms;             /* ageing time, as fetch->sent_ms */
     uint64_t began_ns;
     enum get_phase phase;
 

@@ -4,7 +4,7 @@
  * origin to that identity's own credentials has proven, and a time until which it is believed. It
  * is dropped by a refusal, by a write of its object and by whatever changes who may read what
  * in its bucket (through us), and forgotten when the table is full: then the origin is asked once
- * more. Knows no HTTP and no clock: monotonic time is an argument. Any thread. */
+ * more. Knows no HTTP and no clock: ageing time is an argument. Any thread. */
 #ifndef CACHE_GRANT_H
 #define CACHE_GRANT_H
 

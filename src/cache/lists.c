@@ -216,7 +216,7 @@ static void on_done(struct origin_call *call, enum err err)
         grant_refusals_add(&shared->owner);    /* nothing they were shown before counts any more */
     shared->over = true;
     waiters_wake(&shared->waiters);
-    if (shared->answer.err || shared->answer.status != 200 || !is_good(shared, mono_ms()))
+    if (shared->answer.err || shared->answer.status != 200 || !is_good(shared, ageing_ms()))
         forget(shared);
     unref(shared);
     pthread_mutex_unlock(&lists->lock);
@@ -307,7 +307,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->epoch = epoch_bucket_now(shared->pair);
     shared->owner = owner_of(lists, ask);
     shared->refusals = grant_refusals(&shared->owner);
-    shared->sent_ms = mono_ms();
+    shared->sent_ms = ageing_ms();
     shared->reuse_ms = reuse_ms(lists, ask);
     shared->call = make_call(&shared->arena, ask);
     list_init(&shared->link);
@@ -334,7 +334,7 @@ static struct shared *join_or_ask(struct lists *lists, const struct list_ask *as
 {
     struct arena scratch = { 0 };
     slice key = key_of(&scratch, ask);
-    struct shared *shared = ask->newest ? NULL : find(lists, key, mono_ms());
+    struct shared *shared = ask->newest ? NULL : find(lists, key, ageing_ms());
     *ret_reused = shared && shared->over;
     if (shared)
         metric_add(shared->over ? M_LISTS_REUSED : M_LISTS_JOINED, 1);

@@ -113,7 +113,7 @@ void missing_note(struct get *get, const struct fetch *fetch)
 {
     struct missing_keys *all = cache_missing(get->loop->cache);
     struct refusal *refusal = fetch->refusal;
-    uint64_t now_ms = mono_ms();
+    uint64_t now_ms = ageing_ms();
     struct entry entry = {
         .id = get->id, .who = get_who(get), .head_only = get->ask.head_only,
         .epoch = fetch->epoch, .until_ms = fetch->sent_ms + for_ms(all, get),
@@ -143,7 +143,7 @@ bool missing_find(struct get *get)
     pthread_mutex_lock(&all->lock);
     struct entry *row = row_of(all, &get->id);
     for (size_t i = 0; i < WAYS && !found; i++)
-        if (is_of(&row[i], get) && row[i].until_ms > mono_ms() && holds(&row[i]) &&
+        if (is_of(&row[i], get) && row[i].until_ms > ageing_ms() && holds(&row[i]) &&
             !is_restated(all, &row[i], get))
             found = refusal_ref(row[i].refusal);
     pthread_mutex_unlock(&all->lock);

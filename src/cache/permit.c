@@ -102,7 +102,7 @@ bool permit_has(struct get *get)
         !origin_knows_identities(get->ask.place->origin) ||
         !guard_on(GUARD_GRANTS))
         return true;
-    uint64_t now_ms = mono_ms(), until = until_ms(get, now_ms);
+    uint64_t now_ms = ageing_ms(), until = until_ms(get, now_ms);
     uint64_t ttl = ttl_ms(get->ask.place, get->asker.who), said_ms = get_said(get).at_ms;
     if (said_ms && until <= said_ms + ttl)
         until = 0;    /* asked before */
@@ -116,7 +116,7 @@ bool permit_has(struct get *get)
 static bool holds(const struct get *get, const struct fetch *fetch)
 {
     const struct grant_name *name = &fetch->asker.grant;
-    return mono_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who) &&
+    return ageing_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who) &&
            grant_note_holds(name, get->name.bucket, fetch->granted) &&
            grant_refusals(name) == fetch->refusals;
 }
@@ -131,7 +131,7 @@ bool permit_shares(struct get *get, const struct fetch *fetch)
         return false;
     if (!get_who(get) && fetch->sent_ms <= origin_renamed_ms(get->ask.place->origin))
         return false;
-    return fetch->sent_ms > get->began_ns / 1000000 || holds(get, fetch);
+    return fetch->sent_ms > get->began_ms || holds(get, fetch);
 }
 
 bool permit_proves(const struct fetch *fetch, const struct head *head)
@@ -172,7 +172,7 @@ void permit_shown(struct fetch *fetch)
     if (identity_id(fetch->asker.who)) {
         grants_give(cache_grants(cache), &fetch->asker.grant,
                     granted(&fetch->asker.grant, fetch->head), inflight->bucket, fetch->granted,
-                    fetch->sent_ms, inflight->place->grant_ms, mono_ms());
+                    fetch->sent_ms, inflight->place->grant_ms, ageing_ms());
         return;
     }
     note(fetch, shown_of(fetch, 0));
@@ -185,7 +185,7 @@ void permit_refused(struct fetch *fetch)
     grant_refusals_add(&fetch->asker.grant);
     if (identity_id(fetch->asker.who)) {
         grants_refuse(cache_grants(cache), &fetch->asker.grant, fetch->sent_ms,
-                      inflight->place->grant_ms, mono_ms());
+                      inflight->place->grant_ms, ageing_ms());
         return;
     }
     note(fetch, shown_of(fetch, SHOWN_REFUSED));

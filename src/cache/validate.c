@@ -112,7 +112,7 @@ static bool stale_will_do(struct get *get, const struct refusal *refusal)
     const struct place *place = get->ask.place;
     if (!get->head || !permit_has(get) || get->ask.revalidate || !refusal_is_outage(refusal))
         return false;
-    int64_t age_s = wall_s() - atomic_load(&get->head->validated_s);
+    int64_t age_s = ageing_s() - atomic_load(&get->head->validated_s);
     return place->freshness != FRESH_ALWAYS && atomic_load(&get->head->validated_s) &&
            (place->freshness == FRESH_IMMUTABLE || age_s <= place->ttl_s + place->grace_s);
 }

@@ -155,7 +155,7 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
 
 static struct epoch_said now(void)
 {
-    return (struct epoch_said){ mono_ms(), wall_s() };
+    return (struct epoch_said){ ageing_ms(), ageing_s() };
 }
 
 /* What is here of the key's versions goes by ids that nobody knows now: it is asked about again. */

@@ -109,7 +109,7 @@ void object_count(enum get_source source)
 static void add_cache_fields(struct fields *fields, struct call *call,
                              const struct get_answer *answer, const struct get_cost *cost)
 {
-    int64_t age_s = MAX(wall_s() - answer->validated_s, (int64_t)0);
+    int64_t age_s = MAX(ageing_s() - answer->validated_s, (int64_t)0);
     call->cache_result = get_source_name(answer->source);
     object_count(answer->source);
     fields_add(fields, S("x-amz-request-id"), call->id);

@@ -127,7 +127,7 @@ static void begin(struct pass *pass)
     pass->place = call->place;
     pass->regrants = regrants(pass);
     if (pass->regrants)
-        grants_change_begins(pass->origin.bucket, mono_ms());
+        grants_change_begins(pass->origin.bucket, ageing_ms());
     pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
                               pass->key_count, pass_changed, pass);
     pass->order = write_order(pass->write, &pass->arena);
@@ -238,7 +238,7 @@ void pass_write_end(struct pass *pass)
 {
     write_end(&pass->write);
     if (pass->regrants)
-        grants_change_ends(pass->origin.bucket, mono_ms());
+        grants_change_ends(pass->origin.bucket, ageing_ms());
     pass->regrants = false;
 }
 

@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/testing.h"
 #include "base/thread.h"
 
 #define LANES 4u
@@ -343,12 +344,8 @@ static void work(struct device *device, struct list *jobs)
 
 static uint64_t idle_ns_most(void)
 {
-#ifdef GUARDS_OFF
-    const char *text = getenv("PENSTOCK_GPU_IDLE_MS");
-    if (text)
-        return (uint64_t)atoi(text) * 1000000u;
-#endif
-    return IDLE_MS * (uint64_t)1000000;
+    const char *text = testing_value(TESTING_GPU_IDLE_MS);
+    return (text ? (uint64_t)atoi(text) : IDLE_MS) * (uint64_t)1000000;
 }
 
 /* It has no buffer: not for long, and it is given back. */

@@ -12,14 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/testing.h"
+
 const char *gpu_module_path(void)
 {
-#ifdef GUARDS_OFF
-    const char *path = getenv("PENSTOCK_GPU_MODULE");
-    if (path && path[0] == '/')
-        return path;
-#endif
-    return PKGLIBDIR "/penstock-cuda.so";
+    const char *path = testing_value(TESTING_GPU_MODULE);
+    return path ? path : PKGLIBDIR "/penstock-cuda.so";
 }
 
 static const struct gpu_backend *ask(void *module, const char *path, struct gpu_why *why)

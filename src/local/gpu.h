@@ -124,7 +124,7 @@ struct gpu_backend {
 #define GPU_MODULE_SYMBOL "penstock_gpu_backend"
 typedef const struct gpu_backend *gpu_module_get(unsigned interface);
 
-/* Where the module is installed; in a build with --enable-guards-off: PENSTOCK_GPU_MODULE. */
+/* Where the module is installed; in the tests' daemon: PENSTOCK_GPU_MODULE. */
 const char *gpu_module_path(void);
 /* Loads it, once and for good: it is never unloaded. NULL: *why says why GPU memory can't be
  * filled. A module without a driver or a device loads; its probe says what is missing. */

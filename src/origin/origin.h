@@ -97,7 +97,7 @@ bool origin_is_read_only(const struct origin *origin);
 /* Does it answer by who signed? A directory does not: whom it would refuse nobody knows. */
 bool origin_knows_identities(const struct origin *origin);
 
-/* Since when (monotonic) its own credentials are those of another name than at the start; 0: they
+/* Since when (ageing time) its own credentials are those of another name than at the start; 0: they
  * are not. What was asked before was answered to somebody else. */
 uint64_t origin_renamed_ms(const struct origin *origin);
 

@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/store/format.c src/store/hash.c src/store/head.c src/base/base.c src/base/crc.c src/base/slice.c src/base/guard.c -lcrypto -lisal */
+/* FUZZ-WITH: src/store/format.c src/store/hash.c src/store/head.c src/base/base.c src/base/crc.c src/base/slice.c src/base/testing.c -lcrypto -lisal */
 /* fuzz_record.c - record headers, head blocks, tables of contents, format files: any bytes, safely.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>

@@ -1,10 +1,9 @@
 """Each safety guard is shown to matter: the same scenario passes with it on, and goes red with it
 off.
 
-Needs a build with --enable-guards-off: PENSTOCK_GUARDS names its penstock. A scenario is given a
-daemon with some guards off and says whether a client saw wrong bytes."""
+A scenario is given a daemon (the tests' own) with some guards off and says whether a client saw wrong bytes."""
 from damage import crc32c, previous_root
-from guards import guarded, on_and_off, use_guards
+from guards import guarded, on_and_off
 from harness import *
 
 
@@ -49,7 +48,7 @@ class Record:
 
 
 with Story("g01 safety guards can be seen to fail", seconds=150) as story:
-    use_guards()
+    use_tests_daemon()
     ids = iter(range(1000))
 
     def house(off, *lines):

@@ -1,13 +1,13 @@
 """The guards of batches and of the fill socket can be seen to fail: the same scenario passes with one
-on, and goes red with it off. Needs a build with --enable-guards-off (PENSTOCK_GUARDS)."""
+on, and goes red with it off."""
 from filler import Filler, Memory
-from guards import guarded, on_and_off, use_guards
+from guards import guarded, on_and_off
 from harness import *
 
 JOBS = ("JOBSTESTKEY", "jobs/secret")
 
 with Story("g02 fill guards can be seen to fail") as story:
-    use_guards()
+    use_tests_daemon()
     origin = story.origin("objects=pile/%d 10 100000", "match=pile/9", "first_byte_ms=500")
     ids = iter(range(1000))
 

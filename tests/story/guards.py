@@ -1,25 +1,18 @@
-"""guards.py - a daemon that can leave out its safety guards, and what is seen when it does.
+"""guards.py - the tests' daemon without its safety guards, and what is seen when they are off.
 SPDX-License-Identifier: Apache-2.0"""
 import os
 
 import harness
-from harness import Skip, find_binary
-
-
-def use_guards():
-    """From here on daemons are a build with --enable-guards-off: PENSTOCK_GUARDS names it."""
-    binary = find_binary("PENSTOCK_GUARDS", "build-guards*/penstock")
-    if not binary or not os.access(binary, os.X_OK):
-        raise Skip("there is no build with --enable-guards-off")
-    harness.PENSTOCK = binary
+from harness import Skip, use_tests_daemon
 
 
 def use_fake_gpu():
-    """The same, of a build with the CUDA headers. Returns the GPU module on a runtime that is not one."""
-    use_guards()
-    module = os.path.join(os.path.dirname(os.path.abspath(harness.PENSTOCK)), "tests/local/penstock-cuda-fake.so")
+    """From here on daemons are the tests' own. Returns the GPU module on a runtime that is not one."""
+    use_tests_daemon()
+    build = harness.PENSTOCK.removesuffix(harness.TESTS_DAEMON)
+    module = os.path.join(build, "tests/local/penstock-cuda-fake.so")
     if not os.path.exists(module):
-        raise Skip("no build with --enable-guards-off and CUDA's headers (PENSTOCK_GUARDS)")
+        raise Skip("there is no build with CUDA's headers (scripts/cuda-sdk)")
     return module
 
 

@@ -11,7 +11,7 @@ in a temporary folder, has a time limit, and is ended by pid. Only the standard 
         server = story.penstock(origin=origin.url)
         story.fact("a cold read is right", server.get("bucket/a").body == expect("bucket/a", 1, 0, 1000))
 
-Environment: PENSTOCK (the binary), PENSTOCK_IO (uring or threads), SCRIPTED_ORIGIN, PENSTOCK_TOOLS
+Environment: PENSTOCK (the binary; the tests' daemon is found below its folder), PENSTOCK_IO (uring or threads), SCRIPTED_ORIGIN, PENSTOCK_TOOLS
 (folder of tools, see scripts/tools), STORY_SECONDS (time limit), STORY_KEEP=1 (keeps the folder).
 """
 
@@ -60,6 +60,7 @@ os.environ["AWS_EC2_METADATA_DISABLED"] = "true"    # a test asks no instance fo
 PENSTOCK = find_binary("PENSTOCK", "penstock", "build/penstock", "build/src/penstock")
 SCRIPTED = find_binary("SCRIPTED_ORIGIN", "tests/origin/scripted-origin",
                        "build*/tests/origin/scripted-origin")
+TESTS_DAEMON = os.path.join("tests", "daemon", "penstock")
 TOOLS = os.environ.get("PENSTOCK_TOOLS") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "penstock-tools")
 
@@ -70,6 +71,18 @@ class Skip(Exception):
 
 class Wrong(Exception):
     pass
+
+
+def use_tests_daemon():
+    """From here on daemons are the tests' own: the same objects as the shipped one, and one more that can switch
+    guards off and let the ageing clock run ahead (tests/daemon/testing.c)."""
+    global PENSTOCK
+    if PENSTOCK and PENSTOCK.endswith(TESTS_DAEMON):
+        return
+    beside = os.path.join(os.path.dirname(PENSTOCK or ""), TESTS_DAEMON)
+    if not os.access(beside, os.X_OK):
+        raise Skip(f"there is no {TESTS_DAEMON} beside penstock: run make")
+    PENSTOCK = beside
 
 
 def pinned(name):
@@ -471,6 +484,22 @@ def own_env(*also):
     return {n: v for n, v in os.environ.items() if not n.startswith(("PENSTOCK", *also))}
 
 
+class Clock:
+    """The ageing clock of a story's daemons (base/clock.h): how old answers of the origin are. It goes with real
+    time, and ahead of it when told. Signatures, timers, timeouts and logs keep real time."""
+
+    def __init__(self, path):
+        self.path, self.ms = path, 0
+        self.ahead(0)
+
+    def ahead(self, seconds):
+        """Each answer of the origin is older by so much, at once, in every daemon of the story."""
+        self.ms += round(seconds * 1000)
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        os.pwrite(fd, struct.pack("<Q", self.ms), 0)    # in place: daemons have it mapped
+        os.close(fd)
+
+
 class Process:
     """Something that runs until it is told not to."""
 
@@ -584,7 +613,7 @@ class Penstock(Process):
     def __init__(self, story, settings, wait=True, env=None):
         if PENSTOCK is None or not os.access(PENSTOCK, os.X_OK):
             raise Skip("penstock is not built: run make")
-        self.settings, self.env = settings, env or {}
+        self.settings, self.env = settings, {**story.daemon_env, **(env or {})}
         self.port = int(settings["listen"].rsplit(":", 1)[1])
         self.admin_port = int(settings["admin_listen"].rsplit(":", 1)[1])
         self.cache_dir = settings["cache_dir"]
@@ -760,6 +789,7 @@ def check(condition, why):
 class Story:
     def __init__(self, title, seconds=None):
         self.title, self.facts, self.wrong, self.late, self.processes = title, 0, [], 0, []
+        self.daemon_env = {}
         self.starting, self.over = threading.RLock(), False    # nothing starts once it ends
         self.seconds = int(os.environ.get("STORY_SECONDS") or seconds or 120)
         self.io = os.environ.get("PENSTOCK_IO", "")
@@ -816,6 +846,13 @@ class Story:
                     "freshness": "immutable", "log_level": "info",
                     **({"io": self.io} if self.io else {}), **changes}
         return {name: value for name, value in settings.items() if value is not None}
+
+    def clock(self):
+        """Daemons that are started from here on are the tests' own, with a clock that can run ahead."""
+        use_tests_daemon()
+        clock = Clock(self.path("clock"))
+        self.daemon_env["PENSTOCK_TEST_CLOCK"] = clock.path
+        return clock
 
     def penstock(self, wait=True, env=None, **changes):
         return Penstock(self, self.settings(**changes), wait, env)

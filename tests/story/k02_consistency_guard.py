@@ -1,12 +1,12 @@
 """The check of k01 can fail: the same workload, over a slow way to the origin, is found to be
 inconsistent when H7 is switched off, and consistent when it is on."""
 from consistency import *
-from guards import guarded, use_guards
+from guards import guarded
 
 MIX = {"get": 60, "range": 10, "put": 25, "delete": 5}
 
 with Story("k02 without H7 what is read can't be true") as story:
-    use_guards()
+    use_tests_daemon()
     origin = story.versity()
     way = SlowWay(origin.port, 20, story.seed)
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)

@@ -2,7 +2,7 @@
 one: it copies late, in its own order, and ends the process where a GPU would write into memory that
 is not there any more. What a GPU does is not shown here.
 
-Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
+Needs a build with the CUDA headers."""
 import random
 
 from filler import FakeGpuMemory, Filler, Memory

@@ -1,7 +1,7 @@
 """Pinned slabs, through which bytes go to a GPU, are shared fairly: items that wait for the origin hold
 some of them, never all. On a CUDA runtime that is not one, with four slabs (see x06).
 
-Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
+Needs a build with the CUDA headers."""
 from filler import FakeGpuMemory, Filler
 from guards import use_fake_gpu
 from harness import *

@@ -1,7 +1,7 @@
 """Items larger than a slab go to a GPU through two of them, one read while the other is copied out, or
 through one where no second is to be had. On a CUDA runtime that is not one (see x06).
 
-Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
+Needs a build with the CUDA headers."""
 import random
 
 from filler import FakeGpuMemory, Filler

@@ -2,7 +2,7 @@
 that is not one, and that ends the process if anything is left when a context goes (see x06); and with
 a minute that is 300 ms long.
 
-Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
+Needs a build with the CUDA headers."""
 import random
 
 from filler import FakeGpuMemory, Filler

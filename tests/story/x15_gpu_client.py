@@ -1,7 +1,7 @@
 """The Python client's GPU memory, with a driver that is not one under it and a runtime that is not one
 under the daemon: what is registered is filled, by descriptor and by handle. What a GPU does is not shown.
 
-Needs a build with --enable-guards-off and the CUDA headers: PENSTOCK_GUARDS names its penstock."""
+Needs a build with the CUDA headers."""
 import subprocess
 
 from guards import use_fake_gpu

@@ -5,8 +5,8 @@
  * A round is a child process with a copy of one index: up to 256 bits of its data file flip,
  * between its transactions and within them, while it puts, deletes one by one and in runs, and
  * reads. An index that is found bad is thrown away and begun anew, as the store does. A child must
- * end by itself: neither die nor hang. With the guard "pages" off (a build with
- * --enable-guards-off), some do. */
+ * end by itself: neither die nor hang. With the guard "pages" off (linked with
+ * tests/daemon/testing.c in place of base/testing.c), some do. */
 #include "unit.h"
 
 #include <fcntl.h>

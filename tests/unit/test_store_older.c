@@ -6,7 +6,8 @@
  * LMDB leaves old pages in its file, with entries that were right once. In an index of many such
  * pages, single bits flip: in the meta pages, in `lock.mdb`, in the pointers of branches and in the
  * headers of leaves. Whatever is found afterwards is the latest, or nothing, or the index is bad.
- * With a guard off (--enable-guards-off; meta, leaf, mark, doubt), older ones are found. */
+ * With a guard off (meta, leaf, mark, doubt; linked with tests/daemon/testing.c in place of
+ * base/testing.c), older ones are found. */
 #include "store_unit.h"
 
 #include "base/crc.h"

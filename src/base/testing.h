@@ -1,0 +1,26 @@
+/* testing.h - what only the tests' daemon can do. SPDX-License-Identifier: Apache-2.0
+ *
+ * Some tests need what no user may have: a safety guard that is off, an hour that passes at once, a
+ * GPU that is none. The functions below and guard_on() are the only way to it, and there are two
+ * implementations. testing.c is in the shipped program: each answer is a constant, so no variable or
+ * file changes what it does. tests/daemon/testing.c takes its place in build/tests/daemon/penstock,
+ * which is linked from the same objects. scripts/linkage checks that the first holds nothing of the
+ * second; story g03 tries it. */
+#ifndef BASE_TESTING_H
+#define BASE_TESTING_H
+
+#include "base/base.h"
+
+/* Is this the tests' daemon? */
+bool testing_daemon(void);
+/* How far the ageing clock is ahead of the real one (clock.h). Never falls. */
+uint64_t testing_ahead_ms(void);
+
+/* What a test sets in place of a constant; NULL: nothing. */
+enum testing_value {
+    TESTING_GPU_MODULE,           /* the path of the module for GPUs */
+    TESTING_GPU_IDLE_MS           /* how long a GPU without a buffer is kept */
+};
+const char *testing_value(enum testing_value which);
+
+#endif
