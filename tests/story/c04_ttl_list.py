@@ -3,7 +3,8 @@ from harness import *
 
 with Story("c04 300 expired objects cost one listing page") as story:
     origin = story.origin("objects=bucket/set/%04d 300 1000-20000")
-    server = story.penstock(origin=origin.url, freshness="ttl", ttl="2s", grace="1s")
+    clock = story.clock()
+    server = story.penstock(origin=origin.url, freshness="ttl", ttl="60s", grace="30s")
     keys = [f"bucket/set/{i:04d}" for i in range(300)]
     client, sizes = Client(server.port, keep=True), origin.sizes(keys)
 
@@ -15,17 +16,14 @@ with Story("c04 300 expired objects cost one listing page") as story:
     origin.reset()
     story.same("a fresh pass", all_right(), [])
     story.same("... costs nothing", origin.counts()["requests"], 0)
-    time.sleep(4)
+    clock.ahead(100)
     origin.reset()
-    start = time.monotonic()
     story.same("an expired pass", all_right(), [])
-    took = time.monotonic() - start
     counts = origin.counts()
     story.same("... costs one list, no GET, no HEAD",
                (counts["list"], counts["get"], counts["head"]), (1, 0, 0))
-    story.fact("... and was done before it expired again", took < 2, f"{took:.1f} s")
     origin.tell("flip=bucket/set/0123", "flip=bucket/set/0200")
-    time.sleep(4)
+    clock.ahead(100)
     origin.reset()
     both = ["bucket/set/0123", "bucket/set/0200"]
     story.same("two changed at the origin: both are found, the others are as they were",
@@ -38,7 +36,7 @@ with Story("c04 300 expired objects cost one listing page") as story:
         story.bytes("the new version is whole", client.get(key), key, 0, sizes[key], version=2,
                     status=200)
     origin.tell("match=bucket/ LIST", "status=403")
-    time.sleep(4)
+    clock.ahead(100)
     origin.reset()
     story.same("a listing that is refused: HEADs do it", all_right(keys[:20]), [])
     counts = origin.counts()
@@ -46,7 +44,7 @@ with Story("c04 300 expired objects cost one listing page") as story:
                and counts["list"] <= 2,
                {m: counts[m] for m in ("list", "head", "get")})
     origin.calm()
-    time.sleep(2.2)
+    clock.ahead(70)
     origin.tell("first_byte_ms=700")
     start = time.monotonic()
     reply = client.get("bucket/set/0005")
