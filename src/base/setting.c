@@ -178,7 +178,7 @@ static slice show_quantity(uint64_t value, const struct unit *units, size_t coun
     return S("0");
 }
 
-static slice show_number(const struct setting *setting, uint64_t value, struct arena *keep)
+slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep)
 {
     if (setting->type == TYPE_SIZE)
         return show_quantity(value, size_units, countof(size_units), keep);
@@ -213,8 +213,8 @@ static bool read_number(const struct setting *setting, slice text, struct arena 
         return true;
     if (*ret >= setting->min && *ret <= setting->max)
         return true;
-    slice least = show_number(setting, setting->min, keep);
-    slice most = show_number(setting, setting->max, keep);
+    slice least = setting_number(setting, setting->min, keep);
+    slice most = setting_number(setting, setting->max, keep);
     uint64_t bare;
     *ret_why = arena_printf(keep, "must be between %.*s and %.*s%s", SLICE_ARG(least),
                             SLICE_ARG(most), setting->type == TYPE_SIZE && slice_u64(text, &bare)
@@ -331,7 +331,7 @@ slice setting_show(const struct setting *setting, const void *group, struct aren
 {
     const void *from = (const char *)group + setting->offset;
     if (setting_is_number(setting))
-        return show_number(setting, *(const uint64_t *)from, keep);
+        return setting_number(setting, *(const uint64_t *)from, keep);
     if (setting->type == TYPE_BOOL)
         return *(const bool *)from ? S("true") : S("false");
     const char *text = *(const char *const *)from;

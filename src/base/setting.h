@@ -65,6 +65,8 @@ bool setting_read(const struct setting *setting, slice text, struct arena *keep,
 slice setting_flag(const struct setting *setting, struct arena *keep) MUST_USE;
 /* As it could be written in the file; a secret is masked. */
 slice setting_show(const struct setting *setting, const void *group, struct arena *keep) MUST_USE;
+/* A number in the largest unit of its type that divides it: "64MiB", "10s", "16". */
+slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep) MUST_USE;
 bool setting_is_text(const struct setting *setting);      /* its member is a const char * */
 bool setting_is_number(const struct setting *setting);    /* its member is a uint64_t */
 void setting_copy(const struct setting *to, void *to_group, const struct setting *from,

@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 
-enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };    /* documented in penstock.1 */
+enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };    /* documented in penstock(1) */
 
 struct cli {
     size_t argc;           /* of what stands behind the subcommand */
@@ -65,9 +65,12 @@ slice cli_tls_warning(struct http_tls *tls, struct arena *keep) MUST_USE;
 
 /* ---- generate.c: texts that are kept in the tree, and the operations ---- */
 void generate_example(struct text *to, struct arena *keep);
-void generate_man(struct text *to);
 void generate_help_operations(struct text *to);    /* of S3, as s3/op.def has them */
-void generate_man_operations(struct text *to);
+
+/* ---- manual.c: the parts of man/ that are made from tables ---- */
+void manual_settings(struct text *to);
+void manual_metrics(struct text *to);
+void manual_operations(struct text *to);
 
 /* ---- help.c ---- */
 void help_commands(struct text *to);

@@ -1,8 +1,8 @@
-/* generate.c - the example file, the rows of the man page, and the operations of S3, from tables.
- * SPDX-License-Identifier: Apache-2.0
+/* generate.c - the example file, and the operations of S3, from tables. SPDX-License-Identifier: Apache-2.0
  *
- * A new row in base/config.def is all that a new setting needs to be in both, in help (help.c) and
- * in completion (completion.c). scripts/generate writes the texts that are kept in the tree. */
+ * A new row in base/config.def is all that a new setting needs to be in the example, in the manual
+ * (manual.c), in help (help.c) and in completion (completion.c). scripts/generate writes the texts
+ * that are kept in the tree. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -107,59 +107,6 @@ void generate_example(struct text *to, struct arena *keep)
     text_add(to, S("\n    }\n  ]\n}\n"));
 }
 
-/* ---- the man page ---- */
-
-/* Escaped, and broken at spaces: mandoc wants source lines of at most 80. */
-static void man_text(struct text *to, const char *text)
-{
-    for (size_t column = 0; *text; text++, column++) {
-        if (*text == '\\') {
-            text_add(to, S("\\e"));
-        } else if (*text == '-') {
-            text_add(to, S("\\-"));
-        } else if (*text == ' ' && column + strcspn(text + 1, " ") > 66) {
-            text_char(to, '\n');
-            column = 0;
-        } else {
-            text_char(to, *text);
-        }
-    }
-}
-
-static void man_row(struct text *to, const struct setting *setting)
-{
-    if (setting->scope == SCOPE_GLOBAL)
-        text_printf(to, ".It Fl \\-%.*s Ar ", SLICE_ARG(setting_flag(setting, to->arena)));
-    else
-        text_printf(to, ".It Cm %s Ar ", setting->name);
-    text_add(to, slice_of(setting_type_name(setting)));
-    text_char(to, '\n');
-    man_text(to, setting->help);
-    text_add(to, S(".\n"));
-    const char *standard = setting->standard[0] == '=' ? "" : setting->standard;
-    if (standard[0]) {
-        text_add(to, S("Default: "));
-        man_text(to, standard);
-        text_add(to, S(".\n"));
-    }
-    if (setting->reloadable)
-        text_add(to, S("Reloadable.\n"));
-}
-
-void generate_man(struct text *to)
-{
-    static const char *const titles[SCOPE_COUNT] = {
-        "Everywhere", "Each of origins", "Each of buckets", "Each of keys",
-    };
-    for (unsigned scope = 0; scope < SCOPE_COUNT; scope++) {
-        text_printf(to, ".Ss %s\n.Bl -tag -width Ds\n", titles[scope]);
-        for (size_t i = 0; i < setting_count; i++)
-            if (settings[i].scope == scope)
-                man_row(to, &settings[i]);
-        text_add(to, S(".El\n"));
-    }
-}
-
 /* ---- the operations ---- */
 
 static const char *answered_by(const struct s3_operation *row)
@@ -200,16 +147,4 @@ void generate_help_operations(struct text *to)
         text_printf(to, "%-41s %-23s %-18s %s\n", row->name, answered_by(row), changes(row),
                     takes(row));
     }
-}
-
-/* A list, as a table of these would be wider than a terminal. */
-void generate_man_operations(struct text *to)
-{
-    text_add(to, S(".Bl -tag -width \"ListMultipartUploadsXX\" -compact\n"));
-    for (int op = 0; op < S3_OP_COUNT; op++) {
-        const struct s3_operation *row = s3_operation((enum s3_op)op);
-        text_printf(to, ".It %s\n%s; %s; %s\n", row->name, takes(row), answered_by(row),
-                    row->mutates ? changes(row) : "\\-");
-    }
-    text_add(to, S(".El\n"));
 }

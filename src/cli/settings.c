@@ -75,6 +75,17 @@ static void show_all_credentials(struct cli *cli, const struct config *config)
     }
 }
 
+static bool manual_part(struct text *to, const char *part)
+{
+    if (strcmp(part, "settings") == 0)
+        manual_settings(to);
+    else if (strcmp(part, "metrics") == 0)
+        manual_metrics(to);
+    else if (strcmp(part, "operations") == 0)
+        manual_operations(to);
+    return to->len > 0;
+}
+
 int run_config(struct cli *cli)
 {
     struct text text = text_in(&cli->arena);
@@ -84,12 +95,14 @@ int run_config(struct cli *cli)
                 "or fish\n", shell);
         return EXIT_USAGE;
     }
+    const char *part = cli_option(cli, "--man");
+    if (part && !manual_part(&text, part)) {
+        fprintf(stderr, "penstock: no part of the manual is made from a table \"%s\": --man takes settings, "
+                "metrics or operations\n", part);
+        return EXIT_USAGE;
+    }
     if (cli_flag(cli, "--example"))
         generate_example(&text, &cli->arena);
-    else if (cli_flag(cli, "--man-operations"))
-        generate_man_operations(&text);
-    else if (cli_flag(cli, "--man"))
-        generate_man(&text);
     if (text.len) {
         fwrite(text.ptr, 1, text.len, stdout);
         return EXIT_GOOD;

@@ -1,0 +1,220 @@
+/* manual.c - the parts of the manual that are read off tables. SPDX-License-Identifier: Apache-2.0
+ *
+ * Settings (base/config.def), metrics (base/metric.def) and operations of S3 (s3/op.def), as the
+ * Markdown that stands between marks in man/. scripts/generate puts them there, and the story
+ * b28_manual says when that is due. Lists, as tables of these would be wider than a terminal. */
+#include <string.h>
+
+#include "base/metric.h"
+#include "cli/cli.h"
+#include "s3/request.h"
+
+/* ---- text ---- */
+
+/* Names of settings, variables, metrics and files are code; so are words that Markdown would take apart. */
+static bool is_code(slice word)
+{
+    return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]));
+}
+
+static void add_word(struct text *to, slice word)
+{
+    slice core = word;
+    while (core.len && strchr("(\"", core.ptr[0]))
+        core = slice_from(core, 1);
+    while (core.len && strchr(",.;:)\"", core.ptr[core.len - 1]))
+        core.len--;
+    if (!is_code(core)) {
+        for (size_t i = 0; i < word.len; i++)
+            text_printf(to, "%s%c", word.ptr[i] == '[' ? "\\" : "", word.ptr[i]);    /* no link begins here */
+        return;
+    }
+    size_t before = (size_t)(core.ptr - word.ptr);
+    text_add(to, slice_sub(word, 0, before));
+    text_printf(to, "`%.*s`", SLICE_ARG(core));
+    text_add(to, slice_from(word, before + core.len));
+}
+
+/* A help text as a sentence: it begins with a capital, unless with a name, and ends with a full stop. */
+static void add_sentence(struct text *to, const char *help)
+{
+    slice words = slice_of(help);
+    bool first = true;
+    while (words.len) {
+        slice word = slice_cut(&words, ' ');
+        if (!first)
+            text_char(to, ' ');
+        if (first && word.len && word.ptr[0] >= 'a' && word.ptr[0] <= 'z' && !is_code(word)) {
+            text_char(to, (char)(word.ptr[0] - 'a' + 'A'));
+            word = slice_from(word, 1);
+        }
+        add_word(to, word);
+        first = false;
+    }
+    size_t len = strlen(help);
+    text_add(to, len && help[len - 1] == '.' ? S("\n") : S(".\n"));
+}
+
+/* ---- settings ---- */
+
+/* "a|b|c" as "`a`, `b` or `c`". */
+static void add_choices(struct text *to, slice words)
+{
+    while (words.ptr) {
+        slice word = slice_cut(&words, '|');
+        text_printf(to, "`%.*s`%s", SLICE_ARG(word),
+                    !words.ptr ? "" : memchr(words.ptr, '|', words.len) ? ", " : " or ");
+    }
+}
+
+/* "size, 1MiB to 1TiB, default 64MiB; reloadable" */
+static void add_form(struct text *to, const struct setting *setting)
+{
+    if (setting->type == TYPE_CHOICE)
+        add_choices(to, slice_of(setting->unit));
+    else
+        text_add(to, slice_of(setting_type_name(setting)));
+    slice least = setting_number(setting, setting->min, to->arena);
+    slice most = setting_number(setting, setting->max, to->arena);
+    if (setting->max)
+        text_printf(to, ", `%.*s` to `%.*s`", SLICE_ARG(least), SLICE_ARG(most));
+    if (setting->standard[0] && setting->standard[0] != '=')
+        text_printf(to, "%s default `%s`", setting->type == TYPE_CHOICE ? ";" : ",", setting->standard);
+    if (setting->reloadable)
+        text_add(to, S("; reloadable"));
+}
+
+static void add_setting(struct text *to, const struct setting *setting)
+{
+    text_printf(to, "- `%s` (", setting->name);
+    add_form(to, setting);
+    text_add(to, S("). "));
+    add_sentence(to, setting->help);
+}
+
+void manual_settings(struct text *to)
+{
+    static const char *const titles[SCOPE_COUNT] = {
+        [SCOPE_ORIGIN] = "Each origin of `origins`", [SCOPE_BUCKET] = "Each entry of `buckets`",
+        [SCOPE_KEY] = "Each entry of `keys`",
+    };
+    size_t section = 0;
+    for (unsigned scope = 0; scope < SCOPE_COUNT; scope++) {
+        if (titles[scope])
+            text_printf(to, "\n### %s\n\n", titles[scope]);
+        for (size_t i = 0; i < setting_count; i++) {
+            if (settings[i].scope != scope)
+                continue;
+            if (section < setting_section_count && setting_sections[section].first == i)
+                text_printf(to, "%s### %s\n\n", i ? "\n" : "", setting_sections[section++].title);
+            add_setting(to, &settings[i]);
+        }
+    }
+}
+
+/* ---- metrics ---- */
+
+static const struct {
+    const char *group;    /* a heading, or NULL; all else is empty then */
+    const char *kind, *name, *labels, *help;
+} metrics[] = {
+#define GROUP(title) { title, "", "", "", "" },
+#define COUNTER(id, name, labels, help) { NULL, "counter", name, labels, help },
+#define GAUGE(id, name, labels, help) { NULL, "gauge", name, labels, help },
+#define HISTOGRAM(id, name, labels, help) { NULL, "histogram", name, labels, help },
+#include "base/metric.def"
+#undef COUNTER
+#undef GAUGE
+#undef HISTOGRAM
+};
+
+/* One value of a label: "result=\"ok\"" adds "`ok`". */
+static void add_label_value(struct text *to, const char *label)
+{
+    slice rest = slice_of(label);
+    slice_cut(&rest, '"');
+    slice value = slice_cut(&rest, '"');
+    text_printf(to, "`%.*s`", SLICE_ARG(value));
+}
+
+static size_t add_metric(struct text *to, size_t first)
+{
+    slice labels = slice_of(metrics[first].labels);
+    size_t i = first + 1;
+    text_printf(to, "- `%s` (%s", metrics[first].name, metrics[first].kind);
+    if (labels.len) {
+        slice label = slice_cut(&labels, '=');
+        text_printf(to, "; `%.*s`: ", SLICE_ARG(label));
+        add_label_value(to, metrics[first].labels);
+    }
+    for (; i < countof(metrics) && strcmp(metrics[i].name, metrics[first].name) == 0; i++) {
+        text_add(to, S(", "));
+        add_label_value(to, metrics[i].labels);
+    }
+    text_add(to, S("). "));
+    add_sentence(to, metrics[first].help);
+    return i;
+}
+
+void manual_metrics(struct text *to)
+{
+    for (size_t i = 0; i < countof(metrics);) {
+        if (metrics[i].group) {
+            text_printf(to, "%s### %s\n\n", i ? "\n" : "", metrics[i].group);
+            i++;
+        } else {
+            i = add_metric(to, i);
+        }
+    }
+}
+
+/* ---- operations ---- */
+
+static bool same_kind(const struct s3_operation *a, const struct s3_operation *b)
+{
+    return a->right == b->right && a->route == b->route && a->mutates == b->mutates;
+}
+
+static void add_kind(struct text *to, const struct s3_operation *row)
+{
+    static const char *const rights[] = {
+        [S3_READ] = "read", [S3_LIST_KEYS] = "list", [S3_WRITE] = "write", [S3_ADMIN] = "admin",
+    };
+    static const char *const routes[] = {
+        [S3_CACHE] = "the cache or the origin answers", [S3_ITEMS] = "the cache or the origin answers, item by item",
+        [S3_LIST] = "the origin answers, calls that are alike share its answer", [S3_PASS] = "the origin answers",
+    };
+    static const char *const leaves[] = {
+        [S3_MUTATES_NOTHING] = "nothing leaves the cache",
+        [S3_MUTATES_KEY] = "the object leaves the cache",
+        [S3_MUTATES_PROPERTY] = "the metadata of the object leaves the cache",
+        [S3_MUTATES_KEYS] = "the objects that the body names leave the cache",
+        [S3_MUTATES_FORM] = "the object that the form names leaves the cache",
+        [S3_MUTATES_GRANTS] = "the permissions leave the cache",
+        [S3_MUTATES_HEADS] = "the metadata of the bucket's objects leaves the cache",
+        [S3_MUTATES_BUCKET] = "permissions and metadata of the bucket leave the cache",
+    };
+    text_printf(to, "- Right `%s`; %s; %s:", rights[row->right], routes[row->route], leaves[row->mutates]);
+}
+
+/* Operations that are treated alike share an entry. */
+void manual_operations(struct text *to)
+{
+    for (int op = 0; op < S3_OP_COUNT; op++) {
+        const struct s3_operation *row = s3_operation((enum s3_op)op);
+        bool is_first = true;
+        for (int before = 0; before < op && is_first; before++)
+            is_first = !same_kind(s3_operation((enum s3_op)before), row);
+        if (!is_first)
+            continue;
+        add_kind(to, row);
+        const char *between = " ";
+        for (int other = op; other < S3_OP_COUNT; other++) {
+            if (!same_kind(s3_operation((enum s3_op)other), row))
+                continue;
+            text_printf(to, "%s%s", between, s3_operation((enum s3_op)other)->name);
+            between = ", ";
+        }
+        text_add(to, S(".\n"));
+    }
+}
