@@ -59,7 +59,7 @@ static slice trim_line(slice line)
     return slice_trim(line);
 }
 
-/* A later one wins, as in the SDKs. */
+/* The last line with that name wins, as in the SDKs. */
 static slice look_up(slice file, slice section, slice name)
 {
     slice found = S("");
@@ -74,7 +74,7 @@ static slice look_up(slice file, slice section, slice name)
             continue;
         }
         if (!inside || raw.ptr[0] == ' ' || raw.ptr[0] == '\t')
-            continue;    /* indented: below another setting */
+            continue;    /* an indented line belongs to the setting above it */
         slice value = line, key = slice_trim(slice_cut(&value, '='));
         if (slice_eq_nocase(key, name))
             found = slice_trim(value);

@@ -11,7 +11,7 @@
 
 #define POOL_MAX 64
 #define CARRIERS_MAX 64
-#define TICK_MS 50                  /* how often exchanges are looked at */
+#define TICK_MS 50                  /* the carrier looks for stuck exchanges this often */
 
 struct carrier {
     struct carriers *all;
@@ -19,10 +19,10 @@ struct carrier {
     struct errands errands;
     CURLM *multi;
     struct list exchanges;
-    uint64_t tick_ms;               /* when exchanges were last looked at */
-    CURL *pool[POOL_MAX];           /* easy handles to be used again */
+    uint64_t tick_ms;               /* the last look for stuck exchanges */
+    CURL *pool[POOL_MAX];           /* easy handles for reuse */
     size_t pool_count;
-    int served[UINT16_MAX + 1];     /* sockets, by local port, of connections that served before */
+    int served[UINT16_MAX + 1];     /* sockets of connections that have served, by local port */
 };
 
 struct carriers {
@@ -33,7 +33,7 @@ struct carriers {
     struct carrier carriers[CARRIERS_MAX];
 };
 
-/* curl.c; on the carrier. Ending one may start others. */
+/* In curl.c; call them on the carrier. Ending an exchange may start others. */
 void exchanges_end_finished(struct carrier *carrier);
 void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms);
 

@@ -1,9 +1,9 @@
-/* credentials.c - whose name an origin is asked in. SPDX-License-Identifier: Apache-2.0
+/* credentials.c - finds the credentials for an origin. SPDX-License-Identifier: Apache-2.0
  *
- * A table of sources, tried in order; each says whether it is configured at all. A pair is never
- * put together from two of them; a secret in a mounted file may go with an access key that stands
- * in the environment. What other SDKs do beyond that (SSO, MFA) is left to a
- * credential_process, and the message says so. */
+ * A table of sources, tried in order. Each source tells whether it is configured at all. A key pair
+ * always comes from one source; only a secret in a mounted file may go with an access key in the
+ * environment. SSO and MFA, which other SDKs support, are left to a credential_process, and the
+ * message says so. */
 #include <stdio.h>
 #include <string.h>
 
@@ -63,14 +63,15 @@ enum err seek_read_json(struct seek *seek, slice document, const char *token_nam
     return seek_lent(seek, expires, ret);
 }
 
-/* ---- what is written down somewhere ---- */
+/* ---- keys in settings, environment and files ---- */
 
-static bool is_bare(slice text)    /* without space around it */
+static bool is_bare(slice text)    /* no space at either end */
 {
     return slice_trim(text).len == text.len;
 }
 
-/* What was found under two names. */
+/* Judges a pair: both halves must be there, and none may have a space at its ends. The names are
+ * for the message. */
 static enum err settle(struct seek *seek, struct credentials *ret, const char *access_name,
                        const char *secret_name)
 {
@@ -98,7 +99,8 @@ static slice first_line(slice text)
     return slice_trim(line);
 }
 
-/* What an orchestrator mounts, and writes anew when it changes; no path: *ret stays. */
+/* Reads a file that an orchestrator mounts, and rewrites when its content changes. Without a path,
+ * *ret stays as it is. */
 static enum err from_file(struct seek *seek, slice path, slice *ret)
 {
     slice text;
@@ -137,7 +139,7 @@ enum err source_env(struct seek *seek, struct credentials *ret)
     return settle(seek, ret, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
 }
 
-/* Secrets that an orchestrator mounts, and writes anew when they change. */
+/* Secrets in files that an orchestrator mounts, and rewrites when they change. */
 static enum err source_mounted(struct seek *seek, struct credentials *ret)
 {
     const struct {
@@ -175,10 +177,10 @@ enum err source_profile(struct seek *seek, struct credentials *ret)
 
 static const struct {
     enum err (*find)(struct seek *seek, struct credentials *ret);
-    bool is_env;    /* a profile that the settings name goes before it */
+    bool is_env;    /* skipped if the settings name a profile */
 } sources[] = {
     { source_settings, false },
-    { source_mounted, true },    /* before it: its secret may go with the environment's key */
+    { source_mounted, true },    /* before source_env, whose access key it may use */
     { source_env, true },
     { source_role, false },
     { source_web_identity, false },
@@ -242,7 +244,7 @@ enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
     enum err files = aws_files_read(keep, ask->env, &seek.files, &unread);
     find_region(&seek);
     enum err e = walk(&seek, ret);
-    if (e == ERR_NOT_FOUND && files) {    /* only now does it matter that one could not be read */
+    if (e == ERR_NOT_FOUND && files) {    /* the unreadable file may have held the credentials */
         e = files;
         seek.why = unread;
     }

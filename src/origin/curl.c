@@ -1,23 +1,24 @@
 /* curl.c - one HTTP exchange, carried by libcurl. SPDX-License-Identifier: Apache-2.0
  *
- * libcurl signs nothing, follows nothing, decodes nothing, asks no proxy and no netrc, and sends
- * exactly the headers it is given.
+ * libcurl signs nothing, follows no redirect, decodes nothing, uses no proxy and no netrc, and
+ * sends exactly the headers it is given.
  *
- * Time: libcurl limits connecting. "No byte for so long" is ours: each exchange remembers when a
- * byte last moved, and those that wait too long are ended by a look at all of them every TICK_MS.
- * A paused exchange does not wait for its origin, so its clock stands still. A 1xx head is no
- * progress, or an origin could send them for ever. Once all of the request is out, the limit is
- * that for the answer: an origin may need long for what it was asked.
+ * Time: libcurl limits connecting. This file limits silence: each exchange remembers when a byte
+ * last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. A paused
+ * exchange does not wait for its origin, so its clock stands still. A 1xx head is no progress;
+ * otherwise an origin could send them for ever. Once the whole request was sent, the limit is
+ * answer_ms, because an origin may need long for its work.
  *
- * A kept connection that dies before a byte of the answer was most likely ended by the origin's
- * idle timeout, and libcurl repeats by itself what was sent on it. It may as well have been read
- * first: so a write whose every byte was handed out is not repeated, and it goes over a kept
- * connection only if that has not ended yet.
+ * If a reused connection dies before the first byte of the answer, the origin's idle timeout most
+ * likely ended it, and libcurl repeats the request by itself. But the origin may have read the
+ * request first. So a write that was sent to its last byte is not repeated, and a write uses a
+ * reused connection only if that connection has not ended yet.
  *
- * Bytes behind an answer must never be read as the next one's. radosgw ends its HEAD of the service
- * with the end of chunks, which may come at any time: that connection is not kept. (AWS says
- * "chunked" with refused HEADs and sends none: those are kept.) What else lies unread on a kept
- * connection sends the next request over a new one. Threads: an exchange belongs to its carrier. */
+ * Bytes left behind one answer must never be read as part of the next. radosgw ends its answer to a
+ * HEAD of the service with a last chunk, which may arrive at any time: that connection is not
+ * reused. (AWS says "chunked" with refused HEADs but sends no chunk: those connections are reused.)
+ * If a reused connection holds any other unread byte, the request goes over a new connection.
+ * Threads: an exchange belongs to its carrier. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +32,12 @@
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
-#define DEAD_MS 1000u    /* a connection that was dead when it was taken shows it within */
+#define DEAD_MS 1000u    /* a reused connection that was dead fails within this time */
 
 #define EXCHANGE_MAGIC 0x65786368u
 struct exchange {
     unsigned magic;
-    struct list link;               /* of its carrier's */
+    struct list link;               /* in carrier->exchanges */
     struct carrier *carrier;
     const struct exchange_events *events;
     void *arg;
@@ -45,19 +46,19 @@ struct exchange {
     const struct origin_body *body;
     uint64_t body_at;
     unsigned progress_ms, answer_ms, connect_ms;
-    uint64_t started_ns, moved_ms;  /* moved: when a byte last came or went */
+    uint64_t started_ns, moved_ms;  /* moved_ms: when a byte last came or went */
     bool writes, is_head, connected, answered, headed, bodiless, paused;
-    bool rewound;                   /* all of the request was out, and libcurl began again */
-    bool anew;                      /* nothing was sent: it must go over a fresh connection */
-    enum err why;                   /* why it was ended by us */
-    uint64_t got;                   /* bytes of the body */
-    struct reply_head head;         /* while it comes in, and until its end */
+    bool rewound;                   /* the whole request was sent, and libcurl began again */
+    bool anew;                      /* nothing was sent, and it must use a new connection */
+    enum err why;                   /* the reason, if this file ended the exchange */
+    uint64_t got;                   /* bytes received of the body */
+    struct reply_head head;         /* of the answer; filled while it arrives, kept to the end */
     char error[CURL_ERROR_SIZE];
 };
 
-/* ---- what libcurl tells us ---- */
+/* ---- callbacks of libcurl ---- */
 
-/* What libcurl hands back: a pointer it kept for us. */
+/* libcurl hands back the pointer that it was given (CURLOPT_PRIVATE and the like). */
 static struct exchange *exchange_of(void *arg)
 {
     struct exchange *exchange = arg;
@@ -65,7 +66,7 @@ static struct exchange *exchange_of(void *arg)
     return exchange;
 }
 
-/* Ends the exchange from within a callback: a length libcurl did not expect makes it give up. */
+/* Ends the exchange from within a callback: libcurl gives up on a result that is not the length. */
 static size_t give_up(struct exchange *exchange, enum err why)
 {
     exchange->why = why;
@@ -77,7 +78,7 @@ static void moved(struct exchange *exchange)
     exchange->moved_ms = mono_ms();
 }
 
-/* Nothing is left to send: the origin may act upon it. */
+/* The whole request was sent, so the origin may act on it. */
 static bool is_out(const struct exchange *exchange)
 {
     return exchange->connected && exchange->body_at == exchange->body->length;
@@ -88,7 +89,7 @@ static bool was_out(const struct exchange *exchange)
     return exchange->rewound || is_out(exchange);
 }
 
-/* It may have turned out dead: nothing came, and it did not last. */
+/* The connection may have been dead from the start: no answer came, and it failed soon. */
 static bool died_at_once(const struct exchange *exchange)
 {
     return !exchange->why && !exchange->answered && mono_ms() <= exchange->moved_ms + DEAD_MS;
@@ -106,7 +107,7 @@ static bool give_head(struct exchange *exchange, int status)
     };
     exchange->bodiless = exchange->is_head || status == 204 || status == 304;
     if (!exchange->head.has_length && !exchange->head.chunked && !exchange->bodiless) {
-        exchange->why = ERR_ORIGIN_REPLY;    /* its end could not be told from a cut */
+        exchange->why = ERR_ORIGIN_REPLY;    /* a cut would look like the end of the body */
         return false;
     }
     if (exchange->is_head && status < 300 && exchange->head.chunked)
@@ -160,7 +161,7 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
     return bytes.len;
 }
 
-/* Is it a kept one that has more to say, if only that it ends? libcurl has looked too, but 7.88
+/* True for a reused connection that has ended or holds unread bytes. libcurl looks too, but 7.88
  * takes unread bytes for a sign of life. */
 static bool has_ended(const struct exchange *exchange, int local_port)
 {
@@ -180,7 +181,7 @@ static int on_ready(void *arg, char *peer, char *local, int peer_port, int local
         return CURL_PREREQFUNC_ABORT;
     }
     if (exchange->writes && was_out(exchange))
-        exchange->why = ERR_ORIGIN_CUT;    /* libcurl would repeat it */
+        exchange->why = ERR_ORIGIN_CUT;    /* else libcurl would repeat the write */
     else if (!exchange->events->ready(exchange->arg))
         exchange->why = ERR_CANCELED;
     if (exchange->why)
@@ -219,8 +220,8 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 
 /* ---- exchanges ---- */
 
-/* Refused by another libcurl than we were built for, by one that is out of memory, and for a handle
- * that was not made ready for another transfer (exchange_drop). */
+/* Setting an option fails with another libcurl than the one at build time, when memory is out, and
+ * on a handle that was not reset for reuse (exchange_drop). */
 #define set(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 static void set_rules(struct carrier *carrier, CURL *easy)
@@ -271,10 +272,10 @@ static void add_line(struct exchange *exchange, const char *line)
 
 static void set_fields(struct exchange *exchange, const struct exchange_ask *ask)
 {
-    struct arena keep = { 0 };    /* libcurl copies */
+    struct arena keep = { 0 };    /* for this call alone, because libcurl copies the lines */
     for (size_t i = 0; i < ask->field_count; i++) {
         struct http_field field = ask->fields[i];
-        slice line = field.value.len    /* "name;" is how libcurl is told to send an empty one */
+        slice line = field.value.len    /* "name;" makes libcurl send a field without a value */
             ? arena_printf(&keep, "%.*s: %.*s", SLICE_ARG(field.name), SLICE_ARG(field.value))
             : arena_printf(&keep, "%.*s;", SLICE_ARG(field.name));
         add_line(exchange, arena_copy(&keep, line).ptr);
@@ -293,8 +294,8 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
     set(easy, CURLOPT_REQUEST_TARGET, ask->target);
     set(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
     if (ask->once)
-        set(easy, CURLOPT_FRESH_CONNECT, 1L);    /* libcurl repeats by itself on a reused one */
-    if (ask->ca_file[0]) {    /* it alone: libcurl would ask its own folder too */
+        set(easy, CURLOPT_FRESH_CONNECT, 1L);    /* on a reused one, libcurl may repeat by itself */
+    if (ask->ca_file[0]) {    /* this file alone: by default libcurl reads its CA folder too */
         set(easy, CURLOPT_CAINFO, ask->ca_file);
         set(easy, CURLOPT_CAPATH, NULL);
     }
@@ -345,7 +346,7 @@ void exchange_resume(struct exchange *exchange)
         return;
     exchange->paused = false;
     exchange->moved_ms = mono_ms();
-    curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* a failure shows in the next perform */
+    curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* the next perform reports a failure */
 }
 
 static bool was_connected(const struct exchange *exchange)
@@ -364,7 +365,8 @@ void exchange_drop(struct exchange **dropped)
     check(exchange->magic == EXCHANGE_MAGIC);
     struct carrier *carrier = exchange->carrier;
     check(curl_multi_remove_handle(carrier->multi, exchange->easy) == CURLM_OK);
-    /* 7.88: a handle whose look-up failed keeps its buffer, and would take no other size for it. */
+    /* libcurl 7.88: after a failed name look-up the handle keeps its buffer and refuses another
+     * buffer size, so such a handle can't be reused. */
     if (was_connected(exchange) && carrier->pool_count < POOL_MAX) {
         curl_easy_reset(exchange->easy);
         carrier->pool[carrier->pool_count++] = exchange->easy;
@@ -392,7 +394,7 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_CONNECT_ERROR:
         return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
     case CURLE_PEER_FAILED_VERIFICATION: case CURLE_SSL_CACERT_BADFILE: case CURLE_SSL_ISSUER_ERROR:
-        return ERR_ORIGIN_CERT;    /* before a byte was sent; asking again would change nothing */
+        return ERR_ORIGIN_CERT;    /* before a byte was sent; a repetition would change nothing */
     case CURLE_RECV_ERROR: case CURLE_SEND_ERROR: case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE:
         return ERR_ORIGIN_CUT;
     default:
@@ -405,7 +407,8 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     return whole ? OK : ERR_ORIGIN_CUT;
 }
 
-/* libcurl tells which socket it was at an exchange's end alone, its port at the beginning too. */
+/* libcurl tells the socket only at the end of an exchange, but the local port at its beginning too.
+ * So has_ended finds the socket of a reused connection by its port. */
 static void remember_socket(struct exchange *exchange)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
@@ -424,9 +427,9 @@ static void end(struct exchange *exchange, CURLcode code)
     memcpy(why, exchange->error, sizeof(why));
     long error = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &error);
-    if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's words leave it out */
+    if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's message lacks the errno */
         snprintf(why, sizeof(why), "%.180s: %s", exchange->error, strerror((int)error));
-    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl knows only that we would not go on */
+    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl knows only that a callback gave up */
         snprintf(why, sizeof(why), "the connection ended before it was answered");
     struct exchange_end result = {
         .err = err_of(exchange, code),
@@ -464,7 +467,7 @@ void exchanges_end_finished(struct carrier *carrier)
     }
 }
 
-/* Time for the connection is libcurl's business until it stands. */
+/* While connecting, libcurl keeps the time, so the limit grows by connect_ms. */
 static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
     uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
@@ -477,7 +480,7 @@ void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms)
     if (now_ms < carrier->tick_ms + TICK_MS)
         return;
     carrier->tick_ms = now_ms;
-    for (bool again = true; again;) {    /* end() may start others, so begin anew after each */
+    for (bool again = true; again;) {    /* end() may change the list, so start over after each */
         again = false;
         list_each_safe(struct exchange, exchange, &carrier->exchanges, link)
             if (is_stuck(exchange, now_ms)) {

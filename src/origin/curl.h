@@ -1,8 +1,9 @@
 /* curl.h - HTTP exchanges with origins, and the threads that carry them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A carrier is a thread with an event loop, which does errands (errand.h). An exchange is one HTTP
- * request and its answer, carried for an errand on its thread. This knows nothing of S3. */
+ * A carrier is a thread with an event loop, which runs errands (errand.h). An exchange is one HTTP
+ * request and its answer; it belongs to an errand and runs on the errand's thread. This file knows
+ * nothing of S3. */
 #ifndef ORIGIN_CURL_H
 #define ORIGIN_CURL_H
 
@@ -11,24 +12,24 @@
 
 struct carriers;
 struct carriers *carriers_new(unsigned threads) MUST_USE;
-/* The carriers take turns: who enters here does its errand on the next one's thread. */
+/* The carriers take turns: returns the errands of the next one, for errand_enter. */
 struct errands *carriers_next(struct carriers *all) MUST_USE;
-/* Tells every errand to stop; waits until all have left. */
+/* Tells every errand to stop, and waits until all have left. */
 void carriers_free(struct carriers **all);
 
 struct exchange_ask {
     const char *method;             /* GET, HEAD, PUT, POST, DELETE */
-    const char *url;                /* scheme://host:port/ : where to connect */
+    const char *url;                /* the server to connect to, as scheme://host:port/ */
     const char *ca_file;            /* empty: the system's store */
-    const char *target;             /* what the request line says, byte for byte */
-    const struct http_field *fields;    /* all that is sent; Content-Length comes from the body */
+    const char *target;             /* the target of the request line, byte for byte */
+    const struct http_field *fields;    /* every field but Content-Length, which the body gives */
     size_t field_count;
     const struct origin_body *body;
-    bool sends_length;              /* a method that carries a body, if only an empty one */
-    bool once;                      /* it must not reach the origin twice: no reused connection */
-    bool writes;                    /* it must not twice be acted upon, as far as one can tell */
+    bool sends_length;              /* the method has a body, though it may be empty */
+    bool once;                      /* must not reach the origin twice: no reused connection */
+    bool writes;                    /* the origin should not act on it twice */
     unsigned connect_ms, progress_ms;
-    unsigned answer_ms;             /* it may be silent for so long once the request is out */
+    unsigned answer_ms;             /* longest silence once the whole request was sent */
 };
 
 struct exchange_head {
@@ -41,23 +42,24 @@ struct exchange_head {
 };
 
 struct exchange_end {
-    enum err err;           /* ERR_CANCELED: a callback wished it */
-    bool reused;            /* it failed at once on a connection that had served before */
-    bool sent;              /* all of the request: the origin may have acted upon it */
-    const char *why;        /* libcurl's words, may be empty; for logs */
+    enum err err;           /* ERR_CANCELED: a callback ended the exchange */
+    bool reused;            /* failed at once, on a reused connection */
+    bool sent;              /* the whole request went out: the origin may have acted on it */
+    const char *why;        /* libcurl's message for logs; may be empty */
 };
 
 enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 
-/* All on the carrier. Whatever a callback does, it does not start, resume or drop exchanges. */
+/* Called on the carrier. A callback must not start, resume or drop exchanges; only `end` may start
+ * one. */
 struct exchange_events {
-    /* A connection is there and nothing was sent on it; false ends the exchange. Comes again when
-     * libcurl repeats by itself, after a connection that had served before turned out dead. */
+    /* The connection stands and nothing was sent yet. Returning false ends the exchange. Called
+     * again if a reused connection turns out dead and libcurl repeats the request by itself. */
     bool (*ready)(void *arg);
-    /* PAUSE is no answer to a head. */
+    /* Must not return EXCHANGE_PAUSE. */
     enum exchange_take (*head)(void *arg, const struct exchange_head *head);
     enum exchange_take (*body)(void *arg, slice bytes);
-    /* The exchange is no more; here another may be started. */
+    /* The exchange has ended and is freed. */
     void (*end)(void *arg, const struct exchange_end *end);
 };
 
@@ -65,6 +67,6 @@ struct exchange;
 struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
                                 const struct exchange_events *events, void *arg) MUST_USE;
 void exchange_resume(struct exchange *exchange);
-void exchange_drop(struct exchange **exchange);     /* no callback comes any more */
+void exchange_drop(struct exchange **exchange);     /* no callback follows */
 
 #endif

@@ -1,9 +1,10 @@
 /* dir.c - a POSIX directory that answers like an S3 server. SPDX-License-Identifier: Apache-2.0
  *
- * "dir:/path": its sub-directories are buckets, the files beneath them are objects, their relative
- * paths are keys. Read-only. Links to files are followed, also in listings; listings do not walk
- * into linked directories. A file that was touched less than 2 s ago may still change unseen
- * (dir_file.c): it is answered with "cache-control: no-store". Runs on threads of dir_pool.c. */
+ * "dir:/path": the sub-directories of the path are buckets, the files beneath them are objects, and
+ * the relative paths of the files are keys. Read-only. Links to files are followed, also in
+ * listings; listings do not walk into linked directories. A file that changed less than 2 s ago may
+ * change again unseen (dir_file.c), so its answer says "cache-control: no-store".
+ * Threads: those of dir_pool.c. */
 #include "origin/dir.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 
 /* ---- replies ---- */
 
-struct draft {              /* a reply while its fields are gathered */
+struct draft {              /* a reply whose fields are being collected */
     struct dir_call *call;
     int status;
     uint64_t length;
@@ -37,7 +38,7 @@ static void add(struct draft *draft, const char *name, slice value)
     draft->fields[draft->field_count++] = (struct http_field){ slice_of(name), value };
 }
 
-/* Hands out the head. HEAD and 304 tell a length, but no bytes follow. */
+/* Hands out the head. After a HEAD or a 304 no bytes follow, whatever the length. */
 static void give_head(struct draft *draft)
 {
     struct dir_call *call = draft->call;
@@ -160,7 +161,7 @@ static enum err cut_to_range(struct draft *draft, bool use_range)
     return OK;
 }
 
-/* The value of a query parameter as sent; ptr NULL if it is absent. */
+/* The value of a query parameter, not decoded; ptr NULL if the parameter is absent. */
 static slice param(slice query, slice name)
 {
     slice key, value;
@@ -320,7 +321,7 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
 
 static void *dir_shared_new(unsigned threads)
 {
-    (void)threads;              /* how many carry calls over a network */
+    (void)threads;              /* a setting for network threads; file systems get their own */
     return dir_pool_new(THREADS);
 }
 

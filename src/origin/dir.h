@@ -1,7 +1,7 @@
 /* dir.h - a directory as an origin: what its files share. SPDX-License-Identifier: Apache-2.0
  *
- * dir_pool.c runs the calls, dir.c answers them from dir_file.c (objects) and dir_list.c (listings,
- * of keys that dir_walk.c finds). */
+ * dir_pool.c runs the calls. dir.c answers them with objects (dir_file.c) and with listings
+ * (dir_list.c), whose keys dir_walk.c finds. */
 #ifndef ORIGIN_DIR_H
 #define ORIGIN_DIR_H
 
@@ -17,49 +17,50 @@ struct dir {
     int root;                       /* O_PATH */
 };
 
-/* One call: a head, then `end - at` bytes that come from a file or lie in memory. */
+/* One call. Its answer is a head, then `end - at` bytes from a file or from memory. */
 struct dir_call {
     struct origin_hook hook;
     struct list link;               /* in the pool's queue, or among the parked */
     enum { DIR_QUEUED, DIR_RUNNING, DIR_PARKED } where;    /* pool->lock */
-    bool resumed;                   /* pool->lock: a resume that came while it ran */
-    _Atomic enum err stopped;       /* OK, or why it must end: read by long work */
+    bool resumed;                   /* pool->lock: a resume came while the call ran */
+    _Atomic enum err stopped;       /* OK, or the reason to end; long work polls it */
 
     struct arena keep;
     uint64_t started_ns;
     bool headed;
     int fd;                         /* -1: the body lies in `memory` */
-    struct stat file;               /* as it was when opened */
+    struct stat file;               /* state of the file when it was opened */
     slice memory;
     uint64_t at, end;
 };
 
 /* dir_pool.c */
 struct dir_pool *dir_pool_new(unsigned threads) MUST_USE;
-void dir_pool_stop(struct dir_pool *pool);          /* ends every call; returns when all are done */
+void dir_pool_stop(struct dir_pool *pool);          /* ends every call, and waits for all of them */
 void dir_pool_free(struct dir_pool **pool);
 void dir_pool_start(struct dir_pool *pool, struct dir_call *take_call);
 void dir_pool_resume(struct dir_pool *pool, struct dir_call *call);
 void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);
 
 /* dir.c: the work of a call, on a pool thread. */
-enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head; sets up the body */
+enum err dir_answer(struct dir_call *call) MUST_USE;    /* hands out the head, sets up the body */
 void dir_call_free(struct dir_call *call);
 
-/* dir_file.c. Opening gives ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (with *ret_why where there is more
- * to say), ERR_DENIED, ERR_SLOW_DOWN (out of descriptors or memory) or ERR_IO. */
+/* dir_file.c. Opening fails with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (*ret_why may say more),
+ * ERR_DENIED, ERR_SLOW_DOWN (out of descriptors or memory) or ERR_IO. */
 enum err dir_open_bucket(const struct dir_call *call, int *ret_fd) MUST_USE;
 enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* sets fd and file */
-/* Bytes at call->at, at most `bytes` of them, into or in place of `buffer`. ERR_ORIGIN_CUT: the
- * file has changed since it was opened, or can't be read. */
+/* Reads at most `bytes` bytes at call->at. *ret lies in `buffer`, or is the call's own memory.
+ * ERR_ORIGIN_CUT: the file has changed since it was opened, or can't be read. */
 enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
-/* openat2 below `at`, following symbolic links only while they stay beneath it; -1 and errno. */
+/* openat2 beneath `at`. With `follow`, symbolic links are followed as long as they stay beneath it.
+ * On failure -1 and errno. */
 int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
-bool dir_is_file_name(slice key);                   /* can it name a file here at all? */
-bool dir_is_young(const struct stat *file);         /* touched less than 2 s ago */
+bool dir_is_file_name(slice key);                   /* true if a file could have this name */
+bool dir_is_young(const struct stat *file);         /* true if changed less than 2 s ago */
 slice dir_etag(struct arena *keep, const struct stat *file) MUST_USE;    /* with its quotes */
 
-/* dir_list.c: documents for bucket, an open directory; ERR_CANCELED once *stopped is set. */
+/* dir_list.c: XML documents. `bucket` is an open directory. ERR_CANCELED once *stopped is set. */
 enum err dir_list_objects(struct arena *keep, int bucket, const struct origin_call *call,
                           _Atomic enum err *stopped, slice *ret_document, slice *ret_why) MUST_USE;
 enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document) MUST_USE;

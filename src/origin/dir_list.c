@@ -1,7 +1,7 @@
 /* dir_list.c - listings of a directory origin as S3's documents.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What was asked is read from the query, dir_walk.c finds the keys, and here they become XML: the
+ * Reads the parameters from the query, lets dir_walk.c find the keys, and writes them as XML: the
  * objects of a bucket (ListObjects, ListObjectsV2), or the folders that are buckets. */
 #include "origin/dir_walk.h"
 
@@ -20,7 +20,7 @@
 #define XMLNS " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""
 #define XML_HEAD "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 
-/* ---- what was asked ---- */
+/* ---- the parameters ---- */
 
 static enum err read_max(slice value, uint64_t *ret)
 {

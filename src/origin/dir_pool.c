@@ -1,10 +1,10 @@
 /* dir_pool.c - threads that may block on a file system. SPDX-License-Identifier: Apache-2.0
  *
  * Reading a file of an NFS or Lustre mount blocks, so directory origins have threads of their own.
- * A call is in one place: QUEUED (waits for a thread), RUNNING (one thread works on it, no lock
- * held) or PARKED (its reader said PAUSE; no thread is spent on it). It runs for a turn of a few
- * blocks, then goes to the end of the queue, so large files do not hold up small ones. Where a call
- * is changes only under pool->lock, which is why its callbacks come one at a time. */
+ * A call has one state: QUEUED (waits for a thread), RUNNING (one thread works on it, without the
+ * lock) or PARKED (its reader returned PAUSE; it takes no thread). A call runs for a turn of a few
+ * blocks, then goes to the end of the queue, so large files do not hold up small ones. The state
+ * changes only under pool->lock; that is why the callbacks of a call come one at a time. */
 #include "origin/dir.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct dir_pool {
     pthread_mutex_t lock;
     pthread_cond_t work, idle;
     struct list queue, parked, running;
-    unsigned live;              /* calls that were not done yet */
+    unsigned live;              /* number of calls that are not done */
     bool stopping;              /* every call ends with ERR_STOPPING */
     bool ending;                /* the threads end */
     unsigned thread_count;
@@ -61,7 +61,8 @@ static void forget_resume(struct dir_pool *pool, struct dir_call *call)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* One block. ERR_WAIT: its reader wants a pause; ERR_MORE: go on; OK: that was all. */
+/* Delivers the head or one block. ERR_WAIT: the reader wants a pause; ERR_MORE: there is more; OK:
+ * everything was delivered. */
 static enum err step(struct dir_pool *pool, struct dir_call *call, char *buffer)
 {
     enum err e = atomic_load(&call->stopped);

@@ -1,16 +1,15 @@
 /* dir_walk.c - the keys of a directory tree in order, a page at a time.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A listing is in the byte order of whole keys. Directories hand out their entries in no order, so
- * each is read with names as they stand in keys ('/' behind those of directories: "a-b" < "a/b"),
- * of which the smallest that still matter are kept: a window. What lies behind a window is found by
- * reading the directory again from where the cursor stands then. So memory is bounded by the page
- * that was asked for (times the depth), never by the tree.
+ * A listing is in the byte order of whole keys, but a directory hands out its entries in no order.
+ * So a directory is read whole, and the smallest entries ahead of the cursor are kept, sorted: a
+ * window. Names are compared as they stand in keys, with a '/' behind those of directories: "a-b" <
+ * "a/b". The entries behind a window are found by reading the directory again, from the cursor's
+ * new place. So memory is bounded by the requested page (times the depth), never by the tree.
  *
- * The cursor is the one truth about what was told: every key up to `after`, and everything below
- * `after` where that was a rolled-up prefix. The same cursor, written down, is the continuation
- * token. A directory whose keys are all behind the cursor, or none of which can have the prefix, is
- * never opened. */
+ * The cursor alone says which keys are listed already: every key up to `after`, and, if `after` is
+ * a rolled-up prefix, every key below it. The continuation token is this cursor, written down. A
+ * directory is never opened if all its keys are listed already, or none can have the prefix. */
 #include "origin/dir_walk.h"
 
 #include <dirent.h>
@@ -21,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROLLED_WINDOW 16            /* below a rolled-up prefix one key is enough */
+#define ROLLED_WINDOW 16            /* small, because a rolled-up prefix needs only one key */
 
 struct walk {
     struct arena *keep;
@@ -31,13 +30,13 @@ struct walk {
     char after[S3_KEY_BYTES_MAX + 1];  /* the cursor */
     size_t after_len;
     bool after_rolled;
-    struct dir_item *items;         /* ask->max + 1: the last one only says that there is more */
+    struct dir_item *items;         /* ask->max + 1; the last only shows that there are more */
     size_t count;
 };
 
 /* ---- the cursor ---- */
 
-/* What `key` is rolled up into by the delimiter; false if it stands for itself. */
+/* Sets *ret to the prefix that `key` is rolled up into; false if the key is listed itself. */
 static bool roll(const struct dir_ask *ask, slice key, slice *ret)
 {
     if (!ask->delimiter.len || !slice_starts(key, ask->prefix))
@@ -65,7 +64,7 @@ static void move_cursor(struct walk *walk, slice key, bool rolled)
     walk->after_rolled = rolled;
 }
 
-/* Was this key, or everything in this directory, told already? */
+/* True if this key, or everything in this directory, is listed already. */
 static bool behind_cursor(const struct walk *walk, slice key, bool is_dir)
 {
     slice after = cursor(walk);
@@ -116,15 +115,15 @@ static enum err start_cursor(struct walk *walk)
 /* ---- one directory ---- */
 
 struct entry {
-    char *name;             /* with '/' behind a directory's */
+    char *name;             /* ends with '/' for a directory */
     size_t len;
     bool is_dir, is_link;
 };
 
-struct window {             /* the smallest entries, sorted; room for twice as many while reading */
+struct window {             /* the smallest entries, sorted; has room for 2 * cap while reading */
     struct entry *entries;
     size_t count, cap;
-    bool more;              /* others were left out */
+    bool more;              /* larger entries were left out */
 };
 
 static int entry_order(const void *a, const void *b)
@@ -157,7 +156,7 @@ static void window_add(struct window *window, slice name, bool is_link)
         window_cut(window);
 }
 
-/* Names that are no UTF-8 can't be keys. */
+/* A key is UTF-8, so a file with any other name is not listed. */
 static bool is_utf8(slice s)
 {
     for (size_t i = 0, more; i < s.len; i += more + 1) {
@@ -173,7 +172,7 @@ static bool is_utf8(slice s)
     return true;
 }
 
-/* DT_DIR, DT_REG, DT_LNK, or something that is of no interest here. */
+/* DT_DIR, DT_REG, DT_LNK, or any other value for an entry that is never listed. */
 static int type_of(int fd, const struct dirent *found)
 {
     struct stat file;
@@ -185,8 +184,9 @@ static int type_of(int fd, const struct dirent *found)
          : S_ISLNK(file.st_mode) ? DT_LNK : DT_UNKNOWN;
 }
 
-/* Reads what matters of directory `path` (the start of every key in it) into the window. When
- * everything in it rolls up into one prefix, any file ahead of the cursor will do. */
+/* Reads the entries that can be listed next into the window. `path` is the directory's, and so the
+ * start of every key in it. If the whole directory rolls up into one prefix, any one file ahead of
+ * the cursor is enough. */
 static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
                             struct window *window)
 {
@@ -227,7 +227,7 @@ static bool is_full(const struct walk *walk)
     return walk->count > walk->ask->max;
 }
 
-/* The file of a key, if it is one: a link must lead to a regular file inside the bucket. */
+/* True, with *ret, if the entry is a regular file, or a link to one inside the bucket. */
 static bool stat_entry(const struct walk *walk, int dir, const struct entry *entry, const char *key,
                        struct stat *ret)
 {
@@ -245,7 +245,7 @@ static void tell(struct walk *walk, int dir, const struct entry *entry, slice ke
     struct dir_item item = { 0 };
     slice told = key;
     if (!stat_entry(walk, dir, entry, key.ptr, &item.file))
-        return;    /* it went away, or is no file after all */
+        return;    /* the entry was removed meanwhile, or is no file */
     item.rolled = roll(walk->ask, key, &told);
     item.key = arena_copy(walk->keep, told);
     walk->items[walk->count++] = item;
@@ -262,7 +262,7 @@ static enum err walk_entry(struct walk *walk, int dir, slice path, const struct 
     memcpy(key + path.len, entry->name, entry->len);
     key[whole.len] = '\0';
     if (behind_cursor(walk, whole, entry->is_dir))
-        return OK;    /* rolled up since the window was read */
+        return OK;    /* a prefix listed since the window was read covers it */
     if (!entry->is_dir) {
         tell(walk, dir, entry, whole);
         return OK;
@@ -272,10 +272,10 @@ static enum err walk_entry(struct walk *walk, int dir, slice path, const struct 
     if (below)
         return walk_dir(walk, below, whole);
     bool failed = errno == EMFILE || errno == ENFILE || errno == EIO;
-    return failed ? ERR_IO : OK;    /* else it is gone, or not ours to read */
+    return failed ? ERR_IO : OK;    /* else it was removed, or may not be read: not listed */
 }
 
-/* Moves the cursor behind everything that a directory's entry stands for. */
+/* Moves the cursor behind the entry; for a directory, behind everything in it. */
 static void pass(struct walk *walk, slice path, const struct entry *entry)
 {
     char key[S3_KEY_BYTES_MAX + 1];
@@ -309,7 +309,7 @@ static enum err walk_dir(struct walk *walk, DIR *dir, slice path)
     return e;
 }
 
-/* Starts in the deepest directory that holds every key with the prefix. */
+/* Starts the walk in the deepest directory that holds every key with the prefix. */
 static enum err walk_bucket(struct walk *walk)
 {
     slice path = walk->ask->prefix.len ? walk->ask->prefix : S("");
