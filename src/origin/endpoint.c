@@ -1,8 +1,10 @@
-/* endpoint.c - where an S3 origin lives and how its URLs look. SPDX-License-Identifier: Apache-2.0
+/* endpoint.c - the address of an S3 origin, and the URLs of its requests.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Path style puts the bucket into the path, host style in front of the host. "auto" takes the path
- * for addresses and single labels ("localhost", "minio"), and for buckets that can't be a host
- * label; a dot in a bucket name would break the certificate, so it counts as such with https. */
+ * Path style puts the bucket into the path, host style puts it in front of the host. "auto" uses
+ * path style for IP addresses, for hosts of a single label ("localhost", "minio"), and for buckets
+ * that can't be a host label. With https a bucket whose name has a dot can't be one either, because
+ * the certificate would not match. */
 #include "origin/endpoint.h"
 
 #include <arpa/inet.h>
@@ -144,7 +146,7 @@ static bool bucket_in_host(const struct endpoint *endpoint, slice bucket)
            slice_has(endpoint->host, '.');
 }
 
-/* AWS serves a bucket only at the endpoint of its region; others have one endpoint for all. */
+/* AWS serves a bucket only at the endpoint of its region; other servers have one endpoint. */
 static slice host_of_region(struct arena *keep, slice host, slice region)
 {
     bool aws = slice_eq(host, S("s3.amazonaws.com")) ||
@@ -153,7 +155,7 @@ static slice host_of_region(struct arena *keep, slice host, slice region)
          : arena_printf(keep, "s3.%.*s.amazonaws.com", SLICE_ARG(region));
 }
 
-/* What may not stand in a request line is escaped; escapes that are there stay. */
+/* Escapes the bytes that a request line can't hold; existing escapes stay. */
 static slice sendable(struct arena *keep, slice query)
 {
     struct text to = text_in(keep);

@@ -1,4 +1,4 @@
-/* endpoint.h - where an S3 origin lives and how its URLs look. Pure.
+/* endpoint.h - the address of an S3 origin, and the URLs of its requests. Pure.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_ENDPOINT_H
 #define ORIGIN_ENDPOINT_H
@@ -7,22 +7,24 @@
 
 struct endpoint {
     slice scheme, host;         /* lower case; an IPv6 host with its brackets */
-    unsigned port;              /* 0: the scheme's own */
+    unsigned port;              /* 0: the default port of the scheme */
     enum { STYLE_AUTO, STYLE_PATH, STYLE_HOST } style;
 };
 
-/* http://host[:port] or https://...; ERR_BAD_ARGUMENT with a sentence for people. */
+/* Reads http://host[:port] or https://... On ERR_BAD_ARGUMENT, *ret_why is a sentence for
+ * people. */
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
                        slice *ret_why) MUST_USE;
-/* Scheme and host in lower case, no default port, no slash behind. */
+/* The canonical URL: scheme and host in lower case, without a default port or a slash at the
+ * end. */
 slice endpoint_url(struct arena *keep, const struct endpoint *endpoint) MUST_USE;
 
-struct target {                  /* where one request goes */
+struct target {                  /* of one request */
     slice url;                  /* to connect to: "https://bucket.host:port/" */
     slice host;                 /* the Host header */
     slice path, query;          /* as sent, percent-encoded */
 };
-/* region: learnt for this bucket, or empty: then the endpoint is taken as it is. */
+/* `region` was learnt for this bucket; if it is empty, the endpoint is used as it is. */
 void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
                     slice query, slice region, struct target *ret);
 

@@ -1,7 +1,8 @@
 /* errand.c - work that lives on one thread and is woken there. SPDX-License-Identifier: Apache-2.0
  *
- * Wakes travel by tickets (mailbox.h), so any number of them between two rounds is one. Timers are
- * a list in order of time: most are set a fixed while from now, and go to its end at once. */
+ * Wakes travel as tickets (mailbox.h), so several wakes between two rounds become one. Timers are a
+ * list in order of time. Most timers are set to a fixed time from now and so belong at the end,
+ * where the search for their place begins. */
 #include "origin/errand.h"
 
 #define WAIT_MS_MAX 1000
@@ -40,7 +41,7 @@ void errand_due(struct errand *errand, uint64_t at_ms)
     for (before = timers->prev; before != timers; before = before->prev)
         if (list_of(before, struct errand, timer)->due_ms <= at_ms)
             break;
-    list_add(before->next, &errand->timer);    /* in front of the next one is behind this one */
+    list_add(before->next, &errand->timer);    /* list_add puts it in front: so behind `before` */
 }
 
 bool errand_stopping(const struct errand *errand)
@@ -50,7 +51,7 @@ bool errand_stopping(const struct errand *errand)
 
 void errand_leave(struct errand *errand)
 {
-    check(errand->ticket);    /* it leaves once */
+    check(errand->ticket);    /* an errand leaves only once */
     list_del(&errand->timer);
     list_del(&errand->link);
     ticket_end(&errand->ticket);
@@ -80,7 +81,7 @@ bool errands_over(const struct errands *of)
     return atomic_load(&of->stopping) && atomic_load(&of->live) == 0;
 }
 
-/* woken() may end the errand, and no other: those are only ever woken. */
+/* woken() may end its own errand, but no other: an errand can only wake the others. */
 static void wake_the_due(struct errands *of, uint64_t now_ms)
 {
     struct list due;

@@ -1,8 +1,8 @@
 /* errand.h - work that lives on one thread and is woken there. SPDX-License-Identifier: Apache-2.0
  *
- * An errand enters from any thread and is from then on told by woken(), always on its own thread,
- * that something happened: it was woken, it is due, or it must stop. It decides itself when it
- * leaves. A thread that does errands keeps a struct errands in its loop. */
+ * Any thread may enter an errand into the struct errands of a worker thread. From then on woken()
+ * is called, always on that worker: because another thread woke the errand, because it is due, or
+ * because it must stop. The errand itself decides when it leaves. */
 #ifndef ORIGIN_ERRAND_H
 #define ORIGIN_ERRAND_H
 
@@ -11,12 +11,12 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 
-struct errands {                    /* of one thread */
+struct errands {                    /* those of one thread, which runs them in its loop */
     struct mailbox *box;
     struct list all, timers;
-    atomic_uint live;               /* entered and did not leave */
+    atomic_uint live;               /* number of errands that have entered and not left */
     atomic_bool stopping;
-    bool told;                      /* everybody knows of it */
+    bool told;                      /* every errand was woken to stop */
 };
 
 struct errand {
@@ -29,17 +29,17 @@ struct errand {
 
 void errand_enter(struct errands *of, struct errand *errand);    /* any thread; woken() follows */
 void errand_wake(struct errand *errand);                         /* any thread, until it leaves */
-/* Its own thread only: */
+/* Only on the errand's own thread: */
 void errand_due(struct errand *errand, uint64_t at_ms);          /* 0: no timer */
 bool errand_stopping(const struct errand *errand) MUST_USE;
 void errand_leave(struct errand *errand);
 
 void errands_init(struct errands *of);
-void errands_end(struct errands *of);                /* all have left, the thread is no more */
-void errands_stop(struct errands *of);               /* any thread: all are woken, to stop */
-bool errands_over(const struct errands *of) MUST_USE;    /* stopping, and nobody is left */
-/* The loop's part: wakes who was woken, is due, or must know of the end. */
+void errands_end(struct errands *of);                /* all have left, and the thread has ended */
+void errands_stop(struct errands *of);               /* any thread: every errand is woken to stop */
+bool errands_over(const struct errands *of) MUST_USE;    /* stopping, and all errands have left */
+/* For the thread's loop: calls woken() of each errand that was woken, is due, or must stop. */
 void errands_run(struct errands *of, uint64_t now_ms);
-int errands_wait_ms(const struct errands *of, uint64_t now_ms);    /* so long nobody is due */
+int errands_wait_ms(const struct errands *of, uint64_t now_ms);    /* time until one is due */
 
 #endif

@@ -1,17 +1,18 @@
-/* limiter.c - so many at once, the others in turns.
+/* limiter.c - a limit of calls at once; the other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An origin's limit of connections holds over all threads. Who leaves hands its place straight to
- * the first in the queue, so nobody who comes later can slip in between. Those who belong
- * together (a party: the items of a list) have one place in it among them: when its turn has
- * come, the next of them stands at the end. So a list delays whoever comes later by one of its
- * items, not by all. Every second place goes by the order of coming all the same: else a crowd of
- * those who wait alone, which never ends, would leave a list one place of a hundred. Nobody waits
- * more than twice as long as by either alone. A place costs the same however many wait: the first
- * of a party leads the others, and is found by a hash.
+ * The limit of connections to an origin holds over all threads. A call that leaves hands its place
+ * straight to a waiting one, so no call that comes later can slip in between.
  *
- * While somebody waits, who is inside without need is asked to leave: one for each that waits, who
- * spared its place first. */
+ * Calls that belong together are a party: the items of one list. A party has one place in the queue
+ * of turns; when its turn comes, its next call goes to the end of the queue. So a list delays the
+ * calls behind it by one of its items, not by all. But every second place goes by the order of
+ * coming: otherwise an endless crowd of single calls would leave a list one place in a hundred. No
+ * call waits more than twice as long as by either rule alone. The cost of a place does not grow
+ * with the number of waiting calls: a hash finds the first call of a party, which leads the others.
+ *
+ * While calls wait, calls inside that do not need their places are asked to leave: as many as wait,
+ * and first the one that has spared its place longest. */
 #include "origin/limiter.h"
 
 #include <assert.h>
@@ -65,7 +66,8 @@ static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
     limiter->waiters++;
 }
 
-/* The next of its party stands at the end of the turns, or, where it had none, where it stood. */
+/* Takes a pass out of the queue. The next pass of its party goes to the end of the turns if this
+ * one `had_turn`, otherwise to the place that becomes free. */
 static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
 {
     struct list *before = had_turn ? &limiter->turns : pass->link.next;
@@ -168,7 +170,7 @@ bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs
 {
     pthread_mutex_lock(&limiter->lock);
     check(pass->where == LIMITER_INSIDE);
-    bool stays = !pass->pressed || limiter->waiters == 0;    /* another may have left meanwhile */
+    bool stays = !pass->pressed || limiter->waiters == 0;    /* other calls may have left by now */
     if (stays && pass->pressed) {
         relieve(limiter, pass);
         list_add(&limiter->spare, &pass->link);

@@ -1,4 +1,4 @@
-/* limiter.h - so many at once, the others in turns.
+/* limiter.h - a limit of calls at once; the other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_LIMITER_H
 #define ORIGIN_LIMITER_H
@@ -12,35 +12,36 @@
 struct limiter {                    /* any thread */
     pthread_mutex_t lock;
     unsigned most, inside, waiters;
-    unsigned pressed;               /* who is inside, and was asked to leave */
-    bool by_turn;                   /* who came in last; the next comes by the other */
-    struct list turns;              /* who waits; of a party, the first */
-    struct list order;              /* all who wait, as they came */
-    struct list firsts[LIMITER_ROWS];    /* those of parties again, by a hash of the party */
-    struct list spare;              /* inside, and may be asked to leave; longest first */
+    unsigned pressed;               /* number of calls inside that were asked to leave */
+    bool by_turn;                   /* the last place went by `turns`; the next goes by `order` */
+    struct list turns;              /* waiting passes; of a party only the first */
+    struct list order;              /* all waiting passes, in the order of coming */
+    struct list firsts[LIMITER_ROWS];    /* the first pass of each party, by a hash of the party */
+    struct list spare;              /* passes inside that may be asked to leave; longest first */
 };
 
-struct limiter_pass {                  /* one errand's; all zeroes at start */
+struct limiter_pass {                  /* of one errand; all zeroes at start */
     struct errand *errand;
-    uint64_t party;                 /* set before it enters; 0: it is alone */
-    struct list link;               /* in turns, behind the first of its party, or spare */
+    uint64_t party;                 /* set before the pass enters; 0: no party */
+    struct list link;               /* in turns, behind the first of its party, or in spare */
     struct list came;               /* in order */
-    struct list first, behind;      /* of a first: in firsts, and those who came after it */
+    struct list first, behind;      /* of a party's first: link in firsts, and the passes behind */
     bool pressed;
     enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* limiter->lock */
 };
 
 void limiter_init(struct limiter *limiter, unsigned most);
 void limiter_end(struct limiter *limiter);
-/* False: it waits, and its errand is woken when it is inside. */
+/* False: the pass waits, and its errand is woken once it is inside. */
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
-/* It takes turns by itself from now on, if it waits. */
+/* A waiting pass leaves its party, and takes turns alone from now on. */
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass);
-/* It does not need its place for now: it is woken when another does. */
+/* The pass does not need its place for now. Its errand is woken when another needs the place. */
 void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);
-/* False: another needs its place, and it must leave. needs: it is not to be asked any more. */
+/* False: another pass needs the place, and this one must leave. `needs`: the pass needs its place
+ * again, so it is not asked to leave any more. */
 bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs) MUST_USE;
-void limiter_leave(struct limiter *limiter, struct limiter_pass *pass);    /* from wherever it is */
+void limiter_leave(struct limiter *limiter, struct limiter_pass *pass);    /* inside or waiting */
 
 #endif

@@ -1,10 +1,11 @@
-/* metadata.c - credentials of the place we run in. SPDX-License-Identifier: Apache-2.0
+/* metadata.c - credentials of the container or instance. SPDX-License-Identifier: Apache-2.0
  *
- * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) names a URL in the
- * environment. An instance has 169.254.169.254: a token is PUT, the role's name is read, then its
- * credentials (IMDSv2). The token goes no further than one hop: a container may get no answer.
- * In an outage of what renews them AWS lets them live on, beyond the end that they name: they are
- * used until the origin says no, as the SDKs do ("static stability"). */
+ * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) finds a URL in its
+ * environment. An instance asks 169.254.169.254: a PUT gets a token, then two GETs read the role's
+ * name and its credentials (IMDSv2). The token travels only one hop, so a container on an instance
+ * may get no answer. If the service that renews an instance's credentials fails, AWS accepts them
+ * beyond their expiry. So they are used until the origin refuses them, as the SDKs do ("static
+ * stability"). */
 #include <string.h>
 
 #include "base/json.h"
@@ -12,9 +13,9 @@
 #include "origin/web.h"
 
 #define TOKEN_SECONDS "21600"
-#define FIRST_TIME_MS 1000u    /* who runs elsewhere waits for nobody longer than that */
+#define FIRST_TIME_MS 1000u    /* limit in the first search: outside an instance nobody answers */
 
-/* Keys come over plain HTTP from this machine or from AWS's own link-local addresses alone. */
+/* Accepts https, and plain http only from this machine and from AWS's link-local addresses. */
 static bool is_trusted(slice url)
 {
     static const char *const near[] = {
@@ -156,7 +157,7 @@ static enum err instance_role(struct seek *seek, slice base, struct credentials 
 {
     slice token, roles, document, code;
     enum err e = instance_token(seek, base, ret->from, &token);
-    if (e)    /* nobody is there who could know of a role: not an instance, or not asked by it */
+    if (e)    /* no metadata service answers: this is no instance, or the service is out of reach */
         return seek->ask->source == CREDENTIALS_ANY ? ERR_NOT_FOUND : e;
     e = instance_get(seek, base, S(""), token, ret->from, &roles);
     if (e)

@@ -1,10 +1,11 @@
 /* origin.c - every origin there is, and the contract they all keep.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Holds the table of kinds, chooses the kind of an origin by its URL, and passes calls on to it. All callbacks go out through
- * the hook_ functions here: one head, then bodies, then one done; here they are counted.
- * Threads: call->priv is set, read and emptied under one of a few locks, chosen by the call's
- * address. A cancel or resume that loses the race with done() finds it empty and does nothing. */
+ * Holds the table of kinds, chooses the kind of an origin by its URL, and passes calls on to it.
+ * All callbacks go out through the hook_ functions here: one head, then bodies, then one done; here
+ * they are counted. Threads: call->priv is set, read and emptied under one of a few locks, chosen
+ * by the call's address. A cancel or resume that loses the race with done() finds it empty and does
+ * nothing. */
 #include "origin/origin.h"
 
 #include <pthread.h>
@@ -74,14 +75,15 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
     return take;
 }
 
-/* It works, and does not do this: to other requests it is as good as before. */
+/* True if the origin works but does not support this request. For other requests it is as good as
+ * before. */
 static bool is_lack(const struct origin_hook *hook, enum err err)
 {
     return err == ERR_BAD_REQUEST || err == ERR_READ_ONLY || err == ERR_NOT_IMPLEMENTED ||
            (!err && hook->status == 501);
 }
 
-/* Of the origin; not of who asked, or of what was asked. */
+/* True if the fault was the origin's, not the client's or the request's. */
 static bool is_failure(const struct origin_hook *hook, enum err err)
 {
     switch (err) {
@@ -157,7 +159,7 @@ void origin_start(struct origin *origin, struct origin_call *call)
     check(origin->magic == ORIGIN_MAGIC && !call->priv);
     check(call->events && call->events->head && call->events->body && call->events->done);
     pthread_mutex_t *lock = lock_of(call);
-    pthread_mutex_lock(lock);    /* it may run, but can't end before start has returned */
+    pthread_mutex_lock(lock);    /* the call may run, but can't end before start has returned */
     origin->kind->start(origin, call);
     pthread_mutex_unlock(lock);
 }

@@ -1,10 +1,10 @@
 /* origin.h - where objects come from. SPDX-License-Identifier: Apache-2.0
  *
- * An origin answers calls. A call is owned by its caller and must stay until its done() has come,
- * which happens exactly once, also after a cancel. Callbacks of one call come one at a time, from
- * an origin thread, which is never one of the HTTP loops: they must not block.
- * The kinds of origins stand in the table of origin.c. Retries happen in here, only while nothing
- * of an answer was handed out. */
+ * An origin answers calls. The caller owns a call, and must keep it until its done() was called,
+ * which happens exactly once, also after a cancel. The callbacks of a call come one at a time, on
+ * an origin thread and never on an HTTP loop. They must not block.
+ * The table in origin.c holds the kinds of origins. This room also retries calls, but only as long
+ * as no part of an answer was handed out. */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
@@ -16,108 +16,112 @@
 #include "s3/sigv4.h"
 
 struct origin;
-struct origins;             /* the pool of origin threads, and every origin there is */
+struct origins;             /* the origin threads, and all origins */
 struct origin_call;
 
-/* What an origin answered, before its body. Slices live until the callback returns. */
+/* The head of an origin's answer. Its slices live until the callback returns. */
 struct origin_reply {
     int status;
     bool has_length;
-    uint64_t length;                    /* of this body; HEAD: of the body a GET would have */
-    const struct http_field *fields;    /* all of them, names in lower case */
+    uint64_t length;                    /* of the body; for a HEAD, of the body a GET would have */
+    const struct http_field *fields;    /* all fields, with names in lower case */
     size_t field_count;
-    uint64_t first_byte_ns;             /* from the last try's start to its head */
+    uint64_t first_byte_ns;             /* from the start of the last try to its head */
     unsigned tries;
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* PAUSE: the same bytes come again after origin_resume. Not for a 400, 401 or 403. SPARE: so too,
- * but until then the origin may end the call with ERR_YIELDED, and does if another waits for its
- * connection. */
+/* The answer of body(). PAUSE: the same bytes come again after origin_resume; not allowed for a
+ * 400, 401 or 403. SPARE: as PAUSE, but the origin ends the call with ERR_YIELDED if another call
+ * waits for its connection before the resume. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 
 struct origin_events {
-    /* The status line and headers. Comes once, before any body. Error statuses come here too. */
+    /* Status and headers, also of an error status. Called once, before any body. */
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
-    /* The end. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT,
-     * ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (it refuses
-     * our own credentials; then no head came), ERR_NO_KEYS (we have none that are good),
-     * ERR_SLOW_DOWN (no connection was free in time), ERR_CANCELED, ERR_YIELDED (after SPARE),
-     * ERR_STOPPING, or for kinds that can tell without a status: ERR_READ_ONLY,
-     * ERR_NOT_IMPLEMENTED. */
+    /* The end of the call. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT,
+     * ERR_ORIGIN_CERT, ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY,
+     * ERR_ORIGIN_KEYS (the origin refuses Penstock's own credentials; then no head came),
+     * ERR_NO_KEYS (Penstock has no valid credentials), ERR_SLOW_DOWN (no connection was free in
+     * time), ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING; from kinds that answer without
+     * a status also ERR_READ_ONLY and ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
-/* A body to send. read() is called from origin threads and must not block for long. */
+/* A request body. read() is called on origin threads and must not block for long. */
 struct origin_body {
     uint64_t length;
-    slice sha256_hex;       /* empty: UNSIGNED-PAYLOAD */
-    /* Bytes at `offset` (so that a try can be repeated): how many; fewer than asked on failure. */
+    slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
+    /* Copies bytes at `offset`, which goes back if a try is repeated. Returns their number; fewer
+     * than requested is a failure. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
 
-/* Filled in by the caller; everything a slice points at must outlive the call. */
+/* The caller fills it in. The memory behind every slice must outlive the call. */
 struct origin_call {
     const struct origin_events *events;
     enum s3_op op;
     slice bucket, key;                  /* as the client named them, decoded */
     slice query;                        /* raw, as it should be sent, without '?'; may be empty */
-    const struct http_field *fields;    /* more to send and sign (range, if-match, x-amz-...) */
+    const struct http_field *fields;    /* further fields to send and sign (range, if-match, ...) */
     size_t field_count;
     const struct origin_body *body;     /* NULL: none */
-    const struct form *form;            /* body is its file; signed in itself; NULL: none */
-    bool no_retry;                      /* for what must not happen twice */
-    /* Whom it is signed as; must outlive the call. NULL: as the origin's own credentials say. An
-     * empty access key: as nobody, unsigned. What the origin says of such a key is its client's to
-     * hear, and never ERR_ORIGIN_KEYS, unless our signature or clock is what it finds wrong. */
+    const struct form *form;            /* carries its own signature; `body` is its file; or NULL */
+    bool no_retry;                      /* the request must not happen twice */
+    /* The credentials of a client, to sign with; they must outlive the call. NULL: Penstock's own
+     * credentials for this origin. An empty access key: unsigned. If the origin refuses a client's
+     * key, its answer goes to the client. It becomes ERR_ORIGIN_KEYS only if the origin finds fault
+     * with Penstock's signature or clock. */
     const struct sigv4_credentials *as;
-    /* Asked on an origin thread whenever a request is about to be sent or to be waited for, in the
-     * end right before its first byte: OK, or why not, which becomes the end. `again`: one has been
-     * sent, or tried to. NULL: always. Once it has refused, it refuses for ever. */
+    /* Called on an origin thread before a request waits or is sent, and last right before its first
+     * byte. Returns OK, or the error that ends the call. `again`: a request was sent, or a try was
+     * made. Once it has refused, it must refuse for ever. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
-    /* Whose calls wait for a connection in turns with others', however many they are: of one list,
-     * say. 0: it is one of nobody's. Who makes it 0 on the way says so by origin_ask_again. */
+    /* Calls of one party, such as the items of one list, share one turn when calls wait for a
+     * connection (limiter.c). 0: no party. After setting it to 0 during the call, call
+     * origin_ask_again. */
     _Atomic uint64_t party;
-    void *priv;                         /* the origin's own, NULL at start */
+    void *priv;                         /* for this room; NULL at start */
 };
 
-/* Starts a call; any thread. Never fails: what goes wrong comes through done(). */
+/* Starts a call; any thread. It never fails: done() reports every failure. */
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE or SPARE; any thread */
-void origin_cancel(struct origin_call *call);    /* any thread; done() follows unless it has come */
-/* may_send would refuse now, or it has no party any more: a call that waits ends, or waits by
- * itself; one that is being sent goes on. Any thread. */
+void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
+/* Tells that may_send would refuse now, or that the call has left its party. A waiting call then
+ * ends, or waits alone; a call that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */
 slice origin_endpoint(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
-/* Does it answer by who signed? A directory does not: whom it would refuse nobody knows. */
+/* True if the answer depends on the signer. A directory does not tell clients apart. */
 bool origin_knows_identities(const struct origin *origin);
 
-/* Since when (ageing time) its own credentials are those of another name than at the start; 0: they
- * are not. What was asked before was answered to somebody else. */
+/* The ageing time since when Penstock's own credentials have belonged to another owner than at
+ * the start; 0: no change. Earlier answers were given to that other owner. */
 uint64_t origin_renamed_ms(const struct origin *origin);
 
-/* What its calls have come to. Times are wall seconds, 0: never. */
+/* Penstock's own credentials at an origin. Times are wall seconds; 0: never. */
 struct origin_keys {
-    slice access_key, from;             /* empty while there are none; where they come from */
-    /* Whose they are, however often they are renewed: `from` where they are lent, with a session
-     * token, else the access key. Empty while there are none. */
+    slice access_key, from;             /* the key and its source; empty while there is none */
+    /* The owner, which stays the same when keys are renewed: `from` for lent keys with a session
+     * token, otherwise the access key. Empty while there are none. */
     slice name;
-    int64_t expires_s, renewed_s, failed_s;    /* failed: the last time the source gave none */
+    int64_t expires_s, renewed_s, failed_s;    /* failed_s: the last time the source gave none */
     slice why;                          /* the last failure, in words */
 };
+/* The results of the calls of an origin. Times as above. */
 struct origin_health {
-    uint64_t calls;                     /* under way or waiting */
+    uint64_t calls;                     /* number under way or waiting */
     slice name;                         /* lives as long as origin */
     int64_t answered_s, failed_s;
     bool failing;                       /* the last call failed */
-    int64_t failing_s;                  /* the first failure since it last answered; 0: none */
+    int64_t failing_s;                  /* the first failure since the last answer; 0: none */
     slice why;                          /* the last failure, in words */
-    struct origin_keys keys;            /* all empty where none are needed */
+    struct origin_keys keys;            /* all empty if the origin needs no credentials */
 };
 void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret);
 
@@ -128,17 +132,17 @@ struct origin_options {
     const char *url;            /* of a kind in the table */
     const char *region;         /* empty: us-east-1 until a redirect tells */
     const char *style;          /* "path", "host", "auto": path for IPs and single labels */
-    const char *ca_file;        /* who may vouch for https; empty: the system's store */
-    const char *access_key, *secret_key, *session_token;    /* empty: as the AWS SDKs look */
-    const char *secret_key_file, *session_token_file;    /* they were read from there; NULL: not */
-    bool keys_optional;         /* no source of credentials is no mistake: nobody needs them */
+    const char *ca_file;        /* certificates trusted for https; empty: the system's store */
+    const char *access_key, *secret_key, *session_token;    /* empty: found as by the AWS SDKs */
+    const char *secret_key_file, *session_token_file;    /* files they were read from, or NULL */
+    bool keys_optional;         /* a lack of credentials is no mistake: no client needs them */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, over all threads; at least 1 */
-    unsigned connect_ms;        /* of one try */
-    unsigned progress_ms;       /* no byte for so long: the try has failed; 0: no limit */
-    unsigned answer_ms;         /* the same for what changes something, once it is sent */
-    unsigned wait_ms;           /* for a connection, where all are in use; 0: no limit */
-    unsigned total_ms;          /* all tries; 0: no limit */
+    unsigned connect_ms;        /* limit for connecting, of one try */
+    unsigned progress_ms;       /* a try fails after so long without a byte; 0: no limit */
+    unsigned answer_ms;         /* the same for a write, once its request is sent */
+    unsigned wait_ms;           /* limit of the wait for a free connection; 0: no limit */
+    unsigned total_ms;          /* limit for all tries together; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */
 };
 
@@ -146,10 +150,10 @@ struct origin_options {
 const struct url_kind *origin_url_kind(size_t i);
 
 struct origins *origins_new(unsigned threads) MUST_USE;
-/* Adds one. On failure *ret_why is a sentence for people, in keep. */
+/* Opens an origin and adds it. On failure *ret_why is a sentence for people, in keep. */
 enum err origins_add(struct origins *all, const struct origin_options *options, struct arena *keep,
                      struct origin **ret, slice *ret_why) MUST_USE;
-/* Cancels what runs, waits for every done(), ends the threads, frees the origins. */
+/* Cancels all calls, waits for every done(), ends the threads, frees the origins. */
 void origins_free(struct origins **all);
 
 #endif

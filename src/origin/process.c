@@ -1,7 +1,7 @@
 /* process.c - credentials that a program prints. SPDX-License-Identifier: Apache-2.0
  *
- * credential_process of a profile: no shell, words split as a shell would split them. Its standard
- * output is JSON; what it says on standard error goes where ours goes. */
+ * Runs the credential_process of a profile: without a shell, but with words split as a shell splits
+ * them. The program prints JSON on standard output. Its standard error is Penstock's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #define RUN_MS_MAX 60000u
 #define LOOK_MS 100
 
-/* The next word, quotes and backslashes undone; NULL at the end. */
+/* The next word, without its quotes and backslashes; NULL at the end. */
 static char *next_word(struct arena *keep, slice *rest)
 {
     struct text word = text_in(keep);
@@ -100,8 +100,8 @@ static bool may_wait(const struct seek *seek, uint64_t until_ms)
     return mono_ms() < until_ms && !(seek->ask->stop && atomic_load(seek->ask->stop));
 }
 
-/* All it prints; false if that takes too long or is too much. What it left behind may hold its
- * output open: that it has ended is enough. */
+/* Reads everything that the program prints; false if that takes too long or is too much. It ends
+ * with the program, because a process that the program started may hold the output open. */
 static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
                       struct text *ret)
 {
@@ -112,7 +112,7 @@ static bool listen_to(const struct seek *seek, struct child *child, int out, uin
         if (poll(&ready, 1, ended ? 0 : LOOK_MS) < 1) {
             if (ended)
                 return true;
-            ended = has_ended(child);    /* what it said last may have come since: once more */
+            ended = has_ended(child);    /* last words may have arrived since: poll once more */
             continue;
         }
         ssize_t got = read(out, piece, sizeof(piece));

@@ -1,13 +1,15 @@
-/* provider.c - credentials that stay good. SPDX-License-Identifier: Apache-2.0
+/* provider.c - keeps the credentials of an origin valid. SPDX-License-Identifier: Apache-2.0
  *
- * What was found is used until it expires, however often a later look fails: then calls fail with
- * ERR_NO_KEYS, which clients try again, until a look succeeds. What an instance lent is used
- * beyond its end; where the origin refuses it then, that is the same as having none. Looks come
- * one at a time, LEAD_S (and up to JITTER_S, so that a fleet does not come all at once) before the
- * end, or at half of a short life; after a failure with growing pauses. Wall time decides, and is
- * read every few seconds: a clock that is set, or a machine that slept, is noticed.
- * Threads: the source is asked on the provider's own, or in provider_new; all else under the lock,
- * which is never held while asking. */
+ * A look reads the source. Credentials are used until they expire, however many later looks fail.
+ * After that, calls fail with ERR_NO_KEYS, on which clients retry, until a look succeeds. Only
+ * credentials of an instance are used beyond their expiry; if the origin then refuses them, calls
+ * fail with ERR_NO_KEYS too.
+ *
+ * One look runs at a time. The next comes LEAD_S before the expiry, and up to JITTER_S earlier, so
+ * that the hosts of a fleet do not all ask at once. For a short life it comes at half of it. After
+ * a failure the pauses grow. Wall time decides, and is read every few seconds, so a changed clock
+ * or a machine that slept is noticed. Threads: looks run on the provider's thread, and the first in
+ * provider_new. Everything else is under the lock, which is never held during a look. */
 #include "origin/provider.h"
 
 #include <pthread.h>
@@ -23,12 +25,12 @@
 
 #define LEAD_S 300
 #define JITTER_S 60
-#define FILES_EVERY_S 10            /* so often those in files are read */
-#define CLOCK_EVERY_MS 2000u        /* so often the wall clock is looked at */
-#define PAUSE_S_MAX 30              /* between looks that fail */
-#define FAILED_MS 1000u             /* so long nobody asks again */
-#define SAME_MS 1000u               /* nor after a look that found nothing new */
-#define GUESS_MS 30000u             /* by a mere guess */
+#define FILES_EVERY_S 10            /* credentials in files are read this often */
+#define CLOCK_EVERY_MS 2000u        /* the wall clock is read this often */
+#define PAUSE_S_MAX 30              /* longest pause between failing looks */
+#define FAILED_MS 1000u             /* provider_renew starts no look this long after a failure, */
+#define SAME_MS 1000u               /* ... and this long after a look that found nothing new, */
+#define GUESS_MS 30000u             /* ... or this long, if its caller only guesses */
 
 struct provider {
     struct arena keep;
@@ -40,22 +42,22 @@ struct provider {
     atomic_bool stop;
     atomic_uint version, looks;
     _Atomic uint64_t renamed_ms;
-    pthread_mutex_t lock;           /* for what follows */
+    pthread_mutex_t lock;           /* for the members below */
     pthread_cond_t change;
-    struct arena held;              /* what `now` points into */
+    struct arena held;              /* holds the texts of `now` */
     struct credentials now;
     enum credentials_kind kind;
-    int64_t look_s;                 /* the next look; INT64_MAX: none of itself */
-    unsigned failures;              /* of the last looks */
+    int64_t look_s;                 /* time of the next look; INT64_MAX: only on request */
+    unsigned failures;              /* failed looks in a row */
     uint64_t failed_ms;
-    uint64_t same_ms;               /* the last look found what was known; 0: something new */
-    bool wanted;                    /* somebody was refused */
+    uint64_t same_ms;               /* when the last look found nothing new; 0: it did */
+    bool wanted;                    /* a call was refused and requests a look */
     int64_t renewed_s, failed_s;
-    slice from;                     /* in `keep`: of the source, before there is anything */
+    slice from;                     /* in `keep`: the source, for when it never gave anything */
     char why[600];
 };
 
-/* ---- what a look has come to ---- */
+/* ---- the results of looks ---- */
 
 static slice time_text(struct arena *keep, int64_t at_s)
 {
@@ -108,8 +110,9 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
-/* Whose they are: what is lent for a time is renewed under other keys, by the same source. What is
- * written down somewhere may be anybody's next time, session token or not. */
+/* The owner of credentials. Lent ones are renewed with other keys by the same source, so the source
+ * is their owner. Keys in settings or files may belong to anyone after the next change, with or
+ * without a session token, so the access key is their owner. */
 static slice name_of(const struct credentials *found)
 {
     bool renewed = found->kind == CREDENTIALS_LENT && found->session_token.len;
@@ -123,13 +126,13 @@ static void note_found(struct provider *provider, const struct credentials *foun
     if (news) {
         struct arena held = { 0 };
         if (provider->running && !slice_eq(name_of(found), name_of(&provider->now)))
-            atomic_store(&provider->renamed_ms, ageing_ms());    /* before anybody signs with them */
+            atomic_store(&provider->renamed_ms, ageing_ms());    /* before any call signs with them */
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
         provider->now.secret_key = arena_copy(&held, found->secret_key);
         provider->now.session_token = arena_copy(&held, found->session_token);
         provider->now.from = arena_copy(&held, found->from);
-        provider->now.region = S("");    /* nobody asks for it here */
+        provider->now.region = S("");    /* unused here */
         arena_free(&provider->held);
         provider->held = held;
         provider->renewed_s = now_s;
@@ -219,7 +222,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- for those who sign ---- */
+/* ---- for signers ---- */
 
 enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
                        unsigned *ret_version)
@@ -306,13 +309,13 @@ static void keep_ask(struct provider *provider, const struct credentials_ask *as
         *texts[i] = arena_copy(keep, *texts[i]);
 }
 
-/* A profile that the settings name must be there. */
+/* A lack of credentials is fine only if it was allowed, and the settings name no profile. */
 static bool is_nothing(const struct credentials_ask *ask, enum err e)
 {
     return e == ERR_NOT_FOUND && ask->optional && !ask->profile.len;
 }
 
-/* Wrong in itself, so that it stays wrong; what else goes wrong may come right. */
+/* A mistake stays one until somebody changes the configuration; any other failure may pass. */
 static bool is_mistake(enum err e)
 {
     return e == ERR_NOT_FOUND || e == ERR_BAD_ARGUMENT;

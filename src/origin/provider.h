@@ -1,8 +1,8 @@
-/* provider.h - credentials that stay good. SPDX-License-Identifier: Apache-2.0
+/* provider.h - keeps the credentials of an origin valid. SPDX-License-Identifier: Apache-2.0
  *
- * One an origin. It finds its credentials when it is made, and from then on a thread of its own
- * looks at the same source again: before they expire, when a file changed, or when somebody was
- * refused. Whoever signs takes a snapshot; nobody waits for the source. */
+ * Each origin has one provider. It finds its credentials when it is made. From then on its own
+ * thread reads the same source again: before they expire, when a file changed, or when the origin
+ * refused a request. A signer takes a snapshot, and never waits for the source. */
 #ifndef ORIGIN_PROVIDER_H
 #define ORIGIN_PROVIDER_H
 
@@ -11,26 +11,27 @@
 
 struct provider;
 
-/* Where nothing is configured and `ask` says that this is no mistake, the provider never has any.
- * `ask` is copied; its carriers must outlive the provider, origin is its name in the log. Fails
- * where nothing is configured, or wrongly; a source that only fails for now is asked again later.
- * *ret_region: as it was found, in keep. */
+/* `ask` is copied; its carriers must outlive the provider. `origin` is the name for the log. Fails
+ * if no source is configured, or one is configured wrongly; a source that only fails for now is
+ * asked again later. If no source is configured and ask->optional is set, the provider is made but
+ * never has credentials. *ret_region is the region that was found, in keep. */
 enum err provider_new(const struct credentials_ask *ask, const char *origin, struct arena *keep,
                       struct provider **ret, slice *ret_region, slice *ret_why) MUST_USE;
-void provider_stop(struct provider *provider);    /* its carriers are about to go */
+void provider_stop(struct provider *provider);    /* call it before its carriers end */
 void provider_free(struct provider **provider);
 
-/* Any thread. A snapshot, in keep, and which one it is. ERR_NO_KEYS: none is good now. */
+/* Any thread. A snapshot, in keep, and its version. ERR_NO_KEYS: there are no valid credentials. */
 enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
                        unsigned *ret_version) MUST_USE;
-unsigned provider_version(const struct provider *provider);    /* 0: there were none yet */
-/* Is snapshot `version` the last one, and beyond the end it was given for? */
+unsigned provider_version(const struct provider *provider);    /* 0: never had credentials */
+/* True if snapshot `version` is the last one, and has expired. */
 bool provider_is_past(struct provider *provider, unsigned version);
-/* Snapshot `version` is no good: a new look. False: it makes no sense (the source is fixed), or
- * one has just failed, or found the same; a guess, which clients may bring about, is worth a look
- * far more seldom. True: provider_looks() will rise, or provider_version() has. */
+/* Reports that snapshot `version` was refused, and starts a new look at the source. False: no look
+ * starts, because the source is fixed, or the last look just failed or found the same. `guess`: the
+ * refusal may have another cause, and clients can provoke it; such looks are far less frequent.
+ * True: provider_looks() will rise, or provider_version() has risen. */
 bool provider_renew(struct provider *provider, unsigned version, bool guess) MUST_USE;
-unsigned provider_looks(const struct provider *provider);      /* that have ended */
+unsigned provider_looks(const struct provider *provider);      /* number of looks that ended */
 uint64_t provider_renamed_ms(const struct provider *provider);    /* see origin_renamed_ms */
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret);
 

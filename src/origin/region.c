@@ -1,7 +1,7 @@
-/* region.c - which region a bucket turned out to be in. SPDX-License-Identifier: Apache-2.0
+/* region.c - the regions of buckets, as origins reported them. SPDX-License-Identifier: Apache-2.0
  *
- * A short list: few buckets lie elsewhere than the settings say. When it is full the oldest gives
- * way, and would be learnt again. */
+ * A short list, because few buckets lie in another region than the settings say. When it is full,
+ * the oldest entry is dropped, and learnt again if needed. */
 #include "origin/region.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static struct learnt *find(struct regions *regions, slice bucket)
     return NULL;
 }
 
-/* The place to write a bucket's region into. */
+/* The entry of a bucket, to write its region into. */
 static struct learnt *place(struct regions *regions, slice bucket)
 {
     struct learnt *learnt = find(regions, bucket);

@@ -1,4 +1,4 @@
-/* region.h - which region a bucket turned out to be in. Any thread.
+/* region.h - the regions of buckets, as origins reported them. Any thread.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_REGION_H
 #define ORIGIN_REGION_H
@@ -18,9 +18,9 @@ struct regions {                    /* of one origin */
 
 void regions_init(struct regions *regions);
 void regions_end(struct regions *regions);
-bool region_valid(slice region) MUST_USE;    /* it becomes part of a host name */
+bool region_valid(slice region) MUST_USE;    /* a region becomes part of a host name */
 void region_learn(struct regions *regions, slice bucket, slice region);
-/* False if none was learnt for this bucket: ret is then `otherwise`. */
+/* Copies the region of the bucket. False if none was learnt: ret is then `otherwise`. */
 bool region_get(struct regions *regions, slice bucket, slice otherwise, char ret[REGION_BYTES_MAX]);
 
 #endif

@@ -1,4 +1,4 @@
-/* reply_head.c - the head of an origin's answer while it comes in.
+/* reply_head.c - the head of an origin's answer, while it arrives.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "origin/reply_head.h"
 
@@ -45,7 +45,7 @@ bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended)
         return false;
     while (line.len && (line.ptr[line.len - 1] == '\n' || line.ptr[line.len - 1] == '\r'))
         line.len--;
-    if (slice_starts(line, S("HTTP/"))) {    /* what came before was a 1xx */
+    if (slice_starts(line, S("HTTP/"))) {    /* any head before it was a 1xx */
         arena_free(&head->keep);
         head->field_count = head->field_room = 0;
         head->has_length = head->chunked = false;

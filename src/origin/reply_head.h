@@ -1,8 +1,8 @@
-/* reply_head.h - the head of an origin's answer while it comes in.
+/* reply_head.h - the head of an origin's answer, while it arrives.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What tells the body's end must be beyond doubt: two lengths that differ are an error. At most
- * 64 KiB and HTTP_FIELDS_MAX fields, 1xx heads counted in. One of all zeroes is a fresh one. */
+ * The end of the body must be certain, so two different lengths are an error. The limits are 64
+ * KiB, 1xx heads included, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use. */
 #ifndef ORIGIN_REPLY_HEAD_H
 #define ORIGIN_REPLY_HEAD_H
 
@@ -11,14 +11,15 @@
 
 struct reply_head {
     struct arena keep;
-    size_t bytes;                   /* so far, status lines and 1xx heads included */
+    size_t bytes;                   /* read so far, with status lines and 1xx heads */
     struct http_field *fields;      /* names in lower case; in keep */
     size_t field_count, field_room;
     bool has_length, chunked;
     uint64_t length;
 };
 
-/* Takes one line, its end included; *ret_ended with the empty one. False: no head to believe. */
+/* Takes one line with its line end. The empty line sets *ret_ended. False: the head is not
+ * valid. */
 bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended) MUST_USE;
 void reply_head_end(struct reply_head *head);
 

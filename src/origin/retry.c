@@ -1,10 +1,10 @@
 /* retry.c - whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
- * What is safe to repeat: everything that did not wholly reach the origin, everything it refused
- * unread (429, 503), and what changes nothing. A write goes on beside that where the origin says
- * that it has failed (500). After silence, a cut, or a gateway that gave up (502, 504) it may have
- * happened, or still happen. A connection that had served before and fails at once is most likely
- * the origin's idle timeout: what may be repeated then is once a call free. */
+ * Safe to repeat is a request that was not wholly sent, one that the origin refused unread (429,
+ * 503), and one that changes nothing. A write is repeated also if the origin says that it failed
+ * (500). After silence, a cut, or a gateway that gave up (502, 504), the write may have happened or
+ * may still happen. A reused connection that fails at once most likely met the origin's idle
+ * timeout: if the request may be repeated, the first such repetition of a call is free. */
 #include "origin/retry.h"
 
 #include "s3/encode.h"
@@ -42,7 +42,7 @@ static bool is_passing(const struct retry_case *what, bool *ret_refused_unread)
     case ERR_ORIGIN_CONNECT: case ERR_ORIGIN_CUT:
         *ret_refused_unread = !what->sent;
         return true;
-    case ERR_ORIGIN_TIMEOUT:    /* one that hangs may be one of many; waiting thrice helps nobody */
+    case ERR_ORIGIN_TIMEOUT:    /* one server of many may hang; a third wait would not help */
         *ret_refused_unread = !what->sent;
         return what->tries < 2;
     default:

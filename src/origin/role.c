@@ -1,8 +1,8 @@
 /* role.c - credentials that AWS STS lends. SPDX-License-Identifier: Apache-2.0
  *
- * A role is taken with other credentials (AssumeRole, signed: those of source_profile, or what
- * credential_source names) or with a token that an orchestrator mounts (AssumeRoleWithWebIdentity,
- * unsigned; the file is read anew each time). */
+ * AssumeRole is signed with other credentials, of source_profile or of the source that
+ * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token that an
+ * orchestrator mounts; its file is read anew each time. */
 #include "origin/source.h"
 #include "origin/web.h"
 #include "s3/checksum.h"
@@ -32,7 +32,7 @@ static void add(struct text *form, const char *name, slice value)
     uri_encode(form, value, true);
 }
 
-/* What was set in the environment, unless the settings name a profile, or in the profile. */
+/* The value of an environment variable (unless the settings name a profile), or of the profile. */
 static slice setting(const struct seek *seek, const char *variable, const char *member)
 {
     slice set = seek->ask->profile.len || seek->depth ? S("") : seek_env(seek, variable);
@@ -69,7 +69,7 @@ static slice sha256_hex(struct arena *keep, slice bytes)
 static const struct http_field form_type = { { "Content-Type", 12 },
                                              { "application/x-www-form-urlencoded", 33 } };
 
-/* The fields of the request, Host (which web.c sends) not among them. */
+/* Signs a request. Returns its fields, without Host, which web.c sends. */
 static size_t sign(const struct seek *seek, const struct credentials *with, slice url, slice body,
                    struct http_field fields[FIELDS_MAX])
 {
@@ -106,7 +106,7 @@ static enum err refused(struct seek *seek, slice from, const struct web_reply *r
                      SLICE_ARG(slice_sub(message, 0, 300)));
 }
 
-/* with NULL: unsigned. */
+/* Sends a request to STS. `with` NULL: unsigned. */
 static enum err ask_sts(struct seek *seek, slice body, const struct credentials *with,
                         struct credentials *ret)
 {
@@ -164,7 +164,7 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
         source_role, source_web_identity, source_profile, source_process,
     };
     enum err e = ERR_NOT_FOUND;
-    /* a profile that names itself lends the keys that stand in it */
+    /* A profile that names itself as its source uses its own keys for the role. */
     for (size_t i = slice_eq(name, seek->profile) ? 2 : 0; i < countof(ways); i++) {
         *ret = (struct credentials){ 0 };
         e = ways[i](&lender, ret);

@@ -1,8 +1,7 @@
-/* s3.c - an origin that speaks S3: made from its settings, and ended.
- * SPDX-License-Identifier: Apache-2.0
+/* s3.c - opens and frees an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
  *
- * What it is asked, s3_call.c carries. Threads: any thread may ask; it is made and freed while no
- * call is under way. */
+ * s3_call.c runs its calls. Threads: calls come from any thread; an origin is opened and freed
+ * while no call is under way. */
 #include "origin/s3.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
-/* s3.h - the s3 kind of origins: what its files share. SPDX-License-Identifier: Apache-2.0
+/* s3.h - an S3 server as an origin: what its files share. SPDX-License-Identifier: Apache-2.0
  *
- * s3.c makes an origin, s3_call.c moves its calls along, s3_ask.c builds what each try sends,
- * s3_keys.c says whether an answer refuses our own credentials. */
+ * s3.c opens an origin, s3_call.c runs its calls, s3_ask.c builds the request of each try, and
+ * s3_keys.c tells whether an answer refuses Penstock's own credentials. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
@@ -16,9 +16,9 @@
 #include "origin/region.h"
 #include "origin/retry.h"
 
-/* At most one line a second: what goes wrong goes wrong for every call. */
+/* Limits log lines to one a second, because a failure mostly hits every call. */
 struct seldom {
-    uint64_t logged_ms, unlogged;   /* the last line; how many were left away since */
+    uint64_t logged_ms, unlogged;   /* time of the last line; number of lines left out since */
 };
 
 struct s3 {
@@ -32,36 +32,39 @@ struct s3 {
     unsigned connect_ms, progress_ms, answer_ms, wait_ms, total_ms, tries_max;
     struct limiter limiter;
     struct regions regions;
-    pthread_mutex_t lock;           /* for what follows */
+    pthread_mutex_t lock;           /* for sigv4, budget, failures, refusals */
     struct sigv4 *sigv4;
     struct retry_budget budget;
     struct seldom failures, refusals;
-    atomic_bool keys_taken;         /* it has answered what was signed with our keys */
-    atomic_bool keys_refused;       /* the last it said of them */
+    atomic_bool keys_taken;         /* the origin has accepted Penstock's own credentials */
+    atomic_bool keys_refused;       /* its last word on them was a refusal */
 };
 
-/* s3_call.c: as kind.h has them. */
+/* s3_call.c: the functions of the kind (kind.h). */
 void s3_call_start(struct origin *origin, struct origin_call *asked);
 void s3_call_resume(struct origin_hook *hook);
 void s3_call_cancel(struct origin_hook *hook);
 void s3_call_ask_again(struct origin_hook *hook);
 
-/* s3_ask.c: what this try sends, in keep, signed with `with`; `region`: what it is signed for. */
+/* s3_ask.c: builds the request of a try, in keep, signed with `with`. `region` is set to the region
+ * that it is signed for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
-enum effect s3_effect(const struct origin_call *asked);    /* of happening twice */
-/* s3_keys.c: may an answer of this status say that our own credentials are refused? */
+enum effect s3_effect(const struct origin_call *asked);    /* if the request happens twice */
+/* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
-void s3_keys_taken(struct s3 *s3);    /* any other answer of its own */
-/* Does it? A HEAD's says nothing (no document): then the last answer that did is believed. Logs. */
+void s3_keys_taken(struct s3 *s3);    /* notes an answer that is no refusal */
+/* True if the answer is a refusal, which it logs. The answer to a HEAD has no document that says
+ * so: then the last answer with a document decides. */
 bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
-/* May other credentials of the same source be taken, where these were refused? */
+/* True if the source may have newer credentials than those refused here. */
 bool s3_keys_may_be_old(int status, slice document);
-/* Of what was signed as a client: does it find fault with our signature, not with whose it is? */
+/* For a request signed as a client: true if the origin finds fault with Penstock's signature or
+ * clock. A fault of the client's key is the client's to hear. */
 bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document);
 bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged);
-/* No byte in them that could split a head. */
+/* True if no field holds a byte that could split the head. */
 bool s3_fields_are_sendable(const struct origin_call *asked);
 
 #endif

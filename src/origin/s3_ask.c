@@ -1,8 +1,8 @@
 /* s3_ask.c - the request of one try, built and signed. SPDX-License-Identifier: Apache-2.0
  *
- * Each try is built anew: it carries its own date and is signed for the region that is known by
- * then. What a caller's fields say about the connection or the signature is ours to say. On carrier
- * threads. */
+ * Each try is built anew, with its own date, and signed for the region that is known by then.
+ * Fields about the connection or the signature are Penstock's own; those of the caller are left
+ * out. Threads: carriers. */
 #include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "origin/s3.h"
 
-#define EXTRA_FIELDS 5      /* Host, and what the signer adds */
+#define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
 
-/* Some servers read other characters as '-': only metadata, which no server acts on, may have all
- * that RFC 9110 allows. */
+/* Some servers read other characters as '-'. So only names of metadata, which no server acts on,
+ * may have every character of RFC 9110. */
 static bool is_sendable_name(slice name)
 {
     if (slice_starts_nocase(name, S("x-amz-meta-")))
@@ -44,8 +44,8 @@ bool s3_fields_are_sendable(const struct origin_call *asked)
     return true;
 }
 
-/* Written once, its condition holds no more: the second would be refused, and whose own write it
- * was would hear that somebody else's won. */
+/* True for a conditional write. After it has happened its condition no longer holds, so a
+ * repetition would be refused, and the client would hear that another writer won. */
 static bool is_conditional(const struct origin_call *asked)
 {
     for (size_t i = 0; i < asked->field_count; i++) {
@@ -58,8 +58,8 @@ static bool is_conditional(const struct origin_call *asked)
     return false;
 }
 
-/* A second CompleteMultipartUpload is an error, as a second CreateBucket may be; a second
- * CreateMultipartUpload leaks. What a POST that is not known does is not known either. */
+/* A second CompleteMultipartUpload is an error, and a second CreateBucket may be one. A second
+ * CreateMultipartUpload leaks an upload. The effect of an unknown POST is unknown. */
 enum effect s3_effect(const struct origin_call *asked)
 {
     enum s3_op op = asked->op;
@@ -93,7 +93,7 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
     struct sigv4_signed added;
     if (!with->access_key.len)
         return count;
-    pthread_mutex_lock(&s3->lock);    /* a signer belongs to one thread; this one goes round */
+    pthread_mutex_lock(&s3->lock);    /* a signer serves one thread at a time */
     sigv4_sign(s3->sigv4, keep, &ask, with, &added);
     pthread_mutex_unlock(&s3->lock);
     for (size_t i = 0; i < added.field_count; i++)
@@ -101,7 +101,7 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
     return count;
 }
 
-/* A form of this try: what stands before the file, the file, what stands behind it. */
+/* The form of a try: the bytes before the file, the file, the bytes behind it. */
 struct form_body {
     struct origin_body body;
     const struct origin_body *file;
@@ -152,7 +152,8 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     return &made->body;
 }
 
-/* What is about a connection or a signature is ours to say, whoever wrote it down. */
+/* True for a caller's field that is sent, if its being unsigned is as given. Fields about the
+ * connection or the signature are never sent. */
 static bool is_of_fate(struct http_field field, bool unsigned_ones)
 {
     enum header_fate fate = header_judge(field.name, S("")).fate;

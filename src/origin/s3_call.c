@@ -1,22 +1,23 @@
 /* s3_call.c - a call of an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
  *
- * A call is an errand on one carrier thread, in one of five places, until it is done:
+ * A call is an errand on one carrier thread. It is in one of five states until it is done:
  *
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |
- *               +------- BACKING_OFF <--------+  the try failed, and may be repeated
- *               +------- RENEWING <-----------+  once: our credentials are over, or were refused
+ *               +------- BACKING_OFF <--------+  the try failed and may be repeated
+ * +------- RENEWING <-----------+  once: Penstock's credentials expired or were refused
  *
- * Only that thread moves it, so its callbacks come one at a time. Other threads set a flag and wake
- * it. Each try is built and signed anew (s3_ask.c). An answer that will be repeated is swallowed;
- * from the moment a head was handed out nothing is repeated any more.
+ * Only the carrier changes the state, so the callbacks of a call come one at a time. Other threads
+ * set a flag and wake the errand. Each try is built and signed anew (s3_ask.c). If a try will be
+ * repeated, its answer is read and dropped. Once a head was handed out, nothing is repeated.
  *
- * What may be a refusal of our own credentials is held back until its document is there: a client
- * that was told it as it came would take its own for wrong (s3_keys.c).
+ * An answer that may refuse Penstock's own credentials is held back until its whole document is
+ * there. A client that got it at once would take its own credentials for wrong (s3_keys.c).
  *
- * A bucket of another region answers 301, 307 or 400 and names its region: it is remembered by
- * bucket, and the request is signed anew for it. Where a redirect points is never asked: signed
- * requests go to the endpoint that was set, or to AWS's own endpoint of the region. */
+ * For a bucket of another region, the origin answers 301, 307 or 400 and names the region. The
+ * region is remembered for the bucket, and the request is signed anew for it. The target of a
+ * redirect is never asked: signed requests go to the endpoint of the settings, or to AWS's own
+ * endpoint of the region. */
 #include "origin/s3.h"
 
 #include <pthread.h>
@@ -31,7 +32,7 @@
 
 #define SWALLOW_BYTES_MAX (64 * 1024)
 #define HELD_BYTES_MAX (16 * 1024)
-#define RENEW_MS 11000u             /* a call waits so long for newer credentials: STS gets 10 s */
+#define RENEW_MS 11000u             /* limit of RENEWING; longer than the 10 s that STS gets */
 #define RENEW_LOOK_MS 20u
 
 struct s3_call {
@@ -42,18 +43,18 @@ struct s3_call {
     atomic_bool resumed, canceled;
     enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
     struct exchange *exchange;
-    struct arena keep;              /* of this try */
-    char region[REGION_BYTES_MAX];  /* this try was signed for it */
-    struct sigv4_credentials with;  /* this try was signed with it, unless as somebody */
-    unsigned with_version, looks;   /* of the provider: then */
-    uint64_t renew_until_ms;        /* RENEWING ends; 0: it has not begun, which it does once */
-    bool tried_others;              /* that were there already */
+    struct arena keep;              /* lives as long as this try */
+    char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
+    struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
+    unsigned with_version, looks;   /* state of the provider when they were taken */
+    uint64_t renew_until_ms;        /* end of RENEWING, which happens once; 0: not yet begun */
+    bool tried_others;              /* newer credentials of the provider were tried */
     unsigned tries, free_tries;
     bool region_learnt;
-    bool sent;                      /* a request of it has gone out */
-    bool again;                     /* what comes is swallowed: the call will be repeated */
+    bool sent;                      /* a request of this call was sent */
+    bool again;                     /* the call will be repeated, so this answer is dropped */
     uint64_t again_ms, deadline_ms, waited_out_ms, swallowed, retry_after;
-    bool holding;                   /* this answer, until it is known what it is about */
+    bool holding;                   /* this answer may be a refusal, so it is held back */
     struct origin_reply held;
     struct text held_body;
 };
@@ -92,7 +93,8 @@ static enum err must_stop(const struct s3_call *call)
     return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
 }
 
-/* Nothing of it is on the wire: may it go there? Its caller may not want it any more. */
+/* OK, or why a request that is not sent yet must not be sent: its caller may not want it any
+ * more. */
 static enum err must_not_send(const struct s3_call *call)
 {
     struct origin_call *asked = call->hook.call;
@@ -126,7 +128,8 @@ static void wait_for_connection(struct s3_call *call)
     errand_due(&call->errand, until_ms < UINT64_MAX ? until_ms : 0);
 }
 
-/* Told so, a client asks again later; left to wait, it would time out, and ask again at once. */
+/* Ends a call that has waited too long for a connection. Told to slow down, a client retries later;
+ * left waiting, it would time out and retry at once. */
 static void judge_wait(struct s3_call *call)
 {
     if (mono_ms() < call->waited_out_ms)
@@ -149,7 +152,7 @@ static void begin(struct s3_call *call)
     wait_for_connection(call);
 }
 
-/* Woken while it is sent: it goes on after a pause, or must give its place to another. */
+/* Woken while sending: the call goes on after a pause, or must give its place to another call. */
 static void go_on_or_yield(struct s3_call *call)
 {
     bool resumed = atomic_exchange(&call->resumed, false);
@@ -159,8 +162,8 @@ static void go_on_or_yield(struct s3_call *call)
         exchange_resume(call->exchange);
 }
 
-/* Once a call: waits until the source of our credentials was asked again. Others that came meanwhile
- * are tried first, once, too: they may have been revoked with those before. */
+/* Waits, once a call, until the source of Penstock's credentials was asked again. If newer ones
+ * came meanwhile, they are tried first, also once: they may have been revoked too. */
 static bool renew(struct s3_call *call)
 {
     struct provider *provider = call->s3->provider;
@@ -171,7 +174,7 @@ static bool renew(struct s3_call *call)
     call->tried_others |= others;
     call->renew_until_ms = others ? 0 : mono_ms() + RENEW_MS;
     call->looks = provider_looks(provider);
-    bool guess = call->holding && !call->held_body.len;    /* the answer to a HEAD says nothing */
+    bool guess = call->holding && !call->held_body.len;    /* a HEAD's answer gives no reason */
     if (!others && !provider_renew(provider, call->with_version, guess))
         return false;
     if (call->sent && asked->may_send && asked->may_send(asked, true))
@@ -242,13 +245,13 @@ static bool may_spend(struct s3 *s3)
 
 static uint64_t chance(const struct s3_call *call)
 {
-    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* to spread: splitmix64's end */
+    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* mixed as by splitmix64 */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
 
-/* Decides whether the call is repeated, and when (call->again_ms; 0: at once). */
+/* True if the call is to be repeated, at call->again_ms (0: at once). */
 static bool decide_again(struct s3_call *call, enum err err, int status,
                          const struct exchange_end *end)
 {
@@ -278,7 +281,7 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
 static void try_again(struct s3_call *call)
 {
     if (!call->again_ms) {
-        send_try(call);    /* it keeps its place inside the limiter */
+        send_try(call);    /* the call keeps its place in the limiter */
         return;
     }
     limiter_leave(&call->s3->limiter, &call->pass);
@@ -336,7 +339,7 @@ static void hold(struct s3_call *call, const struct origin_reply *reply)
     call->holding = true;
 }
 
-/* It is about something else: its caller gets it. */
+/* Hands out a held answer that is no refusal of credentials. */
 static void let_go(struct s3_call *call)
 {
     slice body = text_slice(&call->held_body);
@@ -376,7 +379,7 @@ static enum exchange_take on_head(void *arg, const struct exchange_head *head)
 static enum exchange_take on_body(void *arg, slice bytes)
 {
     struct s3_call *call = sending(arg);
-    if (call->again) {    /* a short answer is read to its end, so that the connection lives on */
+    if (call->again) {    /* reads a short answer to its end, so the connection can be reused */
         call->swallowed += bytes.len;
         return call->swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
     }
@@ -386,7 +389,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
         text_add(&call->held_body, bytes);
         return EXCHANGE_TAKEN;
     }
-    if (call->holding)    /* no such document is so long */
+    if (call->holding)    /* too long for the document of a refusal */
         let_go(call);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
@@ -395,11 +398,11 @@ static enum exchange_take on_body(void *arg, slice bytes)
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
     if (take == ORIGIN_SPARE)
-        limiter_spare(&call->s3->limiter, &call->pass);    /* pressed, it is woken, and ends */
+        limiter_spare(&call->s3->limiter, &call->pass);    /* may wake the call, to end it */
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
-/* What to do about it, for the failures that libcurl's words leave open; or "". */
+/* What to do about a failure that libcurl's message does not explain; or "". */
 static const char *advice(const struct exchange_end *end)
 {
     static const struct {
@@ -431,7 +434,7 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
     arena_free(&keep);
 }
 
-/* All of a held answer is there. */
+/* Judges a held answer that is complete. */
 static enum err judge_held(struct s3_call *call)
 {
     const struct origin_call *asked = call->hook.call;
@@ -441,7 +444,7 @@ static enum err judge_held(struct s3_call *call)
                              : s3_keys_refused(call->s3, asked->op, status, document);
     bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
     if (old && provider_is_past(call->s3->provider, call->with_version))
-        return ERR_NO_KEYS;    /* nobody has revoked them: an outage, which newer ones will end */
+        return ERR_NO_KEYS;    /* expired, not revoked: an outage, which newer ones will end */
     if (refused)
         return ERR_ORIGIN_KEYS;
     let_go(call);
@@ -472,14 +475,14 @@ static void on_end(void *arg, const struct exchange_end *end)
             log_failure(call, end);
         char why[400];
         snprintf(why, sizeof(why), "%s%s", end->why, advice(end));
-        call->hook.why = why;    /* the call's end is told before this returns */
+        call->hook.why = why;    /* finish() uses it before this function returns */
         finish(call, end->err);
     }
 }
 
 static const struct exchange_events events = { on_ready, on_head, on_body, on_end };
 
-/* ---- what its caller asks for ---- */
+/* ---- the functions of the kind ---- */
 
 void s3_call_start(struct origin *origin, struct origin_call *asked)
 {

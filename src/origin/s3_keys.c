@@ -1,11 +1,14 @@
-/* s3_keys.c - an origin that refuses our own credentials. SPDX-License-Identifier: Apache-2.0
+/* s3_keys.c - refusals of Penstock's own credentials. SPDX-License-Identifier: Apache-2.0
  *
- * The client's signature was right: what the origin says of a key or a signature is about ours, and
- * who runs Penstock must hear of it, in the log, by a line that names what to check. That the keys
- * are good but may not do this (AccessDenied) is no such thing: it goes to the client as it came.
- * A HEAD is refused without a word, so what the origin said last decides. What was signed as a
- * client (call->as) is refused to that client, and says nothing of our own keys; but a signature or
- * a clock that the origin finds wrong is ours all the same. On carrier threads. */
+ * Penstock has verified the client's signature, so an origin's complaint about a key or signature
+ * is about Penstock's own. The operator must read it in the log, in a line that names what to
+ * check. AccessDenied is different: the keys are good but may not do this, so the client gets the
+ * answer as it came. The refusal of a HEAD gives no reason, so the last answer with a reason
+ * decides.
+ *
+ * The refusal of a request signed as a client (call->as) goes to that client, and tells nothing
+ * about Penstock's own credentials. But a wrong signature or clock is Penstock's fault here too.
+ * Threads: carriers. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "origin/s3.h"
@@ -15,8 +18,8 @@
 
 static const struct {
     const char *code, *why;
-    bool renew;            /* the source of ours may have others by now */
-    const char *why_as;    /* of what was signed as a client; NULL: the client's to hear */
+    bool renew;            /* the source of the credentials may have newer ones */
+    const char *why_as;    /* for a request signed as a client; NULL: the client hears of it */
 } rows[] = {
     { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
       "the secret key that goes with this access key is wrong: check its row of keys" },
@@ -69,7 +72,7 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
         warn(s3, op, status, "-", "as it said before, though not of this HEAD");
         return true;
     }
-    if (!atomic_exchange(&s3->keys_taken, true))    /* once is enough: it may be a permission */
+    if (!atomic_exchange(&s3->keys_taken, true))    /* only once: a permission may be missing */
         log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
                  "refused the first request that was signed with Penstock's own credentials, and "
                  "does not say why to a HEAD: if all others fail too, check origin_access_key and "
@@ -77,7 +80,7 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
     return false;
 }
 
-/* Which row the document names; their number if none. */
+/* The row that the document names; countof(rows) if it names none. */
 static size_t row_of(slice document)
 {
     struct arena keep = { 0 };
@@ -108,7 +111,7 @@ bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
 bool s3_keys_may_be_old(int status, slice document)
 {
     if (!document.len)
-        return status == 400;    /* a HEAD with a token that has expired; nobody may says 403 */
+        return status == 400;    /* a HEAD with an expired token; a missing permission is a 403 */
     size_t row = row_of(document);
     return row < countof(rows) && rows[row].renew;
 }

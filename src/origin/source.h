@@ -1,23 +1,23 @@
-/* source.h - what the sources of credentials share; for credentials.c and the files it calls.
+/* source.h - the sources of credentials, and helpers they share; for credentials.c and its sources.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A source returns ERR_NOT_FOUND where it is not configured. Else it says in `ret` what it found,
- * with ret->from, or fails and says in `why` what, why, and what to do. */
+ * A source returns ERR_NOT_FOUND if it is not configured. Otherwise it sets ret->from, and either
+ * fills in `ret` or fails with a sentence in seek->why: what happened, why, and what to do. */
 #ifndef ORIGIN_SOURCE_H
 #define ORIGIN_SOURCE_H
 
 #include "origin/aws_files.h"
 #include "origin/credentials.h"
 
-#define WEB_TIME_MS 5000u           /* an answer must be there after so long */
+#define WEB_TIME_MS 5000u           /* limit for a whole answer */
 
 struct seek {
     struct arena *keep;
     const struct credentials_ask *ask;
     struct aws_files files;
-    slice profile;                  /* its name */
+    slice profile;                  /* name of the profile */
     slice region;
-    unsigned depth;                 /* roles that lend to each other */
+    unsigned depth;                 /* length of the chain of roles so far */
     slice why;
 };
 
@@ -25,14 +25,14 @@ slice seek_env(const struct seek *seek, const char *name);
 slice seek_profile(const struct seek *seek, const char *name);
 /* Sets seek->why and returns `err`. */
 enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...) PRINTF_LIKE(3, 4);
-/* A JSON document of credentials, whose token and expiry are called as they are there. What has
- * expired, or says no valid time, is a failure. */
+/* Reads a JSON document of credentials, in which `token_name` is the name of the session token.
+ * Expired credentials, or an expiry that is no valid time, are a failure. */
 enum err seek_read_json(struct seek *seek, slice document, const char *token_name,
                         struct credentials *ret) MUST_USE;
-/* The common end of what was lent: complete, and good for a while. */
+/* The last step for lent credentials: checks that they are complete and not expired. */
 enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret) MUST_USE;
 
-/* credentials.c: keys and processes of seek->profile, for a role that is taken with them. */
+/* credentials.c: the keys of seek->profile and of the environment. */
 enum err source_profile(struct seek *seek, struct credentials *ret) MUST_USE;
 enum err source_env(struct seek *seek, struct credentials *ret) MUST_USE;
 /* role.c: AWS STS. */

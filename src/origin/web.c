@@ -1,7 +1,7 @@
-/* web.c - one small question over HTTP, waited for. SPDX-License-Identifier: Apache-2.0
+/* web.c - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * The exchange is an errand on a carrier; who asks sleeps meanwhile, and looks now and then whether
- * it shall stop. What both touch is the carrier's until `ended`, which is set under the lock. */
+ * The exchange is an errand on a carrier. The caller sleeps meanwhile, and checks *stop now and
+ * then. The carrier owns the shared members until it sets `ended`, under the lock. */
 #include "origin/web.h"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct web {
     int status;
     enum err err;
     char why[200];
-    pthread_mutex_t lock;               /* for what follows */
+    pthread_mutex_t lock;               /* for the members below */
     pthread_cond_t change;
     bool ended;
 };
@@ -34,7 +34,7 @@ static void finish(struct web *web, enum err err, const char *why)
     web->err = err;
     snprintf(web->why, sizeof(web->why), "%s", why);
     pthread_mutex_lock(&web->lock);
-    errand_leave(&web->errand);    /* who wakes it looks under the lock whether it is there */
+    errand_leave(&web->errand);    /* under the lock, where the caller checks before it wakes */
     web->ended = true;
     pthread_cond_signal(&web->change);
     pthread_mutex_unlock(&web->lock);
@@ -91,7 +91,7 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
     return slice_put(ret, slice_sub(*(const slice *)arg, offset, bytes));
 }
 
-/* scheme://host:port becomes its own, the rest the request line's. */
+/* Cuts a URL: scheme://host:port/ to connect to, and the rest for the request line. */
 static bool cut_url(struct arena *keep, slice url, slice *ret_base, slice *ret_host,
                     slice *ret_target)
 {

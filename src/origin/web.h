@@ -1,7 +1,7 @@
-/* web.h - one small question over HTTP, waited for. SPDX-License-Identifier: Apache-2.0
+/* web.h - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * For what is asked now and then by a thread of its own: credentials. Never on a loop or a carrier:
- * it blocks until the answer is whole, the time is up, or *stop was set. */
+ * For rare requests from a thread that may block, as for credentials. It blocks until the answer is
+ * whole, the time is up, or *stop was set. Never call it on an HTTP loop or a carrier. */
 #ifndef ORIGIN_WEB_H
 #define ORIGIN_WEB_H
 
@@ -12,11 +12,11 @@
 struct web_ask {
     const char *method;
     slice url;                          /* scheme://host[:port]/path?query */
-    const struct http_field *fields;    /* beside Host */
+    const struct http_field *fields;    /* without Host, which is added */
     size_t field_count;
-    slice body;                         /* of a POST; a PUT has an empty one */
+    slice body;                         /* for a POST; a PUT is sent with an empty body */
     const char *ca_file;                /* NULL: the system's store */
-    unsigned time_ms;                   /* for all of it */
+    unsigned time_ms;                   /* limit for the whole request */
     const atomic_bool *stop;            /* may be NULL */
 };
 
@@ -25,7 +25,7 @@ struct web_reply {
     slice body;                         /* at most 64 KiB */
 };
 
-/* An answer of any status is OK. Else *ret_why says what went wrong, in keep. */
+/* OK for an answer of any status. Otherwise *ret_why says what went wrong, in keep. */
 enum err web_get(struct carriers *carriers, const struct web_ask *ask, struct arena *keep,
                  struct web_reply *ret, slice *ret_why) MUST_USE;
 
