@@ -4,7 +4,7 @@ A run is {case: message}; the message of a case that passed is "". What passes d
 through Penstock. What does not, is run again by itself on both sides: a suite that runs many cases
 at once has its own accidents, and the two transcripts are what one works with. A difference that
 stays must be listed, with its reason, in a file: "name: [row] reason", a line each, "#" comments. The
-row is one of README.md's, "Where an answer is not the origin's"."""
+row is an entry of penstock-s3(7), "Where an answer is not the origin's"."""
 import fnmatch
 import os
 import sys
@@ -28,7 +28,7 @@ def listed(path):
             name, _, reason = line.partition(": ")    # s3-tests have "::" in theirs
             if line.strip() and not line.startswith("#"):
                 row = re.match(r"\[([a-z0-9-]+)\] \S", reason)
-                check(row and row.group(1) in named, f"{path}: {name.strip()} names no row of README.md")
+                check(row and row.group(1) in named, f"{path}: {name.strip()} names no entry of penstock-s3(7)")
                 known[name.strip()] = reason.strip()
     return known
 

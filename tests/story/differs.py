@@ -1,9 +1,9 @@
 """differs.py - the same calls to an origin and through Penstock, and what differs between the answers.
 SPDX-License-Identifier: Apache-2.0
 
-README.md lists, under "Where an answer is not the origin's", each way in which Penstock differs on
-purpose: a row each, with a name. `judge` asks about 190 things on both sides; each difference must be
-one that a row explains."""
+penstock-s3(7) lists, under "Where an answer is not the origin's", each way in which Penstock differs on
+purpose: an entry each, with a name. `judge` asks about 190 things on both sides; each difference must
+be one that an entry explains."""
 import base64
 from email.utils import formatdate, parsedate_to_datetime
 
@@ -145,7 +145,7 @@ def differences(direct, through):
             yield name, found
 
 
-# (row of README.md, cases, what differs of them): patterns; the first that fits explains.
+# (entry of penstock-s3(7), cases, what differs of them): patterns; the first that fits explains.
 EXPLAINED = [(row, re.compile(case), re.compile(text)) for row, case, text in (
     ("range-outside", r"range (bytes=-0|bytes=300000-)|empty range|outside", r"20[06] +-> 416|content-range: |^(accept-ranges|etag|last-modified|content-type|content-length|x-amz-|x-minio-error-)|bytes$"),
     ("range-unread", r"range (bytes=5-2|bytes=|bytes=-|bytes=a-b|chars=0-5|bytes=0-1,5-6|bytes 0-1|bytes= 0-1|bytes=0 - 1)$", r""),
@@ -172,10 +172,10 @@ EXPLAINED = [(row, re.compile(case), re.compile(text)) for row, case, text in (
 
 
 def rows():
-    """The names of README.md's rows."""
-    with open(os.path.join(ROOT, "README.md")) as f:
-        text = f.read().partition("### Where an answer is not the origin's")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([a-z0-9-]+)` \|", text, re.M)
+    """The names of the entries of penstock-s3(7)."""
+    with open(os.path.join(ROOT, "man", "penstock-s3.7.md")) as f:
+        text = f.read().partition("\n## Where an answer is not the origin's\n")[2].partition("\n## ")[0]
+    return re.findall(r"^- `([a-z0-9-]+)`$", text, re.M)
 
 
 def explained_by(case, text):
@@ -183,7 +183,7 @@ def explained_by(case, text):
 
 
 def judge(story, name, direct, through):
-    """Each difference has a row; returns {row: number of cases}."""
+    """Each difference has an entry; returns {entry: number of cases}."""
     known, met, wrong = rows(), {}, []
     for case, found in differences(direct, through):
         for text in found:
@@ -194,5 +194,5 @@ def judge(story, name, direct, through):
                 print(f"      {name} | {row} | {case} | {text}"[:300], flush=True)
             met.setdefault(row, set()).add(case)
     story.note(f"{name}: " + ", ".join(f"{row} {len(cases_of)}" for row, cases_of in sorted(met.items(), key=str)))
-    story.fact(f"{name}: each difference is one that README.md explains", not wrong, "; ".join(wrong[:20]))
+    story.fact(f"{name}: each difference is one that penstock-s3(7) explains", not wrong, "; ".join(wrong[:20]))
     return {row: len(cases_of) for row, cases_of in met.items()}

@@ -1,4 +1,4 @@
-"""Where an answer is not the origin's, README.md says so: on versitygw, and on MinIO and moto where
+"""Where an answer is not the origin's, penstock-s3(7) says so: on versitygw, and on MinIO and moto where
 scripts/tools has made them (minio, moto)."""
 from differs import *
 

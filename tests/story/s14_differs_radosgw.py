@@ -1,4 +1,4 @@
-"""Where an answer is not radosgw's, README.md says so."""
+"""Where an answer is not radosgw's, penstock-s3(7) says so."""
 from differs import *
 from radosgw import Radosgw
 

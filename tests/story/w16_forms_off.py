@@ -1,4 +1,4 @@
-"""Where browser_uploads is off, a form gets the 501 that the README promises, which names the setting."""
+"""Where browser_uploads is off, a form gets the 501 that the manual promises, which names the setting."""
 from forms import *
 
 with Story("w16 forms where none are taken") as story:
