@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -194,8 +193,6 @@ static void hand_back(struct job *job, enum err err, const struct gpu_why *why)
     job->err = err;
     if (why)
         job->why = *why;
-    for (size_t i = 0; i < job->chunk_count && job->fds; i++)
-        close(job->fds[i]);
     bool posted = mailbox_post(job->box, &job->mail);
     check(posted);
 }
@@ -270,12 +267,8 @@ static void do_one(struct device *device, struct job *job)
     enum err err = OK;
     if (job->kind == JOB_RELEASE)
         backend->release(&job->buffer);
-    else if (job->kind == JOB_IMPORT_VMM)
-        err = backend->import_vmm(device->gpu, job->fds, job->chunks, job->chunk_count, job->bytes,
-                                  &job->buffer, &job->why);
     else
-        err = backend->import_ipc(device->gpu, job->handle, job->base_offset, job->bytes,
-                                  &job->buffer, &job->why);
+        err = job->import(backend, device->gpu, job);
     if (err == ERR_GONE)
         note_lost(device);
     if (job->kind == JOB_RELEASE)

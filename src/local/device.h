@@ -47,6 +47,10 @@ struct slab *slab_take(struct device *device, struct slabs_held *holder);
 struct slab *slab_take_spare(struct device *device, struct slabs_held *holder);
 void slab_give(struct slab **slab);               /* accepts NULL */
 
+struct job;
+/* Imports memory of a client; called on the copier. Sets job->buffer, or job->why with the err. */
+typedef enum err gpu_import(const struct gpu_backend *backend, struct gpu *gpu, struct job *job);
+
 struct job {
     struct mail mail;                 /* to `box`, when it is done */
     struct mailbox *box;              /* which outlives it */
@@ -54,17 +58,12 @@ struct job {
     struct gpu_why why;
     /* the device's */
     struct list link;
-    enum job_kind { JOB_COPY, JOB_IMPORT_VMM, JOB_IMPORT_IPC, JOB_RELEASE } kind;
+    enum job_kind { JOB_COPY, JOB_IMPORT, JOB_RELEASE } kind;
     /* copies: out of slabs of this device */
     struct gpu_copy *copies;
     size_t copy_count;
-    /* imports: what comes of it in `buffer`; descriptors are closed when it is done */
-    struct gpu_buffer *buffer;
-    int *fds;
-    uint64_t *chunks;
-    size_t chunk_count;
-    const uint8_t *handle;
-    uint64_t base_offset, bytes;
+    struct gpu_buffer *buffer;        /* to release, or that an import made */
+    gpu_import *import;
 };
 void device_do(struct device *device, struct job *job);
 

@@ -17,6 +17,7 @@
 #include "local/carriers.h"
 #include "local/device.h"
 #include "local/local.h"
+#include "local/memory.h"
 #include "local/message.h"
 
 #define IDS_TEXT (2 * ID_BYTES)
@@ -85,7 +86,7 @@ struct lease {
     uint8_t id[ID_BYTES];
     struct list buffers, fills;
     unsigned buffer_count, fill_count;
-    unsigned importing;               /* buffers that a GPU is asked for */
+    unsigned taking;                  /* buffers whose memory is being taken (memory.h) */
     struct list out;                  /* replies that did not go out yet */
     size_t out_bytes;
     struct carriers carriers;         /* of those that went out last */
@@ -112,7 +113,6 @@ void lease_note_refusal(const struct local *local, const struct lease *lease, in
                         const struct trouble *why);
 
 /* ---- request.c: what each message does ---- */
-struct json_t *kinds_of(const struct local *local);    /* of memory: "on", or "off: why" */
 /* `fds` are those that came with it; who takes one sets it to -1. */
 void request_do(struct lease *lease, const struct message *message, struct arena *take_keep,
                 int *fds, size_t fd_count);
@@ -123,24 +123,26 @@ struct buffer {
     struct list link;                 /* lease->buffers */
     struct lease *lease;
     uint8_t id[ID_BYTES];
-    enum buffer_kind kind;
-    char *base;                       /* memfd: mapped here */
-    struct device *device;            /* of GPU memory; NULL: a memfd */
+    const struct memory_kind *kind;
+    char *base;                       /* path direct: the memory; else NULL */
+    struct device *device;            /* path ring; else NULL */
     struct gpu_buffer *gpu;
     uint64_t bytes;
     unsigned fills;                   /* under way */
     struct list busy;                 /* struct fill, by its own link */
     bool leaving;                     /* to be released; nothing new begins */
-    bool released;                    /* ... which its GPU was told */
-    struct message leave;             /* whom to tell then */
-    bool tell;
+    bool released;                    /* ... which its kind was told */
+    struct message asked;             /* to register or unregister it; of op and id alone */
+    bool tell;                        /* that it has been released */
 };
-/* Answers the message, now or when a GPU has; takes the descriptors it needs. */
+/* Answers the message, now or when the kind has taken the memory; takes the descriptors that it
+ * needs. */
 void buffer_register(struct lease *lease, const struct message *message, int *fds,
                      size_t fd_count);
 struct buffer *buffer_find(struct lease *lease, const uint8_t id[ID_BYTES]);    /* or NULL */
-/* At once, or when its last fill has ended. */
+/* Lets it go at once, or when its last fill has ended. */
 void buffer_release(struct buffer *buffer);
+void buffer_unregister(struct buffer *buffer, const struct message *message);    /* and answers */
 void buffer_settle(struct buffer *buffer);          /* a fill of it has ended */
 
 /* ---- fill.c: a list of items on their way into a buffer ---- */

@@ -376,7 +376,7 @@ void lease_end(struct lease *lease)
 void lease_settle(struct lease *lease)
 {
     struct local *local = lease->worker->local;
-    if (!lease->dead || lease->importing || !list_empty(&lease->fills) ||
+    if (!lease->dead || lease->taking || !list_empty(&lease->fills) ||
         !list_empty(&lease->buffers))
         return;
     list_del(&lease->link);

@@ -225,7 +225,8 @@ void local_stop(struct local **local)
 
 slice local_page(struct local *local, struct arena *keep)
 {
-    json_t *page = json_pack("{s:b, s:o, s:I, s:I, s:I}", "on", 1, "kinds", kinds_of(local),
+    json_t *page = json_pack("{s:b, s:o, s:I, s:I, s:I}", "on", 1, "kinds",
+                             memory_kinds_page(local),
                              "sessions", (json_int_t)atomic_load(&local->sessions), "fills",
                              (json_int_t)atomic_load(&local->fills), "buffers",
                              (json_int_t)metric_read(M_FILL_BUFFERS));

@@ -47,11 +47,15 @@ static const struct member {
 static const char *const op_names[] = {
     "hello", "register", "unregister", "fill", "prefetch", "status", NULL,
 };
-static const char *const kind_names[] = { "memfd", "cuda-vmm", "cuda-ipc" };
+static const char *const kind_names[] = {
+#define MEMORY(id, name, table) [id] = name,
+#include "local/memory.def"
+#undef MEMORY
+};
 static_assert(countof(op_names) == OP_COUNT, "each has a name but the one that says no more");
-static_assert(countof(kind_names) == BUFFER_KINDS, "each has a name");
+static_assert(countof(kind_names) == MEMORY_KINDS, "each has a name");
 
-const char *buffer_kind_name(enum buffer_kind kind)
+const char *memory_name(enum memory kind)
 {
     return kind_names[kind];
 }
@@ -100,11 +104,11 @@ static bool read_sizes(struct reading *reading, const json_t *value)
     return true;
 }
 
-static bool read_kind(const json_t *value, enum buffer_kind *ret)
+static bool read_kind(const json_t *value, enum memory *ret)
 {
     for (size_t i = 0; i < countof(kind_names); i++)
         if (json_is_string(value) && strcmp(json_string_value(value), kind_names[i]) == 0) {
-            *ret = (enum buffer_kind)i;
+            *ret = (enum memory)i;
             return true;
         }
     return false;
@@ -136,14 +140,24 @@ static bool read_skip(const json_t *value, bool *ret)
     return *ret || slice_eq(text, S("fail"));
 }
 
-static const char *should_be(enum type type)
+/* "a", "b" or "c" */
+static const char *any_kind(struct arena *keep)
+{
+    struct text list = text_in(keep);
+    for (size_t i = 0; i < countof(kind_names); i++)
+        text_printf(&list, "%s\"%s\"", i == 0 ? "" : i + 1 < countof(kind_names) ? ", " : " or ",
+                    kind_names[i]);
+    return arena_copy(keep, text_slice(&list)).ptr;
+}
+
+static const char *should_be(struct arena *keep, enum type type)
 {
     switch (type) {
     case TEXT: return "text";
     case NUMBER: return "a whole number, not below 0";
     case FLAG: return "true or false";
     case ID: return "32 hex digits, as a reply gave them";
-    case KIND: return "\"memfd\", \"cuda-vmm\" or \"cuda-ipc\"";
+    case KIND: return any_kind(keep);
     case SIZES: return "a list of 1 to 128 sizes in bytes";
     case ITEMS: return "a list of items";
     case SKIP: return "\"fail\" or \"skip\"";
@@ -224,13 +238,14 @@ static bool read_members(struct reading *reading, json_t *object, const char *op
             return unknown(reading, op, name);
         if (!read_value(reading, row, value))
             return wrong(reading, arena_printf(reading->keep, "%s: \"%s\" must be %s", op, name,
-                                               should_be(row->type)));
+                                               should_be(reading->keep, row->type)));
     }
     for (size_t i = 0; i < countof(members); i++)
         if (members[i].ops & IN(reading->message->op) && members[i].needed &&
             !json_object_get(object, members[i].name))
             return wrong(reading, arena_printf(reading->keep, "%s needs \"%s\": %s", op,
-                                               members[i].name, should_be(members[i].type)));
+                                               members[i].name,
+                                               should_be(reading->keep, members[i].type)));
     return true;
 }
 

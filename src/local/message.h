@@ -18,7 +18,13 @@
 enum message_op {
     OP_HELLO, OP_REGISTER, OP_UNREGISTER, OP_FILL, OP_PREFETCH, OP_STATUS, OP_LARGE, OP_COUNT
 };
-enum buffer_kind { BUFFER_MEMFD, BUFFER_CUDA_VMM, BUFFER_CUDA_IPC, BUFFER_KINDS };
+/* The kinds of memory: MEMORY_MEMFD ... */
+enum memory {
+#define MEMORY(id, name, table) id,
+#include "local/memory.def"
+#undef MEMORY
+    MEMORY_KINDS
+};
 
 struct message {
     enum message_op op;
@@ -26,7 +32,7 @@ struct message {
     int64_t number;                   /* "id": goes into the reply */
     uint64_t version;                 /* hello */
     slice client, presigned;
-    enum buffer_kind kind;            /* register */
+    enum memory kind;                 /* register */
     uint64_t bytes;
     slice gpu, handle;                /* of cuda-ipc: 64 bytes */
     uint64_t base_offset;
@@ -40,7 +46,7 @@ struct message {
     uint64_t large_bytes;             /* OP_LARGE: how long the message in the memfd is */
 };
 
-const char *buffer_kind_name(enum buffer_kind kind);
+const char *memory_name(enum memory kind);    /* "memfd" ... */
 
 /* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items; what was read so far of op and id
  * is in *ret then, too. */

@@ -55,22 +55,6 @@ static json_t *limits_of(const struct local *local)
                      "deadline_ms", (json_int_t)options->time_ms);
 }
 
-static json_t *kind_of(const struct gpu_probe *probe, bool can)
-{
-    const char *why = probe->count ? "none of these GPUs can do that" : probe->why.text;
-    return can ? json_string("on") : json_sprintf("off: %s", why);
-}
-
-struct json_t *kinds_of(const struct local *local)
-{
-    const struct gpu_probe *probe = devices_probe(local->devices);
-    bool vmm = false;
-    for (size_t i = 0; i < probe->count; i++)
-        vmm |= probe->devices[i].vmm;
-    return json_pack("{s:s, s:o, s:o}", "memfd", "on", "cuda-vmm", kind_of(probe, vmm), "cuda-ipc",
-                     kind_of(probe, probe->count > 0));
-}
-
 static json_t *gpus_of(const struct local *local)
 {
     const struct gpu_probe *probe = devices_probe(local->devices);
@@ -113,7 +97,7 @@ static void hello(struct request *request)
     }
     lease->known = true;
     answer(request, json_pack("{s:i, s:o, s:i, s:o, s:o, s:o}", "v", 1, "session", hex(lease->id),
-                              "uid", lease->uid, "kinds", kinds_of(local), "gpus", gpus_of(local),
+                              "uid", lease->uid, "kinds", memory_kinds_page(local), "gpus", gpus_of(local),
                               "limits", limits_of(local)));
 }
 
@@ -131,9 +115,7 @@ static void do_unregister(struct request *request)
         refuse(request, (struct trouble){ 404, "no_buffer", S("this session has no such buffer") });
         return;
     }
-    buffer->leave = *request->message;    /* its op and id are all that is looked at */
-    buffer->tell = true;
-    buffer_release(buffer);
+    buffer_unregister(buffer, request->message);
 }
 
 /* ---- fills ---- */
@@ -154,7 +136,7 @@ static void do_status(struct request *request)
     answer(request, json_pack("{s:I, s:I, s:I, s:o, s:o}", "buffers",
                               (json_int_t)lease->buffer_count, "bytes", (json_int_t)bytes, "fills",
                               (json_int_t)lease->fill_count, "kinds",
-                              kinds_of(lease->worker->local), "limits",
+                              memory_kinds_page(lease->worker->local), "limits",
                               limits_of(lease->worker->local)));
 }
 

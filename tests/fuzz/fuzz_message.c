@@ -8,7 +8,7 @@
 
 static void judge(const struct message *message)
 {
-    check(message->op < OP_COUNT && message->kind < BUFFER_KINDS);
+    check(message->op < OP_COUNT && message->kind < MEMORY_KINDS);
     check(message->chunk_count <= MESSAGE_FDS_MAX && message->items.count <= ITEMS_MAX);
     check(message->bytes <= INT64_MAX && message->base_offset <= INT64_MAX);
     check(!message->handle.ptr || message->handle.len == IPC_HANDLE_BYTES);

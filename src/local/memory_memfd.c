@@ -1,0 +1,90 @@
+/* memory_memfd.c - memfds as registered memory. SPDX-License-Identifier: Apache-2.0
+ *
+ * The memfd is mapped here, and items are read right into it. It must be sealed against shrinking:
+ * else its owner could turn every access to the map into a fault. All its pages must be there: a
+ * page that a fill made would be charged to this process, and to the limit of its container
+ * (holes.h). Threads: the keeper's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "local/holes.h"
+#include "local/inside.h"
+
+#define POPULATE_BYTES GIB    /* mapped at once: 0.1 s; the pages beyond are mapped by the fills */
+
+static const char *why_off(const struct local *local)
+{
+    (void)local;
+    return NULL;
+}
+
+static bool bad(struct trouble *ret, const char *sentence)
+{
+    return refused(ret, 422, "bad_descriptor", slice_of(sentence));
+}
+
+static bool has_holes(struct trouble *ret)
+{
+    return bad(ret, "the memfd has holes: call fallocate on all of it");
+}
+
+static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
+{
+    struct stat file;
+    struct statfs fs;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || fstat(fd, &file) != 0 || fstatfs(fd, &fs) != 0 || !S_ISREG(file.st_mode))
+        return bad(ret_why, "the descriptor is not a memfd");
+    if (fs.f_type == HUGETLBFS_MAGIC)    /* where no huge page is free, a write there is a fault */
+        return bad(ret_why, "memfds of huge pages are not taken");
+    if (!(seals & F_SEAL_SHRINK))
+        return refused(ret_why, 422, "unsealed_memfd",
+                       S("the memfd can be shrunk under us: add F_SEAL_SHRINK"));
+    if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+        return bad(ret_why, "the memfd is sealed against writing");
+    if ((uint64_t)file.st_size < bytes)
+        return bad(ret_why, "the memfd is smaller than \"bytes\"");
+    /* Of the whole file: st_blocks does not tell where the holes are. */
+    return file.st_blocks * 512 >= file.st_size || has_holes(ret_why);
+}
+
+/* Maps it and, where the kernel allows that, watches it before the first page is touched. */
+static bool map(int holes, int fd, uint64_t bytes, char **ret, struct trouble *ret_why)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return refused(ret_why, 503, "SlowDown", S("the memory could not be mapped"));
+    if (holes >= 0 && !holes_watch(holes, base, bytes)) {
+        munmap(base, bytes);
+        return refused(ret_why, 503, "SlowDown", S("the memory could not be watched for holes"));
+    }
+    if (madvise(base, MIN(bytes, POPULATE_BYTES), MADV_POPULATE_WRITE) != 0 && errno == EFAULT) {
+        munmap(base, bytes);
+        return has_holes(ret_why);
+    }
+    madvise(base, bytes, MADV_DONTFORK);
+    *ret = base;
+    return true;
+}
+
+static enum err take(struct buffer *buffer, const struct message *message, int *fds,
+                     size_t fd_count, struct trouble *ret_why)
+{
+    int holes = buffer->lease->worker->local->holes_fd;
+    bool good = fd_count == 1 ? judge_file(fds[0], message->bytes, ret_why)
+                              : bad(ret_why, "a memfd buffer comes with exactly one descriptor");
+    return good && map(holes, fds[0], message->bytes, &buffer->base, ret_why) ? OK
+                                                                              : ERR_BAD_ARGUMENT;
+}
+
+static enum err release(struct buffer *buffer)
+{
+    munmap(buffer->base, buffer->bytes);
+    return OK;
+}
+
+const struct memory_kind memory_memfd = { why_off, take, release };
