@@ -27,7 +27,7 @@ void carriers_socket(int fd)
  * seals, except where vm.memfd_noexec is set (Linux 6.3). */
 static bool may_not_be_sealed(int fd)
 {
-    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails where it has that seal */
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails if it has that seal already */
     int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && seals & F_SEAL_SEAL;
 }

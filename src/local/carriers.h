@@ -4,13 +4,13 @@
 
 #include "base/slice.h"
 
-/* A socket takes three that are not received yet (carriers_socket). */
+/* A socket holds at most three announced replies that are not received yet (carriers_socket). */
 #define CARRIERS_KEPT 4u
 
 struct carriers {
     struct carrier {
         int fd;
-        uint64_t until_ms;        /* 0: none is here */
+        uint64_t until_ms;        /* 0: the place is empty */
     } kept[CARRIERS_KEPT];
     unsigned next;
 };
@@ -18,16 +18,17 @@ struct carriers {
 /* Sets how much of a session's replies the kernel keeps for its client, whatever the machine's
  * default is. */
 void carriers_socket(int fd);
-/* A new one that holds this text and that nobody can seal; -1. */
+/* A new memfd that holds this text and that nobody can seal; -1: none could be made. */
 int carrier_new(slice text) MUST_USE;
-/* It was sent: it is emptied when CARRIERS_KEPT later ones were sent, or after a minute. */
+/* Keeps a memfd that was sent. It is emptied after a minute, or when CARRIERS_KEPT later ones were
+ * sent. */
 void carriers_keep(struct carriers *carriers, int take_fd, uint64_t now_ms);
-uint64_t carriers_next_ms(const struct carriers *carriers);    /* UINT64_MAX: none is here */
-/* Empties those whose minute is over, unless the client of this socket has messages that it has not
- * received yet. */
+uint64_t carriers_next_ms(const struct carriers *carriers);    /* UINT64_MAX: none is kept */
+/* Empties memfds whose minute is over, unless the client of this socket has messages that it has
+ * not received yet. */
 void carriers_expire(struct carriers *carriers, int fd, uint64_t now_ms);
 void carriers_empty(struct carriers *carriers);    /* all of them: the session is over */
-/* Ours no more, as they are: for a client that may still read, when we go. */
+/* Closes them full, for a client that may still read when this process ends. */
 void carriers_leave(struct carriers *carriers);
 
 #endif

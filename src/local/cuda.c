@@ -1,28 +1,30 @@
 /* cuda.c - the GPU backend on CUDA, penstock-cuda.so. SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime is linked in; of the driver, only what the runtime has no call for comes by
- * entry points, each asked for at the version it was written against: one that the driver lacks is
- * a feature that is off. Copies go out by the batch call (driver 12.8 and newer), else one by one,
- * always on streams of our own, never by a kernel: kernels would queue behind the trainer's.
+ * The CUDA runtime is linked in. The driver is called by entry points, and only for what the
+ * runtime does not offer. Each entry point is asked for at the version that this code was written
+ * against; if the driver lacks one, that feature is off. Copies go out by the batch call (driver
+ * 12.8 and newer), else one by one. They run on streams of our own, and never by a kernel: kernels
+ * would queue behind the trainer's.
  *
  *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
  *         \--- ranges[] (pinned memory)     struct gpu_buffer: a mapping, and which lanes it used
  *
  * A device whose context died (a sticky error) is lost until the process ends: a flag that every
- * call reads first keeps us off the driver. Which errors are sticky is not looked up: after a call
- * failed, a harmless one that fails, too, says so. What a copy reports late is sticky by nature.
+ * call reads first keeps us off the driver. No table says which errors are sticky: after a failed
+ * call a harmless one is made, and if that fails, too, the error is sticky. An error that a copy
+ * reports late always is.
  *
  * Threads: as gpu.h has it; each call makes the device current for its thread. gpu->lock guards the
- * free list, the ranges, and what lies between "this buffer is not closing" and "its copies are
- * begun": so release knows all lanes it has to wait for. No wait happens under it, but after a
- * failed submit. */
+ * free list and the ranges. It is also held from the moment when a buffer is seen not to be closing
+ * until its copies are begun: so release knows all lanes that it has to wait for. Nothing waits
+ * under the lock, except after a failed submit. */
 #include "local/cuda_inside.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Which devices are in use, and which died under us: of the whole process. */
+/* Of the whole process: which devices are open, and which are lost. */
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -41,7 +43,7 @@ enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...)
     return e;
 }
 
-/* The first who finds out writes the sentence; the flag is what makes it visible. */
+/* The first thread that finds out writes the sentence; the flag makes it visible. */
 enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
 {
     pthread_mutex_lock(&house.lock);
@@ -71,7 +73,7 @@ static enum err meaning(cudaError_t error)
     }
 }
 
-/* What a failed call means. Is it sticky? Then this one fails, too. */
+/* Turns a failed call into an err. If the error is sticky, the query made here fails, too. */
 enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why)
 {
     if (error == cudaSuccess)
@@ -85,7 +87,7 @@ enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct
     return cuda_say(why, meaning(error), "%s failed: %s", what, cudaGetErrorString(error));
 }
 
-/* Results of the driver are numbered as the runtime's. */
+/* The driver numbers its results as the runtime does. */
 enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why)
 {
     return cuda_judge(gpu, (cudaError_t)result, what, why);
@@ -133,7 +135,7 @@ struct gpu_fence *cuda_fence_take(struct gpu *gpu)
     return NULL;
 }
 
-/* What an event says of a batch: that a copy failed is something no context survives. */
+/* What an event says of its batch. No context survives a failed copy: the device is lost. */
 static enum err verdict(struct gpu_fence **fence, cudaError_t error)
 {
     struct gpu *gpu = (*fence)->gpu;
@@ -234,8 +236,8 @@ static enum err set_up(struct gpu *gpu, struct gpu_why *why)
     return e;
 }
 
-/* All of it that was set up. Of a device that is lost, or is so by the next call that fails, the
- * rest is the driver's. */
+/* Takes down what was set up. If the device is lost, or a call fails here, the rest is left to the
+ * driver. */
 static void tear_down(struct gpu *gpu)
 {
     struct gpu_why why;

@@ -1,4 +1,4 @@
-/* cuda_buffer.c - host memory the GPU reads, and memory of clients that it is copied into.
+/* cuda_buffer.c - host memory that the GPU reads, and memory of clients that it copies to.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A buffer is a mapping that lives from import to release; release waits for the copies into it, so
@@ -28,7 +28,7 @@ static struct range *free_range(struct gpu *gpu)
     return NULL;
 }
 
-/* ranges[] has one writer, the copier; under the lock for who reads it elsewhere. */
+/* ranges[] has one writer, the copier. It writes under the lock, as other threads read there. */
 static void range_set(struct gpu *gpu, struct range *range, uintptr_t at, uint64_t bytes)
 {
     pthread_mutex_lock(&gpu->lock);
@@ -48,7 +48,7 @@ enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *wh
                   "pinning host memory", why);
     if (!e)
         range_set(gpu, range, (uintptr_t)mem, bytes);
-    /* Whatever the driver calls it: this host does not let us pin so much. */
+    /* Drivers name it differently: this host does not allow that much pinned memory. */
     return e == ERR_BAD_ARGUMENT || e == ERR_NOT_IMPLEMENTED ? ERR_LIMIT : e;
 }
 
@@ -77,7 +77,7 @@ static struct gpu_buffer *buffer_new(struct gpu *gpu, CUdeviceptr at, uint64_t b
     return buffer;
 }
 
-/* The sum of the chunks, each whole granules, and no less than what is to be filled. */
+/* *ret: the sum of the chunks. Each must be whole granules, and their sum at least `bytes`. */
 static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t count, uint64_t bytes,
                         uint64_t *ret, struct gpu_why *why)
 {
@@ -99,7 +99,7 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     return OK;
 }
 
-/* Memory of this GPU? Of another, the mapping would work, and each copy cross the bus twice. */
+/* Refuses memory of another GPU: it could be mapped, but each copy would cross the bus twice. */
 static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
                             struct gpu_why *why)
 {
@@ -131,7 +131,7 @@ static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t byte
     return e;
 }
 
-/* *ret_done: how far it came. */
+/* *ret_done: how many bytes are mapped, also after an error. */
 static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
                         CUdeviceptr at, uint64_t *ret_done, struct gpu_why *why)
 {
@@ -149,7 +149,7 @@ static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks,
                              "making shared memory accessible", why);
 }
 
-/* The first `mapped` bytes of `reserved` go, and then the addresses. */
+/* Unmaps the first `mapped` bytes, then gives the `reserved` addresses back. */
 static void unmap(struct gpu *gpu, CUdeviceptr at, uint64_t mapped, uint64_t reserved)
 {
     struct gpu_why why;
@@ -185,7 +185,7 @@ enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks
     return OK;
 }
 
-/* Where in the opened allocation the client's bytes begin, if all of them lie in it. */
+/* *ret: where the client's bytes begin in the opened allocation. They must all lie in it. */
 static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint64_t bytes,
                        CUdeviceptr *ret, struct gpu_why *why)
 {

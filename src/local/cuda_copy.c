@@ -68,7 +68,8 @@ static cudaError_t begin_all(struct gpu *gpu, unsigned lane, const struct gpu_co
     return error == cudaSuccess ? cudaEventRecord(after, stream) : error;
 }
 
-/* Under the lock: a buffer that is not closing now has told its lanes before it can be. */
+/* Judges and begins under one hold of the lock: a buffer that is not closing has this lane noted
+ * before a release can look at its lanes. */
 static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies,
                                 size_t count, cudaEvent_t after, struct gpu_why *why)
 {
@@ -83,7 +84,7 @@ static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu
     if (error == cudaSuccess)
         return e;
     e = cuda_judge(gpu, error, "beginning copies", why);
-    if (e != ERR_GONE && cuda_drain(gpu, 1u << lane) != OK)    /* some may be under way */
+    if (e != ERR_GONE && cuda_drain(gpu, 1u << lane) != OK)    /* some copies may have begun */
         e = cuda_say(why, ERR_GONE, "%s", gpu->lost_why.text);
     return e == ERR_BAD_ARGUMENT ? ERR_INTERNAL : e;
 }

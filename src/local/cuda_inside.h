@@ -17,7 +17,7 @@
 #define BATCH_MAX 512     /* copies in one call of the driver */
 #define RANGES_MAX 16
 
-/* What the driver does and the runtime does not offer. Absent functions are NULL. */
+/* Functions of the driver that the runtime does not offer. NULL: this driver lacks it. */
 struct driver {
     PFN_cuDeviceGetAttribute_v2000 attribute;
     PFN_cuMemGetAddressRange_v3020 address_range;
@@ -65,7 +65,7 @@ struct gpu_fence {
 
 struct gpu_buffer {
     uint32_t magic;
-    bool closing;           /* under gpu->lock, as lanes */
+    bool closing;           /* both under gpu->lock */
     unsigned lanes;         /* that copied here: a bit each */
     struct gpu *gpu;
     CUdeviceptr at;         /* where copies may begin */
@@ -82,17 +82,18 @@ enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...) PRIN
 bool cuda_is_lost(struct gpu *gpu);
 /* The device is lost from now on. Returns ERR_GONE. */
 enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what);
-/* What the outcome of a call means; `what` was done, in words. Finds out whether it was sticky. */
+/* Turns the outcome of a call into an err, and finds out whether it was sticky. `what` names the
+ * call in words. */
 enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why);
 enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why);
-/* First in every call: the device is alive, and current for this thread. */
+/* Every function calls this first: is the device alive? Makes it current for this thread. */
 enum err cuda_enter(struct gpu *gpu, struct gpu_why *why) MUST_USE;
 
 struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver has none left */
 void cuda_fence_give(struct gpu_fence *fence);
 enum err cuda_poll(struct gpu_fence **fence) MUST_USE;
 enum err cuda_wait(struct gpu_fence **fence) MUST_USE;
-/* Waits for what was begun on these lanes (a bit each) before now, not for what comes after. */
+/* Waits for copies that were begun on these lanes (a bit each) before now, not for later ones. */
 enum err cuda_drain(struct gpu *gpu, unsigned lanes) MUST_USE;
 
 /* ---- cuda_probe.c: what is there ---- */

@@ -1,6 +1,6 @@
 /* cuda_probe.c - which driver and GPUs there are. SPDX-License-Identifier: Apache-2.0
  *
- * Makes no context. Where something is missing, what it says of that is what an operator sees. */
+ * Makes no context. Operators see its sentences about anything that is missing. */
 #include "local/cuda_inside.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const struct {
     { "cuMemUnmap", 10020, offsetof(struct driver, unmap) },
     { "cuMemAddressFree", 10020, offsetof(struct driver, address_free) },
     { "cuMemRelease", 10020, offsetof(struct driver, release) },
-    { "cuMemcpyBatchAsync", 12080, offsetof(struct driver, batch) },    /* 13.0 has another form */
+    { "cuMemcpyBatchAsync", 12080, offsetof(struct driver, batch) },    /* 13.0 changed its form */
 };
 
 void cuda_find_entry_points(struct driver *ret)
@@ -74,7 +74,7 @@ static void describe(const struct driver *driver, int ordinal, const struct cuda
     ret->vmm = cuda_has_vmm(driver, ordinal);
 }
 
-/* How many devices there are; none: why. */
+/* The number of devices. 0: ret->why says why. */
 static int count_devices(struct gpu_probe *ret)
 {
     int count = 0;
@@ -97,7 +97,7 @@ static int count_devices(struct gpu_probe *ret)
     return e == cudaSuccess ? MIN(count, GPU_DEVICES_MAX) : 0;
 }
 
-/* Into the slot of its ordinal: false if the device does not answer. */
+/* Describes one device. False: it does not answer. */
 static bool look_at(const struct driver *driver, int ordinal, struct gpu_facts *ret)
 {
     struct cudaDeviceProp properties;

@@ -5,16 +5,17 @@
  *                              └─> copies, those that wait as one batch ──> fence ──> mail
  *
  * A GPU is opened by the first job, and closed a minute after its last buffer has gone: its context
- * costs memory there, and time to make again. Only the copier does either, between two jobs, so
- * that who registers meanwhile waits in the queue and has it opened again. What cannot be had (the
- * context, pinned memory) fails the jobs that wait with its sentence; the next one tries again. A
- * GPU that reports an error its context does not survive is lost until this process ends, and stays
- * as it is: its buffers are let go, the rest of the service goes on.
+ * costs memory there, and time to make again. Only the copier opens and closes it, between two
+ * jobs, so a client that registers meanwhile waits in the queue and has it opened again. If the
+ * context or the pinned memory can't be had, the waiting jobs fail with the reason, and the next
+ * job tries again. A GPU that reports an error its context does not survive is lost until this
+ * process ends, and stays open: its buffers are let go, and the rest of the service goes on.
  *
- * Slabs are shared fairly. A holder begins with a sixteenth of them, and may hold one more for each
- * that it gives back, so that its part doubles while bytes flow; but no more than it leaves free.
- * Who only waits for an origin gives none back and stays small, and who comes finds a slab: it
- * takes several at once that flowed before, and are stuck now, to hold all.
+ * Slabs are shared fairly. A holder begins with a sixteenth of them. For each slab that it gives
+ * back it may hold one more, so its part doubles while bytes flow; but it never holds more than it
+ * leaves free. A holder that only waits for an origin gives none back and stays small, so a new
+ * holder finds a slab. Only several holders together can have all of them: each grew while its
+ * bytes flowed, and then all got stuck.
  * Threads: jobs and slabs are locked; the GPU is the copier's. */
 #include "local/device.h"
 
@@ -32,8 +33,8 @@
 #define LANES 4u
 #define BATCH_COPIES 512u
 #define FENCES_MAX 16u                /* batches in flight */
-#define LOOK_NS 50000u                /* how often they are looked at: a slab takes about so long */
-#define IDLE_MS 60000u                /* without a buffer, before the GPU is given back */
+#define LOOK_NS 50000u                /* between two polls: a slab takes about so long to copy */
+#define IDLE_MS 60000u                /* without a buffer, before the GPU is closed */
 
 struct flying {
     struct gpu_fence *fence;
@@ -48,15 +49,16 @@ struct device {
     bool started, ending;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct list jobs, slabs;          /* both under the lock, as is: */
-    bool wanted;                      /* somebody got no slab */
+    /* under the lock */
+    struct list jobs, slabs;
+    bool wanted;                      /* a slab_take got none */
     unsigned slab_count, slabs_free;
     /* the copier's */
-    struct gpu *gpu;
-    struct gpu_why why;               /* it could not be opened */
-    bool warned;                      /* of that */
+    struct gpu *gpu;                  /* NULL: it is not open */
+    struct gpu_why why;               /* why it could not be opened */
+    bool warned;                      /* of `why` */
     unsigned buffers;
-    uint64_t idle_ns;                 /* without any since; 0: it has some, or is not open */
+    uint64_t idle_ns;                 /* without a buffer since then; 0: it has one, or is closed */
     char *ring;
     uint64_t ring_bytes;
     struct slab *slab_list;
@@ -77,7 +79,7 @@ struct devices {
 
 /* ---- slabs ---- */
 
-#define FIRST_PART 16u                /* of all slabs: what a holder begins with */
+#define FIRST_PART 16u                /* a holder begins with this fraction of all slabs */
 
 /* Under the lock. */
 static bool may_hold_more(const struct device *device, const struct slabs_held *holder)
@@ -87,7 +89,8 @@ static bool may_hold_more(const struct device *device, const struct slabs_held *
     return device->slabs_free && (now == 0 || (now < most && now < device->slabs_free));
 }
 
-static struct slab *take_slab(struct device *device, struct slabs_held *holder)    /* as well */
+/* Under the lock. */
+static struct slab *take_slab(struct device *device, struct slabs_held *holder)
 {
     struct slab *slab = list_of(device->slabs.next, struct slab, link);
     list_del(&slab->link);
@@ -160,7 +163,7 @@ static void cut_slabs(struct device *device, unsigned count)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* As many as the host lets us pin: less is slower, none is an error. */
+/* Pins as much as the host allows: less than fill_ring is slower, none is an error. */
 static enum err make_ring(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;
@@ -241,7 +244,8 @@ static void note_lost(struct device *device)
     atomic_store(&device->lost, why);
 }
 
-/* The oldest batch; waits for it if `wait`. False: it has not ended. */
+/* Hands back the jobs of the oldest batch if it has ended; waits for that if `wait`. False: it has
+ * not. */
 static bool land(struct device *device, bool wait)
 {
     const struct gpu_backend *backend = device->all->backend;
@@ -287,7 +291,7 @@ static void fail_all(struct list *jobs, enum err err, const struct gpu_why *why)
     }
 }
 
-/* Those in front of `jobs`, as one batch on the next lane. */
+/* Submits the copies in front of `jobs` as one batch on the next lane. */
 static void submit(struct device *device, struct list *jobs)
 {
     static const struct gpu_why none;
@@ -341,7 +345,7 @@ static uint64_t idle_ns_most(void)
     return (text ? (uint64_t)atoi(text) : IDLE_MS) * (uint64_t)1000000;
 }
 
-/* It has no buffer: not for long, and it is given back. */
+/* Closes a GPU that has had no buffer for long enough. */
 static void rest(struct device *device)
 {
     if (!device->gpu || device->buffers || device->count || atomic_load(&device->lost)) {
@@ -361,9 +365,9 @@ static uint64_t wait_until_ns(const struct device *device)
     return device->idle_ns ? device->idle_ns + idle_ns_most() : UINT64_MAX;
 }
 
-/* What came, if there is anything. With copies in flight it waits a moment, so that they are looked
- * at, and what comes meanwhile goes behind them at once; else until something comes, or the GPU has
- * been idle for long enough. False: the end. */
+/* Takes the jobs that have come. If there are none, it waits. With copies in flight it waits only a
+ * moment: the copies are to be polled, and a job that comes meanwhile goes behind them at once.
+ * Otherwise it waits for a job, or until the GPU has been idle for long enough. False: the end. */
 static bool take(struct device *device, struct list *ret)
 {
     uint64_t until_ns = wait_until_ns(device);

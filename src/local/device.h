@@ -1,8 +1,8 @@
 /* device.h - a GPU: its copier, and the slabs of pinned memory that copies start from.
  * SPDX-License-Identifier: Apache-2.0
  *
- * All that is asked of a GPU is a job in a queue; one thread, its copier, does them and hands each
- * back by its mail. Bytes are read into slabs, and leave them by DMA. Any thread. */
+ * Every request to a GPU is a job in a queue. One thread, the GPU's copier, does the jobs and hands
+ * each back by its mail. Bytes are read into slabs, and leave them by DMA. Any thread. */
 #ifndef LOCAL_DEVICE_H
 #define LOCAL_DEVICE_H
 
@@ -14,21 +14,21 @@
 #define SLAB_BYTES (4 * MIB)
 #define SLAB_ALIGN 4096u              /* so that the disk may write there by itself */
 
-/* What GPUs there are, and what they are asked by. */
+/* All GPUs of this machine. */
 struct devices;
-/* Looks for GPUs: may take seconds where there are some. ring_bytes: of pinned memory for each that
- * is used; freed() is called, on some copier, when there is a slab again for who got none. */
+/* Looks for GPUs, which may take seconds where there are some. ring_bytes: pinned memory for each
+ * GPU in use. freed() is called, on any thread that gives a slab back, when a slab is free again
+ * and an earlier slab_take got none. */
 struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg) MUST_USE;
 void devices_free(struct devices **devices);    /* every buffer was released */
 const struct gpu_probe *devices_probe(const struct devices *devices);
 
-/* The GPU of that UUID, in use from now on: from its first job on it holds a context there. NULL:
- * *ret_why. */
+/* The GPU of that UUID. Its first job makes a context on it. NULL: *ret_why. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
-/* Why it can't be used any more; or NULL. */
+/* The reason why the GPU is lost; NULL: it is not. */
 const char *device_lost(struct device *device);
 
-/* What somebody has of each GPU's slabs, who lives until all were given back. */
+/* How many slabs of each GPU a holder has. It lives until all of them were given back. */
 struct slabs_held {
     struct {
         unsigned now, earned;         /* under the device's lock */
@@ -41,9 +41,10 @@ struct slab {
     struct slabs_held *holder;
     char *mem;                        /* SLAB_BYTES */
 };
-/* NULL: none is free, or the holder has its part of them; freed() will tell. */
+/* NULL: none is free, or the holder has its part of them; freed() will be called. */
 struct slab *slab_take(struct device *device, struct slabs_held *holder);
-/* One more for who goes on without: NULL also where somebody waits. freed() will not tell. */
+/* For a holder that can go on without: NULL also if another waits for a slab, and freed() will not
+ * be called for it. */
 struct slab *slab_take_spare(struct device *device, struct slabs_held *holder);
 void slab_give(struct slab **slab);               /* accepts NULL */
 
@@ -59,7 +60,7 @@ struct job {
     /* the device's */
     struct list link;
     enum job_kind { JOB_COPY, JOB_IMPORT, JOB_RELEASE } kind;
-    /* copies: out of slabs of this device */
+    /* of JOB_COPY, out of slabs of this device */
     struct gpu_copy *copies;
     size_t copy_count;
     struct gpu_buffer *buffer;        /* to release, or that an import made */

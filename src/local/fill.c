@@ -2,11 +2,11 @@
  *
  *   message ─ may it begin? ─ where does each item lie? ─ shares ─ ... ─ all ended ─ reply
  *
- * Nothing is read before the whole list was judged: inside the buffer, no two on one another, none
- * where another fill writes. Then it is cut into shares of about a mebibyte, which any worker
- * takes. The reply goes out when all have ended, whatever became of them: after it nothing is
- * written.
- * Threads: the keeper's; between queue_put and a share's mail its items are a worker's. */
+ * Nothing is read before the whole list was judged: every item lies inside the buffer, no two
+ * overlap, and none lies where another fill writes. Then the list is cut into shares of about a
+ * mebibyte, which any worker takes. The reply goes out when all shares have ended, whatever became
+ * of them: nothing is written after it.
+ * Threads: the keeper's; between queue_put and a share's mail the share's items are a worker's. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -51,8 +51,9 @@ static bool has_enough(const struct lease *lease)
     return enough;
 }
 
-/* Counts the memory of the list. The lists of one user together take no more than they leave free, so
- * that another user finds room. A list that is the only one may be as large as its own limits allow. */
+/* Counts the memory of the list. The lists of one user together take no more than they leave free,
+ * so that another user finds room. A list that is the only one may be as large as its own limits
+ * allow. */
 static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
     uint64_t most = fill->lease->worker->local->options.lists_bytes_max;

@@ -1,36 +1,36 @@
-/* gpu.h - what the fill engine asks of a GPU, and of the module that knows one.
+/* gpu.h - the table between the fill engine and a GPU, and the module that fills the table.
  * SPDX-License-Identifier: Apache-2.0
  *
- * penstock itself names no GPU library: gpu_load brings in penstock-cuda.so, which exports one
- * function, and everything else is called through the table that it returns. A backend only moves
- * bytes from pinned host memory into memory that a client shares with us; it launches no kernel,
- * makes no thread, and knows neither slabs nor clients nor fairness: those are the engine's.
+ * penstock itself names no GPU library. gpu_load brings in penstock-cuda.so, which exports one
+ * function; everything else is called through the table that this function returns. A backend only
+ * moves bytes from pinned host memory into memory that a client shares with us. It launches no
+ * kernel and makes no thread. Slabs, clients and fairness are the engine's.
  *
  *     probe, open, pin; import_vmm or import_ipc, submit, poll ..., release; unpin, close
  *
  * Threads: submit, poll, wait, pin, unpin and close of one device belong to one thread, its copier.
  * Imports, release and lost may be called from any thread at any time between open and close, also
- * while the copier submits. Two devices have nothing in common. Only wait, release, unpin and close
- * wait for copies, and submit when it fails.
+ * while the copier submits. Two devices share nothing. Only wait, release, unpin, close, and a
+ * submit that fails, wait for copies.
  *
- * Errors, all with a sentence in *why (where there is one):
- *     ERR_BAD_ARGUMENT     what the client gave is not memory that can be shared so (422)
+ * Errors, all with a sentence in *why (where the function has it):
+ *     ERR_BAD_ARGUMENT     the client's memory can't be shared in this way (422)
  *     ERR_BAD_RANGE        a copy lies outside its buffer; nothing of the batch was begun
  *     ERR_NOT_FOUND        no GPU with that UUID is visible here
  *     ERR_NOT_IMPLEMENTED  this driver can't do that
- *     ERR_BUSY             the GPU takes nobody else (compute mode), or is open already
+ *     ERR_BUSY             the GPU takes no further process (compute mode), or is open already
  *     ERR_LIMIT            out of memory or address space
  *     ERR_WAIT             the copies have not ended (poll)
  *     ERR_GONE             the GPU is lost: it reported an error that its context does not survive.
  *                          Every later call says so and does not touch the driver again, until this
  *                          process ends. Fences and buffers still have to be given back.
- * After any error but ERR_WAIT nothing is half done: what a call began is undone or has ended. */
+ * After any error but ERR_WAIT nothing is half done: the call has undone or ended all it began. */
 #ifndef LOCAL_GPU_H
 #define LOCAL_GPU_H
 
 #include "base/base.h"
 
-/* A module and a daemon that were not built from the same of these do not talk. */
+/* A daemon does not use a module that was built with another value. */
 #define GPU_INTERFACE (1u << 16 | ERR_COUNT)
 
 #define GPU_DEVICES_MAX 16
@@ -52,9 +52,9 @@ struct gpu_facts {
     char uuid[GPU_UUID_BYTES];
     char name[128];
     char pci[16];         /* "0000:3b:00.0" */
-    int numa_node;        /* of the host memory that is nearest; -1: not known */
+    int numa_node;        /* of the nearest host memory; -1: not known */
     uint64_t bytes;       /* of device memory */
-    bool batch;           /* copies go out by the batch call; else one call a copy */
+    bool batch;           /* copies go out by the batch call; else each by a call of its own */
     bool vmm;             /* import_vmm may work */
 };
 
@@ -75,12 +75,13 @@ struct gpu_copy {
 struct gpu_backend {
     const char *name;     /* "cuda": for logs and status */
 
-    /* What is there. Opens no device, costs no device memory; may take seconds the first time. */
+    /* Finds drivers and devices. Opens no device, costs no device memory; may take seconds the
+     * first time. */
     void (*probe)(struct gpu_probe *ret);
 
-    /* Takes a device into use: its context, which costs some hundred MiB of its memory, and `lanes`
-     * streams (1 to GPU_LANES_MAX) that copy side by side; `batch`: by the batch call where there
-     * is one. One struct gpu a device at a time. */
+    /* Takes a device into use: makes its context, which costs some hundred MiB of its memory, and
+     * `lanes` streams (1 to GPU_LANES_MAX) that copy side by side; `batch`: by the batch call, if
+     * the driver has it. A device has at most one struct gpu at a time. */
     enum err (*open)(const char *uuid, unsigned lanes, bool batch, struct gpu **ret,
                      struct gpu_why *why) MUST_USE;
     /* Drains, unpins, gives the context back, empties *gpu; NULL is fine. All buffers were released
@@ -89,33 +90,36 @@ struct gpu_backend {
     /* NULL, or the sentence that says why the device is lost; it lives as long as *gpu. */
     const char *(*lost)(struct gpu *gpu);
 
-    /* Makes host memory, whole pages, one that the device reads by itself. 16 ranges at most.
-     * ERR_LIMIT: the host does not let us have so much; less may do. */
+    /* Lets the device read this host memory, whole pages, by itself. 16 ranges at most. ERR_LIMIT:
+     * the host does not allow that much; less may do. */
     enum err (*pin)(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
-    /* Drains all lanes first. A range that is not pinned is a mistake of ours. */
+    /* Drains all lanes first. The range must be pinned (check). */
     void (*unpin)(struct gpu *gpu, void *mem);
 
-    /* Chunks of VMM memory on this GPU, exported as file descriptors, mapped one behind the other.
-     * The descriptors stay the caller's. Each size is whole granules (2 MiB, mostly) and the size
-     * its chunk was made with; `bytes`, at most their sum, is what copies may reach. */
+    /* Maps chunks of VMM memory on this GPU, exported as file descriptors, one behind the other.
+     * The descriptors stay the caller's. Each size is a number of whole granules (2 MiB, mostly),
+     * and the size that its chunk was made with. Copies may reach the first `bytes`, at most their
+     * sum. */
     enum err (*import_vmm)(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
                            uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
-    /* `bytes` at base_offset of an allocation that another process exported as a legacy handle. The
-     * same handle may be imported any number of times. */
+    /* Opens `bytes` at base_offset of an allocation that another process exported as a legacy
+     * handle. The same handle may be imported any number of times. */
     enum err (*import_ipc)(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
                            uint64_t base_offset, uint64_t bytes, struct gpu_buffer **ret,
                            struct gpu_why *why) MUST_USE;
-    /* Lets no copy begin on it any more, waits for those in flight (milliseconds: not for a loop),
-     * unmaps, empties *buffer; NULL is fine. When it returns, nothing of ours writes there. */
+    /* Lets no further copy into the buffer begin, waits for those in flight (milliseconds: not on a
+     * loop), unmaps, empties *buffer; NULL is fine. After it nothing of ours writes there. */
     void (*release)(struct gpu_buffer **buffer);
 
-    /* Begins copies, in no order among each other, on lane 0 to lanes - 1; lanes run side by side,
-     * batches of one lane one after the other. `copies` is not needed after the call, what they
-     * copy from must stay as it is until the fence has ended. A released buffer: ERR_CANCELED. */
+    /* Begins copies on lane 0 to lanes - 1, in no order among each other. Lanes run side by side,
+     * the batches of one lane one after the other. `copies` is not needed after the call; the
+     * memory that they read must stay as it is until the fence has ended. A released buffer:
+     * ERR_CANCELED. */
     enum err (*submit)(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies, size_t count,
                        struct gpu_fence **ret, struct gpu_why *why) MUST_USE;
     /* OK: all bytes of the batch are in the client's memory. ERR_WAIT: not yet. ERR_GONE: the GPU
-     * is lost, what arrived is not known. But for ERR_WAIT, the fence is back and *fence NULL. */
+     * is lost, and it is not known which bytes arrived. But for ERR_WAIT the fence was taken back,
+     * and *fence is NULL. */
     enum err (*poll)(struct gpu_fence **fence) MUST_USE;
     enum err (*wait)(struct gpu_fence **fence) MUST_USE;    /* sleeps until it is not ERR_WAIT */
 };

@@ -1,11 +1,11 @@
 /* holes.c - no page of registered memory is made in our name. SPDX-License-Identifier: Apache-2.0
  *
- * A page of a memfd that is not there is made by whoever touches it first, and charged to the
- * memory cgroup of that process. A client could register a memfd with holes, or punch holes later,
- * and have its memory made by fills, out of the limit of Penstock's container. No look at the file
- * before a write helps: the hole may come in between. userfaultfd tells at the fault itself: with
- * UFFD_FEATURE_SIGBUS the fault fails, and no page is made. Pages that fallocate made count as
- * there. Swapped-out pages do, too. Any thread. */
+ * The kernel makes a missing page of a memfd for the process that touches it first, and charges it
+ * to the memory cgroup of that process. A client could register a memfd with holes, or punch holes
+ * later; then fills would make its memory, out of the limit of Penstock's container. A look at the
+ * file before a write does not help: the hole may be punched in between. userfaultfd reports the
+ * fault itself: with UFFD_FEATURE_SIGBUS the fault fails, and no page is made. Pages that fallocate
+ * made are not missing, nor are pages that were swapped out. Any thread. */
 #include "local/holes.h"
 
 #include <fcntl.h>
@@ -22,7 +22,8 @@ int holes_open(void)
 {
     struct uffdio_api api = { .api = UFFD_API,
                               .features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM };
-    /* This flag needs no privilege. Faults in system calls fail, too: SIGBUS is looked at first. */
+    /* UFFD_USER_MODE_ONLY needs no privilege. Faults inside system calls fail all the same: the
+     * kernel looks at the SIGBUS feature first. */
     int holes = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     if (holes >= 0 && ioctl(holes, UFFDIO_API, &api) == 0)
         return holes;

@@ -1,13 +1,13 @@
 /* large.c - an item of GPU memory that does not fit into a slab.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   get ──> slab A ──> copy ─┐        read into one while the other is on its way out; a fill that
- *       ──> slab B ──> copy ─┴─ ...   can have one slab alone reads and copies in turn
+ *   get ──> slab A ──> copy ─┐        one slab is read into while the other is copied out; a fill
+ *       ──> slab B ──> copy ─┴─ ...   that gets only one slab reads and copies in turn
  *
- * The first slab is the share's, the second is taken when it would help: when the first goes out
- * and more is to come. It is asked for only where nobody waits for one. While a copy is under way
- * its slab is not touched and the item does not end, whatever became of it. Threads: the
- * worker's. */
+ * The first slab is the share's. The second is taken when it would help: when the first is copied
+ * out and more bytes are to come, and only if no share waits for a slab. While a copy is in flight
+ * its slab is not touched, and the item does not end, whatever became of it.
+ * Threads: the worker's. */
 #include <stdlib.h>
 
 #include "local/inside.h"
@@ -27,9 +27,9 @@ struct large {
     void (*changed)(void *arg);
     void *arg;
     struct half halves[2];
-    struct half *now;                 /* which is read into */
-    slice rest;                       /* had, but not in a slab yet */
-    uint64_t used, at;                /* of this slab; of the item, in slabs or copied */
+    struct half *now;                 /* the one that is read into */
+    slice rest;                       /* bytes of the get that are not in a slab yet */
+    uint64_t used, at;                /* bytes in this slab; of the item, in slabs or copied */
     enum err err;                     /* of a copy */
 };
 
@@ -73,7 +73,7 @@ static void copied(struct mail *mail)
     large->changed(large->arg);
 }
 
-/* The slab that is read into goes out, and the other is read into. */
+/* Has the current slab copied out, and makes the other one current. */
 static void copy_out(struct large *large, bool more)
 {
     struct fill *fill = large->share->fill;
@@ -93,7 +93,7 @@ static void copy_out(struct large *large, bool more)
     large->used = 0;
 }
 
-/* Into the slab: its end, or the item's. */
+/* Reads up to the slab's end, or the item's. */
 static enum err read_slab(struct large *large, struct get *get, uint64_t want)
 {
     while (large->used < SLAB_BYTES && large->at < want) {

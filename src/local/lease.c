@@ -1,9 +1,9 @@
 /* lease.c - a connection, and what hangs on it. SPDX-License-Identifier: Apache-2.0
  *
- * Who is at the other end says the kernel (SO_PEERCRED); whose objects it may read says the hello.
- * When the connection ends, for whatever reason, its fills are cancelled, and its buffers let go
- * when the last of them has ended: nothing of a client outlives that. Replies go out at once, or
- * wait for room; who takes none is cut. Threads: the keeper's. */
+ * The kernel names the user at the other end (SO_PEERCRED); the hello proves whose objects it may
+ * read. When the connection ends, for whatever reason, its fills are cancelled. Its buffers are let
+ * go when the last of those fills has ended, and nothing of the client outlives that. Replies go
+ * out at once, or wait for room; a client that receives none is cut. Threads: the keeper's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -20,10 +20,10 @@
 #include "base/metric.h"
 #include "local/inside.h"
 
-#define FDS_IN_ONE 253u               /* as many as the kernel lets through */
-#define LARGE_HEAD_BYTES 65536        /* a socket takes three of those */
-#define MESSAGES_A_TURN 16u           /* then others have theirs */
-#define LOGGED_BYTES 200u             /* of the sentence that a refusal says */
+#define FDS_IN_ONE 253u               /* the kernel's limit for one message (SCM_MAX_FD) */
+#define LARGE_HEAD_BYTES 65536        /* the socket has room for three of those */
+#define MESSAGES_A_TURN 16u           /* of one lease, before other leases have a turn */
+#define LOGGED_BYTES 200u             /* of the sentence of a refusal */
 
 struct reply {
     struct list link;
@@ -32,8 +32,9 @@ struct reply {
 
 /* ---- replies ---- */
 
-/* One that is too large for the socket goes in a memfd, as such a message comes. Who does not read
- * is to have few of them there, where nobody counts them: what names one is long itself. */
+/* A reply that is too large for the socket goes in a memfd, as a large message comes. The memory of
+ * such memfds is not counted anywhere. So the message that announces one is padded: then few fit
+ * into the socket of a client that does not read. */
 static ssize_t send_large(struct lease *lease, slice text)
 {
     struct arena keep = { 0 };
@@ -96,7 +97,7 @@ static void wait_for_room(struct lease *lease, slice text)
     watch(lease, true);
 }
 
-/* One that is told nothing: it has said no hello, or takes no replies. */
+/* Ends a lease without a word: it has said no hello, or receives no replies. */
 static void cut(struct lease *lease, enum metric counter, const char *limit)
 {
     char session[IDS_TEXT];
@@ -183,7 +184,7 @@ void lease_refuse(struct lease *lease, const struct message *to, const struct tr
     free(reply);
 }
 
-/* ---- what comes ---- */
+/* ---- messages ---- */
 
 static void close_all(const int *fds, size_t count)
 {
@@ -233,7 +234,7 @@ static bool read_large(struct lease *lease, const struct message *announced, str
         return false;
     int seals = fcntl(fds[0], F_GET_SEALS);
     char *text = arena_alloc(keep, bytes + 1);
-    if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)    /* of a memfd: at once */
+    if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)    /* a memfd: no waiting */
         return false;
     close(fds[0]);
     fds[0] = -1;
@@ -263,7 +264,7 @@ static void handle(struct lease *lease, slice text, int *fds, size_t fd_count)
     }
 }
 
-/* False: nothing more for now, or the lease has ended. */
+/* False: no further message for now, or the lease has ended. */
 static bool receive(struct lease *lease)
 {
     int fds[FDS_IN_ONE];
@@ -347,13 +348,14 @@ void lease_begin(struct worker *worker, int fd)
     lease_settle(lease);
 }
 
-/* What is still unread would make the kernel tell the client of a reset, and not the reply. */
+/* Empties the socket first: if a message is unread at close, the kernel reports a reset to the
+ * client in place of the last reply. */
 static void hang_up(struct lease *lease)
 {
     shutdown(lease->fd, SHUT_RDWR);
     while (recv(lease->fd, lease->worker->inbox, 1, MSG_DONTWAIT) > 0)
         ;
-    close(lease->fd);    /* out of the epoll, too */
+    close(lease->fd);    /* this takes it out of the epoll, too */
 }
 
 void lease_end(struct lease *lease)
@@ -364,7 +366,7 @@ void lease_end(struct lease *lease)
     hang_up(lease);
     lease->fd = -1;
     drop_replies(lease);
-    if (atomic_load(&lease->worker->local->draining))    /* it may not have read all yet */
+    if (atomic_load(&lease->worker->local->draining))    /* the client may still be reading */
         carriers_leave(&lease->carriers);
     carriers_empty(&lease->carriers);
     list_each(struct fill, fill, &lease->fills, link)
@@ -403,7 +405,7 @@ uint64_t lease_next_deadline(const struct worker *worker)
     return next_ms;
 }
 
-/* Counted where it was not the client that wanted it sooner. */
+/* Counted only where the setting fill_time is the limit, not a shorter deadline of the client. */
 static void too_late(struct fill *fill)
 {
     uint64_t asked_ms = fill->message->deadline_ms;

@@ -81,7 +81,7 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
     local->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (local->listen_fd < 0 ||
         bind(local->listen_fd, (const void *)&made, sizeof(made)) != 0 ||
-        chmod(made.sun_path, 0666) != 0 ||    /* fill_users says who may */
+        chmod(made.sun_path, 0666) != 0 ||    /* fill_users decides who may connect */
         listen(local->listen_fd, BACKLOG) != 0 || stat(made.sun_path, &file) != 0 ||
         rename(made.sun_path, path) != 0) {
         const char *why = errno == ENOENT ? "its folder is not there: make it, or name another path"
@@ -94,7 +94,7 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
     return OK;
 }
 
-/* Ours, and not that of who came after us. */
+/* Unlinks the socket if it is still the one that we made: another process may have replaced it. */
 static void unlink_ours(const struct local *local)
 {
     struct stat file;
@@ -114,7 +114,7 @@ static void call_all(void *arg)
 
 static void free_all(struct local *local)
 {
-    devices_free(&local->devices);    /* whose jobs come back to workers */
+    devices_free(&local->devices);    /* first: their jobs come back to workers */
     for (unsigned i = 0; i < local->worker_count; i++)
         worker_stop(&local->workers[i]);
     unlink_ours(local);
@@ -174,7 +174,8 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         err = listen_at(local, keep, ret_why);
     if (!err)
         local->devices = devices_new(options->ring_bytes, call_all, local);
-    while (!err && local->worker_count < options->threads)    /* each may post to all */
+    /* All of them before the first starts: each may post to all. */
+    while (!err && local->worker_count < options->threads)
         worker_init(local, local->worker_count++);
     for (unsigned i = 0; !err && i < local->worker_count; i++)
         if (!worker_start(&local->workers[i]))
@@ -215,7 +216,7 @@ void local_stop(struct local **local)
     if (!mine)
         return;
     local_drain(mine);
-    while (atomic_load(&mine->sessions) > 0) {    /* one may be on its way to its keeper */
+    while (atomic_load(&mine->sessions) > 0) {    /* again: one may be on its way to its keeper */
         for (unsigned i = 0; i < mine->worker_count; i++)
             worker_end_leases(&mine->workers[i]);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);

@@ -1,7 +1,7 @@
 /* message.c - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
  *
- * Each member of each kind of message is a row of one table; what is not in it is refused with the
- * name that comes nearest. Pure: no I/O. */
+ * Each member of each kind of message is a row of one table. A member that is not in the table is
+ * refused, with the name in it that comes nearest. Pure: no I/O. */
 #include "local/message.h"
 
 #include <assert.h>
@@ -52,7 +52,7 @@ static const char *const kind_names[] = {
 #include "local/memory.def"
 #undef MEMORY
 };
-static_assert(countof(op_names) == OP_COUNT, "each has a name but the one that says no more");
+static_assert(countof(op_names) == OP_COUNT, "each op has a name; that of OP_LARGE is NULL");
 static_assert(countof(kind_names) == MEMORY_KINDS, "each has a name");
 
 const char *memory_name(enum memory kind)
@@ -67,7 +67,7 @@ struct reading {
     struct message *message;
     size_t items_max;
     struct trouble *why;
-    enum err err;                     /* of a message that is refused */
+    enum err err;                     /* returned if the message is refused */
 };
 
 static bool wrong(struct reading *reading, slice sentence)
@@ -167,7 +167,7 @@ static const char *should_be(struct arena *keep, enum type type)
     return "";
 }
 
-/* Items are read when the prefix is known. */
+/* Items are read later, when the prefix is known. */
 static bool read_value(struct reading *reading, const struct member *row, const json_t *value)
 {
     void *to = (char *)reading->message + row->offset;

@@ -1,18 +1,18 @@
 /* message.h - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
  *
- * Pure: JSON text in, a struct out. Whatever is not as the protocol says is refused with the
- * member, what is wrong with it and what would be right; nothing is guessed. */
+ * Pure: JSON text in, a struct out. A message that breaks the protocol is refused with a sentence:
+ * which member, what is wrong with it, and what would be right. Nothing is guessed. */
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
 #include "local/trouble.h"
 #include "s3/items.h"
 
-/* The protocol's own: a client must know them before it can ask. Beyond the first a message lies in
- * a memfd, up to the setting fill_list. */
+/* Limits of the protocol: a client must know them before it can ask for others. A longer message
+ * lies in a memfd, up to the setting fill_list. */
 #define MESSAGE_BYTES_MAX (128 * KIB)
 #define MESSAGE_FDS_MAX 128u
-#define ID_BYTES 16u                          /* of a session, a buffer, a fill */
+#define ID_BYTES 16u                          /* id of a session, a buffer, a fill */
 #define IPC_HANDLE_BYTES 64u                  /* of legacy CUDA IPC */
 
 enum message_op {
@@ -29,7 +29,7 @@ enum memory {
 struct message {
     enum message_op op;
     bool has_number;
-    int64_t number;                   /* "id": goes into the reply */
+    int64_t number;                   /* "id": is copied into the reply */
     uint64_t version;                 /* hello */
     slice client, presigned;
     enum memory kind;                 /* register */
@@ -41,15 +41,15 @@ struct message {
     uint8_t buffer[ID_BYTES];         /* unregister, fill */
     slice bucket, prefix;             /* fill, prefetch */
     bool skip, async;
-    uint64_t deadline_ms;             /* 0: none was said */
+    uint64_t deadline_ms;             /* 0: none */
     struct items items;
     uint64_t large_bytes;             /* OP_LARGE: how long the message in the memfd is */
 };
 
 const char *memory_name(enum memory kind);    /* "memfd" ... */
 
-/* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items; what was read so far of op and id
- * is in *ret then, too. */
+/* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items. Op and id are in *ret also then,
+ * as far as they were read. */
 enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
                       struct trouble *ret_why) MUST_USE;
 

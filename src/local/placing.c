@@ -1,7 +1,8 @@
 /* placing.c - where the items of a fill lie in its buffer. SPDX-License-Identifier: Apache-2.0
  *
- * Inside of it, no two on one another, none where another fill is writing: judged before a byte is
- * read. What has no length may take what is free behind it. Threads: the keeper's. */
+ * Judged before a byte is read: each item lies inside the buffer, no two overlap, and none lies
+ * where another fill is writing. An item of open length may take the room up to the next item.
+ * Threads: the keeper's. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ static int by_place(const void *a, const void *b)
     return one->from < other->from ? -1 : one->from > other->from;
 }
 
-/* An item that is as long as it is may take what is free behind it, up to the next place. */
+/* Gives each item of open length the room behind it, up to the next place or the buffer's end. */
 static void end_places(const struct fill *fill, struct place_of *places)
 {
     uint64_t next = fill->buffer->bytes;
@@ -63,7 +64,7 @@ static bool place_items(struct fill *fill, struct trouble *ret_why)
     return true;
 }
 
-/* Two of no length may lie on one another, or on the edge of others. */
+/* An empty place overlaps nothing. */
 static bool overlap(const struct place_of *a, const struct place_of *b)
 {
     return a->from < b->end && b->from < a->end && a->from < a->end && b->from < b->end;

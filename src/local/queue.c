@@ -1,10 +1,10 @@
 /* queue.c - whose turn it is. SPDX-License-Identifier: Apache-2.0
  *
- * Leases that have shares waiting stand in a line; whoever comes first gives one share, of about
- * the same number of bytes as any other, and goes to its end. So a list of sixteen thousand items
- * delays a single one of somebody else by a share. A lease whose items wait for the origin keeps no
- * other out: it has no more than so many under way at once; and where many such have filled a
- * worker, who has nothing under way yet has a share there all the same.
+ * Leases with waiting shares stand in a line. The first gives one share and goes to the end of the
+ * line; all shares have about the same number of bytes. So a list of sixteen thousand items delays
+ * a single item of another lease by one share. A lease whose items wait for the origin keeps no
+ * other lease out: it has a limited number of items in progress (fill_gets). Where many such leases
+ * have filled a worker, a lease with nothing in progress still gets one share there.
  * Threads: any; one lock. */
 #include "base/metric.h"
 #include "local/inside.h"
@@ -54,7 +54,7 @@ struct share *queue_take(struct local *local, bool full)
     return share;
 }
 
-/* As many workers as there is work for. */
+/* Starts behind `but`, so that keepers do not all wake the same worker. */
 void queue_call(struct local *local, const struct worker *but, unsigned count)
 {
     for (unsigned i = 0; i < local->worker_count && count; i++) {

@@ -1,7 +1,7 @@
 /* request.c - what each message of the fill socket does. SPDX-License-Identifier: Apache-2.0
  *
- * A table of functions, one an op. Before hello nothing but hello is heard; what it proved counts
- * until the client's key is taken away. Threads: the keeper's. */
+ * A table of functions, one for each op. Before hello every other op is refused. What the hello
+ * proved is good until the client's key is taken away. Threads: the keeper's. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,13 +92,13 @@ static void hello(struct request *request)
             trouble.message = why;
         refuse(request, trouble);
         lease->reader = (struct reader){ .client = NULL };
-        arena_free(&lease->keep);    /* who tries again and again is not kept */
+        arena_free(&lease->keep);    /* else each further try would add to it */
         return;
     }
     lease->known = true;
     answer(request, json_pack("{s:i, s:o, s:i, s:o, s:o, s:o}", "v", 1, "session", hex(lease->id),
-                              "uid", lease->uid, "kinds", memory_kinds_page(local), "gpus", gpus_of(local),
-                              "limits", limits_of(local)));
+                              "uid", lease->uid, "kinds", memory_kinds_page(local), "gpus",
+                              gpus_of(local), "limits", limits_of(local)));
 }
 
 /* ---- buffers ---- */

@@ -1,19 +1,20 @@
 /* run.c - items of a share, read. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is an ordinary get (cache/get.h): same judgement, same flights, same checks as for a
- * GET, so one that misses is fetched once, whoever else wants it. All items of a share are begun
- * one after the other and none waits for another; what the cache has at once ends at once. A long
- * one gives way after some mebibytes. Bytes go where the item lies in the buffer, whose memory its
- * owner may write to at the same time, or take away: that hurts nobody else.
+ * Each item is an ordinary get (cache/get.h), with the judgement, the flights and the checks of a
+ * GET. So a missing item is fetched once, however many clients want it. The items of a share are
+ * begun one after the other, and none waits for another: a hit in the page cache ends at once.
+ * A long item gives others a turn after some mebibytes. Bytes go to the item's place in the buffer.
+ * The owner of that memory may write to it at the same time, or take it away: that hurts only the
+ * owner.
  * Threads: the worker's. */
 #include <stdlib.h>
 
 #include "base/trap.h"
 #include "local/inside.h"
 
-#define LEASES_FULL 8u                /* with so many that are, a worker is: then a share a lease */
-#define LOGGED_MAX 16u                /* refusals of one fill that are logged */
-#define TURN_BYTES (4 * MIB)          /* of one item, before others have their turn */
+#define LEASES_FULL 8u    /* a worker with the items of so many full leases is full (run_is_full) */
+#define LOGGED_MAX 16u    /* refusals of one fill that are logged */
+#define TURN_BYTES (4 * MIB)    /* of one item, before others have a turn */
 
 struct run {
     struct list link;
@@ -23,18 +24,18 @@ struct run {
     struct result *result;
     struct get *get;
     bool decided;
-    char *to;                         /* NULL: a prefetch, or: */
-    struct large *large;              /* through slabs, in turn */
+    char *to;                         /* where its bytes go; NULL: a prefetch, or a large item */
+    struct large *large;              /* of an item larger than a slab; else NULL */
     uint64_t at, want;
 };
 
 /* ---- bytes ---- */
 
-/* False: the buffer's memory is not there any more. */
+/* False: the buffer's memory has gone. */
 static bool put(struct run *run, slice bytes)
 {
     char *to = run->to + run->at;
-    return !run->to || bytes.ptr == to ||    /* it was read right there */
+    return !run->to || bytes.ptr == to ||    /* the store read it right there */
            trap_copy_to(to, bytes.ptr, bytes.len);
 }
 
@@ -61,7 +62,7 @@ static void finish(struct run *run, enum err err)
         share_settle(share);
 }
 
-/* What the decision means for this item; the bytes that will come, in run->want. */
+/* Sets the item's result from the decision; run->want: how many bytes follow. */
 static enum err judge(struct run *run, const struct get_answer *answer)
 {
     const struct item *item = run->item;
@@ -75,7 +76,7 @@ static enum err judge(struct run *run, const struct get_answer *answer)
     return item->length == ITEM_OPEN || run->want == item->length ? OK : ERR_BAD_RANGE;
 }
 
-/* A prefetch of what is here whole is done. */
+/* Nothing is to be moved: the item is empty, or a prefetch of bytes that the cache holds. */
 static bool is_done(const struct run *run, const struct get_answer *answer)
 {
     bool here = answer->source != GET_MISS && answer->source != GET_PARTIAL;
@@ -106,7 +107,8 @@ static enum err move(struct run *run)
     return OK;
 }
 
-/* The disk may be writing where the item lies: nobody hears of its end before that is over. */
+/* Ends a cancelled item, unless the disk or a GPU may still be writing for it: then its changed()
+ * comes back here. */
 static void give_up(struct run *run)
 {
     if (!large_copies(run->large) && (!run->get || !get_writes(run->get)))
@@ -188,15 +190,15 @@ static void start(struct worker *worker, struct share *share, size_t index)
     step(run);
 }
 
-/* Without a slab it waits until there is one; false then. */
+/* False: the share needs a slab and found none; it waits for one. */
 static bool begin(struct worker *worker, struct share *share)
 {
-    size_t first = share->first, count = share->count;    /* the share may end with its last item */
+    size_t first = share->first, count = share->count;    /* its last item may free the share */
     if (!share_take_slab(share)) {
         list_add(&worker->starved, &share->link);
         return false;
     }
-    cache_loop_plug(worker->cache);    /* what must come from the disk is read together */
+    cache_loop_plug(worker->cache);    /* reads from the disk go out together */
     for (size_t i = 0; i < count; i++)
         start(worker, share, first + i);
     cache_loop_unplug(worker->cache);
@@ -237,7 +239,7 @@ static void sweep(struct list *runs)
 void run_look(struct worker *worker)
 {
     struct list starved;
-    const struct buffer *without = NULL;    /* who got no slab gets none for its next share, too */
+    const struct buffer *without = NULL;    /* got no slab, so its next share gets none, too */
     list_init(&starved);
     sweep(&worker->runs);
     sweep(&worker->ready);

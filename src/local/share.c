@@ -1,24 +1,24 @@
 /* share.c - a fill cut into shares, and those of GPU memory through a slab.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A share is some items in a row, about a mebibyte of them: what a worker takes at a time. Where
- * the buffer is a GPU's, all of a share fits into one slab, and leaves it as one batch of copies
- * when its last item has been read; what is larger than a slab is a share by itself (large.c).
- * Threads: cut by the keeper, settled by whoever read the last item. */
+ * A share is some items in a row, about a mebibyte: what a worker takes at a time. On the path ring
+ * all items of a share fit into one slab, and leave it as one batch of copies when the last of them
+ * has been read. An item larger than a slab is a share by itself (large.c).
+ * Threads: cut by the keeper, settled by the worker that read its last item. */
 #include <stdlib.h>
 
 #include "base/metric.h"
 #include "local/inside.h"
 
 #define SHARE_BYTES MIB
-#define OPEN_BYTES (256 * KIB)        /* what an item without a length is taken for */
+#define OPEN_BYTES (256 * KIB)        /* assumed of an item of open length */
 
 static uint64_t weight(const struct item *item)
 {
     return item->length == ITEM_OPEN ? MIN(item->max, OPEN_BYTES) : item->length;
 }
 
-/* Where it lies in the slab of its share, behind `used`; false: not in one, or not any more. */
+/* *ret: the item's place in the slab of its share, behind `used`. False: the room is too small. */
 static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
 {
     uint64_t bytes = item->length == ITEM_OPEN ? item->max : item->length;
@@ -30,7 +30,7 @@ static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
     return true;
 }
 
-/* Into GPU memory: as many as fit into a slab, or a large one by itself. */
+/* For the path ring: as many items as fit into a slab, or a large one by itself. */
 static void gather_slab(struct fill *fill, struct share *share)
 {
     const struct items *items = &fill->message->items;
@@ -51,7 +51,7 @@ static void gather_bytes(struct fill *fill, struct share *share)
         bytes += weight(&items->list[share->first + share->count]);
 }
 
-/* On the keeper: its items have all ended, and so have its copies. */
+/* On the keeper: the share's items have ended, and so have its copies. */
 static void settled(struct mail *mail)
 {
     struct share *share = container_of(mail, struct share, mail);
@@ -104,7 +104,7 @@ static void copied(struct mail *mail)
     settled(&share->mail);
 }
 
-/* What its items brought goes out of the slab as one job. False: nothing did. */
+/* Hands the bytes of its items to the copier as one job. False: there are none. */
 static bool copy_out(struct share *share)
 {
     struct fill *fill = share->fill;

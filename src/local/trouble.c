@@ -1,6 +1,7 @@
 /* trouble.c - why something is refused, as a reply says it. SPDX-License-Identifier: Apache-2.0
  *
- * In the words of the fill socket where they say more than S3's, else in S3's. Any thread. */
+ * The table holds the errors that the fill socket words itself, where that says more than S3's code
+ * does. All others are worded as S3 has them. Any thread. */
 #include "local/trouble.h"
 
 #include <jansson.h>
@@ -15,11 +16,12 @@ static const struct {
     { ERR_TOO_LARGE, 413, "too_large",
       "an object is larger than its room in the buffer, or than \"max\"" },
     { ERR_TIMEOUT, 504, "deadline",
-      "it took longer than its deadline_ms, or the setting fill_time, allows: what came is cached" },
+      "the fill took longer than its deadline_ms, or the setting fill_time, allows: ask again, as "
+      "what was fetched by then is cached" },
     { ERR_FAULT, 422, "buffer_fault", "the buffer's memory went away while it was written to" },
     { ERR_GONE, 503, "gpu_lost",
       "the GPU has failed, and is out of use until Penstock is restarted" },
-    { ERR_CANCELED, 499, "cancelled", "given up" },
+    { ERR_CANCELED, 499, "cancelled", "the fill was cancelled" },
 };
 
 struct trouble trouble_of(enum err err)
@@ -36,7 +38,7 @@ char *trouble_reply(const struct trouble *why, const int64_t *number)
     json_t *reply = json_pack("{s:b, s:s, s:i, s:s%}", "ok", 0, "error", why->code, "status",
                               why->status, "message", why->message.ptr ? why->message.ptr : "",
                               why->message.len);
-    if (!reply)    /* the sentence quotes what is no text */
+    if (!reply)    /* the sentence quotes bytes that are not UTF-8 */
         reply = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", why->code, "status", why->status);
     if (number)
         json_object_set_new(reply, "id", json_integer(*number));

@@ -5,14 +5,14 @@
 #include "base/slice.h"
 
 struct trouble {
-    int status;                       /* as HTTP has them */
-    const char *code;                 /* S3's own, or one of ours in lower case */
+    int status;                       /* of HTTP */
+    const char *code;                 /* an S3 code, or one of the fill socket, in lower case */
     slice message;                    /* what, why, what to do */
 };
 struct trouble trouble_of(enum err err);
-/* The message that says it, to the one of this "id" (NULL: it had none); the caller's to free. */
+/* The reply that says it, to the message of this "id" (NULL: it had none); the caller frees it. */
 char *trouble_reply(const struct trouble *why, const int64_t *number) MUST_USE;
-/* Says it; false, so that who judges returns it. */
+/* Sets *ret and returns false, so that a function that judges can end with it. */
 static inline bool refused(struct trouble *ret, int status, const char *code, slice message)
 {
     *ret = (struct trouble){ status, code, message };

@@ -1,7 +1,7 @@
-/* users.c - who may connect, and what each of them holds. SPDX-License-Identifier: Apache-2.0
+/* users.c - which users may connect, and what each holds. SPDX-License-Identifier: Apache-2.0
  *
- * A user is a uid, as the kernel says it of the other end of the socket. There is a row for each
- * that is connected. Threads: any; one lock. */
+ * A user is a uid, as the kernel reports it of the other end of the socket. Each connected user has
+ * a row. Threads: any; one lock. */
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ struct user *users_enter(struct users *users, uint32_t uid, unsigned sessions_ma
     return user;
 }
 
-/* Rows of those who hold nothing go: whoever may connect may be anybody. */
+/* Frees the row with the user's last session: with fill_users="*" any number of users may come. */
 void users_leave(struct users *users, struct user **user)
 {
     struct user *mine = *user;

@@ -1,8 +1,8 @@
 /* worker.c - a thread that keeps leases and reads items. SPDX-License-Identifier: Apache-2.0
  *
- * It waits for messages, mail and the disk; after each it takes one share of work, until there is
- * none. Nothing in it blocks. The first accepts connections, too, and hands them out in turn.
- * Threads: its own, but for init, start, end_leases and stop. */
+ * It waits for messages, mail and the disk. After each it takes one share of work, and goes on as
+ * long as there is one. Nothing in it blocks. The first worker also accepts connections and hands
+ * them out in turn. Threads: its own, but for init, start, end_leases and stop. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define EVENTS 64
 #define ACCEPT_REST_MS 100u
 
-/* ---- newcomers ---- */
+/* ---- new connections ---- */
 
 struct newcomer {
     struct mail mail;
@@ -49,7 +49,7 @@ static void listen_for(struct worker *worker, uint32_t events)
     check(epoll_ctl(worker->epoll, EPOLL_CTL_MOD, worker->local->listen_fd, &event) == 0);
 }
 
-/* A newcomer who can't stay is told why. It may read that after we have closed. */
+/* Tells a new client why it can't stay. It can read that after the connection was closed. */
 static void turn_away(struct local *local, int fd)
 {
     bool draining = atomic_load(&local->draining);
@@ -65,7 +65,8 @@ static void turn_away(struct local *local, int fd)
     free(reply);
 }
 
-/* Out of descriptors, whoever waits would wake us again and again. */
+/* When descriptors run out, accepting rests for a moment: a connection that waits would else wake
+ * this thread again and again. */
 static void accept_all(struct worker *worker)
 {
     struct local *local = worker->local;
@@ -117,7 +118,7 @@ static int time_left(const struct worker *worker, bool more)
     return next_ms <= now_ms ? 0 : (int)MIN(next_ms - now_ms + 1, (uint64_t)60000);
 }
 
-/* Leases first: what the mail brings may free one. */
+/* Leases first: mail may free a lease that has an event. */
 static void turn(struct worker *worker, const struct epoll_event *events, int count)
 {
     bool mail = false;
@@ -210,7 +211,7 @@ void worker_stop(struct worker *worker)
         check(mailbox_post(worker->box, &worker->end));
         pthread_join(worker->thread, NULL);
     }
-    cache_loop_free(&worker->cache);    /* one that never ran */
+    cache_loop_free(&worker->cache);    /* of a worker that never ran */
     ticket_end(&worker->look);
     mailbox_free(&worker->box);
     arena_free(&worker->scratch);
