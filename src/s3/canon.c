@@ -1,8 +1,8 @@
 /* canon.c - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
  *
- * Written into one piece of memory whose size is known before. What a client sent is decoded and
- * encoded again by S3's rule, so it does not matter how it spelt an escape, or a space in a query;
- * slashes, dots and order of the path stay. Pure (H9). */
+ * It is written into one allocation, whose size is known before. The client's path and query are
+ * decoded and encoded again by S3's rule, so the spelling of an escape, or of a space in a query,
+ * does not matter. Slashes, dots and the order of the path stay. Pure (H9). */
 #include "s3/canon.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define PARAMS_MAX 100
 
-/* Decoded where that is possible, encoded by S3's rule. At most 3 * s.len bytes. */
+/* Decodes escapes where possible, and encodes the result by S3's rule. At most 3 * s.len bytes. */
 static size_t recode(char *to, slice s, bool in_query)
 {
     size_t len = 0;
@@ -48,7 +48,7 @@ static void pair_insert(struct pair *pairs, size_t count, struct pair pair)
     pairs[at] = pair;
 }
 
-/* Parameters sorted by encoded name, then value; the signature itself is left out. */
+/* Writes the parameters, sorted by encoded name, then value; leaves out the signature itself. */
 static enum err put_query(char **at, struct arena *scratch, slice query)
 {
     struct pair pairs[PARAMS_MAX];
@@ -76,7 +76,7 @@ static enum err put_query(char **at, struct arena *scratch, slice query)
     return OK;
 }
 
-/* Trimmed, runs of spaces inside made one. */
+/* Writes a value, trimmed, with each run of spaces inside made one space. */
 static void put_value(char **at, slice value)
 {
     while (value.len) {
@@ -89,7 +89,7 @@ static void put_value(char **at, slice value)
     }
 }
 
-/* Names that are alike have the same, others hardly ever. */
+/* A short hash of a name: equal names have equal tags, and other names rarely do. */
 static uint32_t tag_of(slice name)
 {
     uint32_t tag = (uint32_t)name.len;
@@ -125,7 +125,7 @@ static void put_headers(char **at, struct arena *scratch, struct canon *canon)
     }
 }
 
-/* Never too small: names are signed at most once, so no field is written twice. */
+/* An upper bound: a name is signed at most once, so no field is written twice. */
 static size_t canon_bytes_max(const struct canon *canon)
 {
     size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +

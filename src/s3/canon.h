@@ -1,6 +1,6 @@
 /* canon.h - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
  *
- * Filled in by sigv4.c, for requests as clients sent them (raw) and for our own. */
+ * sigv4.c fills it in, for requests as clients sent them (raw) and for Penstock's own. */
 #ifndef S3_CANON_H
 #define S3_CANON_H
 
@@ -14,15 +14,15 @@ struct canon {
     size_t field_count;             /* at most CANON_FIELDS_MAX */
     slice signed_headers;           /* names in lower case, sorted, joined by ';' */
     slice payload_hash;
-    uint64_t used[(CANON_FIELDS_MAX + 63) / 64];    /* a bit for each field that a signed name named */
+    uint64_t used[(CANON_FIELDS_MAX + 63) / 64];    /* one bit for each field that is signed */
 };
 
-/* ERR_BAD_URI: more than 100 parameters. Notes in canon->used what was signed. */
+/* Writes the canonical request, and sets canon->used. ERR_BAD_URI: more than 100 parameters. */
 enum err canon_write(struct arena *keep, struct canon *canon, slice *ret) MUST_USE;
-/* Once written: is everything signed that S3 trusts without asking (host, x-amz-*)? */
+/* After canon_write: true if every field that must be signed (host, x-amz-*) is signed. */
 bool canon_all_signed(const struct canon *canon) MUST_USE;
-bool canon_must_be_signed(const struct canon *canon, size_t i);    /* and field i isn't */
-/* The names of these fields as `signed_headers` wants them, each once. */
+bool canon_must_be_signed(const struct canon *canon, size_t i);    /* ... but field i is not */
+/* The names of these fields in the form of `signed_headers`, each once. */
 slice canon_signed_names(struct arena *keep, const struct http_field *fields,
                          size_t count) MUST_USE;
 

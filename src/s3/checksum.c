@@ -1,8 +1,8 @@
 /* checksum.c - the checksums that S3 knows. SPDX-License-Identifier: Apache-2.0
  *
- * Three kinds of running sums: OpenSSL's digests, CRCs (base/crc.h) and xxHash. With OpenSSL 3.0
- * looking an algorithm up costs more than hashing a small body, so each digest is fetched once a
- * process and kept. Numbers are written with their high byte first. */
+ * There are three kinds of running sums: OpenSSL's digests, CRCs (base/crc.h) and xxHash. In
+ * OpenSSL 3.0 the look-up of an algorithm costs more than the hash of a small body, so the process
+ * fetches each digest once and keeps it. Numbers are written with the high byte first. */
 #include "s3/checksum.h"
 
 #include <openssl/evp.h>
@@ -16,7 +16,7 @@
 static const struct row {
     slice name, header;
     size_t bytes;
-    const char *digest;    /* OpenSSL's name for it; NULL: it is none */
+    const char *digest;    /* OpenSSL's name; NULL: not an OpenSSL digest */
 } rows[CHECKSUM_COUNT] = {
     [CHECKSUM_CRC32] = { { "CRC32", 5 }, { "x-amz-checksum-crc32", 20 }, 4, NULL },
     [CHECKSUM_CRC32C] = { { "CRC32C", 6 }, { "x-amz-checksum-crc32c", 21 }, 4, NULL },
@@ -116,7 +116,7 @@ void checksum_again(struct checksum_run *run)
         check(EVP_DigestInit_ex2(run->digest, digests[run->which], NULL) == 1);
     if (run->xxh64)
         check(XXH64_reset(run->xxh64, 0) == XXH_OK);
-    if (run->xxh3)    /* the 128-bit one begins alike */
+    if (run->xxh3)    /* the 128-bit variant starts the same way */
         check(XXH3_64bits_reset(run->xxh3) == XXH_OK);
 }
 

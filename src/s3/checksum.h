@@ -1,8 +1,8 @@
 /* checksum.h - the checksums that S3 knows. SPDX-License-Identifier: Apache-2.0
  *
- * One row each: its name in x-amz-sdk-checksum-algorithm, its header, which is also the name of a
- * trailer, and how many bytes it has; the bytes are written in base64. Any thread; what runs
- * belongs to one at a time. */
+ * Each checksum has a name in x-amz-sdk-checksum-algorithm, a header, which is also the name of its
+ * trailer, and a length. Its value is written in base64. Any thread; a running sum belongs to one
+ * thread at a time. */
 #ifndef S3_CHECKSUM_H
 #define S3_CHECKSUM_H
 
@@ -11,25 +11,25 @@
 enum checksum {
     CHECKSUM_CRC32, CHECKSUM_CRC32C, CHECKSUM_CRC64NVME, CHECKSUM_SHA1, CHECKSUM_SHA256,
     CHECKSUM_SHA512, CHECKSUM_MD5, CHECKSUM_XXHASH64, CHECKSUM_XXHASH3, CHECKSUM_XXHASH128,
-    CHECKSUM_COUNT    /* none of them */
+    CHECKSUM_COUNT    /* also stands for "no checksum" */
 };
 #define CHECKSUM_BYTES_MAX 64
 
 slice checksum_name(enum checksum which);                /* "CRC32" */
 slice checksum_header(enum checksum which);              /* "x-amz-checksum-crc32" */
 size_t checksum_bytes(enum checksum which);
-enum checksum checksum_named(slice name);                /* in any case; CHECKSUM_COUNT: none */
+enum checksum checksum_named(slice name);                /* ignores case; CHECKSUM_COUNT: none */
 enum checksum checksum_of_header(slice header);          /* likewise */
 
 struct checksum_run;
 struct checksum_run *checksum_begin(enum checksum which) MUST_USE;
 void checksum_add(struct checksum_run *run, slice bytes);
-void checksum_again(struct checksum_run *run);           /* from nothing */
+void checksum_again(struct checksum_run *run);           /* starts a new sum */
 void checksum_get(struct checksum_run *run, uint8_t ret[CHECKSUM_BYTES_MAX]);    /* ends the sum */
 void checksum_free(struct checksum_run **run);
 void checksum_of(enum checksum which, slice bytes, uint8_t ret[CHECKSUM_BYTES_MAX]);
 
 struct evp_md_st;    /* OpenSSL's EVP_MD */
-const struct evp_md_st *checksum_sha256(void);           /* fetched once, never freed */
+const struct evp_md_st *checksum_sha256(void);           /* fetched only once, never freed */
 
 #endif

@@ -2,9 +2,10 @@
  *
  *     SIZE ──> DATA ──> DATA_END ──> SIZE ...      SIZE (0) ──> TRAILER ──> SEAL ──> LAST ──> OVER
  *
- * All states but DATA take a line, which is collected until its CRLF and is short: so a cut at any
- * place is no case of its own. A chunk's signature stands in front of it and is verified behind it.
- * The hashes are over data at its new place, right after it was moved: still in the cache. */
+ * Every state but DATA takes one line. Lines are short, and are collected up to their CRLF, so
+ * input that is cut anywhere needs no special case. The signature of a chunk stands in front of the
+ * chunk and is verified behind it. Data is hashed at its new place, right after the move, while it
+ * is still in the CPU cache. */
 #include "s3/chunked.h"
 
 #include <stdlib.h>
@@ -23,10 +24,10 @@ struct chunked {
     enum state state;
     char line[LINE_BYTES_MAX + 2];
     size_t line_len;
-    uint64_t left, got;           /* of the chunk under way; of data in all */
-    uint64_t fed;                 /* of the body, framing and all */
-    struct chunked_fault fault;   /* its place moves on with each line */
-    bool small;                   /* a chunk came that only the last one may be like */
+    uint64_t left, got;           /* bytes left in this chunk; bytes of data so far */
+    uint64_t fed;                 /* bytes of the body so far, with framing */
+    struct chunked_fault fault;   /* its offset is that of the current line */
+    bool small;                   /* the last chunk was smaller than any but the final may be */
     char signature[SIGNATURE_CHARS];
     struct checksum_run *sha256;
     char *trailer;
@@ -130,14 +131,14 @@ static enum err take_data_end(struct chunked *chunked, slice line)
          ? prove(chunked, LINK_CHUNK, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
 }
 
-/* The first line behind the last chunk: empty, or what was announced. */
+/* Takes the first line behind the last chunk: empty, or the announced trailer. */
 static enum err take_trailer(struct chunked *chunked, slice line)
 {
     const struct chunked_form *form = &chunked->form;
     slice value = line, name = slice_cut(&value, ':');
     bool announced = form->trailer.len > 0;
     if (!form->chain && chunked->got != form->length) {
-        chunked->state = SKIP;    /* chunked_end says why: plainer than any fault of the trailer */
+        chunked->state = SKIP;    /* so that chunked_end reports the wrong length */
         return OK;
     }
     chunked->state = OVER;
@@ -173,7 +174,8 @@ static enum err take_seal(struct chunked *chunked, slice line)
     return OK;
 }
 
-/* The end of all is seen before the seal is judged: what is cut short is told as that. */
+/* Takes the last line. The seal is judged only here, so a body that is cut before its end is
+ * reported as incomplete, not as wrongly signed. */
 static enum err take_last(struct chunked *chunked, slice line)
 {
     chunked->state = OVER;
@@ -205,13 +207,14 @@ static char last_of(const struct chunked *chunked)
     return chunked->line_len ? chunked->line[chunked->line_len - 1] : '\0';
 }
 
-/* minio-go ends a trailer in LF CR LF. Its signature is over one LF, as everybody's. */
+/* True for the first LF of a trailer that ends in LF CR LF, as minio-go writes it. Its signature
+ * covers one LF, as that of other clients. */
 static bool is_trailers_lf(const struct chunked *chunked, char c)
 {
     return c == '\n' && chunked->state == TRAILER && chunked->line_len && last_of(chunked) != '\n';
 }
 
-/* The next byte of a line is judged. Behind data, whatever is no CRLF is wrong at once. */
+/* Judges the next byte of a line. Behind data, any byte that is not of a CRLF is wrong at once. */
 static enum err judge_byte(struct chunked *chunked, char c)
 {
     char last = last_of(chunked);
@@ -226,7 +229,7 @@ static enum err judge_byte(struct chunked *chunked, char c)
     return chunked->line_len < LINE_BYTES_MAX ? OK : wrong(chunked, "a line is too long");
 }
 
-/* A line as far as `in` has it. */
+/* Collects the bytes of a line that `in` holds, and takes the line when it is complete. */
 static enum err feed_line(struct chunked *chunked, slice *in)
 {
     while (in->len) {

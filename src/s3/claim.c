@@ -1,7 +1,7 @@
-/* claim.c - what a request says about its signature. SPDX-License-Identifier: Apache-2.0
+/* claim.c - reads a request's claim about its signature. SPDX-License-Identifier: Apache-2.0
  *
- * A claim comes in an Authorization header or in X-Amz- parameters, never in both, and nothing in
- * it may be said twice. Reading it proves nothing: sigv4.c does. Any thread. */
+ * A claim stands in an Authorization header or in X-Amz- parameters, never in both, and no part of
+ * it may occur twice. Reading a claim proves nothing; sigv4.c proves it. Any thread. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 #include "s3/sigv2.h"
 
 #define EXPIRES_S_MAX (7 * 86400)
-#define SHOWN_BYTES_MAX 200   /* of what a client wrote, in an answer */
+#define SHOWN_BYTES_MAX 200   /* limit of a client's text in an answer */
 #define NO_DATE "AWS authentication requires a valid Date or x-amz-date header."
 #define CREDENTIAL "Error parsing the X-Amz-Credential parameter; "
-#define SIGNATURE_CHARS 64    /* compared as text: what is no hex matches nothing */
+#define SIGNATURE_CHARS 64    /* compared as text, so anything but hex matches nothing */
 
 static bool named(const struct http_field *field, slice name)
 {
@@ -68,13 +68,14 @@ static enum err find_headers(const struct http_head *head, struct sources *ret)
     return OK;
 }
 
-/* In any case, as S3 reads them; the signature is over them as they were sent. */
+/* Finds the parameters by name, ignoring case, as S3 does. The signature covers the names as they
+ * were sent. */
 static enum err find_params(struct arena *keep, slice query, struct sources *ret)
 {
     slice name, value;
     while (query_next(&query, &name, &value)) {
         if (query_decode(keep, name, &name) != OK)
-            continue;    /* no name of these; whether it may be there at all is asked later */
+            continue;    /* no parameter of a claim; a later check tells whether it is allowed */
         for (size_t k = 0; k < countof(params); k++) {
             if (!named(&(struct http_field){ name, value }, params[k].name))
                 continue;
@@ -86,15 +87,15 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
     return OK;
 }
 
-/* ---- what is wrong with it, in S3's words ---- */
+/* ---- faults of a claim, in S3's words ---- */
 
 static slice shown(slice s)
 {
     return slice_sub(s, 0, SHOWN_BYTES_MAX);
 }
 
-/* Malformed: where the claim stands says which error that is. `part`: how the sentence begins for
- * one in the query; in a header they all begin alike. */
+/* Reports a malformed claim. The error depends on where the claim stands, header or query. `part`
+ * begins the sentence for the query; for a header the beginning is always the same. */
 static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *ret,
                                         const char *part, const char *fmt, ...)
 {
@@ -121,7 +122,7 @@ static enum err say(struct sigv4_claim *ret, enum err err, const char *message)
     return err;
 }
 
-/* ---- its parts ---- */
+/* ---- the parts of a claim ---- */
 
 static slice cut_last(slice *rest)
 {
@@ -133,7 +134,8 @@ static slice cut_last(slice *rest)
     return last;
 }
 
-/* access key / day / region / "s3" / "aws4_request"; read from behind: the key is the client's. */
+/* Reads access key / day / region / "s3" / "aws4_request". It starts from the end, because the
+ * access key may hold a slash. */
 static enum err credential_read(struct arena *keep, slice s, struct sigv4_claim *ret)
 {
     size_t slashes = 0;
@@ -163,7 +165,7 @@ static enum err credential_read(struct arena *keep, slice s, struct sigv4_claim 
     return OK;
 }
 
-/* Lower case, each once, in order: what sorting them again would give. */
+/* True if the names are in lower case, sorted, and each occurs once. */
 static bool names_ordered(slice s)
 {
     slice before = { NULL, 0 };
@@ -227,7 +229,7 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
             return wrong(keep, ret, "", "the authorization component \"%.*s\" is malformed.",
                          SLICE_ARG(shown(whole)));
         if (slot && !slot->ptr)
-            *slot = part;    /* a second one leaves another missing */
+            *slot = part;    /* three parts in all: a repeated one leaves another missing */
     }
     const char *missing = !ret_credential->ptr ? "Credential"
                         : !ret->signed_headers.ptr ? "SignedHeaders"
@@ -235,7 +237,8 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
     return missing ? wrong(keep, ret, "", "missing %s.", missing) : OK;
 }
 
-/* The same of both kinds: names in order, a signature of the right length, one day. */
+/* Checks what claims of both kinds must have: sorted names, a signature of the right length, and
+ * the same day in both places. */
 static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
 {
     char stamp[AMZ_DATE_BYTES];
@@ -283,7 +286,7 @@ static enum err read_header_claim(struct arena *keep, const struct sources *from
     return read_payload(from->sha256, ret);
 }
 
-/* A week, and no longer: 604800 is still one. */
+/* Reads the seconds of life, at most a week: 604800 is allowed. */
 static enum err expires_read(struct arena *keep, slice s, struct sigv4_claim *ret)
 {
     uint64_t expires_s;
@@ -365,7 +368,7 @@ enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
         return read_header_claim(keep, &from, ret);
     if (v4)
         return read_query_claim(keep, &from, ret);
-    /* who signs nothing may still say what the body is; nonsense is a digest that never fits */
+    /* An unsigned request may still name the hash of its body; an unreadable one never matches. */
     enum err unread = read_payload(from.sha256.ptr ? from.sha256 : S("UNSIGNED-PAYLOAD"), ret);
     (void)unread;
     ret->fault = (struct s3_fault){ .more_count = 0 };

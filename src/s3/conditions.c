@@ -1,13 +1,13 @@
-/* conditions.c - which bytes of an object are asked for, and on what condition.
+/* conditions.c - byte ranges and conditions of a request.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Ranges as RFC 9110 has them, but several are read as none, as S3 does; conditions in the order of
- * its section 13.2.2. Pure (H9), any thread. */
+ * Ranges are those of RFC 9110, but several ranges count as none, as in S3. Conditions are judged
+ * in the order of its section 13.2.2. Pure (H9), any thread. */
 #include "s3/conditions.h"
 
 #include "s3/encode.h"
 
-/* Digits; more than fit are as good as infinity. */
+/* Reads digits. A number that is too large becomes UINT64_MAX. */
 static bool position(slice s, uint64_t *ret)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -57,7 +57,7 @@ enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t 
         end = range->last < size ? range->last + 1 : size;
     } else if (range->kind == RANGE_SUFFIX) {
         first = size - MIN(range->suffix, size);
-        partial = size || !range->suffix;    /* the end of nothing is all of it */
+        partial = size || !range->suffix;    /* the end of an empty object is the whole object */
     }
     if (partial && first >= end)
         return ERR_BAD_RANGE;
@@ -74,7 +74,7 @@ static slice unquoted(slice etag)
     return etag;
 }
 
-/* The next entity tag of a list; commas inside quotes belong to it. */
+/* Cuts the next entity tag off a list; a comma inside quotes belongs to the tag. */
 static slice next_etag(slice *list)
 {
     size_t quoted = slice_starts(*list, S("W/")) ? 2 : 0;
@@ -92,7 +92,8 @@ static slice next_etag(slice *list)
     return tag;
 }
 
-/* A weak tag never matches strongly (If-Match, If-Range), and weakly by what it holds. */
+/* True if the list has this tag. A weak tag never matches in a strong comparison (If-Match,
+ * If-Range); in a weak one, its text decides. */
 static bool etag_listed(slice list, slice etag, bool weak)
 {
     list = slice_trim(list);

@@ -1,15 +1,15 @@
-/* conditions.h - which bytes of an object are asked for, and on what condition.
+/* conditions.h - byte ranges and conditions of a request.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_CONDITIONS_H
 #define S3_CONDITIONS_H
 
 #include "base/slice.h"
 
-/* A range as asked: first-last, first- (last == UINT64_MAX), -suffix. */
+/* A requested range: first-last, first- (last == UINT64_MAX), or -suffix. */
 struct s3_range {
     enum { RANGE_NONE, RANGE_SPAN, RANGE_SUFFIX } kind;
     uint64_t first, last;     /* inclusive */
-    uint64_t suffix;          /* how many bytes from the end */
+    uint64_t suffix;          /* number of bytes at the end of the object */
 };
 
 /* Conditions as sent; a slice with ptr NULL or a time of -1 is absent. */
@@ -21,18 +21,18 @@ struct s3_conditions {
 /* A Range header's value; RANGE_NONE if it is malformed or names several. */
 struct s3_range s3_range_read(slice value) MUST_USE;
 
-/* "bytes 5-9/20" of an answer: the first and last byte, and how many there are. */
+/* Reads "bytes 5-9/20" of an answer: the first and last byte, and the object's size. */
 bool s3_content_range_read(slice value, uint64_t *ret_first, uint64_t *ret_last,
                            uint64_t *ret_size) MUST_USE;
 
-/* Cuts a range down to an object of `size` bytes. OK with *ret_first <= *ret_end (end exclusive);
- * *ret_partial tells 206 from 200. ERR_BAD_RANGE: 416 with "bytes * / size". */
+/* Cuts a range down to an object of `size` bytes. OK: *ret_first <= *ret_end (end exclusive), and
+ * *ret_partial tells 206 from 200. ERR_BAD_RANGE: the answer is 416 with "bytes * / size". */
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
                           uint64_t *ret_end, bool *ret_partial) MUST_USE;
 
-/* RFC 9110 section 13.2.2, in its order. OK, ERR_PRECONDITION (412) or ERR_NOT_MODIFIED (304).
- * *ret_use_range is false when If-Range does not hold. ETags are compared with quotes or without,
- * as S3 does; modified_s in unix seconds. */
+/* Judges the conditions in the order of RFC 9110 section 13.2.2. OK, ERR_PRECONDITION (412) or
+ * ERR_NOT_MODIFIED (304). *ret_use_range is false if If-Range does not hold. ETags are compared
+ * with or without quotes, as S3 does; modified_s is in unix seconds. */
 enum err s3_conditions_judge(const struct s3_conditions *conditions, slice etag,
                              int64_t modified_s, bool *ret_use_range) MUST_USE;
 

@@ -1,8 +1,8 @@
 /* encode.c - percent-coding and the time formats of S3. SPDX-License-Identifier: Apache-2.0
  *
- * Dates are read by hand: strptime knows locales and forgives too much. Days are counted with
- * the proleptic Gregorian calendar from 1970 on; what lies before or is no real day is refused.
- * Any thread. */
+ * Dates are read without strptime, which depends on the locale and accepts too much. Days are
+ * counted from 1970 in the proleptic Gregorian calendar; an earlier day, or one that does not
+ * exist, is refused. Any thread. */
 #include "s3/encode.h"
 
 #include <string.h>
@@ -82,7 +82,7 @@ bool query_next(slice *rest, slice *ret_name, slice *ret_value)
     while (rest->ptr) {
         slice pair = slice_cut(rest, '&');
         if (!pair.len)
-            continue;    /* "a&&b" and "a&" name nothing more */
+            continue;    /* an empty pair, as in "a&&b" and "a&" */
         *ret_name = slice_cut(&pair, '=');
         *ret_value = pair;
         return true;
@@ -143,8 +143,9 @@ static int64_t name_index(const char *names, const char *three)
     return -1;
 }
 
-/* Letters of a picture: Y n D h m s take a digit each, '_' a space or a digit of the day, N three
- * letters of a month, W three of a weekday; everything else stands for itself. */
+/* A picture describes a date's text. Its letters Y n D h m s take a digit each, '_' a space or a
+ * digit of the day, N three letters of a month, W three of a weekday. Any other letter stands for
+ * itself. */
 static int64_t *field_of(struct moment *m, char letter)
 {
     switch (letter) {
@@ -230,7 +231,7 @@ int64_t iso_date_read(slice s)
     return read_as(whole, "YYYY-nn-DDThh:mm:ss");
 }
 
-/* What has no four-digit year is written as the nearest end of what has. */
+/* A time whose year has no four digits becomes the nearest time whose year has. */
 static struct moment writable(int64_t unix_s)
 {
     return moment_of(MIN(MAX(unix_s, 0), (int64_t)253402300799));
@@ -325,7 +326,7 @@ bool base64_read(slice s, uint8_t *ret, size_t bytes)
     for (size_t i = digits; i < s.len; i++)
         if (s.ptr[i] != '=')
             return false;
-    return held == 0;    /* bits that belong to no byte: only one way to write each value */
+    return held == 0;    /* unused bits must be 0, so each value has only one spelling */
 }
 
 void base64_write(const uint8_t *bytes, size_t count, char *ret)

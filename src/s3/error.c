@@ -1,7 +1,7 @@
-/* error.c - how an err looks to an S3 client. SPDX-License-Identifier: Apache-2.0
+/* error.c - errors in the form that S3 clients know. SPDX-License-Identifier: Apache-2.0
  *
  * error.def is the only place where errs meet S3's codes, in both directions. Rows are few and
- * errors rare: looking one up walks the table. Any thread. */
+ * errors are rare, so a look-up walks the whole table. Any thread. */
 #include "s3/error.h"
 
 #include "s3/xml.h"
@@ -29,7 +29,7 @@ const struct s3_error *s3_error_of(enum err err)
     return s3_error_of(ERR_INTERNAL);
 }
 
-/* An answer to a HEAD has no body, so no code. */
+/* Judges by status alone: an answer to a HEAD has no body, and so no code. */
 static enum err from_status(int status)
 {
     switch (status) {

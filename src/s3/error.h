@@ -1,4 +1,4 @@
-/* error.h - how an err looks to an S3 client. SPDX-License-Identifier: Apache-2.0 */
+/* error.h - errors in the form that S3 clients know. SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_ERROR_H
 #define S3_ERROR_H
 
@@ -11,24 +11,24 @@ struct s3_error {
     bool close;             /* the connection ends with the answer */
 };
 
-/* The row of s3/error.def; InternalError for the rest. */
+/* The row of s3/error.def; InternalError if it has none. */
 const struct s3_error *s3_error_of(enum err err);
-/* The other way: what an origin's status and <Code> mean to us. ERR_ORIGIN_STATUS if unknown. */
+/* The reverse: the err for an origin's status and <Code>. ERR_ORIGIN_STATUS if they are unknown. */
 enum err s3_error_from(int status, slice code);
 
-/* What a client is told of an error beside its code. */
+/* The details of an error, which a client gets beside the code. */
 #define S3_FAULT_MORE_MAX 6
 struct s3_fault {
-    slice message;                                 /* empty: what s3/error.def says */
-    struct http_field more[S3_FAULT_MORE_MAX];     /* elements of the document */
+    slice message;                                 /* empty: the message of s3/error.def */
+    struct http_field more[S3_FAULT_MORE_MAX];     /* further elements of the document */
     size_t more_count;
 };
 void s3_fault_add(struct s3_fault *fault, slice name, slice value);
 
-/* An <Error> document. detail (may be empty) replaces the message of the table. */
+/* An <Error> document. `detail` replaces the message of the table, unless it is empty. */
 slice s3_error_xml(struct arena *keep, enum err err, slice detail, slice resource,
                    slice request_id) MUST_USE;
-/* With elements of their own beside the message. */
+/* The same with further elements beside the message. */
 slice s3_error_xml_more(struct arena *keep, enum err err, const struct s3_fault *fault,
                         slice resource, slice request_id) MUST_USE;
 

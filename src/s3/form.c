@@ -1,20 +1,20 @@
 /* form.c - a form that a browser posts (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * It is read in one way only: a name that comes twice, or is none that a header could have, makes
- * it no form. What goes on is written anew, with a boundary of its own, so that no two parsers can
- * read different fields, or another file, out of it. */
+ * A form can be read in one way only: a name that occurs twice, or that a header could not have,
+ * makes it invalid. The form that goes to the origin is written anew, with its own boundary, so
+ * that the origin can't read other fields, or another file, out of it. */
 #include "s3/form.h"
 
 #include <string.h>
 
 #include "s3/request.h"
 
-#define FIELDS_BYTES_MAX (64 * 1024)    /* of all that comes before the file; S3 takes 20,000 */
+#define FIELDS_BYTES_MAX (64 * 1024)    /* limit of everything before the file; S3's is 20,000 */
 #define BOUNDARY_BYTES_MAX 200
 
 /* ---- multipart ---- */
 
-/* The value of a parameter of a header: name="value" or name=value; ptr NULL if it is not there. */
+/* The value of a header's parameter, name="value" or name=value; ptr NULL if it is absent. */
 static slice parameter(slice header, slice name)
 {
     slice rest = header;
@@ -37,8 +37,8 @@ static slice parameter(slice header, slice name)
     return (slice){ NULL, 0 };
 }
 
-/* What lies before the next delimiter; *rest begins behind its line, or is empty after the last.
- * false if there is none. */
+/* Cuts off the bytes before the next delimiter. *rest then begins behind the delimiter's line, or
+ * is empty after the last one. False if there is no delimiter. */
 static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
 {
     for (size_t at = 0; at + delimiter.len <= rest->len;) {
@@ -82,7 +82,7 @@ struct part {
     slice disposition, type;
 };
 
-/* The lines above a part's content; false if they don't end. */
+/* Reads the header lines of a part; false if they do not end. */
 static bool read_part(slice *rest, struct part *ret)
 {
     *ret = (struct part){ { 0 }, { 0 } };
@@ -110,7 +110,8 @@ static enum err add_field(struct form *form, slice name, slice value)
     return OK;
 }
 
-/* Where a name is to be put: its last part, as some browsers say a whole path. */
+/* Puts the name of the file into the fields. Some browsers send a whole path: its last part is the
+ * name. */
 static enum err put_filename(struct arena *keep, struct form *form, slice filename)
 {
     static const slice mark = { "${filename}", 11 };
@@ -141,7 +142,7 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
         text_add(&text, rest);
         *value = text.len ? text_slice(&text) : S("");
         if (memmem(value->ptr, value->len, mark.ptr, mark.len))
-            return ERR_BAD_FORM;    /* made of what stood around it */
+            return ERR_BAD_FORM;    /* the text around a replacement formed a new mark */
     }
     return OK;
 }

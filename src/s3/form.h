@@ -1,7 +1,7 @@
 /* form.h - a form that a browser posts (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * multipart/form-data: fields, then the file; what follows that is nobody's. Who made the form
- * signed its policy, a document that says what the fields may be. Pure (H9). */
+ * multipart/form-data: fields, then the file; everything behind the file is ignored. The author of
+ * the form signed its policy, a document that says which values the fields may have. Pure (H9). */
 #ifndef S3_FORM_H
 #define S3_FORM_H
 
@@ -10,30 +10,28 @@
 #define FORM_FIELDS_MAX 100
 
 struct form {
-    struct http_field fields[FORM_FIELDS_MAX];    /* any case; no two alike; not the file */
+    struct http_field fields[FORM_FIELDS_MAX];    /* names in any case, all different; no file */
     size_t field_count;
-    slice file, file_type;        /* file_type: of its part; empty if that says none */
+    slice file, file_type;        /* the file, and the type in its part; empty if there is none */
 };
 
-/* The file is the body's, all else in keep. Every ${filename} is the file's name from then on.
- * ERR_PRECONDITION: it is no such form; ERR_BAD_FORM. */
+/* Reads a form. ret->file points into the body, everything else lies in keep. Every ${filename} is
+ * replaced by the name of the file. ERR_PRECONDITION: the body is no such form; ERR_BAD_FORM. */
 enum err form_read(struct arena *keep, slice content_type, slice body, struct form *ret) MUST_USE;
-slice form_get(const struct form *form, slice name);    /* ptr NULL: there is none */
-/* Is there anything of a signature? */
+slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
+/* True if the form has any field of a signature. */
 bool form_is_signed(const struct form *form);
 
-/* Fills in access_key, session_token, signature, and v2, or else date, region, service; nothing is
- * proven yet.
- * ERR_BAD_ARGUMENT: see fault. */
+/* Reads the claim: access_key, session_token, signature, and either v2 or date, region and service.
+ * Nothing is proven yet. ERR_BAD_ARGUMENT: ret->fault says why. */
 enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret) MUST_USE;
-/* ERR_SIGNATURE, or OK: the policy is by whoever has this secret. */
+/* OK if the policy was signed with this secret, otherwise ERR_SIGNATURE. */
 enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct form *form,
                      const struct sigv4_claim *claim, slice secret_key) MUST_USE;
 
-/* The form as another would have made it: whatever of it is the signer's is of `with`, for this
- * region, by version 4; an empty access key: a form as it was that nobody signed. The bytes before
- * the file (*ret_end: behind it), whose framing nothing of the file is taken for if `boundary` is
- * secret. */
+/* Writes the form anew, signed with `with`, for this region, by version 4. With an empty access key
+ * the form stays unsigned. Returns the bytes before the file; *ret_end are the bytes behind it. If
+ * `boundary` is secret, no byte of the file can be taken for framing. */
 slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
                  const struct sigv4_credentials *with, slice region, int64_t now_s, slice boundary,
                  slice *ret_end) MUST_USE;

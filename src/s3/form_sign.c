@@ -1,10 +1,9 @@
-/* form_sign.c - who signed a form, and the form signed by another.
+/* form_sign.c - verifies the signature of a form, and signs it anew.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Forms are signed by version 4, or as in the first years by version 2. They go on signed by
- * version 4, which every origin takes.
- * The policy goes on as it was, but for who signed it: the origin judges its conditions and its
- * end, and says so in its own words. */
+ * Clients sign forms by version 4, or by the older version 2. The form for the origin is signed by
+ * version 4, which every origin accepts. Its policy stays the same except for the signer: the
+ * origin judges the conditions and the expiry, and answers in its own words. */
 #include <openssl/crypto.h>
 #include <string.h>
 
@@ -12,14 +11,14 @@
 #include "s3/form.h"
 #include "s3/sigv2.h"
 
-/* ---- who signed it ---- */
+/* ---- the client's signature ---- */
 
 static const char *const v4_names[] = {
     "policy", "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature",
 };
 static const char *const v2_names[] = { "policy", "AWSAccessKeyId", "Signature" };
 
-/* Has it a field of these, but for the policy, which both versions have? */
+/* True if the form has one of these fields, apart from the policy, which both versions have. */
 static bool is_signed_by(const struct form *form, const char *const *names, size_t count)
 {
     for (size_t i = 1; i < count; i++)
@@ -138,7 +137,7 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
            CRYPTO_memcmp(ours, claim->signature.ptr, sizeof(ours)) == 0 ? OK : ERR_SIGNATURE;
 }
 
-/* ---- signed by another ---- */
+/* ---- the new signature ---- */
 
 static slice replaced(struct arena *keep, slice in, slice what, slice with)
 {
@@ -153,13 +152,13 @@ static slice replaced(struct arena *keep, slice in, slice what, slice with)
     return text_slice(&text);
 }
 
-/* As some write a '/' in JSON. */
+/* The text with '/' written as "\/", which is allowed in JSON. */
 static slice escaped(struct arena *keep, slice s)
 {
     return replaced(keep, s, S("/"), S("\\/"));
 }
 
-/* With conditions more, first in the list of them; as it was if it has no list. */
+/* Adds conditions at the front of the document's list; a document without a list stays as it is. */
 static slice with_conditions(struct arena *keep, slice document, slice conditions)
 {
     static const slice name = { "\"conditions\"", 12 };
@@ -180,7 +179,7 @@ static slice with_conditions(struct arena *keep, slice document, slice condition
     return text_slice(&text);
 }
 
-/* ptr NULL: it is no base64. */
+/* Decodes base64; ptr NULL if the text is no base64. */
 static slice decoded(struct arena *keep, slice said)
 {
     size_t pad = slice_ends(said, S("==")) ? 2 : slice_ends(said, S("=")) ? 1 : 0;
@@ -197,13 +196,14 @@ static slice encoded(struct arena *keep, slice document)
     return out;
 }
 
-/* Who signs it now, and when. */
+/* The new signer, and the time. */
 struct signer {
     struct sigv4_claim scope;
     slice credential, amz_date, token;    /* token empty: none */
 };
 
-/* Every field of a form must be among its conditions: those that version 2 did not have, too. */
+/* The conditions to add. Every field of a form needs one, also the fields that version 2 did not
+ * have. */
 static slice conditions_of(struct arena *keep, bool was_v2, const struct signer *signer)
 {
     struct text text = text_in(keep);
@@ -217,13 +217,13 @@ static slice conditions_of(struct arena *keep, bool was_v2, const struct signer 
     return text_slice(&text);
 }
 
-/* A token that is not the new signer's says nothing any more. */
+/* The policy for the new signer. The old signer's token is renamed, so that it has no effect. */
 static slice resigned(struct arena *keep, const struct form *form, const struct signer *signer)
 {
     slice said = slice_trim(form_get(form, S("policy"))), document = decoded(keep, said);
     slice was = form_get(form, S("x-amz-credential"));
     if (!document.ptr)
-        return said;    /* the origin says what is wrong with it */
+        return said;    /* unreadable: the origin's answer says what is wrong */
     document = replaced(keep, document, was, signer->credential);
     document = replaced(keep, document, escaped(keep, was), signer->credential);
     document = replaced(keep, document, S("x-amz-security-token"), S("x-ignore-security-token"));
@@ -239,7 +239,7 @@ static void put_field(struct text *to, slice boundary, slice name, slice value)
     text_add(to, S("\r\n"));
 }
 
-/* In the same words as it was, or where version 2 had none, in today's. */
+/* The new signer, with the date of the old signature; version 2 has none, so then with today's. */
 static struct signer signer_of(struct arena *keep, const struct form *form,
                                const struct sigv4_claim *claim,
                                const struct sigv4_credentials *with, slice region, int64_t now_s)
@@ -257,7 +257,7 @@ static struct signer signer_of(struct arena *keep, const struct form *form,
     return signer;
 }
 
-/* The fields that are the signer's. */
+/* Writes the fields that depend on the signer. */
 static void put_signature(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
                           const struct signer *signer, slice secret_key, slice boundary,
                           struct text *to)

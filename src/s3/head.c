@@ -1,10 +1,10 @@
 /* head.c - the raw head of an HTTP/1.1 request, judged. SPDX-License-Identifier: Apache-2.0
  *
- * One pass from left to right. Each step takes its bytes or says why it can't; a step that runs
- * out of bytes answers ERR_MORE, and everything before that point has been judged, so a bad head
- * is refused at its first bad byte. The fields that frame a message (Host, Content-Length,
- * Transfer-Encoding, Expect, Connection) are rows of a table and are read more strictly than
- * RFC 9112 asks: where a lenient reader and a strict one could differ, the answer is no.
+ * The scan is one pass from left to right. Each step takes its bytes or says why it can't. A step
+ * that runs out of bytes returns ERR_MORE; everything before that point has been judged, so a bad
+ * head is refused at its first bad byte. The fields that frame a message (Host, Content-Length,
+ * Transfer-Encoding, Expect, Connection) are rows of a table. They are read more strictly than
+ * RFC 9112 requires: if a lenient and a strict parser could differ, the head is refused.
  * Invariant: after OK the lines are exactly method SP target SP version CRLF, then
  * name ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
 #include "s3/head.h"
@@ -15,7 +15,7 @@ enum class {
     TOKEN = 1,      /* names and methods (RFC 9110 tchar) */
     TARGET = 2,     /* visible ASCII but '#' */
     VALUE = 4,      /* no control byte but the tab */
-    HOST = 8        /* what a host with a port is made of */
+    HOST = 8        /* bytes of a host with a port */
 };
 
 static const uint8_t classes[256] = {
@@ -45,7 +45,7 @@ struct scan {
     const char *at, *end;
     struct http_head *head;
     const char *why;
-    slice authority, default_port;    /* of a target that is a whole URL; ":80" or ":443" */
+    slice authority, default_port;    /* if the target is a whole URL; ":80" or ":443" */
     bool seen_host, seen_expect, seen_keep_alive;
 };
 
@@ -64,8 +64,8 @@ static slice run_of(struct scan *scan, enum class class)
     return (slice){ start, (size_t)(at - start) };
 }
 
-/* A run of VALUE bytes. Eight at a time while none of them is a control byte: most of a head's
- * bytes are values. */
+/* Takes a run of VALUE bytes, eight at a time while none of them is a control byte, because most
+ * bytes of a head belong to values. */
 static slice run_of_value(struct scan *scan)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
@@ -82,7 +82,7 @@ static slice run_of_value(struct scan *scan)
     return (slice){ start, (size_t)(scan->at - start) };
 }
 
-/* Exactly these bytes come next; the first that differs is refused. */
+/* Takes exactly these bytes; the first that differs is refused. */
 static enum err literal(struct scan *scan, slice text, const char *why)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -95,8 +95,9 @@ static enum err literal(struct scan *scan, slice text, const char *why)
     return OK;
 }
 
-/* The front of a target that is a whole URL (RFC 9112 section 3.2.2), up to its path. The scheme
- * says nothing about this connection: TLS may end in front of us. read_host compares the rest. */
+/* Reads the front of a target that is a whole URL (RFC 9112 section 3.2.2), up to its path. The
+ * scheme tells nothing about this connection, because a proxy may end TLS. read_host compares the
+ * authority. */
 static enum err url_front(struct scan *scan)
 {
     const char *why = "the target is neither a path nor a URL that begins with http:// or https://";
@@ -124,8 +125,8 @@ static enum err url_front(struct scan *scan)
     return OK;
 }
 
-/* Leaves path and query of either form. A URL without a path has "/": the slash in front of its
- * host stands for it, so that the slice still points into the head. */
+/* Sets path and query, for a path or a URL. The path of a URL without one is "/": the slash in
+ * front of the host serves for it, so the slice still points into the head. */
 static enum err read_target(struct scan *scan)
 {
     struct http_head *head = scan->head;
@@ -177,8 +178,9 @@ static slice without_port(slice host, slice port)
     return slice_ends(host, S(":")) ? slice_sub(host, 0, host.len - 1) : host;
 }
 
-/* In RFC 9112 the target's authority overrules the Host. Signature and bucket go by the Host, and a
- * proxy in front of us may go by either: so both must say the same. */
+/* True if the Host agrees with a target that is a URL. In RFC 9112 the target's authority overrules
+ * the Host. Signature and bucket depend on the Host, and a proxy may use either, so both must be
+ * the same. */
 static bool is_of_target(const struct scan *scan, slice host)
 {
     return !scan->authority.len ||
@@ -232,7 +234,7 @@ static enum err read_expect(struct scan *scan, slice value)
     if (scan->seen_expect)
         return bad(scan, "two Expects");
     scan->seen_expect = true;
-    scan->head->expect_continue =    /* RFC 9110 section 10.1.1; nobody's other hopes go further */
+    scan->head->expect_continue =    /* RFC 9110 section 10.1.1; others are ignored */
         scan->head->minor == 1 && slice_eq_nocase(value, S("100-continue"));
     return OK;
 }
@@ -251,7 +253,7 @@ static enum err read_connection(struct scan *scan, slice value)
 
 static const struct {
     slice name;
-    bool exact;    /* spaces in front of the value, no other blank around it */
+    bool exact;    /* only spaces may stand in front of the value, and nothing behind it */
     enum err (*read)(struct scan *scan, slice value);
 } known[] = {
     { { "host", 4 }, true, read_host },
