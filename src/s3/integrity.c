@@ -1,7 +1,7 @@
-/* integrity.c - what a request says its body is. SPDX-License-Identifier: Apache-2.0
+/* integrity.c - what a request's head says of its body. SPDX-License-Identifier: Apache-2.0
  *
- * At most one of S3's checksums may be named, in a header or as the trailer to come; the algorithm
- * that an SDK says it used must be that one's. */
+ * A request may name at most one of S3's checksums, in a header or as a trailer. If the SDK names
+ * the algorithm that it used, that must be the algorithm of this checksum. */
 #include "s3/integrity.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static const slice sum_prefix = { "x-amz-checksum-", 15 };
 
-/* What is said of sums, before it is held against each other. */
+/* The fields about checksums and framing, before they are compared with each other. */
 struct said {
     slice sum_field, sum_text, trailer, algorithm, md5, length, encoding;
     size_t sums;
@@ -23,7 +23,7 @@ bool integrity_is_framing(slice name)
            slice_eq_nocase(name, S("content-encoding"));
 }
 
-/* x-amz-checksum-mode, -type and -algorithm are no sums. */
+/* True for the header of a checksum; x-amz-checksum-mode, -type and -algorithm are none. */
 static bool is_sum(slice name)
 {
     static const char *const others[] = { "mode", "type", "algorithm" };
@@ -31,7 +31,7 @@ static bool is_sum(slice name)
            !slice_is_one_of_nocase(slice_from(name, sum_prefix.len), others, countof(others));
 }
 
-/* Of lines that say the same field, the last counts, but for a list. */
+/* Notes a field. If it occurs more than once, the last counts, except for a list. */
 static void hear(struct arena *keep, const struct http_field *field, struct said *ret)
 {
     slice encoding = ret->encoding;
@@ -82,7 +82,7 @@ static enum err find_sum(struct arena *keep, const struct said *said, struct int
     }
     if (said->trailer.len && !ret->framed)
         return wrong(S("The value specified in the x-amz-trailer header is not supported"),
-                     ret_why);    /* there is no trailer without chunks */
+                     ret_why);    /* without chunks there is no trailer */
     if (said->sums + (said->trailer.len > 0) > 1)
         return wrong(S("Expecting a single x-amz-checksum- header. Multiple checksum Types are "
                        "not allowed."), ret_why);
@@ -115,7 +115,8 @@ static enum err agree(struct arena *keep, const struct said *said, const struct 
          ? OK : wrong_value(keep, S("x-amz-sdk-checksum-algorithm"), ret_why);
 }
 
-/* "aws-chunked, gzip" is gzip once the framing is off; what names no framing stays as it was. */
+/* The encoding once the framing is removed: "aws-chunked, gzip" becomes "gzip". A value without
+ * aws-chunked stays as it is. */
 static slice encoding_inside(struct arena *keep, slice value)
 {
     struct text text = text_in(keep);
@@ -172,7 +173,7 @@ enum err integrity_read(struct arena *keep, const struct http_head *head,
     return ret->has_md5 && !base64_read(said.md5, ret->md5, sizeof(ret->md5)) ? ERR_BAD_MD5 : OK;
 }
 
-/* A presigned request can say it nowhere else. */
+/* A presigned request can tell the length only in its query. */
 static slice length_in_query(slice query)
 {
     slice name, value;

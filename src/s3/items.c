@@ -1,9 +1,9 @@
-/* items.c - a list of what is to be read: keys, or pieces of them.
+/* items.c - a list of items to read: objects, or byte ranges of them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Members are rows of a table; an array is read as the object it is short for. Types are strict and
- * unknown members a mistake: what is misspelt would be a piece of another object otherwise. Any
- * thread. */
+ * The members of an item are rows of a table; an array is read as a short form of the object. Types
+ * are strict, and an unknown member is a mistake: a misspelt one would otherwise read other bytes
+ * than meant. Any thread. */
 #include "s3/items.h"
 
 #include <jansson.h>
@@ -11,16 +11,16 @@
 #include "base/setting.h"
 #include "s3/request.h"
 
-#define TEXT_BYTES_MAX 1024     /* of if_match and version_id */
-#define SHOWN_BYTES 40          /* of a name that a message shows */
-#define THINGS_AN_ITEM 20       /* commas, colons and brackets: every member said, as an object */
+#define TEXT_BYTES_MAX 1024     /* limit of if_match and version_id */
+#define SHOWN_BYTES 40          /* limit of a name in a message */
+#define THINGS_AN_ITEM 20       /* commas, colons and brackets of an object with every member */
 
 struct reading {
     struct arena *keep;
     const struct items_ask *ask;
     size_t index;
     struct item *item;
-    unsigned said;              /* bits of enum member_id */
+    unsigned said;              /* the members that were given; bits of enum member_id */
     slice *ret_why;
 };
 
@@ -182,7 +182,7 @@ static enum err read_member(struct reading *r, enum member_id id, const json_t *
 static enum err read_object(struct reading *r, const json_t *object)
 {
     enum err err = OK;
-    /* jansson walks what it does not change, and says so only in a comment */
+    /* jansson's iterators take a pointer without const, but do not change the object. */
     json_t *walked = (json_t *)(uintptr_t)object;
     for (void *at = json_object_iter(walked); at && !err; at = json_object_iter_next(walked, at)) {
         slice name = slice_of(json_object_iter_key(at));
@@ -215,7 +215,7 @@ static enum err read_array(struct reading *r, const json_t *array)
                                 : wrong(r, "what follows TO must be an object", "");
 }
 
-/* What is said of it together. */
+/* Judges the members of an item together. */
 static enum err judge(struct reading *r)
 {
     struct item *item = r->item;
@@ -297,7 +297,7 @@ static enum err bad(slice *ret_why, slice why)
     return ERR_BAD_ARGUMENT;
 }
 
-/* Absent: the first of the words. */
+/* Reads one of two words. An absent value means the first. */
 static enum err read_choice(struct arena *keep, const json_t *value, const char *name,
                             const char *const words[2], unsigned *ret, slice *ret_why)
 {

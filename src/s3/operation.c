@@ -1,9 +1,9 @@
-/* operation.c - which operation of S3 a request is. SPDX-License-Identifier: Apache-2.0
+/* operation.c - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * It is the row of op.def that fits, with the most words; two that fit and say different things
- * make the request ambiguous, which it must not be: the right that one of them takes would open the
- * other. What no row knows is forwarded as it came, and never answered from the cache.
- * Any thread. */
+ * The operation is the row of op.def that fits with the most words in its selector. If two rows fit
+ * with different parameters, the request is ambiguous and is refused: otherwise a client could use
+ * the right to one operation to run the other. A request that no row knows is forwarded as it came,
+ * and never answered from the cache. Any thread. */
 #include "s3/operation.h"
 
 #include "s3/request.h"
@@ -22,7 +22,7 @@ static const struct s3_operation operations[] = {
 #undef OP
 };
 
-/* Where they lie, apart: a request looks at the few rows of its own place. */
+/* Method and level of each row in one byte, so that a request skips all rows but a few. */
 #define AT(method, level) (unsigned char)((unsigned)(method) * 3 + (unsigned)(level))
 static const unsigned char places[] = {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
@@ -31,12 +31,12 @@ static const unsigned char places[] = {
 #undef OP
 };
 
-/* Signatures in the query: read and judged by claim.c. */
+/* Parameters of a signature; claim.c judges them. */
 static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
     "x-amz-security-token x-amz-content-sha256";
 
-/* What SDKs say there about themselves, in every operation. */
+/* Parameters that SDKs add to any operation, about themselves or for a signature of version 2. */
 static const char sdk_params[] =
     "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
 
@@ -87,13 +87,13 @@ bool s3_param_is_header(slice name)
     return slice_starts(lower, S("x-amz-")) && !in_words(signature_params, lower);
 }
 
-/* ---- which row ---- */
+/* ---- the search for the row ---- */
 
-/* What names an upload or a part of one: with an empty value radosgw reads none there, and what was
- * about a part is about the whole object. Such a request is another one, that changes its key. */
+/* Parameters that name an upload or a part. radosgw ignores one with an empty value, so the request
+ * is then about the whole object: another operation, which changes the key. */
 static const char naming_params[] = "uploadId partNumber";
 
-/* A word of a selector: param, param=value, @header. */
+/* True if a word of a selector (param, param=value, @header) fits the request. */
 static bool word_holds(slice word, const struct http_head *head, const struct s3_request *request)
 {
     if (slice_starts(word, S("@")))
@@ -133,7 +133,7 @@ const struct s3_param *s3_operation_unknown(const struct s3_request *request)
     return NULL;
 }
 
-/* How many words of the row hold, all of them; -1 if it does not fit. */
+/* The number of words in the selector of a row that fits; -1 if the row does not fit. */
 static int fit(const struct s3_operation *row, const struct http_head *head,
                const struct s3_request *request)
 {
@@ -151,7 +151,7 @@ static int fit(const struct s3_operation *row, const struct http_head *head,
     return words;
 }
 
-/* The parameter by which `row` fits as well as `best`, which says nothing of it; or ptr NULL. */
+/* A parameter in the selector of `row` that `best` does not know; ptr NULL if there is none. */
 static slice conflict(const struct s3_operation *best, const struct s3_operation *row)
 {
     for (slice rest = slice_of(row->selector); rest.len;) {
@@ -214,19 +214,19 @@ bool s3_is_form(const struct http_head *head)
            slice_starts_nocase(type, S("multipart/form-data"));
 }
 
-/* A form's key is in the form, whatever else is in the query: some stores look no further than at
- * these. */
+/* The key of a form is in the form, whatever the query says, because some stores look only at the
+ * form. */
 static enum err read_form(const struct http_head *head, struct s3_request *ret)
 {
     const struct s3_operation *row = &operations[ret->op];
     if (!s3_is_form(head))
         return OK;
     if (row->level == S3_BUCKET) {
-        if (ret->op != S3_DELETE_OBJECTS)    /* its body is read here, too: it is no form */
+        if (ret->op != S3_DELETE_OBJECTS)    /* Penstock reads its body, so it can't be a form */
             ret->op = S3_POST_OBJECT;
         return OK;
     }
-    /* of an upload that begins it is the object's type, but there is no body then */
+    /* A CreateMultipartUpload may have this type as the type of the object, if it has no body. */
     bool bare = ret->op == S3_CREATE_UPLOAD && !head->length && !head->chunked;
     return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
@@ -239,14 +239,14 @@ enum err s3_operation_find(struct arena *keep, const struct http_head *head,
     if (!e)
         e = read_form(head, ret);
     if (!e && ret->op != S3_BATCH && s3_param_get(ret, S("penstock-batch")))
-        e = ERR_BAD_METHOD;    /* no origin's word: none is to hear of it */
+        e = ERR_BAD_METHOD;    /* Penstock's own parameter must not reach an origin */
     return e;
 }
 
-/* ---- what the cache can't answer ---- */
+/* ---- requests that only the origin can answer ---- */
 
-/* What may be the name of a version, or a part without a range; what is wrong with any other, the
- * origin says. */
+/* True if the parameter may be the name of a version, or of a part without a range. The origin
+ * reports what is wrong with any other value. */
 static bool may_name(const struct http_head *head, const struct s3_param *param)
 {
     uint64_t part;

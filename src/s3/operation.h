@@ -1,6 +1,6 @@
-/* operation.h - which operation of S3 a request is. SPDX-License-Identifier: Apache-2.0
+/* operation.h - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * Pure (H9): the rows of op.def, which says what its columns mean. */
+ * Pure (H9). The operations are the rows of op.def, which explains its columns. */
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 
@@ -35,21 +35,22 @@ struct s3_operation {
 };
 const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
-bool s3_only_reads(enum s3_op op);    /* by its method: nothing is changed, no body comes */
-bool s3_is_form(const struct http_head *head);    /* a browser's: its body says what it is about */
+bool s3_only_reads(enum s3_op op);    /* by its method: it changes nothing and has no body */
+bool s3_is_form(const struct http_head *head);    /* a browser's form, whose body names the key */
 
 /* ---- for request.c ---- */
 struct s3_request;
 struct s3_param;
-/* Sets op; on failure perhaps detail. ERR_BAD_METHOD; ERR_BAD_ARGUMENT: it can be read in two
- * ways. */
+/* Sets ret->op; on failure it may set ret->detail. ERR_BAD_METHOD; ERR_BAD_ARGUMENT: the request
+ * can be read in two ways. */
 enum err s3_operation_find(struct arena *keep, const struct http_head *head,
                            struct s3_request *ret) MUST_USE;
-/* The first parameter that the operation does not know; NULL: it knows them all. */
+/* The first parameter that the operation does not know; NULL if it knows all. */
 const struct s3_param *s3_operation_unknown(const struct s3_request *request);
-/* A GetObject or HeadObject that says more than the cache understands. */
+/* True for a GetObject or HeadObject with headers or parameters that only the origin
+ * understands. */
 bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request);
-/* x-amz- parameters are headers, but for the signature. */
+/* True for an x-amz- parameter, which counts as a header; false for those of the signature. */
 bool s3_param_is_header(slice name);
 
 #endif

@@ -1,8 +1,8 @@
 /* request.c - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
  *
- * Path, parameters and headers, each read once: what can be read in two ways is refused. S3 reads
- * x-amz- parameters as headers, because presigned requests can say them nowhere else: they are
- * headers here too. What all that is about is asked of operation.c. Any thread. */
+ * Path, parameters and headers are read once; a request that can be read in two ways is refused. As
+ * in S3, an x-amz- parameter counts as a header, because a presigned request can put it nowhere
+ * else. operation.c finds the operation. Any thread. */
 #include "s3/request.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "s3/encode.h"
 
 #define PARAMS_MAX 100
-#define NAME_SHOWN_BYTES 64    /* of a name that a message shows */
+#define NAME_SHOWN_BYTES 64    /* limit of a name in a message */
 #define DISGUISED "The header %.*s must be written with '-', not '_'."
 
 slice s3_header_get(const struct http_head *head, const struct s3_request *request, slice name)
@@ -39,8 +39,8 @@ static bool bucket_char(char c)
            c == '-' || c == '.' || c == '_' || c == ':';
 }
 
-/* Looser than AWS, which has no upper case and no '_' any more: other stores do, and radosgw says
- * whose bucket it is by "tenant:bucket". */
+/* Looser than AWS, which no longer allows upper case and '_', because other stores do. radosgw
+ * writes the owner of a bucket as "tenant:bucket". */
 bool s3_bucket_is_valid(slice s)
 {
     if (s.len < 3 || s.len > 63 || slice_has(S("-._"), s.ptr[0]) || slice_starts(s, S("arn:")))
@@ -57,7 +57,7 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     while (domains.len) {
         slice domain = slice_trim(slice_cut(&domains, ','));
         if (domain.len && slice_eq(name, domain))
-            return S("");    /* although it may lie below another */
+            return S("");    /* the domain itself, which may also lie below another domain */
         if (domain.len && name.len > domain.len + 1 && slice_ends(name, domain) &&
             name.ptr[name.len - domain.len - 1] == '.' &&
             (!bucket.len || name.len - domain.len - 1 < bucket.len))
@@ -66,7 +66,7 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     return bucket;
 }
 
-static bool is_name(slice host)    /* and no address, nor a single label */
+static bool is_name(slice host)    /* not an address, and not a single label */
 {
     slice rest = host, label = S("");
     bool many = slice_has(host, '.');
@@ -75,7 +75,7 @@ static bool is_name(slice host)    /* and no address, nor a single label */
     return many && label.len && char_lower(label.ptr[0]) >= 'a' && char_lower(label.ptr[0]) <= 'z';
 }
 
-/* Cut first, decoded after: a "%2F" is never the slash behind the bucket. */
+/* Cuts the path before it decodes it, so "%2F" is never the slash behind the bucket. */
 static enum err read_path(struct arena *keep, slice path, slice host_bucket,
                           struct s3_request *ret)
 {
@@ -91,7 +91,7 @@ static enum err read_path(struct arena *keep, slice path, slice host_bucket,
     return ret->key.len > S3_KEY_BYTES_MAX ? ERR_KEY_TOO_LONG : OK;
 }
 
-/* `what` has a %.*s for the name. */
+/* Refuses a request. `what` is a format with a %.*s for the name. */
 static enum err wrong(struct arena *keep, const char *what, slice name, struct s3_request *ret)
 {
     ret->detail = arena_printf(keep, what, SLICE_ARG(slice_sub(name, 0, NAME_SHOWN_BYTES)));
@@ -123,14 +123,15 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
             e = query_decode(keep, value, &param.value);
         if (e)
             return e;
-        if (s3_param_get(ret, param.name))    /* which of the two is meant? */
+        if (s3_param_get(ret, param.name))    /* a repeated parameter is ambiguous */
             return wrong(keep, "The parameter %.*s may be given once.", param.name, ret);
         ret->params[ret->param_count++] = param;
     }
     return OK;
 }
 
-/* What Penstock itself acts by can't be about this connection alone: it would be lost on the way. */
+/* Refuses a Connection header that names a header with a meaning for Penstock or the origin: a
+ * header named there is for this connection alone, and a proxy drops it. */
 static enum err judge_connection(struct arena *keep, slice words, struct s3_request *ret)
 {
     while (words.ptr) {
@@ -169,7 +170,7 @@ static enum err judge_names(struct arena *keep, const struct http_head *head,
     return e;
 }
 
-/* Said once, in the query or above it. */
+/* Reads the headers in the query. A header must not occur in both query and head. */
 static enum err read_said(struct arena *keep, const struct http_head *head,
                           struct s3_request *request)
 {
@@ -194,8 +195,8 @@ static enum err read_said(struct arena *keep, const struct http_head *head,
     return OK;
 }
 
-/* "versionId=...", or nothing. Whatever else stands behind a '?', or could be a path, an origin may
- * take for more of the key. */
+/* Accepts "versionId=..." or nothing. An origin might take any other text behind a '?', or a value
+ * that could be a path, for part of the key. */
 static bool read_source_version(struct arena *keep, slice said, slice *ret)
 {
     *ret = S("");
@@ -209,7 +210,8 @@ static bool read_source_version(struct arena *keep, slice said, slice *ret)
     return ret->len > 0;
 }
 
-/* Decoded before it is cut: some clients encode the slash behind the bucket, too. */
+/* Decodes the source before it cuts it, because some clients encode even the slash behind the
+ * bucket. */
 static void read_source(struct arena *keep, slice said, struct s3_source *ret)
 {
     slice version = said, path = slice_cut(&version, '?'), decoded;
@@ -249,7 +251,7 @@ static void read_sources(struct arena *keep, const struct http_head *head, struc
         read_source(keep, copied, &ret->source);
 }
 
-/* The values of all fields of that name, joined by ','; ptr NULL without any. */
+/* The values of all fields of that name, joined by ','; ptr NULL if there is none. */
 static slice joined(struct arena *keep, const struct http_head *head, slice name)
 {
     struct text text = text_in(keep);
@@ -272,7 +274,7 @@ static slice joined(struct arena *keep, const struct http_head *head, slice name
 static int64_t date_of(const struct http_head *head, slice name)
 {
     slice value = http_head_get(head, name);
-    return value.ptr ? http_date_read(value) : -1;    /* a date that is none is no condition */
+    return value.ptr ? http_date_read(value) : -1;    /* an invalid date is no condition */
 }
 
 static void read_cache_control(slice value, struct s3_request *ret)
@@ -326,7 +328,8 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
     ret->unknown = s3_operation_unknown(ret);
     read_headers(keep, head, ret);
     read_sources(keep, head, ret);
-    ret->pass = slice_has(ret->bucket, ':') ||    /* another name of a bucket: see cache/alias.h */
+    ret->pass = slice_has(ret->bucket, ':') ||    /* "tenant:bucket" is a second name of a bucket
+                                                     (cache/alias.h) */
                 ret->foreign.ptr ||
                 (s3_operation(ret->op)->route == S3_CACHE && s3_operation_needs_origin(head, ret));
     return OK;

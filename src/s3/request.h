@@ -1,7 +1,8 @@
 /* request.h - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
  *
- * Pure (H9). One canonical reading of bucket and key: the path percent-decoded once, nothing
- * normalised: "//", "/./" and "/../" are part of the key, '+' in a path is a plus. */
+ * Pure (H9). Bucket and key have one canonical reading: the path is percent-decoded once, and
+ * nothing is normalised. "//", "/./" and "/../" are part of the key, and '+' in a path is a
+ * plus. */
 #ifndef S3_REQUEST_H
 #define S3_REQUEST_H
 
@@ -15,15 +16,15 @@
 #define S3_KEY_BYTES_MAX 1024
 
 struct s3_param {
-    slice name, value;    /* percent-decoded, '+' left alone; value.ptr NULL if there was no '=' */
+    slice name, value;    /* percent-decoded, '+' stays; value.ptr is NULL without a '=' */
 };
 
-/* What x-amz-copy-source or x-amz-rename-source names, decoded; empty if there is none, or none of
- * the form /bucket/key?versionId=... What is renamed lies in the same bucket, which its name may
- * begin with, or not: `inner` is the key if it does. */
+/* The source that x-amz-copy-source or x-amz-rename-source names, decoded. Empty if there is none,
+ * or if it has not the form /bucket/key?versionId=... The source of a rename lies in the request's
+ * bucket, and may begin with the bucket's name or not: `inner` is the key if it does. */
 struct s3_source {
     slice bucket, key, version, inner;
-    slice raw;                /* as it was said */
+    slice raw;                /* the header's value */
 };
 
 struct s3_request {
@@ -33,36 +34,36 @@ struct s3_request {
     struct s3_param *params;
     size_t param_count;
     struct s3_range range;
-    uint64_t part;            /* partNumber; 0: none, or no number */
+    uint64_t part;            /* partNumber; 0: none, or not a number */
     struct s3_conditions conditions;
-    const struct http_field *said;    /* x-amz- headers that were said in the query */
+    const struct http_field *said;    /* x-amz- headers that stand in the query */
     size_t said_count;
     struct s3_source source;
-    bool sourced;             /* it says one of them, which can be read or not */
+    bool sourced;             /* the request has such a header, readable or not */
     bool pass;                /* only the origin can answer this */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    const struct s3_param *unknown;    /* the first that its operation does not know, or NULL */
-    slice foreign;            /* the first header that goes on and is not known; ptr NULL: none */
+    const struct s3_param *unknown;    /* the first that the operation does not know, or NULL */
+    slice foreign;            /* the first unknown header that is forwarded; ptr NULL: none */
     slice named;              /* headers that forward_headers names (base/header.h) */
-    slice detail;             /* of a request that is wrong: why, for people; may be empty */
+    slice detail;             /* the fault of a refused request, for people; may be empty */
 };
 
-/* OK, or what is wrong with it: ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_BAD_METHOD (S3
- * has no such method there), ERR_BAD_ARGUMENT (it can be read in two ways). What is not known is no
- * mistake: op.def has rows for it.
- * A malformed Range header is no range (RFC 9110); several ranges are read as none, as S3 does. */
+/* OK, ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_BAD_METHOD (S3 has no such method there),
+ * or ERR_BAD_ARGUMENT (the request can be read in two ways). An unknown operation is no fault:
+ * op.def has rows for it. A malformed Range header is no range (RFC 9110); several ranges count as
+ * none, as in S3. */
 enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
                          slice named, struct s3_request *ret) MUST_USE;
 
-/* Could a bucket have this name? */
+/* True if a bucket may have this name. */
 bool s3_bucket_is_valid(slice bucket);
 
-/* The bucket that a Host names (BUCKET.DOMAIN:PORT), in lower case; empty if it names none: then
- * the bucket is the first part of the path. domains: separated by commas, in lower case. */
+/* The bucket in a Host of the form BUCKET.DOMAIN:PORT, in lower case. Empty for any other Host: the
+ * bucket is then the first part of the path. `domains` is a list with commas, in lower case. */
 slice s3_host_bucket(struct arena *keep, slice host, slice domains) MUST_USE;
 
-/* The headers of a request: those of its head, then those that were said in its query. */
+/* The headers of a request: those in its head, then those in its query. */
 static inline size_t s3_header_count(const struct http_head *head,
                                      const struct s3_request *request)
 {
@@ -74,17 +75,17 @@ static inline struct http_field s3_header_at(const struct http_head *head,
     return i < head->field_count ? head->fields[i] : request->said[i - head->field_count];
 }
 
-/* What is known of a header of this request. */
+/* What happens to a header of this request (base/header.h). */
 static inline enum header_fate s3_header_fate(const struct s3_request *request, slice name)
 {
     return header_judge(name, request->named).fate;
 }
 
-/* The first of that name; ptr NULL if absent. */
+/* The first header of that name; ptr NULL if it is absent. */
 slice s3_header_get(const struct http_head *head, const struct s3_request *request,
                     slice name) MUST_USE;
 
-/* NULL if absent. */
+/* The parameter of that name; NULL if it is absent. */
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name);
 
 #endif

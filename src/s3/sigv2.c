@@ -11,7 +11,7 @@
 #define SHA1_BYTES 20
 #define LINES_MAX 256
 
-/* Parameters that are signed, with their values. */
+/* Parameters that the signature covers, with their values. */
 static const char *const signed_params[] = {
     "accelerate", "acl", "analytics", "cors", "defaultObjectAcl", "delete", "inventory",
     "lifecycle", "location", "logging", "metrics", "notification", "object-lock", "partNumber",
@@ -20,7 +20,7 @@ static const char *const signed_params[] = {
     "response-content-type", "response-expires", "restore", "select", "select-type", "storageClass",
     "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
 };
-/* Those that are not, and change nothing but which part of a list is shown. */
+/* Parameters that it does not cover, and that only choose the part of a list. */
 static const char *const free_params[] = {
     "AWSAccessKeyId", "Signature", "Expires", "x-id", "list-type", "prefix", "delimiter", "marker",
     "max-keys", "encoding-type", "continuation-token", "start-after", "fetch-owner", "key-marker",
@@ -34,7 +34,7 @@ static bool is_amz(slice name)
 
 /* ---- the claim ---- */
 
-/* The only header of that name; ptr NULL if it is absent; false if there are two. */
+/* The value of the only header of that name; ptr NULL if it is absent. False if there are two. */
 static bool header(const struct http_head *head, slice name, slice *ret)
 {
     *ret = (slice){ NULL, 0 };
@@ -48,7 +48,7 @@ static bool header(const struct http_head *head, slice name, slice *ret)
     return true;
 }
 
-/* The same of a parameter, decoded. */
+/* The same for a parameter, decoded. */
 static bool param(struct arena *keep, const struct http_head *head, slice name, slice *ret)
 {
     slice rest = head->query, raw_name, value;
@@ -62,7 +62,7 @@ static bool param(struct arena *keep, const struct http_head *head, slice name, 
     return true;
 }
 
-/* Also "... +0000", as older clients write it. */
+/* Reads an HTTP date, also with "+0000" at its end, as older clients write it. */
 static int64_t date_read(struct arena *keep, slice s)
 {
     int64_t amz_s = amz_date_read(s);
@@ -114,7 +114,7 @@ static enum err read_query(struct arena *keep, const struct http_head *head,
     return OK;
 }
 
-/* No chunk can be signed by version 2. */
+/* Version 2 can't sign chunks. */
 static enum err read_payload(slice hash, struct sigv4_claim *ret)
 {
     ret->payload = PAYLOAD_UNSIGNED;
@@ -137,7 +137,7 @@ enum err sigv2_claim_read(struct arena *keep, const struct http_head *head, stru
     ret->v2 = true;
     if (!header(head, S("content-md5"), &md5) || !header(head, S("content-type"), &type) ||
         !header(head, S("date"), &date))
-        return ERR_AUTH_V2;    /* one of two would be signed, and perhaps the other believed */
+        return ERR_AUTH_V2;    /* of two, one could be signed and the other be used */
     if (!header(head, S("authorization"), &authorization) ||
         !header(head, S("x-amz-content-sha256"), &sha256) ||
         !header(head, S("x-amz-security-token"), &token) ||
@@ -151,7 +151,7 @@ enum err sigv2_claim_read(struct arena *keep, const struct http_head *head, stru
     return e ? e : read_payload(sha256.ptr ? sha256 : query_sha256, ret);
 }
 
-/* ---- what is signed ---- */
+/* ---- the signed text ---- */
 
 struct line {
     slice name, value;
@@ -162,7 +162,7 @@ struct lines {
     size_t count;
 };
 
-/* In the order of names; equal ones stay as they came. */
+/* Inserts a line in the order of names; equal names keep their order. */
 static bool insert(struct lines *lines, slice name, slice value)
 {
     size_t at = lines->count;
@@ -175,7 +175,7 @@ static bool insert(struct lines *lines, slice name, slice value)
     return true;
 }
 
-/* A header, or where a presigned URL carries it, in the query. */
+/* The value of a header, or of its parameter in a presigned URL. */
 static slice said(struct arena *keep, const struct http_head *head,
                   const struct sigv4_claim *claim, slice name)
 {
@@ -216,7 +216,7 @@ static enum err put_amz(struct arena *keep, const struct http_head *head,
     return OK;
 }
 
-/* The path of a bucket alone: boto3 signs it with a slash behind it, and sends it without. */
+/* True for the path of a bucket. boto3 signs it with a slash at the end, but sends it without. */
 static bool is_bucket(slice path)
 {
     return path.len > 1 && path.ptr[0] == '/' && !slice_has(slice_from(path, 1), '/');
@@ -224,14 +224,15 @@ static bool is_bucket(slice path)
 
 enum valueless { AS_SENT, BARE, EMPTY };    /* "?uploads" or "?uploads=" */
 
-/* How a client may have signed what it sends in another form. */
+/* A form in which a client may have signed a request that it sends in another. */
 struct variant {
     enum valueless valueless;
     bool with_slash;
 };
 
-/* minio-go sends "?uploads=" and signs "?uploads". A signature holds for both: they mean the same.
- * What is sent in both forms is signed as sent or, as S3 documents it, bare. */
+/* minio-go sends "?uploads=" but signs "?uploads". Both mean the same, so a signature of either is
+ * good. A query that has parameters of both forms is signed as sent or, as S3 documents it,
+ * bare. */
 static enum valueless other_form(slice query)
 {
     slice name, value;
@@ -252,7 +253,8 @@ static void put_param(const struct line *param, char before, enum valueless valu
                 SLICE_ARG(param->value));
 }
 
-/* Every parameter is signed, free, or (in a presigned URL) among the headers. */
+/* Writes the path and the signed parameters. Every parameter must be signed, or free, or (in a
+ * presigned URL) a header. */
 static enum err put_resource(struct arena *keep, const struct http_head *head,
                              const struct sigv4_claim *claim, slice bucket,
                              struct variant variant, struct text *to)
@@ -331,7 +333,7 @@ enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s)
 {
-    struct variant variants[4] = { { AS_SENT, false } };    /* as the text is told, too */
+    struct variant variants[4] = { { AS_SENT, false } };    /* the one that sigv2_explain shows */
     enum valueless other = other_form(head->query);
     size_t count = 1;
     if (other != AS_SENT)

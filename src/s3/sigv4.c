@@ -1,10 +1,10 @@
-/* sigv4.c - signatures, verified and made. SPDX-License-Identifier: Apache-2.0
+/* sigv4.c - verifies and makes signatures. SPDX-License-Identifier: Apache-2.0
  *
- * Both ways go through one canonical request (canon.h).
+ * Both use the same canonical request (canon.h).
  *
- * A day key (secret, date, region, service) is derived once and stays as an HMAC context that is
- * keyed already: a signature then costs one SHA-256 and one HMAC, no look-up of algorithms and
- * no memory but the scratch arena's. A struct sigv4 belongs to one thread. */
+ * A day key (of secret, date, region and service) is derived once, and kept as a keyed HMAC
+ * context. A signature then costs one SHA-256 and one HMAC, without a look-up of algorithms, and
+ * with no memory but the scratch arena's. A struct sigv4 belongs to one thread. */
 #include "s3/sigv4.h"
 
 #include <openssl/core_names.h>
@@ -21,10 +21,10 @@
 #define DAY_KEYS 64
 #define DAY_KEY_ID_BYTES 192
 #define SKEW_S (15 * 60)
-#define EXPLAINED_BYTES_MAX 4096    /* what is longer is not sent back, four times as long */
+#define EXPLAINED_BYTES_MAX 4096    /* longer ones, 4 times as long with hex, are not sent back */
 
 struct day_key {
-    char id[DAY_KEY_ID_BYTES];    /* what it was derived from; of length 0 in a free slot */
+    char id[DAY_KEY_ID_BYTES];    /* what the key was derived from; of length 0 in a free slot */
     size_t id_len;
     EVP_MAC_CTX *keyed;
 };
@@ -68,14 +68,14 @@ void sigv4_free(struct sigv4 **sigv4)
     EVP_MAC_CTX_free((*sigv4)->deriving);
     EVP_MAC_free((*sigv4)->hmac);
     EVP_MD_CTX_free((*sigv4)->sha256);
-    OPENSSL_cleanse(*sigv4, sizeof(**sigv4));    /* secrets stand in the ids */
+    OPENSSL_cleanse(*sigv4, sizeof(**sigv4));    /* the ids hold secrets */
     free(*sigv4);
     *sigv4 = NULL;
 }
 
 /* ---- day keys ---- */
 
-/* key NULL: the one the context holds already. */
+/* An HMAC of a message. `key` NULL: uses the key that the context holds already. */
 static void hmac(EVP_MAC_CTX *context, const uint8_t *key, size_t key_len, slice message,
                  uint8_t ret[32])
 {
@@ -103,8 +103,8 @@ static void derive(struct sigv4 *sigv4, struct arena *scratch, slice secret,
     OPENSSL_cleanse(key, sizeof(key));
 }
 
-/* Everything a day key is made of, with lengths in front so that no two differ only in their
- * seams. 0 if it is too long to be kept. */
+/* Writes all the parts of a day key, each with its length in front, so that different parts never
+ * give the same id. Returns 0 if the id is too long to be kept. */
 static size_t day_id(slice secret, const struct scope *scope, char ret[DAY_KEY_ID_BYTES])
 {
     const slice parts[] = { secret, scope->date, scope->region, scope->service };
@@ -233,7 +233,7 @@ enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct h
     return same && secret_key.len ? OK : ERR_SIGNATURE;
 }
 
-/* ---- why not ---- */
+/* ---- explaining a refusal ---- */
 
 static slice spaced_hex(struct arena *keep, slice bytes)
 {
@@ -337,10 +337,10 @@ void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_he
 #define SIGNATURE_CHARS 64
 
 struct sigv4_chain {
-    EVP_MAC_CTX *keyed;                 /* a copy: the day key's slot may change hands meanwhile */
+    EVP_MAC_CTX *keyed;                 /* a copy, because the day key's slot may be reused */
     char *scope;                        /* "\n<stamp>\n<date>/<region>/<service>/aws4_request\n" */
     char last[SIGNATURE_CHARS];
-    char *text;                         /* what is signed: long enough for any */
+    char *text;                         /* the text to sign; long enough for any */
     size_t scope_len;
 };
 
@@ -395,7 +395,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     at += slice_put(at, (slice){ chain->scope, chain->scope_len });
     at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
     *at++ = '\n';
-    if (link == LINK_CHUNK)    /* a chunk's headers, of which there are none */
+    if (link == LINK_CHUNK)    /* the digest of a chunk's headers, of which there are none */
         at += slice_put(at, S(EMPTY_SHA256 "\n"));
     hex_write(sha256, 32, at);
     at += SIGNATURE_CHARS;
@@ -431,7 +431,7 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
                            .payload_hash = ask->payload_hash };
     struct scope scope = { slice_sub(date, 0, 8), ask->region, ask->service };
     enum err e = signature_of(sigv4, keep, &canon, &scope, ask->now_s, with->secret_key, signature);
-    check(e == OK);    /* our own requests have few parameters */
+    check(e == OK);    /* Penstock's own requests have few parameters */
     slice authorization = arena_printf(
         keep, "AWS4-HMAC-SHA256 Credential=%.*s/%.*s/%.*s/%.*s/aws4_request, SignedHeaders=%.*s, "
         "Signature=%.*s", SLICE_ARG(with->access_key), SLICE_ARG(scope.date),

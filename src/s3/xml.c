@@ -1,13 +1,14 @@
 /* xml.c - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
- * Writing never produces what a parser would refuse: bytes that are no UTF-8, and characters that
- * XML 1.0 has no way to write, become U+FFFD.
+ * Written XML is always valid: bytes that are no UTF-8, and characters that XML 1.0 can't express,
+ * become U+FFFD.
  *
- * Reading: expat walks, and a document is a table of paths ("/Delete/Object/Key") with what to do
- * where one begins and ends. No document type is accepted, so there are no entities to expand;
- * size, depth and the length of a value and of a tag are limited: without the last, attributes
- * would cost the square of their number. Names with a prefix are refused: an origin that knows name
- * spaces would read them where we don't. Any thread. */
+ * Reading: expat walks the document. A table of paths ("/Delete/Object/Key") says what to do where
+ * an element begins and ends. No document type is accepted, so there are no entities to expand.
+ * Size, depth and the length of a value and of a tag are limited; without a limit for tags, the
+ * cost of attributes would grow with the square of their number. Names with a prefix are refused,
+ * because an origin that supports name spaces would read elements that Penstock does not. Any
+ * thread. */
 #include "s3/xml.h"
 
 #include <expat.h>
@@ -22,7 +23,7 @@
 #define DEPTH_MAX 16
 #define ITEMS_MAX 1000
 
-/* Length of the UTF-8 character s begins with, 0 if it is none. */
+/* The length of the UTF-8 character at the start of s; 0 if there is none. */
 static size_t character(slice s, uint32_t *ret_code)
 {
     uint8_t first = (uint8_t)s.ptr[0];
@@ -65,7 +66,7 @@ void xml_escape(struct text *to, slice s)
         else if (len && code == '\'')
             text_add(to, S("&#39;"));
         else if (len && code == '\r')
-            text_add(to, S("&#13;"));    /* a bare one would be read as a line feed */
+            text_add(to, S("&#13;"));    /* a parser would read a bare CR as a line feed */
         else if (len && writable(code))
             text_add(to, slice_sub(s, 0, len));
         else
@@ -87,7 +88,7 @@ struct reading;
 struct step {
     const char *path;
     enum err (*begin)(struct reading *reading);             /* may be NULL */
-    enum err (*end)(struct reading *reading, slice value);    /* NULL: holds elements, not text */
+    enum err (*end)(struct reading *reading, slice value);    /* NULL: for elements without text */
 };
 
 struct reading {
@@ -95,12 +96,12 @@ struct reading {
     struct arena *keep;
     const struct step *steps;
     size_t step_count;
-    bool strict;                /* an element without a step makes it another document */
+    bool strict;                /* an element without a step makes the document invalid */
     void *result;
     enum err err;
     char path[PATH_BYTES_MAX];
     size_t path_len, depth;
-    const struct step *open;    /* the one whose text is collected */
+    const struct step *open;    /* the step whose text is being collected */
     struct text value;
 };
 
@@ -124,7 +125,7 @@ static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **a
     struct reading *reading = arg;
     slice part = slice_of(name);
     if (reading->err)
-        return;    /* expat may finish what it holds after a stop */
+        return;    /* expat may still call back after a stop */
     if (reading->open || slice_has(part, ':') || reading->depth == DEPTH_MAX ||
         reading->path_len + 1 + part.len > PATH_BYTES_MAX) {
         stop(reading, ERR_BAD_XML);
@@ -175,14 +176,15 @@ static void XMLCALL on_text(void *arg, const XML_Char *bytes, int len)
         stop(reading, ERR_BAD_XML);
 }
 
-/* Entities can be declared nowhere else. */
+/* Refuses a document type, the only place where entities can be declared. */
 static void XMLCALL on_doctype(void *arg, const XML_Char *name, const XML_Char *system,
                                const XML_Char *public, int has_subset)
 {
     stop(arg, ERR_BAD_XML);
 }
 
-/* With its brackets; one that does not end has all bytes. A '>' in a value is none. */
+/* The length of a tag, with its brackets; a tag that does not end takes all bytes. A '>' inside an
+ * attribute's value does not end it. */
 static size_t tag_bytes(slice s)
 {
     char quote = 0;
@@ -196,7 +198,7 @@ static size_t tag_bytes(slice s)
     return s.len;
 }
 
-/* Of what s begins with, which is a '<'. */
+/* The length of the markup at the start of s, which begins with '<'. */
 static size_t markup_bytes(slice s, bool *ret_tag)
 {
     static const struct {
@@ -215,7 +217,8 @@ static size_t markup_bytes(slice s, bool *ret_tag)
     return tag_bytes(s);
 }
 
-/* All encodings that expat knows and that have no NUL write markup as ASCII does. */
+/* Checks the length of tags, and that there is no NUL. Every encoding that expat knows and that
+ * uses no NUL writes markup as in ASCII. */
 static bool is_reasonable(slice document)
 {
     const char *at;
@@ -258,7 +261,8 @@ static enum err walk(struct arena *keep, slice document, const struct step *step
     return parse(&reading, document);
 }
 
-/* An array in an arena that doubles; NULL when it is as long as it may be. */
+/* Makes room for one more item in an array that doubles in an arena; NULL if it has reached its
+ * limit. */
 static void *one_more(struct arena *keep, void *items, size_t *count, size_t item_bytes)
 {
     if (*count == ITEMS_MAX)
@@ -278,7 +282,7 @@ static void *one_more(struct arena *keep, void *items, size_t *count, size_t ite
 
 struct list_state {
     struct listing *listing;
-    slice token, marker;    /* a marker is encoded like keys, a token never is */
+    slice token, marker;    /* a marker is encoded like keys; a token never is */
     bool url_encoded, seen_root;
 };
 
@@ -390,7 +394,7 @@ static enum err form_decode(struct arena *keep, slice *value)
     return query_decode(keep, *value, value) ? ERR_BAD_XML : OK;
 }
 
-/* EncodingType may stand behind what it is about: decoding waits for the end. */
+/* Decodes at the end of the document, because EncodingType may come after the keys. */
 static enum err decode_all(struct arena *keep, struct list_state *state)
 {
     struct listing *listing = state->listing;
@@ -446,7 +450,7 @@ static enum err deletion_begin(struct reading *reading)
     return OK;
 }
 
-/* Said twice, an origin could take the other one. */
+/* Refuses a second Key, because the origin could use the other one. */
 static enum err deletion_key(struct reading *reading, slice value)
 {
     struct delete_state *state = reading->result;
@@ -484,7 +488,8 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
     for (size_t i = 0; i < state.count; i++)
         if (!state.items[i].key.ptr)
             return ERR_BAD_XML;
-    /* None is fine, if nobody can read one out of it: in another namespace, say. */
+    /* A body without keys is fine, unless an origin could find one in it, in another namespace
+     * say. */
     if (!state.seen_root || (!state.count && memmem(document.ptr, document.len, "Key", 3)))
         return ERR_BAD_XML;
     *ret = state.items;
@@ -522,7 +527,7 @@ bool xml_restores_in_place(struct arena *keep, slice document)
     return !document.len || parse(&reading, document) == OK;
 }
 
-/* ---- what STS lends ---- */
+/* ---- the credentials of STS ---- */
 
 static enum err lent_value(struct reading *reading, slice value)
 {
@@ -539,7 +544,7 @@ static enum err lent_value(struct reading *reading, slice value)
 #define WEB(member) \
     LENT_BY("AssumeRoleWithWebIdentityResponse", "AssumeRoleWithWebIdentityResult", member)
 
-/* In the order of lent_value. */
+/* In the same order as in lent_value. */
 static const struct step lent_steps[] = {
     ROLE("AccessKeyId"), ROLE("SecretAccessKey"), ROLE("SessionToken"), ROLE("Expiration"),
     WEB("AccessKeyId"), WEB("SecretAccessKey"), WEB("SessionToken"), WEB("Expiration"),
