@@ -40,11 +40,12 @@ enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
         return seek_fail(seek, ERR_FORMAT, "%.*s gave no access key or no secret key",
                          SLICE_ARG(ret->from));
     if (ret->expires_s < 0)
-        return seek_fail(seek, ERR_FORMAT, "%.*s says that they expire at \"%.*s\", which is no "
-                         "time", SLICE_ARG(ret->from), SLICE_ARG(slice_sub(expires, 0, 80)));
+        return seek_fail(seek, ERR_FORMAT, "%.*s gave credentials with the expiry \"%.*s\", which "
+                         "is not a valid time", SLICE_ARG(ret->from),
+                         SLICE_ARG(slice_sub(expires, 0, 80)));
     if (ret->expires_s && ret->expires_s <= seek->ask->now_s && !ret->outlasts)
-        return seek_fail(seek, ERR_EXPIRED, "%.*s gave credentials that expired at %.*s: see to "
-                         "it, and to this machine's clock", SLICE_ARG(ret->from),
+        return seek_fail(seek, ERR_EXPIRED, "%.*s gave credentials that expired at %.*s: check "
+                         "this source, and this machine's clock", SLICE_ARG(ret->from),
                          SLICE_ARG(expires));
     return OK;
 }
@@ -58,7 +59,7 @@ enum err seek_read_json(struct seek *seek, slice document, const char *token_nam
         { token_name, &ret->session_token }, { "Expiration", &expires },
     };
     if (json_read_members(seek->keep, document, wants, countof(wants)))
-        return seek_fail(seek, ERR_FORMAT, "%.*s gave something else than credentials in JSON",
+        return seek_fail(seek, ERR_FORMAT, "%.*s did not give credentials in JSON",
                          SLICE_ARG(ret->from));
     return seek_lent(seek, expires, ret);
 }
@@ -110,8 +111,8 @@ static enum err from_file(struct seek *seek, slice path, slice *ret)
         return ERR_IO;
     *ret = first_line(text);
     if (!ret->len)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: the credentials for the origin "
-                         "should be in there", SLICE_ARG(path));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the credentials for the "
+                         "origin into it", SLICE_ARG(path));
     return OK;
 }
 
@@ -204,8 +205,8 @@ static void find_region(struct seek *seek)
 static enum err nowhere(struct seek *seek)
 {
     if (seek_profile(seek, "sso_start_url").len || seek_profile(seek, "sso_session").len)
-        return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' signs on by SSO, which Penstock does "
-                         "not: give a profile credential_process = aws configure "
+        return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' uses SSO, which Penstock does not "
+                         "support: make a profile with credential_process = aws configure "
                          "export-credentials --profile %.*s --format process",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials: set AWS_ACCESS_KEY_ID and "
@@ -213,7 +214,7 @@ static enum err nowhere(struct seek *seek)
                      "or a credential_process, or name keys in the settings (access_key for "
                      "clients, origin_access_key for origins)%s",
                      SLICE_ARG(seek->profile), seek->ask->carriers
-                     ? " (no container or instance role answers either)" : "");
+                     ? " (there is no container or instance role either)" : "");
 }
 
 static enum err walk(struct seek *seek, struct credentials *ret)

@@ -300,7 +300,7 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
     int root = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     int probe = root >= 0 ? dir_open(root, ".", O_RDONLY | O_DIRECTORY, true) : -1;
     if (probe < 0) {
-        *ret_why = arena_printf(keep, "%s: %s; the folders of that folder are the buckets", path,
+        *ret_why = arena_printf(keep, "%s: %s; name a folder whose sub-folders are buckets", path,
                                 errno == ENOSYS ? "this kernel has no openat2 (Linux 5.6 or later)"
                                                 : strerror(errno));
         if (root >= 0)

@@ -44,7 +44,7 @@ static enum err ask_for(struct seek *seek, slice from, const struct web_ask *ask
     slice why;
     enum err e = web_get(seek->ask->carriers, ask, seek->keep, ret, &why);
     if (e)
-        return seek_fail(seek, e, "%.*s: %.*s can't be asked: %.*s", SLICE_ARG(from),
+        return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s", SLICE_ARG(from),
                          SLICE_ARG(ask->url), SLICE_ARG(why));
     if (ret->status != 200)
         return seek_fail(seek, ERR_DENIED, "%.*s: %.*s answered %d", SLICE_ARG(from),
@@ -63,8 +63,8 @@ static enum err container_url(struct seek *seek, slice *ret)
     if (!ret->len)
         return ERR_NOT_FOUND;
     if (!is_trusted(*ret))
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither "
-                         "https nor of this machine: %.*s", SLICE_ARG(*ret));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https "
+                         "or an address of this machine, not %.*s", SLICE_ARG(*ret));
     return OK;
 }
 
@@ -172,7 +172,7 @@ static enum err instance_role(struct seek *seek, slice base, struct credentials 
     const struct json_want want = { "Code", &code };
     if (!json_read_members(seek->keep, document, &want, 1) && code.len &&
         !slice_eq(code, S("Success")))
-        return seek_fail(seek, ERR_DENIED, "%.*s: its credentials can't be had: %.*s",
+        return seek_fail(seek, ERR_DENIED, "%.*s: the metadata service gives no credentials: %.*s",
                          SLICE_ARG(ret->from), SLICE_ARG(slice_sub(code, 0, 80)));
     return seek_read_json(seek, document, "Token", ret);
 }

@@ -143,12 +143,13 @@ static enum err run(struct seek *seek, slice command, slice *ret)
             ;
     }
     if (!whole)
-        return seek_fail(seek, ERR_TIMEOUT, "credential_process was ended: it printed too much, or "
-                         "took longer than %u s", RUN_MS_MAX / 1000);
+        return seek_fail(seek, ERR_TIMEOUT, "credential_process was killed: it printed more than "
+                         "%d KiB, or took longer than %u s", OUTPUT_BYTES_MAX / 1024,
+                         RUN_MS_MAX / 1000);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return seek_fail(seek, ERR_IO, "credential_process failed: exit status %d: see what it "
-                         "said on standard error", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        return seek_fail(seek, ERR_IO, "credential_process failed with exit status %d: its "
+                         "standard error says more", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     *ret = text.len ? text_slice(&text) : S("");
     return OK;
 }
@@ -169,7 +170,7 @@ enum err source_process(struct seek *seek, struct credentials *ret)
         return e;
     const struct json_want want = { "Version", &version };
     if (!json_read_members(seek->keep, document, &want, 1) && !slice_eq(version, S("1")))
-        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\": 1 is "
-                         "known", SLICE_ARG(slice_sub(version, 0, 20)));
+        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\": only 1 is "
+                         "supported", SLICE_ARG(slice_sub(version, 0, 20)));
     return seek_read_json(seek, document, "SessionToken", ret);
 }

@@ -85,9 +85,9 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
     slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
-             good ? "those at hand are used meanwhile, and new ones asked for again"
-                  : "there are none that are good: what is not cached can't be had until this "
-                    "is seen to; it is tried again and again");
+             good ? "the last ones are used meanwhile, and the source is asked again"
+                  : "there are no valid credentials, so objects that are not cached cannot be "
+                    "served until the source works: check it (it is asked again and again)");
     arena_free(&keep);
 }
 
@@ -185,7 +185,8 @@ static void look(struct provider *provider)
     else if (!atomic_load(&provider->stop))
         note_failure(provider, why, ask.now_s);
     if (!e && is_past(&found, ask.now_s))
-        log_failed(provider, S("what is lent has expired"), found.expires_s, true);
+        log_failed(provider, S("the source gave credentials that have expired"), found.expires_s,
+                   true);
     arena_free(&keep);
 }
 

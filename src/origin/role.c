@@ -124,13 +124,13 @@ static enum err ask_sts(struct seek *seek, slice body, const struct credentials 
     slice why;
     enum err e = web_get(seek->ask->carriers, &ask, seek->keep, &reply, &why);
     if (e)
-        return seek_fail(seek, e, "%.*s: %.*s can't be asked: %.*s", SLICE_ARG(ret->from),
+        return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s", SLICE_ARG(ret->from),
                          SLICE_ARG(url), SLICE_ARG(why));
     if (reply.status != 200)
         return refused(seek, ret->from, &reply);
     struct lent lent;
     if (xml_read_lent(seek->keep, reply.body, &lent))
-        return seek_fail(seek, ERR_FORMAT, "%.*s: STS answered something else than credentials",
+        return seek_fail(seek, ERR_FORMAT, "%.*s: the answer of STS holds no credentials",
                          SLICE_ARG(ret->from));
     ret->access_key = lent.access_key;
     ret->secret_key = lent.secret_key;
@@ -148,7 +148,7 @@ static enum err lender_named(struct seek *seek, slice name, struct credentials *
         return source_container(seek, ret);
     if (slice_eq(name, S("Ec2InstanceMetadata")))
         return source_instance(seek, ret);
-    return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s: credential_source is Environment, "
+    return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s: credential_source must be Environment, "
                      "EcsContainer or Ec2InstanceMetadata", SLICE_ARG(seek->profile));
 }
 
@@ -158,8 +158,8 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
     lender.profile = name;
     lender.depth++;
     if (lender.depth > DEPTH_MAX)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s: roles that lend to each other end "
-                         "nowhere", SLICE_ARG(name));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s: the chain of source_profile is a "
+                         "circle, or longer than %d: shorten it", SLICE_ARG(name), DEPTH_MAX);
     static enum err (*const ways[])(struct seek *seek, struct credentials *ret) = {
         source_role, source_web_identity, source_profile, source_process,
     };
@@ -186,15 +186,15 @@ enum err source_role(struct seek *seek, struct credentials *ret)
     ret->from = from;
     ret->kind = CREDENTIALS_LENT;
     if (seek_profile(seek, "mfa_serial").len)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s asks for a code (mfa_serial), which a "
-                         "service has nobody to ask for", SLICE_ARG(from));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s needs an MFA code (mfa_serial), which a "
+                         "service can't enter: use a role without it", SLICE_ARG(from));
     if (!seek->ask->carriers)
         return OK;
     struct credentials lender = { 0 };
     enum err e = profile.len ? lender_profile(seek, profile, &lender)
                              : lender_named(seek, named, &lender);
     if (e == ERR_NOT_FOUND)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s: %s %.*s has no credentials to take it with",
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s: %s %.*s has no credentials to assume it",
                          SLICE_ARG(from), profile.len ? "source_profile" : "credential_source",
                          SLICE_ARG(profile.len ? profile : named));
     if (e)

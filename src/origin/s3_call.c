@@ -34,6 +34,8 @@
 #define HELD_BYTES_MAX (16 * 1024)
 #define RENEW_MS 11000u             /* limit of RENEWING; longer than the 10 s that STS gets */
 #define RENEW_LOOK_MS 20u
+#define TRUST "; set origin_ca_file to a file with the certificates to trust"
+#define NO_TLS "; this port does not speak TLS: should the URL begin with http://?"
 
 struct s3_call {
     struct origin_hook hook;
@@ -409,10 +411,10 @@ static const char *advice(const struct exchange_end *end)
         enum err err;
         const char *words, *advice;
     } rows[] = {
-        { ERR_ORIGIN_CERT, "self-signed", "; set origin_ca_file to the certificates that vouch for it" },
-        { ERR_ORIGIN_CERT, "issuer", "; set origin_ca_file to the certificates that vouch for it" },
-        { ERR_ORIGIN_CONNECT, "wrong version number", "; it speaks no TLS there: is it http://?" },
-        { ERR_ORIGIN_CONNECT, "packet length too long", "; it speaks no TLS there: is it http://?" },
+        { ERR_ORIGIN_CERT, "self-signed", TRUST },
+        { ERR_ORIGIN_CERT, "issuer", TRUST },
+        { ERR_ORIGIN_CONNECT, "wrong version number", NO_TLS },
+        { ERR_ORIGIN_CONNECT, "packet length too long", NO_TLS },
     };
     for (size_t i = 0; i < countof(rows); i++)
         if (rows[i].err == end->err && strstr(end->why, rows[i].words))

@@ -28,8 +28,8 @@ static const struct {
     { "ExpiredToken", "the session token has expired, and their source has no newer one", true,
       NULL },
     { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
-    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's", false,
-      "its clock and this machine's differ: set this machine's" },
+    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's clock",
+      false, "its clock and this machine's differ: set this machine's clock" },
 };
 
 bool s3_keys_in_doubt(int status)
@@ -69,7 +69,7 @@ static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, con
 static bool of_head(struct s3 *s3, enum s3_op op, int status)
 {
     if (atomic_load(&s3->keys_refused)) {
-        warn(s3, op, status, "-", "as it said before, though not of this HEAD");
+        warn(s3, op, status, "-", "its last answer with a reason said so; one to a HEAD has none");
         return true;
     }
     if (!atomic_exchange(&s3->keys_taken, true))    /* only once: a permission may be missing */

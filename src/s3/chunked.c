@@ -98,7 +98,7 @@ static enum err prove(struct chunked *chunked, enum sigv4_link link, slice signa
 static enum err wrong_behind(struct chunked *chunked)
 {
     chunked->fault.at = chunked->fed;
-    return wrong(chunked, "something stands behind the end");
+    return wrong(chunked, "bytes follow the end of the body");
 }
 
 static enum err take_size(struct chunked *chunked, slice line)

@@ -130,7 +130,7 @@ with Story("i01 origin credentials from every source") as story:
     refuses("a process of more words than it could be given", {**files, "AWS_PROFILE": "long"}, "more than 64 words")
     refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process = aws configure")
     refuses("a stranger's container endpoint",
-            {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "neither https nor")
+            {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "must be https")
     refuses("no role for the token", {"AWS_WEB_IDENTITY_TOKEN_FILE": story.path("jwt")},
             "AWS_ROLE_ARN is not")
     refuses("lent keys for clients too", container, "clients can't sign with it", access_key="",

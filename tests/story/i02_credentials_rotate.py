@@ -39,7 +39,7 @@ with Story("i02 credentials rotate") as story:
         return keys()["expires"] > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
     wait_for("some for 12 s were lent", lambda: lent_for(8), 10)
     lender.down = 500          # one that fails, either, while those at hand are good
-    wait_for("asked for new ones, it fails", lambda: "those at hand are used" in server.log(), 12)
+    wait_for("asked for new ones, it fails", lambda: "the last ones are used" in server.log(), 12)
     lender.down, lender.life = 0, 3600
     wait_for("long-lived ones were lent", lambda: lent_for(1800), 10)
     refused = lender.refused
@@ -64,7 +64,7 @@ with Story("i02 credentials rotate") as story:
     reply = server.get("bucket/later")
     story.same("expired: clients are to try again", (reply.status, reply.code),
                (503, "ServiceUnavailable"))
-    story.fact("and who runs it is told", "there are none that are good" in server.log()
+    story.fact("and who runs it is told", "there are no valid credentials" in server.log()
                and keys()["last_failure_why"], server.log()[-800:])
     story.same("what is cached is served", server.get("bucket/short").status, 200)
     lender.down = 0

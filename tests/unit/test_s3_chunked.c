@@ -153,7 +153,7 @@ TEST(wrong_framing_is_told_with_its_place)
         { "A\r\ndummy data0\r\n\r\n", "a chunk is longer than its size says", 13, 1 },
         { "A\r\ndummy data\r\nzero\r\n", "the size of a chunk is not 1 to 16 hex digits", 15, 2 },
         { "A\r\ndummy data\r\n0\r\n" SUM "more\r\n", "there is more than one trailer", 57, 2 },
-        { "A\r\ndummy data\r\n0\r\n" SUM "\r\nx", "something stands behind the end", 59, 2 },
+        { "A\r\ndummy data\r\n0\r\n" SUM "\r\nx", "bytes follow the end of the body", 59, 2 },
     };
     for (size_t i = 0; i < countof(rows); i++) {
         for (size_t cut = 0; cut <= strlen(rows[i].body); cut++) {
