@@ -100,8 +100,8 @@ bool origin_is_read_only(const struct origin *origin);
 /* True if the answer depends on the signer. A directory does not tell clients apart. */
 bool origin_knows_identities(const struct origin *origin);
 
-/* The ageing time since when Penstock's own credentials have belonged to another owner than at
- * the start; 0: no change. Earlier answers were given to that other owner. */
+/* The time (of the ageing clock) when the owner of Penstock's own credentials changed; 0: never.
+ * Earlier answers were given to the owner before. */
 uint64_t origin_renamed_ms(const struct origin *origin);
 
 /* Penstock's own credentials at an origin. Times are wall seconds; 0: never. */

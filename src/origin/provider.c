@@ -126,7 +126,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
     if (news) {
         struct arena held = { 0 };
         if (provider->running && !slice_eq(name_of(found), name_of(&provider->now)))
-            atomic_store(&provider->renamed_ms, ageing_ms());    /* before any call signs with them */
+            atomic_store(&provider->renamed_ms, ageing_ms());    /* before a call signs with them */
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
         provider->now.secret_key = arena_copy(&held, found->secret_key);
