@@ -83,6 +83,7 @@ slice config_mistake_line(const struct config_mistake *mistake, struct arena *ke
 slice config_where(const struct setting_where *where, struct arena *keep)
 {
     switch (where->from) {
+    case FROM_TEST:
     case FROM_FILE: return arena_printf(keep, "%s:%u", where->name, where->line);
     case FROM_ENV: return arena_printf(keep, "env %s", where->name);
     case FROM_FLAG: return arena_printf(keep, "flag %s", where->name);
@@ -284,6 +285,14 @@ struct config_group config_group_global(struct config *config)
     return (struct config_group){ SCOPE_GLOBAL, config, config->where, "", { { { 0 }, 0 } }, 0 };
 }
 
+struct config_group config_group_of(struct config *config, slice name)
+{
+    struct config_group group = config_group_global(config);
+    if (setting_find(SCOPE_CONSTANT, name))
+        group.scope = SCOPE_CONSTANT;
+    return group;
+}
+
 /* ---- the whole ---- */
 
 /* The origin* settings are an origin like those of the file, and the first. */
@@ -364,7 +373,10 @@ struct config *config_load(const struct config_sources *from)
     config->kinds = from->kinds;
     config->where = config_where_new(config);
     struct config_group global = config_group_global(config);
+    struct config_group constants = global;
+    constants.scope = SCOPE_CONSTANT;
     config_assign_defaults(config, &global);
+    config_assign_defaults(config, &constants);
     bool named;
     const char *path = config_file_path(from, &named);
     config_read_file(config, path, named);

@@ -8,11 +8,11 @@
 #include "base/setting.h"
 #include "base/url_kind.h"
 
-enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
+enum setting_source { FROM_DEFAULT, FROM_TEST, FROM_FILE, FROM_ENV, FROM_FLAG };
 struct setting_where {
     enum setting_source from;
     const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
-    unsigned line, column;   /* FROM_FILE */
+    unsigned line, column;   /* FROM_FILE, FROM_TEST (its object "test") */
     const char *secret_file; /* the value is the text of this file (NAME_file); NULL: it isn't */
 };
 
@@ -51,6 +51,14 @@ struct config_key {
 #include "base/config.def"
 };
 
+/* A setting of a group that the file names, and that is gone: the rest of it is read. */
+struct config_gone {
+    struct config_gone *next;
+    const struct setting_gone *row;
+    const char *key;         /* "origins.west.tries" */
+    struct setting_where where;
+};
+
 struct config_mistake {
     struct config_mistake *next;
     const char *file;        /* or "command line", "environment", "settings" */
@@ -61,6 +69,7 @@ struct config_mistake {
 
 struct config {
 #define GLOBAL(id, type, ...) SETTING_C_##type id;
+#define CONSTANT(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
     struct setting_where *where;
     url_kinds *kinds;                              /* as the sources had them */
@@ -76,6 +85,7 @@ struct config {
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE; NULL: it isn't */
     bool file_unread;                              /* what it says is not known */
+    struct config_gone *gone;                      /* newest first */
     struct config_mistake *mistakes;               /* in the order they were found */
     struct arena arena;                            /* everything above lives here */
 };

@@ -16,7 +16,6 @@ static bool is_secret(slice name)
 
 void config_read_env(struct config *config, const char *const *env)
 {
-    struct config_group global = config_group_global(config);
     for (; env && *env; env++) {
         slice value = slice_of(*env), name = slice_cut(&value, '=');
         bool aws = slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE"));
@@ -34,7 +33,8 @@ void config_read_env(struct config *config, const char *const *env)
         slice lower = { key, len };
         if (!value.len && !is_secret(lower))
             continue;
-        if (config_assign_named(config, &global, lower, value, &where))
+        struct config_group group = config_group_of(config, lower);
+        if (config_assign_named(config, &group, lower, value, &where))
             continue;
         const char *nearest = config_nearest(SCOPE_GLOBAL, lower);
         if (nearest)
@@ -46,7 +46,6 @@ void config_read_env(struct config *config, const char *const *env)
  * and --no-name. */
 void config_read_flags(struct config *config, size_t argc, const char *const *argv)
 {
-    struct config_group global = config_group_global(config);
     for (size_t i = 0; i < argc; i++) {
         slice value = slice_of(argv[i]), name = slice_cut(&value, '=');
         const char *flag = arena_copy(&config->arena, name).ptr;
@@ -57,11 +56,12 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
             continue;
         }
         name = slice_from(name, 2);
-        const struct setting *setting = setting_find(SCOPE_GLOBAL, name);
+        struct config_group group = config_group_of(config, name);
+        const struct setting *setting = setting_find(group.scope, name);
         const struct setting *no = !setting && slice_starts(name, S("no-"))
                                        ? setting_find(SCOPE_GLOBAL, slice_from(name, 3)) : NULL;
         if (no && no->type == TYPE_BOOL && !value.ptr) {
-            config_assign(config, &global, no, S("false"), &where);
+            config_assign(config, &group, no, S("false"), &where);
             continue;
         }
         if (!setting && !setting_find_file(SCOPE_GLOBAL, name)) {
@@ -78,7 +78,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
             value = slice_of(argv[++i]);
         if (!value.ptr)
             config_mistake_add(config, &where, "", NULL, "needs a value");
-        else if (!config_assign_named(config, &global, name, value, &where))
+        else if (!config_assign_named(config, &group, name, value, &where))
             check(false && "found above");
     }
 }

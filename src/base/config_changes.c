@@ -59,7 +59,7 @@ static bool group_at(const struct config *config, enum setting_scope scope, size
                      struct group *ret)
 {
 #define AT(list) (struct group){ (list)[i].name, &(list)[i], (list)[i].where }
-    if (scope == SCOPE_GLOBAL && i == 0)
+    if ((scope == SCOPE_GLOBAL || scope == SCOPE_CONSTANT) && i == 0)
         *ret = (struct group){ "", config, config->where };
     else if (scope == SCOPE_ORIGIN && i < config->origin_count)
         *ret = AT(config->origins);

@@ -1,8 +1,8 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
  * JSON, and the only file of this room that knows it. The members of the object are GLOBAL rows;
- * its members "origins", "buckets" and "keys" hold groups. A name that begins with '#' is a
- * comment. Each value and each mistake knows its line and column (json_place.h). */
+ * its members "origins", "buckets" and "keys" hold groups, "test" holds constants. A name that
+ * begins with '#' is a comment. Each value and each mistake knows its line and column (json_place.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -80,7 +80,7 @@ static bool scalar_text(const struct setting *setting, json_t *value, struct are
 static bool is_group_name(slice name)
 {
     return slice_eq(name, S("origins")) || slice_eq(name, S("buckets")) ||
-           slice_eq(name, S("keys"));
+           slice_eq(name, S("keys")) || slice_eq(name, S("test"));
 }
 
 static const char *nearest_of_group(const struct config_group *group, const char *name)
@@ -98,14 +98,33 @@ static const char *nearest_of_group(const struct config_group *group, const char
     return nearest;
 }
 
-static void read_member(struct loading *load, const struct config_group *group, const char *name,
+/* A name that had an effect in an older version: the file is good all the same. */
+static bool is_gone(struct loading *load, const struct config_group *group, const char *name)
+{
+    struct config *config = load->config;
+    const struct setting_gone *row = setting_find_gone(group->scope, slice_of(name));
+    if (!row)
+        return false;
+    struct config_gone *gone = arena_alloc(&config->arena, sizeof(*gone));
+    *gone = (struct config_gone){ config->gone, row, config_key_of(config, group, name),
+                                  file_where(load, group, name, false) };
+    config->gone = gone;
+    return true;
+}
+
+static void read_member(struct loading *load, const struct config_group *of, const char *name,
                         json_t *value)
 {
     struct config *config = load->config;
+    struct config_group own = *of, *group = &own;
+    if (of->scope == SCOPE_GLOBAL)
+        own.scope = config_group_of(config, slice_of(name)).scope;
     const struct setting *setting = setting_find(group->scope, slice_of(name));
     const struct setting *secret = setting ? NULL : setting_find_file(group->scope, slice_of(name));
     const char *key = config_key_of(config, group, name), *why;
     struct setting_where at_key = file_where(load, group, name, false);
+    if (!setting && is_gone(load, group, name))
+        return;
     if ((!setting && !secret) || strchr(name, '-')) {
         config_mistake_add(config, &at_key, key, nearest_of_group(group, name), "no such setting");
         return;
@@ -115,6 +134,8 @@ static void read_member(struct loading *load, const struct config_group *group, 
         return;
     }
     struct setting_where at_value = file_where(load, group, name, true);
+    if (of->scope == SCOPE_CONSTANT)
+        at_value.from = FROM_TEST;
     slice text;
     if (scalar_text(setting ? setting : secret, value, &config->arena, &text, &why)) {
         check(config_assign_named(config, group, slice_of(name), text, &at_value));
@@ -280,6 +301,17 @@ static json_t *group_list(struct loading *load, json_t *root, const char *name, 
     return NULL;
 }
 
+static void read_constants(struct loading *load, json_t *root)
+{
+    struct config_group group = config_group_global(load->config);
+    json_t *test = group_list(load, root, "test", false);
+    group.scope = SCOPE_CONSTANT;
+    group.path = "test.";
+    group.steps[group.depth++].name = S("test");
+    if (test)
+        read_object(load, &group, test);
+}
+
 static void read_groups(struct loading *load, json_t *root)
 {
     struct config *config = load->config;
@@ -371,6 +403,7 @@ void config_read_file(struct config *config, const char *path, bool must_be_ther
         read_object(&load, &global, root);
     }
     config->file_unread = !root && config->mistakes;
+    read_constants(&load, root);
     read_groups(&load, root);
     json_decref(root);
 }

@@ -25,6 +25,9 @@ bool config_is_said(const struct config *config, const struct setting_where *whe
                     const char *key) MUST_USE;
 bool config_is_blank(slice text);    /* nothing but space, or nothing at all */
 struct config_group config_group_global(struct config *config);
+/* The rows that this name belongs to beside those of groups: of settings, or, by its old name, of
+ * constants. */
+struct config_group config_group_of(struct config *config, slice name);
 struct setting_where *config_where_new(struct config *config) MUST_USE;    /* all FROM_DEFAULT */
 /* The path of a member, for mistakes: "origins.west.url". */
 const char *config_key_of(struct config *config, const struct config_group *group,

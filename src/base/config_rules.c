@@ -283,7 +283,8 @@ static void an_extent_fits_the_cache(struct config *config)
 {
     uint64_t size = config->cache_size_bytes, extent = config->extent_size_bytes;
     if (size && extent && extent > size / 4)
-        config_mistake_add(config, at(config, "extent_size"), "extent_size", NULL,
+        config_mistake_add(config, in_group(config->where, SCOPE_CONSTANT, "extent_size"),
+                           "extent_size", NULL,
                            "must be at most a quarter of cache_size");
 }
 

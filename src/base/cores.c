@@ -8,23 +8,15 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "base/cgroup.h"
 
 static unsigned cores_scheduled(void)
 {
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
     return (unsigned)MAX(cores, 1);
-}
-
-static bool read_line(const char *path, char *ret, int cap)
-{
-    FILE *file = fopen(path, "re");
-    bool good = file && fgets(ret, cap, file) != NULL;
-    if (file)
-        fclose(file);
-    return good;
 }
 
 static unsigned cores_of(long quota_us, long period_us)
@@ -34,59 +26,56 @@ static unsigned cores_of(long quota_us, long period_us)
     return (unsigned)MAX((quota_us + period_us - 1) / period_us, 1);
 }
 
-static uint64_t cores_line(const char *line)    /* "max 100000" or "150000 100000" */
+/* "max 100000" or "150000 100000"; version 1 has a file for each of the two. */
+static void look_for_cores(void *arg, const char *folder)
 {
-    long quota, period;
-    return sscanf(line, "%ld %ld", &quota, &period) == 2 ? cores_of(quota, period) : UINT64_MAX;
-}
-
-static uint64_t memory_line(const char *line)    /* "max" or "4294967296" */
-{
-    unsigned long long bytes;
-    return sscanf(line, "%llu", &bytes) == 1 && bytes ? bytes : UINT64_MAX;
-}
-
-/* What this file says of our group and of each one around it. */
-static uint64_t least_v2(const char *file, uint64_t (*value_of)(const char *line))
-{
-    char group[PATH_MAX] = "", path[PATH_MAX + 64], line[64];
-    uint64_t least = UINT64_MAX;
-    if (!read_line("/proc/self/cgroup", group, sizeof(group)) || strncmp(group, "0::", 3) != 0)
-        return least;
-    group[strcspn(group, "\n")] = 0;
-    for (char *slash = group; slash; slash = strrchr(group + 3, '/')) {
-        if (slash != group)
-            *slash = 0;
-        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", group + 3, file);
-        if (read_line(path, line, sizeof(line)))
-            least = MIN(least, value_of(line));
-    }
-    return least;
-}
-
-static unsigned cores_v1(void)
-{
-    char line[64];
+    unsigned *least = arg;
+    char line[64], period_line[64];
     long quota = 0, period = 0;
-    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof(line)))
-        sscanf(line, "%ld", &quota);
-    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof(line)))
-        sscanf(line, "%ld", &period);
-    return cores_of(quota, period);
+    if (cgroup_line(folder, "cpu.max", line, sizeof(line)) &&
+        sscanf(line, "%ld %ld", &quota, &period) == 2)
+        *least = MIN(*least, cores_of(quota, period));
+    if (cgroup_line(folder, "cpu.cfs_quota_us", line, sizeof(line)) &&
+        cgroup_line(folder, "cpu.cfs_period_us", period_line, sizeof(period_line)) &&
+        sscanf(line, "%ld", &quota) == 1 && sscanf(period_line, "%ld", &period) == 1)
+        *least = MIN(*least, cores_of(quota, period));
 }
 
 unsigned cores_available(void)
 {
-    unsigned quota = (unsigned)MIN(least_v2("cpu.max", cores_line), (uint64_t)UINT_MAX);
-    return MIN(cores_scheduled(), MIN(quota, cores_v1()));
+    unsigned least = cores_scheduled();
+    cgroup_each("", "cpu", look_for_cores, &least);
+    return least;
+}
+
+/* "max" or "4294967296". Above memory.high a group is slowed down until it is nearly still, so it
+ * binds like memory.max. */
+static void look_for_memory(void *arg, const char *folder)
+{
+    static const char *const files[] = { "memory.max", "memory.high", "memory.limit_in_bytes" };
+    struct memory_allowed *least = arg;
+    char line[64];
+    unsigned long long bytes;
+    for (size_t i = 0; i < countof(files); i++) {
+        if (!cgroup_line(folder, files[i], line, sizeof(line)) ||
+            sscanf(line, "%llu", &bytes) != 1 || !bytes || bytes >= least->bytes)
+            continue;
+        least->bytes = bytes;
+        snprintf(least->by, sizeof(least->by), "%s/%s", folder, files[i]);
+    }
+}
+
+struct memory_allowed memory_allowed(const char *root)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    struct memory_allowed allowed = { .bytes = UINT64_MAX, .by = "this machine's RAM" };
+    if (pages > 0 && page > 0)
+        allowed.bytes = (uint64_t)pages * (uint64_t)page;
+    cgroup_each(root, "memory", look_for_memory, &allowed);
+    return allowed;
 }
 
 uint64_t memory_available(void)
 {
-    char line[64] = "";
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
-    if (read_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof(line)))
-        machine = MIN(machine, memory_line(line));
-    return MIN(machine, least_v2("memory.max", memory_line));
+    return memory_allowed("").bytes;
 }

@@ -19,9 +19,15 @@ const struct setting settings[] = {
 #define ORIGIN(...) ROW(SCOPE_ORIGIN, config_origin, __VA_ARGS__)
 #define BUCKET(...) ROW(SCOPE_BUCKET, config_bucket, __VA_ARGS__)
 #define KEY(...) ROW(SCOPE_KEY, config_key, __VA_ARGS__)
+#define CONSTANT(...) ROW(SCOPE_CONSTANT, config, __VA_ARGS__)
 #include "base/config.def"
 };
 const size_t setting_count = countof(settings);
+
+static const struct setting_gone settings_gone[] = {
+#define GONE(scope, name, text) { SCOPE_##scope, name, text },
+#include "base/config.def"
+};
 
 /* Each row takes a number; a heading takes that of the row below it, and gives it back. */
 enum {
@@ -58,6 +64,14 @@ const struct setting *setting_find(enum setting_scope scope, slice name)
     for (size_t i = 0; i < setting_count; i++)
         if (settings[i].scope == scope && same_name(slice_of(settings[i].name), name))
             return &settings[i];
+    return NULL;
+}
+
+const struct setting_gone *setting_find_gone(enum setting_scope scope, slice name)
+{
+    for (size_t i = 0; i < countof(settings_gone); i++)
+        if (settings_gone[i].scope == scope && slice_eq(slice_of(settings_gone[i].name), name))
+            return &settings_gone[i];
     return NULL;
 }
 

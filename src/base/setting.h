@@ -7,13 +7,17 @@
 #define BASE_SETTING_H
 
 #include "base/arena.h"
+#include "base/budget.h"
 
 #define SECONDS ((uint64_t)1000)    /* in milliseconds, as durations are kept */
 #define MINUTES (60 * SECONDS)
 #define HOURS (60 * MINUTES)
 #define DAYS (24 * HOURS)
 
-enum setting_scope { SCOPE_GLOBAL, SCOPE_ORIGIN, SCOPE_BUCKET, SCOPE_KEY, SCOPE_COUNT };
+/* A constant is no setting: it is shown nowhere, and tests alone change it (base/config.def). */
+enum setting_scope {
+    SCOPE_GLOBAL, SCOPE_ORIGIN, SCOPE_BUCKET, SCOPE_KEY, SCOPE_CONSTANT, SCOPE_COUNT
+};
 enum setting_type {
     TYPE_TEXT, TYPE_PATH, TYPE_SIZE, TYPE_COUNT, TYPE_DURATION, TYPE_BOOL, TYPE_CHOICE,
     TYPE_ADDRESS, TYPE_URL, TYPE_SECRET
@@ -50,6 +54,13 @@ struct setting_section {
 };
 extern const struct setting_section setting_sections[];
 extern const size_t setting_section_count;
+
+/* A setting of a group that is gone: its name has no effect any more. */
+struct setting_gone {
+    enum setting_scope scope;
+    const char *name, *text;               /* what holds instead */
+};
+const struct setting_gone *setting_find_gone(enum setting_scope scope, slice name);    /* or NULL */
 
 /* '-' and '_' are the same in a name. NULL if there is none, or none near. */
 const struct setting *setting_find(enum setting_scope scope, slice name);

@@ -13,6 +13,7 @@
 #include "cli/check.h"
 #include "cli/credentials.h"
 #include "cli/fills.h"
+#include "cli/memory.h"
 #include "http/tls.h"
 #include "origin/curl.h"
 #include "origin/origin.h"
@@ -135,6 +136,18 @@ static void check_fills(struct check *check)
         check_say(check, MISTAKEN, why);
 }
 
+static void check_memory(struct check *check)
+{
+    struct memory memory = memory_of(check->config, check->keep);
+    struct text parts = text_in(check->keep);
+    for (size_t i = 0; i < BUDGET_COUNT; i++)
+        text_printf(&parts, "%s%s %ju", i ? ", " : "", budget_rows[i].name,
+                    (uintmax_t)(memory.budgets.bytes[i] / MIB));
+    check_say(check, NOTED, arena_printf(check->keep, "memory: %ju MiB (%.*s), divided in MiB: %.*s",
+                                         (uintmax_t)(memory.bytes / MIB), SLICE_ARG(memory.from),
+                                         SLICE_ARG(text_slice(&parts))));
+}
+
 /* ---- the whole ---- */
 
 static struct check *warned;             /* whom a warning of the settings counts for */
@@ -177,6 +190,7 @@ int run_check(struct cli *cli)
         check_credentials(&check);
         check_tls(&check);
         check_fills(&check);
+        check_memory(&check);
     }
     warned = &check;
     cli_warnings(config, say_warning);

@@ -38,12 +38,14 @@ enum err fills_up(struct serve *serve)
                                         : MIN(cores_available(), 8u),
         .access_log = config->access_log,
         .sessions_max = fills_sessions(config, files.rlim_cur),
-        .user_sessions_max = (unsigned)config->fill_user_sessions,
+        .user_sessions_max = (unsigned)(config->fill_user_sessions
+                                            ? config->fill_user_sessions
+                                            : MAX(config->fill_sessions / 4, (uint64_t)1)),
         .buffers_max = (unsigned)config->fill_buffers,
         .fills_max = (unsigned)config->fill_requests,
         .items_max = (unsigned)config->fill_items,
         .user_bytes_max = config->fill_user_memory_bytes,
-        .lists_bytes_max = config->memory_fills_bytes,
+        .lists_bytes_max = serve->memory.budgets.bytes[BUDGET_fills],
         .gets_max = (unsigned)config->fill_gets,
         .list_bytes_max = config->fill_list_bytes,
         .replies_bytes_max = config->fill_replies_bytes,

@@ -15,6 +15,7 @@ static const char *const scope_heads[SCOPE_COUNT] = {
     [SCOPE_ORIGIN] = "Settings of \"origins\": { NAME: { ... } }, in the file only",
     [SCOPE_BUCKET] = "Settings of \"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
+    [SCOPE_CONSTANT] = "No setting: a constant, with its reason. To set it by its name is a warning",
 };
 
 /* Adds the words of a text. `column` is where the line stands; lines after it begin at `indent`. */
@@ -121,7 +122,7 @@ void help_settings(struct text *to)
     text_add(to, S("Each is a flag --NAME VALUE, a variable PENSTOCK_NAME and a key of the settings\n"
                    "file; where two are given, the first of these counts. A secret may lie in a\n"
                    "file: NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
-    for (unsigned scope = 0; scope < SCOPE_COUNT; scope++) {
+    for (unsigned scope = 0; scope < SCOPE_CONSTANT; scope++) {
         if (scope_heads[scope])
             text_printf(to, "\n%s\n", scope_heads[scope]);
         for (size_t i = 0; i < setting_count; i++) {

@@ -42,6 +42,14 @@ static enum err limits_up(struct serve *serve)
     return OK;
 }
 
+static enum err memory_up(struct serve *serve)
+{
+    serve->memory = memory_of(serve->config, &serve->keep);
+    log_info("memory", "bytes=%" PRIu64 " from=\"%.*s\"", serve->memory.bytes,
+             SLICE_ARG(serve->memory.from));
+    return OK;
+}
+
 /* ---- the cache folder ---- */
 
 static enum err engine_up(struct serve *serve)
@@ -89,15 +97,15 @@ static enum err store_up(struct serve *serve)
         .size_bytes = config->cache_size_bytes,
         .reserve_bytes = config->cache_reserve_bytes,
         .extent_bytes = (uint32_t)config->extent_size_bytes,
-        .heads_bytes = config->memory_heads_bytes,
-        .pieces_bytes = config->memory_readers_bytes,
-        .queue_bytes_max = config->memory_queue_bytes,
+        .heads_bytes = serve->memory.budgets.bytes[BUDGET_heads],
+        .pieces_bytes = serve->memory.budgets.bytes[BUDGET_readers],
+        .queue_bytes_max = serve->memory.budgets.bytes[BUDGET_queue],
         .commit_ms_max = (uint32_t)config->commit_time_ms,
         .read_gap_bytes = (uint32_t)config->read_gap_bytes,
         .cold_reads = *config->cold_reads == 'a'   ? COLD_AUTO
                       : *config->cold_reads == 'd' ? COLD_DIRECT
                                                    : COLD_BUFFERED,
-        .memory_bytes = memory_available(),
+        .memory_bytes = serve->memory.allowed_bytes,
         .engine = serve->engine,
     };
     struct store_status status;
@@ -225,12 +233,12 @@ static enum err cache_up(struct serve *serve)
 {
     struct cache_options options = {
         .store = serve->store,
-        .slots_bytes = serve->config->memory_slots_bytes,
+        .slots_bytes = serve->memory.budgets.bytes[BUDGET_slots],
         .fetches_max = (unsigned)serve->config->fetches_max,
         .lists_ms = serve->config->list_time_ms,
-        .lists_bytes = serve->config->memory_lists_bytes,
+        .lists_bytes = serve->memory.budgets.bytes[BUDGET_lists],
         .missing_ms = serve->config->missing_time_ms,
-        .grants_bytes = serve->config->memory_grants_bytes,
+        .grants_bytes = serve->memory.budgets.bytes[BUDGET_grants],
     };
     serve->cache = cache_new(&options);
     return OK;
@@ -293,7 +301,7 @@ static enum err front_up(struct serve *serve)
         .form_bytes_max = serve->config->form_max_bytes,
         .regions = slice_of(serve->config->regions),
         .body_bytes_max = serve->config->body_max_bytes,
-        .relays_bytes = serve->config->memory_relays_bytes,
+        .relays_bytes = serve->memory.budgets.bytes[BUDGET_relays],
         .batches = {
             .list_bytes = serve->config->batch_list_bytes,
             .items = serve->config->batch_items,
@@ -301,7 +309,7 @@ static enum err front_up(struct serve *serve)
             .time_ms = (unsigned)serve->config->batch_time_ms,
             .gets = serve->config->batch_gets,
             .ahead_bytes = serve->config->batch_ahead_bytes,
-            .memory_bytes = serve->config->memory_batches_bytes,
+            .memory_bytes = serve->memory.budgets.bytes[BUDGET_batches],
         },
     };
     serve->front = front_new(&options);
@@ -400,10 +408,11 @@ static enum err http_up(struct serve *serve)
         .body_progress_ms = (unsigned)config->body_progress_time_ms,
         .body_progress_bytes = config->body_progress_bytes,
         .body_bytes_max = FRONT_FRAMED_BYTES(config->body_max_bytes),
-        .body_memory_bytes = config->body_memory_bytes,
+        .body_memory_bytes = MIN(config->body_memory_bytes,
+                                 serve->memory.budgets.bytes[BUDGET_bodies] / 4),
         .bodies_disk_bytes = config->bodies_disk_bytes,
-        .bodies_memory_bytes = config->bodies_memory_bytes,
-        .heads_bytes = config->request_heads_bytes,
+        .bodies_memory_bytes = serve->memory.budgets.bytes[BUDGET_bodies],
+        .heads_bytes = serve->memory.budgets.bytes[BUDGET_requests],
         .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
         .spill_files_max = (unsigned)MAX(files.rlim_cur / FILES_BODIES_SHARE, (rlim_t)1),
         .connections_max = connections_max(serve, loops, files.rlim_cur),
@@ -439,7 +448,8 @@ static void http_down(struct serve *serve)
 }
 
 const struct step house_steps[] = {
-    { "limits", limits_up, NULL },       { "io", engine_up, NULL },
+    { "limits", limits_up, NULL },       { "memory", memory_up, NULL },
+    { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", places_origins_up, places_origins_down },
     { "names", names_up, NULL },         { "places", places_up, NULL },

@@ -94,12 +94,12 @@ static void add_setting(struct text *to, const struct setting *setting)
 
 void manual_settings(struct text *to)
 {
-    static const char *const titles[SCOPE_COUNT] = {
+    static const char *const titles[SCOPE_CONSTANT] = {
         [SCOPE_ORIGIN] = "Each origin of `origins`", [SCOPE_BUCKET] = "Each entry of `buckets`",
         [SCOPE_KEY] = "Each entry of `keys`",
     };
     size_t section = 0;
-    for (unsigned scope = 0; scope < SCOPE_COUNT; scope++) {
+    for (unsigned scope = 0; scope < SCOPE_CONSTANT; scope++) {
         if (titles[scope])
             text_printf(to, "\n### %s\n\n", titles[scope]);
         for (size_t i = 0; i < setting_count; i++) {

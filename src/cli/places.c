@@ -24,11 +24,12 @@ struct origin_options places_options(const struct config *config, const struct c
             from->where[setting_at(SCOPE_ORIGIN, S("session_token"))].secret_file,
         .keys_optional = credentials_may_lack(config, from),
         .connections_max = (unsigned)from->connections,
-        .connect_ms = (unsigned)from->connect_time_ms,
+        .connect_ms = (unsigned)config->origin_connect_time_ms,
         .progress_ms = (unsigned)from->progress_time_ms,
-        .answer_ms = (unsigned)from->answer_time_ms,
-        .wait_ms = (unsigned)from->wait_time_ms,
-        .total_ms = (unsigned)from->total_time_ms, .tries_max = (unsigned)from->tries,
+        .answer_ms = (unsigned)config->origin_answer_time_ms,
+        .wait_ms = (unsigned)config->origin_wait_time_ms,
+        .total_ms = (unsigned)config->origin_total_time_ms,
+        .tries_max = (unsigned)config->origin_tries,
     };
 }
 

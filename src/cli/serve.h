@@ -4,6 +4,7 @@
 
 #include "admin/admin.h"
 #include "cli/cli.h"
+#include "cli/memory.h"
 #include "cli/recent.h"
 #include "front/front.h"
 
@@ -15,6 +16,7 @@ struct serve {
     slice why;              /* of a step that failed: a sentence for people */
     uint64_t began_ms;
 
+    struct memory memory;
     enum disk_engine engine;
     struct store *store;
     bool serving;                  /* was its folder in service when last looked at? */

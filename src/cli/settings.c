@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/credentials.h"
+#include "cli/memory.h"
 
 static void show_row(struct cli *cli, const struct setting *setting, const char *path,
                      const void *group, const struct setting_where *where)
@@ -17,6 +18,15 @@ static void show_row(struct cli *cli, const struct setting *setting, const char 
     printf("%-34.*s %-34.*s %-10s %.*s\n", SLICE_ARG(name), SLICE_ARG(value.len ? value : S("-")),
            setting->type == TYPE_CHOICE ? "choice" : setting_type_name(setting),
            SLICE_ARG(config_where(&where[setting - settings], keep)));
+}
+
+/* Constants that somebody changed. */
+static void show_constants(struct cli *cli, const struct config *config)
+{
+    for (size_t i = 0; i < setting_count; i++)
+        if (settings[i].scope == SCOPE_CONSTANT && config->where[i].from != FROM_DEFAULT)
+            show_row(cli, &settings[i], config->where[i].from == FROM_TEST ? "test." : "", config,
+                     config->where);
 }
 
 static void show_group(struct cli *cli, enum setting_scope scope, const char *path,
@@ -35,6 +45,7 @@ static const char *path_of(struct cli *cli, const char *list, const char *name)
 static void show_all(struct cli *cli, const struct config *config)
 {
     show_group(cli, SCOPE_GLOBAL, "", config, config->where);
+    show_constants(cli, config);
     for (size_t i = 0; i < config->origin_count; i++)
         show_group(cli, SCOPE_ORIGIN, path_of(cli, "origins.", config->origins[i].name),
                    &config->origins[i], config->origins[i].where);
@@ -86,6 +97,25 @@ static bool manual_part(struct text *to, const char *part)
     return to->len > 0;
 }
 
+static void show_bytes(struct cli *cli, const char *name, uint64_t bytes, slice text)
+{
+    slice value = bytes % MIB ? arena_printf(&cli->arena, "%ju", (uintmax_t)bytes)
+                              : arena_printf(&cli->arena, "%juMiB", (uintmax_t)(bytes / MIB));
+    printf("%-34s %-34.*s %-10s %.*s\n", name, SLICE_ARG(value), "size", SLICE_ARG(text));
+}
+
+/* What `memory` is here, and what it is divided into. */
+static void show_memory(struct cli *cli, const struct config *config)
+{
+    struct memory memory = memory_of(config, &cli->arena);
+    show_bytes(cli, "in_force.memory", memory.bytes, memory.from);
+    for (size_t i = 0; i < BUDGET_COUNT; i++)
+        show_bytes(cli, arena_printf(&cli->arena, "in_force.%s", budget_rows[i].name).ptr,
+                   memory.budgets.bytes[i],
+                   arena_printf(&cli->arena, "%s; when full: %s", budget_rows[i].holds,
+                                budget_rows[i].full));
+}
+
 int run_config(struct cli *cli)
 {
     struct text text = text_in(&cli->arena);
@@ -109,6 +139,7 @@ int run_config(struct cli *cli)
     }
     struct config *config = cli_load(cli);
     show_all(cli, config);
+    show_memory(cli, config);
     show_all_credentials(cli, config);
     fflush(stdout);
     size_t count = cli_mistakes(cli, config, true);

@@ -146,6 +146,12 @@ static void print_cache(struct arena *keep, json_t *root)
         printf("warning    %s\n", warning);
 }
 
+static void print_memory(struct arena *keep, json_t *root)
+{
+    printf("memory     %.*s (%s)\n", SLICE_ARG(human_bytes(keep, number_of(root, "memory.bytes"))),
+           text_of(root, "memory.from"));
+}
+
 static void print_fills(struct arena *keep, json_t *root)
 {
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
@@ -177,6 +183,7 @@ static void print_answers_first(struct arena *keep, json_t *root)
                arena_printf(keep, " in the last %jd s", (intmax_t)seconds));
     print_saved(keep, root);
     print_cache(keep, root);
+    print_memory(keep, root);
     print_fills(keep, root);
     print_origins(root);
 }

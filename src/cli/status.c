@@ -135,6 +135,17 @@ static void tell_tls(struct admin_page *page, const struct serve *serve)
     arena_free(&keep);
 }
 
+static void tell_memory(struct admin_page *page, const struct memory *memory)
+{
+    struct arena keep = { 0 };
+    admin_number(page, "memory.bytes", memory->bytes);
+    admin_text(page, "memory.from", memory->from);
+    for (size_t i = 0; i < BUDGET_COUNT; i++)
+        admin_number(page, arena_printf(&keep, "memory.budgets.%s_bytes", budget_rows[i].name).ptr,
+                     memory->budgets.bytes[i]);
+    arena_free(&keep);
+}
+
 static void tell_small(struct admin_page *page, const struct store_status *status)
 {
     struct arena keep = { 0 };
@@ -153,6 +164,7 @@ void status_tell(void *arg, struct admin_page *page)
     admin_number(page, "connections", http_connections(serve->http));
     admin_number(page, "open_requests", http_open_requests(serve->http));
     admin_number(page, "requests", requests_so_far());
+    tell_memory(page, &serve->memory);
     admin_text(page, "cache.folder", slice_of(serve->config->cache_dir));
     admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
     admin_store(page, "cache", &status);

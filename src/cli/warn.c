@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
+#include "cli/memory.h"
 #include "store/store.h"
 
 #define SMALL_BYTES GIB
@@ -135,11 +136,54 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
                         config->metrics_token ? "" : ", and /metrics needs none");
 }
 
+static bool is_budget(const struct setting *setting)
+{
+    bool found = false;
+    for (size_t i = 0; i < BUDGET_COUNT && !found; i++)
+        found = strcmp(budget_rows[i].name, setting->name) == 0;
+    return found;
+}
+
+static slice old_name(const struct setting *setting, const struct setting_where *where,
+                      struct arena *keep)
+{
+    if (is_budget(setting))
+        return arena_printf(keep, "%s (%.*s) is an old name: it still limits that budget, and will be a "
+                            "mistake in the next version. Set memory instead, which is divided "
+                            "into all budgets (penstock config shows how)",
+                            setting->name, SLICE_ARG(config_where(where, keep)));
+    bool derived = strcmp(setting->standard, "0") == 0;
+    return arena_printf(keep, "%s (%.*s) is an old name: it still has its effect, and will be a "
+                        "mistake in the next version, where it is always %s. Take it out",
+                        setting->name, SLICE_ARG(config_where(where, keep)),
+                        derived ? "derived from others" : setting->standard);
+}
+
+/* What older versions had as settings. */
+static void tell_old_names(const struct config *config, struct arena *keep,
+                           void (*tell)(slice warning))
+{
+    bool test = false;
+    for (size_t i = 0; i < setting_count; i++) {
+        if (settings[i].scope != SCOPE_CONSTANT)
+            continue;
+        test |= config->where[i].from == FROM_TEST;
+        if (config->where[i].from > FROM_TEST)
+            tell(old_name(&settings[i], &config->where[i], keep));
+    }
+    for (const struct config_gone *gone = config->gone; gone; gone = gone->next)
+        tell(arena_printf(keep, "%s (%.*s) is an old name without effect: %s. Take it out",
+                          gone->key, SLICE_ARG(config_where(&gone->where, keep)), gone->row->text));
+    if (test)
+        tell(S("the settings file has \"test\", which changes constants for Penstock's own tests: "
+               "nothing is promised of a service that runs so. Take it out"));
+}
+
 void cli_warnings(const struct config *config, void (*tell)(slice warning))
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
         size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_write,
-        http_is_exposed, admin_is_exposed,
+        http_is_exposed, admin_is_exposed, memory_warning,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i < countof(warnings); i++) {
@@ -147,5 +191,6 @@ void cli_warnings(const struct config *config, void (*tell)(slice warning))
         if (warning.len)
             tell(warning);
     }
+    tell_old_names(config, &keep, tell);
     arena_free(&keep);
 }

@@ -377,7 +377,7 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
         return OK;
     metric_add(M_BATCH_LIST, 1);
     *ret_detail = arena_printf(call->keep, "The list of a batch may have %" PRIu64 " bytes: ask for "
-                               "less at once, or raise batch_list.", most);
+                               "less at once.", most);
     return ERR_TOO_LARGE;
 }
 
@@ -464,7 +464,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         detail = S(FORMS_OFF);
     }
     if (!err && (err = judge_body(front, head, claim, &ret->body_bytes)) == ERR_TOO_LARGE)
-        detail = S("The body is larger than the setting body_max allows.");
+        detail = S("The body is larger than a request may bring: upload the object in parts.");
     if (!err) {
         read_call(front, http, keep, peer, head, judged);
         err = judge_large_body(&judged->call, ret->body_bytes, &detail);

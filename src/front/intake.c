@@ -151,8 +151,7 @@ static void read_list(struct intake *intake)
     list->too_many = err == ERR_LIMIT;
     intake->outcome.err = err ? ERR_BAD_ARGUMENT : OK;
     intake->outcome.fault.message = err == ERR_LIMIT
-        ? arena_printf(list->keep, "%.*s: ask for fewer at once, or raise batch_items",
-                       SLICE_ARG(why)) : why;
+        ? arena_printf(list->keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) : why;
 }
 
 static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)

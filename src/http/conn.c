@@ -230,7 +230,7 @@ static void look_at_body(struct conn *conn)
         metric_add(M_HTTP_REFUSED_BODY, 1);
         gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
                     announced ? "the body is longer than its head says"
-                              : "the body is larger than the setting body_max allows");
+                              : "the body is larger than a request may bring: upload in parts");
     } else if (err == OK) {
         conn->phase = PHASE_REQUEST;
         timed_stop(&conn->timed);

@@ -105,7 +105,8 @@ static void judge(struct conn *conn, const struct http_head *scanned)
     struct http_request *request = conn->request = request_new(conn, scanned);
     if (scanned->has_length && scanned->length > conn->loop->http->options.body_bytes_max) {
         metric_add(M_HTTP_REFUSED_BODY, 1);
-        gate_refuse(conn, ERR_TOO_LARGE, "the body is larger than the setting body_max allows");
+        gate_refuse(conn, ERR_TOO_LARGE,
+                    "the body is larger than a request may bring: upload in parts");
         return;
     }
     struct http_answer answer = { .status = 500, .close = true };

@@ -63,8 +63,8 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
         return true;
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
-    return refused(ret_why, 429, "quota", S("the lists of all sessions, or of this user's, that "
-                   "are under way have as many bytes as memory_fills allows: wait for a reply, or ask "
+    return refused(ret_why, 429, "quota", S("the lists under way, of all sessions or of this "
+                   "user's, hold as many bytes as their part of memory has: wait for a reply, or ask "
                    "for less at once"));
 }
 
@@ -74,7 +74,7 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
     const struct local_options *options = &lease->worker->local->options;
     if (has_enough(lease))
         return refused(ret_why, 429, "quota", S("this session has as many fills under way as "
-                       "fill_requests allows: wait for a reply"));
+                       "one may have: wait for a reply"));
     fill->reader = lease->reader;
     enum err err = options->judge.renew(options->judge.arg, &fill->keep, &fill->reader);
     if (err) {

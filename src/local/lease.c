@@ -221,8 +221,8 @@ static bool read_large(struct lease *lease, const struct message *announced, str
     const struct local_options *options = &lease->worker->local->options;
     uint64_t bytes = announced->large_bytes;
     *ret_why = (struct trouble){ 413, "message_too_large",
-                                 arena_printf(keep, "a message in a memfd may have %ju bytes "
-                                              "(fill_list): ask for less at once",
+                                 arena_printf(keep, "a message in a memfd may have %ju bytes: "
+                                              "ask for less at once",
                                               (uintmax_t)options->list_bytes_max) };
     metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
     if (bytes > options->list_bytes_max)
@@ -339,8 +339,8 @@ void lease_begin(struct worker *worker, int fd)
     } else if (!(lease->user = users_enter(local->users, peer.uid,
                                            local->options.user_sessions_max))) {
         metric_add(M_FILL_USER_SESSIONS, 1);
-        why = (struct trouble){ 429, "quota", S("this user has as many sessions as "
-                                "fill_user_sessions allows: close one") };
+        why = (struct trouble){ 429, "quota", S("this user has as many sessions as one user "
+                                "may open (a quarter of fill_sessions): close one") };
         lease_refuse(lease, NULL, &why);
         lease_end(lease);
     }

@@ -261,7 +261,7 @@ static bool read_items(struct reading *reading, const json_t *object)
         reading->err = err;
     if (err == ERR_LIMIT)
         *reading->why = (struct trouble){ 413, "too_many_items", arena_printf(
-            reading->keep, "%.*s: ask for fewer at once, or raise fill_items", SLICE_ARG(why)) };
+            reading->keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) };
     else if (err)
         *reading->why = (struct trouble){ 400, "bad_item", why };
     return err == OK;
@@ -318,8 +318,7 @@ enum err message_read(struct arena *keep, slice text, size_t items_max, struct m
     if (items_are_dense(text, items_max + MESSAGE_FDS_MAX)) {
         *ret_why = (struct trouble){ 413, "too_many_items",
                                      arena_printf(keep, "the message holds more than %zu items can "
-                                                  "have: ask for fewer at once, or raise "
-                                                  "fill_items", items_max) };
+                                                  "have: ask for fewer at once", items_max) };
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);

@@ -2,10 +2,14 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/header.h"
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/cores.h"
 #include "base/list.h"
 #include "base/mailbox.h"
@@ -114,6 +118,121 @@ TEST(memory_is_at_most_the_machines)
     ok(memory_available() >= 16 * MIB && memory_available() <= machine);
 }
 
+/* ---- what a cgroup allows: a tree of files in place of the kernel's ---- */
+
+static char tree[] = "/tmp/penstock-cgroup-XXXXXX";
+
+static void tree_file(const char *path, const char *text)
+{
+    char command[512], whole[512];
+    snprintf(command, sizeof(command), "mkdir -p \"$(dirname %s%s)\"", tree, path);
+    ok(system(command) == 0);
+    snprintf(whole, sizeof(whole), "%s%s", tree, path);
+    FILE *file = fopen(whole, "w");
+    ok(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void expect_allowed(uint64_t bytes, const char *by)
+{
+    struct memory_allowed allowed = memory_allowed(tree);
+    if (allowed.bytes != bytes || !strstr(allowed.by, by))
+        fail_msg("%ju by %s, not %ju by %s", (uintmax_t)allowed.bytes, allowed.by,
+                 (uintmax_t)bytes, by);
+}
+
+static void tree_begin(const char *groups, const char *mounts)
+{
+    strcpy(tree + sizeof(tree) - 7, "XXXXXX");
+    ok(mkdtemp(tree) != NULL);
+    tree_file("/proc/self/cgroup", groups);
+    tree_file("/proc/self/mountinfo", mounts);
+}
+
+static void tree_end(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -r %s", tree);
+    ok(system(command) == 0);
+}
+
+TEST(the_tightest_group_of_version_2_allows_so_much_memory)
+{
+    tree_begin("0::/pods/p1/box\n", "30 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 rw\n");
+    tree_file("/cg/pods/p1/box/memory.max", "max\n");
+    tree_file("/cg/pods/p1/memory.max", "536870912\n");
+    tree_file("/cg/pods/memory.max", "4294967296\n");
+    expect_allowed(512 * MIB, "/cg/pods/p1/memory.max");
+    tree_file("/cg/pods/p1/box/memory.high", "268435456\n");
+    expect_allowed(256 * MIB, "/cg/pods/p1/box/memory.high");
+    tree_end();
+}
+
+TEST(the_tightest_group_of_version_1_allows_so_much_memory)
+{
+    tree_begin("5:cpu,cpuacct:/other\n4:memory:/a/b\n0::/\n",
+               "31 23 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+               "32 23 0:28 / /cg/memory rw shared:9 - cgroup cgroup rw,memory\n"
+               "33 23 0:29 / /cg/unified rw - cgroup2 cgroup2 rw\n");
+    tree_file("/cg/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+    tree_file("/cg/memory/a/memory.limit_in_bytes", "104857600\n");
+    tree_file("/cg/cpu/other/memory.limit_in_bytes", "1\n");
+    expect_allowed(100 * MIB, "/cg/memory/a/memory.limit_in_bytes");
+    tree_end();
+}
+
+TEST(a_container_that_sees_a_part_of_the_tree_finds_its_group_there)
+{
+    tree_begin("4:memory:/docker/abc/sub\n",
+               "32 23 0:28 /docker/abc /cg/memory ro - cgroup cgroup rw,memory\n");
+    tree_file("/cg/memory/sub/memory.limit_in_bytes", "209715200\n");
+    tree_file("/cg/memory/memory.limit_in_bytes", "104857600\n");
+    expect_allowed(100 * MIB, "/cg/memory/memory.limit_in_bytes");
+    tree_file("/proc/self/cgroup", "4:memory:/docker/abcd\n");    /* beside it: not ours to see */
+    expect_allowed(100 * MIB, "/cg/memory/memory.limit_in_bytes");
+    tree_end();
+}
+
+TEST(without_cgroups_the_machine_has_so_much_memory)
+{
+    tree_begin("", "");
+    expect_allowed((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), "RAM");
+    tree_end();
+}
+
+/* ---- budgets ---- */
+
+static uint64_t sum_of(const struct budgets *budgets)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < BUDGET_COUNT; i++)
+        sum += budgets->bytes[i];
+    return sum;
+}
+
+TEST(budgets_have_their_least_and_never_more_than_memory_together)
+{
+    struct budgets least = budgets_divide(MEMORY_LEAST), before = least;
+    for (size_t i = 0; i < BUDGET_COUNT; i++)
+        ok(least.bytes[i] == budget_rows[i].least);
+    ok(sum_of(&least) == MEMORY_LEAST);
+    for (uint64_t memory = MEMORY_LEAST; memory <= 512 * GIB; memory += memory / 7) {
+        struct budgets budgets = budgets_divide(memory);
+        ok(sum_of(&budgets) <= memory);
+        for (size_t i = 0; i < BUDGET_COUNT; i++)
+            ok(budgets.bytes[i] >= before.bytes[i] && budgets.bytes[i] <= budget_rows[i].most);
+        before = budgets;
+    }
+    struct budgets usual = budgets_divide(1 * GIB);
+    ok(sum_of(&usual) > 1000 * MIB);
+}
+
+TEST(memory_is_half_of_what_is_allowed_between_its_least_and_its_most)
+{
+    ok(budgets_default(512 * MIB) == 256 * MIB);
+    ok(budgets_default(64 * GIB) == 1536 * MIB);
+    ok(budgets_default(32 * MIB) == MEMORY_LEAST);
+}
+
 TEST(a_header_is_known_by_its_row_or_by_how_it_begins)
 {
     static const struct {
@@ -143,6 +262,12 @@ TEST(a_header_is_known_by_its_row_or_by_how_it_begins)
 }
 
 RUN(cmocka_unit_test(memory_is_at_most_the_machines),
+    cmocka_unit_test(the_tightest_group_of_version_2_allows_so_much_memory),
+    cmocka_unit_test(the_tightest_group_of_version_1_allows_so_much_memory),
+    cmocka_unit_test(a_container_that_sees_a_part_of_the_tree_finds_its_group_there),
+    cmocka_unit_test(without_cgroups_the_machine_has_so_much_memory),
+    cmocka_unit_test(budgets_have_their_least_and_never_more_than_memory_together),
+    cmocka_unit_test(memory_is_half_of_what_is_allowed_between_its_least_and_its_most),
     cmocka_unit_test(a_header_is_known_by_its_row_or_by_how_it_begins),
     cmocka_unit_test(a_number_is_digits_and_nothing_else),
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),

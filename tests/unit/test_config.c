@@ -112,6 +112,45 @@ TEST(every_global_row_is_reached_by_flag_variable_and_file)
     }
 }
 
+/* Tests have the object "test"; the old names go on for a version. */
+TEST(every_constant_is_reached_by_test_and_by_its_old_name)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        char room[64], flag[160], env[160], text[256];
+        if (setting->scope != SCOPE_CONSTANT)
+            continue;
+        count++;
+        const char *value = sample(setting, room);
+        flag_of(setting, flag, value);
+        struct config *config = load("{}", NULL, (const char *[]){ flag, NULL });
+        expect(config, config, config->where, setting, value, FROM_FLAG);
+        env_of(setting, value, env);
+        config = load("{}", (const char *[]){ env, NULL }, NULL);
+        expect(config, config, config->where, setting, value, FROM_ENV);
+        snprintf(text, sizeof(text), "{\"%s\": \"%s\"}", setting->name, value);
+        config = load(text, NULL, NULL);
+        expect(config, config, config->where, setting, value, FROM_FILE);
+        snprintf(text, sizeof(text), "{\"test\": {\"%s\": \"%s\"}}", setting->name, value);
+        config = load(text, NULL, NULL);
+        expect(config, config, config->where, setting, value, FROM_TEST);
+        config = load("{}", NULL, NULL);
+        expect(config, config, config->where, setting, setting->standard, FROM_DEFAULT);
+    }
+    ok(count >= BUDGET_COUNT);
+}
+
+TEST(a_setting_of_a_group_that_is_gone_is_remembered_and_no_mistake)
+{
+    struct config *config = load("{\"origins\": {\"w\": {\"url\": \"http://a\",\n"
+                                 " \"tries\": 2, \"wait_time\": 7}}}", NULL, NULL);
+    ok(!config->mistakes && config->gone && config->gone->next && !config->gone->next->next);
+    assert_string_equal(config->gone->next->key, "origins.w.tries");
+    ok(config->gone->next->where.line == 2);
+    config_free(&config);
+}
+
 TEST(every_row_of_a_group_is_reached_by_file)
 {
     static const char *const forms[] = {
@@ -121,7 +160,7 @@ TEST(every_row_of_a_group_is_reached_by_file)
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
         char room[64], text[256];
-        if (setting->scope == SCOPE_GLOBAL)
+        if (setting->scope == SCOPE_GLOBAL || setting->scope == SCOPE_CONSTANT)
             continue;
         const char *value = sample(setting, room);
         snprintf(text, sizeof(text), forms[setting->scope], setting->name, value);
@@ -211,14 +250,16 @@ TEST(a_secret_may_lie_in_a_file_and_is_never_shown)
 TEST(groups_inherit_what_they_leave_out)
 {
     struct config *config = load(
-        "{\"origin\": \"http://a\", \"ttl\": \"5s\", \"origin_tries\": 2,"
-        " \"origins\": {\"b\": {\"url\": \"http://b\", \"tries\": 3, \"total_time\": 0}},"
+        "{\"origin\": \"http://a\", \"ttl\": \"5s\", \"origin_connections\": 2,"
+        " \"origins\": {\"b\": {\"url\": \"http://b\", \"progress_time\": \"3s\"},"
+        "               \"c\": {\"url\": \"http://c\", \"connections\": 3}},"
         " \"# note\": 1,"
         " \"buckets\": {\"data/train\": {\"freshness\": \"immutable\"},"
         "               \"logs\": {\"origin\": \"b\", \"ttl\": \"6s\"}}}", NULL, NULL);
-    ok(!config->mistakes && config->origin_count == 2 && config->bucket_count == 2);
-    ok(config->origin_default == &config->origins[0] && config->origins[0].tries == 2);
-    ok(config->origins[1].tries == 3 && config->origins[1].connections == 64);
+    ok(!config->mistakes && config->origin_count == 3 && config->bucket_count == 2);
+    ok(config->origin_default == &config->origins[0] && config->origins[0].connections == 2);
+    ok(config->origins[1].progress_time_ms == 3000 && config->origins[1].connections == 2);
+    ok(config->origins[2].connections == 3 && config->origins[2].progress_time_ms == 20000);
     ok(config->buckets[0].from == &config->origins[0] && config->buckets[0].ttl_ms == 5000);
     same(config->buckets[0].bucket, S("data"));
     same(config->buckets[0].prefix, S("train"));
@@ -232,11 +273,11 @@ TEST(a_quantity_is_shown_as_it_could_be_written)
     struct arena arena = { 0 };
     struct config *config =
         load("{\"cache_size\": \"10GB\", \"ttl\": \"90s\", \"drain_time\": \"1500ms\","
-             " \"body_max\": 2147483648, \"memory_heads\": \"3 MiB\"}", NULL, NULL);
+             " \"bodies_disk\": 2147483648, \"fill_ring\": \"30 MiB\"}", NULL, NULL);
     const char *const shown[][2] = {
         { "cache_size", "9765625KiB" }, { "ttl", "90s" }, { "drain_time", "1500ms" },
-        { "body_max", "2GiB" }, { "memory_heads", "3MiB" }, { "extent_size", "0" },
-        { "request_time", "1d" }, { "access_log", "true" }, { "loops", "0" },
+        { "bodies_disk", "2GiB" }, { "fill_ring", "30MiB" }, { "cache_reserve", "0" },
+        { "permission_time", "1h" }, { "access_log", "true" }, { "loops", "0" },
     };
     for (size_t i = 0; i < countof(shown); i++)
         same(setting_show(setting_find(SCOPE_GLOBAL, slice_of(shown[i][0])), config, &arena),
@@ -276,8 +317,13 @@ static const struct seeded {
     { "{\"cache_size\": \"99999999999999999999TiB\"}", 1, 16, "cache_size", NULL },
     { "{\"cache_size\": \"16777216TiB\"}", 1, 16, "cache_size", NULL },
     { "{\"cache_size\": \"1.5GiB\"}", 1, 16, "cache_size", NULL },
-    { "{\"memory_slots\": 0}", 1, 18, "memory_slots", NULL },
-    { "{\"memory_slot\": 0}", 1, 2, "memory_slot", "memory_slots" },
+    { "{\"memory\": \"63MiB\"}", 1, 12, "memory", NULL },
+    { "{\"memry\": 0}", 1, 2, "memry", "memory" },
+    { "{\"memory_slots\": 1}", 1, 18, "memory_slots", NULL },
+    { "{\"test\": []}", 1, 10, "test", NULL },
+    { "{\"test\": {\"fill_gest\": 9}}", 1, 11, "test.fill_gest", "fill_gets" },
+    { "{\"test\": {\"fill_gets\": 9000}}", 1, 24, "test.fill_gets", NULL },
+    { "{\"test\": {\"ttl\": \"1s\"}}", 1, 11, "test.ttl", NULL },
     { "{\"io\": \"aio\"}", 1, 8, "io", NULL },
     { "{\"freshness\": \"imutable\"}", 1, 15, "freshness", NULL },
     { "{\"revalidate\": \"\"}", 1, 16, "revalidate", NULL },
@@ -317,8 +363,8 @@ static const struct seeded {
     { "{\"origins\": []}", 1, 13, "origins", NULL },
     { "{\"origins\": {\"w\": \"http://a\"}}", 1, 19, "origins.w", NULL },
     { "{\"origins\": {\n \"w\": {\"ur\": \"http://a\"}}}", 2, 8, "origins.w.ur", "url" },
-    { "{\"origins\": {\n \"w\": {\"tries\": 2}}}", 2, 7, "origins.w.url", NULL },
-    { "{\"origins\": {\n \"w\": {\"url\": \"http://a\", \"tries\": 21}}}", 2, 36, "origins.w.tries",
+    { "{\"origins\": {\n \"w\": {\"style\": \"path\"}}}", 2, 7, "origins.w.url", NULL },
+    { "{\"origins\": {\n \"w\": {\"url\": \"http://a\", \"connections\": 0}}}", 2, 42, "origins.w.connections",
       NULL },
     { "{\"origins\": {\"default\": {\"url\": \"http://a\"}}, \"origin\": \"http://b\"}", 1, 33,
       "origins.default", NULL },
@@ -336,8 +382,8 @@ static const struct seeded {
     { "{\"grace\": \"250ms\"}", 1, 11, "grace", NULL },
     { "{\"buckets\": {\"data\": {\"ttl\": \"1ms\"}}}", 1, 30, "buckets.data.ttl", NULL },
     { "{\"buckets\": {\"data\": {\"fresh\": \"ttl\"}}}", 1, 23, "buckets.data.fresh", "freshness" },
-    { "{\"origins\": {\"w\": {\"url\": \"http://a\", \"origin_tries\": 2}}}", 1, 39,
-      "origins.w.origin_tries", "tries" },
+    { "{\"origins\": {\"w\": {\"url\": \"http://a\", \"origin_connections\": 2}}}", 1, 39,
+      "origins.w.origin_connections", "connections" },
     { "{\"cache_size\": \"65TiB\"}", 1, 16, "cache_size", NULL },
     { "{\"listen\": \":9000\"}", 1, 12, "listen", NULL },
     { "{\"origin\": \"http://h:99999\"}", 1, 12, "origin", NULL },
@@ -797,6 +843,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_global_row_is_reached_by_flag_variable_and_file),
+        cmocka_unit_test(every_constant_is_reached_by_test_and_by_its_old_name),
+        cmocka_unit_test(a_setting_of_a_group_that_is_gone_is_remembered_and_no_mistake),
         cmocka_unit_test(every_row_of_a_group_is_reached_by_file),
         cmocka_unit_test(a_row_that_inherits_names_a_global_row_of_its_kind),
         cmocka_unit_test(flags_beat_variables_beat_the_file_beats_defaults),

@@ -86,8 +86,8 @@ class Session:
             self._send_one(data, fds)
             return
         if fds or len(data) > self.list_bytes:
-            raise MessageTooLong(f"a message of {len(data)} bytes is too long; {self.list_bytes} may be "
-                                 "(fill_list)")
+            raise MessageTooLong(f"a message of {len(data)} bytes is too long; {self.list_bytes} may be: "
+                                 "ask for less at once")
         carrier = os.memfd_create("penstock-message", os.MFD_CLOEXEC)
         try:
             with open(carrier, "wb", closefd=False) as file:

@@ -1,0 +1,45 @@
+/* budget.c - the memory of the setting `memory`, divided. SPDX-License-Identifier: Apache-2.0
+ *
+ * One table says who gets how much. It is read once at the start: a budget that grew and shrank
+ * with the load of the others would be right only until they need theirs back at once. */
+#include "base/budget.h"
+
+#include <assert.h>
+
+/* Half of what is allowed leaves the other half to the page cache, through which warm bytes and the
+ * index are read, and to connections, threads and libraries. The most is about what the budgets of
+ * version 0.1 were together, when each had a setting (1,616 MiB). */
+#define DEFAULT_MOST (1536 * MIB)
+
+const struct budget_row budget_rows[BUDGET_COUNT] = {
+#define BUDGET(id, name, share, least, most, holds, full) { name, share, least, most, holds, full },
+#include "base/budget.def"
+};
+
+enum {
+    SHARES = 0
+#define BUDGET(id, name, share, ...) + (share)
+#include "base/budget.def"
+};
+static_assert(SHARES == 100, "the shares are percents of a whole");
+
+#define BUDGET(id, name, share, least, ...) + (least)
+static_assert(MEMORY_LEAST == 0
+#include "base/budget.def"
+    , "the smallest memory gives each budget its least");
+
+struct budgets budgets_divide(uint64_t memory)
+{
+    struct budgets budgets;
+    uint64_t above = memory - MIN(memory, MEMORY_LEAST);
+    for (size_t i = 0; i < BUDGET_COUNT; i++) {
+        const struct budget_row *row = &budget_rows[i];
+        budgets.bytes[i] = MIN(row->least + above / 100 * row->share / MIB * MIB, row->most);
+    }
+    return budgets;
+}
+
+uint64_t budgets_default(uint64_t allowed)
+{
+    return MAX(MIN(allowed / 2, DEFAULT_MOST), MEMORY_LEAST);
+}
