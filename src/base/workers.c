@@ -1,4 +1,4 @@
-/* workers.c - a few threads that work off a queue. SPDX-License-Identifier: Apache-2.0 */
+/* workers.c - threads that work off a queue. SPDX-License-Identifier: Apache-2.0 */
 #include "base/workers.h"
 
 #include <pthread.h>
@@ -7,59 +7,76 @@
 #include "base/thread.h"
 
 struct workers {
-    pthread_mutex_t lock;
+    const char *name;
+    bool (*work)(struct list *link);
+    pthread_mutex_t lock;    /* guards the rest */
     pthread_cond_t wake;
     struct list queue;
+    size_t queued, idle;
     bool stopping;
-    bool (*work)(struct list *link);
-    unsigned count;
+    unsigned most, count;
     pthread_t threads[WORKERS_MAX];
 };
 
-/* NULL: there is none, and there will be none. */
-static struct list *take(struct workers *workers)
+static void *run(void *arg)
 {
-    struct list *link = NULL;
+    struct workers *workers = arg;
     pthread_mutex_lock(&workers->lock);
-    while (list_empty(&workers->queue) && !workers->stopping)
-        pthread_cond_wait(&workers->wake, &workers->lock);
-    if (!list_empty(&workers->queue)) {
-        link = workers->queue.next;
+    for (;;) {
+        workers->idle++;
+        while (list_empty(&workers->queue) && !workers->stopping)
+            pthread_cond_wait(&workers->wake, &workers->lock);
+        workers->idle--;
+        if (list_empty(&workers->queue))
+            break;
+        struct list *link = workers->queue.next;
         list_del(link);
+        workers->queued--;
+        pthread_mutex_unlock(&workers->lock);
+        bool over = workers->work(link);
+        pthread_mutex_lock(&workers->lock);
+        if (over)
+            continue;
+        list_add(&workers->queue, link);    /* wakes nobody: this thread takes the next */
+        workers->queued++;
     }
     pthread_mutex_unlock(&workers->lock);
-    return link;
+    return NULL;
+}
+
+/* Under the lock. The first thread must be had; more of them are a comfort. */
+static void grow(struct workers *workers)
+{
+    if (thread_start(&workers->threads[workers->count], run, workers, "%s-%u", workers->name,
+                     workers->count))
+        workers->count++;
 }
 
 void workers_put(struct workers *workers, struct list *link)
 {
     pthread_mutex_lock(&workers->lock);
     list_add(&workers->queue, link);
+    if (++workers->queued > workers->idle && workers->count < workers->most)
+        grow(workers);
     pthread_cond_signal(&workers->wake);
     pthread_mutex_unlock(&workers->lock);
 }
 
-static void *run(void *arg)
-{
-    struct workers *workers = arg;
-    for (struct list *link; (link = take(workers)) != NULL;)
-        if (!workers->work(link))
-            workers_put(workers, link);
-    return NULL;
-}
-
-struct workers *workers_new(unsigned count, const char *name, bool (*work)(struct list *link))
+struct workers *workers_new(unsigned most, const char *name, bool (*work)(struct list *link))
 {
     struct workers *workers = must_alloc(sizeof(*workers));
-    check(count <= WORKERS_MAX);
+    check(most > 0 && most <= WORKERS_MAX);
     check(pthread_mutex_init(&workers->lock, NULL) == 0);
     check(pthread_cond_init(&workers->wake, NULL) == 0);
     list_init(&workers->queue);
+    workers->name = name;
     workers->work = work;
-    while (workers->count < count && thread_start(&workers->threads[workers->count], run, workers,
-                                                  "%s-%u", name, workers->count))
-        workers->count++;
-    if (workers->count < count)
+    workers->most = most;
+    pthread_mutex_lock(&workers->lock);
+    grow(workers);
+    bool any = workers->count > 0;
+    pthread_mutex_unlock(&workers->lock);
+    if (!any)
         workers_free(&workers);
     return workers;
 }

@@ -24,6 +24,7 @@
 #define INLINE_BYTES (64 * KIB)
 #define PIECE_BYTES (256 * KIB)
 #define TURN_BYTES (32 * MIB)
+#define THREADS_MAX 8u
 
 struct intake {
     struct mail mail;
@@ -285,7 +286,7 @@ struct workers *intakes_new(void)
 {
     trap_install();
     struct workers *intakes =
-        workers_new(MIN(MAX(cores_available(), 2u), WORKERS_MAX), "intake", take_turn);
+        workers_new(MIN(MAX(cores_available(), 2u), THREADS_MAX), "intake", take_turn);
     check(intakes != NULL);
     return intakes;
 }

@@ -20,8 +20,8 @@ struct dir {
 /* One call. Its answer is a head, then `end - at` bytes from a file or from memory. */
 struct dir_call {
     struct origin_hook hook;
-    struct list link;               /* in the pool's queue, or among the parked */
-    enum { DIR_QUEUED, DIR_RUNNING, DIR_PARKED } where;    /* pool->lock */
+    struct list link, of_pool;      /* the threads' queue; all calls of the pool */
+    bool parked;                    /* pool->lock: not with the threads */
     bool resumed;                   /* pool->lock: a resume came while the call ran */
     _Atomic enum err stopped;       /* OK, or the reason to end; long work polls it */
 
@@ -36,8 +36,7 @@ struct dir_call {
 
 /* dir_pool.c */
 struct dir_pool *dir_pool_new(unsigned threads) MUST_USE;
-void dir_pool_stop(struct dir_pool *pool);          /* ends every call, and waits for all of them */
-void dir_pool_free(struct dir_pool **pool);
+void dir_pool_free(struct dir_pool **pool);    /* ends every call, and waits for all of them */
 void dir_pool_start(struct dir_pool *pool, struct dir_call *take_call);
 void dir_pool_resume(struct dir_pool *pool, struct dir_call *call);
 void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);

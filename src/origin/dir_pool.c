@@ -1,54 +1,35 @@
 /* dir_pool.c - threads that may block on a file system. SPDX-License-Identifier: Apache-2.0
  *
  * Reading a file of an NFS or Lustre mount blocks, so directory origins have threads of their own.
- * A call has one state: QUEUED (waits for a thread), RUNNING (one thread works on it, without the
- * lock) or PARKED (its reader returned PAUSE; it takes no thread). A call runs for a turn of a few
- * blocks, then goes to the end of the queue, so large files do not hold up small ones. The state
- * changes only under pool->lock; that is why the callbacks of a call come one at a time. */
+ * A call is with the threads (queued, or one thread works on it, without the lock) or parked (its
+ * reader returned PAUSE; it takes no thread). A call runs for a turn of a few blocks, then goes to
+ * the end of the queue, so large files do not hold up small ones. The state changes only under
+ * pool->lock; that is why the callbacks of a call come one at a time. */
 #include "origin/dir.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/workers.h"
 
 #define BLOCK_BYTES (256 * 1024)
 #define TURN_BLOCKS 16
-#define THREADS_MAX 64
 
 struct dir_pool {
+    struct workers *workers;
     pthread_mutex_t lock;
-    pthread_cond_t work, idle;
-    struct list queue, parked, running;
-    unsigned live;              /* number of calls that are not done */
+    pthread_cond_t idle;        /* no call is left */
+    struct list calls;
     bool stopping;              /* every call ends with ERR_STOPPING */
-    bool ending;                /* the threads end */
-    unsigned thread_count;
-    pthread_t threads[THREADS_MAX];
 };
-
-static void place(struct dir_pool *pool, struct dir_call *call, int where)
-{
-    list_del(&call->link);
-    call->where = where;
-    switch (call->where) {
-    case DIR_QUEUED:
-        list_add(&pool->queue, &call->link);
-        pthread_cond_signal(&pool->work);
-        break;
-    case DIR_RUNNING: list_add(&pool->running, &call->link); break;
-    case DIR_PARKED: list_add(&pool->parked, &call->link); break;
-    }
-}
 
 static void finish(struct dir_pool *pool, struct dir_call *call, enum err err)
 {
     hook_done(&call->hook, err);
     pthread_mutex_lock(&pool->lock);
-    check(call->where == DIR_RUNNING && pool->live > 0);
-    list_del(&call->link);
-    if (--pool->live == 0)
+    list_del(&call->of_pool);
+    if (list_empty(&pool->calls))
         pthread_cond_broadcast(&pool->idle);
     pthread_mutex_unlock(&pool->lock);
     dir_call_free(call);
@@ -91,54 +72,40 @@ static enum err step(struct dir_pool *pool, struct dir_call *call, char *buffer)
     return ERR_MORE;
 }
 
-static void turn(struct dir_pool *pool, struct dir_call *call, char *buffer)
+static enum err turn(struct dir_pool *pool, struct dir_call *call)
 {
     enum err e = ERR_MORE;
+    char *buffer = malloc(BLOCK_BYTES);
+    check(buffer != NULL);
     for (int i = 0; i < TURN_BLOCKS && e == ERR_MORE; i++)
         e = step(pool, call, buffer);
-    if (e != ERR_MORE && e != ERR_WAIT) {
-        finish(pool, call, e);
-        return;
-    }
-    pthread_mutex_lock(&pool->lock);
-    bool park = e == ERR_WAIT && !call->resumed && !atomic_load(&call->stopped);
-    place(pool, call, park ? DIR_PARKED : DIR_QUEUED);
-    pthread_mutex_unlock(&pool->lock);
+    free(buffer);
+    return e;
 }
 
-static void *work(void *arg)
+static bool work(struct list *link)
 {
-    struct dir_pool *pool = arg;
-    char *buffer = must_alloc(BLOCK_BYTES);
-    pthread_mutex_lock(&pool->lock);
-    for (;;) {
-        while (list_empty(&pool->queue) && !pool->ending)
-            pthread_cond_wait(&pool->work, &pool->lock);
-        if (list_empty(&pool->queue))
-            break;
-        struct dir_call *call = list_of(pool->queue.next, struct dir_call, link);
-        place(pool, call, DIR_RUNNING);
-        pthread_mutex_unlock(&pool->lock);
-        turn(pool, call, buffer);
-        pthread_mutex_lock(&pool->lock);
+    struct dir_call *call = list_of(link, struct dir_call, link);
+    struct dir_pool *pool = container_of(call->hook.origin, struct dir, origin)->pool;
+    enum err e = turn(pool, call);
+    if (e != ERR_MORE && e != ERR_WAIT) {
+        finish(pool, call, e);
+        return true;
     }
+    pthread_mutex_lock(&pool->lock);
+    bool parked = e == ERR_WAIT && !call->resumed && !atomic_load(&call->stopped);
+    call->parked = parked;
     pthread_mutex_unlock(&pool->lock);
-    free(buffer);
-    return NULL;
+    return parked;
 }
 
 struct dir_pool *dir_pool_new(unsigned threads)
 {
     struct dir_pool *pool = must_alloc(sizeof(*pool));
     pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->idle, NULL);
-    list_init(&pool->queue);
-    list_init(&pool->parked);
-    list_init(&pool->running);
-    pool->thread_count = MAX(1u, MIN(threads, THREADS_MAX));
-    for (unsigned i = 0; i < pool->thread_count; i++)
-        check(thread_start(&pool->threads[i], work, pool, "dir-%u", i));
+    list_init(&pool->calls);
+    check((pool->workers = workers_new(threads, "dir", work)) != NULL);
     return pool;
 }
 
@@ -146,21 +113,28 @@ void dir_pool_start(struct dir_pool *pool, struct dir_call *call)
 {
     call->started_ns = mono_ns();
     list_init(&call->link);
+    list_init(&call->of_pool);
     pthread_mutex_lock(&pool->lock);
-    check(!pool->ending);
     if (pool->stopping)
         atomic_store(&call->stopped, ERR_STOPPING);
-    pool->live++;
-    place(pool, call, DIR_QUEUED);
+    list_add(&pool->calls, &call->of_pool);
+    workers_put(pool->workers, &call->link);
     pthread_mutex_unlock(&pool->lock);
+}
+
+/* Under the lock. */
+static void unpark(struct dir_pool *pool, struct dir_call *call)
+{
+    if (call->parked)
+        workers_put(pool->workers, &call->link);
+    call->parked = false;
 }
 
 void dir_pool_resume(struct dir_pool *pool, struct dir_call *call)
 {
     pthread_mutex_lock(&pool->lock);
     call->resumed = true;
-    if (call->where == DIR_PARKED)
-        place(pool, call, DIR_QUEUED);
+    unpark(pool, call);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -169,8 +143,7 @@ static void stop_call(struct dir_pool *pool, struct dir_call *call, enum err why
 {
     enum err none = OK;
     atomic_compare_exchange_strong(&call->stopped, &none, why);    /* the first reason counts */
-    if (call->where == DIR_PARKED)
-        place(pool, call, DIR_QUEUED);
+    unpark(pool, call);
 }
 
 void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call)
@@ -180,17 +153,13 @@ void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void dir_pool_stop(struct dir_pool *pool)
+static void stop_all(struct dir_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
-    list_each_safe(struct dir_call, call, &pool->queue, link)
+    list_each(struct dir_call, call, &pool->calls, of_pool)
         stop_call(pool, call, ERR_STOPPING);
-    list_each_safe(struct dir_call, call, &pool->running, link)
-        stop_call(pool, call, ERR_STOPPING);
-    while (!list_empty(&pool->parked))
-        stop_call(pool, list_of(pool->parked.next, struct dir_call, link), ERR_STOPPING);
-    while (pool->live)
+    while (!list_empty(&pool->calls))
         pthread_cond_wait(&pool->idle, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -201,15 +170,8 @@ void dir_pool_free(struct dir_pool **pool)
     *pool = NULL;
     if (!mine)
         return;
-    dir_pool_stop(mine);
-    pthread_mutex_lock(&mine->lock);
-    check(list_empty(&mine->queue) && list_empty(&mine->running) && list_empty(&mine->parked));
-    mine->ending = true;
-    pthread_cond_broadcast(&mine->work);
-    pthread_mutex_unlock(&mine->lock);
-    for (unsigned i = 0; i < mine->thread_count; i++)
-        pthread_join(mine->threads[i], NULL);
-    pthread_cond_destroy(&mine->work);
+    stop_all(mine);
+    workers_free(&mine->workers);
     pthread_cond_destroy(&mine->idle);
     pthread_mutex_destroy(&mine->lock);
     free(mine);

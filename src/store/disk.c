@@ -6,9 +6,9 @@
  * The one file that names liburing. With io_uring, the kernel itself signals the owner's mailbox:
  * its eventfd is registered with the ring. A read is submitted before disk_read returns; only those
  * asked for by a done() go down together when its disk_reap ends, so no read ever waits for an
- * event that may not come. The twin is a pool of threads that all disks of the process share
- * (disk_pool.c); a worker hands back what it read under the disk's lock and wakes the owner by a
- * ticket. Both engines go on by themselves after short reads, EINTR and EAGAIN.
+ * event that may not come. The twin is a pool of threads that all disks of the process share; it
+ * ends with its last disk. A worker hands back what it read under the disk's lock and wakes the
+ * owner by a ticket. Both engines go on by themselves after short reads, EINTR and EAGAIN.
  *
  * Threads: a disk is its owner's, but for `ended`, which disk->lock guards. The pool has its own
  * lock, never held together with a disk's. An owner that sleeps in epoll_wait may see EINTR when
@@ -29,9 +29,10 @@
 #include <unistd.h>
 
 #include "base/metric.h"
-#include "store/disk_pool.h"
+#include "base/workers.h"
 
 #define DEPTH 256u                    /* reads under way in one disk */
+#define POOL_THREADS 16u
 #define READ_BYTES_MAX (1u << 30)     /* the kernel answers with an int */
 
 struct disk {
@@ -189,10 +190,33 @@ static void read_blocking(struct disk_read *read)
     } while (!took(read, answer));
 }
 
-static void run_blocking(struct disk_read *read)
+static bool run_blocking(struct list *link)
 {
+    struct disk_read *read = list_of(link, struct disk_read, link);
     read_blocking(read);
     hand_back(read);
+    return true;
+}
+
+static pthread_mutex_t pool_door = PTHREAD_MUTEX_INITIALIZER;    /* one disk comes or goes at a time */
+static struct workers *pool;
+static size_t pool_users;
+
+static void pool_enter(void)
+{
+    pthread_mutex_lock(&pool_door);
+    if (pool_users++ == 0)
+        check((pool = workers_new(POOL_THREADS, "disk", run_blocking)) != NULL);
+    pthread_mutex_unlock(&pool_door);
+}
+
+/* With none of its reads under way. */
+static void pool_leave(void)
+{
+    pthread_mutex_lock(&pool_door);
+    if (--pool_users == 0)
+        workers_free(&pool);
+    pthread_mutex_unlock(&pool_door);
 }
 
 static size_t threads_reap(struct disk *disk)
@@ -245,7 +269,7 @@ struct disk *disk_new(enum disk_engine engine, struct mailbox *box)
     if (engine == DISK_URING && ring_make(&disk->ring, DEPTH, mailbox_fd(box)) != 0)
         disk->engine = DISK_THREADS;
     if (disk->engine == DISK_THREADS)
-        disk_pool_enter(run_blocking);
+        pool_enter();
     return disk;
 }
 
@@ -265,7 +289,7 @@ void disk_free(struct disk **disk)
     if (mine->engine == DISK_URING)
         ring_end(&mine->ring);
     else
-        disk_pool_leave();
+        pool_leave();
     pthread_mutex_lock(&mine->lock);    /* whoever handed back the last one lets go of it first */
     pthread_mutex_unlock(&mine->lock);
     pthread_mutex_destroy(&mine->lock);
@@ -281,7 +305,7 @@ static void start(struct disk *disk, struct disk_read *read)
     if (disk->engine == DISK_URING)
         uring_queue(disk, read, 0);
     else
-        disk_pool_add(read);
+        workers_put(pool, &read->link);
 }
 
 void disk_read(struct disk *disk, struct disk_read *read)

@@ -13,6 +13,7 @@
 #include "base/cores.h"
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "base/workers.h"
 
 TEST(a_number_is_digits_and_nothing_else)
 {
@@ -110,6 +111,66 @@ TEST(a_wake_after_the_mailbox_is_gone_is_lost_without_harm)
     ticket_wake(other);
     ok(waiter.woken == 0);
     ticket_unref(&other);
+}
+
+/* ---- a pool of threads ---- */
+
+struct job {
+    struct list link;
+    unsigned turns;                   /* that it takes */
+};
+
+static pthread_barrier_t met;
+static pthread_mutex_t turns_lock = PTHREAD_MUTEX_INITIALIZER;
+static char turns[64];
+static size_t turn_count;
+
+static bool meet_others(struct list *link)
+{
+    (void)link;
+    pthread_barrier_wait(&met);
+    return true;
+}
+
+TEST(a_pool_has_as_many_threads_as_work_waits_and_no_more_than_it_may)
+{
+    enum { MOST = 3 };
+    struct job jobs[2 * MOST];
+    struct workers *workers = workers_new(MOST, "test", meet_others);
+    ok(pthread_barrier_init(&met, NULL, MOST) == 0);    /* fewer would wait for ever */
+    for (size_t i = 0; i < countof(jobs); i++) {
+        list_init(&jobs[i].link);
+        workers_put(workers, &jobs[i].link);
+    }
+    workers_free(&workers);
+    ok(workers == NULL);
+    pthread_barrier_destroy(&met);
+}
+
+/* The first turn of all waits until both jobs are there. */
+static bool take_turn(struct list *link)
+{
+    struct job *job = list_of(link, struct job, link);
+    pthread_mutex_lock(&turns_lock);
+    turns[turn_count++] = job->turns > 10 ? 'L' : 's';
+    pthread_mutex_unlock(&turns_lock);
+    job->turns--;
+    return job->turns % 10 == 0;
+}
+
+TEST(long_work_takes_turns_with_the_rest_and_the_end_waits_for_all)
+{
+    struct job long_one = { .turns = 14 }, other = { .turns = 2 };
+    struct workers *workers = workers_new(1, "test", take_turn);
+    list_init(&long_one.link);
+    list_init(&other.link);
+    turn_count = 0;
+    pthread_mutex_lock(&turns_lock);
+    workers_put(workers, &long_one.link);
+    workers_put(workers, &other.link);
+    pthread_mutex_unlock(&turns_lock);
+    workers_free(&workers);
+    same(((slice){ turns, turn_count }), S("LsLsLL"));
 }
 
 TEST(memory_is_at_most_the_machines)
@@ -274,4 +335,6 @@ RUN(cmocka_unit_test(memory_is_at_most_the_machines),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),
     cmocka_unit_test(wakes_between_two_deliveries_are_one),
     cmocka_unit_test(a_wake_after_the_end_finds_nobody),
-    cmocka_unit_test(a_wake_after_the_mailbox_is_gone_is_lost_without_harm))
+    cmocka_unit_test(a_wake_after_the_mailbox_is_gone_is_lost_without_harm),
+    cmocka_unit_test(a_pool_has_as_many_threads_as_work_waits_and_no_more_than_it_may),
+    cmocka_unit_test(long_work_takes_turns_with_the_rest_and_the_end_waits_for_all))

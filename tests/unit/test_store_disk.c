@@ -3,7 +3,6 @@
 #include "unit.h"
 
 #include "store/disk.c"
-#include "store/disk_pool.c"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -286,7 +285,7 @@ TEST(each_thread_has_a_disk_of_its_own)
             ok(wrong == NULL);
         }
     }
-    ok(pool.threads == 0 && pool.users == 0);
+    ok(!pool && pool_users == 0);
 }
 
 /* A pipe gives what it has: the ring has to ask again until it has all. */
