@@ -7,7 +7,7 @@
  *   - a snapshot of another subvolume or volume: another device;
  *   - a machine rolled back, or cloned: another boot.
  * Not seen: a volume rolled back while the machine runs on, and a folder that lay unused while
- * Penstock ran with another (README, What it survives). A mark that does not
+ * Penstock ran with another (penstock-operating(7)). A mark that does not
  * hold without need costs one question for each object, so in doubt it does not hold.
  *
  * The mark is made empty, then filled in place: that does not change the folder's own time any

@@ -1,7 +1,7 @@
 """The fill socket: what a list names lies in registered memory as a GET would have brought it, hit or
 miss, and not a byte beside it is touched.
 
-PENSTOCK_FILL_LISTS: how many random lists (300; the figure in the README is of 10,000)."""
+PENSTOCK_FILL_LISTS: how many random lists (300)."""
 import random
 
 from filler import Filler, Memory
