@@ -2,7 +2,7 @@
 SPDX-License-Identifier: Apache-2.0
 
 A command-line client is a table of commands; a Python client is a script that runs under the Python
-that has it. ROWS is the order of the table in the README."""
+that has it. ROWS is the order of the list in penstock-s3(7)."""
 import os
 import re
 import subprocess
