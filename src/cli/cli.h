@@ -69,6 +69,7 @@ void generate_help_operations(struct text *to);    /* of S3, as s3/op.def has th
 
 /* ---- manual.c: the parts of man/ that are made from tables ---- */
 void manual_settings(struct text *to);
+void manual_memory(struct text *to);
 void manual_metrics(struct text *to);
 void manual_operations(struct text *to);
 

@@ -17,7 +17,7 @@ static int run_version(struct cli *cli)
 static const struct command_option config_options[] = {
     { "--example", NULL, "print a settings file with every setting in it instead" },
     { "--completion", "bash|zsh|fish", "print what that shell needs to complete commands and flags" },
-    { "--man", "settings|metrics|operations", "print that part of the manual, in Markdown" },
+    { "--man", "settings|memory|metrics|operations", "print that part of the manual, in Markdown" },
     { 0 },
 };
 static const struct command_option stat_options[] = {

@@ -1,15 +1,50 @@
 /* manual.c - the parts of the manual that are read off tables. SPDX-License-Identifier: Apache-2.0
  *
- * Settings (base/config.def), metrics (base/metric.def) and operations of S3 (s3/op.def), as the
+ * Settings (base/config.def), budgets of memory (base/budget.def), metrics (base/metric.def) and operations of S3 (s3/op.def), as the
  * Markdown that stands between marks in man/. scripts/generate puts them there, and the story
  * b28_manual says when that is due. Lists, as tables of these would be wider than a terminal. */
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/metric.h"
 #include "cli/cli.h"
 #include "s3/request.h"
 
+static const struct {
+    const char *group;    /* a heading, or NULL; all else is empty then */
+    const char *kind, *name, *labels, *help;
+} metrics[] = {
+#define GROUP(title) { title, "", "", "", "" },
+#define COUNTER(id, name, labels, help) { NULL, "counter", name, labels, help },
+#define GAUGE(id, name, labels, help) { NULL, "gauge", name, labels, help },
+#define HISTOGRAM(id, name, labels, help) { NULL, "histogram", name, labels, help },
+#include "base/metric.def"
+#undef COUNTER
+#undef GAUGE
+#undef HISTOGRAM
+};
+
 /* ---- text ---- */
+
+/* "result=\"ok\"" is the value ok of the label result. */
+static slice label_value(const char *label)
+{
+    slice rest = slice_of(label);
+    slice_cut(&rest, '"');
+    return slice_cut(&rest, '"');
+}
+
+/* Is it a value of that metric's label, as a help text explains it: "hit: the cache"? */
+static bool is_label_value(slice word, const char *metric)
+{
+    if (!metric || !word.len || !strchr(":,", word.ptr[word.len - 1]))
+        return false;
+    word.len--;
+    for (size_t i = 0; i < countof(metrics); i++)
+        if (strcmp(metrics[i].name, metric) == 0 && slice_eq(label_value(metrics[i].labels), word))
+            return true;
+    return false;
+}
 
 /* Names of settings, variables, metrics and files are code; so are words that Markdown would take apart. */
 static bool is_code(slice word)
@@ -17,14 +52,14 @@ static bool is_code(slice word)
     return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]));
 }
 
-static void add_word(struct text *to, slice word)
+static void add_word(struct text *to, slice word, const char *metric)
 {
     slice core = word;
     while (core.len && strchr("(\"", core.ptr[0]))
         core = slice_from(core, 1);
     while (core.len && strchr(",.;:)\"", core.ptr[core.len - 1]))
         core.len--;
-    if (!is_code(core)) {
+    if (!is_code(core) && !is_label_value(word, metric)) {
         for (size_t i = 0; i < word.len; i++)
             text_printf(to, "%s%c", word.ptr[i] == '[' ? "\\" : "", word.ptr[i]);    /* no link begins here */
         return;
@@ -35,8 +70,9 @@ static void add_word(struct text *to, slice word)
     text_add(to, slice_from(word, before + core.len));
 }
 
-/* A help text as a sentence: it begins with a capital, unless with a name, and ends with a full stop. */
-static void add_sentence(struct text *to, const char *help)
+/* A help text as sentences: they begin with a capital, unless with a name, and end with a full stop.
+ * `metric`: whose help it is, or NULL. */
+static void add_sentence(struct text *to, const char *help, const char *metric)
 {
     slice words = slice_of(help);
     bool first = true;
@@ -48,7 +84,7 @@ static void add_sentence(struct text *to, const char *help)
             text_char(to, (char)(word.ptr[0] - 'a' + 'A'));
             word = slice_from(word, 1);
         }
-        add_word(to, word);
+        add_word(to, word, metric);
         first = false;
     }
     size_t len = strlen(help);
@@ -89,7 +125,7 @@ static void add_setting(struct text *to, const struct setting *setting)
     text_printf(to, "- `%s` (", setting->name);
     add_form(to, setting);
     text_add(to, S("). "));
-    add_sentence(to, setting->help);
+    add_sentence(to, setting->help, NULL);
 }
 
 void manual_settings(struct text *to)
@@ -112,28 +148,28 @@ void manual_settings(struct text *to)
     }
 }
 
+/* ---- what `memory` is divided into ---- */
+
+void manual_memory(struct text *to)
+{
+    const struct setting *memory = setting_find(SCOPE_GLOBAL, S("memory"));
+    for (size_t i = 0; i < BUDGET_COUNT; i++) {
+        const struct budget_row *row = &budget_rows[i];
+        slice least = setting_number(memory, row->least, to->arena);
+        slice most = setting_number(memory, row->most, to->arena);
+        text_printf(to, "- `%s` (`%.*s` to `%.*s`, share %u %%). ", row->name, SLICE_ARG(least),
+                    SLICE_ARG(most), row->share);
+        add_sentence(to, arena_printf(to->arena, "%s. When it is full: %s", row->holds,
+                                      row->full).ptr, NULL);
+    }
+}
+
 /* ---- metrics ---- */
 
-static const struct {
-    const char *group;    /* a heading, or NULL; all else is empty then */
-    const char *kind, *name, *labels, *help;
-} metrics[] = {
-#define GROUP(title) { title, "", "", "", "" },
-#define COUNTER(id, name, labels, help) { NULL, "counter", name, labels, help },
-#define GAUGE(id, name, labels, help) { NULL, "gauge", name, labels, help },
-#define HISTOGRAM(id, name, labels, help) { NULL, "histogram", name, labels, help },
-#include "base/metric.def"
-#undef COUNTER
-#undef GAUGE
-#undef HISTOGRAM
-};
-
-/* One value of a label: "result=\"ok\"" adds "`ok`". */
+/* One value of a label, in code. */
 static void add_label_value(struct text *to, const char *label)
 {
-    slice rest = slice_of(label);
-    slice_cut(&rest, '"');
-    slice value = slice_cut(&rest, '"');
+    slice value = label_value(label);
     text_printf(to, "`%.*s`", SLICE_ARG(value));
 }
 
@@ -152,7 +188,7 @@ static size_t add_metric(struct text *to, size_t first)
         add_label_value(to, metrics[i].labels);
     }
     text_add(to, S("). "));
-    add_sentence(to, metrics[first].help);
+    add_sentence(to, metrics[first].help, metrics[first].name);
     return i;
 }
 

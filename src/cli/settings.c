@@ -90,6 +90,8 @@ static bool manual_part(struct text *to, const char *part)
 {
     if (strcmp(part, "settings") == 0)
         manual_settings(to);
+    else if (strcmp(part, "memory") == 0)
+        manual_memory(to);
     else if (strcmp(part, "metrics") == 0)
         manual_metrics(to);
     else if (strcmp(part, "operations") == 0)
@@ -128,7 +130,7 @@ int run_config(struct cli *cli)
     const char *part = cli_option(cli, "--man");
     if (part && !manual_part(&text, part)) {
         fprintf(stderr, "penstock: no part of the manual is made from a table \"%s\": --man takes settings, "
-                "metrics or operations\n", part);
+                "memory, metrics or operations\n", part);
         return EXIT_USAGE;
     }
     if (cli_flag(cli, "--example"))

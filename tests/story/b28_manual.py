@@ -59,7 +59,7 @@ with Story("b28 the manual is whole, and fits a screen") as story:
     story.same("Makefile.am installs every page", sorted(listed), sorted("man/" + name for name in pages))
 
     values = {line.split()[0]: line.split()[1] for line in run([PENSTOCK, "config"])[1].splitlines()}
-    for part, name in ("settings", "penstock.json.5"), ("metrics", "penstock-metrics.7"), ("operations", "penstock-s3.7"):
+    for part, name in ("settings", "penstock.json.5"), ("memory", "penstock.json.5"), ("metrics", "penstock-metrics.7"), ("operations", "penstock-s3.7"):
         made = own(values, run([PENSTOCK, "config", "--man", part])[1])
         story.fact(f"{name} has the {part} of today (else: scripts/generate)", len(made) > 1000 and kept(pages.get(name), part) == made)
 
