@@ -11,7 +11,7 @@ from harness import *
 CONNECTIONS, SIZE, LIST = 2, 4000, 500
 
 with Story("f10 misses that wait for the origin") as story:
-    origin = story.origin("objects=pile/%d 6000 4000", "match=pile/*", "first_byte_ms=100")
+    origin = story.origin("objects=pile/%d 6000 4000", "match=pile/*", "first_byte_ms=50")
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", origin_connections=CONNECTIONS,
                             fill_threads=8, batch_gets=LIST)
