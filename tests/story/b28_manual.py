@@ -67,6 +67,13 @@ with Story("b28 the manual is whole, and fits a screen") as story:
         story.same(f"{name}: every link leads somewhere", list(wrong_links(name, source, pages)), [])
         headings = [line for _, line in manual.prose(source) if line.startswith("## ")]
         story.same(f"{name} ends with what else there is to read", headings[-1:], ["## See also"])
+    readme = os.path.join(ROOT, "README.md")
+    text = manual.read(readme)
+    story.fact("the README is an introduction: 250 lines and 20 KB at most", text.count("\n") <= 250 and len(text.encode()) <= 20_000,
+               (text.count("\n"), len(text.encode())))
+    targets = [target for _, line in manual.prose(readme) for _, target in LINK.findall(line)]
+    story.same("its links lead somewhere", [to for to in targets if not os.path.exists(os.path.join(ROOT, to))], [])
+    story.same("it names every page", [name for name in pages if f"man/{name}.md" not in targets], [])
     if not shutil.which("mandoc") or not shutil.which("lowdown"):
         raise Skip("mandoc or lowdown is not installed: run scripts/tools all")
     for name, source in pages.items():
