@@ -92,8 +92,8 @@ static bool may_register(struct lease *lease, const struct message *message,
         return refused(ret_why, 400, "bad_message", S("\"bytes\" must be at least 1"));
     if (lease->buffer_count + lease->taking >= options->buffers_max) {
         metric_add(M_FILL_BUFFERS_MAX, 1);
-        return refused(ret_why, 429, "quota", S("this session has as many buffers as fill_buffers "
-                       "allows: unregister one"));
+        return refused(ret_why, 429, "quota", S("this session has as many buffers as one may "
+                       "register: unregister one"));
     }
     if (!users_take_bytes(users, lease->user, message->bytes, options->user_bytes_max)) {
         metric_add(M_FILL_USER_MEMORY, 1);

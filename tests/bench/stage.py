@@ -211,7 +211,7 @@ class Stage:
 
     def __init__(self, quick, subject):
         self.quick, self.subject_name, self.processes = quick, subject, []
-        self.starting, self.over = threading.RLock(), False    # as in a story
+        self.starting, self.over, self.daemon_env = threading.RLock(), False, {}    # as in a story
         self.folder = tempfile.mkdtemp(prefix="penstock-bench-", dir=os.environ.get("BENCH_FOLDER"))
 
     def __enter__(self):
