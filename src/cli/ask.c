@@ -208,7 +208,7 @@ static bool names_admin_alone(const struct config *config)
     return admin >= FROM_ENV && admin > listen && strcmp(config->admin_listen, "off") != 0;
 }
 
-int run_health(struct cli *cli)
+static int run_health(struct cli *cli)
 {
     const char *url = cli_option(cli, "--url");
     struct config *config = cli_load(cli);
@@ -228,3 +228,13 @@ int run_health(struct cli *cli)
     config_free(&config);
     return answer.status == 200 ? EXIT_GOOD : EXIT_FAILED;
 }
+
+static const struct command_option options[] = {
+    { "--url", "URL", "ask this one instead; it must begin with http://" },
+    { 0 },
+};
+
+const struct command command_health = {
+    .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
+    .help = "exit 0 if the service at listen (or URL, or --admin-listen) is ready", .options = options,
+};

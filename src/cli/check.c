@@ -171,7 +171,7 @@ static int verdict(const struct check *check, bool strict)
          : check->count[STOPPED] || (strict && check->count[WARNED]) ? EXIT_FAILED : EXIT_GOOD;
 }
 
-int run_check(struct cli *cli)
+static int run_check(struct cli *cli)
 {
     bool strict = cli_flag(cli, "--strict");
     bool offline = cli_flag(cli, "--offline");
@@ -203,3 +203,19 @@ int run_check(struct cli *cli)
     config_free(&config);
     return status;
 }
+
+static const struct command_option options[] = {
+    { "--strict", NULL, "warnings are failures, too: exit 1" },
+    { "--offline", NULL, "ask no origin, nor who lends credentials" },
+    { 0 },
+};
+
+const struct command command_check = {
+    .name = "check", .args = "[FILE] [SETTINGS]", .run = run_check, .takes_settings = true,
+    .help = "say what is wrong in the settings, and what serve would meet", .words = "FILE",
+    .options = options,
+    .more = "FILE is read in place of the settings file in force. Nothing is changed.\n"
+            "Exits 2 if the settings are wrong, 1 if serve would not start or would run\n"
+            "without its cache, else 0, also with warnings, of an origin for instance.\n"
+            "Not for an ExecStartPre: a cache must start while its origin is down.",
+};

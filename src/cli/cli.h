@@ -29,15 +29,10 @@ struct command {
     const char *words;     /* what its first argument may be: "a|b"; "FILE"; NULL: it takes none */
     const char *more;      /* sentences for its help, a line each */
 };
-extern const struct command commands[];
+#define COMMAND(name) extern const struct command command_##name;
+#include "cli/command.def"
+extern const struct command *const commands[];
 extern const size_t command_count;
-
-int run_serve(struct cli *cli);
-int run_check(struct cli *cli);
-int run_config(struct cli *cli);
-int run_health(struct cli *cli);
-int run_stat(struct cli *cli);
-int run_help(struct cli *cli);
 
 /* Takes "--name" (or "--name VALUE", "--name=VALUE") out of argv. */
 bool cli_flag(struct cli *cli, const char *flag);

@@ -64,8 +64,8 @@ static void add_first_words(struct text *to, const struct command *command)
 {
     if (is_words(command->words))
         add_words(to, command->words);
-    for (size_t i = 0; i < command_count && command->run == run_help; i++)
-        text_printf(to, " %s", commands[i].name);
+    for (size_t i = 0; i < command_count && command == &command_help; i++)
+        text_printf(to, " %s", commands[i]->name);
 }
 
 /* ---- bash ---- */
@@ -102,17 +102,17 @@ static void bash(struct text *to)
                    "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
                    "        COMPREPLY=($(compgen -W \""));
     for (size_t i = 0; i < command_count; i++)
-        text_printf(to, "%s%s", i ? " " : "", commands[i].name);
+        text_printf(to, "%s%s", i ? " " : "", commands[i]->name);
     text_add(to, S("\" -- \"$word\"))\n        return\n    fi\n"
                    "    case \"${COMP_WORDS[1]} $before\" in\n"));
     for (size_t i = 0; i < command_count; i++)
-        each_flag(to, &commands[i], bash_value);
+        each_flag(to, commands[i], bash_value);
     text_add(to, S("    esac\n    case ${COMP_WORDS[1]} in\n"));
     for (size_t i = 0; i < command_count; i++) {
-        text_printf(to, "    %s) COMPREPLY=($(compgen -W \"", commands[i].name);
-        add_first_words(to, &commands[i]);
-        each_flag(to, &commands[i], bash_flag);
-        text_printf(to, " --help\" %s-- \"$word\")) ;;\n", is_file(commands[i].words) ? "-f " : "");
+        text_printf(to, "    %s) COMPREPLY=($(compgen -W \"", commands[i]->name);
+        add_first_words(to, commands[i]);
+        each_flag(to, commands[i], bash_flag);
+        text_printf(to, " --help\" %s-- \"$word\")) ;;\n", is_file(commands[i]->words) ? "-f " : "");
     }
     text_add(to, S("    esac\n}\ncomplete -F _penstock penstock\n"));
 }
@@ -161,8 +161,8 @@ static void zsh(struct text *to)
                    "# zsh completion of penstock, made by: penstock config --completion zsh\n"
                    "_penstock() {\n    local -a commands\n    commands=("));
     for (size_t i = 0; i < command_count; i++) {
-        text_printf(to, "\n        '%s:", commands[i].name);
-        zsh_text(to, commands[i].help);
+        text_printf(to, "\n        '%s:", commands[i]->name);
+        zsh_text(to, commands[i]->help);
         text_char(to, '\'');
     }
     text_add(to, S("\n    )\n"
@@ -171,7 +171,7 @@ static void zsh(struct text *to)
                    "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n"
                    "    case $command in\n"));
     for (size_t i = 0; i < command_count; i++) {
-        const struct command *command = &commands[i];
+        const struct command *command = commands[i];
         text_printf(to, "    %s)\n        _arguments '--help[show its help]'", command->name);
         if (is_file(command->words))
             text_add(to, S(" '1:file:_files'"));
@@ -229,7 +229,7 @@ static void fish(struct text *to)
     text_add(to, S("# fish completion of penstock, made by: penstock config --completion fish\n"
                    "complete -c penstock -f\n"));
     for (size_t i = 0; i < command_count; i++) {
-        const struct command *command = &commands[i];
+        const struct command *command = commands[i];
         text_printf(to, "complete -c penstock -n __fish_use_subcommand -a %s -d ", command->name);
         fish_text(to, command->help);
         text_char(to, '\n');

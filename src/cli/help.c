@@ -1,7 +1,8 @@
-/* help.c - help of the program, of each command and of each setting. SPDX-License-Identifier: Apache-2.0
+/* help.c - help of the program, of each command and of each setting.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * All of it is made from the tables of commands (main.c) and settings (base/config.def). Lines are
- * wrapped at 80 columns, as a terminal is at least that wide. */
+ * All of it is made from the tables of commands (command.def) and settings (base/config.def). Lines
+ * are wrapped at 80 columns, as a terminal is at least that wide. */
 #include <config.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +70,7 @@ void help_commands(struct text *to)
     text_add(to, S("Penstock " PACKAGE_VERSION
                    ": an S3 endpoint on this node, with a cache behind it.\n\n"));
     for (size_t i = 0; i < command_count; i++)
-        text_printf(to, "  penstock %-10s %s\n", commands[i].name, commands[i].help);
+        text_printf(to, "  penstock %-10s %s\n", commands[i]->name, commands[i]->help);
     text_add(to, S("\n"
         "Settings are flags, PENSTOCK_ variables or a JSON file (--config FILE), in this order.\n"
         "To begin:\n"
@@ -83,10 +84,10 @@ const struct command *command_find(const char *name, const char **ret_nearest)
 {
     *ret_nearest = NULL;
     for (size_t i = 0; i < command_count; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-        if (!*ret_nearest && name_distance(slice_of(commands[i].name), slice_of(name)) <= 2)
-            *ret_nearest = commands[i].name;
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+        if (!*ret_nearest && name_distance(slice_of(commands[i]->name), slice_of(name)) <= 2)
+            *ret_nearest = commands[i]->name;
     }
     return NULL;
 }
@@ -172,7 +173,7 @@ static int no_such_word(const char *word, const char *command)
     return EXIT_USAGE;
 }
 
-int run_help(struct cli *cli)
+static int run_help(struct cli *cli)
 {
     struct text text = text_in(&cli->arena);
     const char *word = cli->argc ? cli->argv[0] : NULL, *nearest = NULL;
@@ -196,3 +197,8 @@ int run_help(struct cli *cli)
     fwrite(text.ptr, 1, text.len, stdout);
     return EXIT_GOOD;
 }
+
+const struct command command_help = {
+    .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
+    .help = "show this, or a command, a setting, all of them", .words = "settings|operations",
+};

@@ -1,4 +1,5 @@
-/* main.c - the table of subcommands. SPDX-License-Identifier: Apache-2.0 */
+/* main.c - runs the subcommand that was named, and what subcommands share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
 #include <config.h>
@@ -14,56 +15,14 @@ static int run_version(struct cli *cli)
     return EXIT_GOOD;
 }
 
-static const struct command_option config_options[] = {
-    { "--example", NULL, "print a settings file with every setting in it instead" },
-    { "--completion", "bash|zsh|fish", "print what that shell needs to complete commands and flags" },
-    { "--man", "settings|memory|metrics|operations", "print that part of the manual, in Markdown" },
-    { 0 },
-};
-static const struct command_option stat_options[] = {
-    { "--json", NULL, "as JSON, as the service said it" },
-    { "--watch", NULL, "again every 2 s, only what answers: does it work, is it worth it" },
-    { "--url", "URL", "ask this one (http://HOST:PORT of its admin_listen)" },
-    { 0 },
-};
-static const struct command_option check_options[] = {
-    { "--strict", NULL, "warnings are failures, too: exit 1" },
-    { "--offline", NULL, "ask no origin, nor who lends credentials" },
-    { 0 },
-};
-static const struct command_option health_options[] = {
-    { "--url", "URL", "ask this one instead; it must begin with http://" },
-    { 0 },
+const struct command command_version = {
+    .name = "version", .args = "", .run = run_version, .help = "show the version",
 };
 
-const struct command commands[] = {
-    { .name = "serve", .args = "[SETTINGS]", .run = run_serve, .takes_settings = true,
-      .help = "run the cache in the foreground",
-      .more = "SIGTERM ends it in order, SIGHUP reads the reloadable settings again." },
-    { .name = "check", .args = "[FILE] [SETTINGS]", .run = run_check, .takes_settings = true,
-      .help = "say what is wrong in the settings, and what serve would meet", .words = "FILE",
-      .options = check_options,
-      .more = "FILE is read in place of the settings file in force. Nothing is changed.\n"
-              "Exits 2 if the settings are wrong, 1 if serve would not start or would run\n"
-              "without its cache, else 0, also with warnings, of an origin for instance.\n"
-              "Not for an ExecStartPre: a cache must start while its origin is down." },
-    { .name = "config", .args = "[SETTINGS]", .run = run_config, .takes_settings = true,
-      .help = "show every setting in force and where it came from", .options = config_options,
-      .more = "Completion, for the shell in use:\n"
-              "  bash: . <(penstock config --completion bash)\n"
-              "  zsh: penstock config --completion zsh >FOLDER/_penstock, a FOLDER of $fpath\n"
-              "  fish: penstock config --completion fish | source" },
-    { .name = "stat", .args = "[--json] [--watch] [--url URL] [SETTINGS]", .run = run_stat, .takes_settings = true,
-      .help = "show whether the running service works, and whether it is worth it",
-      .options = stat_options,
-      .more = "Where these settings are not the service's, name its admin_listen by\n"
-              "--admin-listen HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If it wants a token,\n"
-              "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE) names the file." },
-    { .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
-      .help = "exit 0 if the service at listen (or URL, or --admin-listen) is ready", .options = health_options },
-    { .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
-      .help = "show this, or a command, a setting, all of them", .words = "settings|operations" },
-    { .name = "version", .args = "", .run = run_version, .help = "show the version" },
+/* The table: a row a command (command.def), in the order of the help. */
+const struct command *const commands[] = {
+#define COMMAND(name) &command_##name,
+#include "cli/command.def"
 };
 const size_t command_count = countof(commands);
 

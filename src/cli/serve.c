@@ -190,7 +190,7 @@ static void live(struct serve *serve)
     log_info("draining", "limit_ms=%ju", (uintmax_t)serve->config->drain_time_ms);
 }
 
-int run_serve(struct cli *cli)
+static int run_serve(struct cli *cli)
 {
     struct serve serve = { .cli = cli, .config = cli_load(cli) };
     if (cli_mistakes(cli, serve.config, true)) {
@@ -208,3 +208,9 @@ int run_serve(struct cli *cli)
     config_free(&serve.config);
     return all ? EXIT_GOOD : EXIT_FAILED;
 }
+
+const struct command command_serve = {
+    .name = "serve", .args = "[SETTINGS]", .run = run_serve, .takes_settings = true,
+    .help = "run the cache in the foreground",
+    .more = "SIGTERM ends it in order, SIGHUP reads the reloadable settings again.",
+};

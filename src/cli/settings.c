@@ -118,7 +118,7 @@ static void show_memory(struct cli *cli, const struct config *config)
                                 budget_rows[i].full));
 }
 
-int run_config(struct cli *cli)
+static int run_config(struct cli *cli)
 {
     struct text text = text_in(&cli->arena);
     const char *shell = cli_option(cli, "--completion");
@@ -148,3 +148,19 @@ int run_config(struct cli *cli)
     config_free(&config);
     return count ? EXIT_USAGE : EXIT_GOOD;
 }
+
+static const struct command_option options[] = {
+    { "--example", NULL, "print a settings file with every setting in it instead" },
+    { "--completion", "bash|zsh|fish", "print what that shell needs to complete commands and flags" },
+    { "--man", "settings|memory|metrics|operations", "print that part of the manual, in Markdown" },
+    { 0 },
+};
+
+const struct command command_config = {
+    .name = "config", .args = "[SETTINGS]", .run = run_config, .takes_settings = true,
+    .help = "show every setting in force and where it came from", .options = options,
+    .more = "Completion, for the shell in use:\n"
+            "  bash: . <(penstock config --completion bash)\n"
+            "  zsh: penstock config --completion zsh >FOLDER/_penstock, a FOLDER of $fpath\n"
+            "  fish: penstock config --completion fish | source",
+};

@@ -274,7 +274,7 @@ static int ask_once(const struct question *question)
     return status;
 }
 
-int run_stat(struct cli *cli)
+static int run_stat(struct cli *cli)
 {
     struct question question = { .raw = cli_flag(cli, "--json"), .watch = cli_flag(cli, "--watch") };
     int status;
@@ -287,3 +287,20 @@ int run_stat(struct cli *cli)
     }
     return status;
 }
+
+static const struct command_option options[] = {
+    { "--json", NULL, "as JSON, as the service said it" },
+    { "--watch", NULL, "again every 2 s, only what answers: does it work, is it worth it" },
+    { "--url", "URL", "ask this one (http://HOST:PORT of its admin_listen)" },
+    { 0 },
+};
+
+const struct command command_stat = {
+    .name = "stat", .args = "[--json] [--watch] [--url URL] [SETTINGS]", .run = run_stat,
+    .takes_settings = true,
+    .help = "show whether the running service works, and whether it is worth it",
+    .options = options,
+    .more = "Where these settings are not the service's, name its admin_listen by\n"
+            "--admin-listen HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If it wants a token,\n"
+            "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE) names the file.",
+};

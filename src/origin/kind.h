@@ -1,7 +1,7 @@
 /* kind.h - the interface that every kind of origin fills in; for this room only.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kind is a row of the table in origin.c. It embeds struct origin in what it keeps for an origin,
+ * A kind is a row of kind.def. It embeds struct origin in what it keeps for an origin,
  * and struct origin_hook in what it keeps for a call. Callbacks go through the hook and nowhere
  * else: it holds the contract (one head, then bodies, then one done) and counts for the metrics. A
  * cancel may race with the end of a call. call->priv is read and emptied under a lock (origin.c),
@@ -38,7 +38,8 @@ struct origin_kind {
     void (*stop)(struct origin *origin);
     void (*free)(struct origin *origin);    /* called when no call is left */
 };
-extern const struct origin_kind s3_kind, dir_kind;
+#define KIND(name) extern const struct origin_kind name;
+#include "origin/kind.def"
 
 #define ORIGIN_MAGIC 0x0419140eu
 struct origin {

@@ -17,10 +17,9 @@
 #include "base/metric.h"
 #include "origin/kind.h"
 
-/* The table. A URL belongs to the first kind that has its scheme. */
 static const struct origin_kind *const kinds[] = {
-    &s3_kind,
-    &dir_kind,
+#define KIND(name) &name,
+#include "origin/kind.def"
 };
 
 struct origins {

@@ -3,8 +3,8 @@
  * An origin answers calls. The caller owns a call, and must keep it until its done() was called,
  * which happens exactly once, also after a cancel. The callbacks of a call come one at a time, on
  * an origin thread and never on an HTTP loop. They must not block.
- * The table in origin.c holds the kinds of origins. This room also retries calls, but only as long
- * as no part of an answer was handed out. */
+ * The table of kinds is kind.def. This room also retries calls, but only as long as no part of an
+ * answer was handed out. */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
@@ -129,7 +129,7 @@ void origin_health(struct origin *origin, struct arena *keep, struct origin_heal
 
 struct origin_options {
     const char *name;
-    const char *url;            /* of a kind in the table */
+    const char *url;            /* of a kind in kind.def */
     const char *region;         /* empty: us-east-1 until a redirect tells */
     const char *style;          /* "path", "host", "auto": path for IPs and single labels */
     const char *ca_file;        /* certificates trusted for https; empty: the system's store */
@@ -146,7 +146,7 @@ struct origin_options {
     unsigned tries_max;         /* 0 or 1: no retry */
 };
 
-/* The table of kinds, as the settings want it (url_kinds). */
+/* The kinds of kind.def, for the settings (config_sources). */
 const struct url_kind *origin_url_kind(size_t i);
 
 struct origins *origins_new(unsigned threads) MUST_USE;
