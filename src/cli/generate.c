@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "origin/origin.h"
 #include "s3/request.h"
 
 /* ---- the example file ---- */
@@ -80,7 +81,9 @@ void generate_example(struct text *to, struct arena *keep)
         if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
             continue;
         bool has_words = setting->unit[0] && setting->type != TYPE_DURATION;
-        slice words = has_words ? arena_printf(keep, " (%s)", setting->unit) : S("");
+        slice words = has_words ? arena_printf(keep, " (%s)", setting->unit)
+                    : setting->type == TYPE_URL
+                          ? arena_printf(keep, " (%s)", url_forms(origin_url_kind, keep)) : S("");
         text_printf(to, "  \"# %s\": ", setting->name);
         add_json(to, arena_printf(keep, "%s%.*s", setting->help, SLICE_ARG(words)).ptr);
         text_add(to, S(",\n"));

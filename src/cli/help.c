@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "origin/origin.h"
 
 #define WIDTH 80u
 #define NAME_WIDTH 24u    /* of the left column */
@@ -53,7 +54,10 @@ static slice text_of(struct arena *keep, const struct setting *setting)
 {
     const char *standard = setting_standard(setting);
     bool inherited = setting->standard[0] == '=';
-    return arena_printf(keep, "%s (%s%s%s%s)", setting->help, setting_type_name(setting),
+    const char *type = setting_type_name(setting);
+    if (setting->type == TYPE_URL)
+        type = arena_printf(keep, "url: %s", url_forms(origin_url_kind, keep)).ptr;
+    return arena_printf(keep, "%s (%s%s%s%s)", setting->help, type,
                         standard[0] && !inherited ? ", default " : "",
                         inherited ? "" : standard, setting->reloadable ? ", reloadable" : "");
 }

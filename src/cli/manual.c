@@ -8,6 +8,7 @@
 #include "base/budget.h"
 #include "base/metric.h"
 #include "cli/cli.h"
+#include "origin/origin.h"
 #include "s3/request.h"
 
 static const struct {
@@ -108,6 +109,8 @@ static void add_form(struct text *to, const struct setting *setting)
 {
     if (setting->type == TYPE_CHOICE)
         add_choices(to, slice_of(setting->unit));
+    else if (setting->type == TYPE_URL)
+        text_printf(to, "url: `%s`", url_forms(origin_url_kind, to->arena));
     else
         text_add(to, slice_of(setting_type_name(setting)));
     slice least = setting_number(setting, setting->min, to->arena);

@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import time
 
-from harness import PENSTOCK, Skip, Story
+from harness import PENSTOCK, ROOT, Skip, Story
 
 READS = r"[\s\S]*\x1b\[\?2004h"    # what zsh says when it reads a line from then on
-COMMANDS = ("serve", "check", "config", "stat", "health", "help", "version")
+with open(os.path.join(ROOT, "src/cli/command.def")) as f:
+    COMMANDS = re.findall(r"^COMMAND\((\w+)\)", f.read(), re.M)
 
 
 def call(*args):
