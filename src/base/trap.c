@@ -171,12 +171,6 @@ static int copy(void *ask)
     return 0;
 }
 
-bool trap_copy(void *to, const void *from, size_t bytes)
-{
-    int none;
-    return trap_read(copy, &(struct copying){ to, from, bytes }, (slice){ from, bytes }, &none);
-}
-
 bool trap_copy_to(void *to, const void *from, size_t bytes)
 {
     int none;

@@ -20,8 +20,7 @@ bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
 /* Of two. False: *ret_failed is 0 or 1, the one that did. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
-/* memcpy from a map, and to one, trapped like that. */
-bool trap_copy(void *to, const void *from, size_t bytes) MUST_USE;
+/* memcpy to a map, trapped like that. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* From within a trapped call: out, as if it had faulted. */
 void trap_spring(void) NORETURN;

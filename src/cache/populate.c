@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "base/metric.h"
-#include "base/trap.h"
 #include "cache/epoch.h"
 #include "cache/get.h"
 #include "cache/inside.h"
@@ -42,7 +41,7 @@ static void unref(struct populate *populate)
 {
     if (atomic_fetch_sub(&populate->refs, 1) > 1)
         return;
-    populate->ask.release(populate->ask.arg);
+    populate->ask.release(populate->ask.body.arg);
     head_unref(&populate->head);
     ticket_unref(&populate->ticket);
     arena_free(&populate->arena);
@@ -81,18 +80,18 @@ static void landed(struct store_append *append, enum err err)
 
 static bool send_record(struct populate *populate)
 {
-    slice bytes = slice_sub(populate->ask.body, populate->next, RECORD_BYTES_MAX);
-    struct record *record = must_alloc(sizeof(*record) + bytes.len);
-    if (!trap_copy(record->bytes, bytes.ptr, bytes.len)) {
+    const struct origin_body *body = &populate->ask.body;
+    size_t bytes = MIN(body->length - populate->next, RECORD_BYTES_MAX);
+    struct record *record = must_alloc(sizeof(*record) + bytes);
+    if (body->read(body->arg, populate->next, record->bytes, bytes) != bytes) {
         free(record);
         return false;
     }
-    bytes.ptr = record->bytes;
     record->populate = populate;
     record->append = (struct store_append){
         .head = populate->head,
         .first_unit = (uint32_t)(populate->next / UNIT_BYTES),
-        .bytes = bytes,
+        .bytes = { record->bytes, bytes },
         .with_head = populate->head->size <= WHOLE_BYTES_MAX,
         .may_publish = may_publish,
         .done = landed,
@@ -105,14 +104,14 @@ static bool send_record(struct populate *populate)
         free(record);
         return false;
     }
-    populate->next += bytes.len;
+    populate->next += bytes;
     return true;
 }
 
 /* As far as it goes now; true: it is over. */
 static bool send_records(struct populate *populate)
 {
-    while (populate->next < populate->ask.body.len) {
+    while (populate->next < populate->ask.body.length) {
         if (atomic_load(&populate->failed))
             return true;
         if (atomic_load(&populate->pending) >= AHEAD)
@@ -129,7 +128,7 @@ static bool is_what_was_written(const struct populate *populate, const struct ge
 {
     const struct head *head = answer->head;
     return !answer->err && head && learn_is_named(head) &&
-           slice_eq(head->etag, populate->ask.etag) && head->size == populate->ask.body.len &&
+           slice_eq(head->etag, populate->ask.etag) && head->size == populate->ask.body.length &&
            !learn_says_no_store(head_field(head, S("cache-control"))) &&
            epoch_holds(&head->id, populate->epoch) &&
            store_admits(cache_store(populate->loop->cache), &head->id, head->size);
@@ -178,7 +177,7 @@ void populate_start(struct cache_loop *loop, const struct populate_ask *ask)
 {
     if (loop->populate_count >= POPULATES_MAX) {
         metric_add(M_POPULATE_DROPPED, 1);
-        ask->release(ask->arg);
+        ask->release(ask->body.arg);
         return;
     }
     struct populate *populate = populate_new(loop, ask);

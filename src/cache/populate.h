@@ -14,9 +14,8 @@ struct populate_ask {
     const struct identity *who;
     slice bucket, key;
     slice etag;                   /* as the origin answered the write */
-    slice body;                   /* stays until it is released, on any thread */
-    void (*release)(void *arg);
-    void *arg;
+    struct origin_body body;      /* stays until it is released, on any thread */
+    void (*release)(void *arg);   /* of body.arg */
 };
 
 /* At the end of the write, when its epoch has risen. Slices but for the body are copied. Belongs to

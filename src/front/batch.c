@@ -195,13 +195,12 @@ void batch_read(struct call *call)
     batch->front = call->front;
     batch->list = (struct intake_list){ .keep = &batch->arena,
                                         .items_max = call->front->options.batches.items };
-    slice body = http_request_body(call->http);
     batch->hold = http_body_take(call->http);
     batch->in_intake = true;
     call->gone = gone;
     call->gone_arg = batch;
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                 &(struct intake_ask){ body, call->head, &call->s3, &judged->claim,
+                 &(struct intake_ask){ batch->hold, call->head, &call->s3, &judged->claim,
                                        call->loop->sigv4, judged->secret, NULL, &batch->list },
                  taken_in, lost, batch);
 }

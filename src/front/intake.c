@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * No origin sees a byte before all that the client said of its body holds: digest, checksums,
- * signatures of chunks. The body lies whole in memory or in a mapped file; it is worked through
- * once, a piece that fits the processor's cache at a time: decoded in place, then summed where it
- * now lies.
+ * signatures of chunks. The body is there whole, in memory or in a file; it is worked through once,
+ * a piece that fits the processor's cache at a time: decoded, summed, put back where it belongs.
  *
- * That takes seconds for gigabytes, so a few threads do it, no loop, but for small bodies, which
- * are done where they are. Large ones take turns: one of 5 GiB keeps no other waiting for long. */
+ * That takes seconds for gigabytes, and a file may wait for its disk, so a few threads do it, no
+ * loop, but for small bodies in memory, which are done where they are. Large ones take turns: one
+ * of 5 GiB keeps no other waiting for long. */
 #include "front/intake.h"
 
 #include <inttypes.h>
@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/cores.h"
-#include "base/trap.h"
 #include "s3/chunked.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
@@ -31,8 +30,8 @@ struct intake {
     struct list link;
     struct mailbox *back;
     struct arena arena;
-    char *bytes;                     /* the body, as long as it came */
-    size_t len, at, data_len;        /* done with `at` of it; so much data so far */
+    struct http_body *body;
+    size_t len, at, data_len;        /* as it came; done with `at` of it; so much data so far */
     struct integrity is;
     slice sha256_said;
     struct sigv4_chain *chain;
@@ -82,53 +81,57 @@ static void tell_framing(struct intake *intake)
             fault.what, fault.at, fault.chunk);
 }
 
-static int work_on_piece(void *ask)
-{
-    struct intake *intake = ask;
-    slice piece = { intake->bytes + intake->at, MIN(intake->len - intake->at, PIECE_BYTES) };
-    slice data = piece;
-    if (intake->chunked) {
-        data.ptr = intake->bytes + intake->data_len;
-        intake->outcome.err = chunked_feed(intake->chunked, piece,
-                                           intake->bytes + intake->data_len, &data.len);
-    }
-    add(intake, data);
-    intake->at += piece.len;
-    intake->data_len += data.len;
-    return 0;
-}
-
-static int read_form(void *ask)
-{
-    struct intake *intake = ask;
-    slice body = { intake->bytes, intake->len };
-    intake->outcome.err = form_read(intake->form_keep, intake->form_type, body, intake->form);
-    return 0;
-}
-
 static void fail_disk(struct intake *intake)
 {
     intake->outcome.err = ERR_LIMIT;
     intake->outcome.fault.message = S(INTAKE_DISK_FAILED);
 }
 
-/* The body may lie in a file, whose disk may fail: then its map faults. */
-static void work_on(struct intake *intake)
+static void work_on_piece(struct intake *intake, char *buffer)
 {
-    int none;
-    slice body = { intake->bytes, intake->len };
-    if (trap_read(intake->form ? read_form : work_on_piece, intake, body, &none))
-        return;
-    fail_disk(intake);
+    size_t len = PIECE_BYTES;
+    char *piece = http_body_piece(intake->body, intake->at, buffer, &len);
+    slice data = { piece, len };
+    if (piece && intake->chunked)
+        intake->outcome.err = chunked_feed(intake->chunked, data, piece, &data.len);
+    if (piece)
+        add(intake, data);    /* first: in memory, putting it back overwrites it */
+    if (!piece || (intake->chunked &&
+                   !http_body_write(intake->body, intake->data_len, piece, data.len)))
+        fail_disk(intake);
+    intake->at += len;
+    intake->data_len += data.len;
 }
 
-/* A copy: a parser that a fault cuts off is never freed. */
+/* The end of the file is looked for a piece at a time. */
+static void read_form(struct intake *intake, char *buffer)
+{
+    struct form *form = intake->form;
+    enum err *err = &intake->outcome.err;
+    size_t have = MIN(intake->len, FORM_FIELDS_BYTES_MAX), at, further = 0;
+    bool read = http_body_read(intake->body, 0, buffer, have);
+    if (read)
+        *err = form_read(intake->form_keep, intake->form_type, (slice){ buffer, have }, form);
+    for (at = form->file_at; read && !*err; at += further) {
+        have = MIN(intake->len - at, PIECE_BYTES);
+        read = http_body_read(intake->body, at, buffer, have);
+        if (!read || form_file_ends(form, (slice){ buffer, have }, &further))
+            break;
+        if (at + have == intake->len)
+            *err = ERR_BAD_FORM;
+    }
+    form->file_bytes = at + further - form->file_at;
+    intake->at = intake->len;
+    if (!read)
+        fail_disk(intake);
+}
+
 static bool copy_data(struct intake *intake, slice *ret)
 {
     size_t bytes = intake->data_len;
     char *copy = arena_alloc(&intake->arena, MAX(bytes, 1));
     *ret = (slice){ copy, bytes };
-    if (!bytes || trap_copy(copy, intake->bytes, bytes))
+    if (http_body_read(intake->body, 0, copy, bytes))
         return true;
     fail_disk(intake);
     return false;
@@ -236,19 +239,21 @@ static void conclude(struct intake *intake)
         read_keys(intake);
     if (!outcome->err && intake->list)
         read_list(intake);
-    outcome->body = (slice){ intake->bytes, intake->data_len };
+    outcome->bytes = intake->data_len;
 }
 
 /* true: it is over */
 static bool work(struct intake *intake, size_t bytes)
 {
-    size_t until = intake->at + bytes;
-    if (intake->form) {
-        work_on(intake);
-        return true;
-    }
-    while (!intake->outcome.err && intake->at < intake->len && intake->at < until)
-        work_on(intake);
+    size_t until = MIN(intake->at + bytes, intake->len);
+    bool copies = intake->form || http_body_in_file(intake->body);
+    char *buffer = copies ? malloc(PIECE_BYTES) : NULL;
+    check(buffer || !copies);
+    if (intake->form)
+        read_form(intake, buffer);
+    while (!intake->outcome.err && intake->at < until)
+        work_on_piece(intake, buffer);
+    free(buffer);
     if (!intake->outcome.err && intake->at < intake->len)
         return false;
     conclude(intake);
@@ -284,7 +289,6 @@ static bool take_turn(struct list *link)
 
 struct workers *intakes_new(void)
 {
-    trap_install();
     struct workers *intakes =
         workers_new(MIN(MAX(cores_available(), 2u), THREADS_MAX), "intake", take_turn);
     check(intakes != NULL);
@@ -321,7 +325,8 @@ static enum err plan(struct intake *intake, const struct intake_ask *ask)
         err = may_be_framed(ask, outcome);
     if (err)
         return err;
-    if (!is->framed && ask->head->chunked && is->has_length && is->length != ask->body.len) {
+    if (!is->framed && ask->head->chunked && is->has_length &&
+        is->length != http_body_bytes(ask->body)) {
         outcome->fault.message = S("You did not provide the number of bytes specified by the "
                             "Content-Length HTTP header");
         return ERR_INCOMPLETE;
@@ -351,15 +356,15 @@ static void prepare(struct intake *intake, const struct intake_ask *ask)
         intake->at = intake->data_len = intake->len;    /* nothing is said of it */
 }
 
-static struct intake *intake_new(struct mailbox *box, slice body,
+static struct intake *intake_new(struct mailbox *box, struct http_body *body,
                                  void (*done)(void *arg, const struct intake_outcome *outcome),
                                  void (*lost)(void *arg), void *arg)
 {
     struct intake *intake = must_alloc(sizeof(*intake));
     check(box && done && lost);
     intake->back = mailbox_ref(box);
-    intake->bytes = (char *)(uintptr_t)body.ptr;    /* ours to change: see intake_ask */
-    intake->len = body.len;
+    intake->body = body;
+    intake->len = http_body_bytes(body);
     intake->done = done;
     intake->lost = lost;
     intake->arg = arg;
@@ -371,7 +376,8 @@ static struct intake *intake_new(struct mailbox *box, slice body,
 static void begin(struct workers *intakes, struct intake *intake)
 {
     size_t todo = intake->keys || intake->list ? intake->len : intake->len - intake->at;
-    if (!intake->outcome.err && todo > INLINE_BYTES) {
+    bool waits = todo && http_body_in_file(intake->body);
+    if (!intake->outcome.err && (todo > INLINE_BYTES || waits)) {
         workers_put(intakes, &intake->link);
         return;
     }
@@ -393,8 +399,8 @@ void intake_start(struct workers *intakes, struct mailbox *box, const struct int
     begin(intakes, intake);
 }
 
-void intake_form(struct workers *intakes, struct mailbox *box, slice content_type, slice body,
-                 struct arena *keep, struct form *ret,
+void intake_form(struct workers *intakes, struct mailbox *box, slice content_type,
+                 struct http_body *body, struct arena *keep, struct form *ret,
                  void (*done)(void *arg, const struct intake_outcome *outcome),
                  void (*lost)(void *arg), void *arg)
 {

@@ -5,6 +5,7 @@
 
 #include "base/mailbox.h"
 #include "base/workers.h"
+#include "http/http.h"
 #include "s3/form.h"
 #include "s3/items.h"
 #include "s3/request.h"
@@ -30,7 +31,7 @@ struct intake_list {
 /* A body as it came; it must stay, is written to and not read by others meanwhile. The rest is
  * needed only until intake_start returns. */
 struct intake_ask {
-    slice body;
+    struct http_body *body;
     const struct http_head *head;
     const struct s3_request *s3;
     const struct sigv4_claim *claim;
@@ -46,25 +47,25 @@ struct intake_ask {
     "Anonymous requests don't support this x-amz-content-sha256 value. Please use " \
     "UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER."
 
-/* What is known of it then. Slices are good until done() returns, but for the body's. */
+/* What is known of it then. Slices are good until done() returns. */
 struct intake_outcome {
     enum err err;
     struct s3_fault fault;           /* err: what to say of it */
-    slice body;                      /* the data alone */
+    size_t bytes;                    /* of the data, which the body begins with now */
     struct http_field fields[INTAKE_FIELDS_MAX];    /* sent in place of those of the framing */
     size_t field_count;
 };
 
-/* done() is called once: on the loop of `box`, or at once up to 64 KiB. Instead of it lost(), on
- * another thread, if that loop has gone. */
+/* done() is called once: on the loop of `box`, or at once for up to 64 KiB in memory. Instead of it
+ * lost(), on another thread, if that loop has gone. */
 void intake_start(struct workers *intakes, struct mailbox *box, const struct intake_ask *ask,
                   void (*done)(void *arg, const struct intake_outcome *outcome),
                   void (*lost)(void *arg), void *arg);
 
 /* Reads a form (form_read) in the same way: outcome->err is its answer, *ret and keep are not to be
  * looked at before that. A form stays as it came. */
-void intake_form(struct workers *intakes, struct mailbox *box, slice content_type, slice body,
-                 struct arena *keep, struct form *ret,
+void intake_form(struct workers *intakes, struct mailbox *box, slice content_type,
+                 struct http_body *body, struct arena *keep, struct form *ret,
                  void (*done)(void *arg, const struct intake_outcome *outcome),
                  void (*lost)(void *arg), void *arg);
 

@@ -199,7 +199,6 @@ struct pass *pass_new(struct call *call)
     pass->call = call;
     pass->place = call->place;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), pass_changed, pass);
-    pass->body = http_request_body(call->http);
     pass->hold = http_body_take(call->http);
     pass->origin = (struct origin_call){
         .events = &events,

@@ -3,9 +3,7 @@
  *
  *   intake of the body ─ keys it changes, which may be in it ─ placed, allowed ─ H7 ─ origin call
  *
- * A body may lie in a file whose disk fails: whatever reads it is under the trap. Threads: the
- * loop; read_body is called on the origin's. */
-#include "base/trap.h"
+ * Threads: the loop; read_body is called on the origin's. */
 #include "cache/alias.h"
 #include "cache/populate.h"
 #include "front/passing.h"
@@ -85,9 +83,9 @@ static bool restates(const struct pass *pass)
 static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     struct pass *pass = arg;
-    slice part = slice_sub(pass->body, offset, bytes);
-    if (!part.len || trap_copy(ret, part.ptr, part.len))
-        return part.len;
+    size_t part = MIN(bytes, pass->source.length - offset);
+    if (http_body_read(pass->hold, pass->body_at + offset, ret, part))
+        return part;
     atomic_store(&pass->lost, true);
     return 0;
 }
@@ -97,12 +95,11 @@ static enum err judge_restore(const struct pass *pass)
 {
     struct call *call = pass->call;
     char *copy = arena_alloc(call->keep, RESTORE_BYTES_MAX);
-    slice body = pass->body;
-    bool small = body.len <= RESTORE_BYTES_MAX;
-    bool read = small && (!body.len || trap_copy(copy, body.ptr, body.len));
-    if (small && !read)
+    size_t bytes = pass->source.length;
+    bool small = bytes <= RESTORE_BYTES_MAX;
+    if (small && !http_body_read(pass->hold, 0, copy, bytes))
         return ERR_LIMIT;
-    return read && xml_restores_in_place(call->keep, (slice){ copy, body.len })
+    return small && xml_restores_in_place(call->keep, (slice){ copy, bytes })
                ? OK : right_judge_admin(call, call->s3.key);
 }
 
@@ -143,8 +140,7 @@ static void taken_in(void *arg, const struct intake_outcome *outcome)
 {
     struct pass *pass = arg;
     pass->in_intake = false;
-    pass->body = outcome->body;
-    pass->source.length = outcome->body.len;
+    pass->source.length = outcome->bytes;
     for (size_t i = 0; i < outcome->field_count; i++)
         pass->origin_fields[pass->origin.field_count++] = (struct http_field){
             arena_copy(&pass->arena, outcome->fields[i].name),
@@ -181,7 +177,7 @@ void pass_write(struct call *call)
     pass->named.keep = &pass->arena;
     bool by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
     intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                 &(struct intake_ask){ pass->body, call->head, &call->s3, claim,
+                 &(struct intake_ask){ pass->hold, call->head, &call->s3, claim,
                                        call->loop->sigv4, judged->secret,
                                        by_body ? &pass->named : NULL, NULL },
                  taken_in, lost, pass);
@@ -205,8 +201,8 @@ static void form_taken_in(void *arg, const struct intake_outcome *outcome)
         pass_refuse(pass, err, &fault);
         return;
     }
-    pass->body = call->form->file;
-    pass->source.length = pass->body.len;
+    pass->body_at = call->form->file_at;
+    pass->source.length = call->form->file_bytes;
     pass->origin.as = identity_as(&call->client->who);
     begin(pass);
 }
@@ -228,7 +224,7 @@ void pass_form(struct call *call)
     pass->origin.field_count = count;
     pass->origin.form = call->form = form;
     intake_form(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                http_head_get(call->head, S("content-type")), pass->body, &pass->arena, form,
+                http_head_get(call->head, S("content-type")), pass->hold, &pass->arena, form,
                 form_taken_in, lost, pass);
 }
 
@@ -240,6 +236,11 @@ void pass_write_end(struct pass *pass)
     if (pass->regrants)
         grants_change_ends(pass->origin.bucket, ageing_ms());
     pass->regrants = false;
+}
+
+static size_t read_held(void *arg, uint64_t offset, char *ret, size_t bytes)
+{
+    return http_body_read(arg, offset, ret, bytes) ? bytes : 0;
 }
 
 static void let_go(void *arg)
@@ -261,6 +262,7 @@ void pass_write_populate(struct pass *pass)
     pass->hold = NULL;
     populate_start(pass->call->loop->cache, &(struct populate_ask){
         .place = pass->place, .who = &pass->call->client->who, .bucket = pass->origin.bucket,
-        .key = pass->origin.key, .etag = etag, .body = pass->body,
-        .release = let_go, .arg = hold });
+        .key = pass->origin.key, .etag = etag,
+        .body = { .length = pass->source.length, .read = read_held, .arg = hold },
+        .release = let_go });
 }

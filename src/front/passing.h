@@ -30,7 +30,7 @@ struct pass {
     size_t key_count;
 
     struct http_body *hold;       /* keeps the body where it is */
-    slice body;
+    size_t body_at;               /* of it: where what goes to the origin begins */
     struct origin_body source;
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for the intake's */

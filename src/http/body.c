@@ -4,27 +4,29 @@
  *                                                           +--> neither has room: refused
  *     above             --> the spill folder, else memory --+
  *
- * The library would double a socket's buffer as bytes come, and fail where its file can't be made.
- * So it gets one that the whole body fits into before the first byte is read; one whose length
- * nobody knows (chunked) grows: in memory it moves, and one that lies in a file has the address
- * space of the largest. In memory all bodies share one budget, in the folder another (H8), and of
- * either one client may hold half: who sends bodies and never ends them leaves room for others. The
- * folder is a cache's: it takes a body only while it serves and keeps its reserve, which may_spill
- * knows. What a buffer holds of the limits is its claim.
+ * Room for all of a body is taken before its first byte is read. A body of unknown length (chunked)
+ * grows: in memory it moves, and where it outgrows memory a file takes what comes from then on. So
+ * the first bytes of a body in a file lie in memory, its front: at least what came with the head.
  *
- * The file is made and written to by other threads (spill.c), by calls that fail where its map would
- * fault; who reads the body by the map does it in a trap (base/trap.h). What was there before is
- * memory, the buffer's front: the library keeps data of its own there. To let go of a file may
- * wait for the disk, and takes as long as a second for gigabytes: a thread of its own does that.
- * Its bytes can be claimed again before, or who is told that a write is done would find no room for
- * the next: may_spill looks at what the disk has, and the file counts until it is closed.
+ * All bodies share one budget of memory and one of disk (H8), and one client may hold half of
+ * either: a client that sends bodies and never ends them leaves room for others. The folder is a
+ * cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows. The
+ * room on disk is free again when a body is released, before its file is closed, or a client whose
+ * write is done would find no room for the next: may_spill looks at what the disk has. The
+ * descriptor counts until the file is closed.
  *
- * A complete body is taken out of the connection, so that it can outlive it (http_body_take).
- * Threads: a body may be let go on any; claims are counted over all loops. */
+ * Other threads make the file and write to it (spill.c). Closing it may wait for the disk, and
+ * takes as long as a second for gigabytes: a thread of its own does that.
+ *
+ * Threads: a body belongs to one thread after another. A piece on its way to the file shares it
+ * with a spill thread, which alone touches `fd` and `allocated` then. Room is counted over all
+ * loops. */
 #include "http/inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,58 +35,62 @@
 #include "base/metric.h"
 #include "base/thread.h"
 
-#define BUFFER_HEAD offsetof(h2o_buffer_t, _buf)
 #define HUGE_BYTES (2 * MIB)
-#define FD_NONE_YET (-2)    /* the buffer is mapped; the library's -1 is memory */
+#define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
+#define CLIENTS 1024u               /* of more, some share what one may hold */
 
-/* What no pool of the library's takes back, which looks at a buffer's size alone: any thread frees
- * it. */
-static h2o_buffer_prototype_t unpooled;
+enum room { ROOM_MEMORY, ROOM_DISK, ROOM_FILES, ROOM_KINDS };
 
-#define CLIENTS 1024u    /* of more, some share what one may hold */
+#define BODY_MAGIC 0x626f6479u
+struct http_body {
+    unsigned magic;
+    unsigned client;                /* as the judge said; 0: nobody's */
+    atomic_uint refs;               /* whoever has it, and a piece on its way */
+    bool beyond_share;              /* others could have what was not given */
+    size_t held[ROOM_KINDS];
+    char *memory;
+    int fd;                         /* -1: no file was made yet */
+    size_t bytes, front, room;      /* so far; of these, in memory; it may come to so many now */
+    size_t allocated, counted;      /* of the file on the disk; and in disk_allocated */
+};
 
-struct held { atomic_size_t memory, disk, files; };
-static struct held all_hold, client_holds[1 + CLIENTS];    /* the first is nobody's */
+/* ---- room ---- */
+
+static atomic_size_t all_hold[ROOM_KINDS], clients_hold[1 + CLIENTS][ROOM_KINDS];
 static atomic_size_t disk_allocated;
 
-static struct held *held_by(unsigned client)
+static atomic_size_t *client_holds(const struct http_body *body)
 {
-    return &client_holds[client ? 1 + client % CLIENTS : 0];
+    return clients_hold[body->client ? 1 + body->client % CLIENTS : 0];
 }
 
-/* Is there so much more to be had, of what may be `most`? It counts from now on, either way. */
-static bool take(struct body_claim *claim, atomic_size_t *all, atomic_size_t *own, size_t more,
-                 size_t most)
+static void count(struct http_body *body, enum room kind, int64_t more)
 {
-    size_t before = atomic_fetch_add(all, more), mine = atomic_fetch_add(own, more);
-    if (most && before + more > most)
-        return false;
-    bool beyond = most && claim->client && mine && mine + more > most / 2;
-    claim->beyond_share |= beyond;
-    return !beyond;
+    body->held[kind] += (size_t)more;
+    if (kind != ROOM_FILES)
+        metric_gauge_add(kind == ROOM_DISK ? M_HTTP_BODY_DISK : M_HTTP_BODY_MEMORY, more);
 }
 
-static void disk_claim_end(struct body_claim *claim)
+static void give(struct http_body *body, enum room kind, size_t less)
 {
-    atomic_fetch_sub(&all_hold.disk, claim->file_bytes);
-    atomic_fetch_sub(&held_by(claim->client)->disk, claim->file_bytes);
-    atomic_fetch_sub(&disk_allocated, claim->allocated_bytes);
-    metric_gauge_add(M_HTTP_BODY_DISK, -(int64_t)claim->file_bytes);
-    claim->file_bytes = claim->allocated_bytes = 0;
+    atomic_fetch_sub(&all_hold[kind], less);
+    atomic_fetch_sub(&client_holds(body)[kind], less);
+    count(body, kind, -(int64_t)less);
 }
 
-void body_claim_end(struct body_claim *claim)
+/* Is there so much more to be had, of what may be `most`? 0: any number. */
+static bool take(struct http_body *body, enum room kind, size_t more, size_t most)
 {
-    if (!claim->memory_bytes && !claim->files)
-        return;
-    disk_claim_end(claim);
-    struct held *holds[] = { &all_hold, held_by(claim->client) };
-    for (size_t i = 0; i < countof(holds); i++) {
-        atomic_fetch_sub(&holds[i]->files, claim->files);
-        atomic_fetch_sub(&holds[i]->memory, claim->memory_bytes);
-    }
-    metric_gauge_add(M_HTTP_BODY_MEMORY, -(int64_t)claim->memory_bytes);
-    *claim = (struct body_claim){ .client = claim->client, .beyond_share = claim->beyond_share };
+    size_t before = atomic_fetch_add(&all_hold[kind], more);
+    size_t mine = atomic_fetch_add(&client_holds(body)[kind], more);
+    count(body, kind, (int64_t)more);
+    bool fits = !most || before + more <= most;
+    bool beyond = most && body->client && mine && mine + more > most / 2;
+    if (fits && !beyond)
+        return true;
+    body->beyond_share |= fits;
+    give(body, kind, more);
+    return false;
 }
 
 /* In huge pages as far as whole ones fit: to fault in small ones takes longer than to fill them. */
@@ -99,296 +105,224 @@ static void *allocate_memory(size_t bytes)
     return at;
 }
 
-static h2o_buffer_t *in_memory(const struct http *http, size_t bytes, struct body_claim *claim)
+static bool in_memory(const struct http *http, struct http_body *body, size_t bytes)
 {
-    bool may = take(claim, &all_hold.memory, &held_by(claim->client)->memory, bytes,
-                    http->options.bodies_memory_bytes);
-    h2o_buffer_t *buffer = may ? allocate_memory(BUFFER_HEAD + bytes) : NULL;
-    claim->memory_bytes = bytes;
-    metric_gauge_add(M_HTTP_BODY_MEMORY, (int64_t)bytes);
-    if (buffer)
-        *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = -1 };
-    else
-        body_claim_end(claim);
-    return buffer;
-}
-
-static size_t page_bytes(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Whole pages for so many bytes of the buffer. */
-static size_t pages(size_t bytes)
-{
-    return (BUFFER_HEAD + bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-}
-
-/* Of nothing yet but its front: the file is mapped behind that when it has been made. */
-static h2o_buffer_t *map_front(size_t bytes, struct body_claim *claim)
-{
-    char *at = mmap(NULL, claim->mapped_bytes, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    if (mprotect(at, claim->front_bytes, PROT_READ | PROT_WRITE) != 0) {
-        munmap(at, claim->mapped_bytes);
-        return NULL;
+    size_t before = body->held[ROOM_MEMORY];
+    if (!take(body, ROOM_MEMORY, bytes, http->options.bodies_memory_bytes))
+        return false;
+    char *memory = allocate_memory(bytes);
+    if (!memory) {
+        give(body, ROOM_MEMORY, bytes);
+        return false;
     }
-    h2o_buffer_t *buffer = (h2o_buffer_t *)at;
-    *buffer = (h2o_buffer_t){ .capacity = bytes, ._fd = FD_NONE_YET };
-    return buffer;
+    memcpy(memory, body->memory, body->bytes);
+    free(body->memory);
+    body->memory = memory;
+    body->front = body->room = bytes;
+    give(body, ROOM_MEMORY, before);
+    return true;
 }
 
-static bool map_file(h2o_buffer_t *buffer, int fd, const struct body_claim *claim)
+/* Of what bodies hold: the disk has not given it yet. */
+static size_t promised(void)
 {
-    size_t front = claim->front_bytes, bytes = claim->mapped_bytes - front;
-    return !bytes || mmap((char *)buffer + front, bytes, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_FIXED, fd, (off_t)front) != MAP_FAILED;
+    size_t held = atomic_load(&all_hold[ROOM_DISK]), allocated = atomic_load(&disk_allocated);
+    return held > allocated ? held - allocated : 0;
 }
 
-/* The library, which would free it too, does not know how much is mapped. */
-static void free_buffer(h2o_buffer_t **buffer, const struct body_claim *claim)
-{
-    int fd = (*buffer)->_fd;
-    if (fd == -1) {
-        h2o_buffer_dispose(buffer);
-        return;
-    }
-    munmap(*buffer, claim->mapped_bytes);
-    *buffer = NULL;
-    if (fd >= 0)
-        close(fd);
-}
-
-/* Of what bodies have claimed: the disk has not given it yet. */
-static size_t promised(size_t claimed)
-{
-    size_t allocated = atomic_load(&disk_allocated);
-    return claimed > allocated ? claimed - allocated : 0;
-}
-
-static bool take_file(const struct http *http, size_t bytes, struct body_claim *claim)
+static bool in_a_file(const struct http *http, struct http_body *body, size_t bytes)
 {
     const struct http_options *options = &http->options;
-    bool may = take(claim, &all_hold.disk, &held_by(claim->client)->disk, bytes,
-                    options->bodies_disk_bytes);
-    claim->file_bytes += bytes;
-    metric_gauge_add(M_HTTP_BODY_DISK, (int64_t)bytes);
-    uint64_t wanted = promised(atomic_load(&all_hold.disk));
-    return may && (!options->may_spill || options->may_spill(options->spill_arg, wanted));
+    bool first = !body->held[ROOM_FILES];
+    size_t more = bytes - (first ? 0 : body->room);
+    if (!http->spill || (first && !take(body, ROOM_FILES, 1, options->spill_files_max)))
+        return false;
+    bool has = take(body, ROOM_DISK, more, options->bodies_disk_bytes);
+    if (has && (!options->may_spill || options->may_spill(options->spill_arg, promised()))) {
+        if (first)
+            body->front = body->bytes;
+        body->room = bytes;
+        return true;
+    }
+    give(body, ROOM_DISK, has ? more : 0);
+    give(body, ROOM_FILES, first);
+    return false;
 }
 
-/* `have` of them are there, and `most` may come. */
-static h2o_buffer_t *in_a_file(const struct http *http, size_t bytes, size_t have, size_t most,
-                               struct body_claim *claim)
-{
-    struct held *own = held_by(claim->client);
-    bool may = http->spill != NULL;
-    may &= take(claim, &all_hold.files, &own->files, 1, http->options.spill_files_max);
-    claim->files = 1;
-    may &= take_file(http, bytes, claim);
-    claim->front_bytes = pages(have);
-    claim->mapped_bytes = pages(MAX(bytes, most));
-    h2o_buffer_t *buffer = may ? map_front(bytes, claim) : NULL;
-    if (!buffer)
-        body_claim_end(claim);
-    return buffer;
-}
-
-/* ---- a connection's ---- */
-
-static h2o_buffer_t *place(const struct conn *conn, size_t bytes, struct body_claim *claim)
+static bool place(struct conn *conn, size_t bytes)
 {
     const struct http *http = conn->loop->http;
-    size_t have = conn->sock->input->size;
-    size_t most = conn->request->head.bytes +
-                  (conn->request->head.chunked ? conn->request->body_max + BODY_READ_BYTES : 0);
+    struct http_body *body = conn->request->body;
     bool small = bytes <= http->options.body_memory_bytes;
-    h2o_buffer_t *buffer = small ? in_memory(http, bytes, claim)
-                                 : in_a_file(http, bytes, have, most, claim);
-    if (!buffer)
-        buffer = small ? in_a_file(http, bytes, have, most, claim) : in_memory(http, bytes, claim);
-    return buffer;
-}
-
-static bool move(struct conn *conn, size_t bytes, struct body_claim *claim)
-{
-    h2o_buffer_t *from = conn->sock->input, *to = place(conn, bytes, claim);
-    if (!to)
-        return false;
-    to->bytes = to->_buf;
-    to->_prototype = &unpooled;
-    to->size = from->size;
-    memcpy(to->_buf, from->bytes, from->size);
-    struct body_claim *before = &conn->request->claim;
-    free_buffer(&from, before);
-    conn->sock->input = to;
-    if (claim->file_bytes) {    /* its front is as large as that was */
-        claim->memory_bytes = before->memory_bytes;
-        before->memory_bytes = 0;
-    }
-    body_claim_end(before);
-    *before = *claim;
-    return true;
-}
-
-/* Where it lies: its address space is there. */
-static bool grow_file(struct conn *conn, size_t bytes)
-{
-    struct body_claim *claim = &conn->request->claim;
-    h2o_buffer_t *input = conn->sock->input;
-    bytes = MIN(bytes, claim->mapped_bytes - BUFFER_HEAD);
-    if (!take_file(conn->loop->http, bytes - input->capacity, claim))
-        return false;
-    input->capacity = bytes;
-    return true;
-}
-
-bool body_claimed(const struct http_request *request)
-{
-    return request->claim.memory_bytes || request->claim.file_bytes;
-}
-
-bool body_in_file(const struct conn *conn)
-{
-    return conn->request->claim.file_bytes > 0;
-}
-
-size_t body_room(const struct conn *conn)
-{
-    const h2o_buffer_t *input = conn->sock->input;
-    return input->capacity - (size_t)(input->bytes - input->_buf) - input->size;
-}
-
-bool body_make_room(struct conn *conn, size_t bytes)
-{
-    h2o_buffer_t *input = conn->sock->input;
-    struct body_claim *claim = &conn->request->claim;
-    check(input->bytes != NULL);
-    bool counts = !conn->large_head || body_claimed(conn->request);    /* else it moves, and does */
-    if (counts && bytes <= input->size + body_room(conn))
+    if (http_body_in_file(body) ? in_a_file(http, body, bytes)
+                                : (small && in_memory(http, body, bytes)) ||
+                                      in_a_file(http, body, bytes) ||
+                                      (!small && in_memory(http, body, bytes)))
         return true;
-    bytes = MAX(bytes, conn->request->head.chunked ? 2 * input->capacity : input->size);
-    struct body_claim next = { .client = claim->client };
-    if (body_in_file(conn) ? grow_file(conn, bytes) : move(conn, bytes, &next))
-        return true;
-    bool share = claim->beyond_share || next.beyond_share;
-    metric_add(share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
-    gate_refuse(conn, ERR_LIMIT, share
+    metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
+    gate_refuse(conn, ERR_LIMIT, body->beyond_share
                                      ? "other bodies of this client take all the room one may have"
                                      : "there is no room for the request body just now");
     return false;
 }
 
-/* A descriptor of its own lets the piece outlive the request. */
-static bool send_off(struct conn *conn, struct piece *piece, size_t at, slice data)
+/* One that would have fitted behind its head into a socket's first buffer does not count. */
+bool body_begin(struct conn *conn, slice first, size_t bytes)
 {
-    const h2o_buffer_t *input = conn->sock->input;
-    const struct body_claim *claim = &conn->request->claim;
-    if (input->_fd >= 0 && (piece->fd = fcntl(input->_fd, F_DUPFD_CLOEXEC, 0)) < 0)
-        return false;
-    piece->conn = conn;
-    conn->piece = piece;
-    piece->data = data;
-    piece->at = at;
-    piece->whole = BUFFER_HEAD + input->capacity;
-    piece->allocated = MAX(claim->allocated_bytes, claim->front_bytes);
-    piece_write(piece);
-    return true;
-}
-
-bool body_write(struct conn *conn, struct piece *piece, size_t bytes)
-{
-    h2o_buffer_t *input = conn->sock->input;
-    size_t at = (size_t)(input->bytes + input->size - (char *)input);
-    size_t front_bytes = conn->request->claim.front_bytes;
-    size_t front = at < front_bytes ? MIN(bytes, front_bytes - at) : 0;
-    slice data = { piece->bytes + front, bytes - front };
-    memcpy((char *)input + at, piece->bytes, front);
-    input->size += bytes;
-    if (data.len && send_off(conn, piece, at + front, data))
-        return true;
-    piece_give(piece);
-    if (!data.len)
-        return true;
-    metric_add(M_HTTP_REFUSED_SPILL, 1);
-    gate_refuse(conn, ERR_LIMIT, "there is no file descriptor for the request body just now");
-    return false;
-}
-
-bool body_written(struct conn *conn, struct piece *piece)
-{
-    struct body_claim *claim = &conn->request->claim;
-    h2o_buffer_t *input = conn->sock->input;
-    if (!piece->failed && piece->made >= 0 && map_file(input, piece->made, claim)) {
-        input->_fd = piece->made;
-        piece->made = -1;
-    }
-    if (piece->failed || input->_fd < 0)
-        return false;
-    atomic_fetch_add(&disk_allocated, piece->allocated - claim->allocated_bytes);
-    claim->allocated_bytes = piece->allocated;
-    return true;
-}
-
-/* ---- taken out of its connection ---- */
-
-/* The buffer, with its claim: the connection gets an empty one. */
-static struct http_body *take_out(struct http_request *request)
-{
-    h2o_socket_t *sock = request->conn->sock;
-    struct http_body *body = must_alloc(sizeof(*body));
+    struct http_request *request = conn->request;
+    bool counts = conn->large_head || request->head.bytes + bytes > HEAD_SMALL_BYTES;
+    struct http_body *body = request->body = must_alloc(sizeof(*body));
     body->magic = BODY_MAGIC;
-    body->buffer = sock->input;
-    h2o_buffer_set_prototype(&body->buffer, &unpooled);
-    body->claim = request->claim;
-    request->claim = (struct body_claim){ 0 };
-    h2o_buffer_init(&sock->input, &h2o_socket_buffer_prototype);
+    body->client = request->client;
+    atomic_init(&body->refs, 1);
+    body->fd = -1;
+    body->bytes = first.len;
+    body->front = body->room = counts ? first.len : bytes;
+    body->memory = must_alloc(MAX(body->room, 1u));
+    memcpy(body->memory, first.ptr, first.len);
+    return !counts || place(conn, bytes);
+}
+
+bool body_make_room(struct conn *conn, size_t bytes)
+{
+    const struct http_request *request = conn->request;
+    size_t room = request->body->room, most = request->body_max + BODY_READ_BYTES;
+    return bytes <= room || place(conn, MIN(MAX(bytes, 2 * room), most));
+}
+
+bool http_body_in_file(const struct http_body *body)
+{
+    return body && body->held[ROOM_FILES];
+}
+
+char *body_end(struct http_body *body, size_t *ret_room)
+{
+    *ret_room = body->room - body->bytes;
+    return body->memory + body->bytes;
+}
+
+size_t body_grow(struct http_body *body, size_t bytes)
+{
+    size_t at = body->bytes;
+    check(bytes <= body->room - at);
+    body->bytes += bytes;
+    return at;
+}
+
+/* ---- its bytes ---- */
+
+/* Bytes at `at`, to or from there. */
+static bool transfer(const struct http_body *body, size_t at, char *bytes, size_t len, bool out)
+{
+    size_t done = at < body->front ? MIN(len, body->front - at) : 0;
+    if (done)
+        memmove(out ? body->memory + at : bytes, out ? bytes : body->memory + at, done);
+    while (done < len) {
+        off_t to = (off_t)(at + done - body->front);
+        ssize_t moved = out ? pwrite(body->fd, bytes + done, len - done, to)
+                            : pread(body->fd, bytes + done, len - done, to);
+        if (moved <= 0 && (moved == 0 || errno != EINTR))
+            return false;
+        done += moved > 0 ? (size_t)moved : 0;
+    }
+    return true;
+}
+
+static int open_file(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/body.XXXXXX", folder);
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+/* Room on the disk for what comes next, ahead of it: a full one is seen here. */
+static bool allocate(struct http_body *body, size_t until)
+{
+    if (until <= body->allocated)
+        return true;
+    size_t ahead = MAX(until, body->allocated + ALLOCATE_BYTES);
+    size_t to = MIN(body->room - body->front, ahead);
+    if (posix_fallocate(body->fd, (off_t)body->allocated, (off_t)(to - body->allocated)))
+        return false;
+    body->allocated = to;
+    return true;
+}
+
+bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes, size_t len)
+{
+    if (body->fd < 0)
+        body->fd = open_file(folder);
+    return body->fd >= 0 && allocate(body, at + len - body->front) &&
+           transfer(body, at, bytes, len, true);
+}
+
+void body_spilled(struct http_body *body)
+{
+    atomic_fetch_add(&disk_allocated, body->allocated - body->counted);
+    body->counted = body->allocated;
+}
+
+size_t http_body_bytes(const struct http_body *body)
+{
+    return body ? body->bytes : 0;
+}
+
+bool http_body_read(const struct http_body *body, size_t at, char *to, size_t bytes)
+{
+    return !bytes || transfer(body, at, to, bytes, false);
+}
+
+bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes)
+{
+    return !bytes || transfer(body, at, from, bytes, true);
+}
+
+char *http_body_piece(const struct http_body *body, size_t at, char *buffer, size_t *bytes)
+{
+    check(at < body->bytes);
+    *bytes = MIN(*bytes, body->bytes - at);
+    if (at >= body->front)
+        return transfer(body, at, buffer, *bytes, false) ? buffer : NULL;
+    *bytes = MIN(*bytes, body->front - at);
+    return body->memory + at;
+}
+
+/* ---- its end ---- */
+
+static void *dispose(void *arg)
+{
+    struct http_body *body = arg;
+    if (body->fd >= 0)
+        close(body->fd);
+    free(body->memory);
+    give(body, ROOM_FILES, body->held[ROOM_FILES]);
+    give(body, ROOM_MEMORY, body->held[ROOM_MEMORY]);
+    free(body);
+    return NULL;
+}
+
+struct http_body *body_ref(struct http_body *body)
+{
+    atomic_fetch_add(&body->refs, 1);
     return body;
 }
 
-/* Bytes that were just written: they are in the page cache, or the disk has failed. */
-static bool read_at(const struct http_body *body, size_t at, char *to, size_t bytes)
+void body_unref(struct http_body **body)
 {
-    size_t until = body->claim.file_bytes ? body->claim.front_bytes : at + bytes;
-    size_t here = at < until ? MIN(bytes, until - at) : 0;
-    memcpy(to, (const char *)body->buffer + at, here);
-    while (here < bytes) {
-        ssize_t got = pread(body->buffer->_fd, to + here, bytes - here, (off_t)(at + here));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        here += (size_t)got;
-    }
-    return true;
-}
-
-bool body_take(struct http_request *request)
-{
-    struct http_body *body = request->body = take_out(request);
-    h2o_buffer_t *buffer = body->buffer, **input = &request->conn->sock->input;
-    size_t whole = request->head.bytes + request->body_bytes, rest = buffer->size - whole;
-    body->bytes = (slice){ buffer->bytes + request->head.bytes, request->body_bytes };
-    if (!rest)
-        return true;
-    if (rest > HEAD_SMALL_BYTES && !conn_grow_head(request->conn))
-        return false;
-    char *to = h2o_buffer_reserve(input, rest).base;
-    if (!read_at(body, (size_t)(buffer->bytes + whole - (char *)buffer), to, rest)) {
-        gate_refuse(request->conn, ERR_LIMIT, "the disk lost what came behind the request body");
-        return false;
-    }
-    (*input)->size = rest;
-    return true;
-}
-
-void body_drop(struct http_request *request)
-{
-    piece_leave(request->conn);
-    struct http_body *body = body_claimed(request) ? take_out(request) : NULL;
-    http_body_release(&body);
+    struct http_body *mine = *body;
+    *body = NULL;
+    check(mine->magic == BODY_MAGIC);
+    if (atomic_fetch_sub(&mine->refs, 1) > 1)
+        return;
+    pthread_t thread;
+    mine->magic = 0;
+    if (mine->fd >= 0 && thread_start(&thread, dispose, mine, "body-end"))
+        pthread_detach(thread);
+    else
+        dispose(mine);
 }
 
 struct http_body *http_body_take(struct http_request *request)
@@ -399,31 +333,13 @@ struct http_body *http_body_take(struct http_request *request)
     return body;
 }
 
-static void dispose(struct http_body *body)
-{
-    free_buffer(&body->buffer, &body->claim);
-    body_claim_end(&body->claim);
-    free(body);
-}
-
-static void *dispose_file(void *arg)
-{
-    dispose(arg);
-    return NULL;
-}
-
 void http_body_release(struct http_body **body)
 {
     struct http_body *mine = *body;
     *body = NULL;
     if (!mine)
         return;
-    check(mine->magic == BODY_MAGIC);
-    mine->magic = 0;
-    disk_claim_end(&mine->claim);
-    pthread_t thread;
-    if (mine->claim.files && thread_start(&thread, dispose_file, mine, "body-end"))
-        pthread_detach(thread);
-    else
-        dispose(mine);
+    give(mine, ROOM_DISK, mine->held[ROOM_DISK]);
+    atomic_fetch_sub(&disk_allocated, mine->counted);
+    body_unref(&mine);
 }

@@ -81,8 +81,7 @@ static void on_close(void *data)
     timed_stop(&conn->timed);
     list_del(&conn->link);
     list_del(&conn->unread);
-    list_del(&conn->line);
-    check(!conn->piece);
+    piece_leave(conn);
     if (conn->request)
         request_end(&conn->request, false);
     atomic_fetch_sub(&http->open_all, 1);
@@ -103,8 +102,6 @@ void conn_close(struct conn *conn, bool reset)
         setsockopt(h2o_socket_get_fd(conn->sock), SOL_SOCKET, SO_LINGER, &at_once,
                    sizeof(at_once));
     }
-    if (conn->request)
-        body_drop(conn->request);    /* the library would free it here and now */
     h2o_socket_close(conn->sock);
 }
 
@@ -145,13 +142,14 @@ static ssize_t peek_plain(int fd)
     return got ? got : -1;
 }
 
-size_t conn_unchunk(struct conn *conn, char *bytes, size_t len)
+size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest)
 {
     struct http_request *request = conn->request;
-    size_t decoded = 0, rest = 0;
-    request->framing = chunks_decode(&request->chunks, bytes, len, &decoded, &rest);
-    request->body_bytes += decoded;
-    return decoded + rest * (request->framing == OK);
+    size_t decoded = 0;
+    request->framing = chunks_decode(&request->chunks, bytes, len, &decoded, ret_rest);
+    if (request->framing != OK)
+        *ret_rest = 0;
+    return decoded;
 }
 
 static ssize_t read_bytes(struct conn *conn, char *to, size_t bytes)
@@ -160,44 +158,69 @@ static ssize_t read_bytes(struct conn *conn, char *to, size_t bytes)
                          : read_plain(h2o_socket_get_fd(conn->sock), to, bytes);
 }
 
-/* How many of bytes that were just read, behind the others, are to be kept. */
-static size_t unframed(struct conn *conn, char *bytes, size_t len)
-{
-    bool chunks = conn->phase == PHASE_BODY && conn->request->head.chunked;
-    return chunks ? conn_unchunk(conn, bytes, len) : len;
-}
-
 static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
 {
     h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, MIN(room_bytes, bytes_max));
     check(room.base != NULL);
     ssize_t got = read_bytes(conn, room.base, MIN(room.len, bytes_max));
     if (got > 0)
-        conn->sock->input->size += unframed(conn, room.base, (size_t)got);
+        conn->sock->input->size += (size_t)got;
+    return got;
+}
+
+/* How many of bytes that were just read are the body's. What came behind its end goes to the input;
+ * where that can't be, the request has been refused: false. */
+static bool unframe(struct conn *conn, char *bytes, size_t *len)
+{
+    size_t rest = 0;
+    if (conn->request->head.chunked)
+        *len = conn_unchunk(conn, bytes, *len, &rest);
+    if (!rest)
+        return true;
+    if (rest > HEAD_SMALL_BYTES && !conn_grow_head(conn))
+        return false;
+    h2o_iovec_t room = h2o_buffer_reserve(&conn->sock->input, rest);
+    check(room.base != NULL);
+    memcpy(room.base, bytes + *len, rest);
+    conn->sock->input->size += rest;
+    return true;
+}
+
+static ssize_t read_memory(struct conn *conn, size_t bytes_max)
+{
+    size_t room;
+    char *to = body_end(conn->request->body, &room);
+    ssize_t got = read_bytes(conn, to, MIN(MIN(room, bytes_max), BODY_READ_BYTES));
+    size_t len = got > 0 ? (size_t)got : 0;
+    if (!unframe(conn, to, &len))
+        return 0;
+    body_grow(conn->request->body, len);
     return got;
 }
 
 /* What is to lie in a file: see spill.c. A piece is filled as far as there is something now. */
 static ssize_t read_piece(struct conn *conn, size_t bytes_max)
 {
-    size_t most = MIN(MIN(body_room(conn), bytes_max), PIECE_BYTES), have = 0;
+    size_t room, have = 0;
+    body_end(conn->request->body, &room);
     struct piece *piece = piece_take(conn);
     if (!piece) {
         h2o_socket_read_stop(conn->sock);
         return 0;
     }
+    size_t most = MIN(MIN(room, bytes_max), PIECE_BYTES);
     ssize_t got = 0;
     while (have < most && (got = read_bytes(conn, piece->bytes + have, most - have)) > 0)
         have += (size_t)got;
-    if (!have) {
+    size_t len = have;
+    if (!unframe(conn, piece->bytes, &len)) {
         piece_give(piece);
-        return got;
-    }
-    if (!body_write(conn, piece, unframed(conn, piece->bytes, have)))
         return 0;
+    }
+    piece_write(conn, piece, len);
     if (conn->piece)
         h2o_socket_read_stop(conn->sock);
-    return (ssize_t)have;
+    return have ? (ssize_t)have : got;
 }
 
 static void read_head(struct conn *conn)
@@ -220,12 +243,9 @@ static void look_at_body(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct http_head *head = &request->head;
-    enum err err = request->framing;
-    if (!head->chunked) {
-        request->body_bytes = MIN(conn->sock->input->size - head->bytes, head->length);
-        err = request->body_bytes < head->length ? ERR_MORE : OK;
-    }
-    if (request->body_bytes > request->body_max) {
+    size_t have = http_body_bytes(request->body);
+    enum err err = head->chunked ? request->framing : have < head->length ? ERR_MORE : OK;
+    if (have > request->body_max) {
         bool announced = request->body_max < conn->loop->http->options.body_bytes_max;
         metric_add(M_HTTP_REFUSED_BODY, 1);
         gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
@@ -248,13 +268,13 @@ static void read_body(struct conn *conn)
     conn_hold(conn);
     while (conn->sock && conn->phase == PHASE_BODY && turn > 0) {
         const struct http_head *head = &conn->request->head;
-        size_t left = turn, have = conn->sock->input->size;
+        struct http_body *body = conn->request->body;
+        size_t left = turn, have = http_body_bytes(body);
         if (!head->chunked)
-            left = MIN(left, head->bytes + head->length - have);
+            left = MIN(left, head->length - have);
         else if (!body_make_room(conn, have + BODY_READ_BYTES))
             break;
-        ssize_t got = body_in_file(conn) ? read_piece(conn, left)
-                                         : read_some(conn, BODY_READ_BYTES, left);
+        ssize_t got = http_body_in_file(body) ? read_piece(conn, left) : read_memory(conn, left);
         if (got == 0)
             break;
         if (got < 0) {

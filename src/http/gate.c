@@ -26,17 +26,18 @@ static void on_told(h2o_socket_t *sock, const char *err)
 static void tell(struct conn *conn, const struct http_answer *answer)
 {
     slice begin = { conn->sock->input->bytes, conn->sock->input->size };
+    bool is_head = conn->request ? slice_eq(conn->request->head.method, S("HEAD"))
+                                 : slice_starts(begin, S("HEAD "));
     struct text out =
         reply_head(conn->loop, &conn->refusal, answer->status, true, answer->body.len);
     reply_fields(&out, answer->fields, answer->field_count);
-    if (!slice_starts(begin, S("HEAD ")))
+    if (!is_head)
         text_add(&out, answer->body);
     conn->phase = PHASE_LINGER;
     timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
-    if (conn->request) {
-        body_drop(conn->request);
+    piece_leave(conn);
+    if (conn->request)
         request_end(&conn->request, false);
-    }
     conn_read_start(conn);
     h2o_buffer_consume(&conn->sock->input, conn->sock->input->size);
     h2o_iovec_t buf = { out.ptr, out.len };
@@ -82,21 +83,26 @@ static bool invite_body(struct conn *conn)
     return conn_say(conn, slice_of(go_on));
 }
 
-/* Room for all that it may come to, before it is read; what came with the head has its framing
- * taken off where it lies. */
-static bool make_room(struct conn *conn, const struct http_head *scanned, uint64_t announced)
+/* Room for all that the body may come to, before it is read. What came with the head is taken out
+ * of the input. */
+static bool make_room(struct conn *conn, const struct http_head *head, uint64_t announced)
 {
     struct http_request *request = conn->request;
     h2o_buffer_t *input = conn->sock->input;
-    uint64_t most = conn->loop->http->options.body_bytes_max, body = scanned->length;
+    char *first = input->bytes + head->bytes;
+    size_t came = input->size - head->bytes, have = MIN(came, head->length), rest;
+    uint64_t most = conn->loop->http->options.body_bytes_max, bytes = head->length;
     request->body_max = most;
-    if (scanned->chunked) {
+    if (head->chunked) {
         request->body_max = announced ? MIN(announced, most) : most;
-        input->size = scanned->bytes + conn_unchunk(conn, input->bytes + scanned->bytes,
-                                                    input->size - scanned->bytes);
-        body = announced && request->framing == ERR_MORE ? announced + BODY_READ_BYTES : 0;
+        have = conn_unchunk(conn, first, came, &rest);
+        input->size = head->bytes + have + rest;
+        bytes = request->framing == ERR_MORE ? MAX(announced, have) + BODY_READ_BYTES : have;
     }
-    return !body || body_make_room(conn, scanned->bytes + body);
+    if (bytes && !body_begin(conn, (slice){ first, have }, bytes))
+        return false;
+    h2o_buffer_consume(&conn->sock->input, head->bytes + have);
+    return true;
 }
 
 static void judge(struct conn *conn, const struct http_head *scanned)
@@ -118,11 +124,11 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         return;
     }
     request->judged = answer.judged;
-    request->claim.client = answer.client;
+    request->client = answer.client;
     bool begun = conn->sock->input->size > scanned->bytes;
-    if (!make_room(conn, scanned, answer.body_bytes))
+    if (!make_room(conn, &request->head, answer.body_bytes))
         return;
-    if (!scanned->expect_continue || begun || invite_body(conn))
+    if (!request->head.expect_continue || begun || invite_body(conn))
         conn_take_body(conn);
     else
         conn_close(conn, true);

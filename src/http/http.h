@@ -122,17 +122,26 @@ void http_timer_stop(struct http_timer **timer);    /* safe on NULL, and from wi
 struct http_loop *http_request_loop(struct http_request *request);
 struct arena *http_request_arena(struct http_request *request);    /* freed when the request ends */
 const struct http_head *http_request_head(const struct http_request *request);
-slice http_request_body(const struct http_request *request);       /* whole; may be a mapped file */
 void *http_request_judged(const struct http_request *request);     /* the judge's ret->judged */
 bool http_request_is_tls(const struct http_request *request);
 slice http_request_peer(const struct http_request *request);       /* "127.0.0.1:4711" */
 
-/* A body outlives its request for whoever takes it, which none but the first can: a write that is on
- * its way to the origin still reads it when the client has gone. NULL when the request has none. Any
- * thread may let go; its room can be had again at once. */
+/* A body outlives its request for whoever takes it, which none but the first can: a write that is
+ * on its way to the origin still reads it when the client has gone. NULL: the request has none, or
+ * one of no bytes; the functions below accept that. Any thread may let go; its room can be had again
+ * at once. One thread writes, and then no other reads. */
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
+size_t http_body_bytes(const struct http_body *body);
+bool http_body_in_file(const struct http_body *body);    /* what follows may wait for the disk */
+/* Bytes from, or to, where it lies. False: the disk failed. */
+bool http_body_read(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
+bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes) MUST_USE;
+/* The next of it from `at` on, *bytes at most: where they lie in memory, or read into `buffer`.
+ * NULL: the disk failed. */
+char *http_body_piece(const struct http_body *body, size_t at, char *buffer,
+                      size_t *bytes) MUST_USE;
 
 /* A whole answer at once. */
 void http_reply(struct http_request *request, const struct http_answer *answer);

@@ -7,8 +7,9 @@
  * libh2o 2.2.5 is the event loop, the sockets and their buffers, and no more: its HTTP parses heads
  * and chunks leniently, has one timer for everything and no slow-reader timeout, and closes a TLS
  * connection in its own time. Its sockets are do-not-read ones: it tells of bytes and never fetches
- * any, so every read is ours, and bounded. What has been read lies in sock->input: a head, its
- * body, and perhaps bytes of the next request, which nobody looks at before this one is answered.
+ * any, so every read is ours, and bounded. A head is read into sock->input, its body into memory of
+ * ours (body.c) or into a piece on its way to a file (spill.c). Bytes of the next request that came
+ * along wait in sock->input; nobody looks at them before this one is answered.
  * Threads: a connection, its request and its timers belong to one loop (H4); atomics are marked. */
 #ifndef HTTP_INSIDE_H
 #define HTTP_INSIDE_H
@@ -154,9 +155,9 @@ void conn_end(struct conn *conn);          /* likewise, and it was the last */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
 void conn_read_start(struct conn *conn);   /* again: what comes is told of */
 void conn_written(struct conn *conn, bool ok);    /* its piece is, or it may have one */
-/* Takes the framing off bytes that come behind what there is of a chunked body; how many are left:
- * its own and, behind its end, others. */
-size_t conn_unchunk(struct conn *conn, char *bytes, size_t len);
+/* Takes the framing off the next bytes of a chunked body: how many are its own. Behind them lie
+ * *ret_rest that came behind its end. */
+size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest);
 /* Runs of bytes in one write: head, chunk's line, runs of it, its end. */
 #define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
 /* One at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
@@ -186,25 +187,6 @@ void gate_drain(struct conn *conn);        /* bytes after a refusal */
 
 /* ---- a request ---- */
 
-/* What a body holds of the limits that all share, and one client may not have all of. */
-struct body_claim {
-    unsigned client;                    /* as the judge said; 0: nobody's */
-    bool beyond_share;                  /* others could have what was not given */
-    unsigned files;
-    size_t memory_bytes, file_bytes;
-    size_t allocated_bytes;             /* of the file, on the disk so far */
-    size_t mapped_bytes;                /* what the buffer has of the address space: it may grow */
-    size_t front_bytes;                 /* of those, in memory: what came before there was a file */
-};
-
-#define BODY_MAGIC 0x626f6479u
-struct http_body {
-    unsigned magic;
-    h2o_buffer_t *buffer;
-    slice bytes;
-    struct body_claim claim;
-};
-
 #define REQUEST_MAGIC 0x72657175u
 struct http_request {
     unsigned magic;
@@ -214,11 +196,10 @@ struct http_request {
     bool close;                         /* the last of its connection */
     struct chunks chunks;
     uint64_t body_read, body_mark;      /* from the socket; when its progress was last looked at */
-    size_t body_bytes;                  /* in sock->input so far, the chunks' framing taken off */
     uint64_t body_max;                  /* what it may come to: all that it was judged by */
     enum err framing;                   /* of its chunks so far: ERR_MORE until they end */
-    struct body_claim claim;            /* of its body, until that is complete */
-    struct http_body *body;
+    unsigned client;                    /* whose bodies count together; 0: nobody's */
+    struct http_body *body;             /* NULL: it has none, or an app has taken it */
     void *judged;
     uint64_t began_ns;
     /* the answer */
@@ -238,26 +219,25 @@ struct http_request {
 };
 
 struct http_request *request_new(struct conn *conn, const struct http_head *head);
-void request_handle(struct http_request *request);    /* its body is complete, in sock->input */
+void request_handle(struct http_request *request);    /* its body is complete */
 /* Over: stop() if its source still waits, ended(), memory. Not to be touched after. */
 void request_end(struct http_request **request, bool complete);
 
 /* body.c */
-#define BODY_READ_BYTES 65536    /* of a body at a time */
-/* The input holds so many bytes, head and all; or it has been refused: false. */
-bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
-/* Complete: its buffer is the body's now, sock->input begins with what came behind it. */
-bool body_take(struct http_request *request) MUST_USE;    /* false: it has been refused */
-bool body_claimed(const struct http_request *request);    /* sock->input is a buffer of ours */
-bool body_in_file(const struct conn *conn);
-/* It ends before it is complete: its room is given back, and sock->input is empty. */
-void body_drop(struct http_request *request);
-size_t body_room(const struct conn *conn);    /* how much more its buffer takes */
-/* The first bytes of the piece go behind what there is, which is to lie in a file: conn->piece is
- * set until body_written and conn_written. Or the request has been refused: false. */
-bool body_write(struct conn *conn, struct piece *piece, size_t bytes) MUST_USE;
-bool body_written(struct conn *conn, struct piece *piece) MUST_USE;    /* false: it could not be */
-void body_claim_end(struct body_claim *claim);                /* accepts an empty one */
+#define BODY_READ_BYTES 65536    /* of a body at a time, into memory */
+/* request->body begins with `first` and has room for so many bytes. False: there is none, and the
+ * request has been refused. */
+bool body_begin(struct conn *conn, slice first, size_t bytes) MUST_USE;
+bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;    /* likewise, of one that grows */
+char *body_end(struct http_body *body, size_t *ret_room);    /* in memory: for the next bytes */
+/* The next bytes are there, or on their way to the file: where in the body they begin. */
+size_t body_grow(struct http_body *body, size_t bytes);
+struct http_body *body_ref(struct http_body *body) MUST_USE;
+void body_unref(struct http_body **body);    /* frees it with the last; not for whoever owns it */
+/* On a spill thread: writes bytes that belong at `at` to the file, and makes that if it must. */
+bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes,
+                size_t len) MUST_USE;
+void body_spilled(struct http_body *body);    /* on its loop: the disk has given what it was to */
 
 /* spill.c */
 #define PIECE_BYTES (256 * KIB)
@@ -267,17 +247,16 @@ struct piece {                          /* of a body, on its way into its file *
     struct http_loop *loop;
     struct mailbox *box;                /* the loop's, which may have gone */
     struct conn *conn;                  /* NULL: its request has ended */
-    int fd;                             /* its own, of the file; -1: there is none yet, */
-    int made;                           /* and this is it, to be taken; -1: none */
-    slice data;                         /* in bytes */
-    size_t at, whole, allocated;        /* in the file: where it goes; its end; what has blocks */
+    struct http_body *body;
+    size_t at, len;                     /* in the body */
     bool failed;
     char bytes[PIECE_BYTES];
 };
 
 struct workers *spill_new(void) MUST_USE;    /* NULL: no thread could be had */
 struct piece *piece_take(struct conn *conn) MUST_USE;    /* NULL: it waits in line: conn_written */
-void piece_write(struct piece *piece);    /* to be taken back by body_written */
+/* Its first bytes are the body's next: conn->piece is set until conn_written, if there are any. */
+void piece_write(struct conn *conn, struct piece *piece, size_t bytes);
 void piece_give(struct piece *piece);     /* it is not needed any more */
 void piece_leave(struct conn *conn);      /* it waits for none any more */
 void pieces_free(struct http_loop *loop);

@@ -45,10 +45,6 @@ void request_handle(struct http_request *request)
     struct conn *conn = request->conn;
     const struct http_app *app = &conn->listener->bound->app;
     check(request->magic == REQUEST_MAGIC && !request->handled);
-    if (!request->body_bytes && !body_claimed(request))
-        h2o_buffer_consume(&conn->sock->input, request->head.bytes);
-    else if (!body_take(request))
-        return;
     request->handled = true;
     request->close = request->head.close;
     atomic_fetch_add(&conn->loop->http->requests, 1);
@@ -76,7 +72,6 @@ void request_end(struct http_request **ended, bool complete)
         request->ended(request->ended_arg, &outcome);
     }
     http_body_release(&request->body);
-    check(!body_claimed(request));
     request->magic = 0;
     struct arena arena = request->arena;    /* the request lies in it */
     arena_free(&arena);
@@ -100,12 +95,6 @@ const struct http_head *http_request_head(const struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC);
     return &request->head;
-}
-
-slice http_request_body(const struct http_request *request)
-{
-    check(request->magic == REQUEST_MAGIC);
-    return request->body ? request->body->bytes : (slice){ 0 };
 }
 
 void *http_request_judged(const struct http_request *request)

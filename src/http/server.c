@@ -146,7 +146,6 @@ static struct http *make(const struct http_options *options)
     http->loops = must_alloc(options->loops * sizeof(*http->loops));
     for (unsigned i = 0; i < options->loops; i++)
         loop_init(&http->loops[i], http, i);
-    h2o_socket_buffer_mmap_settings.threshold = SIZE_MAX;    /* body.c says where bodies lie */
     signal(SIGPIPE, SIG_IGN);
     return http;
 }

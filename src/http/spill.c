@@ -3,88 +3,23 @@
  * A disk may stand still, or make those wait who write more than it takes, and a loop has other
  * clients. So a piece of a body that lies in a file is read into memory of its own, and a few
  * threads make the file, give it blocks and write the piece. Meanwhile nothing more of that body is
- * read: its client waits, nobody else. A piece forgets its connection when the request ends.
+ * read: its client waits, nobody else. When the request ends, the piece forgets its connection; it
+ * has a reference to the body.
  *
  * Each loop has so many pieces at once; who finds none waits in line for the next that comes back.
  * Threads: pieces and their line belong to a loop; one that is being written, to the workers. */
 #include "http/inside.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define PIECES_A_LOOP 32u           /* at once: 8 MiB */
 #define PIECES_KEPT 2u
 #define SPILL_THREADS 2u
-#define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
-
-/* ---- a file: calls that may wait for the disk, and fail where its map would fault ---- */
-
-static int open_file(const char *folder)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/body.XXXXXX", folder);
-    int fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0)
-        unlink(path);
-    return fd;
-}
-
-/* Room on the disk for what comes next, ahead of it: a full one is seen here. */
-static bool allocate(int fd, size_t until, size_t whole, size_t *allocated)
-{
-    if (until <= *allocated)
-        return true;
-    size_t to = MIN(whole, MAX(until, *allocated + ALLOCATE_BYTES));
-    if (posix_fallocate(fd, (off_t)*allocated, (off_t)(to - *allocated)))
-        return false;
-    *allocated = to;
-    return true;
-}
-
-static bool put_bytes(int fd, size_t at, slice bytes, size_t whole, size_t *allocated)
-{
-    if (!allocate(fd, at + bytes.len, whole, allocated))
-        return false;
-    while (bytes.len) {
-        ssize_t put = pwrite(fd, bytes.ptr, bytes.len, (off_t)at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        bytes = slice_from(bytes, (size_t)put);
-        at += (size_t)put;
-    }
-    return true;
-}
 
 /* ---- the threads ---- */
 
-/* A descriptor is closed here: that, too, may wait for the disk. */
-static void write_piece(struct piece *piece)
-{
-    if (!piece->data.len) {    /* the file that was made for it is nobody's any more */
-        close(piece->made);
-        piece->made = -1;
-        return;
-    }
-    if (piece->fd < 0)
-        piece->made = open_file(piece->loop->http->options.spill_folder);
-    int fd = piece->fd < 0 ? piece->made : piece->fd;
-    piece->failed =
-        fd < 0 || !put_bytes(fd, piece->at, piece->data, piece->whole, &piece->allocated);
-    if (piece->fd >= 0)
-        close(piece->fd);
-    piece->fd = -1;
-}
-
 static void piece_free(struct piece *piece)
 {
-    if (piece->made >= 0)
-        close(piece->made);
     mailbox_unref(&piece->box);
     free(piece);
 }
@@ -92,9 +27,12 @@ static void piece_free(struct piece *piece)
 static bool work(struct list *link)
 {
     struct piece *piece = list_of(link, struct piece, link);
-    write_piece(piece);
-    if (!mailbox_post(piece->box, &piece->mail))
-        piece_free(piece);    /* its loop has gone */
+    piece->failed = !body_spill(piece->body, piece->loop->http->options.spill_folder, piece->at,
+                                piece->bytes, piece->len);
+    if (!mailbox_post(piece->box, &piece->mail)) {    /* its loop has gone */
+        body_unref(&piece->body);
+        piece_free(piece);
+    }
     return true;
 }
 
@@ -109,17 +47,15 @@ static void deliver(struct mail *mail)
 {
     struct piece *piece = container_of(mail, struct piece, mail);
     struct conn *conn = piece->conn;
-    bool written = conn && body_written(conn, piece);
-    piece->conn = NULL;
-    if (conn)
+    bool failed = piece->failed;
+    if (conn) {
         conn->piece = NULL;
-    piece->data.len = 0;
-    if (piece->made >= 0)
-        piece_write(piece);    /* nobody took it */
-    else
-        piece_give(piece);
+        body_spilled(piece->body);
+    }
+    body_unref(&piece->body);
+    piece_give(piece);
     if (conn)
-        conn_written(conn, written);
+        conn_written(conn, !failed);
 }
 
 struct piece *piece_take(struct conn *conn)
@@ -144,14 +80,22 @@ struct piece *piece_take(struct conn *conn)
     list_init(&piece->link);
     piece->mail.deliver = deliver;
     piece->loop = loop;
-    piece->fd = piece->made = -1;
-    piece->conn = NULL;
     return piece;
 }
 
-void piece_write(struct piece *piece)
+void piece_write(struct conn *conn, struct piece *piece, size_t bytes)
 {
-    workers_put(piece->loop->http->spill, &piece->link);
+    if (!bytes) {
+        piece_give(piece);
+        return;
+    }
+    struct http_body *body = conn->request->body;
+    piece->conn = conn;
+    conn->piece = piece;
+    piece->body = body_ref(body);
+    piece->at = body_grow(body, bytes);
+    piece->len = bytes;
+    workers_put(conn->loop->http->spill, &piece->link);
 }
 
 void piece_give(struct piece *piece)

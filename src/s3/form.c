@@ -9,8 +9,8 @@
 
 #include "s3/request.h"
 
-#define FIELDS_BYTES_MAX (64 * 1024)    /* limit of everything before the file; S3's is 20,000 */
 #define BOUNDARY_BYTES_MAX 200
+#define PADDING_MAX 64    /* blanks behind a delimiter */
 
 /* ---- multipart ---- */
 
@@ -48,7 +48,7 @@ static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
         size_t begin = (size_t)(found - rest->ptr);
         slice behind = slice_from(*rest, begin + delimiter.len), line = slice_sub(behind, 0, 0);
         bool last = slice_starts(behind, S("--"));
-        while (behind.len && (*behind.ptr == ' ' || *behind.ptr == '\t'))
+        for (int i = 0; i < PADDING_MAX && behind.len && memchr(" \t", *behind.ptr, 2); i++)
             behind = slice_from(behind, 1);
         if (last || slice_starts(behind, S("\r\n"))) {
             *ret = slice_sub(*rest, 0, begin);
@@ -133,7 +133,7 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
             size_t before = (size_t)(found - rest.ptr);
             text_add(&text, slice_sub(rest, 0, before));
             text_add(&text, filename);
-            if (text.len > FIELDS_BYTES_MAX)
+            if (text.len > FORM_FIELDS_BYTES_MAX)
                 return ERR_BAD_FORM;
             rest = slice_from(rest, before + mark.len);
         }
@@ -147,7 +147,7 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
     return OK;
 }
 
-enum err form_read(struct arena *keep, slice content_type, slice body, struct form *ret)
+enum err form_read(struct arena *keep, slice content_type, slice begin, struct form *ret)
 {
     slice type = content_type, boundary = parameter(content_type, S("boundary")), content;
     *ret = (struct form){ .field_count = 0 };
@@ -155,26 +155,36 @@ enum err form_read(struct arena *keep, slice content_type, slice body, struct fo
         return ERR_PRECONDITION;
     if (!boundary.len || boundary.len > BOUNDARY_BYTES_MAX)
         return ERR_BAD_FORM;
-    slice delimiter = arena_printf(keep, "\r\n--%.*s", SLICE_ARG(boundary)), rest = body;
+    slice delimiter = arena_printf(keep, "\r\n--%.*s", SLICE_ARG(boundary)), rest = begin;
     if (!to_delimiter(&rest, slice_from(delimiter, 2), &content) || content.len)
         return ERR_BAD_FORM;
     while (rest.len) {
         struct part part;
-        if (!read_part(&rest, &part) || (size_t)(rest.ptr - body.ptr) > FIELDS_BYTES_MAX)
+        if (!read_part(&rest, &part))
             return ERR_BAD_FORM;
         slice name = parameter(part.disposition, S("name"));
-        if (!to_delimiter(&rest, delimiter, &content))
-            return ERR_BAD_FORM;
         if (slice_eq_nocase(name, S("file"))) {
-            ret->file = content;
+            ret->file_at = (size_t)(rest.ptr - begin.ptr);
+            ret->delimiter = delimiter;
             ret->file_type = is_text(part.type) ? arena_copy(keep, part.type) : S("");
             return put_filename(keep, ret, parameter(part.disposition, S("filename")));
         }
+        if (!to_delimiter(&rest, delimiter, &content))
+            return ERR_BAD_FORM;
         enum err e = add_field(ret, arena_copy(keep, name), arena_copy(keep, content));
         if (e)
             return e;
     }
     return ERR_BAD_FORM;    /* no file */
+}
+
+bool form_file_ends(const struct form *form, slice bytes, size_t *ret)
+{
+    slice rest = bytes, content;
+    bool ends = to_delimiter(&rest, form->delimiter, &content);
+    size_t behind = MIN(bytes.len, form->delimiter.len + PADDING_MAX + 2);    /* may begin one */
+    *ret = ends ? content.len : bytes.len - behind;
+    return ends;
 }
 
 slice form_get(const struct form *form, slice name)

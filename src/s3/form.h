@@ -12,12 +12,19 @@
 struct form {
     struct http_field fields[FORM_FIELDS_MAX];    /* names in any case, all different; no file */
     size_t field_count;
-    slice file, file_type;        /* the file, and the type in its part; empty if there is none */
+    slice file_type;              /* in its part; empty if there is none */
+    size_t file_at, file_bytes;   /* in the body; the caller finds the end with form_file_ends */
+    slice delimiter;
 };
 
-/* Reads a form. ret->file points into the body, everything else lies in keep. Every ${filename} is
- * replaced by the name of the file. ERR_PRECONDITION: the body is no such form; ERR_BAD_FORM. */
-enum err form_read(struct arena *keep, slice content_type, slice body, struct form *ret) MUST_USE;
+#define FORM_FIELDS_BYTES_MAX (64 * 1024)    /* limit of all before the file; S3's is 20,000 */
+/* Reads the fields of a form. `begin` is the body, or its first FORM_FIELDS_BYTES_MAX bytes; what
+ * is read lies in keep. Every ${filename} is replaced by the name of the file. ERR_PRECONDITION:
+ * the body is no such form; ERR_BAD_FORM. */
+enum err form_read(struct arena *keep, slice content_type, slice begin, struct form *ret) MUST_USE;
+/* True if the file ends in these bytes of the body, after *ret of them. Otherwise *ret of them
+ * belong to it, and the next look starts behind those. */
+bool form_file_ends(const struct form *form, slice bytes, size_t *ret) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
 /* True if the form has any field of a signature. */
 bool form_is_signed(const struct form *form);

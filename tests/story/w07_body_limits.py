@@ -114,7 +114,7 @@ with Story("w07 bodies have a budget on disk, a pace and an end") as story:
         wire.abort()
     wait_for("who leaves gives it back", lambda: server.metrics()[HELD] == 0)
     alone = story.penstock(origin=origin.url, bodies_disk="8MiB", body_memory="64KiB", bodies_memory="1MiB", cache_dir=story.path("alone"))
-    crowd, code = crowd_of(alone, 3, 2 * MIB, 3)
+    crowd, code = crowd_of(alone, 4, 2 * MIB, 4)
     story.same("a client that is the only one may hold all", (code, alone.metrics()[SHARE], alone.metrics()[NO_ROOM]), ("SlowDown", 0, 1))
     for wire in crowd:
         wire.abort()

@@ -34,7 +34,6 @@ struct chore {
     struct chore *next;
     struct ticket *ticket;
     struct http_body *body;
-    slice bytes;
 };
 
 static pthread_mutex_t chores_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -54,11 +53,19 @@ static void chore_add(struct chore *chore)
     pthread_mutex_unlock(&chores_lock);
 }
 
-static unsigned sum_of(slice bytes)
+/* 0: it can't be read. */
+static unsigned sum_of(const struct http_body *body)
 {
+    static _Thread_local char buffer[65536];
     unsigned sum = 1;
-    for (size_t i = 0; i < bytes.len; i++)
-        sum = sum * 31 + (unsigned char)bytes.ptr[i];
+    for (size_t at = 0, len; at < http_body_bytes(body); at += len) {
+        len = sizeof(buffer);
+        const char *piece = http_body_piece(body, at, buffer, &len);
+        if (!piece)
+            return 0;
+        for (size_t i = 0; i < len; i++)
+            sum = sum * 31 + (unsigned char)piece[i];
+    }
     return sum;
 }
 
@@ -66,7 +73,7 @@ static void chore_do(struct chore *chore)
 {
     if (chore->body) {
         usleep(300000);
-        atomic_store(&held_sum, sum_of(chore->bytes));
+        atomic_store(&held_sum, sum_of(chore->body));
         http_body_release(&chore->body);
     } else {
         usleep(200);
@@ -217,16 +224,16 @@ static void hold_body(struct job *job)
     struct chore *chore = must_alloc(sizeof(*chore));
     job->ticket = ticket_new(http_loop_mailbox(http_request_loop(job->request)), held, job);
     chore->ticket = ticket_ref(job->ticket);
-    chore->bytes = http_request_body(job->request);
     chore->body = http_body_take(job->request);
     chore_add(chore);
 }
 
 static void echo(struct http_request *request)
 {
-    slice body = http_request_body(request);
-    reply_text(request, arena_printf(http_request_arena(request), "%zu %u\n", body.len,
-                                     sum_of(body)));
+    struct http_body *body = http_body_take(request);
+    reply_text(request, arena_printf(http_request_arena(request), "%zu %u\n",
+                                     http_body_bytes(body), sum_of(body)));
+    http_body_release(&body);
 }
 
 static void handle(void *arg, struct http_request *request)

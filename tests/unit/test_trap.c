@@ -58,13 +58,13 @@ static int end_of(trap_call *call, void *ask, slice map)
 
 TEST(what_the_disk_does_to_a_map_that_is_read_is_caught)
 {
-    char *map = map_pages(true), to[16];
+    char *map = map_pages(true), from[16] = "";
     int ret;
     trap_install();
-    ok(trap_copy(to, map + page, sizeof(to)));
-    ok(!trap_copy(to, map + 2 * page - 8, sizeof(to)));
+    ok(trap_copy_to(map + page, from, sizeof(from)));
+    ok(!trap_copy_to(map + 2 * page - 8, from, sizeof(from)));
     ok(!trap_read(touch, map + 3 * page, (slice){ map + 3 * page + 9, 1 }, &ret));
-    ok(trap_copy(to, map, sizeof(to)));
+    ok(trap_copy_to(map, from, sizeof(from)));
     munmap(map, 4 * page);
 }
 
