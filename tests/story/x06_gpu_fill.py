@@ -39,7 +39,7 @@ with Story("x06 gpu fill", seconds=600) as story:
 
     server = daemon()
     filler = Filler(path)
-    story.fact("hello says what there is", filler.hello["kinds"] == {"memfd": "on", "cuda-vmm": "on", "cuda-ipc": "on"}
+    story.fact("hello says what there is", all(filler.hello["kinds"][kind] == "on" for kind in ("memfd", "cuda-vmm", "cuda-ipc"))
                and [gpu["copy"] for gpu in filler.hello["gpus"]] == ["batch", "batch"], filler.hello)
     host = Memory(64 << 20)
     h = filler.register(host)["buffer"]
