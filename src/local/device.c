@@ -483,7 +483,7 @@ struct device *device_find(struct devices *devices, slice uuid, struct trouble *
     while (at < devices->probe.count && !slice_eq(uuid, slice_of(devices->probe.devices[at].uuid)))
         at++;
     *ret_why = (struct trouble){ 422, "gpu_not_visible", S("no GPU with that UUID is visible to "
-                                 "Penstock: \"gpus\" of the answer to hello lists those that "
+                                 "Penstock: \"gpus\" in the reply to hello lists those that "
                                  "are") };
     if (at == devices->probe.count)
         return NULL;

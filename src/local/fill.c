@@ -24,7 +24,7 @@ static bool find_buffer(struct fill *fill, struct trouble *ret_why)
 {
     fill->buffer = buffer_find(fill->lease, fill->message->buffer);
     if (!fill->buffer)
-        return refused(ret_why, 404, "no_buffer", S("this session has no such buffer"));
+        return refused(ret_why, 404, "no_buffer", S(NO_BUFFER));
     return fill_place(fill, ret_why);
 }
 
@@ -63,9 +63,9 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
         return true;
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
-    return refused(ret_why, 429, "quota", S("the lists under way, of all sessions or of this "
-                   "user's, hold as many bytes as their part of memory has: wait for a reply, or ask "
-                   "for less at once"));
+    return refused(ret_why, 429, "quota", S("the lists in progress, of all sessions or of "
+                   "this user, hold as many bytes as their part of memory has: wait for a reply, "
+                   "or ask for less at once"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)

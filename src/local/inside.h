@@ -21,6 +21,7 @@
 #include "local/message.h"
 
 #define IDS_TEXT (2 * ID_BYTES)
+#define NO_BUFFER "this session has no such buffer: register one, and use the id in that reply"
 #define SHARE_ITEMS 64u               /* at most in one share */
 
 struct worker {

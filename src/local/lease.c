@@ -227,8 +227,9 @@ static bool read_large(struct lease *lease, const struct message *announced, str
     metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
     if (bytes > options->list_bytes_max)
         return false;
-    *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" goes with one memfd "
-                                 "that holds the message from its first byte on") };
+    *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" must come with "
+                                 "exactly one memfd, which holds the message from its first byte "
+                                 "on") };
     struct stat file;
     if (fd_count != 1 || fstat(fds[0], &file) != 0 || !S_ISREG(file.st_mode))
         return false;
@@ -240,7 +241,8 @@ static bool read_large(struct lease *lease, const struct message *announced, str
     fds[0] = -1;
     enum err err = read_text(lease, (slice){ text, bytes }, keep, ret, ret_why);
     if (!err && ret->op == OP_LARGE)
-        *ret_why = (struct trouble){ 400, "bad_message", S("a message in a memfd names no other") };
+        *ret_why = (struct trouble){ 400, "bad_message", S("a message in a memfd must not "
+                                     "announce another memfd") };
     return !err && ret->op != OP_LARGE;
 }
 
@@ -281,12 +283,12 @@ static bool receive(struct lease *lease)
     }
     size_t fd_count = take_fds(&message, fds);
     struct trouble why = { 413, "message_too_large",
-                           S("a message has at most 131072 bytes; put it in a memfd and send "
-                             "{\"message_bytes\": N} with that") };
+                           S("a message has at most 131072 bytes: put a longer one in a memfd, and "
+                             "send {\"message_bytes\": N} with its descriptor") };
     if (message.msg_flags & MSG_CTRUNC || fd_count > MESSAGE_FDS_MAX) {
         why = (struct trouble){ 413, "too_many_descriptors",
-                                S("a message brings at most 128 file descriptors, and we may have "
-                                  "no room for so many") };
+                                S("a message may bring at most 128 file descriptors, and Penstock "
+                                  "may be out of descriptors of its own: send fewer at once") };
         metric_add(M_FILL_DESCRIPTORS, 1);
         lease_refuse(lease, NULL, &why);
     } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {

@@ -179,7 +179,8 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         worker_init(local, local->worker_count++);
     for (unsigned i = 0; !err && i < local->worker_count; i++)
         if (!worker_start(&local->workers[i]))
-            err = failed(keep, options->path, "no thread could be had for it", ret_why);
+            err = failed(keep, options->path, "no thread could be started for it: raise the "
+                         "limit of threads (ulimit -u, TasksMax)", ret_why);
     if (err) {
         free_all(local);
         return err;

@@ -43,7 +43,8 @@ static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
         return bad(ret_why, "memfds of huge pages are not taken");
     if (!(seals & F_SEAL_SHRINK))
         return refused(ret_why, 422, "unsealed_memfd",
-                       S("the memfd can be shrunk under us: add F_SEAL_SHRINK"));
+                       S("the memfd could be shrunk while Penstock writes to it: add "
+                         "F_SEAL_SHRINK"));
     if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
         return bad(ret_why, "the memfd is sealed against writing");
     if ((uint64_t)file.st_size < bytes)

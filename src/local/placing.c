@@ -78,7 +78,7 @@ static bool are_apart(struct fill *fill, struct trouble *ret_why)
         const struct place_of *place = &fill->places[i];
         if (last && overlap(last, place))
             return refused(ret_why, 400, "overlap", arena_printf(&fill->keep,
-                           "items[%zu] and items[%zu] lie on one another in the buffer",
+                           "items[%zu] and items[%zu] overlap in the buffer",
                            (size_t)(last->item - message->items.list),
                            (size_t)(place->item - message->items.list)));
         if (place->end > place->from)

@@ -75,13 +75,13 @@ static void hello(struct request *request)
     const struct reader_judge *judge = &local->options.judge;
     slice why = S("");
     if (lease->known) {
-        refuse(request, (struct trouble){ 400, "bad_message", S("hello is said once: another "
-                        "identity takes another connection") });
+        refuse(request, (struct trouble){ 400, "bad_message", S("hello was said already: for "
+                        "another identity open another connection") });
         return;
     }
     if (request->message->version != 1) {
-        refuse(request, (struct trouble){ 400, "bad_message", S("\"v\" is not 1, the only version "
-                        "of the protocol that is spoken here") });
+        refuse(request, (struct trouble){ 400, "bad_message", S("\"v\" must be 1, the only version "
+                        "of the protocol that this Penstock speaks") });
         return;
     }
     enum err err = judge->prove(judge->arg, &lease->keep, request->message->presigned,
@@ -112,7 +112,7 @@ static void do_unregister(struct request *request)
 {
     struct buffer *buffer = buffer_find(request->lease, request->message->buffer);
     if (!buffer) {
-        refuse(request, (struct trouble){ 404, "no_buffer", S("this session has no such buffer") });
+        refuse(request, (struct trouble){ 404, "no_buffer", S(NO_BUFFER) });
         return;
     }
     buffer_unregister(buffer, request->message);
@@ -152,7 +152,8 @@ void request_do(struct lease *lease, const struct message *message, struct arena
     bool draining = atomic_load(&lease->worker->local->draining);
     metric_add(M_FILL_MESSAGES, 1);
     if (!lease->known && message->op != OP_HELLO)
-        refuse(&request, (struct trouble){ 401, "no_session", S("the first message is hello") });
+        refuse(&request, (struct trouble){ 401, "no_session",
+                                           S("the first message must be hello") });
     else if (draining && message->op != OP_UNREGISTER)
         refuse(&request, trouble_of(ERR_STOPPING));
     else
