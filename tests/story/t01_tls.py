@@ -188,9 +188,9 @@ def what_check_says(story, server, ours, pairs, files):
     check_it("that nobody is there for a passphrase", 2, files[1] + " has a passphrase")
     install(pairs["first"], files)
     os.chmod(files[1], 0o644)
-    check_it("that everybody can read the key", 0, "warning: ", f"chmod o= {files[1]}")
+    check_it("that everybody can read the key", 0, f"warning: {files[1]}, the private key", f"chmod o= {files[1]}")
     os.chmod(files[1], 0o600)
-    check_it("nothing of it when nobody can", 0, without="warning: ")
+    check_it("nothing of it when nobody can", 0, without="the private key")
     ends = time.time() + 5 * 86400 + 3600
     install(ours.sign("soon", ends=time.strftime("%Y%m%d%H%M%SZ", time.gmtime(ends))), files)
     check_it("that a certificate expires soon", 0, "expires in 5 days")
