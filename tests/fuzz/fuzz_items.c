@@ -1,4 +1,4 @@
-/* FUZZ-WITH: src/s3/items.c src/s3/conditions.c src/s3/encode.c src/base/setting.c src/base/base.c src/base/slice.c src/base/arena.c -DSYSCONFDIR="" -DLOCALSTATEDIR="" -ljansson */
+/* FUZZ-WITH: src/s3/items.c src/s3/conditions.c src/s3/encode.c src/base/setting.c src/base/url_kind.c src/base/base.c src/base/slice.c src/base/arena.c -DSYSCONFDIR="" -DLOCALSTATEDIR="" -ljansson */
 /* fuzz_items.c - any text as the list of a batch, and as one that fills memory.
  * SPDX-License-Identifier: Apache-2.0
  *
