@@ -1,6 +1,6 @@
 /* clock.h - what time it is. SPDX-License-Identifier: Apache-2.0
  *
- * Whoever waits or measures calls these; what is pure takes `now` as an argument (H9). Three clocks:
+ * Rooms that wait or measure call these; pure functions take `now` as an argument (H9). Three clocks:
  * - wall time is for what is written down or compared with others: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
  * - ageing time tells how old an answer of the origin is: freshness, grants, permissions, refusals

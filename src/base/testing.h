@@ -16,7 +16,7 @@ bool testing_daemon(void);
 /* How far the ageing clock is ahead of the real one (clock.h). Never falls. */
 uint64_t testing_ahead_ms(void);
 
-/* What a test sets in place of a constant; NULL: nothing. */
+/* A value that a test sets in place of a constant; NULL: none is set. */
 enum testing_value {
     TESTING_GPU_MODULE,           /* the path of the module for GPUs */
     TESTING_GPU_IDLE_MS           /* how long a GPU without a buffer is kept */

@@ -1,8 +1,8 @@
 /* manual.c - the parts of the manual that are read off tables. SPDX-License-Identifier: Apache-2.0
  *
- * Settings (base/config.def), budgets of memory (base/budget.def), metrics (base/metric.def) and operations of S3 (s3/op.def), as the
- * Markdown that stands between marks in man/. scripts/generate puts them there, and the story
- * b28_manual says when that is due. Lists, as tables of these would be wider than a terminal. */
+ * Settings (base/config.def), budgets of memory (base/budget.def), metrics (base/metric.def) and
+ * operations of S3 (s3/op.def), as the Markdown that stands between marks in man/. scripts/generate
+ * puts them there, and the story b28_manual says when that is due. Lists, as tables of these would be wider than a terminal. */
 #include <string.h>
 
 #include "base/budget.h"

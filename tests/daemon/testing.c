@@ -1,8 +1,8 @@
 /* testing.c - the tests' daemon: guards that can be off, a clock that can be ahead.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Takes the place of src/base/testing.c. PENSTOCK_GUARD_OFF names guards (guard.h); testing_value() reads its own.
- * PENSTOCK_TEST_CLOCK names a file of 8 bytes, little endian: the milliseconds that the ageing clock
+ * Takes the place of src/base/testing.c. PENSTOCK_GUARD_OFF names guards (guard.h), and
+ * testing_value() reads variables of its own. PENSTOCK_TEST_CLOCK names a file of 8 bytes, little endian: the milliseconds that the ageing clock
  * is ahead. A story writes it while daemons run, and all that share it are ahead at once, those that
  * it starts later, too. A file that is missing or short ends the process: a test that means to be
  * ahead must not run on real time. */

@@ -90,25 +90,30 @@ static void env_of(const struct setting *setting, const char *value, char ret[16
     snprintf(ret + len, 160 - (size_t)len, "=%s", value);
 }
 
+/* A row takes a value from flag, variable and file, and has its default without them. */
+static void expect_three_ways(const struct setting *setting, const char *value)
+{
+    char flag[160], env[160], text[256];
+    flag_of(setting, flag, value);
+    struct config *config = load("{}", NULL, (const char *[]){ flag, NULL });
+    expect(config, config, config->where, setting, value, FROM_FLAG);
+    env_of(setting, value, env);
+    config = load("{}", (const char *[]){ env, NULL }, NULL);
+    expect(config, config, config->where, setting, value, FROM_ENV);
+    snprintf(text, sizeof(text), "{\"%s\": \"%s\"}", setting->name, value);
+    config = load(text, NULL, NULL);
+    expect(config, config, config->where, setting, value, FROM_FILE);
+    config = load("{}", NULL, NULL);
+    expect(config, config, config->where, setting, setting->standard, FROM_DEFAULT);
+}
+
 TEST(every_global_row_is_reached_by_flag_variable_and_file)
 {
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
-        char room[64], flag[160], env[160], text[256];
-        if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
-            continue;
-        const char *value = sample(setting, room);
-        flag_of(setting, flag, value);
-        struct config *config = load("{}", NULL, (const char *[]){ flag, NULL });
-        expect(config, config, config->where, setting, value, FROM_FLAG);
-        env_of(setting, value, env);
-        config = load("{}", (const char *[]){ env, NULL }, NULL);
-        expect(config, config, config->where, setting, value, FROM_ENV);
-        snprintf(text, sizeof(text), "{\"%s\": \"%s\"}", setting->name, value);
-        config = load(text, NULL, NULL);
-        expect(config, config, config->where, setting, value, FROM_FILE);
-        config = load("{}", NULL, NULL);
-        expect(config, config, config->where, setting, setting->standard, FROM_DEFAULT);
+        char room[64];
+        if (setting->scope == SCOPE_GLOBAL && strcmp(setting->name, "config") != 0)
+            expect_three_ways(setting, sample(setting, room));
     }
 }
 
@@ -118,25 +123,15 @@ TEST(every_constant_is_reached_by_test_and_by_its_old_name)
     size_t count = 0;
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
-        char room[64], flag[160], env[160], text[256];
+        char room[64], text[256];
         if (setting->scope != SCOPE_CONSTANT)
             continue;
         count++;
         const char *value = sample(setting, room);
-        flag_of(setting, flag, value);
-        struct config *config = load("{}", NULL, (const char *[]){ flag, NULL });
-        expect(config, config, config->where, setting, value, FROM_FLAG);
-        env_of(setting, value, env);
-        config = load("{}", (const char *[]){ env, NULL }, NULL);
-        expect(config, config, config->where, setting, value, FROM_ENV);
-        snprintf(text, sizeof(text), "{\"%s\": \"%s\"}", setting->name, value);
-        config = load(text, NULL, NULL);
-        expect(config, config, config->where, setting, value, FROM_FILE);
+        expect_three_ways(setting, value);
         snprintf(text, sizeof(text), "{\"test\": {\"%s\": \"%s\"}}", setting->name, value);
-        config = load(text, NULL, NULL);
+        struct config *config = load(text, NULL, NULL);
         expect(config, config, config->where, setting, value, FROM_TEST);
-        config = load("{}", NULL, NULL);
-        expect(config, config, config->where, setting, setting->standard, FROM_DEFAULT);
     }
     ok(count >= BUDGET_COUNT);
 }
