@@ -1,11 +1,12 @@
 /* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
  *
- * A page is a row: path, kind, whom it is for, function. The judge lets in only GET and HEAD without
- * a body. Health is for everybody. The token opens the rest; where there is none, an address that
- * others reach shows health and metrics alone. On loopback the Host must be an address, localhost or
- * the configured name: a web page that points a name of its own at this address (DNS rebinding) gets
- * nothing to read. Where others reach it, they do so by names that nobody told us.
- * Threads: pages are made on any loop; the struct does not change. */
+ * Each endpoint is a row: path, content type, access, function. The judge admits only GET and HEAD
+ * without a body. Anybody may read health. The token is needed for the rest. Without a token, an
+ * address that other machines reach serves health and metrics only.
+ * On loopback the Host must be an address or localhost: a web page that points a name of its own at
+ * this address (DNS rebinding) reads nothing. Where other machines reach the address, any Host is
+ * accepted, because Penstock does not know the names they use.
+ * Threads: any loop calls these functions; the struct does not change. */
 #include "admin/admin.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,8 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
-#include "admin/page.h"
+#include "base/url_kind.h"
+#include "admin/status_document.h"
 #include "s3/encode.h"
 
 struct admin {
@@ -26,7 +28,7 @@ struct admin {
     int64_t began_s;
 };
 
-/* By the names every Prometheus client library gives them. */
+/* The names are those that every Prometheus client library uses. */
 static void expose_process(struct text *to, int64_t began_s)
 {
     unsigned long pages = 0, resident = 0, shared = 0;
@@ -59,19 +61,16 @@ static slice metrics(const struct admin *admin, struct arena *keep, int *status)
 
 static slice overview(const struct admin *admin, struct arena *keep, int *status)
 {
-    struct admin_page *page = page_new(keep);
-    admin_text(page, "name", S("penstock"));
-    admin_text(page, "version", slice_of(admin->options.version));
-    if (admin->options.instance)
-        admin_text(page, "instance", slice_of(admin->options.instance));
-    admin_number(page, "pid", (uint64_t)getpid());
-    admin_number(page, "began_unix_s", (uint64_t)admin->began_s);
-    admin_number(page, "uptime_s", (mono_ms() - admin->began_ms) / 1000);
-    if (admin->options.ready)
-        admin_flag(page, "ready", admin->options.ready(admin->options.arg));
-    if (admin->options.tell)
-        admin->options.tell(admin->options.arg, page);
-    return page_print(&page, keep);
+    struct status_document *to = document_new(keep);
+    document_text(to, "name", S("penstock"));
+    document_text(to, "version", slice_of(admin->options.version));
+    document_text(to, "instance", slice_of(admin->options.instance));
+    document_number(to, "pid", (uint64_t)getpid());
+    document_number(to, "began_unix_s", (uint64_t)admin->began_s);
+    document_number(to, "uptime_s", (mono_ms() - admin->began_ms) / 1000);
+    document_flag(to, "ready", admin->options.ready(admin->options.arg));
+    admin->options.tell(admin->options.arg, to);
+    return document_print(&to, keep);
 }
 
 static slice live(const struct admin *admin, struct arena *keep, int *status)
@@ -81,45 +80,51 @@ static slice live(const struct admin *admin, struct arena *keep, int *status)
 
 static slice ready(const struct admin *admin, struct arena *keep, int *status)
 {
-    if (!admin->options.ready || admin->options.ready(admin->options.arg))
+    if (admin->options.ready(admin->options.arg))
         return arena_printf(keep, "ready\ninstance=%s pid=%d version=%s\n",
-                            admin->options.instance ? admin->options.instance : "-", (int)getpid(),
-                            admin->options.version);
+                            admin->options.instance, (int)getpid(), admin->options.version);
     *status = 503;
     return S("not ready\n");
 }
 
-enum whose { EVERYBODYS, METRICS, OPERATORS };
-static const struct page {
+/* FOR_METRICS needs the token only with metrics_token. */
+enum access { FOR_ANYBODY, FOR_METRICS, FOR_OPERATORS };
+static const struct endpoint {
     slice path;
-    const char *kind;
-    enum whose whose;
+    const char *type;
+    enum access access;
     slice (*make)(const struct admin *admin, struct arena *keep, int *status);
-} PAGES[] = {
-    { { "/metrics", 8 }, "text/plain; version=0.0.4; charset=utf-8", METRICS, metrics },
-    { { "/status", 7 }, "application/json", OPERATORS, overview },
-    { { "/_/health/live", 14 }, "text/plain; charset=utf-8", EVERYBODYS, live },
-    { { "/_/health/ready", 15 }, "text/plain; charset=utf-8", EVERYBODYS, ready },
+} endpoints[] = {
+    { { "/metrics", 8 }, "text/plain; version=0.0.4; charset=utf-8", FOR_METRICS, metrics },
+    { { "/status", 7 }, "application/json", FOR_OPERATORS, overview },
+    { { "/_/health/live", 14 }, "text/plain; charset=utf-8", FOR_ANYBODY, live },
+    { { "/_/health/ready", 15 }, "text/plain; charset=utf-8", FOR_ANYBODY, ready },
 };
 
-static const struct page *page_at(slice path)
+static const struct endpoint *endpoint_at(slice path)
 {
-    for (size_t i = 0; i < countof(PAGES); i++)
-        if (slice_eq(path, PAGES[i].path))
-            return &PAGES[i];
+    for (size_t i = 0; i < countof(endpoints); i++)
+        if (slice_eq(path, endpoints[i].path))
+            return &endpoints[i];
     return NULL;
 }
 
-static void answer(struct arena *keep, int status, const char *kind, slice body,
+/* A 401 also names the two ways to send the token. */
+static void answer(struct arena *keep, int status, const char *type, slice body,
                    struct http_answer *ret)
 {
-    struct http_field *fields = arena_alloc(keep, 3 * sizeof(*fields));
-    fields[0] = (struct http_field){ S("Content-Type"), slice_of(kind) };
-    fields[1] = (struct http_field){ S("Cache-Control"), S("no-store") };
-    fields[2] = (struct http_field){ S("X-Content-Type-Options"), S("nosniff") };
+    struct http_field fields[] = {
+        { S("Content-Type"), slice_of(type) },
+        { S("Cache-Control"), S("no-store") },
+        { S("X-Content-Type-Options"), S("nosniff") },
+        { S("WWW-Authenticate"), S("Bearer realm=\"penstock\"") },
+        { S("WWW-Authenticate"), S("Basic realm=\"penstock\", charset=\"UTF-8\"") },
+    };
+    struct http_field *copy = arena_alloc(keep, sizeof(fields));
+    memcpy(copy, fields, sizeof(fields));
     ret->status = status;
-    ret->fields = fields;
-    ret->field_count = 3;
+    ret->fields = copy;
+    ret->field_count = status == 401 ? countof(fields) : 3;
     ret->body = body;
 }
 
@@ -128,18 +133,7 @@ static void say(struct arena *keep, int status, slice sentence, struct http_answ
     answer(keep, status, "text/plain; charset=utf-8", sentence, ret);
 }
 
-/* ---- who may ask ---- */
-
-/* The host without its port; brackets stay. */
-static slice without_port(slice host)
-{
-    if (slice_starts(host, S("["))) {
-        slice rest = host;
-        slice inside = slice_cut(&rest, ']');
-        return rest.ptr ? slice_sub(host, 0, inside.len + 1) : host;
-    }
-    return slice_cut(&host, ':');
-}
+/* ---- access ---- */
 
 static bool is_address(slice host)
 {
@@ -150,91 +144,71 @@ static bool is_address(slice host)
         host = slice_sub(host, 1, host.len - 2);
     if (host.len >= sizeof(text))
         return false;
-    memcpy(text, host.ptr, host.len);
-    text[host.len] = '\0';
+    text[slice_put(text, host)] = '\0';
     return inet_pton(six ? AF_INET6 : AF_INET, text, ignored) == 1;
 }
 
-static bool host_is_ours(const struct admin *admin, slice host)
+static bool host_is_local(slice host)
 {
-    host = without_port(host);
-    if (!host.len)
-        return false;
-    return is_address(host) || slice_eq_nocase(host, S("localhost")) ||
-           slice_eq_nocase(host, slice_of(admin->options.host_name));
+    url_cut_port(&host);
+    return is_address(host) || slice_eq_nocase(host, S("localhost"));
 }
 
-/* The password of "NAME:PASSWORD", which is in base64; empty if it can't be read. */
+/* The password of "NAME:PASSWORD", decoded from base64. Empty: the text can't be decoded, or has no
+ * colon. */
 static slice basic_password(struct arena *keep, slice text)
 {
-    size_t padding = slice_ends(text, S("==")) ? 2 : slice_ends(text, S("=")) ? 1 : 0;
-    size_t bytes = text.len / 4 * 3;
-    if (bytes <= padding)
-        return S("");
-    uint8_t *pair = arena_alloc(keep, bytes);
-    if (!base64_read(text, pair, bytes - padding))
-        return S("");
-    slice rest = { (const char *)pair, bytes - padding };
+    slice rest = base64_decode(keep, text);
     (void)slice_cut(&rest, ':');
     return rest.ptr ? rest : S("");
 }
 
 static bool brings_token(const struct admin *admin, struct arena *keep,
-                         const struct http_head *head)
+                         const struct request_head *head)
 {
-    slice said = http_head_get(head, S("authorization")), scheme = slice_cut(&said, ' ');
-    said = slice_trim(said);
+    slice token = request_head_get(head, S("authorization")), scheme = slice_cut(&token, ' ');
+    token = slice_trim(token);
     if (!admin->options.token.len)
         return false;
     if (slice_eq_nocase(scheme, S("basic")))
-        said = basic_password(keep, said);
+        token = basic_password(keep, token);
     else if (!slice_eq_nocase(scheme, S("bearer")))
         return false;
-    return slice_eq_secret(admin->options.token, said);
+    return slice_eq_secret(admin->options.token, token);
 }
 
 static bool needs_token(const struct admin *admin, slice path)
 {
-    const struct page *page = page_at(path);
-    if (page && page->whose == EVERYBODYS)
+    const struct endpoint *endpoint = endpoint_at(path);
+    if (endpoint && endpoint->access == FOR_ANYBODY)
         return false;
-    if (page && page->whose == METRICS)
+    if (endpoint && endpoint->access == FOR_METRICS)
         return admin->options.metrics_token;
     return admin->options.token.len || admin->options.exposed;
 }
 
-static void ask_for_token(const struct admin *admin, struct http_answer *ret)
+static slice why_no_token(const struct admin *admin)
 {
-    static const struct http_field fields[] = {
-        { { "Content-Type", 12 }, { "text/plain; charset=utf-8", 25 } },
-        { { "Cache-Control", 13 }, { "no-store", 8 } },
-        { { "WWW-Authenticate", 16 }, { "Bearer realm=\"penstock\"", 23 } },
-        { { "WWW-Authenticate", 16 }, { "Basic realm=\"penstock\", charset=\"UTF-8\"", 39 } },
-    };
-    ret->status = 401;
-    ret->fields = fields;
-    ret->field_count = countof(fields);
-    ret->body = admin->options.token.len
-              ? S("this page needs admin_token: as a bearer token, or as the password of Basic "
-                  "with any name; penstock stat reads it from PENSTOCK_ADMIN_TOKEN_FILE\n")
-              : S("admin_listen can be reached by others, and admin_token is not set: only "
-                  "/metrics, /_/health/live and /_/health/ready answer. Set admin_token_file, or "
-                  "admin_listen to a loopback address\n");
+    return admin->options.token.len
+        ? S("this page needs admin_token: as a bearer token, or as the password of Basic "
+            "with any name; penstock stat reads it from PENSTOCK_ADMIN_TOKEN_FILE\n")
+        : S("admin_listen can be reached by others, and admin_token is not set: only "
+            "/metrics, /_/health/live and /_/health/ready answer. Set admin_token_file, or "
+            "admin_listen to a loopback address\n");
 }
 
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
-                  const struct http_head *head, struct http_answer *ret)
+                  const struct request_head *head, struct http_answer *ret)
 {
     const struct admin *admin = arg;
-    if (!admin->options.exposed && !host_is_ours(admin, head->host))
-        say(keep, 421, S("this Host is not served here: use the address, localhost, or the "
-                         "configured name\n"), ret);
+    if (!admin->options.exposed && !host_is_local(head->host))
+        say(keep, 421, S("this Host is not served here: use the address or localhost\n"), ret);
     else if (!slice_eq(head->method, S("GET")) && !slice_eq(head->method, S("HEAD")))
         say(keep, 405, S("only GET and HEAD\n"), ret);
     else if (head->chunked || head->length)
         say(keep, 413, S("no request bodies here\n"), ret);
     else if (needs_token(admin, head->path) && !brings_token(admin, keep, head))
-        ask_for_token(admin, ret);
+        say(keep, 401, why_no_token(admin), ret);
     else
         return true;
     return false;
@@ -250,11 +224,11 @@ static void refuse(void *arg, struct arena *keep, const struct http_refused *wha
 static void respond(const struct admin *admin, slice path, struct arena *keep,
                     struct http_answer *ret)
 {
-    const struct page *page = page_at(path);
+    const struct endpoint *endpoint = endpoint_at(path);
     int status = 200;
-    if (page) {
-        slice body = page->make(admin, keep, &status);
-        answer(keep, status, page->kind, body, ret);
+    if (endpoint) {
+        slice body = endpoint->make(admin, keep, &status);
+        answer(keep, status, endpoint->type, body, ret);
         return;
     }
     say(keep, 404, S("here are /metrics, /status, /_/health/live and /_/health/ready; S3 is at "
@@ -273,6 +247,7 @@ static void handle(void *arg, struct http_request *request)
 struct admin *admin_new(const struct admin_options *options)
 {
     struct admin *admin = must_alloc(sizeof(*admin));
+    check(options->version && options->instance && options->tell && options->ready);
     admin->options = *options;
     admin->began_ms = mono_ms();
     admin->began_s = wall_s();

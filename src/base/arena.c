@@ -25,6 +25,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
         block->older = arena->newest;
         arena->newest = block;
     }
+    check(block->used + need <= block->cap);
     void *memory = block->bytes + block->used;
     block->used += need;
     arena->used_bytes += need;
@@ -61,6 +62,7 @@ struct text text_in(struct arena *arena)
 
 static void text_reserve(struct text *text, size_t more)
 {
+    check(text->arena && text->len <= text->cap);
     if (text->cap - text->len >= more)
         return;
     size_t cap = MAX(MAX(2 * text->cap, text->len + more), (size_t)64);

@@ -1,7 +1,7 @@
 /* arena.h - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0
  *
- * Everything taken from an arena lives until the arena is freed; nothing is given back one by
- * one. A request owns one. Not for more than one thread at a time.
+ * All memory of an arena lives until the arena is freed; no part of it is freed alone. Each request
+ * owns one. Only one thread may use an arena at a time.
  * text is a string that grows inside an arena. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
@@ -13,14 +13,14 @@
 struct arena_block;
 struct arena {
     struct arena_block *newest;
-    size_t used_bytes;        /* handed out so far: callers hold this against their limits (H8) */
+    size_t used_bytes;        /* allocated so far: callers compare it with their limits (H8) */
 };
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */
-slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* with a NUL behind it */
+slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* ends with a NUL */
 slice arena_lower(struct arena *arena, slice s) MUST_USE;    /* the same in lower case (ASCII) */
 slice arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;
-void arena_free(struct arena *arena);    /* all zeroes is a fresh one, before and after */
+void arena_free(struct arena *arena);    /* leaves an empty one: all zeroes */
 
 struct text {
     struct arena *arena;

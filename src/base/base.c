@@ -1,4 +1,4 @@
-/* base.c - what to do when the impossible happened. SPDX-License-Identifier: Apache-2.0 */
+/* base.c - failed checks, small memory, names of errors. SPDX-License-Identifier: Apache-2.0 */
 #include "base/base.h"
 
 #include <stdio.h>

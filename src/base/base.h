@@ -1,7 +1,8 @@
-/* base.h - the one header every file may assume. SPDX-License-Identifier: Apache-2.0
+/* base.h - the header that every file includes. SPDX-License-Identifier: Apache-2.0
  *
- * check() for what must not happen, MUST_USE for what must not be ignored, enum err for
- * everything that can fail. What a peer, a disk or a client can cause is an err, never a check. */
+ * check() is for a mistake in this program, MUST_USE for a result that a caller must not ignore,
+ * and enum err for a failure. A peer, a disk or a client can only cause an err, never a failed
+ * check. */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H
 
@@ -22,14 +23,14 @@
 #define MIB (KIB * 1024)
 #define GIB (MIB * 1024)
 
-/* Cheap, always on: prints where and what, then aborts. */
+/* Cheap, always on: prints the condition and its place, then aborts. */
 #define check(cond) ((cond) ? (void)0 : check_failed(#cond, __FILE__, __LINE__, __func__))
 void check_failed(const char *cond, const char *file, int line, const char *func) NORETURN;
 
-/* Memory that is small and bounded by a limit elsewhere: running out of it ends the process
- * with a line that says so. Big memory (slots, bodies) comes from byte budgets instead. */
+/* Small memory that another limit bounds. Without memory the process ends with a line that says so.
+ * Large memory (slots, bodies) comes from byte budgets instead. */
 void *must_alloc(size_t bytes) MUST_USE;    /* zeroed */
-char *must_strndup(const char *text, size_t len) MUST_USE;    /* with a NUL behind it */
+char *must_strndup(const char *text, size_t len) MUST_USE;    /* ends with a NUL */
 
 /* Every way to fail, one row each in err.def. OK is 0. */
 enum err {

@@ -1,14 +1,14 @@
 /* budget.c - the memory of the setting `memory`, divided. SPDX-License-Identifier: Apache-2.0
  *
- * One table says who gets how much. It is read once at the start: a budget that grew and shrank
- * with the load of the others would be right only until they need theirs back at once. */
+ * One table gives each budget its share. It is read once, at the start. Budgets do not borrow from
+ * each other: a budget that lent its memory could not have it back at the moment of need. */
 #include "base/budget.h"
 
 #include <assert.h>
 
-/* Half of what is allowed leaves the other half to the page cache, through which warm bytes and the
- * index are read, and to connections, threads and libraries. The most is about what the budgets of
- * version 0.1 were together, when each had a setting (1,616 MiB). */
+/* The default is half of the allowed memory. The other half is for the page cache, through which
+ * warm bytes and the index are read, and for connections, threads and libraries. The maximum is
+ * about the sum of all budgets in version 0.1, when each had a setting (1,616 MiB). */
 #define DEFAULT_MOST (1536 * MIB)
 
 const struct budget_row budget_rows[BUDGET_COUNT] = {
@@ -31,7 +31,8 @@ static_assert(MEMORY_LEAST == 0
 struct budgets budgets_divide(uint64_t memory)
 {
     struct budgets budgets;
-    uint64_t above = memory - MIN(memory, MEMORY_LEAST);
+    check(memory >= MEMORY_LEAST);
+    uint64_t above = memory - MEMORY_LEAST;
     for (size_t i = 0; i < BUDGET_COUNT; i++) {
         const struct budget_row *row = &budget_rows[i];
         budgets.bytes[i] = MIN(row->least + above / 100 * row->share / MIB * MIB, row->most);

@@ -12,7 +12,7 @@ enum budget {
 
 struct budget_row {
     const char *name;           /* "memory_slots" */
-    unsigned share;             /* in percent, of what is above all leasts */
+    unsigned share;             /* in percent, of the memory above all leasts */
     uint64_t least, most;
     const char *holds, *full;   /* words for people */
 };
@@ -25,9 +25,9 @@ struct budgets {
     uint64_t bytes[BUDGET_COUNT];
 };
 
-/* memory: at least MEMORY_LEAST. The budgets together are never more. */
+/* Divides at least MEMORY_LEAST. The sum of the budgets is never above `memory`. */
 struct budgets budgets_divide(uint64_t memory) MUST_USE;
-/* `memory` where nobody sets it, of what this process may use. */
+/* The value of `memory` if it is not set. allowed: the memory that this process may use. */
 uint64_t budgets_default(uint64_t allowed) MUST_USE;
 
 #endif

@@ -1,16 +1,19 @@
 /* cgroup.c - the control groups that this process is in. SPDX-License-Identifier: Apache-2.0
  *
- * A limit of an outer group binds as well, so all of them are looked at, from ours outward. Version
- * 1 has a tree for each controller, version 2 one tree for all; a hybrid host mounts both.
- * /proc/self/cgroup names our group in each tree, and /proc/self/mountinfo the place where a tree is
- * mounted. In a container without a cgroup namespace the group has the host's name, and only a part
- * of the tree is mounted: the mount's root says which. What can't be read sets no limit. */
+ * The limits of outer groups bind, too, so all groups are read, from ours outward. Version 1 has a
+ * tree for each controller, version 2 has one tree; a hybrid host mounts both.
+ * /proc/self/cgroup names our group in each tree, and /proc/self/mountinfo the place where a tree
+ * is mounted. In a container without a cgroup namespace the group has the host's name, and only a
+ * part of the tree is mounted: the root of the mount is that part. A file that can't be read sets
+ * no limit. */
 #include "base/cgroup.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/slice.h"
 
 struct walk {
     const char *root, *controller;
@@ -31,18 +34,6 @@ bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
     return good;
 }
 
-/* Is the word one of a list with commas? */
-static bool has_word(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, word, len) == 0 && (at[len] == ',' || !at[len]))
-            return true;
-    }
-    return false;
-}
-
 /* A line is NUMBER:CONTROLLERS:PATH; version 2 has the number 0 and no controllers. */
 static bool group_of(const struct walk *walk, bool second, char ret[PATH_MAX])
 {
@@ -58,7 +49,7 @@ static bool group_of(const struct walk *walk, bool second, char ret[PATH_MAX])
             continue;
         *group++ = 0;
         found = second ? strncmp(line, "0:", 2) == 0 && !list[1]
-                       : has_word(list + 1, walk->controller);
+                       : slice_list_has(slice_of(list + 1), ',', slice_of(walk->controller));
         if (found)
             snprintf(ret, PATH_MAX, "%s", group);
     }
@@ -68,7 +59,7 @@ static bool group_of(const struct walk *walk, bool second, char ret[PATH_MAX])
     return found;
 }
 
-/* From our group to the root of what is mounted at `mount`. */
+/* Looks at each group from ours up to the root of the mount. */
 static void climb(const struct walk *walk, const char *mount, const char *mounted, bool second)
 {
     char group[PATH_MAX] = "", folder[3 * PATH_MAX];
@@ -93,8 +84,10 @@ static void look_at_mount(const struct walk *walk, const char *line)
     if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, mount) != 2 ||
         sscanf(rest, " - %31s %*s %255s", type, options) != 2)
         return;
+    slice controller = slice_of(walk->controller);
     bool second = strcmp(type, "cgroup2") == 0;
-    if (second || (strcmp(type, "cgroup") == 0 && has_word(options, walk->controller)))
+    bool first = strcmp(type, "cgroup") == 0 && slice_list_has(slice_of(options), ',', controller);
+    if (first || second)
         climb(walk, mount, mounted, second);
 }
 

@@ -4,11 +4,12 @@
 
 #include "base/base.h"
 
-/* Calls look with the folder of our group and then of each group around it: those of version 2, and
- * those of `controller` in version 1. root: where /proc and the mounts are found; "" but in tests. */
+/* Calls look() with the folder of our group, and then of each group around it: in version 2, and in
+ * the tree of `controller` in version 1. root: a folder that holds /proc and the mounts; a test has
+ * one of its own, else it is "". */
 void cgroup_each(const char *root, const char *controller,
                  void (*look)(void *arg, const char *folder), void *arg);
-/* The first line of a file, without its end. False: there is none. */
+/* Reads the first line of a file, without its newline. False: there is none. */
 bool cgroup_line(const char *folder, const char *file, char *ret, int cap) MUST_USE;
 
 #endif

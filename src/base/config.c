@@ -1,9 +1,9 @@
 /* config.c - settings from flags, environment and file. SPDX-License-Identifier: Apache-2.0
  *
  * Every row of the table is filled from its default, then from the file (config_file.c), the
- * environment and the flags (config_args.c), so the last word wins and each value knows who said
- * it. Nothing stops at the first mistake: all are kept, in that order. Then groups inherit what
- * they leave out, and config_rules.c looks at the whole. */
+ * environment and the flags (config_args.c). So the last source wins, and each value knows its
+ * source. No mistake ends the load: all are kept, in the order of the sources. Then groups inherit
+ * what they leave out, and config_rules.c checks the settings together. */
 #include "base/config.h"
 
 #include <stdio.h>
@@ -13,11 +13,11 @@
 #include "base/config_inside.h"
 
 #define SECRET_BYTES_MAX 8192u
-#define SHOWN_BYTES_MAX 200u    /* of a value that is wrong */
+#define REPEATED_BYTES_MAX 200u    /* of a wrong value, in a message */
 
 /* ---- mistakes ---- */
 
-/* As they came, but those of one file by where they stand in it. */
+/* In the order they came; mistakes of one file in the order of their places. */
 static void put_in_order(struct config *config, struct config_mistake *mistake)
 {
     struct config_mistake **at = &config->mistakes;
@@ -32,14 +32,11 @@ static void put_in_order(struct config *config, struct config_mistake *mistake)
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...)
 {
-    struct text text = text_in(&config->arena);
-    char line[1024];
+    char text[1024];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof(line), fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    text_add(&text, slice_of(line));
-    text_char(&text, '\0');
 
     struct config_mistake *mistake = arena_alloc(&config->arena, sizeof(*mistake));
     mistake->file = at->line || at->from == FROM_FILE ? at->name
@@ -49,21 +46,20 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
     mistake->line = at->line;
     mistake->column = at->column;
     mistake->key = at->from == FROM_ENV || at->from == FROM_FLAG ? at->name : key;
-    mistake->text = text.ptr;
+    mistake->text = arena_copy(&config->arena, slice_of(text)).ptr;
     mistake->nearest = nearest;
     put_in_order(config, mistake);
 }
 
-bool config_is_given(const char *value, const struct setting_where *where)
+bool config_is_reported(struct config *config, const struct config_group *group,
+                        const char *member)
 {
-    return value[0] || where->secret_file;
-}
-
-bool config_is_said(const struct config *config, const struct setting_where *where, const char *key)
-{
-    const char *name = where->from == FROM_ENV || where->from == FROM_FLAG ? where->name : key;
+    const struct setting_where *at = config_where_of(group, member);
+    bool has_name = at->from == FROM_ENV || at->from == FROM_FLAG;
+    const char *key = has_name ? at->name : config_path(group, member, &config->arena);
     for (const struct config_mistake *m = config->mistakes; m; m = m->next)
-        if (m->line == where->line && m->column == where->column && strcmp(m->key, name) == 0)
+        if (m->line == at->line && m->column == at->column &&
+            (at->from == FROM_FILE || strcmp(m->key, key) == 0))
             return true;
     return false;
 }
@@ -83,7 +79,6 @@ slice config_mistake_line(const struct config_mistake *mistake, struct arena *ke
 slice config_where(const struct setting_where *where, struct arena *keep)
 {
     switch (where->from) {
-    case FROM_TEST:
     case FROM_FILE: return arena_printf(keep, "%s:%u", where->name, where->line);
     case FROM_ENV: return arena_printf(keep, "env %s", where->name);
     case FROM_FLAG: return arena_printf(keep, "flag %s", where->name);
@@ -91,35 +86,102 @@ slice config_where(const struct setting_where *where, struct arena *keep)
     }
 }
 
-/* ---- one value ---- */
+/* ---- groups ---- */
 
-const char *config_key_of(struct config *config, const struct config_group *group,
-                          const char *name)
+static const char *const lists[] = {
+    [SCOPE_ORIGIN] = "origins.", [SCOPE_BUCKET] = "buckets.", [SCOPE_KEY] = "",
+};
+
+const char *config_path(const struct config_group *group, const char *member, struct arena *keep)
 {
-    return arena_printf(&config->arena, "%s%s", group->path, name).ptr;
+    const char *list = group->scope == SCOPE_GLOBAL ? "" : lists[group->scope];
+    check(member || group->name[0] || group->scope != SCOPE_GLOBAL);
+    return arena_printf(keep, "%s%s%s%s", list, group->name,
+                        (list[0] || group->name[0]) && member ? "." : "", member ? member : "").ptr;
 }
 
-/* Secrets are not repeated, nor is what could hold one: a URL with a user. */
-static bool may_be_shown(const struct setting *setting, slice text)
+bool config_group_at(const struct config *config, enum setting_scope scope, size_t i,
+                     struct config_group *ret)
 {
-    if (setting->type == TYPE_SECRET || slice_has(text, '@'))
+    const struct config_origin *origin = &config->origins[i];
+    const struct config_bucket *bucket = &config->buckets[i];
+    const struct config_key *key = &config->keys[i];
+    if (scope == SCOPE_GLOBAL && i == 0)
+        *ret = (struct config_group){ scope, "", (void *)(uintptr_t)config, config->where };
+    else if (scope == SCOPE_ORIGIN && i < config->origin_count)
+        *ret = (struct config_group){ scope, origin->name, &config->origins[i], origin->where };
+    else if (scope == SCOPE_BUCKET && i < config->bucket_count)
+        *ret = (struct config_group){ scope, bucket->name, &config->buckets[i], bucket->where };
+    else if (scope == SCOPE_KEY && i < config->key_count)
+        *ret = (struct config_group){ scope, key->name, &config->keys[i], key->where };
+    else
         return false;
-    for (size_t i = 0; i < text.len; i++)
-        if ((unsigned char)text.ptr[i] < 0x20 || text.ptr[i] == 0x7f)
-            return false;
-    return text.len > 0;
+    return true;
+}
+
+struct config_group config_group_global(struct config *config)
+{
+    return (struct config_group){ SCOPE_GLOBAL, "", config, config->where };
+}
+
+static struct setting_where *where_new(struct config *config)    /* all FROM_DEFAULT */
+{
+    return arena_alloc(&config->arena, setting_count * sizeof(struct setting_where));
+}
+
+struct config_group config_group_add(struct config *config, enum setting_scope scope,
+                                     const char *name)
+{
+    struct config_group group = { scope, name, NULL, where_new(config) };
+    if (scope == SCOPE_ORIGIN) {
+        struct config_origin *origin = &config->origins[config->origin_count++];
+        *origin = (struct config_origin){ .name = name, .where = group.where };
+        group.values = origin;
+    } else if (scope == SCOPE_BUCKET) {
+        struct config_bucket *bucket = &config->buckets[config->bucket_count++];
+        *bucket = (struct config_bucket){ .name = name, .where = group.where };
+        group.values = bucket;
+    } else {
+        check(scope == SCOPE_KEY);
+        struct config_key *key = &config->keys[config->key_count++];
+        *key = (struct config_key){ .name = name, .where = group.where };
+        group.values = key;
+    }
+    return group;
+}
+
+struct setting_where *config_where_of(const struct config_group *group, const char *member)
+{
+    return &group->where[setting_at(group->scope, slice_of(member))];
+}
+
+bool config_is_given(const struct config_group *group, const char *member)
+{
+    const struct setting *row = &settings[setting_at(group->scope, slice_of(member))];
+    const void *at = (const char *)group->values + row->offset;
+    check(!setting_is_number(row));
+    if (row->type == TYPE_BOOL)
+        return *(const bool *)at;
+    const char *text = *(const char *const *)at;
+    return (text[0] && strcmp(text, row->unit) != 0) || config_where_of(group, member)->secret_file;
+}
+
+/* ---- one value ---- */
+
+/* May a message repeat the value? No secret, and no URL with a user, which may hold one. */
+static bool may_be_repeated(const struct setting *setting, slice text)
+{
+    return setting->type != TYPE_SECRET && !slice_has(text, '@') && !slice_has_control(text) &&
+           text.len > 0;
 }
 
 bool config_is_blank(slice text)
 {
-    for (size_t i = 0; i < text.len; i++)
-        if (!memchr(" \t\n\v\f\r", text.ptr[i], 6))
-            return false;
-    return true;
+    return slice_only(text, " \t\n\v\f\r");
 }
 
-/* An empty secret is one that everybody knows: a failed substitution, or a file that nobody has
- * written yet. False: that is the mistake, and it was said. */
+/* Everybody knows an empty secret. It comes from a failed substitution, or a file that is not
+ * written yet. False: the secret is empty, and the mistake is added. */
 static bool secret_is_there(struct config *config, const struct config_group *group,
                             const struct setting *setting, slice text,
                             const struct setting_where *where)
@@ -129,7 +191,7 @@ static bool secret_is_there(struct config *config, const struct config_group *gr
         return true;
     slice name = path ? arena_printf(&config->arena, "%s_file", setting->name)
                       : slice_of(setting->name);
-    const char *key = config_key_of(config, group, name.ptr);
+    const char *key = config_path(group, name.ptr, &config->arena);
     if (path)
         config_mistake_add(config, where, key, NULL, "%s is empty: write the secret into it, or "
                            "leave the setting out", path);
@@ -138,7 +200,7 @@ static bool secret_is_there(struct config *config, const struct config_group *gr
     return false;
 }
 
-/* A URL is read as a text first, and left empty where no kind of origin takes it. */
+/* A URL is read as a text first. If no kind of origin takes it, the value stays empty. */
 static bool read_value(struct config *config, const struct config_group *group,
                        const struct setting *setting, slice text, const char **ret_why)
 {
@@ -152,20 +214,21 @@ static bool read_value(struct config *config, const struct config_group *group,
     return false;
 }
 
-void config_assign(struct config *config, const struct config_group *group,
-                   const struct setting *setting, slice text, const struct setting_where *where)
+static void assign_text(struct config *config, const struct config_group *group,
+                        const struct setting *setting, slice text,
+                        const struct setting_where *where)
 {
     const char *why;
-    check(setting->scope == group->scope);
+    check(setting_belongs(setting, group->scope) && setting->scope != SCOPE_GONE);
     bool there = secret_is_there(config, group, setting, text, where);
     if (there && !read_value(config, group, setting, text, &why)) {
-        const char *key = config_key_of(config, group, setting->name);
-        slice shown = slice_sub(text, 0, SHOWN_BYTES_MAX);
-        if (!may_be_shown(setting, text))
+        const char *key = config_path(group, setting->name, &config->arena);
+        slice repeated = slice_sub(text, 0, REPEATED_BYTES_MAX);
+        if (!may_be_repeated(setting, text))
             config_mistake_add(config, where, key, NULL, "%s", why);
         else
             config_mistake_add(config, where, key, NULL, "%s, not \"%.*s\"", why,
-                               SLICE_ARG(shown));
+                               SLICE_ARG(repeated));
     }
     group->where[setting - settings] = *where;
 }
@@ -177,8 +240,7 @@ static slice without_space(slice text)
     return slice_trim(text);
 }
 
-/* A mounted secret: the value is the file's text, without the space that editors leave around
- * it. */
+/* A mounted secret. The value is the file's text without the space that editors leave around it. */
 static void assign_file(struct config *config, const struct config_group *group,
                         const struct setting *setting, slice path,
                         const struct setting_where *where)
@@ -188,62 +250,53 @@ static void assign_file(struct config *config, const struct config_group *group,
     const char *name = arena_copy(&config->arena, path).ptr;
     struct setting_where inside = *where;
     inside.secret_file = name;
-    bool named = !config_is_blank(path);
-    if (named && config_read_bytes(name, SECRET_BYTES_MAX, &config->arena, &secret, &why)) {
-        config_assign(config, group, setting, without_space(secret), &inside);
+    bool given = !config_is_blank(path);
+    if (given && config_read_bytes(name, SECRET_BYTES_MAX, &config->arena, &secret, &why)) {
+        assign_text(config, group, setting, without_space(secret), &inside);
         return;
     }
-    group->where[setting - settings] = inside;    /* given, though nobody knows what */
-    const char *key = config_key_of(config, group, arena_printf(&config->arena, "%s_file",
-                                                         setting->name).ptr);
-    if (named)
+    group->where[setting - settings] = inside;    /* given, though its text is unknown */
+    const char *key = arena_printf(&config->arena, "%s_file",
+                                   config_path(group, setting->name, &config->arena)).ptr;
+    if (given)
         config_mistake_add(config, where, key, NULL, "can't read %s: %s", name, why);
     else
         config_mistake_add(config, where, key, NULL, "is empty: name a file, or leave it out");
 }
 
-/* A value and the file it lies in, named by one source: none of the two beats the other. */
+/* One source gives a value and a file for it: neither wins over the other, so it is a mistake. */
 static void stand_alone(struct config *config, const struct config_group *group,
                         const struct setting *setting, bool by_file,
                         const struct setting_where *where)
 {
     const struct setting_where *before = &group->where[setting - settings];
-    const char *mine = by_file ? "_file" : "", *other = by_file ? "" : "_file";
-    if (before->from != where->from || !before->secret_file != by_file)
-        return;
-    const char *key = config_key_of(config, group, arena_printf(&config->arena, "%s%s",
-                                                                setting->name, mine).ptr);
-    config_mistake_add(config, where, key, NULL, "stands beside %s%s: take one of them away",
-                       setting->name, other);
+    const char *path = config_path(group, setting->name, &config->arena);
+    if (before->from == where->from && !before->secret_file == by_file)
+        config_mistake_add(config, where, arena_printf(&config->arena, "%s%s", path,
+                                                       by_file ? "_file" : "").ptr, NULL,
+                           "is set, and so is %s%s: remove one of them", setting->name,
+                           by_file ? "" : "_file");
 }
 
-bool config_assign_named(struct config *config, const struct config_group *group, slice name,
-                         slice value, const struct setting_where *where)
+void config_assign(struct config *config, const struct config_group *group,
+                   const struct setting *setting, bool by_file, slice value,
+                   const struct setting_where *where)
 {
-    const struct setting *direct = setting_find(group->scope, name);
-    const struct setting *setting = direct ? direct : setting_find_file(group->scope, name);
-    if (!setting)
-        return false;
+    check(!by_file || setting->type == TYPE_SECRET);
     if (setting->type == TYPE_SECRET)
-        stand_alone(config, group, setting, !direct, where);
-    if (direct)
-        config_assign(config, group, setting, value, where);
-    else
+        stand_alone(config, group, setting, by_file, where);
+    if (by_file)
         assign_file(config, group, setting, value, where);
-    return true;
-}
-
-const char *config_nearest(enum setting_scope scope, slice name)
-{
-    const struct setting *nearest = setting_nearest(scope, name);
-    return nearest ? nearest->name : NULL;
+    else
+        assign_text(config, group, setting, value, where);
 }
 
 void config_assign_defaults(struct config *config, const struct config_group *group)
 {
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
-        if (setting->scope != group->scope || setting->standard[0] == '=')
+        if (!setting_belongs(setting, group->scope) || setting->scope == SCOPE_GONE ||
+            setting->standard[0] == '=')
             continue;
         const char *why;
         bool good = setting_read(setting, slice_of(setting->standard), &config->arena,
@@ -252,50 +305,27 @@ void config_assign_defaults(struct config *config, const struct config_group *gr
     }
 }
 
-/* Given, but wrong: it must be something, though nobody will use it. */
-static bool is_unread(const struct setting *setting, const void *group)
-{
-    const void *at = (const char *)group + setting->offset;
-    return setting_is_text(setting) && !*(const char *const *)at;
-}
-
-static void inherit(struct config *config, void *group, struct setting_where *where,
-                    enum setting_scope scope)
+/* A text that is given and wrong is empty. The group then inherits the value, but keeps the place of
+ * its own text. */
+static void inherit(struct config *config, const struct config_group *group)
 {
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
-        if (setting->scope != scope || setting->standard[0] != '=')
+        if (setting->scope != group->scope || setting->standard[0] != '=')
             continue;
         size_t from = setting_at(SCOPE_GLOBAL, slice_of(setting->standard + 1));
-        bool left_out = where[i].from == FROM_DEFAULT;
-        if (left_out || is_unread(setting, group))
-            setting_copy(setting, group, &settings[from], config);
+        const void *at = (const char *)group->values + setting->offset;
+        bool left_out = group->where[i].from == FROM_DEFAULT;
+        if (left_out || (setting_is_text(setting) && !*(const char *const *)at))
+            setting_copy(setting, group->values, &settings[from], config);
         if (left_out)
-            where[i] = config->where[from];
+            group->where[i] = config->where[from];
     }
-}
-
-struct setting_where *config_where_new(struct config *config)
-{
-    return arena_alloc(&config->arena, setting_count * sizeof(struct setting_where));
-}
-
-struct config_group config_group_global(struct config *config)
-{
-    return (struct config_group){ SCOPE_GLOBAL, config, config->where, "", { { { 0 }, 0 } }, 0 };
-}
-
-struct config_group config_group_of(struct config *config, slice name)
-{
-    struct config_group group = config_group_global(config);
-    if (setting_find(SCOPE_CONSTANT, name))
-        group.scope = SCOPE_CONSTANT;
-    return group;
 }
 
 /* ---- the whole ---- */
 
-/* The origin* settings are an origin like those of the file, and the first. */
+/* The origin* settings make an origin like those of the file, and the first. */
 static void add_default_origin(struct config *config)
 {
     if (!config->origin[0])
@@ -303,32 +333,31 @@ static void add_default_origin(struct config *config)
     struct config_origin *first = config->origins;
     memmove(first + 1, first, config->origin_count++ * sizeof(*first));
     *first = (struct config_origin){
-        .name = "default", .where = config_where_new(config), .url = config->origin,
+        .name = "default", .where = where_new(config), .url = config->origin,
     };
     first->where[setting_at(SCOPE_ORIGIN, S("url"))] =
         config->where[setting_at(SCOPE_GLOBAL, S("origin"))];
 }
 
+/* The settings access_key, secret_key and secret_key_previous make the first row of the keys. */
 static void add_default_key(struct config *config)
 {
+    static const char *const members[] = { "access_key", "secret_key", "secret_key_previous" };
     if (!config->access_key[0] && !config->secret_key[0])
         return;
     memmove(config->keys + 1, config->keys, config->key_count++ * sizeof(*config->keys));
     config->keys[0] = (struct config_key){
-        .name = "", .where = config_where_new(config), .access_key = config->access_key,
+        .name = "", .where = where_new(config), .access_key = config->access_key,
         .secret_key = config->secret_key, .secret_key_previous = config->secret_key_previous,
         .session_token = "", .policy = "all",
         .origin_access_key = "", .origin_secret_key = "", .origin_session_token = "",
     };
-    config->keys[0].where[setting_at(SCOPE_KEY, S("access_key"))] =
-        config->where[setting_at(SCOPE_GLOBAL, S("access_key"))];
-    config->keys[0].where[setting_at(SCOPE_KEY, S("secret_key"))] =
-        config->where[setting_at(SCOPE_GLOBAL, S("secret_key"))];
-    config->keys[0].where[setting_at(SCOPE_KEY, S("secret_key_previous"))] =
-        config->where[setting_at(SCOPE_GLOBAL, S("secret_key_previous"))];
+    for (size_t i = 0; i < countof(members); i++)
+        config->keys[0].where[setting_at(SCOPE_KEY, slice_of(members[i]))] =
+            config->where[setting_at(SCOPE_GLOBAL, slice_of(members[i]))];
 }
 
-/* What other SDKs read speaks where no setting does. */
+/* The variable of the AWS SDKs counts where no setting is given. */
 static void use_aws_ca_bundle(struct config *config)
 {
     if (!config->aws_ca_bundle || config->origin_ca_file[0])
@@ -338,26 +367,24 @@ static void use_aws_ca_bundle(struct config *config)
         (struct setting_where){ FROM_ENV, "AWS_CA_BUNDLE", 0, 0, NULL };
 }
 
-static void complete_origin(struct config *config, struct config_origin *origin)
-{
-    const struct url_scheme *scheme;
-    slice rest;
-    inherit(config, origin, origin->where, SCOPE_ORIGIN);
-    origin->kind = url_kind_of(config->kinds, slice_of(origin->url), &scheme, &rest);
-}
-
 static void complete_groups(struct config *config)
 {
+    struct config_group group;
+    slice rest;
+    const struct url_scheme *scheme;
     use_aws_ca_bundle(config);
     add_default_origin(config);
     add_default_key(config);
-    for (size_t i = 0; i < config->origin_count; i++)
-        complete_origin(config, &config->origins[i]);
+    for (size_t i = 0; config_group_at(config, SCOPE_ORIGIN, i, &group); i++) {
+        struct config_origin *origin = group.values;
+        inherit(config, &group);
+        origin->kind = url_kind_of(config->kinds, slice_of(origin->url), &scheme, &rest);
+    }
     if (config->origin_count && (config->origin[0] || config->origin_count == 1))
         config->origin_default = &config->origins[0];
-    for (size_t i = 0; i < config->bucket_count; i++) {
-        struct config_bucket *bucket = &config->buckets[i];
-        inherit(config, bucket, bucket->where, SCOPE_BUCKET);
+    for (size_t i = 0; config_group_at(config, SCOPE_BUCKET, i, &group); i++) {
+        struct config_bucket *bucket = group.values;
+        inherit(config, &group);
         bucket->prefix = slice_of(bucket->name);
         bucket->bucket = slice_cut(&bucket->prefix, '/');
         bucket->from = bucket->origin[0] ? NULL : config->origin_default;
@@ -371,15 +398,12 @@ struct config *config_load(const struct config_sources *from)
 {
     struct config *config = must_alloc(sizeof(*config));
     config->kinds = from->kinds;
-    config->where = config_where_new(config);
+    config->where = where_new(config);
     struct config_group global = config_group_global(config);
-    struct config_group constants = global;
-    constants.scope = SCOPE_CONSTANT;
     config_assign_defaults(config, &global);
-    config_assign_defaults(config, &constants);
-    bool named;
-    const char *path = config_file_path(from, &named);
-    config_read_file(config, path, named);
+    bool given;
+    const char *path = config_file_path(from, &given);
+    config_read_file(config, path, given);
     config_read_env(config, from->env);
     config_read_flags(config, from->argc, from->argv);
     complete_groups(config);

@@ -1,22 +1,23 @@
-/* config.h - the settings in force, and where each came from. SPDX-License-Identifier: Apache-2.0
+/* config.h - the settings in force, and the source of each. SPDX-License-Identifier: Apache-2.0
  *
- * Flags > environment > file > default. A load returns every mistake at once; with one or more of
- * them the values are for showing only. A loaded one doesn't change: any thread may read it. */
+ * Flags > environment > file > default. A load returns all mistakes at once; if there is one, the
+ * values may be printed and not used. A loaded config does not change, so any thread may read
+ * it. */
 #ifndef BASE_CONFIG_H
 #define BASE_CONFIG_H
 
 #include "base/setting.h"
 #include "base/url_kind.h"
 
-enum setting_source { FROM_DEFAULT, FROM_TEST, FROM_FILE, FROM_ENV, FROM_FLAG };
+enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
 struct setting_where {
     enum setting_source from;
     const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
-    unsigned line, column;   /* FROM_FILE, FROM_TEST (its object "test") */
-    const char *secret_file; /* the value is the text of this file (NAME_file); NULL: it isn't */
+    unsigned line, column;   /* FROM_FILE */
+    const char *secret_file; /* the value was read from this file (NAME_file), or NULL */
 };
 
-/* Groups of the file. where[] runs beside settings[]. */
+/* Groups of the file. where[i] belongs to settings[i]. */
 struct config_origin {
     const char *name;        /* "default" for the one made of the origin* settings */
     struct setting_where *where;
@@ -29,12 +30,12 @@ struct config_bucket {
     const char *name;        /* BUCKET or BUCKET/PREFIX, as written */
     struct setting_where *where;
     slice bucket, prefix;    /* the two halves; prefix may be empty */
-    const struct config_origin *from;    /* where its keys come from */
+    const struct config_origin *from;    /* where its objects come from */
 #define BUCKET(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
 };
 
-/* What a client may do with rights that are not its own. A row only allows. */
+/* Rights of a client that uses the shared identity. A row allows; no row forbids. */
 enum { RIGHT_READ = 1, RIGHT_LIST = 2, RIGHT_WRITE = 4, RIGHT_ADMIN = 8, RIGHT_ALL = 15 };
 struct config_policy {
     unsigned rights;
@@ -44,19 +45,11 @@ struct config_policy {
 struct config_key {
     const char *name;        /* "keys[0]" */
     struct setting_where *where;
-    struct config_policy *rows;    /* of its policy; none: it asks the origin in its own name */
+    struct config_policy *rows;    /* of its policy; none: it has an origin identity of its own */
     size_t row_count;
-    bool rows_read;          /* it is an array, and what is wrong in there was said */
+    bool rows_read;          /* it is an array, and its mistakes are reported */
 #define KEY(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
-};
-
-/* A setting of a group that the file names, and that is gone: the rest of it is read. */
-struct config_gone {
-    struct config_gone *next;
-    const struct setting_gone *row;
-    const char *key;         /* "origins.west.tries" */
-    struct setting_where where;
 };
 
 struct config_mistake {
@@ -72,44 +65,59 @@ struct config {
 #define CONSTANT(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
     struct setting_where *where;
-    url_kinds *kinds;                              /* as the sources had them */
-    /* The default origin, if there is one, comes first and is named "default"; one that is alone in
-     * the file is the default too. */
+    url_kinds *kinds;                              /* from config_sources */
+    /* The origin that the setting origin makes comes first, under the name "default". Without it,
+     * the only origin of the file is the default, too. */
     struct config_origin *origins;
     size_t origin_count;
-    const struct config_origin *origin_default;    /* NULL: only buckets of the file are known */
+    const struct config_origin *origin_default;    /* NULL: only buckets of the file have one */
     struct config_bucket *buckets;
     size_t bucket_count;
     struct config_key *keys;                       /* access_key and secret_key come first */
     size_t key_count;
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
-    const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE; NULL: it isn't */
-    bool file_unread;                              /* what it says is not known */
-    struct config_gone *gone;                      /* newest first */
+    const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
+    bool file_unread;                              /* its settings are unknown */
     struct config_mistake *mistakes;               /* in the order they were found */
     struct arena arena;                            /* everything above lives here */
+};
+
+/* The settings themselves (SCOPE_GLOBAL), or one object of "origins", "buckets" or "keys". */
+struct config_group {
+    enum setting_scope scope;
+    const char *name;                              /* "west", "keys[0]"; "": the settings */
+    void *values;                                  /* the struct of its scope */
+    struct setting_where *where;
 };
 
 struct config_sources {
     size_t argc;
     const char *const *argv;    /* flags only; may be NULL */
     const char *const *env;     /* as environ; may be NULL */
-    const char *path;           /* when none is named there; NULL: the row's default */
+    const char *path;           /* if neither gives one; NULL: the row's default */
     url_kinds *kinds;           /* of origins: origin_url_kind */
 };
 
-/* Can an address to listen on be reached from this machine alone? */
+/* True if only this machine can reach the address. */
 bool config_is_loopback(slice address);
-/* egress_price as a number; 0 if it is empty. False: it is none from 0 to 1000. */
-bool config_price(slice text, double *ret_dollars) MUST_USE;
-/* Does any client use Penstock's own credentials at the origin? NULL: no key says so. */
+/* egress_price as a number; 0 if it is empty. False: it is no number from 0 to 1000. */
+bool config_price(const char *text, double *ret_dollars) MUST_USE;
+/* Does any client use Penstock's own credentials at the origin? *ret_key: the key row that gives
+ * this right, or NULL. */
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
 
 struct config *config_load(const struct config_sources *from) MUST_USE;
 void config_free(struct config **config);
 
-/* What differs, by name ("ttl, mnist.freshness, lab.(new)"): of settings that a reload takes
- * over, or of those that need a restart. Empty: nothing. */
+/* The group at place i among those of its scope. False: i is behind the last. */
+bool config_group_at(const struct config *config, enum setting_scope scope, size_t i,
+                     struct config_group *ret) MUST_USE;
+/* The path of a member in the file: "ttl", "origins.west.url"; member NULL: of the group. */
+const char *config_path(const struct config_group *group, const char *member,
+                        struct arena *keep) MUST_USE;
+
+/* The names of the settings that differ ("ttl, mnist.freshness, lab.(new)"): of those that a reload
+ * applies, or of those that need a restart. Empty: none. */
 slice config_changes(const struct config *before, const struct config *after, bool reloadable,
                      struct arena *keep) MUST_USE;
 

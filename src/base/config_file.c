@@ -1,8 +1,8 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
  * JSON, and the only file of this room that knows it. The members of the object are GLOBAL rows;
- * its members "origins", "buckets" and "keys" hold groups, "test" holds constants. A name that
- * begins with '#' is a comment. Each value and each mistake knows its line and column (json_place.h). */
+ * its members "origins", "buckets" and "keys" hold groups. A name that begins with '#' is a
+ * comment. Each value and each mistake knows its line and column (json_place.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/config_inside.h"
+#include "base/json_place.h"
 
 #define FILE_BYTES_MAX (1 * MIB)
 
@@ -41,37 +42,58 @@ bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *
     return true;
 }
 
-static struct setting_where file_where(const struct loading *load, const struct config_group *group,
-                                       const char *name, bool of_value)
+static const char *const lists[] = {
+    [SCOPE_ORIGIN] = "origins", [SCOPE_BUCKET] = "buckets", [SCOPE_KEY] = "keys",
+};
+
+/* Where a value below a group stands, or its name. steps: the way from the group to it. */
+static struct setting_where place(const struct loading *load, const struct config_group *group,
+                                  const struct json_step *steps, size_t step_count, bool of_value)
 {
-    struct json_step steps[countof(group->steps) + 1];
-    size_t depth = group->depth;
-    memcpy(steps, group->steps, depth * sizeof(steps[0]));
-    if (name)
-        steps[depth++] = (struct json_step){ slice_of(name), 0 };
+    struct json_step all[6] = { 0 };
     struct text_place key, value;
-    bool ignored = json_place(load->text, steps, depth, &key, &value);
+    size_t depth = 0;
+    if (group->scope != SCOPE_GLOBAL)
+        all[depth++] = (struct json_step){ slice_of(lists[group->scope]), 0 };
+    if (group->scope == SCOPE_KEY)
+        all[depth++].index = (size_t)((struct config_key *)group->values - load->config->keys);
+    else if (group->scope != SCOPE_GLOBAL)
+        all[depth++] = (struct json_step){ slice_of(group->name), 0 };
+    check(depth + step_count <= countof(all));
+    for (size_t i = 0; i < step_count; i++)
+        all[depth++] = steps[i];
+    bool ignored = json_place(load->text, all, depth, &key, &value);
     (void)ignored;    /* the nearest place is good enough */
-    struct text_place place = of_value ? value : key;
-    return (struct setting_where){ FROM_FILE, load->file, place.line, place.column, NULL };
+    struct text_place at = of_value ? value : key;
+    return (struct setting_where){ FROM_FILE, load->file, at.line, at.column, NULL };
 }
 
-/* The text of a scalar. Text must be in quotes, so that 007 or true are what they look like. */
+static struct setting_where place_of(const struct loading *load, const struct config_group *group,
+                                     const char *name, bool of_value)
+{
+    return place(load, group, &(struct json_step){ slice_of(name), 0 }, 1, of_value);
+}
+
+static slice text_of(const json_t *word)
+{
+    return (slice){ json_string_value(word), json_string_length(word) };
+}
+
+/* The text of a scalar. Text must be in quotes, so that 007 and true are not taken for numbers and
+ * truth values. */
 static bool scalar_text(const struct setting *setting, json_t *value, struct arena *keep,
                         slice *ret, const char **ret_why)
 {
-    *ret_why = "must be text in double quotes";
-    bool text = setting_is_text(setting);
+    bool number = setting_is_number(setting), truth = setting->type == TYPE_BOOL;
+    *ret_why = number  ? "must be a whole number, or text in double quotes"
+               : truth ? "must be true or false"
+                       : "must be text in double quotes";
     if (json_is_string(value))
-        *ret = (slice){ json_string_value(value), json_string_length(value) };
-    else if (json_is_integer(value) && !text && setting->type != TYPE_BOOL)
+        *ret = text_of(value);
+    else if (json_is_integer(value) && number)
         *ret = arena_printf(keep, "%jd", (intmax_t)json_integer_value(value));
-    else if (json_is_boolean(value) && setting->type == TYPE_BOOL)
+    else if (json_is_boolean(value) && truth)
         *ret = json_is_true(value) ? S("true") : S("false");
-    else if (setting->type == TYPE_BOOL)
-        return *ret_why = "must be true or false", false;
-    else if (!text)
-        return *ret_why = "must be a whole number, or text in double quotes", false;
     else
         return false;
     return true;
@@ -79,17 +101,15 @@ static bool scalar_text(const struct setting *setting, json_t *value, struct are
 
 static bool is_group_name(slice name)
 {
-    return slice_eq(name, S("origins")) || slice_eq(name, S("buckets")) ||
-           slice_eq(name, S("keys")) || slice_eq(name, S("test"));
+    return slice_is_one_of(name, lists + SCOPE_ORIGIN, countof(lists) - SCOPE_ORIGIN);
 }
 
 static const char *nearest_of_group(const struct config_group *group, const char *name)
 {
-    static const char *const groups[] = { "origins", "buckets", "keys" };
-    const char *nearest = config_nearest(group->scope, slice_of(name));
-    for (size_t i = 0; group->scope == SCOPE_GLOBAL && i < countof(groups); i++)
-        if (name_distance(slice_of(groups[i]), slice_of(name)) <= 1)
-            nearest = groups[i];
+    const char *nearest = setting_nearest(group->scope, slice_of(name));
+    for (size_t i = SCOPE_ORIGIN; group->scope == SCOPE_GLOBAL && i < countof(lists); i++)
+        if (name_distance(slice_of(lists[i]), slice_of(name)) <= 1)
+            nearest = lists[i];
     for (size_t i = 0; !nearest && strlen(name) >= 3 && i < setting_count; i++)
         if (settings[i].scope == group->scope &&    /* "fresh", or "origin_tries" in an origin */
             (slice_starts(slice_of(settings[i].name), slice_of(name)) ||
@@ -98,34 +118,19 @@ static const char *nearest_of_group(const struct config_group *group, const char
     return nearest;
 }
 
-/* A name that had an effect in an older version: the file is good all the same. */
-static bool is_gone(struct loading *load, const struct config_group *group, const char *name)
-{
-    struct config *config = load->config;
-    const struct setting_gone *row = setting_find_gone(group->scope, slice_of(name));
-    if (!row)
-        return false;
-    struct config_gone *gone = arena_alloc(&config->arena, sizeof(*gone));
-    *gone = (struct config_gone){ config->gone, row, config_key_of(config, group, name),
-                                  file_where(load, group, name, false) };
-    config->gone = gone;
-    return true;
-}
-
-static void read_member(struct loading *load, const struct config_group *of, const char *name,
+static void read_member(struct loading *load, const struct config_group *group, const char *name,
                         json_t *value)
 {
     struct config *config = load->config;
-    struct config_group own = *of, *group = &own;
-    if (of->scope == SCOPE_GLOBAL)
-        own.scope = config_group_of(config, slice_of(name)).scope;
-    const struct setting *setting = setting_find(group->scope, slice_of(name));
-    const struct setting *secret = setting ? NULL : setting_find_file(group->scope, slice_of(name));
-    const char *key = config_key_of(config, group, name), *why;
-    struct setting_where at_key = file_where(load, group, name, false);
-    if (!setting && is_gone(load, group, name))
+    bool by_file;
+    const struct setting *setting = setting_resolve(group->scope, slice_of(name), &by_file);
+    const char *key = config_path(group, name, &config->arena), *why;
+    struct setting_where at_key = place_of(load, group, name, false);
+    if (setting && setting->scope == SCOPE_GONE) {    /* a warning (cli/warn.c), and no mistake */
+        group->where[setting - settings] = at_key;
         return;
-    if ((!setting && !secret) || strchr(name, '-')) {
+    }
+    if (!setting || strchr(name, '-')) {
         config_mistake_add(config, &at_key, key, nearest_of_group(group, name), "no such setting");
         return;
     }
@@ -133,17 +138,14 @@ static void read_member(struct loading *load, const struct config_group *of, con
         config_mistake_add(config, &at_key, key, NULL, "can't be set in the file itself");
         return;
     }
-    struct setting_where at_value = file_where(load, group, name, true);
-    if (of->scope == SCOPE_CONSTANT)
-        at_value.from = FROM_TEST;
+    struct setting_where at_value = place_of(load, group, name, true);
     slice text;
-    if (scalar_text(setting ? setting : secret, value, &config->arena, &text, &why)) {
-        check(config_assign_named(config, group, slice_of(name), text, &at_value));
-        return;
-    }
-    config_mistake_add(config, &at_value, key, NULL, "%s", why);
-    if (setting)
+    if (scalar_text(setting, value, &config->arena, &text, &why)) {
+        config_assign(config, group, setting, by_file, text, &at_value);
+    } else {
+        config_mistake_add(config, &at_value, key, NULL, "%s", why);
         group->where[setting - settings] = at_value;
+    }
 }
 
 static bool are_texts(const json_t *array)
@@ -156,27 +158,19 @@ static bool are_texts(const json_t *array)
     return all;
 }
 
-static slice text_of(const json_t *word)
-{
-    return (slice){ json_string_value(word), json_string_length(word) };
-}
-
 #define THE_LIST SIZE_MAX
 
 /* At a row of a policy (list NULL), at its list of that name, or at a word in there. */
 static void policy_mistake(struct loading *load, const struct config_group *group, size_t row,
                            const char *list, size_t word, const char *why)
 {
-    struct config_group inner = *group;
-    inner.steps[inner.depth++] = (struct json_step){ S("policy"), 0 };
-    inner.steps[inner.depth++] = (struct json_step){ { NULL, 0 }, row };
-    if (list)
-        inner.steps[inner.depth++] = (struct json_step){ slice_of(list), 0 };
-    if (list && word != THE_LIST)
-        inner.steps[inner.depth++] = (struct json_step){ { NULL, 0 }, word };
-    struct setting_where at = file_where(load, &inner, NULL, true);
-    config_mistake_add(load->config, &at, config_key_of(load->config, group, "policy"), NULL, "%s",
-                       why);
+    const struct json_step steps[] = {
+        { S("policy"), 0 }, { { NULL, 0 }, row }, { slice_of(list), 0 }, { { NULL, 0 }, word },
+    };
+    size_t count = !list ? 2 : word == THE_LIST ? 3 : 4;
+    struct setting_where at = place(load, group, steps, count, true);
+    config_mistake_add(load->config, &at, config_path(group, "policy", &load->config->arena), NULL,
+                       "%s", why);
 }
 
 static unsigned read_allow(struct loading *load, const struct config_group *group, size_t row,
@@ -217,11 +211,11 @@ static void read_on(struct loading *load, const struct config_group *group, size
     }
 }
 
-/* A policy that is more than a word: an array of { "allow": [...], "on": [...] }. */
+/* A policy that is an array of { "allow": [...], "on": [...] }. */
 static void read_policy(struct loading *load, const struct config_group *group, json_t *rows)
 {
     struct config *config = load->config;
-    struct setting_where at = file_where(load, group, "policy", true);
+    struct setting_where at = place_of(load, group, "policy", true);
     size_t i;
     json_t *row;
     json_array_foreach(rows, i, row) {
@@ -233,14 +227,13 @@ static void read_policy(struct loading *load, const struct config_group *group, 
         else
             read_on(load, group, i, on, read_allow(load, group, i, allow));
     }
-    char *shown = json_dumps(rows, JSON_COMPACT);
-    config_assign(config, group, setting_find(SCOPE_KEY, S("policy")), slice_of(shown), &at);
-    free(shown);
+    char *text = json_dumps(rows, JSON_COMPACT);
+    config_assign(config, group, setting_find(SCOPE_KEY, S("policy")), false, slice_of(text), &at);
+    free(text);
     ((struct config_key *)group->values)->rows_read = true;
     if (!json_array_size(rows))
-        config_mistake_add(config, &at, config_key_of(config, group, "policy"), NULL,
-                           "is empty: such a client may do nothing; "
-                           "take its row away, or say what it may do");
+        config_wrong(config, group, "policy", "is empty, so this client has no rights: "
+                     "remove its row, or list some");
 }
 
 static void read_object(struct loading *load, const struct config_group *group, json_t *object)
@@ -258,66 +251,37 @@ static void read_object(struct loading *load, const struct config_group *group, 
     }
 }
 
-/* The object of one group: its defaults, then what it says. */
-static void read_group(struct loading *load, enum setting_scope scope, const char *list,
-                       const char *name, size_t index, json_t *object, void *values,
-                       struct setting_where **ret_where, const char **ret_name)
+/* The object of one group: its defaults, then its members. */
+static void read_group(struct loading *load, enum setting_scope scope, const char *name,
+                       json_t *object)
 {
     struct config *config = load->config;
-    struct config_group group = {
-        .scope = scope, .values = values, .where = config_where_new(config), .depth = 2,
-    };
-    group.steps[0].name = slice_of(list);
-    group.steps[1] = (struct json_step){ slice_of(name), index };
-    *ret_where = group.where;
-    *ret_name = name ? arena_copy(&config->arena, slice_of(name)).ptr
-                     : arena_printf(&config->arena, "%s[%zu]", list, index).ptr;
-    slice path = name ? arena_printf(&config->arena, "%s.%s.", list, name)
-                      : arena_printf(&config->arena, "%s.", *ret_name);
-    group.path = path.ptr;
-    struct setting_where at = file_where(load, &group, NULL, true);
-    for (size_t i = 0; i < setting_count; i++)    /* so that what is missing has a place too */
+    name = arena_copy(&config->arena, slice_of(name)).ptr;
+    struct config_group group = config_group_add(config, scope, name);
+    struct setting_where at = place(load, &group, NULL, 0, true);
+    for (size_t i = 0; i < setting_count; i++)    /* a missing value has the place of its group */
         group.where[i] = (struct setting_where){ FROM_DEFAULT, at.name, at.line, at.column,
                                                   NULL };
     config_assign_defaults(config, &group);
-    if (json_is_object(object)) {
+    if (json_is_object(object))
         read_object(load, &group, object);
-    } else {
-        slice key = arena_copy(&config->arena, slice_sub(path, 0, path.len - 1));
-        config_mistake_add(config, &at, key.ptr, NULL, "must be an object: { ... }");
-    }
+    else
+        config_mistake_add(config, &at, config_path(&group, NULL, &config->arena), NULL,
+                           "must be an object: { ... }");
 }
 
-/* The member of that name, or NULL; with a mistake if it is not what it must be. */
-static json_t *group_list(struct loading *load, json_t *root, const char *name, bool array)
+static void list_mistake(struct loading *load, const char *list, const char *why)
 {
-    json_t *list = json_object_get(root, name);
-    if (!list || (array ? json_is_array(list) : json_is_object(list)))
-        return list;
     struct config_group global = config_group_global(load->config);
-    struct setting_where at = file_where(load, &global, name, true);
-    config_mistake_add(load->config, &at, name, NULL, array ? "must be an array: [ ... ]"
-                                                            : "must be an object: { ... }");
-    return NULL;
-}
-
-static void read_constants(struct loading *load, json_t *root)
-{
-    struct config_group group = config_group_global(load->config);
-    json_t *test = group_list(load, root, "test", false);
-    group.scope = SCOPE_CONSTANT;
-    group.path = "test.";
-    group.steps[group.depth++].name = S("test");
-    if (test)
-        read_object(load, &group, test);
+    struct setting_where at = place_of(load, &global, list, true);
+    config_mistake_add(load->config, &at, list, NULL, "%s", why);
 }
 
 static void read_groups(struct loading *load, json_t *root)
 {
     struct config *config = load->config;
-    json_t *origins = group_list(load, root, "origins", false);
-    json_t *buckets = group_list(load, root, "buckets", false);
-    json_t *keys = group_list(load, root, "keys", true), *value;
+    json_t *origins = json_object_get(root, "origins"), *buckets = json_object_get(root, "buckets");
+    json_t *keys = json_object_get(root, "keys"), *value;
     /* one more of each: the default origin, and the key pair of the GLOBAL rows */
     config->origins = arena_alloc(&config->arena,
                                   (json_object_size(origins) + 1) * sizeof(*config->origins));
@@ -325,34 +289,25 @@ static void read_groups(struct loading *load, json_t *root)
                                   (json_object_size(buckets) + 1) * sizeof(*config->buckets));
     config->keys = arena_alloc(&config->arena, (json_array_size(keys) + 1) * sizeof(*config->keys));
     const char *name;
-    json_object_foreach(origins, name, value) {
-        if (name[0] == '#')
-            continue;
-        struct config_origin *origin = &config->origins[config->origin_count++];
-        read_group(load, SCOPE_ORIGIN, "origins", name, 0, value, origin, &origin->where,
-                   &origin->name);
+    for (enum setting_scope scope = SCOPE_ORIGIN; scope <= SCOPE_BUCKET; scope++) {
+        json_t *list = scope == SCOPE_ORIGIN ? origins : buckets;
+        if (list && !json_is_object(list))
+            list_mistake(load, lists[scope], "must be an object: { ... }");
+        json_object_foreach(list, name, value)
+            if (name[0] != '#')
+                read_group(load, scope, name, value);
     }
-    json_object_foreach(buckets, name, value) {
-        if (name[0] == '#')
-            continue;
-        struct config_bucket *bucket = &config->buckets[config->bucket_count++];
-        read_group(load, SCOPE_BUCKET, "buckets", name, 0, value, bucket, &bucket->where,
-                   &bucket->name);
-    }
+    if (keys && !json_is_array(keys))
+        list_mistake(load, "keys", "must be an array: [ ... ]");
+    else if (keys && !json_array_size(keys))
+        list_mistake(load, "keys", "is empty, which does not lock clients out: add a row, or "
+                     "leave it out");
     size_t index;
-    if (keys && !json_array_size(keys)) {
-        struct config_group global = config_group_global(config);
-        struct setting_where at = file_where(load, &global, "keys", true);
-        config_mistake_add(config, &at, "keys", NULL, "is empty, which is not what lets nobody in: "
-                           "add a row, or leave it out");
-    }
-    json_array_foreach(keys, index, value) {
-        struct config_key *key = &config->keys[config->key_count++];
-        read_group(load, SCOPE_KEY, "keys", NULL, index, value, key, &key->where, &key->name);
-    }
+    json_array_foreach(keys, index, value)
+        read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);
 }
 
-/* The commonest mistakes in JSON, which the parser does not name. */
+/* The most frequent mistakes in JSON; the parser's message does not name them. */
 static const char *comma_hint(const char *text)
 {
     if (strstr(text, "near '}'") || strstr(text, "near ']'"))
@@ -360,8 +315,8 @@ static const char *comma_hint(const char *text)
     return strstr(text, "expected near '\"'") ? " (a comma missing before it?)" : "";
 }
 
-/* The whole text as JSON, or NULL with the mistake. A name given twice is a mistake that doesn't
- * keep the rest from being looked at. */
+/* Parses the whole text. NULL: it can't be parsed, and the mistake is added. A name that is given
+ * twice is a mistake, too, but the rest is still read. */
 static json_t *parse(struct loading *load)
 {
     json_error_t error;
@@ -385,12 +340,12 @@ static json_t *parse(struct loading *load)
     return root;
 }
 
-void config_read_file(struct config *config, const char *path, bool must_be_there)
+void config_read_file(struct config *config, const char *path, bool must_exist)
 {
     struct loading load = { config, arena_copy(&config->arena, slice_of(path)).ptr, { NULL, 0 } };
     const char *why;
     json_t *root = NULL;
-    if (must_be_there || access(path, F_OK) == 0) {
+    if (must_exist || access(path, F_OK) == 0) {
         if (config_read_bytes(path, FILE_BYTES_MAX, &config->arena, &load.text, &why)) {
             root = parse(&load);
         } else {
@@ -403,7 +358,6 @@ void config_read_file(struct config *config, const char *path, bool must_be_ther
         read_object(&load, &global, root);
     }
     config->file_unread = !root && config->mistakes;
-    read_constants(&load, root);
     read_groups(&load, root);
     json_decref(root);
 }

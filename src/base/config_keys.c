@@ -1,7 +1,7 @@
-/* config_keys.c - what the rows of "keys" say together. SPDX-License-Identifier: Apache-2.0
+/* config_keys.c - the rules about rows of "keys". SPDX-License-Identifier: Apache-2.0
  *
- * A row is a client: a pair, or nobody (anonymous), with a name of its own at the origin or with a
- * policy. Both at once is a mistake: which of them it meant would decide who reads what. */
+ * A row is a client: a key pair, or anonymous. It has either an origin identity of its own or a
+ * policy. Both at once is a mistake, because each of them allows other reads. */
 #include "base/config_inside.h"
 
 #include <string.h>
@@ -26,9 +26,9 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
 {
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
-    if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; nobody means that */
+    if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; few have them */
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
-                            "wildcard: a prefix covers all that begins so: leave it out",
+                            "wildcard: leave it out, as a prefix covers all keys below it",
                             SLICE_ARG(on)).ptr;
     if (rule)
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s",
@@ -58,24 +58,29 @@ bool config_shares_identity(const struct config *config, const struct config_key
 
 /* ---- rules ---- */
 
-struct row {
-    struct config *config;
-    struct config_key *key;
-};
-
-static void wrong(const struct row *row, const char *member, const char *why)
+/* At most one mistake for each value. */
+static void wrong(struct config *config, const struct config_group *row, const char *member,
+                  const char *why)
 {
-    const char *path = row->key->name[0] ? arena_printf(&row->config->arena, "%s.%s",
-                                                        row->key->name, member).ptr : member;
-    const struct setting_where *at = &row->key->where[setting_at(SCOPE_KEY, slice_of(member))];
-    if (!config_is_said(row->config, at, path))
-        config_mistake_add(row->config, at, path, NULL, "%s", why);
+    if (!config_is_reported(config, row, member))
+        config_wrong(config, row, member, "%s", why);
 }
 
-static bool is_there_twice(const struct row *row)
+void config_pair_is_whole(struct config *config, const struct config_group *group,
+                          const char *prefix)
 {
-    const struct config_key *key = row->key;
-    for (const struct config_key *other = row->config->keys; other < key; other++)
+    const char *access = arena_printf(&config->arena, "%saccess_key", prefix).ptr;
+    const char *secret = arena_printf(&config->arena, "%ssecret_key", prefix).ptr;
+    bool has_access = config_is_given(group, access);
+    const char *given = has_access ? access : secret;
+    if (has_access != config_is_given(group, secret) && !config_is_reported(config, group, given))
+        config_wrong(config, group, given, "has no %s beside it: set both, or neither",
+                     has_access ? secret : access);
+}
+
+static bool is_there_twice(const struct config *config, const struct config_key *key)
+{
+    for (const struct config_key *other = config->keys; other < key; other++)
         if (strcmp(key->access_key, other->access_key) == 0 &&
             strcmp(key->session_token, other->session_token) == 0 &&
             (key->access_key[0] || (key->anonymous && other->anonymous)))
@@ -83,48 +88,37 @@ static bool is_there_twice(const struct row *row)
     return false;
 }
 
-static bool is_given(const struct row *row, const char *member, const char *value)
+static void pair_is_right(struct config *config, const struct config_group *row)
 {
-    return config_is_given(value, &row->key->where[setting_at(SCOPE_KEY, slice_of(member))]);
-}
-
-static void pair_is_whole(const struct row *row)
-{
-    const struct config_key *key = row->key;
-    bool secret = is_given(row, "secret_key", key->secret_key);
-    bool previous = is_given(row, "secret_key_previous", key->secret_key_previous);
-    const char *named = key->access_key[0] || !secret ? "access_key" : "secret_key";
+    const struct config_key *key = row->values;
+    bool secret = config_is_given(row, "secret_key");
+    bool previous = config_is_given(row, "secret_key_previous");
     if (key->anonymous && (key->access_key[0] || secret || previous || key->session_token[0]))
-        wrong(row, "anonymous", "is for requests without a signature: such a row has no keys");
-    else if (!key->access_key[0] != !secret)
-        wrong(row, named, key->access_key[0] ? "has no secret_key beside it"
-                                             : "has no access_key beside it");
-    else if (!key->access_key[0] && !key->anonymous)
-        wrong(row, "access_key", "is empty");
+        wrong(config, row, "anonymous",
+              "is for requests without a signature: such a row has no keys");
+    else if (!key->access_key[0] && !secret && !key->anonymous)
+        wrong(config, row, "access_key", "is empty");
+    else
+        config_pair_is_whole(config, row, "");
     if (previous && !secret && !key->anonymous)
-        wrong(row, "secret_key_previous", "has no secret_key beside it: the one that follows it");
-    if (is_there_twice(row))
-        wrong(row, key->anonymous ? "anonymous" : "access_key", "is there twice");
+        wrong(config, row, "secret_key_previous",
+              "has no secret_key beside it: set the new secret there");
+    if (is_there_twice(config, key))
+        wrong(config, row, key->anonymous ? "anonymous" : "access_key", "is there twice");
 }
 
-/* "all" is a row like others. */
-static void policy_is_read(const struct row *row)
+/* "all" becomes a row like those of an array. */
+static void policy_is_read(struct config *config, const struct config_group *row)
 {
-    struct config_key *key = row->key;
+    struct config_key *key = row->values;
     if (strcmp(key->policy, "all") == 0)
-        config_policy_add(row->config, key, RIGHT_ALL, S(""));
+        config_policy_add(config, key, RIGHT_ALL, S(""));
     else if (key->policy[0] && !key->rows_read)
-        wrong(row, "policy", "must be \"all\" or an array: [{ \"allow\": [...], \"on\": [...] }]");
+        wrong(config, row, "policy",
+              "must be \"all\" or an array: [{ \"allow\": [...], \"on\": [...] }]");
 }
 
-static bool has_origin_keys(const struct row *row)
-{
-    const struct config_key *key = row->key;
-    return key->origin_access_key[0] || key->origin_session_token[0] ||
-           is_given(row, "origin_secret_key", key->origin_secret_key);
-}
-
-static bool none_knows_identities(const struct config *config)
+static bool no_origin_knows_identities(const struct config *config)
 {
     for (size_t i = 0; i < config->origin_count; i++)
         if (!config->origins[i].kind || config->origins[i].kind->knows_identities)
@@ -132,31 +126,25 @@ static bool none_knows_identities(const struct config *config)
     return config->origin_count > 0;
 }
 
-static void name_is_one(const struct row *row)
+static void identity_is_one(struct config *config, const struct config_group *row)
 {
-    const struct config_key *key = row->key;
-    bool is_policy = key->policy[0] != '\0';
-    if (is_policy && has_origin_keys(row))
-        wrong(row, "policy", "stands beside keys for the origin: a client asks there with its "
-              "own credentials or, by a policy, with Penstock's; take one of them away");
-    else if (!is_policy && none_knows_identities(row->config))
-        wrong(row, "policy", "is missing: a folder does not know whose key this is, so say here "
-              "what it may do (\"all\", or an array)");
-    bool secret = is_given(row, "origin_secret_key", key->origin_secret_key);
-    if (has_origin_keys(row) && !key->origin_access_key[0] != !secret)
-        wrong(row, key->origin_access_key[0] ? "origin_access_key" : "origin_secret_key",
-              key->origin_access_key[0] ? "has no origin_secret_key beside it"
-                                        : "has no origin_access_key beside it");
-    else if (key->origin_session_token[0] && !key->origin_access_key[0])
-        wrong(row, "origin_session_token", "has no origin_access_key beside it");
+    bool is_policy = config_is_given(row, "policy");
+    bool access = config_is_given(row, "origin_access_key");
+    bool token = config_is_given(row, "origin_session_token");
+    if (is_policy && (access || token || config_is_given(row, "origin_secret_key")))
+        wrong(config, row, "policy", "is set, and so are keys for the origin: with a policy, a "
+              "client uses Penstock's credentials there. Remove the policy or these keys");
+    else if (!is_policy && no_origin_knows_identities(config))
+        wrong(config, row, "policy", "is missing: a folder knows no identities, so list "
+              "here what this client may do (\"all\", or an array)");
+    config_pair_is_whole(config, row, "origin_");
+    if (token && !access)
+        wrong(config, row, "origin_session_token", "has no origin_access_key beside it");
 }
 
-void config_key_rules(struct config *config)
+void config_key_rules(struct config *config, const struct config_group *row)
 {
-    for (size_t i = 0; i < config->key_count; i++) {
-        struct row row = { config, &config->keys[i] };
-        pair_is_whole(&row);
-        policy_is_read(&row);
-        name_is_one(&row);
-    }
+    pair_is_right(config, row);
+    policy_is_read(config, row);
+    identity_is_one(config, row);
 }

@@ -1,8 +1,8 @@
 /* cores.c - how many cores, and how much memory, this process may use.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A container with 2 cores of a node of 128 must not start 128 threads: the quota counts, not the
- * machine. What can't be read sets no limit. */
+ * A container with a quota of 2 cores on a node of 128 must not start 128 threads, so the quota
+ * counts. A file that can't be read sets no limit. */
 #include "base/cores.h"
 
 #include <limits.h>
@@ -48,8 +48,8 @@ unsigned cores_available(void)
     return least;
 }
 
-/* "max" or "4294967296". Above memory.high a group is slowed down until it is nearly still, so it
- * binds like memory.max. */
+/* "max" or "4294967296". The kernel slows a group above memory.high until it hardly runs, so this
+ * limit binds like memory.max. */
 static void look_for_memory(void *arg, const char *folder)
 {
     static const char *const files[] = { "memory.max", "memory.high", "memory.limit_in_bytes" };
@@ -73,9 +73,4 @@ struct memory_allowed memory_allowed(const char *root)
         allowed.bytes = (uint64_t)pages * (uint64_t)page;
     cgroup_each(root, "memory", look_for_memory, &allowed);
     return allowed;
-}
-
-uint64_t memory_available(void)
-{
-    return memory_allowed("").bytes;
 }

@@ -1,12 +1,13 @@
 /* crc.c - cyclic checksums. SPDX-License-Identifier: Apache-2.0
  *
- * CRC-32 and CRC-32C are ISA-L's: its crc32_iscsi takes and gives the register itself, so the usual
- * inversion before and after is done here, while crc32_gzip_refl does it by itself. Both take int
- * lengths. The polynomial of CRC-64/NVME is not among ISA-L's (2.30). Where the processor
- * multiplies without carry, four 16-byte lanes are folded over 64 bytes at a time: a lane's two
- * halves are multiplied by what x^k, the distance they are moved by, leaves modulo the polynomial,
- * in bit order (reflected, which makes each product one bit short: k is one less). What 16 bytes
- * are left, and short inputs, go through a table. Constants and table are computed once. */
+ * CRC-32 and CRC-32C are ISA-L's. Its crc32_iscsi takes and returns the bare register, so the usual
+ * inversion before and after is done here; crc32_gzip_refl inverts by itself. Both take int
+ * lengths. ISA-L (2.30) lacks the polynomial of CRC-64/NVME. If the processor has carry-less
+ * multiplication, the input is folded into four lanes of 16 bytes, 64 bytes at a time. To move a
+ * lane by k bits, its low half is multiplied by x^(k+64) and its high half by x^k, modulo the
+ * polynomial. Bits are reflected, which makes each product one bit short, so the exponents of the
+ * constants are one less. A table serves the last 16 bytes and short inputs. Constants and table
+ * are computed once. */
 #include "base/crc.h"
 
 #include <isa-l/crc.h>
@@ -42,7 +43,7 @@ uint32_t crc32(uint32_t seed, const void *bytes, size_t len)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t table[8][256];
-static uint64_t fold_far[2], fold_near[2];    /* over 64 bytes, over 16: low half, high half */
+static uint64_t fold_far[2], fold_near[2];    /* move a lane by 64, by 16 bytes: [0] its low half */
 static bool can_fold;
 
 /* x^power modulo the polynomial; bit 63 is x^0, as everywhere here. */

@@ -1,7 +1,7 @@
-/* crc.h - cyclic checksums, for what lies on disk and for what clients send.
+/* crc.h - cyclic checksums, for records on disk and for bodies of clients.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each goes on from where the last call ended: of a whole, start with 0. Any thread. */
+ * seed: 0 for the first bytes, then the result of the call before. Any thread. */
 #ifndef BASE_CRC_H
 #define BASE_CRC_H
 

@@ -1,7 +1,9 @@
-/* guard.h - safety guards that the tests' daemon can switch off, so that their tests can be seen to
- * fail. SPDX-License-Identifier: Apache-2.0
+/* guard.h - safety guards that the tests' daemon can switch off.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * In tests/daemon/penstock the environment variable PENSTOCK_GUARD_OFF names the guards to leave out
+ * A test of a guard must fail without the guard; with these switches the tests show that it does.
+ * In tests/daemon/penstock the environment variable PENSTOCK_GUARD_OFF lists the guards that are
+ * switched off:
  * (crc,identity,epoch,if-match,pages,missing,lists,grants,item-rights,fill-bounds,fill-drain,meta,
  * leaf,mark,doubt). In every other program guard_on() is true (testing.h). */
 #ifndef BASE_GUARD_H

@@ -1,14 +1,14 @@
-/* header.c - what is known of a request's headers. SPDX-License-Identifier: Apache-2.0
+/* header.c - the table of known request headers. SPDX-License-Identifier: Apache-2.0
  *
- * A request asks for each of its headers, so exact names are found by a table of hashes, made at
- * the first question; the few prefixes are compared one by one, for names with a '-' alone. */
+ * Every header of every request is looked up. A hash table holds the exact names; it is made at the
+ * first look-up. The few prefixes are compared one by one, and only with names that have a '-'. */
 #include "base/header.h"
 
 #include <pthread.h>
+#include <search.h>
 #include <string.h>
 
-#define NAME_BYTES_MAX 64    /* of a row; a longer name fits prefixes alone */
-#define SLOTS 512u           /* a power of two, several times the rows */
+#define NAME_BYTES_MAX 64    /* of a row; a longer name can only match a prefix */
 
 enum times { TIMES_ANY, TIMES_ONCE };
 enum right { RIGHT_OF_PLAIN, RIGHT_OF_ADMIN };
@@ -33,16 +33,8 @@ static const slice vendors[] = {
 #undef VENDOR
 };
 
-static const struct row *slots[SLOTS];
+static struct hsearch_data exact_rows;
 static pthread_once_t filled = PTHREAD_ONCE_INIT;
-
-static uint32_t hash_of(slice name)
-{
-    uint32_t hash = 2166136261u;    /* FNV-1a */
-    for (size_t i = 0; i < name.len; i++)
-        hash = (hash ^ (uint8_t)name.ptr[i]) * 16777619u;
-    return (hash ^ hash >> 15) % SLOTS;
-}
 
 static bool is_prefix(const struct row *row)
 {
@@ -51,30 +43,31 @@ static bool is_prefix(const struct row *row)
 
 static void fill(void)
 {
+    check(hcreate_r(2 * countof(rows), &exact_rows) != 0);
     for (size_t i = 0; i < countof(rows); i++) {
-        uint32_t at = hash_of(rows[i].name);
+        ENTRY entry = { (char *)(uintptr_t)rows[i].name.ptr, (void *)(uintptr_t)&rows[i] }, *there;
         check(rows[i].name.len <= NAME_BYTES_MAX);
-        while (slots[at])
-            at = (at + 1) % SLOTS;
-        if (!is_prefix(&rows[i]))
-            slots[at] = &rows[i];
+        check(is_prefix(&rows[i]) || hsearch_r(entry, ENTER, &there, &exact_rows) != 0);
     }
 }
 
-static slice lower(slice name, char buffer[NAME_BYTES_MAX])
+/* The first bytes of a name in lower case, with a NUL behind them. */
+static slice lower(slice name, char buffer[NAME_BYTES_MAX + 1])
 {
     name.len = MIN(name.len, (size_t)NAME_BYTES_MAX);
     for (size_t i = 0; i < name.len; i++)
         buffer[i] = char_lower(name.ptr[i]);
+    buffer[name.len] = '\0';
     return (slice){ buffer, name.len };
 }
 
-static const struct row *exact(slice name)
+static const struct row *exact(slice low)
 {
-    for (uint32_t at = hash_of(name); slots[at]; at = (at + 1) % SLOTS)
-        if (slice_eq(slots[at]->name, name))
-            return slots[at];
-    return NULL;
+    ENTRY *found = NULL;
+    if (!hsearch_r((ENTRY){ .key = (char *)(uintptr_t)low.ptr }, FIND, &found, &exact_rows))
+        return NULL;
+    const struct row *row = found->data;
+    return slice_eq(row->name, low) ? row : NULL;    /* a name may hold a NUL */
 }
 
 static const struct row *longest_prefix(slice name)
@@ -95,17 +88,9 @@ static bool begins_as_vendors(slice name)
     return false;
 }
 
-static bool is_named(slice name, slice named)
+struct header_known header_judge(slice name, slice listed)
 {
-    while (named.len)
-        if (slice_eq_nocase(slice_trim(slice_cut(&named, ',')), name))
-            return true;
-    return false;
-}
-
-struct header_known header_judge(slice name, slice named)
-{
-    char buffer[NAME_BYTES_MAX];
+    char buffer[NAME_BYTES_MAX + 1];
     slice low = lower(name, buffer);
     pthread_once(&filled, fill);
     const struct row *row = name.len <= NAME_BYTES_MAX ? exact(low) : NULL;
@@ -113,18 +98,18 @@ struct header_known header_judge(slice name, slice named)
         row = longest_prefix(low);
     if (row)
         return row->known;
-    bool foreign = begins_as_vendors(low) || (named.len && is_named(name, named));
+    bool foreign = begins_as_vendors(low) || (listed.len && slice_list_has(listed, ',', name));
     return (struct header_known){ .fate = foreign ? HEADER_FOREIGN : HEADER_UNKNOWN };
 }
 
 bool header_is_vendors(slice name)
 {
-    char buffer[NAME_BYTES_MAX];
+    char buffer[NAME_BYTES_MAX + 1];
     return begins_as_vendors(lower(name, buffer));
 }
 
-/* As CGI would hand it on. */
-static slice folded(slice name, char buffer[NAME_BYTES_MAX])
+/* Lower case, with '-' for '_': CGI makes no difference between them. */
+static slice folded(slice name, char buffer[NAME_BYTES_MAX + 1])
 {
     slice low = lower(name, buffer);
     for (size_t i = 0; i < low.len; i++)
@@ -135,22 +120,19 @@ static slice folded(slice name, char buffer[NAME_BYTES_MAX])
 
 bool header_is_disguised(slice name)
 {
-    char buffer[NAME_BYTES_MAX];
+    char buffer[NAME_BYTES_MAX + 1];
     if (!slice_has(name, '_') || slice_starts_nocase(name, S("x-amz-meta-")))
         return false;
     slice plain = folded(name, buffer);
     return begins_as_vendors(plain) && !slice_starts(plain, S("x-amz-meta-"));
 }
 
-const char *header_named_breaks(slice name)
+const char *header_listed_breaks(slice name)
 {
-    char buffer[NAME_BYTES_MAX];
+    char buffer[NAME_BYTES_MAX + 1];
     slice plain = folded(name, buffer);
-    for (size_t i = 0; i < plain.len; i++) {
-        char c = plain.ptr[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
-            return "is no name of a header: those are of letters, digits, '-' and '_'";
-    }
+    if (!slice_only(plain, LOWER_CHARS DIGIT_CHARS "-"))
+        return "is no name of a header: those are of letters, digits, '-' and '_'";
     if (!name.len || name.len > NAME_BYTES_MAX)
         return "is no name of a header: those have 1 to 64 characters, and stand between commas";
     if (header_judge(plain, S("")).fate == HEADER_OURS)

@@ -1,7 +1,7 @@
-/* header.h - what is known of a request's headers. SPDX-License-Identifier: Apache-2.0
+/* header.h - the table of known request headers. SPDX-License-Identifier: Apache-2.0
  *
- * The rows of header.def, for all who must decide by a header's name: what goes on to an origin,
- * what a cached object answers, what takes a right. Pure. */
+ * The rows of header.def decide by a header's name whether it is sent on to an origin, whether the
+ * cache may answer the request, and whether the client needs a right. Pure. */
 #ifndef BASE_HEADER_H
 #define BASE_HEADER_H
 
@@ -17,12 +17,12 @@ struct header_known {
     bool once, admin;
 };
 
-/* named: the setting forward_headers, names separated by commas. Any case. */
-struct header_known header_judge(slice name, slice named) MUST_USE;
-bool header_is_vendors(slice name);    /* it begins as those of S3 or another vendor do */
-/* A server that hands headers on as CGI does might read this one as a vendor's. Metadata is nobody's. */
+/* listed: the setting forward_headers, names separated by commas. Any case. */
+struct header_known header_judge(slice name, slice listed) MUST_USE;
+bool header_is_vendors(slice name);    /* it begins with a VENDOR prefix of header.def */
+/* Would a server that rewrites names as CGI does read it as a vendor's? Never true of metadata. */
 bool header_is_disguised(slice name);
-/* OK, or why forward_headers can't have this name: the end of a sentence. */
-const char *header_named_breaks(slice name);
+/* NULL, or why forward_headers can't list this name: the end of a sentence. */
+const char *header_listed_breaks(slice name);
 
 #endif

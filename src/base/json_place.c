@@ -1,8 +1,8 @@
-/* json_place.c - where in a JSON text something stands. SPDX-License-Identifier: Apache-2.0
+/* json_place.c - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0
  *
- * The JSON library tells line and column of syntax errors only. This scanner walks the text once
- * more, for a value that is valid JSON but a wrong setting. It compares names as written, so a name
- * with escapes isn't found and the place is that of its parent. */
+ * The JSON library gives line and column of syntax errors only. This scanner walks the text again,
+ * for a value that is valid JSON but a wrong setting. It compares names as they are written, so it
+ * does not find a name with escapes; the place is then that of the parent. */
 #include "base/json_place.h"
 
 struct scan {
@@ -26,7 +26,7 @@ static void skip_space(struct scan *scan)
         scan->at++;
 }
 
-/* From the opening quote to behind the closing one; returns what is between them. */
+/* Moves from the opening quote to behind the closing one; returns the bytes between them. */
 static slice skip_string(struct scan *scan)
 {
     size_t start = ++scan->at;
@@ -59,7 +59,8 @@ static void skip_value(struct scan *scan)
     } while (depth && peek(scan));
 }
 
-/* Moves from an object or array to what the step names. *ret_key is left alone if there is none. */
+/* Moves from an object or array to the value of the step. False: it has none, and *ret_key
+ * stays. */
 static bool enter(struct scan *scan, const struct json_step *step, size_t *ret_key)
 {
     bool by_name = step->name.ptr != NULL;

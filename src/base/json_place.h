@@ -1,4 +1,4 @@
-/* json_place.h - where in a JSON text something stands. SPDX-License-Identifier: Apache-2.0 */
+/* json_place.h - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0 */
 #ifndef BASE_JSON_PLACE_H
 #define BASE_JSON_PLACE_H
 
@@ -12,8 +12,8 @@ struct text_place {
     unsigned line, column;    /* from 1; columns count characters */
 };
 
-/* Follows the path as far as it goes: false if it ends early, and then both places are those of the
- * last step that was there. Of text that is no valid JSON the place is wrong, no more. */
+/* Follows the path. False: a step is missing, and both places are those of the last step that was
+ * found. In a text that is no valid JSON the places are wrong, but nothing worse happens. */
 bool json_place(slice text, const struct json_step *path, size_t depth, struct text_place *ret_key,
                 struct text_place *ret_value);
 

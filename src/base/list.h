@@ -1,7 +1,7 @@
 /* list.h - intrusive doubly linked lists. SPDX-License-Identifier: Apache-2.0
  *
- * A struct list is both the head of a list and a link in one. An unlinked link points at
- * itself, so list_del is safe to call twice. Locking is the caller's business. */
+ * A struct list is either the head of a list or a link in it. An unlinked link points at itself, so
+ * list_del may be called twice. The caller does the locking. */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
@@ -36,7 +36,7 @@ static inline void list_del(struct list *link)
     list_init(link);
 }
 
-/* All of `from`, behind what `to` holds. */
+/* Appends all links of `from` to `to`. */
 static inline void list_move(struct list *to, struct list *from)
 {
     if (list_empty(from))

@@ -1,10 +1,10 @@
 /* log.c - one line an event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A line is built on the stack and leaves by one write of at most PIPE_BUF bytes, so lines of
- * several threads (or processes on one pipe) never mix, and logging allocates nothing. What is
- * longer is cut and says so. In JSON the same facts become members: whole numbers stay numbers,
- * a value in double quotes is always a string. Access lines take another way (log_access.c). */
+ * A line is built on the stack and written by one write of at most PIPE_BUF bytes. So lines of
+ * several threads, or of processes on one pipe, never mix, and logging allocates nothing. A longer
+ * line is cut and marked. In JSON the same facts become members: whole numbers stay numbers, and a
+ * value in double quotes is always a string. Access lines are written elsewhere (log_access.c). */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,14 +29,13 @@ void log_setup(enum log_level least, bool json)
     atomic_store_explicit(&as_json, json, memory_order_relaxed);
 }
 
-bool log_says(enum log_level level)
+bool log_enabled(enum log_level level)
 {
     return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
 }
 
-/* The most that a member takes: six bytes for one, quotes, colon and comma. */
-#define MEMBER_BYTES(name, value) (6 * ((name).len + (value).len) + 6)
-/* Room for a line's end is set aside from the start. */
+#define CODE_BYTES_MAX 6    /* of one escaped byte: "\\u001b" */
+/* Room for a line's end is reserved from the start. */
 #define END_BYTES sizeof(",\"cut\":true}\n")
 
 static void add(struct line *line, slice s)
@@ -55,34 +54,19 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
 }
 
-/* A byte that may not stand in a string as it is; how many bytes it took. */
+/* Writes the escape code of a byte that a JSON string must not hold as it is. Returns its
+ * length. */
 static size_t put_code(char *to, unsigned char c)
 {
     static const char digits[] = "0123456789abcdef";
-    bool named = c == '"' || c == '\\';
+    bool short_code = c == '"' || c == '\\';
     char mark[] = { '\\', (char)c };
     char code[] = { '\\', 'u', '0', '0', digits[c >> 4], digits[c & 15] };
-    return slice_put(to, named ? (slice){ mark, sizeof(mark) } : (slice){ code, sizeof(code) });
+    return slice_put(to, short_code ? (slice){ mark, sizeof(mark) }
+                                    : (slice){ code, sizeof(code) });
 }
 
-static void add_escaped(struct line *line, slice s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        char code[8];
-        size_t len = is_plain(c) ? slice_put(code, slice_sub(s, i, 1)) : put_code(code, c);
-        add(line, (slice){ code, len });
-    }
-}
-
-static void add_string(struct line *line, slice s)
-{
-    add(line, S("\""));
-    add_escaped(line, s);
-    add(line, S("\""));
-}
-
-/* What JSON takes for a whole number, short enough for a double to hold. */
+/* Is it a whole number in JSON, and short enough for a double to hold it exactly? */
 static bool is_number(slice s)
 {
     if (slice_starts(s, S("-")))
@@ -91,36 +75,40 @@ static bool is_number(slice s)
     return s.len <= 15 && (s.len == 1 || !slice_starts(s, S("0"))) && slice_u64(s, &ignored);
 }
 
-/* A member where there is room for whatever its bytes become: the usual case, byte by byte. */
-static char *put_string(char *to, slice s)
+/* Writes `before`, then the string. Returns its end; NULL: it does not fit before `end`. */
+static char *put_string(char *to, const char *end, char before, slice s, bool quotes)
 {
-    *to++ = '"';
+    if (!to || end - to < 3)
+        return NULL;
+    *to++ = before;
+    if (quotes)
+        *to++ = '"';
     for (size_t i = 0; i < s.len; i++) {
         unsigned char c = (unsigned char)s.ptr[i];
-        if (is_plain(c)) {
+        if (end - to <= CODE_BYTES_MAX)
+            return NULL;
+        if (is_plain(c))
             *to++ = (char)c;
-        } else {
+        else
             to += put_code(to, c);
-        }
     }
-    *to++ = '"';
+    if (quotes)
+        *to++ = '"';
     return to;
 }
 
-static void put_member(struct line *line, slice name, slice value, bool as_it_is)
+/* A line has a member whole or not at all. The first that does not fit ends the line. */
+static void add_member(struct line *line, slice name, slice value, bool quotes)
 {
-    char *to = line->bytes + line->len;
-    *to++ = ',';
-    to = put_string(to, name);
-    *to++ = ':';
-    if (as_it_is)
-        to += slice_put(to, value);
-    else
-        to = put_string(to, value);
-    line->len = (size_t)(to - line->bytes);
+    const char *end = line->bytes + sizeof(line->bytes) - END_BYTES;
+    char *to = line->cut ? NULL : put_string(line->bytes + line->len, end, ',', name, true);
+    to = put_string(to, end, ':', value, quotes);
+    line->cut = !to;
+    if (to)
+        line->len = (size_t)(to - line->bytes);
 }
 
-/* Cuts the next word off the facts; double quotes hold spaces together. */
+/* Cuts the next word off the facts. Spaces between double quotes do not end a word. */
 static slice next_word(slice *facts)
 {
     size_t len = 0;
@@ -141,26 +129,14 @@ static void add_facts_json(struct line *line, slice facts)
             continue;
         slice name = slice_cut(&value, '=');
         bool quoted = value.len >= 2 && value.ptr[0] == '"' && value.ptr[value.len - 1] == '"';
-        bool number = !quoted && is_number(value);
-        value = quoted ? slice_sub(value, 1, value.len - 2) : value;
-        if (!line->cut && line->len + END_BYTES + MEMBER_BYTES(name, value) <= sizeof(line->bytes)) {
-            put_member(line, name, value, number);
-            continue;
-        }
-        size_t whole = line->len;    /* a member is there whole or not at all */
-        add(line, S(","));
-        add_string(line, name);
-        add(line, S(":"));
-        if (number)
-            add(line, value);
+        if (quoted)
+            add_member(line, name, slice_sub(value, 1, value.len - 2), true);
         else
-            add_string(line, value);
-        if (line->cut)
-            line->len = whole;
+            add_member(line, name, value, !is_number(value));
     }
 }
 
-/* Control bytes in a text line would make it two, or paint the reader's terminal. */
+/* Replaces control bytes: they would break a text line in two, or control the reader's terminal. */
 static void add_facts_text(struct line *line, slice facts)
 {
     size_t room = sizeof(line->bytes) - END_BYTES - line->len;
@@ -198,7 +174,7 @@ static void add_time(struct line *line, uint64_t when_ns)
     add_digits(line, (unsigned)(when_ns / 1000000u % 1000u), 3, 'Z');
 }
 
-/* How a line ends; one that was cut says so. */
+/* The end of a line, with a mark if the line was cut. */
 static slice end_of(const struct line *line, bool json)
 {
     if (line->cut)
@@ -206,30 +182,30 @@ static slice end_of(const struct line *line, bool json)
     return json ? S("}\n") : S("\n");
 }
 
-void log_line_build(struct line *line, const struct log_said *said)
+void log_line_build(struct line *line, const struct log_entry *entry)
 {
     bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
     line->len = 0;
     line->cut = false;
     if (json)
         add(line, S("{\"time\":\""));
-    add_time(line, said->when_ns);
+    add_time(line, entry->when_ns);
     add(line, json ? S("\",\"level\":\"") : S(" "));
-    add(line, slice_of(level_names[said->level]));
-    add(line, json ? S("\",\"event\":") : S(" "));
+    add(line, slice_of(level_names[entry->level]));
+    add(line, json ? S("\"") : S(" "));
     if (json) {
-        add_string(line, slice_of(said->event));
-        add_facts_json(line, said->facts);
+        add_member(line, S("event"), slice_of(entry->event), true);
+        add_facts_json(line, entry->facts);
     } else {
-        add(line, slice_of(said->event));
-        if (said->facts.len)
-            add_facts_text(line, said->facts);
+        add(line, slice_of(entry->event));
+        if (entry->facts.len)
+            add_facts_text(line, entry->facts);
     }
     line->len += slice_put(line->bytes + line->len, end_of(line, json));
 }
 
-/* Has stderr room for a line? A reader that stalls is waited for, but not for ever: its line is lost,
- * and while it stalls, so are others, soon. */
+/* Waits until stderr has room for a line, at most PATIENCE_MS. False: it has none, and the line is
+ * lost. While the reader of stderr stalls, the next lines wait only STALLING_MS. */
 static bool takes_line(void)
 {
     static atomic_bool stalls;
@@ -242,7 +218,7 @@ static bool takes_line(void)
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
     check(level < LOG_LEVEL_OFF);
-    if (!log_says(level))
+    if (!log_enabled(level))
         return;
     char facts[PIPE_BUF];
     va_list args;
@@ -252,12 +228,12 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     check(len >= 0);
 
     struct line line;
-    struct log_said said = { clock_ns(CLOCK_REALTIME), level, event,
+    struct log_entry entry = { clock_ns(CLOCK_REALTIME), level, event,
                              { facts, MIN((size_t)len, sizeof(facts) - 1) } };
-    log_line_build(&line, &said);
+    log_line_build(&line, &entry);
     if (!takes_line())
         return;
-    ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);    /* nobody left to tell */
+    ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);    /* nowhere else to report it */
     (void)ignored;
 }
 
@@ -273,7 +249,7 @@ static slice escaped(struct arena *keep, slice value, const char *stays)
     while (plain < value.len && !is_special((unsigned char)value.ptr[plain]))
         plain++;
     if (plain == value.len)
-        return arena_copy(keep, value);    /* most are */
+        return arena_copy(keep, value);    /* the usual case */
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
         bool special = is_special(c);

@@ -4,20 +4,20 @@
  *     loop-1 ──> ring ──┼──> thread "log": builds the lines, many a write ──> stderr
  *     fill-0 ──> ring ──┘
  *
- * A thread that has an access line for the first time takes a ring, which it alone fills. The
- * writer alone empties them, so head and tail are plain counts with one owner each. What lies in a
- * ring is the printed facts, the time and the event's name; the writer makes text or JSON of them,
- * oldest first.
- * A full ring drops the line: a reader of stderr that stalls costs lines, and never makes a loop
- * wait. Rings are never freed; the ring of a thread that ended goes to the next newcomer.
+ * A thread takes a ring at its first access line, and it alone fills the ring. Only the writer
+ * empties rings. So head and tail are plain counts, each with one owner. A record in a ring is the
+ * printed facts, the time and the event's name; the writer turns records into text or JSON, oldest
+ * first. If a ring is full, the line is dropped: a stalled reader of stderr costs lines, but no
+ * loop waits for it. Rings are never freed. When a thread ends, the next new thread takes its ring.
  *
  * The writer sleeps while all rings are empty. The first line wakes it; it then waits 50 ms for
- * more, or until a ring is half full. So a busy loop makes a system call for some hundred lines, and
- * an idle process makes none.
+ * more, or until a ring is half full. So a busy loop makes a system call for some hundred lines,
+ * and an idle process makes none.
  *
- * Into a file, a write has up to 64 KiB. Elsewhere it has at most PIPE_BUF bytes and begins when
- * there is room: then a pipe takes it whole, between the lines that others write to the same pipe,
- * and the writer is never caught in a write when the process ends. */
+ * A write to a file has up to 64 KiB. A write to anything else has at most PIPE_BUF bytes and
+ * begins when there is room. Then a pipe takes it whole, between the lines of other writers, and
+ * the writer is never inside a blocked write when the process ends. */
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -50,13 +50,15 @@ struct record {
     uint64_t len;
     char facts[];
 };
-/* The room a record may need. Where less is left up to the end of the ring, it begins anew. */
+/* The most room that a record needs. If less is left before the end of the ring, the record begins
+ * at the start of the ring. */
 #define RECORD_BYTES (sizeof(struct record) + PIPE_BUF)
+static_assert(LOG_RING_BYTES >= 4 * RECORD_BYTES && LOG_RING_BYTES % 8 == 0, "records fit");
 
 struct ring {
     struct ring *next;              /* as long as the process lives */
     atomic_bool taken;              /* by a thread */
-    uint64_t seen_tail;             /* the filler's: tail, as it was last looked at */
+    uint64_t seen_tail;             /* the filler's: tail, when it was last read */
     _Atomic uint64_t dropped;
     _Alignas(64) _Atomic uint64_t head;    /* bytes ever put in: the filler's */
     _Alignas(64) _Atomic uint64_t tail;    /* bytes ever taken out: the writer's */
@@ -72,8 +74,8 @@ static struct writer {
     atomic_bool draining;           /* by the writer, or by the handler of a signal */
     pthread_t thread;
     int wake_fd;
-    _Atomic uint64_t give_up_ms;    /* when a reader that takes nothing is waited for no more */
-    uint64_t lost, told;            /* lines that could not be written; drops that were told */
+    _Atomic uint64_t give_up_ms;    /* when to stop waiting for a reader that takes nothing */
+    uint64_t lost, reported;        /* lines that could not be written; drops already logged */
     size_t len, lines;              /* of what is to be written next */
     char bytes[WRITE_BYTES];
 } writer = { .wake_fd = -1 };
@@ -83,7 +85,7 @@ static _Thread_local bool is_writer;
 static pthread_key_t at_thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ---- the threads that have lines ---- */
+/* ---- the threads that fill rings ---- */
 
 static void thread_ends(void *arg)
 {
@@ -117,7 +119,7 @@ static struct ring *ring_take(void)
     return ring;
 }
 
-/* Where the next record begins. Filler and writer find the same. */
+/* The begin of the record at or after `at`. Filler and writer compute the same. */
 static uint64_t begin_of(uint64_t at)
 {
     uint64_t rest = LOG_RING_BYTES - at % LOG_RING_BYTES;
@@ -148,8 +150,8 @@ static void wake(void)
     (void)ignored;
 }
 
-/* Sequentially consistent, as is the writer's other half in rest(): either we see that it rests,
- * or it sees the line. */
+/* The order is sequentially consistent here and in rest(): either this thread sees that the writer
+ * rests, or the writer sees the line. */
 static void publish(struct ring *ring, uint64_t head)
 {
     atomic_store(&ring->head, head);
@@ -162,7 +164,7 @@ static void publish(struct ring *ring, uint64_t head)
 
 void log_access(const char *event, const char *fmt, ...)
 {
-    if (!log_says(LOG_LEVEL_INFO))
+    if (!log_enabled(LOG_LEVEL_INFO))
         return;
     va_list args;
     va_start(args, fmt);
@@ -195,7 +197,7 @@ void log_access(const char *event, const char *fmt, ...)
 
 /* ---- the writer ---- */
 
-/* Waits until stderr takes something. False: it is given up, as nothing has moved for too long. */
+/* Waits until stderr has room. False: give_up_ms has passed without any. */
 static bool wait_for_room(void)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -217,8 +219,8 @@ static size_t lines_in(const char *bytes, size_t len)
     return lines;
 }
 
-/* False: some of it could not be written. Access lines are counted; a handler of a signal does not
- * count, as that may allocate. */
+/* False: some of the bytes could not be written. The writer counts access lines; a signal handler
+ * does not, because counting may allocate. */
 static bool write_out(void)
 {
     size_t done = 0;
@@ -242,23 +244,24 @@ static bool write_out(void)
     return whole;
 }
 
-static void put_line(const struct log_said *said, size_t room)
+static void put_line(const struct log_entry *entry, size_t room)
 {
     struct line line;
-    log_line_build(&line, said);
+    log_line_build(&line, entry);
     if (writer.len + line.len > room)
         write_out();
+    check(writer.len + line.len <= sizeof(writer.bytes));
     memcpy(writer.bytes + writer.len, line.bytes, line.len);
     writer.len += line.len;
 }
 
-/* The part of a ring that held records when the writer came to it, and the next of them. */
+/* The records that a ring held when the writer looked at it, and the next of them. */
 struct cursor {
     struct ring *ring;
     uint64_t at, end;
     const struct record *record;
 };
-#define CURSORS_MAX 64u    /* further rings have their turn behind these */
+#define CURSORS_MAX 64u    /* further rings are drained after these */
 
 static void cursor_set(struct cursor *cursor, uint64_t at)
 {
@@ -279,7 +282,7 @@ static size_t look_at_rings(struct cursor *ret)
     return count;
 }
 
-/* Lines of several threads come in the order of their times. */
+/* Writes the lines of all threads in the order of their times. */
 static void drain_rings(size_t room)
 {
     struct cursor cursors[CURSORS_MAX];
@@ -290,9 +293,9 @@ static void drain_rings(size_t room)
             if (cursors[i].record->when_ns < first->record->when_ns)
                 first = &cursors[i];
         const struct record *record = first->record;
-        struct log_said said = { record->when_ns, LOG_LEVEL_INFO, record->event,
+        struct log_entry entry = { record->when_ns, LOG_LEVEL_INFO, record->event,
                                  { record->facts, record->len } };
-        put_line(&said, room);
+        put_line(&entry, room);
         writer.lines++;
         uint64_t at = end_of(begin_of(first->at), record->len);
         atomic_store_explicit(&first->ring->tail, at, memory_order_release);
@@ -302,23 +305,23 @@ static void drain_rings(size_t room)
     }
 }
 
-static void tell_drops(uint64_t dropped, size_t room)
+static void report_drops(uint64_t dropped, size_t room)
 {
     char facts[256];
-    uint64_t count = dropped + writer.lost - writer.told;
+    uint64_t count = dropped + writer.lost - writer.reported;
     if (!count)
         return;
     int len = snprintf(facts, sizeof(facts), "lines=%ju why=\"stderr, which access lines are "
                        "written to, took them more slowly than they came, or failed\"",
                        (uintmax_t)count);
-    struct log_said said = { clock_ns(CLOCK_REALTIME), LOG_LEVEL_WARN, "log_dropped",
+    struct log_entry entry = { clock_ns(CLOCK_REALTIME), LOG_LEVEL_WARN, "log_dropped",
                              { facts, (size_t)len } };
-    put_line(&said, room);
+    put_line(&entry, room);
     if (write_out())
-        writer.told += count;
+        writer.reported += count;
 }
 
-/* A file takes as much as there is; whatever else may be shared, or stall. */
+/* Only a file takes a large write at once; anything else may be shared, or stall. */
 static size_t room_of_a_write(void)
 {
     struct stat st;
@@ -333,10 +336,10 @@ static void drain(void)
     for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next)
         dropped += atomic_load_explicit(&ring->dropped, memory_order_relaxed);
     write_out();
-    tell_drops(dropped, room);
+    report_drops(dropped, room);
 }
 
-/* More bytes than so many in any ring? */
+/* Does any ring hold more bytes than that? */
 static bool holds_more(uint64_t bytes)
 {
     for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next)
@@ -346,7 +349,8 @@ static bool holds_more(uint64_t bytes)
     return false;
 }
 
-/* Until somebody wakes us or the time is up (-1: never), unless there is that much to do. */
+/* Sleeps until a thread wakes the writer or the timeout passes (-1: never). Returns at once if a
+ * ring holds more than `bytes`. */
 static void rest(enum state state, uint64_t bytes, int timeout_ms)
 {
     struct pollfd woken = { .fd = writer.wake_fd, .events = POLLIN };
@@ -371,7 +375,7 @@ static void *run(void *arg)
     while (!last) {
         rest(ASLEEP, 0, -1);
         rest(GATHERING, LOG_RING_BYTES / 2, GATHER_MS);
-        last = atomic_load(&writer.ending);    /* what comes after that is not waited for */
+        last = atomic_load(&writer.ending);    /* later lines are not written */
         if (!take_draining())
             break;    /* the process ends */
         do

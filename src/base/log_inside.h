@@ -8,7 +8,8 @@
 
 #include "base/log.h"
 
-/* One event, as it is written. No line is longer: a write of so much to a pipe is never split. */
+/* One event, as it is written. PIPE_BUF bytes, because the kernel never splits such a write to a
+ * pipe. */
 struct line {
     size_t len;
     bool cut;
@@ -16,13 +17,14 @@ struct line {
 };
 
 /* The contents of a line. The facts are printed already: "name=value name=value". */
-struct log_said {
+struct log_entry {
     uint64_t when_ns;    /* CLOCK_REALTIME */
     enum log_level level;
     const char *event;
     slice facts;
 };
-/* In the format that is set now. Takes no lock, allocates nothing: also for a signal handler. */
-void log_line_build(struct line *line, const struct log_said *said);
+/* Builds the line in the current format. A signal handler may call it: it takes no lock and
+ * allocates nothing. */
+void log_line_build(struct line *line, const struct log_entry *entry);
 
 #endif

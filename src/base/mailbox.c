@@ -1,10 +1,9 @@
-/* mailbox.c - how a thread is told something by another. SPDX-License-Identifier: Apache-2.0
+/* mailbox.c - messages from one thread to another. SPDX-License-Identifier: Apache-2.0
  *
- * A lock-free stack that its owner takes whole and turns round, so mail of one sender arrives
- * in the order it was posted. Only the post that finds the stack empty writes the eventfd. */
+ * A lock-free stack. Its owner takes it whole and reverses it, so the mail of one sender arrives in
+ * the order it was posted. Only a post that finds the stack empty writes the eventfd. */
 #include "base/mailbox.h"
 
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -18,7 +17,7 @@ struct mailbox {
     int fd;
 };
 
-static struct mail closed;    /* stands in `newest` once the owner has gone */
+static struct mail closed;    /* the value of `newest` after the owner has gone */
 
 struct mailbox *mailbox_new(void)
 {
@@ -59,7 +58,7 @@ int mailbox_fd(const struct mailbox *box)
 bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
     check(box->magic == MAILBOX_MAGIC && mail->deliver);
-    int fd = box->fd;    /* once the mail is in, the owner may end the box's user */
+    int fd = box->fd;    /* read before: after the exchange the owner may free the sender */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
     do {
         if (newest == &closed)
@@ -69,7 +68,7 @@ bool mailbox_post(struct mailbox *box, struct mail *mail)
                                                     memory_order_release, memory_order_relaxed));
     if (!newest) {
         uint64_t one = 1;
-        ssize_t ignored = write(fd, &one, sizeof(one));    /* full means it is readable anyway */
+        ssize_t ignored = write(fd, &one, sizeof(one));    /* a full counter is readable already */
         (void)ignored;
     }
     return true;
@@ -113,13 +112,6 @@ void mailbox_free(struct mailbox **box)
     mailbox_unref(box);
 }
 
-size_t mailbox_wait(struct mailbox *box, int timeout_ms)
-{
-    struct pollfd waiting = { .fd = box->fd, .events = POLLIN };
-    poll(&waiting, 1, timeout_ms);
-    return mailbox_deliver(box);
-}
-
 #define TICKET_MAGIC 0x7469636bu
 struct ticket {
     unsigned magic;
@@ -127,7 +119,7 @@ struct ticket {
     atomic_uint refs;
     atomic_bool posted;
     struct mailbox *box;
-    void (*woken)(void *arg);    /* NULL once ended; touched by the owner's thread only */
+    void (*woken)(void *arg);    /* NULL after the end; only the owner's thread uses it */
     void *arg;
 };
 
@@ -135,7 +127,7 @@ static void ticket_deliver(struct mail *mail)
 {
     struct ticket *ticket = container_of(mail, struct ticket, mail);
     check(ticket->magic == TICKET_MAGIC);
-    atomic_store(&ticket->posted, false);    /* before the call: what comes now is news */
+    atomic_store(&ticket->posted, false);    /* before the call: a wake from now on is a new one */
     if (ticket->woken)
         ticket->woken(ticket->arg);
     ticket_unref(&ticket);
@@ -188,6 +180,7 @@ void ticket_end(struct ticket **ticket)
 {
     if (!*ticket)
         return;
+    check((*ticket)->magic == TICKET_MAGIC && (*ticket)->woken);
     (*ticket)->woken = NULL;
     ticket_unref(ticket);
 }

@@ -1,11 +1,11 @@
 /* metric.c - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
  *
- * Each thread counts in slots of its own, made when it first counts: a plain load and store, no
- * cache line shared. Readers sum the slots of all threads under a lock; a thread that ends folds
- * its counts into `gone` under the same lock, so no count is ever lost or seen twice.
- * A histogram is cut log-linearly: nine steps a decade from 1 us to 1,000 s, of which the
- * 1-2-5 bounds between 10 us and 500 s are shown. Each shown bound is also an inner one, so what
- * is shown is exact. */
+ * Each thread counts in slots of its own, made at its first count: a plain load and store, and no
+ * shared cache line. Readers sum the slots of all threads under a lock. A thread that ends adds its
+ * counts to `gone` under the same lock, so no count is lost or read twice.
+ * A histogram has nine log-linear steps a decade, from 1 us to 1,000 s. The exposition has the
+ * 1-2-5 bounds between 10 us and 500 s. Each of these is a bound of the steps, too, so the numbers
+ * are exact. */
 #include "base/metric.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ enum {
 #define HISTOGRAM(id, name, labels, help) INDEX_##id,
 #include METRIC_DEF
 #undef HISTOGRAM
-    HISTOGRAM_SPARE,    /* no table is too short for an array */
+    HISTOGRAM_SPARE,    /* an array must not be empty */
     HISTOGRAM_COUNT
 };
 
@@ -48,7 +48,7 @@ static_assert(countof(rows) == METRIC_COUNT, "one row an id");
 
 #define FIRST_NS 1000u
 #define DECADES 9u
-#define BUCKETS (9 * DECADES + 2)    /* the last one holds what is beyond the last bound */
+#define BUCKETS (9 * DECADES + 2)    /* the last one is for times above the last bound */
 
 struct histogram {
     _Atomic uint64_t buckets[BUCKETS];
@@ -74,7 +74,7 @@ static uint64_t get(const _Atomic uint64_t *cell)
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* Only for a cell with one writer: its thread, or whoever holds the lock. */
+/* Only for a cell with one writer: its thread, or the holder of the lock. */
 static void put(_Atomic uint64_t *cell, uint64_t by)
 {
     atomic_store_explicit(cell, get(cell) + by, memory_order_relaxed);

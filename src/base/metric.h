@@ -1,8 +1,8 @@
 /* metric.h - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
  *
- * One row in metric.def each: METRIC(id, kind, name, labels, help). Counters and histograms are
- * added to in per-thread slots (relaxed, no sharing) and summed on read; a gauge is one atomic.
- * Label sets are closed: they are part of the row. Any thread. */
+ * Each is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are counted in
+ * slots of each thread (relaxed, not shared) and summed when they are read; a gauge is one atomic.
+ * The set of labels is closed: labels are part of the row. Any thread. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 
@@ -26,7 +26,7 @@ enum metric {
 void metric_add(enum metric counter, uint64_t by);
 void metric_set(enum metric gauge, int64_t value);
 void metric_gauge_add(enum metric gauge, int64_t by);
-void metric_time(enum metric histogram, uint64_t ns);    /* log-linear buckets, shown in seconds */
+void metric_time(enum metric histogram, uint64_t ns);    /* exposed in seconds */
 
 uint64_t metric_read(enum metric metric);                /* counter sum or gauge value */
 void metrics_expose(struct text *to);                    /* Prometheus text format, all of them */

@@ -1,7 +1,8 @@
-/* setting.c - the table of settings, and how values are read and shown.
+/* setting.c - the table of settings, and how values are read and printed.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One reader a type. A reader says why it refuses in words that end a sentence. */
+ * Each type has one reader. If it refuses a value, it gives the reason: the end of a sentence that
+ * begins with the key. */
 #include "base/setting.h"
 
 #include <string.h>
@@ -20,16 +21,12 @@ const struct setting settings[] = {
 #define BUCKET(...) ROW(SCOPE_BUCKET, config_bucket, __VA_ARGS__)
 #define KEY(...) ROW(SCOPE_KEY, config_key, __VA_ARGS__)
 #define CONSTANT(...) ROW(SCOPE_CONSTANT, config, __VA_ARGS__)
+#define GONE(name, text) { SCOPE_GONE, TYPE_TEXT, name, "", "", 0, 0, false, text, 0 },
 #include "base/config.def"
 };
 const size_t setting_count = countof(settings);
 
-static const struct setting_gone settings_gone[] = {
-#define GONE(scope, name, text) { SCOPE_##scope, name, text },
-#include "base/config.def"
-};
-
-/* Each row takes a number; a heading takes that of the row below it, and gives it back. */
+/* Each row takes a number. A heading has the number of the row below it, and takes none. */
 enum {
 #define SECTION(id, title) FIRST_OF_##id, BEFORE_##id = FIRST_OF_##id - 1,
 #define GLOBAL(id, ...) ROW_OF_##id,
@@ -59,27 +56,27 @@ static bool same_name(slice a, slice b)
     return true;
 }
 
+bool setting_belongs(const struct setting *setting, enum setting_scope scope)
+{
+    return setting->scope == scope || (setting->scope == SCOPE_CONSTANT && scope == SCOPE_GLOBAL) ||
+           (setting->scope == SCOPE_GONE && scope == SCOPE_ORIGIN);
+}
+
 const struct setting *setting_find(enum setting_scope scope, slice name)
 {
     for (size_t i = 0; i < setting_count; i++)
-        if (settings[i].scope == scope && same_name(slice_of(settings[i].name), name))
+        if (setting_belongs(&settings[i], scope) && same_name(slice_of(settings[i].name), name))
             return &settings[i];
     return NULL;
 }
 
-const struct setting_gone *setting_find_gone(enum setting_scope scope, slice name)
+const struct setting *setting_resolve(enum setting_scope scope, slice name, bool *ret_by_file)
 {
-    for (size_t i = 0; i < countof(settings_gone); i++)
-        if (settings_gone[i].scope == scope && slice_eq(slice_of(settings_gone[i].name), name))
-            return &settings_gone[i];
-    return NULL;
-}
-
-const struct setting *setting_find_file(enum setting_scope scope, slice name)
-{
-    if (name.len < 5 || !same_name(slice_from(name, name.len - 5), S("_file")))
-        return NULL;
-    const struct setting *setting = setting_find(scope, slice_sub(name, 0, name.len - 5));
+    const struct setting *setting = setting_find(scope, name);
+    *ret_by_file = !setting;
+    if (setting || name.len < 5 || !same_name(slice_from(name, name.len - 5), S("_file")))
+        return setting;
+    setting = setting_find(scope, slice_sub(name, 0, name.len - 5));
     return setting && setting->type == TYPE_SECRET ? setting : NULL;
 }
 
@@ -103,7 +100,7 @@ unsigned name_distance(slice a, slice b)
 {
     if (a.len > NAME_MAX_LEN || b.len > NAME_MAX_LEN)
         return NAME_MAX_LEN;
-    /* rows of the edit matrix: two before, one before, this one; swapped neighbours count one */
+    /* three rows of the edit matrix; two neighbours that are swapped count as one edit */
     unsigned row[3][NAME_MAX_LEN + 1];
     unsigned *older = row[0], *old = row[1], *now = row[2];
     for (unsigned j = 0; j <= b.len; j++)
@@ -124,16 +121,16 @@ unsigned name_distance(slice a, slice b)
     return old[b.len];
 }
 
-const struct setting *setting_nearest(enum setting_scope scope, slice name)
+const char *setting_nearest(enum setting_scope scope, slice name)
 {
-    const struct setting *best = NULL;
+    const char *best = NULL;
     unsigned best_distance = name.len <= 3 ? 2 : name.len <= 8 ? 3 : 4;    /* must be below */
     for (size_t i = 0; i < setting_count; i++) {
         if (settings[i].scope != scope)
             continue;
         unsigned distance = name_distance(slice_of(settings[i].name), name);
         if (distance < best_distance) {
-            best = &settings[i];
+            best = settings[i].name;
             best_distance = distance;
         }
     }
@@ -150,88 +147,73 @@ static const struct unit {
     { "TiB", 1024 * GIB, false },  { "GiB", GIB, false },       { "MiB", MIB, false },
     { "KiB", KIB, false },         { "B", 1, false },           { "KB", 1000, true },
     { "MB", 1000000, true },       { "GB", 1000000000, true },  { "TB", 1000000000000, true },
+    { 0 },
 }, time_units[] = {
     { "d", DAYS, false },  { "h", HOURS, false }, { "m", MINUTES, false },
-    { "s", SECONDS, false }, { "ms", 1, false },
-};
+    { "s", SECONDS, false }, { "ms", 1, false }, { 0 },
+}, no_units[] = { { 0 } };
 
-static bool is_digit(char c)
+static const struct unit *units_of(const struct setting *setting)
 {
-    return c >= '0' && c <= '9';
+    return setting->type == TYPE_SIZE       ? size_units
+           : setting->type == TYPE_DURATION ? time_units
+                                            : no_units;
 }
 
 /* "64MiB": digits, then one of the units, or nothing at all. */
-static bool read_quantity(slice text, const struct unit *units, size_t count, uint64_t *ret,
-                          bool *ret_has_unit)
+static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, bool *ret_has_unit)
 {
     size_t digits = 0;
-    while (digits < text.len && is_digit(text.ptr[digits]))
+    while (digits < text.len && slice_has(S(DIGIT_CHARS), text.ptr[digits]))
         digits++;
     uint64_t number, factor = 0;
     if (!slice_u64(slice_sub(text, 0, digits), &number))
         return false;
     slice unit = slice_from(text, digits);
-    if (unit.len && unit.ptr[0] == ' ')
+    if (unit.len > 1 && unit.ptr[0] == ' ')
         unit = slice_from(unit, 1);
-    for (size_t i = 0; i < count; i++)
-        if (slice_eq(unit, slice_of(units[i].name)))
-            factor = units[i].factor;
+    for (; units->name; units++)
+        if (slice_eq(unit, slice_of(units->name)))
+            factor = units->factor;
     *ret_has_unit = factor != 0;
     if (unit.len == 0)
         factor = 1;
     return factor && !__builtin_mul_overflow(number, factor, ret);
 }
 
-/* In the largest unit that divides it. Powers of ten are only read: 1GB is shown in bytes. */
-static slice show_quantity(uint64_t value, const struct unit *units, size_t count,
-                           struct arena *keep)
-{
-    for (size_t i = 0; value && i < count; i++)
-        if (value % units[i].factor == 0 && !units[i].decimal)
-            return arena_printf(keep, "%ju%s", (uintmax_t)(value / units[i].factor), units[i].name);
-    return S("0");
-}
-
+/* Powers of ten are only read. */
 slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep)
 {
-    if (setting->type == TYPE_SIZE)
-        return show_quantity(value, size_units, countof(size_units), keep);
-    if (setting->type == TYPE_DURATION)
-        return show_quantity(value, time_units, countof(time_units), keep);
+    for (const struct unit *unit = units_of(setting); value && unit->name; unit++)
+        if (value % unit->factor == 0 && !unit->decimal)
+            return arena_printf(keep, "%ju%s", (uintmax_t)(value / unit->factor), unit->name);
     return arena_printf(keep, "%ju", (uintmax_t)value);
 }
 
 static bool read_number(const struct setting *setting, slice text, struct arena *keep,
                         uint64_t *ret, const char **ret_why)
 {
-    bool has_unit = true, good;
-    if (setting->type == TYPE_SIZE) {
-        good = read_quantity(text, size_units, countof(size_units), ret, &has_unit);
-        *ret_why = "must be a size, as in 64MiB, 10GB or 1048576";
-    } else if (setting->type == TYPE_DURATION) {
-        good = read_quantity(text, time_units, countof(time_units), ret, &has_unit);
-        *ret_why = good ? "needs a unit, as in 250ms, 60s, 10m, 1h or 7d"
-                        : "must be a duration, as in 250ms, 60s, 10m, 1h or 7d";
-        good = good && (has_unit || *ret == 0);
-    } else {
-        good = slice_u64(text, ret);
-        *ret_why = "must be a whole number";
-    }
-    if (!good)
+    static const char *const forms[] = {
+        [TYPE_SIZE] = "must be a size, as in 64MiB, 10GB or 1048576",
+        [TYPE_DURATION] = "must be a duration, as in 250ms, 60s, 10m, 1h or 7d",
+        [TYPE_COUNT] = "must be a whole number",
+    };
+    bool has_unit, duration = setting->type == TYPE_DURATION;
+    *ret_why = forms[setting->type];
+    if (!read_quantity(text, units_of(setting), ret, &has_unit))
         return false;
-    if (setting->type == TYPE_DURATION && setting->unit[0] && *ret % SECONDS) {
-        *ret_why = "must be whole seconds, as in 1s, 90s or 5m";
+    *ret_why = duration && !has_unit && *ret ? "needs a unit, as in 250ms, 60s, 10m, 1h or 7d"
+               : duration && setting->unit[0] && *ret % SECONDS
+                   ? "must be whole seconds, as in 1s, 90s or 5m" : NULL;
+    if (*ret_why)
         return false;
-    }
-    if (*ret == 0 && strcmp(setting_standard(setting), "0") == 0)
-        return true;
-    if (*ret >= setting->min && *ret <= setting->max)
+    if ((*ret >= setting->min && *ret <= setting->max) ||
+        (*ret == 0 && strcmp(setting_standard(setting), "0") == 0))
         return true;
     slice least = setting_number(setting, setting->min, keep);
     slice most = setting_number(setting, setting->max, keep);
-    uint64_t bare;
     *ret_why = arena_printf(keep, "must be between %.*s and %.*s%s", SLICE_ARG(least),
-                            SLICE_ARG(most), setting->type == TYPE_SIZE && slice_u64(text, &bare)
+                            SLICE_ARG(most), setting->type == TYPE_SIZE && !has_unit
                             ? " (a number without a unit is bytes)" : "").ptr;
     return false;
 }
@@ -276,12 +258,9 @@ static bool read_address(const struct setting *setting, slice text, const char *
 static bool read_text(const struct setting *setting, slice text, struct arena *keep,
                       const char **ret_why)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        if ((unsigned char)text.ptr[i] < 0x20 || text.ptr[i] == 0x7f) {
-            *ret_why = "holds a control character";
-            return false;
-        }
-    }
+    *ret_why = "holds a control character";
+    if (slice_has_control(text))
+        return false;
     *ret_why = "begins or ends with a space: take it away";
     switch (setting->type) {
     case TYPE_TEXT:
@@ -352,15 +331,19 @@ slice setting_show(const struct setting *setting, const void *group, struct aren
     return setting->type == TYPE_SECRET && text[0] ? S("********") : slice_of(text);
 }
 
+size_t setting_bytes(const struct setting *setting)
+{
+    return setting_is_number(setting) ? sizeof(uint64_t)
+           : setting_is_text(setting) ? sizeof(const char *)
+                                      : sizeof(bool);
+}
+
 void setting_copy(const struct setting *to, void *to_group, const struct setting *from,
                   const void *from_group)
 {
     check(setting_is_number(to) == setting_is_number(from));
     check(setting_is_text(to) == setting_is_text(from));
-    size_t bytes = setting_is_number(to) ? sizeof(uint64_t)
-                   : setting_is_text(to) ? sizeof(const char *)
-                                         : sizeof(bool);
-    memcpy(member(to, to_group), (const char *)from_group + from->offset, bytes);
+    memcpy(member(to, to_group), (const char *)from_group + from->offset, setting_bytes(to));
 }
 
 const char *setting_type_name(const struct setting *setting)

@@ -107,6 +107,30 @@ bool slice_has(slice s, char c)
     return s.len && memchr(s.ptr, c, s.len) != NULL;
 }
 
+bool slice_only(slice s, const char *chars)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!s.ptr[i] || !strchr(chars, s.ptr[i]))
+            return false;
+    return true;
+}
+
+bool slice_has_control(slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f)
+            return true;
+    return false;
+}
+
+bool slice_list_has(slice list, char between, slice word)
+{
+    while (list.ptr)
+        if (slice_eq_nocase(slice_trim(slice_cut(&list, between)), word))
+            return true;
+    return false;
+}
+
 bool slice_is_one_of(slice s, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,7 +1,7 @@
 /* slice.h - text as pointer and length. SPDX-License-Identifier: Apache-2.0
  *
- * A slice borrows: it never owns what it points at and is never NUL-terminated by promise.
- * Functions only cut, compare and read; what needs new memory takes an arena (arena.h). */
+ * A slice borrows: it never owns its bytes, and no NUL needs to follow them. These functions only
+ * cut, compare and read; functions that need new memory take an arena (arena.h). */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 
@@ -19,33 +19,40 @@ slice slice_of(const char *text);                       /* NULL gives an empty s
 slice slice_from(slice s, size_t start);                /* the rest, clamped */
 slice slice_sub(slice s, size_t start, size_t len);     /* clamped */
 slice slice_trim(slice s);                              /* spaces and tabs off both ends */
-/* Cuts off and returns what stands before the first `at`; *rest begins behind it. Without one,
- * everything is returned and *rest is empty with ptr NULL (so "a," and "a" can be told apart). */
+/* Cuts off and returns the bytes before the first `at`; *rest begins behind it. Without an `at`, it
+ * returns everything, and *rest is empty with ptr NULL, which distinguishes "a" from "a,". */
 slice slice_cut(slice *rest, char at);
 
-size_t slice_put(char *to, slice s);                    /* copies the bytes; how many */
+size_t slice_put(char *to, slice s);                    /* copies the bytes; returns how many */
 
 bool slice_eq(slice a, slice b);
 bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
-/* Of secrets: in a time that tells their lengths at most, not where they differ. */
+/* For secrets: its time depends on their lengths, and not on the place of a difference. */
 bool slice_eq_secret(slice a, slice b) MUST_USE;
 int slice_cmp(slice a, slice b);                        /* bytes, as memcmp */
 bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
+bool slice_only(slice s, const char *chars);            /* no byte is outside of `chars` */
+bool slice_has_control(slice s);                        /* a byte below 0x20, or 0x7f */
+#define LOWER_CHARS "abcdefghijklmnopqrstuvwxyz"
+#define UPPER_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGIT_CHARS "0123456789"
+/* Is the word a part of a list, apart from spaces and the case of ASCII letters? */
+bool slice_list_has(slice list, char between, slice word);
 bool slice_is_one_of(slice s, const char *const *words, size_t count);
 bool slice_is_one_of_nocase(slice s, const char *const *words, size_t count);    /* ASCII only */
 
-/* Decimal, nothing else around it, no sign, no overflow. *ret untouched on failure. */
+/* Decimal digits only: no sign, no space, no overflow. On failure *ret stays as it was. */
 bool slice_u64(slice s, uint64_t *ret) MUST_USE;
-/* Lower or upper case hex, an even number of digits, exactly `bytes` bytes. */
+/* Hex digits in lower or upper case, exactly two for each of the bytes. */
 bool slice_unhex(slice s, uint8_t *ret, size_t bytes) MUST_USE;
 void hex_write(const uint8_t *bytes, size_t count, char *ret);    /* 2 * count chars, lower case */
 static inline char char_lower(char c)                    /* ASCII only */
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
-int hex_digit(char c);                                  /* -1 if it is none */
+int hex_digit(char c);                                  /* -1: c is no hex digit */
 
 #endif

@@ -1,4 +1,4 @@
-/* testing.c - what the shipped program lacks: every answer is a constant (testing.h).
+/* testing.c - the shipped program's answers to testing.h, which are constants.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/testing.h"
 

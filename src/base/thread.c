@@ -1,4 +1,4 @@
-/* thread.c - a thread, begun with a name. SPDX-License-Identifier: Apache-2.0 */
+/* thread.c - threads with names. SPDX-License-Identifier: Apache-2.0 */
 #include "base/thread.h"
 
 #include <stdarg.h>

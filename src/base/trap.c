@@ -1,11 +1,11 @@
-/* trap.c - a call that may fault, and a caller that lives on. SPDX-License-Identifier: Apache-2.0
+/* trap.c - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
- * A fault in a trapped call jumps back to trap_run, past whatever the call was doing: its locks
- * stay locked, its memory is lost. So does a fault of the disk where a file's map is read, and no
- * other there. Other faults go to whoever handled them before, or end the process; first the
- * handler leaves the note, which takes nothing but open(), and writes the access lines that wait.
- * SIGABRT is never trapped: a heap that the C library finds broken is beyond repair. SIGFPE is: a
- * size of 0 is divided by. */
+ * A fault in a trapped call jumps back to trap_run and abandons the call: its locks stay locked,
+ * and its memory is lost. A call of trap_read is left only by a fault of the disk in its map.
+ * Any other fault goes to the handler that was installed before, or ends the process. First our
+ * handler creates the note, for which it only needs open(), and writes the waiting access lines.
+ * SIGABRT is never trapped, because a heap that the C library finds broken can't be repaired.
+ * SIGFPE is trapped, because damaged bytes may hold a size of 0 that the library divides by. */
 #include "base/trap.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 struct trap {
     sigjmp_buf back;
-    bool reads;              /* catches what fails in these pages alone */
+    bool reads;              /* catches only faults in these pages */
     struct pages {
         uintptr_t from, to;
     } pages[2];
@@ -28,7 +28,7 @@ struct trap {
 
 static _Thread_local struct trap *volatile armed;
 static const int signals[] = { SIGBUS, SIGSEGV, SIGFPE, SIGABRT };
-static struct sigaction before[countof(signals)];    /* who had them until we came */
+static struct sigaction before[countof(signals)];    /* the handlers before ours */
 static char note_path[4096];          /* empty: none */
 
 void trap_note(const char *path)
@@ -52,7 +52,7 @@ static const struct sigaction *before_us(int signal)
     return &before[i];
 }
 
-/* Where the call is left for, above 0; 0: it is not. */
+/* The value for siglongjmp, above 0, or 0: the call is not left. */
 static int way_out(const struct trap *trap, int signal, const siginfo_t *info)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
@@ -104,8 +104,8 @@ void trap_install(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* We left by a jump from inside the handler: what was blocked there may come again. The thread
- * sanitizer blocks everything, whatever our mask says, and a blocked fault ends the process. */
+/* After the jump out of the handler, the signals that it blocked must be unblocked. The thread
+ * sanitizer blocks all signals, whatever our mask is, and a blocked fault ends the process. */
 static void unblock(void)
 {
     sigset_t faults;
@@ -115,10 +115,11 @@ static void unblock(void)
     check(pthread_sigmask(SIG_UNBLOCK, &faults, NULL) == 0);
 }
 
-/* 0: it ran to its end; else the way out. */
+/* 0: the call ran to its end; else the value of way_out. */
 __attribute__((noinline))
 static int run_in(struct trap *trap, trap_call *call, void *ask, int *ret)
 {
+    check(!armed);
     int way = sigsetjmp(trap->back, 0);
     if (way) {
         armed = NULL;
@@ -154,8 +155,8 @@ bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret, in
 
 bool trap_read(trap_call *call, void *ask, slice map, int *ret)
 {
-    struct trap trap = { .reads = true, .pages = { pages_of(map) } };
-    return run_in(&trap, call, ask, ret) == 0;
+    int ignored;
+    return trap_read_two(call, ask, (slice[2]){ map }, ret, &ignored);
 }
 
 struct copying {

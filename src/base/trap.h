@@ -1,7 +1,8 @@
-/* trap.h - a call that may fault, and a caller that lives on. SPDX-License-Identifier: Apache-2.0
+/* trap.h - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
- * For calls into a library that works on mapped bytes nobody vouches for, and for our own that read
- * a file's map. Any thread. There is one trap a thread at a time: a trapped call traps no other. */
+ * For calls into a library that works on mapped bytes that may be damaged, and for our own calls
+ * that read a file's map. Any thread. A thread has one trap at a time: a trapped call must not trap
+ * another. */
 #ifndef BASE_TRAP_H
 #define BASE_TRAP_H
 
@@ -9,22 +10,23 @@
 
 typedef int trap_call(void *ask);
 
-/* Takes SIGBUS, SIGSEGV, SIGFPE and SIGABRT; again, if somebody has put a handler in its place. */
+/* Installs the handler of SIGBUS, SIGSEGV, SIGFPE and SIGABRT. Call it again after other code may
+ * have installed a handler of its own. */
 void trap_install(void);
-/* Runs the call: its answer in *ret. False: it was left in the middle, by a fault or by
- * trap_spring; what it works on is to be touched no more. */
+/* Runs the call; its result is in *ret. False: a fault or trap_spring ended it in the middle. Its
+ * data must not be used any more. */
 bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
-/* The same of a call that reads a file's map: only what the disk does to these bytes (SIGBUS, in a
- * page of theirs) leaves it. Any other fault is ours, and ends the process. */
+/* The same for a call that reads a file's map. Only a fault of the disk in these bytes (SIGBUS, in
+ * one of their pages) ends the call. Any other fault is a mistake of ours and ends the process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
-/* Of two. False: *ret_failed is 0 or 1, the one that did. */
+/* The same for two maps. False: *ret_failed is 0 or 1, the map that failed. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
-/* memcpy to a map, trapped like that. */
+/* memcpy to a map, trapped in the same way. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
-/* From within a trapped call: out, as if it had faulted. */
+/* Called inside a trapped call: ends it as a fault would. */
 void trap_spring(void) NORETURN;
-/* The file to make when the process dies of a fault or abort() that no trap caught; NULL: none. */
+/* The file to create when a fault or abort() that no trap caught ends the process; NULL: none. */
 void trap_note(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* url_kind.c - which kind of origin a URL names, and whether it is a good URL of that kind.
+/* url_kind.c - finds the kind of origin that a URL has, and judges the URL.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/url_kind.h"
 

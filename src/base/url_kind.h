@@ -1,8 +1,8 @@
-/* url_kind.h - the kinds of origins, as far as a URL tells. SPDX-License-Identifier: Apache-2.0
+/* url_kind.h - the URLs of each kind of origin. SPDX-License-Identifier: Apache-2.0
  *
- * The settings judge URLs, but the kinds themselves stand two floors higher (origin/kind.h).
- * Whoever loads settings therefore hands in a list of these (config_sources). Pure: no function
- * here touches a network or a disk. */
+ * The settings judge URLs, but the kinds themselves are two floors higher (origin/kind.h). So the
+ * caller of config_load gives it a list of these (config_sources). Pure: no function here uses a
+ * network or a disk. */
 #ifndef BASE_URL_KIND_H
 #define BASE_URL_KIND_H
 
@@ -21,31 +21,33 @@ enum url_probe { PROBE_OPEN, PROBE_CALL };
 
 struct url_kind {
     struct url_scheme schemes[2];       /* a NULL start ends them early */
-    /* Judges what follows the scheme. On failure *ret_why, in keep, ends a sentence that begins
-     * with the name of the setting; it is left alone where the forms above say enough. */
+    /* Judges the rest of the URL after the scheme. On failure *ret_why, in keep, ends a sentence
+     * that begins with the name of the setting. It stays as it is if the forms above explain
+     * enough. */
     bool (*judge)(slice rest, struct arena *keep, const char **ret_why);
-    bool is_folder;             /* what follows the scheme is a folder of this machine */
+    bool is_folder;             /* the rest of the URL is a folder of this machine */
     bool knows_identities;      /* its answers depend on the signer: it needs credentials */
     enum url_probe probe;
 };
 
-/* The list: the kind at place i, or NULL behind the last. */
+/* The list: the kind at place i; NULL: i is behind the last. */
 typedef const struct url_kind *url_kinds(size_t i);
 
-/* The kind of a URL, and what follows its scheme. NULL: no kind has such URLs. */
+/* The kind of a URL, its scheme, and the rest of the URL. NULL: no kind has such URLs. */
 const struct url_kind *url_kind_of(url_kinds *kinds, slice url, const struct url_scheme **ret_scheme,
                                    slice *ret_rest);
 /* Is it a URL of some kind? On failure *ret_why, as for judge. */
 bool url_judge(url_kinds *kinds, slice url, struct arena *keep, const char **ret_why) MUST_USE;
-/* Every form there is: "https://HOST[:PORT] or dir:/FOLDER". */
+/* All forms: "https://HOST[:PORT] or dir:/FOLDER". */
 const char *url_forms(url_kinds *kinds, struct arena *keep) MUST_USE;
 
 /* Two judges that a kind may have: "HOST[:PORT]" without a path, and an absolute path. */
 bool url_judge_host(slice rest, struct arena *keep, const char **ret_why) MUST_USE;
 bool url_judge_folder(slice rest, struct arena *keep, const char **ret_why) MUST_USE;
 
-/* Cuts ":PORT" off the end of HOST:PORT or [IPV6]:PORT. The result's ptr is NULL if there is none. */
-slice url_cut_port(slice *host) MUST_USE;
+/* Cuts ":PORT" off the end of HOST:PORT or [IPV6]:PORT. The result's ptr is NULL if there is
+ * none. */
+slice url_cut_port(slice *host);
 /* False for a number outside of 1 to 65535, with *ret_why, or for no number, without. */
 bool url_port_is_valid(slice port, const char **ret_why) MUST_USE;
 

@@ -1,4 +1,4 @@
-/* workers.c - threads that work off a queue. SPDX-License-Identifier: Apache-2.0 */
+/* workers.c - a pool of threads with a queue. SPDX-License-Identifier: Apache-2.0 */
 #include "base/workers.h"
 
 #include <pthread.h>
@@ -31,22 +31,24 @@ static void *run(void *arg)
             break;
         struct list *link = workers->queue.next;
         list_del(link);
+        check(workers->queued > 0);
         workers->queued--;
         pthread_mutex_unlock(&workers->lock);
         bool over = workers->work(link);
         pthread_mutex_lock(&workers->lock);
         if (over)
             continue;
-        list_add(&workers->queue, link);    /* wakes nobody: this thread takes the next */
+        list_add(&workers->queue, link);    /* no signal: this thread takes the next link */
         workers->queued++;
     }
     pthread_mutex_unlock(&workers->lock);
     return NULL;
 }
 
-/* Under the lock. The first thread must be had; more of them are a comfort. */
+/* Under the lock. Only the first thread must start; a failure of another is ignored. */
 static void grow(struct workers *workers)
 {
+    check(workers->count < workers->most);
     if (thread_start(&workers->threads[workers->count], run, workers, "%s-%u", workers->name,
                      workers->count))
         workers->count++;
@@ -55,6 +57,7 @@ static void grow(struct workers *workers)
 void workers_put(struct workers *workers, struct list *link)
 {
     pthread_mutex_lock(&workers->lock);
+    check(!workers->stopping);
     list_add(&workers->queue, link);
     if (++workers->queued > workers->idle && workers->count < workers->most)
         grow(workers);

@@ -1,7 +1,8 @@
-/* workers.h - threads that work off a queue. SPDX-License-Identifier: Apache-2.0
+/* workers.h - a pool of threads with a queue. SPDX-License-Identifier: Apache-2.0
  *
- * For what would hold a loop: bodies that are verified, disks and mounts that may block. First come,
- * first served; long work does a part of itself and then takes turns with the rest. */
+ * For work that would block a loop: checksums of bodies, reads of disks and mounts. The order is
+ * first in, first out. Long work is done in parts and goes to the end of the queue after each
+ * part. */
 #ifndef BASE_WORKERS_H
 #define BASE_WORKERS_H
 
@@ -9,12 +10,12 @@
 
 struct workers;
 #define WORKERS_MAX 64u
-/* Threads "name-0", "name-1" and so on, `most` at most. One starts now, another whenever work waits
- * and no thread is idle. work(link) runs on any of them; false: it did a part, and the link goes to
- * the end of the queue. NULL: the system has not even one thread left. */
+/* Starts a pool of at most `most` threads: "name-0", "name-1" and so on. One starts now, another
+ * when work waits and no thread is idle. work(link) runs on any of them. False: a part is done, and
+ * the link goes to the end of the queue. NULL: not even one thread could be started. */
 struct workers *workers_new(unsigned most, const char *name,
                             bool (*work)(struct list *link)) MUST_USE;
 void workers_put(struct workers *workers, struct list *link);    /* any thread */
-void workers_free(struct workers **workers);    /* works off the queue first; accepts an empty one */
+void workers_free(struct workers **workers);    /* does all queued work first; accepts NULL */
 
 #endif

@@ -2,8 +2,9 @@
  *
  * A copy within its grace is served at once, and the origin is asked about it meanwhile: by a get
  * of its own, without a client, that goes the same way as any other (page, then HEAD) and stores
- * what it learns. The head carries the mark that one is under way, so that a crowd of readers
- * starts one, not thousands. Belongs to the loop of the get that started it; ends with it. */
+ * what it learns. The object's metadata carries the mark that one is under way, so that a crowd of
+ * readers starts one, not thousands. Belongs to the loop of the get that started it; ends with
+ * it. */
 #include <stdlib.h>
 
 #include "base/metric.h"
@@ -15,17 +16,17 @@ struct background {
     struct list link;             /* loop->background */
     struct cache_loop *loop;
     struct get *get;
-    struct head *head;            /* whose mark it holds */
+    struct metadata *metadata;    /* whose mark it holds */
     char *bucket, *key, *version;
 };
 
 static void background_end(struct background *background)
 {
-    atomic_store(&background->head->revalidating, false);
+    atomic_store(&background->metadata->revalidating, false);
     list_del(&background->link);
     background->loop->background_count--;
     get_end(&background->get);
-    head_unref(&background->head);
+    metadata_unref(&background->metadata);
     free(background->bucket);
     free(background->key);
     free(background->version);
@@ -47,22 +48,22 @@ void background_start(struct get *get, bool by_head)
         metric_add(M_CACHE_BACKGROUND_REFUSED, 1);
         return;
     }
-    if (atomic_exchange(&get->head->revalidating, true))
+    if (atomic_exchange(&get->metadata->revalidating, true))
         return;
     struct background *background = must_alloc(sizeof(*background));
     background->loop = loop;
-    background->head = head_ref(get->head);
+    background->metadata = metadata_ref(get->metadata);
     background->bucket = must_strndup(get->name.bucket.ptr, get->name.bucket.len);
     background->key = must_strndup(get->name.key.ptr, get->name.key.len);
     background->version = must_strndup(get->name.version.ptr, get->name.version.len);
     struct get_ask ask = {
-        .place = get->ask.place,
+        .rules = get->ask.rules,
         .bucket = { background->bucket, get->name.bucket.len },
         .key = { background->key, get->name.key.len },
         .version = { background->version, get->name.version.len },
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
         .who = get->asker.who,
-        .party = get->ask.party,
+        .list_id = get->ask.list_id,
         .head_only = true,
         .revalidate = by_head,
         .background = true,

@@ -2,7 +2,6 @@
 #include "cache/cache.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -15,22 +14,9 @@
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
 
-struct cache {
-    struct store *store;
-    struct flights *flights;
-    struct fresh *fresh;
-    struct missing_keys *missing;
-    struct parts *parts;
-    struct grants *grants;
-    uint64_t began_ms;
-    struct lists *lists;
-    unsigned fetches_max;
-    atomic_uint fetches;          /* under way, listing pages among them */
-    atomic_bool stopping;
-};
-
 struct cache *cache_new(const struct cache_options *options)
 {
+    check(options->store && options->fetches_max > 0);
     struct cache *cache = must_alloc(sizeof(*cache));
     cache->store = options->store;
     cache->fetches_max = options->fetches_max;
@@ -71,41 +57,6 @@ void cache_free(struct cache **cache)
 struct store *cache_store(struct cache *cache)
 {
     return cache->store;
-}
-
-struct flights *cache_flights(struct cache *cache)
-{
-    return cache->flights;
-}
-
-struct fresh *cache_fresh(struct cache *cache)
-{
-    return cache->fresh;
-}
-
-struct lists *cache_lists(struct cache *cache)
-{
-    return cache->lists;
-}
-
-struct parts *cache_parts(struct cache *cache)
-{
-    return cache->parts;
-}
-
-struct missing_keys *cache_missing(struct cache *cache)
-{
-    return cache->missing;
-}
-
-struct grants *cache_grants(struct cache *cache)
-{
-    return cache->grants;
-}
-
-uint64_t cache_began_ms(const struct cache *cache)
-{
-    return cache->began_ms;
 }
 
 uint64_t cache_ahead_max(struct cache *cache)

@@ -1,10 +1,10 @@
-/* cache.h - what the files of the cache share: places, loops, refusals.
+/* cache.h - what the files of the cache share: rules, loops, refusals.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The cache stands between a store and origins. It decides hit, stale and miss (get.h), runs
  * fetches that feed flights (flight.h), keeps freshness (fresh.h) and order around writes
- * (write.h). It knows no HTTP server: whoever waits gives a ticket (base/mailbox.h) and is woken on
- * its own thread. */
+ * (write.h). It knows no HTTP server: a caller that waits gives a ticket (base/mailbox.h) and is
+ * woken on its own thread. */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
@@ -15,15 +15,15 @@
 enum freshness { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS };
 
 /* Where a bucket's objects come from, and how fresh they must be. Lives as long as the cache. */
-struct place {
+struct rules {
     struct origin *origin;
     enum freshness freshness;
     int64_t ttl_s, grace_s;
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
     bool cache_writes;            /* a PUT's body fills the cache */
-    /* Who has shown a right to read is believed for so long (permit.c), and for what. */
-    uint64_t grant_ms;            /* an identity of a client */
-    uint64_t permission_ms;       /* the shared one */
+    /* How long a proof of a right to read counts (permit.c), and for which keys. */
+    uint64_t grant_ms;            /* for the identity of a client */
+    uint64_t permission_ms;       /* for the shared identity */
     enum grant_scope grant_scope;
     slice grant_prefix;           /* GRANT_PREFIX */
 };
@@ -32,17 +32,17 @@ struct cache_options {
     struct store *store;
     size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
     unsigned fetches_max;         /* origin GETs and HEADs at once; more get SlowDown */
-    uint64_t lists_ms;            /* for so long the answer to a list may be used again */
-    size_t lists_bytes;           /* RAM for lists under way and kept (H8) */
-    uint64_t missing_ms;          /* for so long a key that was not there is known not to be */
+    uint64_t lists_ms;            /* how long the answer to a list may be used again */
+    size_t lists_bytes;           /* RAM for lists, in progress and kept (H8) */
+    uint64_t missing_ms;          /* how long a missing key is remembered as missing */
     size_t grants_bytes;          /* RAM for grants (H8) */
 };
 
 struct cache;
 struct cache *cache_new(const struct cache_options *options) MUST_USE;
-/* Every cache_loop must be gone; waits for fetches that are still under way to end. */
+/* Every cache_loop must be gone. Waits for the fetches in progress to end. */
 void cache_free(struct cache **cache);
-/* Begins no new fetch any more and cancels those under way. */
+/* Cancels the fetches in progress; from now on none begins. */
 void cache_stop(struct cache *cache);
 struct store *cache_store(struct cache *cache);
 
@@ -59,16 +59,16 @@ struct cache_loop {
 struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
 void cache_loop_free(struct cache_loop **loop);
 void cache_loop_turn(struct cache_loop *loop);    /* after the mailbox was delivered */
-/* Between the two, what gets of this loop have to read from the disk is gathered (store_io_plug). */
+/* From plug to unplug, reads of the disk by this loop's gets are gathered (store_io_plug). */
 void cache_loop_plug(struct cache_loop *loop);
 void cache_loop_unplug(struct cache_loop *loop);
 
-/* An origin's refusal, kept so that it can be handed on as it came. Shared by reference. */
+/* An origin's refusal, kept so that a client can get it unchanged. Shared by reference. */
 struct refusal {
     atomic_uint refs;
-    enum err err;                 /* to us: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT ... */
-    int status;                   /* 0: the origin never answered, or made no sense */
-    slice fields;                 /* "name: value\r\n"..., what it said beside its document */
+    enum err err;                 /* its meaning: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT */
+    int status;                   /* 0: no answer came, or one that makes no sense */
+    slice fields;                 /* "name: value\r\n"...: headers of the answer that clients get */
     slice content_type, body;     /* the origin's own error document, possibly empty */
 };
 struct refusal *refusal_new(enum err err, int status, slice content_type, slice fields,

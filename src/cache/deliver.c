@@ -1,7 +1,8 @@
 /* deliver.c - what an origin's answer to a fetch becomes. SPDX-License-Identifier: Apache-2.0
  *
- * The head (learn.c reads it), then bytes into flight after flight, then over. Cut off mid-body it
- * asks again behind the last byte, with If-Match, up to RESTARTS_MAX times without progress.
+ * The response head (learn.c reads it), then bytes into flight after flight, then over. Cut off
+ * mid-body it asks again behind the last byte, with If-Match, up to RESTARTS_MAX times without
+ * progress.
  *
  * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the text
  * of an error are theirs alone. `current` and `err` only they set, under the lock, so they read
@@ -93,12 +94,12 @@ static uint64_t record_length(const struct fetch *fetch)
 /* Someone else has brought, or is bringing, what would come next. */
 static bool already_here(struct fetch *fetch)
 {
-    struct flight *other = flight_find(fetch->inflight, fetch->head->etag_hash, fetch->next);
+    struct flight *other = flight_find(fetch->inflight, fetch->metadata->etag_hash, fetch->next);
     if (other) {
         flight_unref(&other);
         return true;
     }
-    return store_has_units(cache_store(fetch->inflight->cache), fetch->head,
+    return store_has_units(cache_store(fetch->inflight->cache), fetch->metadata,
                            (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
 }
 
@@ -121,7 +122,7 @@ static enum step next_step(struct fetch *fetch)
         fetch->outran = true;
         return STEP_ENOUGH;
     }
-    if (!fetch->admitted && ahead > REFUSED_AHEAD_BYTES) {
+    if (!fetch->admitted && ahead > UNSTORED_AHEAD_BYTES) {
         fetch->pacing = true;
         spare_kept(fetch);
         return STEP_PAUSE;
@@ -134,7 +135,7 @@ static enum step next_step(struct fetch *fetch)
     }
     fetch->began = true;
     fetch->current =
-        flight_new(fetch->inflight, fetch, fetch->head, fetch->next, record_length(fetch));
+        flight_new(fetch->inflight, fetch, fetch->metadata, fetch->next, record_length(fetch));
     if (!fetch->current) {
         fetch_drop_kept(fetch);    /* what others wait for must not wait for itself */
         return STEP_NO_SLOT;
@@ -148,23 +149,25 @@ static void keep(struct fetch *fetch, struct flight *flight)
 {
     flight_unref(&fetch->kept[0]);
     memmove(&fetch->kept[0], &fetch->kept[1], sizeof(fetch->kept) - sizeof(fetch->kept[0]));
-    fetch->kept[REFUSED_KEPT - 1] = flight_ref(flight);
+    fetch->kept[UNSTORED_KEPT - 1] = flight_ref(flight);
 }
 
-/* A small object that is here was one record, head in front. Where units of it are fetched because
- * that record went bad, its head went with it: such units bring one along. */
-static bool comes_with_head(const struct fetch *fetch, const struct flight *flight)
+/* A small object that is here was one record, metadata in front. Where units of it are fetched
+ * because that record went bad, its metadata went with it: such units bring it along. */
+static bool comes_with_metadata(const struct fetch *fetch, const struct flight *flight)
 {
-    return flight->head->size <= WHOLE_BYTES_MAX &&
-           (fetch->known_head || (flight->start == 0 && flight->length == flight->head->size));
+    return flight->metadata->size <= WHOLE_BYTES_MAX &&
+           (fetch->known_metadata ||
+            (flight->start == 0 && flight->length == flight->metadata->size));
 }
 
 /* The current flight is full: it goes to the store, or is kept a while for slower readers. */
 static void land(struct fetch *fetch)
 {
     struct flight *flight = fetch->current;
+    check(fetch->next <= fetch->end && fetch->next == flight->start + flight->length);
     fetch->current = NULL;
-    if (!flight_land(flight, fetch->admitted, comes_with_head(fetch, flight)))
+    if (!flight_land(flight, fetch->admitted, comes_with_metadata(fetch, flight)))
         keep(fetch, flight);
     flight_unref(&flight);
     if (!fetch->readers)
@@ -188,6 +191,7 @@ static void take(struct fetch *fetch, slice bytes)
 {
     struct flight *flight = fetch->current;
     uint64_t filled = atomic_load(&flight->filled);
+    check(fetch->next == flight->start + filled && filled + bytes.len <= flight->length);
     memcpy(flight->bytes + filled, bytes.ptr, bytes.len);
     lock(fetch);
     atomic_store(&flight->filled, filled + bytes.len);
@@ -224,8 +228,8 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
                 slots_press(fetch->inflight->flights);
             if (step == STEP_PAUSE || step == STEP_NO_SLOT) {
                 fetch->taken = consumed;
-                return step == STEP_PAUSE && learn_is_named(fetch->head) ? ORIGIN_SPARE
-                                                                         : ORIGIN_PAUSE;
+                bool spare = step == STEP_PAUSE && learn_has_strong_etag(fetch->metadata);
+                return spare ? ORIGIN_SPARE : ORIGIN_PAUSE;
             }
             if (step == STEP_ENOUGH) {
                 origin_cancel(call);
@@ -266,7 +270,7 @@ static void close_current(struct fetch *fetch)
 static bool worth_another_try(const struct fetch *fetch, enum err err)
 {
     return fetch->kind == FETCH_GET && fetch->answered && !fetch->err && fetch->readers &&
-           learn_is_named(fetch->head) && fetch->tries < RESTARTS_MAX &&
+           learn_has_strong_etag(fetch->metadata) && fetch->tries < RESTARTS_MAX &&
            !cache_is_stopping(fetch->inflight->cache) &&
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
@@ -281,9 +285,10 @@ static void removed(struct store_removal *removal, enum err err)
 void deliver_forget(struct fetch *fetch)
 {
     struct store *store = cache_store(fetch->inflight->cache);
-    struct head *told = fetch->inflight->head;    /* to newcomers, unless a later answer said so */
-    if (told && (told == fetch->head || atomic_load(&told->validated_s) <= fetch->sent_s))
-        head_unref(&fetch->inflight->head);
+    /* to newcomers, unless a later answer said so */
+    struct metadata *newest = fetch->inflight->metadata;
+    if (newest && (newest == fetch->metadata || atomic_load(&newest->validated_s) <= fetch->sent_s))
+        metadata_unref(&fetch->inflight->metadata);
     if (!store_knows(store, &fetch->inflight->id))
         return;
     struct object_id *id = must_alloc(sizeof(*id));
@@ -343,9 +348,10 @@ static bool judge_end(struct fetch *fetch, enum err *err)
     if (fetch->answered && !fetch->err && *err == OK)
         *err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
     bool no_such_part = fetch->asked.part && fetch->status == 416;
-    if (fetch->head && (fetch->status == 412 || fetch->status == 416) && !no_such_part)
+    if (fetch->metadata && (fetch->status == 412 || fetch->status == 416) && !no_such_part)
         fetch->err = ERR_CHANGED;
-    if (fetch->head && fetch->status == 416 && !no_such_part)    /* it is not as long as was said */
+    /* it is not as long as was said */
+    if (fetch->metadata && fetch->status == 416 && !no_such_part)
         deliver_forget(fetch);
     return false;
 }

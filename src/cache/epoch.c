@@ -1,6 +1,7 @@
 /* epoch.c - which fills may still publish (H7). SPDX-License-Identifier: Apache-2.0 */
 #include "cache/epoch.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/guard.h"
@@ -13,6 +14,8 @@ static struct {
     atomic_ullong moved;      /* the moment of the last change */
     atomic_ullong latest;     /* the highest number of a write */
 } epochs[EPOCHS];    /* process-wide: pages nobody touched cost nothing */
+
+static_assert(EPOCHS == UINT16_MAX + 1, "two bytes of an id name a row");
 
 static atomic_ullong moments;
 
@@ -67,7 +70,7 @@ static struct epoch_pair buckets[BUCKET_EPOCHS];
 
 unsigned epoch_bucket_of(slice endpoint, slice bucket)
 {
-    return (unsigned)((head_etag_hash(endpoint) * 31 + head_etag_hash(bucket)) % BUCKET_EPOCHS);
+    return (metadata_etag_hash(endpoint) * 31 + metadata_etag_hash(bucket)) % BUCKET_EPOCHS;
 }
 
 void epoch_bucket_write_begins(unsigned pair)
@@ -105,81 +108,84 @@ bool epoch_quiet_since(const struct object_id *id, uint64_t moment)
 
 /* ---- of all versions of a key ---- */
 
-static struct {
+struct restatement {
     atomic_ullong at_ms;
     atomic_llong at_s;
-} said[EPOCHS];
+};
 
-void epoch_say(const struct object_id *id, struct epoch_said now)
+static void note(struct restatement *restatement, struct epoch_restated now)
 {
-    atomic_store(&said[row_of(id)].at_s, now.at_s);
-    atomic_store(&said[row_of(id)].at_ms, now.at_ms);
+    atomic_store(&restatement->at_s, now.at_s);
+    atomic_store(&restatement->at_ms, now.at_ms);
 }
 
-struct epoch_said epoch_said(const struct object_id *id)
+static struct epoch_restated noted(struct restatement *restatement)
 {
-    if (!guard_on(GUARD_EPOCH))
-        return (struct epoch_said){ 0 };
-    return (struct epoch_said){ atomic_load(&said[row_of(id)].at_ms),
-                                atomic_load(&said[row_of(id)].at_s) };
+    return (struct epoch_restated){ atomic_load(&restatement->at_ms),
+                                    atomic_load(&restatement->at_s) };
+}
+
+static struct restatement of_keys[EPOCHS];
+
+void epoch_restate(const struct object_id *id, struct epoch_restated now)
+{
+    note(&of_keys[row_of(id)], now);
+}
+
+struct epoch_restated epoch_restated(const struct object_id *id)
+{
+    return guard_on(GUARD_EPOCH) ? noted(&of_keys[row_of(id)]) : (struct epoch_restated){ 0 };
 }
 
 /* ---- of all objects of a bucket ---- */
 
 static struct {
     struct epoch_pair pair;
-    atomic_ullong at_ms;
-    atomic_llong at_s;
-} said_of_buckets[BUCKET_EPOCHS];
-static atomic_bool any_said;    /* a hit pays for no name while nothing was said */
+    struct restatement last;
+} of_buckets[BUCKET_EPOCHS];
+static atomic_bool any_restated;    /* a hit pays for no name while nothing was restated */
 
 static size_t row_of_bucket(slice bucket)
 {
-    return head_etag_hash(alias_bucket(bucket)) % BUCKET_EPOCHS;
+    return metadata_etag_hash(alias_bucket(bucket)) % BUCKET_EPOCHS;
 }
 
-static void say_of_bucket(size_t row, struct epoch_said now)
-{
-    atomic_store(&said_of_buckets[row].at_s, now.at_s);
-    atomic_store(&said_of_buckets[row].at_ms, now.at_ms);
-    atomic_store(&any_said, true);
-}
-
-void epoch_bucket_restate_begins(slice bucket, struct epoch_said now)
+void epoch_bucket_restate_begins(slice bucket, struct epoch_restated now)
 {
     size_t row = row_of_bucket(bucket);
-    epoch_pair_begins(&said_of_buckets[row].pair);
-    say_of_bucket(row, now);
+    epoch_pair_begins(&of_buckets[row].pair);
+    note(&of_buckets[row].last, now);
+    atomic_store(&any_restated, true);
 }
 
-void epoch_bucket_restate_ends(slice bucket, struct epoch_said now)
+void epoch_bucket_restate_ends(slice bucket, struct epoch_restated now)
 {
     size_t row = row_of_bucket(bucket);
-    say_of_bucket(row, now);
-    epoch_pair_ends(&said_of_buckets[row].pair);
+    note(&of_buckets[row].last, now);
+    epoch_pair_ends(&of_buckets[row].pair);
 }
 
-struct epoch_said epoch_said_of_bucket(slice bucket)
+struct epoch_restated epoch_bucket_restated(slice bucket)
 {
-    if (!atomic_load_explicit(&any_said, memory_order_acquire) || !guard_on(GUARD_EPOCH))
-        return (struct epoch_said){ 0 };
-    size_t row = row_of_bucket(bucket);
-    return (struct epoch_said){ atomic_load(&said_of_buckets[row].at_ms),
-                                atomic_load(&said_of_buckets[row].at_s) };
+    if (!atomic_load_explicit(&any_restated, memory_order_acquire) || !guard_on(GUARD_EPOCH))
+        return (struct epoch_restated){ 0 };
+    return noted(&of_buckets[row_of_bucket(bucket)].last);
 }
 
 static bool was_restated(slice bucket, int64_t learnt_s)
 {
-    if (!epoch_said_of_bucket(bucket).at_ms)
+    struct epoch_restated last = epoch_bucket_restated(bucket);
+    if (!last.at_ms)
         return false;
-    struct epoch_note note = epoch_pair_now(&said_of_buckets[row_of_bucket(bucket)].pair);
-    return note.started != note.finished || learnt_s <= epoch_said_of_bucket(bucket).at_s;
+    struct epoch_note note = epoch_pair_now(&of_buckets[row_of_bucket(bucket)].pair);
+    return note.started != note.finished || learnt_s <= last.at_s;
 }
 
-bool epoch_may_publish(const struct head *head, bool with_head, struct epoch_note since)
+bool epoch_may_publish(const struct metadata *metadata, bool with_metadata, struct epoch_note since)
 {
-    slice rest = head->name;
+    slice rest = metadata->name;
     (void)slice_cut(&rest, '\0');    /* the endpoint */
-    return epoch_holds(&head->id, since) &&
-           !(with_head && was_restated(slice_cut(&rest, '\0'), atomic_load(&head->validated_s)));
+    return epoch_holds(&metadata->id, since) &&
+           !(with_metadata &&
+             was_restated(slice_cut(&rest, '\0'), atomic_load(&metadata->validated_s)));
 }

@@ -1,15 +1,15 @@
 /* epoch.h - which fills may still publish (H7). SPDX-License-Identifier: Apache-2.0
  *
  * A fixed array of counter pairs, found by an object's hash: `started` rises before a write removes
- * the object's head, `finished` before the write is answered. A fill notes both when it begins; it
- * may publish only if they were equal then and neither has moved since. Two objects that share a
+ * the object's metadata, `finished` before the write is answered. A fill notes both when it begins;
+ * it may publish only if they were equal then and neither has moved since. Two objects that share a
  * pair cost each other an unpublished fill, never a wrong byte. Any thread. */
 #ifndef CACHE_EPOCH_H
 #define CACHE_EPOCH_H
 
 #include <stdatomic.h>
 
-#include "store/head.h"
+#include "store/metadata.h"
 
 struct epoch_note {
     uint32_t started, finished;
@@ -65,26 +65,28 @@ void epoch_bucket_write_ends(unsigned pair);
 struct epoch_note epoch_bucket_now(unsigned pair);
 bool epoch_bucket_holds(unsigned pair, struct epoch_note since);
 
-/* What is said of a key (tags, a retention, an ACL) without a version's name is said of the version
- * that is current, whichever that is: what was learnt of any version before, or may be read of it
- * by a proof from before, is asked about again. id: the key's, of no version. */
-struct epoch_said {
-    uint64_t at_ms;    /* ageing time; 0: nothing was, by this process */
-    int64_t at_s;      /* the same moment, as heads are dated */
+/* A write of a key's tags, retention or ACL that names no version changes the current version,
+ * whichever that is. So metadata of any version from before it is revalidated, and a proof of a
+ * right from before it does not count. id: the key's, without a version. */
+struct epoch_restated {
+    uint64_t at_ms;    /* ageing time; 0: no such write in this process */
+    int64_t at_s;      /* the same moment by the clock of metadata->validated_s */
 };
-void epoch_say(const struct object_id *id, struct epoch_said now);
-struct epoch_said epoch_said(const struct object_id *id);
+void epoch_restate(const struct object_id *id, struct epoch_restated now);
+struct epoch_restated epoch_restated(const struct object_id *id);
 /* The same for a whole bucket, by its plain name (alias.h): the metadata or the bytes of any of its
  * objects may have changed. Buckets that share a row cost each other a HEAD an object. */
-void epoch_bucket_restate_begins(slice bucket, struct epoch_said now);
-void epoch_bucket_restate_ends(slice bucket, struct epoch_said now);
-struct epoch_said epoch_said_of_bucket(slice bucket);
-/* May a fill that began at this note publish a record, with its head or without? Not the head, if its
- * bucket was restated since: after a restart nothing would tell that the head is older. */
-bool epoch_may_publish(const struct head *head, bool with_head, struct epoch_note since);
+void epoch_bucket_restate_begins(slice bucket, struct epoch_restated now);
+void epoch_bucket_restate_ends(slice bucket, struct epoch_restated now);
+struct epoch_restated epoch_bucket_restated(slice bucket);
+/* May a fill that began at this note publish a record, with its metadata or without? Not the
+ * metadata, if its bucket was restated since: after a restart nothing would tell that the metadata
+ * is older. */
+bool epoch_may_publish(const struct metadata *metadata, bool with_metadata,
+                       struct epoch_note since);
 
-/* For what is learnt about many objects at once (a listing page): a moment, and whether an object
- * was written to since then or is being written to. */
+/* For a list page, which tells of many objects at once: a moment, and whether an object has not
+ * been written to since, and is not being written to. */
 uint64_t epoch_moment(void);
 bool epoch_quiet_since(const struct object_id *id, uint64_t moment);
 

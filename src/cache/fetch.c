@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/guard.h"
@@ -17,7 +16,7 @@
 
 void fetch_drop_kept(struct fetch *fetch)
 {
-    for (size_t i = 0; i < REFUSED_KEPT; i++)
+    for (size_t i = 0; i < UNSTORED_KEPT; i++)
         flight_unref(&fetch->kept[i]);
 }
 
@@ -26,7 +25,7 @@ void fetch_free(struct fetch *fetch)
     check(fetch->magic == FETCH_MAGIC && fetch->over && !fetch->readers && !fetch->current);
     slots_forget(fetch->inflight->flights, fetch);
     fetch_drop_kept(fetch);
-    head_unref(&fetch->head);
+    metadata_unref(&fetch->metadata);
     refusal_unref(&fetch->refusal);
     arena_free(&fetch->arena);
     struct cache *cache = fetch->inflight->cache;
@@ -82,8 +81,9 @@ void fetch_send(struct fetch *fetch)
         fetch->fields[count++] = (struct http_field){ S("range"), range };
     }
     bool of_known = fetch->kind == FETCH_GET || fetch->asked.part;
-    if (fetch->head && of_known && learn_is_named(fetch->head) && guard_on(GUARD_IF_MATCH))
-        fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->head->etag };
+    if (fetch->metadata && of_known && learn_has_strong_etag(fetch->metadata) &&
+        guard_on(GUARD_IF_MATCH))
+        fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->metadata->etag };
     fetch->call = (struct origin_call){
         .events = &deliver_events,
         .may_send = may_send,
@@ -94,13 +94,13 @@ void fetch_send(struct fetch *fetch)
         .fields = fetch->fields,
         .field_count = count,
         .as = identity_as(fetch->asker.who),
-        .party = fetch->asker.party,
+        .list_id = fetch->asker.list_id,
     };
-    origin_start(fetch->inflight->place->origin, &fetch->call);
+    origin_start(fetch->inflight->rules->origin, &fetch->call);
 }
 
 struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
-                          const struct asker *asker, struct head *head,
+                          const struct asker *asker, struct metadata *metadata,
                           const struct fetch_span *span)
 {
     if (!cache_fetch_may_begin(inflight->cache))
@@ -109,6 +109,8 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->magic = FETCH_MAGIC;
     fetch->kind = kind;
     fetch->inflight = inflight_ref(inflight);
+    check(kind == FETCH_HEAD || span->first < span->end || span->suffix || span->plain);
+    check(!span->suffix || !span->first);
     fetch->asked = *span;
     fetch->epoch = epoch_now(&inflight->id);
     fetch->sent_s = ageing_s();
@@ -123,9 +125,9 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     list_init(&fetch->link);
     list_init(&fetch->slot_link);
     list_init(&fetch->waiters);
-    if (head) {
-        fetch->head = head_ref(head);
-        fetch->known_head = true;
+    if (metadata) {
+        fetch->metadata = metadata_ref(metadata);
+        fetch->known_metadata = true;
     }
     list_add(kind == FETCH_HEAD ? &inflight->probes : &inflight->fetches, &fetch->link);
     metric_add(kind == FETCH_HEAD ? M_CACHE_HEADS : M_CACHE_FETCHES, 1);
@@ -149,17 +151,17 @@ static bool delivers(const struct fetch *fetch, uint64_t etag_hash, uint64_t off
 {
     if (fetch->over || fetch->canceled)
         return false;
-    if (fetch->known_head && etag_hash && fetch->head->etag_hash != etag_hash)
+    if (fetch->known_metadata && etag_hash && fetch->metadata->etag_hash != etag_hash)
         return false;
     if (!fetch->answered) {
         const struct fetch_span *span = &fetch->asked;
-        if (fetch->known_head && !etag_hash)
+        if (fetch->known_metadata && !etag_hash)
             return false;
         return !span->suffix && offset >= span->first && offset < span->end &&
                offset - span->first <= WAIT_AHEAD_BYTES;
     }
-    return fetch->head->etag_hash == etag_hash && offset >= fetch->next && offset < fetch->end &&
-           offset - fetch->next <= WAIT_AHEAD_BYTES;
+    return fetch->metadata->etag_hash == etag_hash && offset >= fetch->next &&
+           offset < fetch->end && offset - fetch->next <= WAIT_AHEAD_BYTES;
 }
 
 struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset)
@@ -174,7 +176,7 @@ uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_
 {
     uint64_t nearest = NO_END;
     list_each(struct fetch, fetch, &inflight->fetches, link) {
-        bool other = fetch->head && etag_hash && fetch->head->etag_hash != etag_hash;
+        bool other = fetch->metadata && etag_hash && fetch->metadata->etag_hash != etag_hash;
         if (fetch->over || fetch->canceled || other || (fetch->asked.suffix && !fetch->answered))
             continue;
         uint64_t begin =
@@ -192,25 +194,26 @@ struct fetch *fetch_join_this(struct fetch *fetch)
     return fetch;
 }
 
-void fetch_joined(struct fetch *fetch, uint64_t party)
+void fetch_joined(struct fetch *fetch, uint64_t list_id)
 {
-    if (!fetch || party || !fetch->asker.party || fetch->answered || fetch->over)
+    if (!fetch || list_id || !fetch->asker.list_id || fetch->answered || fetch->over)
         return;
-    fetch->asker.party = 0;
-    atomic_store(&fetch->call.party, 0);
+    fetch->asker.list_id = 0;
+    atomic_store(&fetch->call.list_id, 0);
     origin_ask_again(&fetch->call);
 }
 
 void fetch_progress(struct fetch *fetch, uint64_t offset)
 {
     fetch->wanted = MAX(fetch->wanted, offset);
-    if (fetch->pacing && fetch->next <= fetch->wanted + REFUSED_AHEAD_BYTES) {
+    if (fetch->pacing && fetch->next <= fetch->wanted + UNSTORED_AHEAD_BYTES) {
         fetch->pacing = false;
         origin_resume(&fetch->call);
     }
 }
 
-void fetch_cancel(struct fetch *fetch)
+/* Under the lock. The fetch is over soon. */
+static void fetch_cancel(struct fetch *fetch)
 {
     if (fetch->over || fetch->canceled)
         return;

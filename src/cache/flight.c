@@ -100,7 +100,7 @@ static void unhook(struct inflight *inflight)
         return;
     inflight->unhooked = true;
     list_del(&inflight->link);
-    atomic_fetch_sub(&shard_of(inflight->flights, &inflight->id)->hooked, 1);
+    check(atomic_fetch_sub(&shard_of(inflight->flights, &inflight->id)->hooked, 1) > 0);
 }
 
 struct inflight *inflight_find(struct flights *flights, const struct object_id *id)
@@ -124,8 +124,9 @@ void inflight_unhook(struct flights *flights, const struct object_id *id)
 }
 
 struct inflight *inflight_get(struct flights *flights, const struct object_id *id,
-                          const struct object_name *name, const struct place *place)
+                              const struct object_name *name, const struct rules *rules)
 {
+    check(rules && name->bucket.len);
     struct inflight *inflight = inflight_find(flights, id);
     if (inflight)
         return inflight;
@@ -135,7 +136,7 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
     inflight->flights = flights;
     inflight->cache = flights->cache;
     inflight->id = *id;
-    inflight->place = place;
+    inflight->rules = rules;
     inflight->bucket =
         (slice){ must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len };
     inflight->key = (slice){ must_strndup(name->key.ptr, name->key.len), name->key.len };
@@ -154,6 +155,7 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
 
 struct inflight *inflight_ref(struct inflight *inflight)
 {
+    check(inflight->magic == INFLIGHT_MAGIC && inflight->refs > 0);
     inflight->refs++;
     return inflight;
 }
@@ -167,20 +169,20 @@ void inflight_unref(struct inflight **inflight)
     check(list_empty(&mine->fetches) && list_empty(&mine->flying) &&
           list_empty(&mine->probes));
     unhook(mine);
-    head_unref(&mine->head);
+    metadata_unref(&mine->metadata);
     free((char *)mine->bucket.ptr);
     free((char *)mine->key.ptr);
     free((char *)mine->version.ptr);
-    atomic_fetch_sub(&mine->flights->objects, 1);
+    check(atomic_fetch_sub(&mine->flights->objects, 1) > 0);
     mine->magic = 0;
     free(mine);
 }
 
-void inflight_set_head(struct inflight *inflight, struct head *head)
+void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
 {
-    struct head *old = inflight->head;
-    inflight->head = head_ref(head);
-    head_unref(&old);
+    struct metadata *old = inflight->metadata;
+    inflight->metadata = metadata_ref(metadata);
+    metadata_unref(&old);
 }
 
 /* ---- waiting ---- */
@@ -295,10 +297,10 @@ bool slots_scarce(struct flights *flights)
 
 /* ---- flights ---- */
 
-struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struct head *head,
-                          uint64_t start, uint64_t length)
+struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
+                          struct metadata *metadata, uint64_t start, uint64_t length)
 {
-    check(start % UNIT_BYTES == 0 && length > 0);
+    check(start % UNIT_BYTES == 0 && length > 0 && start + length <= metadata->size);
     check(start / GROUP_BYTES == (start + length - 1) / GROUP_BYTES);
     if (!slot_take(inflight->flights, length, feeder))
         return NULL;
@@ -306,7 +308,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struc
     flight->magic = FLIGHT_MAGIC;
     flight->inflight = inflight_ref(inflight);
     flight->fetch = feeder;
-    flight->head = head_ref(head);
+    flight->metadata = metadata_ref(metadata);
     flight->start = start;
     flight->length = length;
     flight->bytes = malloc(length);
@@ -322,6 +324,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder, struc
 
 struct flight *flight_ref(struct flight *flight)
 {
+    check(flight->magic == FLIGHT_MAGIC && flight->refs > 0);
     flight->refs++;
     return flight;
 }
@@ -336,7 +339,7 @@ void flight_unref(struct flight **flight)
     list_del(&mine->link);
     slot_give(mine->inflight->flights, mine->slot_bytes);
     free(mine->bytes);
-    head_unref(&mine->head);
+    metadata_unref(&mine->metadata);
     inflight_unref(&mine->inflight);
     mine->magic = 0;
     free(mine);
@@ -345,7 +348,7 @@ void flight_unref(struct flight **flight)
 struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64_t offset)
 {
     list_each(struct flight, flight, &inflight->flying, link) {
-        if (flight->head->etag_hash == etag_hash && offset >= flight->start &&
+        if (flight->metadata->etag_hash == etag_hash && offset >= flight->start &&
             offset < flight->start + flight->length &&
             atomic_load(&flight->state) != FLIGHT_FAILED)
             return flight_ref(flight);
@@ -356,7 +359,7 @@ struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64
 static bool may_publish(const struct store_append *append)
 {
     const struct flight *flight = container_of(append, struct flight, append);
-    return epoch_may_publish(append->head, append->with_head, flight->epoch);
+    return epoch_may_publish(append->metadata, append->with_metadata, flight->epoch);
 }
 
 /* On the committer's thread: what is in the store now is found there. */
@@ -373,19 +376,20 @@ static void appended(struct store_append *append, enum err err)
     flights_unlock(flights, &id);
 }
 
-bool flight_land(struct flight *flight, bool store_it, bool with_head)
+bool flight_land(struct flight *flight, bool store_it, bool with_metadata)
 {
-    check(atomic_load(&flight->filled) == flight->length);
+    check(atomic_load(&flight->filled) == flight->length && flight->fetch);
+    check(atomic_load(&flight->state) != FLIGHT_FAILED);
     atomic_store(&flight->state, FLIGHT_LANDED);
     flight->fetch = NULL;
     waiters_wake(&flight->waiters);
     if (!store_it || !epoch_holds(&flight->inflight->id, flight->epoch))
         return false;
     flight->append = (struct store_append){
-        .head = flight->head,
+        .metadata = flight->metadata,
         .first_unit = (uint32_t)(flight->start / UNIT_BYTES),
         .bytes = { flight->bytes, flight->length },
-        .with_head = with_head,
+        .with_metadata = with_metadata,
         .may_publish = may_publish,
         .done = appended,
     };

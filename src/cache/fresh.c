@@ -26,10 +26,10 @@
 #define FEW_LINES 500             /* half of what a page could have brought */
 #define WIDE_MAX 64
 
-struct page {
+struct list_page {
     struct list link;             /* fresh->pages while it runs */
     struct fresh *fresh;
-    const struct place *place;
+    const struct rules *rules;
     const struct identity *who;   /* in whose name it is listed: what it tells renews for all */
     struct arena arena;
     struct object_name name;      /* of the key it was started for */
@@ -47,7 +47,7 @@ struct page {
 };
 
 struct refused {
-    const struct place *place;
+    const struct rules *rules;
     uint64_t identity;            /* to whom; who it is does not matter for a whole origin */
     slice bucket, prefix;         /* owned; prefix.ptr NULL: the whole origin */
     int64_t until_s;
@@ -123,12 +123,12 @@ static slice prefix_of(slice key)
 
 /* ---- what can't be listed ---- */
 
-static bool is_refused(struct fresh *fresh, const struct place *place, const struct identity *who,
+static bool is_refused(struct fresh *fresh, const struct rules *rules, const struct identity *who,
                        slice bucket, slice prefix, int64_t now_s)
 {
     for (size_t i = 0; i < REFUSED_MAX; i++) {
         const struct refused *refused = &fresh->refused[i];
-        if (refused->until_s > now_s && refused->place->origin == place->origin &&
+        if (refused->until_s > now_s && refused->rules->origin == rules->origin &&
             (!refused->prefix.ptr ||
              (refused->identity == identity_id(who) && slice_eq(refused->bucket, bucket) &&
               slice_eq(refused->prefix, prefix))))
@@ -137,12 +137,12 @@ static bool is_refused(struct fresh *fresh, const struct place *place, const str
     return false;
 }
 
-static void refuse(struct fresh *fresh, const struct place *place, const struct identity *who,
+static void refuse(struct fresh *fresh, const struct rules *rules, const struct identity *who,
                    slice bucket, slice prefix, bool whole_origin, int64_t for_s)
 {
     struct refused *refused = &fresh->refused[fresh->refused_next++ % REFUSED_MAX];
     refused_clear(refused);
-    refused->place = place;
+    refused->rules = rules;
     refused->identity = identity_id(who);
     refused->until_s = ageing_s() + for_s;
     if (whole_origin)
@@ -161,14 +161,14 @@ static struct missing *missing_at(struct fresh *fresh, const struct origin *orig
     return &fresh->missing[i];
 }
 
-void fresh_missing(struct fresh *fresh, const struct place *place, bool missing)
+void fresh_missing(struct fresh *fresh, const struct rules *rules, bool missing)
 {
     pthread_mutex_lock(&fresh->lock);
-    struct missing *count = missing_at(fresh, place->origin);
+    struct missing *count = missing_at(fresh, rules->origin);
     count->in_a_row = missing ? count->in_a_row + 1 : 0;
     if (count->in_a_row >= MISSING_MAX) {
         count->in_a_row = 0;
-        refuse(fresh, place, NULL, S(""), S(""), true, REFUSED_S);
+        refuse(fresh, rules, NULL, S(""), S(""), true, REFUSED_S);
     }
     pthread_mutex_unlock(&fresh->lock);
 }
@@ -200,14 +200,14 @@ static void widen(struct fresh *fresh, slice bucket, slice prefix)
 }
 
 /* The widest folder around the key that is noted and may be listed; else its own. */
-static slice widest_prefix(struct fresh *fresh, const struct place *place,
+static slice widest_prefix(struct fresh *fresh, const struct rules *rules,
                            const struct identity *who, const struct object_name *name)
 {
     slice own = prefix_of(name->key);
     for (size_t len = 0; len < own.len; len++) {
         slice prefix = slice_sub(own, 0, len);
         if ((len == 0 || own.ptr[len - 1] == '/') && is_wide(fresh, name->bucket, prefix) &&
-            !is_refused(fresh, place, who, name->bucket, prefix, ageing_s()))
+            !is_refused(fresh, rules, who, name->bucket, prefix, ageing_s()))
             return prefix;
     }
     return own;
@@ -215,8 +215,9 @@ static slice widest_prefix(struct fresh *fresh, const struct place *place,
 
 /* ---- one page ---- */
 
-static void page_unref(struct page *page)    /* under the lock */
+static void list_page_unref(struct list_page *page)    /* under the lock */
 {
+    check(page->refs > 0);
     if (--page->refs > 0)
         return;
     check(page->over && list_empty(&page->waiters));
@@ -226,12 +227,12 @@ static void page_unref(struct page *page)    /* under the lock */
 
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
-    container_of(call, struct page, call)->status = reply->status;
+    container_of(call, struct list_page, call)->status = reply->status;
 }
 
 static enum origin_take on_body(struct origin_call *call, slice bytes)
 {
-    struct page *page = container_of(call, struct page, call);
+    struct list_page *page = container_of(call, struct list_page, call);
     if (page->body.len + bytes.len > PAGE_BYTES_MAX)
         origin_cancel(call);
     else
@@ -241,10 +242,10 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
 
 /* Every line that names the version we have renews it, as of when the listing was asked for; but
  * not where more was said of it meanwhile than a line tells. */
-static void renew_all(struct page *page, const struct listing *listing)
+static void renew_all(struct list_page *page, const struct listing *listing)
 {
     struct store *store = cache_store(page->fresh->cache);
-    int64_t restated_s = epoch_said_of_bucket(page->name.bucket).at_s;
+    int64_t restated_s = epoch_bucket_restated(page->name.bucket).at_s;
     struct object_name whole = { .endpoint = page->name.endpoint, .bucket = page->name.bucket };
     struct object_id bucket;
     store_object_id(store, &whole, &bucket);
@@ -254,7 +255,7 @@ static void renew_all(struct page *page, const struct listing *listing)
         struct object_id id;
         name.key = listed->key;
         store_object_id(store, &name, &id);
-        struct store_vouch vouch = { head_etag_hash(listed->etag), listed->size,
+        struct store_vouch vouch = { metadata_etag_hash(listed->etag), listed->size,
                                      listed->modified_s, { NULL, 0 }, page->sent_s,
                                      restated_s, &bucket };
         if (epoch_quiet_since(&id, page->moment) &&
@@ -263,13 +264,13 @@ static void renew_all(struct page *page, const struct listing *listing)
     }
 }
 
-static struct folder_name folder_of(const struct page *page)
+static struct folder_name folder_of(const struct list_page *page)
 {
-    return (struct folder_name){ page->place->origin, page->name.bucket, page->prefix };
+    return (struct folder_name){ page->rules->origin, page->name.bucket, page->prefix };
 }
 
 /* Where the next pages begin, and what they list. */
-static void learn_from(struct fresh *fresh, const struct page *page)
+static void learn_from(struct fresh *fresh, const struct list_page *page)
 {
     const struct listing *listing = &page->listing;
     struct folder_name folder = folder_of(page);
@@ -284,7 +285,7 @@ static void learn_from(struct fresh *fresh, const struct page *page)
 
 static void on_done(struct origin_call *call, enum err err)
 {
-    struct page *page = container_of(call, struct page, call);
+    struct list_page *page = container_of(call, struct list_page, call);
     struct fresh *fresh = page->fresh;
     struct listing listing = { 0 };
     bool good = err == OK && page->status == 200 &&
@@ -296,26 +297,26 @@ static void on_done(struct origin_call *call, enum err err)
     page->failed = !good;
     page->listing = listing;
     if (!good)
-        refuse(fresh, page->place, page->who, page->name.bucket, page->prefix, false,
+        refuse(fresh, page->rules, page->who, page->name.bucket, page->prefix, false,
                err ? FAILED_S : REFUSED_S);
     else
         learn_from(fresh, page);
     list_del(&page->link);
     waiters_wake(&page->waiters);
-    page_unref(page);
+    list_page_unref(page);
     pthread_mutex_unlock(&fresh->lock);
     cache_fetch_ended(fresh->cache);
 }
 
 static const struct origin_events events = { on_head, on_body, on_done };
 
-static struct page *page_start(struct fresh *fresh, const struct place *place,
-                               const struct identity *who, const struct object_name *name,
-                               slice prefix, slice start_after)
+static struct list_page *list_page_start(struct fresh *fresh, const struct rules *rules,
+                                         const struct identity *who, const struct object_name *name,
+                                         slice prefix, slice start_after)
 {
-    struct page *page = must_alloc(sizeof(*page));
+    struct list_page *page = must_alloc(sizeof(*page));
     page->fresh = fresh;
-    page->place = place;
+    page->rules = rules;
     page->who = who;
     page->refs = 1;
     page->name = (struct object_name){
@@ -346,38 +347,39 @@ static struct page *page_start(struct fresh *fresh, const struct place *place,
         .as = identity_as(who),
     };
     metric_add(M_CACHE_PAGES, 1);
-    origin_start(place->origin, &page->call);
+    origin_start(rules->origin, &page->call);
     return page;
 }
 
 /* The one under way that begins nearest below the key. */
-static struct page *running_page(struct fresh *fresh, const struct place *place,
-                                 const struct object_name *name)
+static struct list_page *running_list_page(struct fresh *fresh, const struct rules *rules,
+                                           const struct object_name *name)
 {
-    struct page *best = NULL;
-    list_each(struct page, page, &fresh->pages, link)
-        if (page->place->origin == place->origin && slice_eq(page->name.bucket, name->bucket) &&
+    struct list_page *best = NULL;
+    list_each(struct list_page, page, &fresh->pages, link)
+        if (page->rules->origin == rules->origin && slice_eq(page->name.bucket, name->bucket) &&
             slice_starts(name->key, page->prefix) && slice_cmp(page->start_after, name->key) < 0 &&
             (!best || slice_cmp(best->start_after, page->start_after) < 0))
             best = page;
     return best;
 }
 
-struct page *fresh_page(struct fresh *fresh, const struct place *place,
-                        const struct identity *who, const struct object_name *name, bool own_only)
+struct list_page *fresh_list_page(struct fresh *fresh, const struct rules *rules,
+                                  const struct identity *who, const struct object_name *name,
+                                  bool own_only)
 {
     struct arena scratch = { 0 };
     slice start_after;
-    struct page *page = NULL;
+    struct list_page *page = NULL;
     pthread_mutex_lock(&fresh->lock);
-    slice prefix = widest_prefix(fresh, place, who, name);
-    struct folder_name folder = { place->origin, name->bucket, prefix };
-    if (place->by_listing && !is_refused(fresh, place, who, name->bucket, prefix, ageing_s())) {
+    slice prefix = widest_prefix(fresh, rules, who, name);
+    struct folder_name folder = { rules->origin, name->bucket, prefix };
+    if (rules->by_listing && !is_refused(fresh, rules, who, name->bucket, prefix, ageing_s())) {
         if (!own_only)
-            page = running_page(fresh, place, name);
+            page = running_list_page(fresh, rules, name);
         if (!page && cache_fetch_may_begin(fresh->cache)) {
             if (paging_start(fresh->paging, &scratch, &folder, name->key, own_only, &start_after))
-                page = page_start(fresh, place, who, name, prefix, start_after);
+                page = list_page_start(fresh, rules, who, name, prefix, start_after);
             else
                 cache_fetch_ended(fresh->cache);
         }
@@ -404,9 +406,9 @@ static bool ends_before(const struct listing *listing, slice key)
            slice_cmp(key, listing->objects[listing->object_count - 1].key) > 0);
 }
 
-enum page_state fresh_look(struct page *page, slice key, struct waiter *waiter)
+enum list_page_state fresh_look(struct list_page *page, slice key, struct waiter *waiter)
 {
-    enum page_state state = PAGE_RUNNING;
+    enum list_page_state state = PAGE_RUNNING;
     pthread_mutex_lock(&page->fresh->lock);
     if (!page->over)
         waiter_add(&page->waiters, waiter);
@@ -418,15 +420,15 @@ enum page_state fresh_look(struct page *page, slice key, struct waiter *waiter)
     return state;
 }
 
-void fresh_leave(struct page **page, struct waiter *waiter)
+void fresh_leave(struct list_page **page, struct waiter *waiter)
 {
-    struct page *mine = *page;
+    struct list_page *mine = *page;
     *page = NULL;
     if (!mine)
         return;
     struct fresh *fresh = mine->fresh;
     pthread_mutex_lock(&fresh->lock);
     list_del(&waiter->link);
-    page_unref(mine);
+    list_page_unref(mine);
     pthread_mutex_unlock(&fresh->lock);
 }

@@ -5,6 +5,7 @@
  * Asking the origin about a version is validate.c's business, bytes are pull.c's. */
 #include "cache/getting.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,14 +58,14 @@ enum err get_fail(struct get *get, enum err err)
     return result;
 }
 
-/* Another version turned up before anything was said: begin again, and believe the origin this
+/* Another version turned up before the answer was decided: begin again, and believe the origin this
  * time. */
 enum err get_restart(struct get *get)
 {
     if (++get->restarts > RESTARTS_MAX)
         return get_fail(get, ERR_SLOW_DOWN);
     get_let_go(get);
-    head_unref(&get->head);
+    metadata_unref(&get->metadata);
     get->distrust = true;
     return get_go(get, GET_UNKNOWN);
 }
@@ -72,7 +73,7 @@ enum err get_restart(struct get *get)
 void get_hook_in(struct get *get)
 {
     if (!get->inflight)
-        get->inflight = inflight_get(get->flights, &get->id, &get->name, get->ask.place);
+        get->inflight = inflight_get(get->flights, &get->id, &get->name, get->ask.rules);
 }
 
 void get_let_go(struct get *get)
@@ -89,13 +90,13 @@ void get_let_go(struct get *get)
     flights_unlock(get->flights, &get->id);
 }
 
-/* ---- is there a head? ---- */
+/* ---- is there metadata? ---- */
 
-static void head_came(void *arg, enum err err, struct head *head)
+static void metadata_came(void *arg, enum err err, struct metadata *metadata)
 {
     struct get *get = arg;
     get->op = NULL;
-    get->head = head;
+    get->metadata = metadata;
     get->phase = err ? GET_UNKNOWN : GET_FRESH;
     get->changed(get->changed_arg);
 }
@@ -106,15 +107,15 @@ static enum err look(struct get *get)
     if (!flights_idle(get->flights, &get->id)) {
         flights_lock(get->flights, &get->id);
         struct inflight *inflight = inflight_find(get->flights, &get->id);
-        if (inflight && inflight->head)
-            get->head = head_ref(inflight->head);
+        if (inflight && inflight->metadata)
+            get->metadata = metadata_ref(inflight->metadata);
         inflight_unref(&inflight);
         flights_unlock(get->flights, &get->id);
     }
-    if (get->head)
+    if (get->metadata)
         return get_go(get, GET_FRESH);
-    enum err err = store_head(get->loop->io, &get->id, &get->name, head_came, get, &get->head,
-                              &get->op);
+    enum err err = store_metadata(get->loop->io, &get->id, &get->name, metadata_came, get,
+                                  &get->metadata, &get->op);
     if (err == ERR_WAIT)
         return ERR_WAIT;
     return get_go(get, err ? GET_UNKNOWN : GET_FRESH);
@@ -125,44 +126,44 @@ static bool is_whole(const struct get *get)
     return !get->ask.part && (get->ask.head_only || get->ask.range.kind == RANGE_NONE);
 }
 
-struct epoch_said get_said(const struct get *get)
+struct epoch_restated get_restated(const struct get *get)
 {
-    struct epoch_said said = epoch_said_of_bucket(get->name.bucket);
+    struct epoch_restated restated = epoch_bucket_restated(get->name.bucket);
     struct object_name key = get->name;
     struct object_id id;
     if (!key.version.len)
-        return said;
+        return restated;
     key.version = S("");
     store_object_id(cache_store(get->loop->cache), &key, &id);
-    struct epoch_said of_key = epoch_said(&id);
-    return of_key.at_ms > said.at_ms ? of_key : said;
+    struct epoch_restated of_key = epoch_restated(&id);
+    return of_key.at_ms > restated.at_ms ? of_key : restated;
 }
 
 /* Its metadata may have changed since the origin last vouched for it, and listings do not show
  * metadata. A clock that was set back (age below 0) does not tell which came first: yes, then. */
 static bool is_restated(const struct get *get, int64_t validated_s, int64_t age_s)
 {
-    struct epoch_said said = get_said(get);
-    return (get->head->restated && !validated_s) ||
-           (said.at_ms && (validated_s <= said.at_s || age_s < 0));
+    struct epoch_restated restated = get_restated(get);
+    return (get->metadata->restated && !validated_s) ||
+           (restated.at_ms && (validated_s <= restated.at_s || age_s < 0));
 }
 
 /* A version that is named never becomes another, but for "null": that is whatever was written last
  * while the bucket had no versions, and no listing of what is current tells of it. */
 static enum err judge_version(struct get *get, bool unproved, int64_t age_s)
 {
-    const struct place *place = get->ask.place;
-    bool fixed = place->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null"));
-    bool fresh = fixed ? !unproved : age_s >= 0 && age_s <= place->ttl_s;
+    const struct rules *rules = get->ask.rules;
+    bool fixed = rules->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null"));
+    bool fresh = fixed ? !unproved : age_s >= 0 && age_s <= rules->ttl_s;
     return get_go(get, fresh ? GET_DECIDE : GET_PROBE);
 }
 
-/* May this head answer without a word from the origin? */
+/* May this metadata answer without a word from the origin? */
 static enum err judge_freshness(struct get *get)
 {
-    const struct place *place = get->ask.place;
-    int64_t validated_s = atomic_load(&get->head->validated_s);
-    bool unproved = atomic_load(&get->head->unproved) && !validated_s;
+    const struct rules *rules = get->ask.rules;
+    int64_t validated_s = atomic_load(&get->metadata->validated_s);
+    bool unproved = atomic_load(&get->metadata->unproved) && !validated_s;
     int64_t age_s = ageing_s() - validated_s;
     if (!permit_has(get)) {    /* nobody learns anything before the origin let them */
         metric_add(M_GRANT_CHECKS, 1);
@@ -172,7 +173,7 @@ static enum err judge_freshness(struct get *get)
         return get_go(get, GET_DECIDE);
     if (get->permit_ages && !get->ask.background && !get_wants_newest(get))
         background_start(get, true);    /* so that who reads often never waits for it */
-    if (get->ask.want_checksums && is_whole(get) && !get->head->full) {
+    if (get->ask.want_checksums && is_whole(get) && !get->metadata->full) {
         get->upgrade = true;
         return get_go(get, GET_PROBE);
     }
@@ -180,13 +181,13 @@ static enum err judge_freshness(struct get *get)
         return get_go(get, GET_PROBE);
     if (get->name.version.len)
         return judge_version(get, unproved, age_s);
-    if (place->freshness == FRESH_IMMUTABLE)
+    if (rules->freshness == FRESH_IMMUTABLE)
         return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
     if (validated_s && age_s < 0)    /* the clock was set back: no trust beyond what is promised */
         return get_go(get, GET_PAGE);
-    if (validated_s && age_s <= place->ttl_s)
+    if (validated_s && age_s <= rules->ttl_s)
         return get_go(get, GET_DECIDE);
-    if (validated_s && age_s <= place->ttl_s + place->grace_s && !get->ask.background) {
+    if (validated_s && age_s <= rules->ttl_s + rules->grace_s && !get->ask.background) {
         get->answer.source = GET_STALE;
         background_start(get, false);
         return get_go(get, GET_DECIDE);
@@ -232,8 +233,8 @@ static bool should_probe(const struct get *get)
 /* Where versions have no name, nobody's bytes can be continued by another's. */
 static struct fetch *join(struct get *get, const struct fetch_span *span)    /* under the lock */
 {
-    const struct head *known = get->inflight->head;
-    if (get->alone || get_wants_newest(get) || (known && !learn_is_named(known)))
+    const struct metadata *known = get->inflight->metadata;
+    if (get->alone || get_wants_newest(get) || (known && !learn_has_strong_etag(known)))
         return NULL;
     return span->suffix ? same_suffix(get->inflight, span->suffix)
                         : fetch_join(get->inflight, 0, span->first);
@@ -241,9 +242,9 @@ static struct fetch *join(struct get *get, const struct fetch_span *span)    /* 
 
 static struct fetch *start(struct get *get, struct fetch_span *span)    /* under the lock */
 {
-    const struct head *known = get->inflight->head;
-    bool named = !known || learn_is_named(known);
-    if (named && !get->alone && !span->suffix && !span->plain)
+    const struct metadata *known = get->inflight->metadata;
+    bool provable = !known || learn_has_strong_etag(known);
+    if (provable && !get->alone && !span->suffix && !span->plain)
         span->end = MIN(span->end, fetch_next_claim(get->inflight, 0, span->first));
     return fetch_start(get->inflight, FETCH_GET, &get->asker, NULL, span);
 }
@@ -258,8 +259,8 @@ static enum err unknown(struct get *get)
     struct fetch_span span = span_of_range(&get->ask.range);
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
-    if (get->inflight->head && !get->distrust) {    /* an answer came since we looked */
-        get->head = head_ref(get->inflight->head);
+    if (get->inflight->metadata && !get->distrust) {    /* an answer came since we looked */
+        get->metadata = metadata_ref(get->inflight->metadata);
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_FRESH);
     }
@@ -279,7 +280,7 @@ static enum err unknown(struct get *get)
         flights_unlock(get->flights, &get->id);
         return get_go(get, GET_PROBE);
     }
-    fetch_joined(get->fetch, get->ask.party);
+    fetch_joined(get->fetch, get->ask.list_id);
     if (!get->fetch)
         get->fetch = start(get, &span);
     flights_unlock(get->flights, &get->id);
@@ -290,7 +291,7 @@ static enum err answer_judge(struct get *get)
 {
     struct fetch *fetch = get->fetch;
     if (fetch->answered) {
-        get->head = head_ref(fetch->head);
+        get->metadata = metadata_ref(fetch->metadata);
         get->validated = true;
         permit_let(get);    /* it shares, or may have it anyhow */
         get->answer.source = GET_MISS;
@@ -327,7 +328,7 @@ static enum err answer(struct get *get)
 static bool find_part(struct get *get, struct s3_range *ret)
 {
     struct part *part = &get->part;
-    if (!parts_find(cache_parts(get->loop->cache), get->head, get->ask.part, part))
+    if (!parts_find(get->loop->cache->parts, get->metadata, get->ask.part, part))
         return false;
     get->answer.parts = part->count;
     get->answer.part_sums = slice_of(part->sums);
@@ -340,16 +341,16 @@ static enum err decide(struct get *get)
     struct get_answer *answer = &get->answer;
     bool use_range = true;
     get->cost.decided_ns = mono_ns() - get->began_ns;
-    answer->head = get->head;
-    answer->validated_s = atomic_load(&get->head->validated_s);
-    answer->err = s3_conditions_judge(&get->ask.conditions, get->head->etag, get->head->modified_s,
-                                      &use_range);
+    answer->metadata = get->metadata;
+    answer->validated_s = atomic_load(&get->metadata->validated_s);
+    answer->err = s3_conditions_judge(&get->ask.conditions, get->metadata->etag,
+                                      get->metadata->modified_s, &use_range);
     struct s3_range range = use_range ? get->ask.range : (struct s3_range){ .kind = RANGE_NONE };
     if (!answer->err && get->ask.part && !find_part(get, &range))
         return get->part_asked++ < PART_TRIES_MAX ? get_go(get, GET_PROBE)
                                                   : get_fail(get, ERR_NOT_IMPLEMENTED);
     if (!answer->err)
-        answer->err = s3_range_resolve(&range, get->head->size, &answer->first, &answer->end,
+        answer->err = s3_range_resolve(&range, get->metadata->size, &answer->first, &answer->end,
                                        &answer->partial);
     if (!answer->err && get->ask.to && !get->ask.head_only &&
         answer->end - answer->first > get->ask.to_bytes)
@@ -367,18 +368,18 @@ static enum err decide(struct get *get)
 static void name_source(struct get *get)
 {
     struct get_answer *answer = &get->answer;
-    if (!get->piece_cached) {
+    if (!get->held_is_cached) {
         answer->source = GET_MISS;
         return;
     }
-    if (answer->source == GET_MISS)    /* its head came from the origin, its bytes were here */
+    if (answer->source == GET_MISS)    /* its metadata came from the origin, its bytes were here */
         answer->source = GET_REVALIDATED;
     uint64_t from = get->pos + get->ready.len;
     if (from >= get->end)
         return;
     uint32_t first = (uint32_t)(from / UNIT_BYTES);
     uint32_t count = (uint32_t)((get->end - 1) / UNIT_BYTES) - first + 1;
-    if (store_has_units(cache_store(get->loop->cache), get->head, first, count) < count)
+    if (store_has_units(cache_store(get->loop->cache), get->metadata, first, count) < count)
         answer->source = GET_PARTIAL;
 }
 
@@ -410,22 +411,25 @@ static enum err (*const phases[])(struct get *get) = {
     [GET_FIRST] = first,
 };
 
+static_assert(countof(phases) == GET_READY, "each phase but the last has its function");
+
 /* ---- the face ---- */
 
 struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
                       void (*changed)(void *arg), void *arg)
 {
+    check(ask->rules && ask->bucket.len && changed);
     struct get *get = must_alloc(sizeof(*get));
     get->magic = GET_MAGIC;
     get->loop = loop;
-    get->flights = cache_flights(loop->cache);
+    get->flights = loop->cache->flights;
     get->ask = *ask;
     get->changed = changed;
     get->changed_arg = arg;
     get->began_ms = ageing_ms();
     get->began_ns = mono_ns();
     get->name = (struct object_name){
-        .endpoint = origin_endpoint(ask->place->origin),
+        .endpoint = origin_endpoint(ask->rules->origin),
         .bucket = ask->bucket,
         .key = ask->key,
         .version = ask->version,
@@ -460,14 +464,15 @@ enum err get_next(struct get *get, slice *ret)
         return err;
     *ret = get->ready;
     get->pos += get->ready.len;
-    *(get->piece_cached ? &get->cost.cache_bytes : &get->cost.origin_bytes) += get->ready.len;
+    *(get->held_is_cached ? &get->cost.cache_bytes : &get->cost.origin_bytes) += get->ready.len;
     get->ready = (slice){ 0 };
+    get_read_ahead(get);
     return OK;
 }
 
 bool gets_are_scarce(const struct cache_loop *loop)
 {
-    return store_pieces_scarce(loop->io) || slots_scarce(cache_flights(loop->cache));
+    return store_held_bytes_scarce(loop->io) || slots_scarce(loop->cache->flights);
 }
 
 const struct get_cost *get_cost(const struct get *get)
@@ -487,11 +492,12 @@ void get_end(struct get **get)
     if (!mine)
         return;
     check(mine->magic == GET_MAGIC);
-    piece_release(&mine->piece);
+    object_bytes_release(&mine->held);
+    object_bytes_release(&mine->next_held);
     get_let_go(mine);
     free(mine->copy);
     ticket_end(&mine->ticket);
-    head_unref(&mine->head);
+    metadata_unref(&mine->metadata);
     refusal_unref(&mine->refusal);
     mine->magic = 0;
     free(mine);

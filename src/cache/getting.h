@@ -9,21 +9,21 @@
 
 #define GET_MAGIC 0x6765743031303131u
 
-#define COPY_BYTES 65536u         /* what a reader takes along when it must not hold on to a slot */
-#define SHORT_COPY_BYTES 16384u   /* or to a read buffer */
+#define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
+#define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
 
 enum get_phase {
-    GET_LOOK,            /* what is known of this object? */
-    GET_FRESH,           /* a head is there: may it answer? */
-    GET_PAGE,            /* a listing page around the key is under way */
-    GET_RELOOK,          /* the page is over: the head again, renewed or not */
-    GET_PROBE,           /* a HEAD has to be asked for */
-    GET_PROBE_ANSWER,    /* ... and is under way */
-    GET_PROVE,           /* it is no proof that the bytes may be had: a GET has to be asked for */
-    GET_UNKNOWN,         /* nothing known: a GET has to be asked for, or joined */
-    GET_ANSWER,          /* ... and is under way */
-    GET_DECIDE,          /* conditions and range */
-    GET_FIRST,           /* the first bytes, so that headers are true */
+    GET_LOOK,            /* looks for the object's metadata */
+    GET_FRESH,           /* the metadata is there: may it answer? */
+    GET_PAGE,            /* waits for a list page around the key */
+    GET_RELOOK,          /* the page is over: looks at the metadata again, renewed or not */
+    GET_PROBE,           /* needs a HEAD */
+    GET_PROBE_ANSWER,    /* waits for the HEAD's answer */
+    GET_PROVE,           /* the HEAD does not prove the right to the bytes: needs a GET */
+    GET_UNKNOWN,         /* there is no metadata: joins or starts a GET */
+    GET_ANSWER,          /* waits for the GET's answer */
+    GET_DECIDE,          /* fixes conditions and range */
+    GET_FIRST,           /* waits for the first bytes, so that X-Cache is true */
     GET_READY
 };
 
@@ -41,65 +41,68 @@ struct get {
     uint64_t began_ns;
     enum get_phase phase;
 
-    /* what it waits for, or holds */
+    /* its waits, and its references */
     struct ticket *ticket;
     struct waiter waiter;
     struct store_op *op;
-    struct page *page;
-    struct inflight *inflight;        /* once it needed one */
-    struct fetch *fetch;          /* whose reader it is */
-    struct flight *flight;        /* it reads from */
+    struct list_page *page;
+    struct inflight *inflight;    /* NULL until it is needed */
+    struct fetch *fetch;          /* the get is its reader */
+    struct flight *flight;        /* the get reads from it */
 
-    struct head *head;
-    bool validated;               /* the origin vouched for it during this get */
-    enum page_state page_said;    /* of the key, when it was over */
-    int64_t seen_s;               /* when it was last confirmed, before the page */
+    struct metadata *metadata;
+    bool validated;               /* the origin confirmed the metadata during this get */
+    enum list_page_state page_state;    /* what the page tells of the key, once it is over */
+    int64_t seen_s;               /* when the metadata was last confirmed before the page */
     unsigned pages;
-    struct part part;             /* the one that is asked for */
-    unsigned part_asked;          /* the HEAD is for where the part lies: how often it was */
-    bool upgrade;                 /* the HEAD is for what the head lacks (FULL) */
-    bool looked_again;            /* for what came between looking and asking the origin */
-    bool distrust;                /* what is stored was found to be of another version */
+    struct part part;             /* the part that the client wants */
+    unsigned part_asked;          /* number of HEADs that asked for the part's place */
+    bool upgrade;                 /* the HEAD is for fields that the metadata lacks (FULL) */
+    bool looked_again;            /* once: metadata may have come before the origin was asked */
+    bool distrust;                /* the stored metadata is of another version */
     unsigned restarts;
-    bool permitted;               /* who asks may read it: known once, for the whole get ... */
-    uint64_t permitted_version;   /* ... while its head is this one (permit.c) */
-    bool permit_ages;             /* ... by a proof that is past its half */
-    bool alone;                   /* another's refusal is not ours: ask in our own name */
+    bool permitted;               /* the identity may read: judged once, for the whole get ... */
+    uint64_t permitted_version;   /* ... while the metadata is of this version (permit.c) */
+    bool permit_ages;             /* ... and more than half of the proof's time is over */
+    bool alone;                   /* another identity was refused: asks in its own name */
 
-    uint64_t pos, end;            /* still to be handed out */
-    slice ready;                  /* pulled, not handed out yet */
-    struct piece piece;           /* holds ready, if it came from the store */
+    uint64_t pos, end;            /* the bytes that get_next still has to hand out */
+    slice ready;                  /* pulled, and not handed out yet */
+    struct object_bytes held;     /* holds ready, if it came from the store */
     char *copy;                   /* holds ready, if slots or buffers were scarce */
-    bool piece_cached;
-    enum err piece_err;           /* how the store's read ended, once op is over */
-    bool piece_came;
+    struct object_bytes next_held;    /* the store's answer to op, until it is taken */
+    bool held_is_cached;
+    enum err held_err;            /* how the store's read ended, once op is over */
+    bool held_was_slow;           /* the last read of the store had to wait for the disk */
+    bool pull_waits;              /* a pull said ERR_WAIT because of op */
+    bool bytes_came;
     bool slow;                    /* a fetch has outrun it */
     struct refusal *refusal;
     struct get_answer answer;
     struct get_cost cost;
 };
 
-/* Must the answer be as new as the question? Then what was asked before it won't do. */
+/* True if the answer must be as new as the request: no earlier answer of the origin counts. */
 static inline bool get_wants_newest(const struct get *get)
 {
-    return get->ask.revalidate || get->ask.place->freshness == FRESH_ALWAYS;
+    return get->ask.revalidate || get->ask.rules->freshness == FRESH_ALWAYS;
 }
 
-/* When something was last said of this key that may be of this version; all 0: never, or none is
- * named. */
-struct epoch_said get_said(const struct get *get) MUST_USE;
+/* When a write last may have changed the metadata of this version (epoch_restate, for its key or
+ * its bucket); all 0: never. */
+struct epoch_restated get_restated(const struct get *get) MUST_USE;
 
-/* Whose origin's word counts: what one identity was told, another was not. */
+/* The number of the get's identity. An origin's answer counts for the identity that asked. */
 static inline uint64_t get_who(const struct get *get)
 {
     return identity_id(get->asker.who);
 }
 
-/* What a phase ends in: the next one; or ready, with a refusal. */
+/* The end of a phase: the next phase, or GET_READY with a refusal. */
 enum err get_go(struct get *get, enum get_phase phase) MUST_USE;
 enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;
 enum err get_fail(struct get *get, enum err err) MUST_USE;
-enum err get_restart(struct get *get) MUST_USE;    /* another version turned up */
+enum err get_restart(struct get *get) MUST_USE;    /* the origin has another version */
 
 /* The phases of validate.c: OK, ERR_WAIT. */
 enum err get_wait_for_page(struct get *get) MUST_USE;
@@ -108,22 +111,24 @@ enum err get_probe_start(struct get *get) MUST_USE;
 enum err get_probe_answer(struct get *get) MUST_USE;
 enum err get_prove(struct get *get) MUST_USE;
 
-/* Makes `ready` the bytes at pos: OK, ERR_WAIT, ERR_CHANGED, or why they can't be had (refusal set
- * if the origin said so). */
+/* Makes `ready` the bytes at pos. OK, ERR_WAIT, ERR_CHANGED, or the reason why they can't be had;
+ * get->refusal is set if it is the origin's. */
 enum err get_pull(struct get *get) MUST_USE;
-void get_hook_in(struct get *get);             /* under the lock: inflight is there */
-void get_let_go(struct get *get);              /* of everything it waits for or reads from */
-/* Asks the origin about the head of this get, without anybody waiting for the answer; one at a time
- * a head. by_head: by HEAD, in this name, whatever is known. */
+/* Starts to read the bytes at pos from the disk, while the ones before them are sent. */
+void get_read_ahead(struct get *get);
+void get_hook_in(struct get *get);             /* sets get->inflight; under the lock */
+void get_let_go(struct get *get);              /* ends its waits, and releases what it reads from */
+/* Revalidates the metadata of this get in the background, at most once at a time for an object.
+ * by_head: by a HEAD in the get's name, fresh or not. */
 void background_start(struct get *get, bool by_head);
 
 /* ---- permit.c ---- */
-void permit_ask_as(struct get *get, const struct identity *who);    /* name and id are known */
-/* Is it proven that who asks may read this? */
+void permit_ask_as(struct get *get, const struct identity *who);    /* after name and id are set */
+/* True if there is proof that the get's identity may read this version. */
 bool permit_has(struct get *get);
-/* The origin has let who asks have what get->head is of, in an answer to this get. */
+/* An answer to this get has proven that its identity may read the version of get->metadata. */
 void permit_let(struct get *get);
-/* Will the answer to this fetch, which is under way, be good for this get, too? */
+/* True if the answer to this fetch, which is in progress, will count for this get, too. */
 bool permit_shares(struct get *get, const struct fetch *fetch);
 
 #endif

@@ -1,4 +1,4 @@
-/* inside.h - what the files of this room tell each other, and nobody else.
+/* inside.h - shared by the files of this room alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CACHE_INSIDE_H
 #define CACHE_INSIDE_H
@@ -7,48 +7,57 @@
 #include "s3/error.h"
 #include "s3/xml.h"
 
+/* One for the process. After cache_new only `fetches` and `stopping` change. */
+struct cache {
+    struct store *store;
+    struct flights *flights;
+    struct fresh *fresh;
+    struct missing_keys *missing;
+    struct parts *parts;
+    struct grants *grants;
+    uint64_t began_ms;
+    struct lists *lists;
+    unsigned fetches_max;
+    atomic_uint fetches;          /* in progress, with those of list pages */
+    atomic_bool stopping;
+};
+
 /* Room for one more fetch (H8), and its end. */
 bool cache_fetch_may_begin(struct cache *cache) MUST_USE;
 void cache_fetch_ended(struct cache *cache);
 bool cache_is_stopping(struct cache *cache);
-struct flights *cache_flights(struct cache *cache);
-struct fresh *cache_fresh(struct cache *cache);
-struct lists *cache_lists(struct cache *cache);
-struct parts *cache_parts(struct cache *cache);
-struct missing_keys *cache_missing(struct cache *cache);
-struct grants *cache_grants(struct cache *cache);
-uint64_t cache_began_ms(const struct cache *cache);
 
-/* How far a fill may run ahead of its readers: further, and what is streamed at once would push
- * itself out of the cache before it is read. */
+/* How far a fill may run ahead of its readers. A longer lead would evict its own bytes before they
+ * are read. */
 uint64_t cache_ahead_max(struct cache *cache);
 
 void background_end_all(struct cache_loop *loop);    /* background.c */
 void populate_end_all(struct cache_loop *loop);      /* populate.c */
 
-/* Does the head name its version, so that another answer can be proved to be of the same? Only a
- * strong ETag does. One that does not is a version of its own, of one fetch and its readers. */
-bool learn_is_named(const struct head *head) MUST_USE;
+/* True if the metadata identifies its version, so that another answer can be proved to be of the
+ * same version. Only a strong ETag does. Other metadata is a version of its own: it belongs to one
+ * fetch and its readers. */
+bool learn_has_strong_etag(const struct metadata *metadata) MUST_USE;
 
-/* Does a Cache-Control say so? */
+/* True if this Cache-Control has no-store. */
 bool learn_says_no_store(slice control) MUST_USE;
 
-/* Reads the head of a 200 or 206: version, size, which bytes follow. Sets the fetch's head, next,
- * end, skip and admitted. ERR_CHANGED: not the version asked for; ERR_ORIGIN_REPLY: makes no sense.
- * Under the lock. */
+/* Reads the head of a 200 or 206 response: version, size, which bytes follow. Sets the fetch's
+ * metadata, next, end, skip and admitted. ERR_CHANGED: it is another version; ERR_ORIGIN_REPLY: it
+ * makes no sense. Under the lock. */
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;
 
-/* The origin contradicts what is here of the object: it is gone, or its size was a mistake. What is
- * here goes. Under the lock. */
+/* Removes the object's metadata, because the origin contradicts it: the object is gone, or has
+ * another size. Under the lock. */
 void deliver_forget(struct fetch *fetch);
 
-/* ---- permit.c: what an answer says of who asked ---- */
-/* Does a 2xx to it let who asked have the bytes of this head? A HEAD's does not where they are
- * encrypted by a key that takes a right of its own. */
-bool permit_proves(const struct fetch *fetch, const struct head *head);
-/* A 2xx to it came, under the lock; fetch->head is known. */
-void permit_shown(struct fetch *fetch);
-/* It ended in a refusal to who asked (401, 403, or of what was signed in its name). */
+/* ---- permit.c: what an answer proves about the identity that asked ---- */
+/* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing
+ * for bytes that are encrypted by a key which takes a right of its own. */
+bool permit_proves(const struct fetch *fetch, const struct metadata *metadata);
+/* The fetch got a 2xx, and its metadata is known. Under the lock. */
+void permit_granted(struct fetch *fetch);
+/* The fetch ended in a refusal of its identity: 401, 403, or of its signature. Under the lock. */
 void permit_refused(struct fetch *fetch);
 
 #endif

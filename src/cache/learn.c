@@ -1,13 +1,13 @@
 /* learn.c - what an origin's answer says about an object. SPDX-License-Identifier: Apache-2.0
  *
- * Turns the head of a 200 or 206 into a struct head and into where in the object the bytes that
- * follow belong. Nothing is believed that does not fit: a range that does not start where it must,
- * a size that differs, an ETag that is not the one asked for. An answer without a strong ETag can't
- * be shown to be of the version of any other: it is handed to who reads it now, and not kept. */
+ * Turns the head of a 200 or 206 response into a struct metadata and into where in the object the
+ * bytes that follow belong. Nothing is believed that does not fit: a range that does not start
+ * where it must, a size that differs, an ETag that is not the one asked for. An answer without a
+ * strong ETag can't be shown to be of the version of any other: it is handed to who reads it now,
+ * and not kept. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/guard.h"
 #include "base/metric.h"
 #include "cache/inside.h"
@@ -73,9 +73,9 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
     return OK;
 }
 
-bool learn_is_named(const struct head *head)
+bool learn_has_strong_etag(const struct metadata *metadata)
 {
-    return head->etag.len && !slice_starts(head->etag, S("W/"));
+    return metadata->etag.len && !slice_starts(metadata->etag, S("W/"));
 }
 
 /* Of a version without a name, one answer is not another. */
@@ -85,15 +85,15 @@ static uint64_t unique_hash(void)
     return UINT64_MAX - atomic_fetch_add(&last, 1);
 }
 
-/* A field of the answer as a head keeps it: "name: value\r\n", or nothing. */
+/* A field of the answer as metadata keeps it: "name: value\r\n", or nothing. */
 static void add_field(struct text *to, slice name, slice value, bool full)
 {
     if (is_echoed(name, full))
         text_printf(to, "%.*s: %.*s\r\n", SLICE_ARG(name), SLICE_ARG(value));
 }
 
-static struct head *make_head(struct fetch *fetch, const struct origin_reply *reply,
-                              const struct facts *facts)
+static struct metadata *make_metadata(struct fetch *fetch, const struct origin_reply *reply,
+                                      const struct facts *facts)
 {
     struct text fields = text_in(&fetch->arena);
     for (size_t i = 0; i < reply->field_count; i++)
@@ -101,25 +101,25 @@ static struct head *make_head(struct fetch *fetch, const struct origin_reply *re
             add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
     const struct inflight *inflight = fetch->inflight;
     struct object_name name = {
-        .endpoint = origin_endpoint(inflight->place->origin),
+        .endpoint = origin_endpoint(inflight->rules->origin),
         .bucket = inflight->bucket,
         .key = inflight->key,
         .version = inflight->version,
     };
-    struct head *head = head_new(&inflight->id, &name, facts->etag, text_slice(&fields),
-                                 facts->size, facts->modified_s, facts->full);
-    head->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, head) ||
-                     origin_renamed_ms(inflight->place->origin);
-    if (!learn_is_named(head))
-        head->etag_hash = unique_hash();
-    return head;
+    struct metadata *metadata = metadata_new(&inflight->id, &name, facts->etag, text_slice(&fields),
+                                             facts->size, facts->modified_s, facts->full);
+    metadata->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, metadata) ||
+                         origin_owner_changed_ms(inflight->rules->origin);
+    if (!learn_has_strong_etag(metadata))
+        metadata->etag_hash = unique_hash();
+    return metadata;
 }
 
-/* What a head would keep of its fields, had it been learnt from a 206. */
-static slice fields_of_206(struct arena *keep, const struct head *head)
+/* The fields that metadata keeps if it was learnt from a 206. */
+static slice fields_of_206(struct arena *keep, const struct metadata *metadata)
 {
     struct text fields = text_in(keep);
-    for (slice rest = head->fields; rest.len;) {
+    for (slice rest = metadata->fields; rest.len;) {
         slice line = slice_cut(&rest, '\n'), value = slice_cut(&line, '\r');
         slice name = slice_cut(&value, ':');
         add_field(&fields, name, slice_trim(value), false);
@@ -127,68 +127,69 @@ static slice fields_of_206(struct arena *keep, const struct head *head)
     return text_slice(&fields);
 }
 
-/* Is the head that is known as good as the new one? Fields change without the ETag, and within a
- * second without Last-Modified. */
-static bool says_all(struct arena *keep, const struct head *known, const struct head *head)
+/* Is the metadata that is known as good as the new one? Fields change without the ETag, and
+ * within a second without Last-Modified. */
+static bool says_all(struct arena *keep, const struct metadata *known,
+                     const struct metadata *metadata)
 {
-    if (!known || !learn_is_named(known) || !slice_eq(known->etag, head->etag) ||
-        known->size != head->size || known->modified_s != head->modified_s)
+    if (!known || !learn_has_strong_etag(known) || !slice_eq(known->etag, metadata->etag) ||
+        known->size != metadata->size || known->modified_s != metadata->modified_s)
         return false;
-    if (known->full == head->full)
-        return slice_eq(known->fields, head->fields);
-    return known->full && slice_eq(fields_of_206(keep, known), head->fields);
+    if (known->full == metadata->full)
+        return slice_eq(known->fields, metadata->fields);
+    return known->full && slice_eq(fields_of_206(keep, known), metadata->fields);
 }
 
-/* ---- a head on its own way to the store ---- */
+/* ---- metadata on its own way to the store ---- */
 
 /* Until it is committed, the object stays in the table of what is in flight, where readers look
  * first: the store would still give them what was before. */
-struct head_store {
+struct metadata_store {
     struct store_append append;
     struct epoch_note epoch;
     struct inflight *inflight;
 };
 
-static bool head_may_publish(const struct store_append *append)
+static bool metadata_may_publish(const struct store_append *append)
 {
-    const struct head_store *mine = container_of(append, struct head_store, append);
-    return epoch_may_publish(append->head, append->with_head, mine->epoch);
+    const struct metadata_store *mine = container_of(append, struct metadata_store, append);
+    return epoch_may_publish(append->metadata, append->with_metadata, mine->epoch);
 }
 
-static void head_store_end(struct head_store *mine)    /* under the lock */
+static void metadata_store_end(struct metadata_store *mine)    /* under the lock */
 {
-    head_unref(&mine->append.head);
+    metadata_unref(&mine->append.metadata);
     inflight_unref(&mine->inflight);
     free(mine);
 }
 
-static void head_stored(struct store_append *append, enum err err)
+static void metadata_stored(struct store_append *append, enum err err)
 {
-    struct head_store *mine = container_of(append, struct head_store, append);
+    struct metadata_store *mine = container_of(append, struct metadata_store, append);
     struct flights *flights = mine->inflight->flights;
     struct object_id id = mine->inflight->id;
     if (err)
         metric_add(M_CACHE_UNPUBLISHED, 1);
     flights_lock(flights, &id);
-    head_store_end(mine);
+    metadata_store_end(mine);
     flights_unlock(flights, &id);
 }
 
-static void keep_head_alone(struct fetch *fetch)
+static void keep_metadata_alone(struct fetch *fetch)
 {
-    struct head_store *mine = must_alloc(sizeof(*mine));
+    struct metadata_store *mine = must_alloc(sizeof(*mine));
     mine->epoch = fetch->epoch;
     mine->inflight = inflight_ref(fetch->inflight);
     mine->append = (struct store_append){
-        .head = head_ref(fetch->head),
-        .with_head = true,
-        .may_publish = head_may_publish,
-        .done = head_stored,
+        .metadata = metadata_ref(fetch->metadata),
+        .with_metadata = true,
+        .may_publish = metadata_may_publish,
+        .done = metadata_stored,
     };
     if (store_append(cache_store(fetch->inflight->cache), &mine->append) == OK)
         return;
     metric_add(M_CACHE_UNPUBLISHED, 1);
-    head_store_end(mine);
+    metadata_store_end(mine);
 }
 
 /* ---- what follows ---- */
@@ -215,10 +216,7 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
 
 bool learn_says_no_store(slice control)
 {
-    for (slice rest = control; rest.ptr;)
-        if (slice_eq_nocase(slice_trim(slice_cut(&rest, ',')), S("no-store")))
-            return true;
-    return false;
+    return slice_list_has(control, ',', S("no-store"));
 }
 
 /* "Why is my hit ratio 0?": each answer with bytes that will not be stored counts by why not. */
@@ -227,7 +225,7 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
     enum metric cause;
     if (learn_says_no_store(origin_reply_get(reply, S("cache-control"))))
         cause = M_NOT_STORED_NO_STORE;
-    else if (!learn_is_named(fetch->head))
+    else if (!learn_has_strong_etag(fetch->metadata))
         cause = M_NOT_STORED_NO_ETAG;
     else if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
         cause = M_NOT_STORED_WRITTEN;
@@ -242,30 +240,30 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on. */
-static void learn_head(struct fetch *fetch, const struct origin_reply *reply,
-                       const struct facts *facts)
+static void learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
+                           const struct facts *facts)
 {
     struct inflight *inflight = fetch->inflight;
-    struct head *head = make_head(fetch, reply, facts);
-    bool known = says_all(&fetch->arena, inflight->head, head);
+    struct metadata *metadata = make_metadata(fetch, reply, facts);
+    bool known = says_all(&fetch->arena, inflight->metadata, metadata);
     if (!known)
-        inflight_set_head(inflight, head);
-    fetch->head = head_ref(known ? inflight->head : head);
-    head_unref(&head);
+        inflight_set_metadata(inflight, metadata);
+    fetch->metadata = metadata_ref(known ? inflight->metadata : metadata);
+    metadata_unref(&metadata);
 }
 
 /* A HEAD that found the version we have: only its time is new. */
 static bool renewed(struct fetch *fetch)
 {
-    const struct head *head = fetch->head;
-    struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, head->fields,
-                                 fetch->sent_s, 0, NULL };
-    return epoch_holds(&head->id, fetch->epoch) &&
-           store_renew(cache_store(fetch->inflight->cache), &head->id, &vouch) == STORE_RENEWED;
+    const struct metadata *metadata = fetch->metadata;
+    struct store_vouch vouch = { metadata->etag_hash, metadata->size, metadata->modified_s,
+                                 metadata->fields, fetch->sent_s, 0, NULL };
+    return epoch_holds(&metadata->id, fetch->epoch) &&
+           store_renew(cache_store(fetch->inflight->cache), &metadata->id, &vouch) == STORE_RENEWED;
 }
 
 /* The checksums of a part, as lines. Some origins say the object's with each part: as a sum of sums,
- * "...-N", or the very one that the head has. Those are none of the part. */
+ * "...-N", or the very one that the metadata has. Those are none of the part. */
 static void read_part_sums(struct fetch *fetch, const struct origin_reply *reply, struct part *part)
 {
     struct text sums = text_in(&fetch->arena);
@@ -274,7 +272,7 @@ static void read_part_sums(struct fetch *fetch, const struct origin_reply *reply
         if (!slice_starts(field.name, S("x-amz-checksum-")))
             continue;
         bool is_type = slice_eq(field.name, S("x-amz-checksum-type"));
-        bool is_known = slice_eq(head_field(fetch->head, field.name), field.value);
+        bool is_known = slice_eq(metadata_field(fetch->metadata, field.name), field.value);
         if (slice_has(field.value, '-') || (is_known && !is_type))
             return;
         text_printf(&sums, "%.*s: %.*s\r\n", SLICE_ARG(field.name), SLICE_ARG(field.value));
@@ -292,7 +290,7 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
         count = 0;
     struct part part = { facts->first, facts->end, (unsigned)count, "" };
     read_part_sums(fetch, reply, &part);
-    parts_note(cache_parts(fetch->inflight->cache), fetch->head, fetch->asked.part, &part);
+    parts_note(fetch->inflight->cache->parts, fetch->metadata, fetch->asked.part, &part);
 }
 
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
@@ -301,10 +299,10 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     enum err err = read_facts(fetch, reply, &facts);
     if (err)
         return err;
-    if (fetch->head && guard_on(GUARD_IF_MATCH)) {
-        if (!learn_is_named(fetch->head) || !slice_eq(fetch->head->etag, facts.etag))
+    if (fetch->metadata && guard_on(GUARD_IF_MATCH)) {
+        if (!learn_has_strong_etag(fetch->metadata) || !slice_eq(fetch->metadata->etag, facts.etag))
             return ERR_CHANGED;
-        if (fetch->head->size != facts.size) {
+        if (fetch->metadata->size != facts.size) {
             deliver_forget(fetch);
             return ERR_CHANGED;
         }
@@ -313,20 +311,21 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return err;
     if (fetch->answered)
         return OK;
-    struct head *old = fetch->inflight->head;
-    if (!fetch->head)
-        learn_head(fetch, reply, &facts);
-    atomic_store(&fetch->head->validated_s, fetch->sent_s);
+    struct metadata *old = fetch->inflight->metadata;
+    if (!fetch->metadata)
+        learn_metadata(fetch, reply, &facts);
+    atomic_store(&fetch->metadata->validated_s, fetch->sent_s);
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);
-    permit_shown(fetch);
+    permit_granted(fetch);
     fetch->admitted = !fetch->proof && may_be_stored(fetch, reply);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
-                                fetch->end == fetch->head->size && fetch->end > 0 &&
+                                fetch->end == fetch->metadata->size && fetch->end > 0 &&
                                 fetch->end <= WHOLE_BYTES_MAX;
     if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
         return OK;
-    if (fetch->admitted && !fetch->known_head && fetch->head != old && !comes_with_its_bytes)
-        keep_head_alone(fetch);
+    if (fetch->admitted && !fetch->known_metadata && fetch->metadata != old &&
+        !comes_with_its_bytes)
+        keep_metadata_alone(fetch);
     return OK;
 }

@@ -81,6 +81,7 @@ struct lists *lists_new(struct cache *cache, uint64_t reuse_ms, size_t bytes_max
 
 static void unref(struct shared *shared)
 {
+    check(shared->refs > 0 && shared->lists->bytes >= shared->counted);
     if (--shared->refs > 0)
         return;
     check(shared->magic == SHARED_MAGIC);
@@ -143,7 +144,7 @@ static bool is_good(const struct shared *shared, uint64_t now_ms)
 
 static struct list *chain_of(struct lists *lists, slice key)
 {
-    return &lists->chains[head_etag_hash(key) % CHAINS];
+    return &lists->chains[metadata_etag_hash(key) % CHAINS];
 }
 
 static struct shared *find(struct lists *lists, slice key, uint64_t now_ms)
@@ -246,13 +247,13 @@ static void add_query(struct text *to, slice query)
         text_printf(to, "%.*s&", SLICE_ARG(pairs[i]));
 }
 
-/* What other credentials of ours were shown is not alike, either. */
+/* An answer to other credentials of Penstock's own is another answer, too. */
 static slice key_of(struct arena *keep, const struct list_ask *ask)
 {
-    const struct origin *origin = ask->place->origin;
+    const struct origin *origin = ask->rules->origin;
     struct text key = text_in(keep);
     text_printf(&key, "%.*s %" PRIu64 " %" PRIu64 " %d %.*s?", SLICE_ARG(origin_endpoint(origin)),
-                identity_id(ask->who), origin_renamed_ms(origin), (int)ask->op,
+                identity_id(ask->who), origin_owner_changed_ms(origin), (int)ask->op,
                 SLICE_ARG(ask->bucket));
     add_query(&key, ask->query);
     for (size_t i = 0; i < ask->field_count; i++)
@@ -283,13 +284,13 @@ static struct origin_call make_call(struct arena *keep, const struct list_ask *a
 /* Who has an identity of their own may see it for as long as they may read what they read. */
 static uint64_t reuse_ms(const struct lists *lists, const struct list_ask *ask)
 {
-    return identity_id(ask->who) ? MIN(lists->reuse_ms, ask->place->grant_ms) : lists->reuse_ms;
+    return identity_id(ask->who) ? MIN(lists->reuse_ms, ask->rules->grant_ms) : lists->reuse_ms;
 }
 
 static struct grant_name owner_of(struct lists *lists, const struct list_ask *ask)
 {
     struct grant_name owner = { identity_id(ask->who), { { 0 } }, GRANT_BUCKET };
-    struct object_name name = { .endpoint = origin_endpoint(ask->place->origin),
+    struct object_name name = { .endpoint = origin_endpoint(ask->rules->origin),
                                 .bucket = ask->bucket };
     store_object_id(cache_store(lists->cache), &name, &owner.id);
     return owner;
@@ -303,7 +304,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->refs = 1;
     shared->key = arena_copy(&shared->arena, key);
     shared->pair =
-        epoch_bucket_of(origin_endpoint(ask->place->origin), alias_bucket(ask->bucket));
+        epoch_bucket_of(origin_endpoint(ask->rules->origin), alias_bucket(ask->bucket));
     shared->epoch = epoch_bucket_now(shared->pair);
     shared->owner = owner_of(lists, ask);
     shared->refusals = grant_refusals(&shared->owner);
@@ -325,7 +326,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
         list_add(&lists->by_age, &shared->age_link);
     }
     metric_add(M_LISTS_ASKED, 1);
-    origin_start(ask->place->origin, &shared->call);
+    origin_start(ask->rules->origin, &shared->call);
     return shared;
 }
 
@@ -355,7 +356,7 @@ static void woken(void *arg)
 struct list_get *list_start(struct cache_loop *loop, const struct list_ask *ask,
                             void (*changed)(void *arg), void *arg)
 {
-    struct lists *lists = cache_lists(loop->cache);
+    struct lists *lists = loop->cache->lists;
     bool reused;
     pthread_mutex_lock(&lists->lock);
     struct shared *shared = join_or_ask(lists, ask, &reused);

@@ -64,9 +64,9 @@ static struct entry *row_of(struct missing_keys *all, const struct object_id *id
 /* A version that is not there may never come; but what else its 404 may mean, its origin knows. */
 static bool may_be_remembered(const struct get *get)
 {
-    const struct place *place = get->ask.place;
+    const struct rules *rules = get->ask.rules;
     return !get->name.version.len && !get_wants_newest(get) &&
-           (place->freshness != FRESH_TTL || place->ttl_s + place->grace_s > 0);
+           (rules->freshness != FRESH_TTL || rules->ttl_s + rules->grace_s > 0);
 }
 
 static bool holds(const struct entry *entry)
@@ -77,15 +77,15 @@ static bool holds(const struct entry *entry)
 /* For a client with an identity of its own, "missing" is good for no longer than a grant. */
 static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
 {
-    return get_who(get) ? MIN(all->for_ms, get->ask.place->grant_ms) : all->for_ms;
+    return get_who(get) ? MIN(all->for_ms, get->ask.rules->grant_ms) : all->for_ms;
 }
 
 /* Asked before something changed the bucket as a whole? */
 static bool is_restated(const struct missing_keys *all, const struct entry *entry,
                         const struct get *get)
 {
-    uint64_t said_ms = get_said(get).at_ms;
-    return said_ms && entry->until_ms - for_ms(all, get) <= said_ms;
+    uint64_t restated_ms = get_restated(get).at_ms;
+    return restated_ms && entry->until_ms - for_ms(all, get) <= restated_ms;
 }
 
 static bool is_of(const struct entry *entry, const struct get *get)
@@ -111,7 +111,7 @@ static struct entry *room_for(struct missing_keys *all, const struct get *get, u
 
 void missing_note(struct get *get, const struct fetch *fetch)
 {
-    struct missing_keys *all = cache_missing(get->loop->cache);
+    struct missing_keys *all = get->loop->cache->missing;
     struct refusal *refusal = fetch->refusal;
     uint64_t now_ms = ageing_ms();
     struct entry entry = {
@@ -136,7 +136,7 @@ void missing_note(struct get *get, const struct fetch *fetch)
 
 bool missing_find(struct get *get)
 {
-    struct missing_keys *all = cache_missing(get->loop->cache);
+    struct missing_keys *all = get->loop->cache->missing;
     struct refusal *found = NULL;
     if (!all->for_ms || !may_be_remembered(get))
         return false;

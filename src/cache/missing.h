@@ -1,9 +1,9 @@
-/* missing.h - keys that were not there a moment ago. SPDX-License-Identifier: Apache-2.0
+/* missing.h - keys that were missing a moment ago. SPDX-License-Identifier: Apache-2.0
  *
- * A key that an origin did not have (404 NoSuchKey) is known to be missing for a short time, by the
- * identity that was told so. A loader that looks for an index file next to each sample asks for it
- * once, not once a sample. Any write of the key through us ends it (H7): one that is under way when
- * the origin is asked, or begins before it answers, leaves nothing to be remembered. */
+ * After a 404 NoSuchKey the key counts as missing for a short time, for the identity that got the
+ * answer. A loader that looks for an index file next to each sample costs one request, not one for
+ * each sample. A write of the key through Penstock ends this (H7). A write that is in progress when
+ * the origin is asked, or begins before the answer, leaves nothing to remember. */
 #ifndef CACHE_MISSING_H
 #define CACHE_MISSING_H
 
@@ -15,10 +15,10 @@ struct missing_keys;
 struct missing_keys *missing_new(uint64_t for_ms) MUST_USE;    /* 0: nothing is remembered */
 void missing_free(struct missing_keys **all);
 
-/* The fetch that a get waited for has ended in a refusal: remembered, if it says that the key is
- * not there. Any thread. */
+/* The fetch of this get has ended in a refusal. Remembers the key if the refusal is NoSuchKey. Any
+ * thread. */
 void missing_note(struct get *get, const struct fetch *fetch);
-/* Is the key of this get known to be missing? Then the get has been refused so. */
+/* True if the key of this get counts as missing. The get then has its refusal. */
 bool missing_find(struct get *get) MUST_USE;
 
 #endif

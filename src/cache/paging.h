@@ -1,10 +1,10 @@
 /* paging.h - where a listing page begins. SPDX-License-Identifier: Apache-2.0
  *
- * A page that begins at the key somebody asks for leaves a gap below it, and the next page in that
- * gap overlaps it: 8,133 keys read in random order took 53 pages where 9 would do. So the stretches
- * that pages covered are remembered. A key inside one lists that stretch again; a key between two
- * is listed from the end of the lower one, so that pages lie side by side (10 to 16 pages the first
- * time, 9 to 13 later). */
+ * A page that begins at the wanted key leaves a gap below it, and the next page in that gap
+ * overlaps it: 8,133 keys read in random order took 53 pages where 9 would do. So the stretches
+ * that pages covered are remembered. For a key inside a stretch, that stretch is listed again. For
+ * a key between two stretches, the page begins at the end of the lower one. So pages lie side by
+ * side: 10 to 16 pages the first time, 9 to 13 later. */
 #ifndef CACHE_PAGING_H
 #define CACHE_PAGING_H
 
@@ -13,7 +13,7 @@
 
 struct paging;
 
-/* What is listed. Stretches of different folders have nothing to do with each other. */
+/* The folder that is listed. Each folder has its own stretches. */
 struct folder_name {
     const void *origin;               /* compared, never followed */
     slice bucket, prefix;

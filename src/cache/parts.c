@@ -42,42 +42,45 @@ void parts_free(struct parts **parts)
     *parts = NULL;
 }
 
-static struct entry *row_of(struct parts *parts, const struct head *head, unsigned number)
+static struct entry *row_of(struct parts *parts, const struct metadata *metadata, unsigned number)
 {
     uint32_t hash;
-    memcpy(&hash, head->id.bytes + 4, sizeof(hash));
+    memcpy(&hash, metadata->id.bytes + 4, sizeof(hash));
     return parts->entries[(hash + number) % ROWS];
 }
 
-static bool is_of(const struct entry *entry, const struct head *head, unsigned number)
+static bool is_of(const struct entry *entry, const struct metadata *metadata, unsigned number)
 {
-    return entry->number == number && memcmp(&entry->id, &head->id, sizeof(head->id)) == 0;
+    return entry->number == number && memcmp(&entry->id, &metadata->id, sizeof(metadata->id)) == 0;
 }
 
-void parts_note(struct parts *parts, const struct head *head, unsigned number,
+void parts_note(struct parts *parts, const struct metadata *metadata, unsigned number,
                 const struct part *part)
 {
+    check(number > 0 && part->first <= part->end);    /* number 0: a free entry */
     pthread_mutex_lock(&parts->lock);
-    struct entry *row = row_of(parts, head, number), *room = NULL;
+    struct entry *row = row_of(parts, metadata, number), *room = NULL;
     for (size_t i = 0; i < WAYS; i++)
-        if (is_of(&row[i], head, number) || (!room && !row[i].number))
+        if (is_of(&row[i], metadata, number) || (!room && !row[i].number))
             room = &row[i];
     if (!room) {
         room = &row[parts->turn++ % WAYS];
         metric_add(M_PARTS_EVICTED, 1);
     }
-    *room = (struct entry){ head->id, number, head->etag_hash,
-                            head_mark(head->size, head->modified_s), *part };
+    *room = (struct entry){ metadata->id, number, metadata->etag_hash,
+                            metadata_mark(metadata->size, metadata->modified_s), *part };
     pthread_mutex_unlock(&parts->lock);
 }
 
-bool parts_find(struct parts *parts, const struct head *head, unsigned number, struct part *ret)
+bool parts_find(struct parts *parts, const struct metadata *metadata, unsigned number,
+                struct part *ret)
 {
     bool found = false;
     pthread_mutex_lock(&parts->lock);
-    struct entry *row = row_of(parts, head, number);
+    struct entry *row = row_of(parts, metadata, number);
     for (size_t i = 0; i < WAYS && !found; i++) {
-        found = is_of(&row[i], head, number) && head_is_of(head, row[i].etag_hash, row[i].mark);
+        found = is_of(&row[i], metadata, number) &&
+                metadata_is_of(metadata, row[i].etag_hash, row[i].mark);
         if (found)
             *ret = row[i].part;
     }

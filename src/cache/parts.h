@@ -1,28 +1,29 @@
 /* parts.h - where the parts of an object lie. SPDX-License-Identifier: Apache-2.0
  *
- * An object that was uploaded in parts is also read by them (partNumber). Where one lies, a HEAD of
- * that part tells; it is remembered for the version it was told of, in RAM: with the head on disk,
- * each part that is learnt would write the head again. After a restart it costs a HEAD a part. */
+ * An object that was uploaded in parts can be read part by part (partNumber). A HEAD of a part
+ * tells where the part lies. That is remembered in RAM, for this version of the object. (On disk it
+ * would be with the metadata, which each new part would write again.) After a restart, each part
+ * costs a HEAD. */
 #ifndef CACHE_PARTS_H
 #define CACHE_PARTS_H
 
-#include "store/head.h"
+#include "store/metadata.h"
 
 #define PART_SUMS_BYTES 148       /* a SHA-512 and its type; more are not kept */
 
 struct part {
     uint64_t first, end;          /* bytes of the object: [first, end) */
-    unsigned count;               /* of parts it has; 0: it was not uploaded in parts */
-    char sums[PART_SUMS_BYTES];   /* "name: value\r\n" lines, what the origin says of this part alone */
+    unsigned count;               /* parts of the object; 0: it was not uploaded in parts */
+    char sums[PART_SUMS_BYTES];   /* "name: value\r\n" lines: the checksums of this part */
 };
 
 struct parts;
 struct parts *parts_new(void) MUST_USE;
 void parts_free(struct parts **parts);
 /* Any thread. */
-void parts_note(struct parts *parts, const struct head *head, unsigned number,
+void parts_note(struct parts *parts, const struct metadata *metadata, unsigned number,
                 const struct part *part);
-bool parts_find(struct parts *parts, const struct head *head, unsigned number,
+bool parts_find(struct parts *parts, const struct metadata *metadata, unsigned number,
                 struct part *ret) MUST_USE;
 
 #endif

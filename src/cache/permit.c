@@ -1,89 +1,93 @@
-/* permit.c - may who asks have what is here? SPDX-License-Identifier: Apache-2.0
+/* permit.c - proofs that a get's identity may read. SPDX-License-Identifier: Apache-2.0
  *
- * A hit, a stale answer, and a place beside others who wait for a fill: each needs the proof that
- * the origin has lately let this very identity read this (penstock-access(7)). Without it, a
- * HEAD in its name is the proof, or the refusal; a miss is its own. Nothing that was learnt or
- * brought in one name lets another read. Nor does a question under way let who asks after a refusal
- * to them, or after a change of who may read what: its answer may tell of before.
+ * A hit, a stale answer and a joined fetch each need a proof: the origin has lately let this very
+ * identity read the object (penstock-access(7)). Without a proof, a HEAD in the identity's name
+ * brings the proof or the refusal; a miss brings its own. An answer to one identity proves nothing
+ * for another. Nor does an answer count that was requested before a refusal of the identity, or
+ * before a change of rights: it may be older than the change.
  *
- * Identities of clients have grants (grant.h), of the version that was shown. The shared identity,
- * in whose name all is asked that has no other, has no room there for each object of a large cache:
- * when the origin last showed it an object stands in the head, in RAM, beside when that was last
- * confirmed. What was lost with the last process counts from the beginning of this one, so that a
- * restart asks for nothing; but a head that was learnt in the name of a client, or refused to the
- * shared identity when that last asked, says so (unshared), on disk, too, and is not the shared
- * identity's before the origin has shown it to that; nor is any that was learnt under other
- * credentials of ours (store_names, origin_renamed_ms). Threads: the get's loop; permit_shown and
- * permit_refused on origin threads. */
+ * Identities of clients have grants (grant.h), each for a version. The shared identity would need
+ * one for each object of a large cache. So its proof is in the metadata, in RAM, beside the time of
+ * the last revalidation: metadata->granted. A new process counts the proofs of the last one from
+ * its own start, so that a restart costs no requests. The exception is unshared metadata, which is
+ * marked on disk, too: it came in the name of a client, or the shared identity was refused since.
+ * It proves nothing until the origin grants it to the shared identity. Metadata from before a
+ * change of Penstock's own credentials is treated likewise (store_names,
+ * origin_owner_changed_ms). Threads: the get's loop; permit_granted and permit_refused on origin
+ * threads. */
 #include "cache/getting.h"
 
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/metric.h"
 
-/* head->shown: when the question was asked that this answers, in ticks since the cache began, + 1;
- * and in its lowest bit, whether it was refused. So the answer to what was asked last is the
- * highest, whichever comes last, and of one tick's the refusal. 31 bits of ticks are six years. */
+/* metadata->granted: when the question was asked that this answers, in ticks since the cache
+ * began, + 1; and in its lowest bit, whether it was refused. So the answer to what was asked last
+ * is the highest, whichever comes last, and of one tick's the refusal. 31 bits of ticks are six
+ * years. */
 #define TICK_MS 100u
 #define UNKNOWN 0u
 
-static uint32_t shown_of(const struct fetch *fetch, uint32_t refused)
+static uint32_t granted_of(const struct fetch *fetch, uint32_t refused)
 {
-    uint64_t ticks = (fetch->sent_ms - cache_began_ms(fetch->inflight->cache)) / TICK_MS;
+    uint64_t ticks = (fetch->sent_ms - fetch->inflight->cache->began_ms) / TICK_MS;
     return (uint32_t)MIN(ticks + 1, (uint64_t)(UINT32_MAX >> 1)) << 1 | refused;
 }
 
-static uint64_t ttl_ms(const struct place *place, const struct identity *who)
+static uint64_t ttl_ms(const struct rules *rules, const struct identity *who)
 {
-    return identity_id(who) ? place->grant_ms : place->permission_ms;
+    return identity_id(who) ? rules->grant_ms : rules->permission_ms;
 }
 
-/* Until when the shared identity is believed to be allowed this; 0: it is not known to be. */
-static uint64_t shared_until_ms(const struct cache *cache, const struct head *head,
-                                const struct place *place, slice bucket)
+/* Until when the proof of the shared identity counts; 0: there is none. */
+static uint64_t shared_until_ms(const struct cache *cache, const struct metadata *metadata,
+                                const struct rules *rules, slice bucket)
 {
-    uint32_t shown = atomic_load(&head->shown);
-    if (shown & SHOWN_REFUSED || (shown == UNKNOWN && head->unshared))
+    uint32_t granted = atomic_load(&metadata->granted);
+    if (granted & GRANTED_REFUSED || (granted == UNKNOWN && metadata->unshared))
         return 0;
-    uint64_t since_ms = cache_began_ms(cache);
-    if (shown != UNKNOWN)
-        since_ms += (uint64_t)((shown >> 1) - 1) * TICK_MS;
-    if (since_ms <= grants_changed_ms(bucket) || since_ms <= origin_renamed_ms(place->origin))
+    uint64_t since_ms = cache->began_ms;
+    if (granted != UNKNOWN)
+        since_ms += (uint64_t)((granted >> 1) - 1) * TICK_MS;
+    if (since_ms <= grants_changed_ms(bucket) || since_ms <= origin_owner_changed_ms(rules->origin))
         return 0;
-    return since_ms + place->permission_ms;
+    return since_ms + rules->permission_ms;
 }
 
-/* Which version a head is of: of two that differ, ETag, size or time do. */
-static uint64_t version_of(const struct head *head)
+/* The number of the metadata's version. Two versions differ in ETag, size or time. */
+static uint64_t version_of(const struct metadata *metadata)
 {
-    return head ? head->etag_hash ^ head_mark(head->size, head->modified_s) : 0;
+    return metadata ? metadata->etag_hash ^ metadata_mark(metadata->size, metadata->modified_s) : 0;
 }
 
-static grant_version granted(const struct grant_name *grant, const struct head *head)
+static grant_version granted_version(const struct grant_name *grant,
+                                     const struct metadata *metadata)
 {
-    return grant->scope == GRANT_OBJECT ? version_of(head) : 0;
+    return grant->scope == GRANT_OBJECT ? version_of(metadata) : 0;
 }
 
-/* Of what is not known yet, nobody can say that it is what they were shown. */
+/* Until when the proof counts; 0: there is none. An object without metadata has no version, so a
+ * grant for an object proves nothing. */
 static uint64_t until_ms(const struct get *get, uint64_t now_ms)
 {
     struct cache *cache = get->loop->cache;
     const struct grant_name *grant = &get->asker.grant;
-    if (identity_id(get->asker.who) && (get->head || grant->scope != GRANT_OBJECT))
-        return grants_find(cache_grants(cache), grant, granted(grant, get->head), get->name.bucket,
-                           now_ms);
-    return get->head ? shared_until_ms(cache, get->head, get->ask.place, get->name.bucket) : 0;
+    if (identity_id(get->asker.who) && (get->metadata || grant->scope != GRANT_OBJECT))
+        return grants_find(cache->grants, grant, granted_version(grant, get->metadata),
+                           get->name.bucket, now_ms);
+    return get->metadata ?
+           shared_until_ms(cache, get->metadata, get->ask.rules, get->name.bucket) : 0;
 }
 
 void permit_ask_as(struct get *get, const struct identity *who)
 {
-    const struct place *place = get->ask.place;
+    const struct rules *rules = get->ask.rules;
     struct object_name name = get->name;
-    get->asker = (struct asker){ who, { identity_id(who), get->id, place->grant_scope },
-                                 get->ask.party };
-    if (place->grant_scope == GRANT_OBJECT || !identity_id(who))
+    get->asker = (struct asker){ who, { identity_id(who), get->id, rules->grant_scope },
+                                 get->ask.list_id };
+    if (rules->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
-    name.key = place->grant_scope == GRANT_PREFIX ? place->grant_prefix : S("");
+    name.key = rules->grant_scope == GRANT_PREFIX ? rules->grant_prefix : S("");
     if (name.version.len)    /* of any version: that is another right than to what is current */
         name.version = S("any");
     store_object_id(cache_store(get->loop->cache), &name, &get->asker.grant.id);
@@ -92,19 +96,19 @@ void permit_ask_as(struct get *get, const struct identity *who)
 void permit_let(struct get *get)
 {
     get->permitted = true;
-    get->permitted_version = version_of(get->head);
+    get->permitted_version = version_of(get->metadata);
 }
 
 bool permit_has(struct get *get)
 {
-    uint64_t version = version_of(get->head);
+    uint64_t version = version_of(get->metadata);
     if ((get->permitted && get->permitted_version == version) ||
-        !origin_knows_identities(get->ask.place->origin) ||
+        !origin_knows_identities(get->ask.rules->origin) ||
         !guard_on(GUARD_GRANTS))
         return true;
     uint64_t now_ms = ageing_ms(), until = until_ms(get, now_ms);
-    uint64_t ttl = ttl_ms(get->ask.place, get->asker.who), said_ms = get_said(get).at_ms;
-    if (said_ms && until <= said_ms + ttl)
+    uint64_t ttl = ttl_ms(get->ask.rules, get->asker.who), restated_ms = get_restated(get).at_ms;
+    if (restated_ms && until <= restated_ms + ttl)
         until = 0;    /* asked before */
     get->permitted = now_ms < until;    /* once a request, as version and freshness are */
     get->permitted_version = version;
@@ -112,70 +116,70 @@ bool permit_has(struct get *get)
     return get->permitted;
 }
 
-/* Would its answer be a proof still, to who asks only now in the same name? */
+/* True if the fetch's answer will still prove the right of a get that joins in the same name. */
 static bool holds(const struct get *get, const struct fetch *fetch)
 {
     const struct grant_name *name = &fetch->asker.grant;
-    return ageing_ms() < fetch->sent_ms + ttl_ms(get->ask.place, get->asker.who) &&
+    return ageing_ms() < fetch->sent_ms + ttl_ms(get->ask.rules, get->asker.who) &&
            grant_note_holds(name, get->name.bucket, fetch->granted) &&
            grant_refusals(name) == fetch->refusals;
 }
 
 bool permit_shares(struct get *get, const struct fetch *fetch)
 {
-    if (fetch->sent_ms <= get_said(get).at_ms)
+    if (fetch->sent_ms <= get_restated(get).at_ms)
         return false;
     if (permit_has(get))
         return true;
     if (!identity_same(get->asker.who, fetch->asker.who))
         return false;
-    if (!get_who(get) && fetch->sent_ms <= origin_renamed_ms(get->ask.place->origin))
+    if (!get_who(get) && fetch->sent_ms <= origin_owner_changed_ms(get->ask.rules->origin))
         return false;
     return fetch->sent_ms > get->began_ms || holds(get, fetch);
 }
 
-bool permit_proves(const struct fetch *fetch, const struct head *head)
+bool permit_proves(const struct fetch *fetch, const struct metadata *metadata)
 {
-    slice encryption = head_field(head, S("x-amz-server-side-encryption"));
-    return fetch->kind == FETCH_GET || !head->size || !slice_starts(encryption, S("aws:kms"));
+    slice encryption = metadata_field(metadata, S("x-amz-server-side-encryption"));
+    return fetch->kind == FETCH_GET || !metadata->size || !slice_starts(encryption, S("aws:kms"));
 }
 
-static void raise(struct head *head, const struct head *only, uint32_t shown)
+static void raise(struct metadata *metadata, const struct metadata *only, uint32_t granted)
 {
-    if (head && (!only || head_is_same(only, head)))
-        shown_raise(&head->shown, shown);
+    if (metadata && (!only || metadata_is_same(only, metadata)))
+        granted_raise(&metadata->granted, granted);
 }
 
-/* Of the shared name. Under the lock: what is learnt of a head that is not here yet, the next one
- * to come takes over. What was shown is a version: another that is here may be a client's alone. */
-static void note(struct fetch *fetch, uint32_t shown)
+/* Notes an answer to the shared identity, under the lock. If there is no metadata yet, the next to
+ * come takes it over. A grant is for one version: other metadata may be a client's alone. */
+static void note(struct fetch *fetch, uint32_t granted)
 {
     struct inflight *inflight = fetch->inflight;
-    shown = MAX(shown, inflight->shown);
-    const struct head *only = shown & SHOWN_REFUSED ? NULL : fetch->head;
-    raise(inflight->head, only, shown);    /* first: so a commit sees it, or we the commit */
+    granted = MAX(granted, inflight->granted);
+    const struct metadata *only = granted & GRANTED_REFUSED ? NULL : fetch->metadata;
+    raise(inflight->metadata, only, granted);    /* first: so a commit sees it, or we the commit */
     /* under other credentials than the names file says, nothing is forgiven there */
-    bool forgive = !origin_renamed_ms(inflight->place->origin);
-    inflight->shown = store_shown(cache_store(inflight->cache), &inflight->id, only, shown,
-                                  forgive);
-    only = inflight->shown & SHOWN_REFUSED ? NULL : fetch->head;
-    raise(inflight->head, only, inflight->shown);
-    raise(fetch->head, only, inflight->shown);
+    bool forgive = !origin_owner_changed_ms(inflight->rules->origin);
+    inflight->granted = store_grant(cache_store(inflight->cache), &inflight->id, only, granted,
+                                    forgive);
+    only = inflight->granted & GRANTED_REFUSED ? NULL : fetch->metadata;
+    raise(inflight->metadata, only, inflight->granted);
+    raise(fetch->metadata, only, inflight->granted);
 }
 
-void permit_shown(struct fetch *fetch)
+void permit_granted(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
     struct cache *cache = inflight->cache;
-    if (!permit_proves(fetch, fetch->head))
+    if (!permit_proves(fetch, fetch->metadata))
         return;
     if (identity_id(fetch->asker.who)) {
-        grants_give(cache_grants(cache), &fetch->asker.grant,
-                    granted(&fetch->asker.grant, fetch->head), inflight->bucket, fetch->granted,
-                    fetch->sent_ms, inflight->place->grant_ms, ageing_ms());
+        grants_give(cache->grants, &fetch->asker.grant,
+                    granted_version(&fetch->asker.grant, fetch->metadata), inflight->bucket,
+                    fetch->granted, fetch->sent_ms, inflight->rules->grant_ms, ageing_ms());
         return;
     }
-    note(fetch, shown_of(fetch, 0));
+    note(fetch, granted_of(fetch, 0));
 }
 
 void permit_refused(struct fetch *fetch)
@@ -184,9 +188,9 @@ void permit_refused(struct fetch *fetch)
     struct cache *cache = inflight->cache;
     grant_refusals_add(&fetch->asker.grant);
     if (identity_id(fetch->asker.who)) {
-        grants_refuse(cache_grants(cache), &fetch->asker.grant, fetch->sent_ms,
-                      inflight->place->grant_ms, ageing_ms());
+        grants_refuse(cache->grants, &fetch->asker.grant, fetch->sent_ms,
+                      inflight->rules->grant_ms, ageing_ms());
         return;
     }
-    note(fetch, shown_of(fetch, SHOWN_REFUSED));
+    note(fetch, granted_of(fetch, GRANTED_REFUSED));
 }

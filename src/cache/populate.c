@@ -1,6 +1,6 @@
 /* populate.c - what a write brought fills the cache. SPDX-License-Identifier: Apache-2.0
  *
- *     a get of the head alone (no-cache) ── the same ETag and size, epoch unchanged? ── records
+ *     a get of the metadata alone (no-cache) ── the same ETag and size, epoch unchanged? ── records
  *
  * At most AHEAD records wait for the committer at a time: each that lands makes way for the next.
  * The loop and each record under way hold a reference; the body is let go of with the last.
@@ -29,7 +29,7 @@ struct populate {
     struct arena arena;
     struct populate_ask ask;
     struct get *get;
-    struct head *head;
+    struct metadata *metadata;
     struct epoch_note epoch;          /* when the write had ended */
     uint64_t next;                    /* the byte the next record begins at */
     struct ticket *ticket;
@@ -42,7 +42,7 @@ static void unref(struct populate *populate)
     if (atomic_fetch_sub(&populate->refs, 1) > 1)
         return;
     populate->ask.release(populate->ask.body.arg);
-    head_unref(&populate->head);
+    metadata_unref(&populate->metadata);
     ticket_unref(&populate->ticket);
     arena_free(&populate->arena);
     free(populate);
@@ -63,7 +63,7 @@ static void leave(struct populate *populate)
 static bool may_publish(const struct store_append *append)
 {
     const struct record *record = container_of(append, struct record, append);
-    return epoch_may_publish(append->head, append->with_head, record->populate->epoch);
+    return epoch_may_publish(append->metadata, append->with_metadata, record->populate->epoch);
 }
 
 static void landed(struct store_append *append, enum err err)
@@ -89,13 +89,14 @@ static bool send_record(struct populate *populate)
     }
     record->populate = populate;
     record->append = (struct store_append){
-        .head = populate->head,
+        .metadata = populate->metadata,
         .first_unit = (uint32_t)(populate->next / UNIT_BYTES),
         .bytes = { record->bytes, bytes },
-        .with_head = populate->head->size <= WHOLE_BYTES_MAX,
+        .with_metadata = populate->metadata->size <= WHOLE_BYTES_MAX,
         .may_publish = may_publish,
         .done = landed,
     };
+    check(bytes % UNIT_BYTES == 0 || populate->next + bytes == body->length);
     atomic_fetch_add(&populate->refs, 1);
     atomic_fetch_add(&populate->pending, 1);
     if (store_append(cache_store(populate->loop->cache), &record->append) != OK) {
@@ -126,12 +127,13 @@ static bool send_records(struct populate *populate)
 
 static bool is_what_was_written(const struct populate *populate, const struct get_answer *answer)
 {
-    const struct head *head = answer->head;
-    return !answer->err && head && learn_is_named(head) &&
-           slice_eq(head->etag, populate->ask.etag) && head->size == populate->ask.body.length &&
-           !learn_says_no_store(head_field(head, S("cache-control"))) &&
-           epoch_holds(&head->id, populate->epoch) &&
-           store_admits(cache_store(populate->loop->cache), &head->id, head->size);
+    const struct metadata *metadata = answer->metadata;
+    return !answer->err && metadata && learn_has_strong_etag(metadata) &&
+           slice_eq(metadata->etag, populate->ask.etag) &&
+           metadata->size == populate->ask.body.length &&
+           !learn_says_no_store(metadata_field(metadata, S("cache-control"))) &&
+           epoch_holds(&metadata->id, populate->epoch) &&
+           store_admits(cache_store(populate->loop->cache), &metadata->id, metadata->size);
 }
 
 static void step(void *arg)
@@ -142,12 +144,12 @@ static void step(void *arg)
         if (get_decide(populate->get, &answer) == ERR_WAIT)
             return;
         if (is_what_was_written(populate, answer))
-            populate->head = head_ref((struct head *)answer->head);
+            populate->metadata = metadata_ref((struct metadata *)answer->metadata);
         get_end(&populate->get);
     }
-    if (populate->head && !send_records(populate))
+    if (populate->metadata && !send_records(populate))
         return;
-    bool whole = populate->head && !atomic_load(&populate->failed);
+    bool whole = populate->metadata && !atomic_load(&populate->failed);
     metric_add(whole ? M_POPULATED : M_POPULATE_DROPPED, 1);
     leave(populate);
 }
@@ -161,7 +163,7 @@ static struct populate *populate_new(struct cache_loop *loop, const struct popul
     populate->ask.bucket = arena_copy(&populate->arena, ask->bucket);
     populate->ask.key = arena_copy(&populate->arena, ask->key);
     populate->ask.etag = arena_copy(&populate->arena, ask->etag);
-    struct object_name name = { .endpoint = origin_endpoint(ask->place->origin),
+    struct object_name name = { .endpoint = origin_endpoint(ask->rules->origin),
                                 .bucket = ask->bucket, .key = ask->key };
     store_object_id(cache_store(loop->cache), &name, &id);
     populate->epoch = epoch_now(&id);
@@ -182,7 +184,7 @@ void populate_start(struct cache_loop *loop, const struct populate_ask *ask)
     }
     struct populate *populate = populate_new(loop, ask);
     struct get_ask get_ask = {
-        .place = ask->place,
+        .rules = ask->rules,
         .who = ask->who,
         .bucket = populate->ask.bucket,
         .key = populate->ask.key,

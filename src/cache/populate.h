@@ -1,25 +1,24 @@
-/* populate.h - what a write brought fills the cache. SPDX-License-Identifier: Apache-2.0
+/* populate.h - the body of a PUT fills the cache. SPDX-License-Identifier: Apache-2.0
  *
- * The body of a PUT that the origin has taken is what the next GET will ask for. So behind the
- * answer, where `cache_writes` says so, the origin is asked by a HEAD what it has now: if that is
- * the version it has just said it made, and nothing was written since the PUT ended (H7), the body
- * goes to the store as a fill's would. Nobody waits for it. */
+ * With `cache_writes`, the body of a PUT goes to the store after the client has its answer. A HEAD
+ * first asks the origin for its current version. If that is the version in the answer to the PUT,
+ * and no write came after the PUT (H7), the body is stored as that of a fill. No client waits. */
 #ifndef CACHE_POPULATE_H
 #define CACHE_POPULATE_H
 
 #include "cache/cache.h"
 
 struct populate_ask {
-    const struct place *place;
+    const struct rules *rules;
     const struct identity *who;
     slice bucket, key;
-    slice etag;                   /* as the origin answered the write */
+    slice etag;                   /* in the origin's answer to the write */
     struct origin_body body;      /* stays until it is released, on any thread */
     void (*release)(void *arg);   /* of body.arg */
 };
 
-/* At the end of the write, when its epoch has risen. Slices but for the body are copied. Belongs to
- * the loop, and ends with it. */
+/* To be called after write_end. Copies all slices but the body. Belongs to the loop, and ends with
+ * it. */
 void populate_start(struct cache_loop *loop, const struct populate_ask *ask);
 
 #endif

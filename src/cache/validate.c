@@ -11,41 +11,42 @@
 enum err get_wait_for_page(struct get *get)
 {
     if (!get->page) {
-        get->seen_s = atomic_load(&get->head->validated_s);
-        get->page = fresh_page(cache_fresh(get->loop->cache), get->ask.place, get->asker.who,
-                               &get->name, get->pages > 0);
+        get->seen_s = atomic_load(&get->metadata->validated_s);
+        get->page = fresh_list_page(get->loop->cache->fresh, get->ask.rules, get->asker.who,
+                                    &get->name, get->pages > 0);
     }
     if (!get->page)
         return get_go(get, GET_PROBE);
-    enum page_state state = fresh_look(get->page, get->name.key, &get->waiter);
+    enum list_page_state state = fresh_look(get->page, get->name.key, &get->waiter);
     if (state == PAGE_RUNNING)
         return ERR_WAIT;
     fresh_leave(&get->page, &get->waiter);
     get->pages++;
-    /* renewals reach the head in the store, which may have left RAM meanwhile: look it up anew */
-    head_unref(&get->head);
-    get->page_said = state;
+    /* renewals reach the metadata in the store, which may have left RAM meanwhile: look it up
+     * anew */
+    metadata_unref(&get->metadata);
+    get->page_state = state;
     return get_go(get, GET_RELOOK);
 }
 
 static enum err judge_page(struct get *get)
 {
-    bool renewed = atomic_load(&get->head->validated_s) > get->seen_s;
-    if (get->page_said != PAGE_MISSES)    /* one that has changed is not missing */
-        fresh_missing(cache_fresh(get->loop->cache), get->ask.place, get->page_said == PAGE_LACKS);
+    bool renewed = atomic_load(&get->metadata->validated_s) > get->seen_s;
+    if (get->page_state != PAGE_MISSES)    /* one that has changed is not missing */
+        fresh_missing(get->loop->cache->fresh, get->ask.rules, get->page_state == PAGE_LACKS);
     if (renewed) {
         get->validated = true;
         get->answer.source = GET_REVALIDATED;
         return get_go(get, GET_FRESH);
     }
-    return get_go(get, get->page_said != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
+    return get_go(get, get->page_state != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
 }
 
-static void head_came_back(void *arg, enum err err, struct head *head)
+static void metadata_came_back(void *arg, enum err err, struct metadata *metadata)
 {
     struct get *get = arg;
     get->op = NULL;
-    get->head = head;
+    get->metadata = metadata;
     if (err)
         get->phase = GET_UNKNOWN;
     else
@@ -55,8 +56,8 @@ static void head_came_back(void *arg, enum err err, struct head *head)
 
 enum err get_relook(struct get *get)
 {
-    enum err err = store_head(get->loop->io, &get->id, &get->name, head_came_back, get, &get->head,
-                              &get->op);
+    enum err err = store_metadata(get->loop->io, &get->id, &get->name, metadata_came_back, get,
+                                  &get->metadata, &get->op);
     if (err == ERR_WAIT)
         return ERR_WAIT;
     return err ? get_go(get, GET_UNKNOWN) : judge_page(get);
@@ -81,10 +82,10 @@ enum err get_probe_start(struct get *get)
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
     get->fetch = shared_probe(get);
-    fetch_joined(get->fetch, get->ask.party);
+    fetch_joined(get->fetch, get->ask.list_id);
     if (!get->fetch) {
         get->fetch = fetch_start(get->inflight, FETCH_HEAD, &get->asker,
-                                 get->part_asked ? get->head : NULL,
+                                 get->part_asked ? get->metadata : NULL,
                                  &(struct fetch_span){ .part = part_of(get) });
         if (get->fetch)
             get->fetch->upgrade = get->upgrade;
@@ -96,25 +97,25 @@ enum err get_probe_start(struct get *get)
 /* The HEAD does not say whether the bytes may be had: the first of them do. */
 enum err get_prove(struct get *get)
 {
-    struct fetch_span span = { .end = MIN((uint64_t)UNIT_BYTES, get->head->size) };
+    struct fetch_span span = { .end = MIN((uint64_t)UNIT_BYTES, get->metadata->size) };
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
-    get->fetch = fetch_start(get->inflight, FETCH_GET, &get->asker, get->head, &span);
+    get->fetch = fetch_start(get->inflight, FETCH_GET, &get->asker, get->metadata, &span);
     if (get->fetch)
         get->fetch->proof = true;
     flights_unlock(get->flights, &get->id);
-    head_unref(&get->head);    /* it comes back with the answer */
+    metadata_unref(&get->metadata);    /* it comes back with the answer */
     return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
 static bool stale_will_do(struct get *get, const struct refusal *refusal)
 {
-    const struct place *place = get->ask.place;
-    if (!get->head || !permit_has(get) || get->ask.revalidate || !refusal_is_outage(refusal))
+    const struct rules *rules = get->ask.rules;
+    if (!get->metadata || !permit_has(get) || get->ask.revalidate || !refusal_is_outage(refusal))
         return false;
-    int64_t age_s = ageing_s() - atomic_load(&get->head->validated_s);
-    return place->freshness != FRESH_ALWAYS && atomic_load(&get->head->validated_s) &&
-           (place->freshness == FRESH_IMMUTABLE || age_s <= place->ttl_s + place->grace_s);
+    int64_t age_s = ageing_s() - atomic_load(&get->metadata->validated_s);
+    return rules->freshness != FRESH_ALWAYS && atomic_load(&get->metadata->validated_s) &&
+           (rules->freshness == FRESH_IMMUTABLE || age_s <= rules->ttl_s + rules->grace_s);
 }
 
 /* Under the lock: what an ended fetch means to us. */
@@ -122,13 +123,13 @@ static enum err probe_judge(struct get *get)
 {
     struct fetch *probe = get->fetch;
     if (probe->err == OK) {
-        struct head *old = get->head;
-        get->answer.source = old && old->etag_hash == probe->head->etag_hash ? GET_REVALIDATED
+        struct metadata *old = get->metadata;
+        get->answer.source = old && old->etag_hash == probe->metadata->etag_hash ? GET_REVALIDATED
                                                                               : GET_MISS;
-        get->head = head_ref(probe->head);
-        head_unref(&old);
+        get->metadata = metadata_ref(probe->metadata);
+        metadata_unref(&old);
         get->validated = true;
-        if (!get->ask.head_only && !permit_has(get) && !permit_proves(probe, get->head))
+        if (!get->ask.head_only && !permit_has(get) && !permit_proves(probe, get->metadata))
             return get_go(get, GET_PROVE);
         permit_let(get);
         return get_go(get, GET_FRESH);

@@ -29,8 +29,8 @@ struct write {
     uint64_t number;
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
-    bool says;                    /* something of a version that it does not name */
-    bool restates;                /* it may change the metadata of all objects of its bucket */
+    bool restates_key;            /* it changes metadata of a version that it does not name */
+    bool restates_bucket;         /* it may change the metadata of all objects of its bucket */
     slice bucket;                 /* its name, if so; owned */
     unsigned pair;                /* of the bucket, for its lists */
     struct object_id bucket_id;
@@ -39,7 +39,9 @@ struct write {
 
 static void removing_unref(struct removing *removing)
 {
-    if (atomic_fetch_sub(&removing->refs, 1) > 1)
+    unsigned before = atomic_fetch_sub(&removing->refs, 1);
+    check(before > 0);
+    if (before > 1)
         return;
     ticket_unref(&removing->ticket);
     free(removing);
@@ -47,7 +49,7 @@ static void removing_unref(struct removing *removing)
 
 static void removed(struct store_removal *removal, enum err err)
 {
-    (void)err;    /* out of service is as good: nothing of it is served, it comes back unproved */
+    (void)err;    /* out of service is as good: no metadata is served, and it returns unproved */
     struct removing *removing = container_of(removal, struct removing, removal);
     atomic_store(&removing->over, true);
     ticket_wake(removing->ticket);
@@ -60,10 +62,10 @@ static void woken(void *arg)
     write->changed(write->arg);
 }
 
-/* What is under way for these keys is found by nobody from now on; its readers go on. */
+/* From now on no reader finds what is in progress for these keys; its present readers go on. */
 static void unhook_all(const struct write *write)
 {
-    struct flights *flights = cache_flights(write->cache);
+    struct flights *flights = write->cache->flights;
     for (size_t i = 0; i < write->id_count; i++) {
         if (flights_idle(flights, &write->ids[i]))
             continue;
@@ -101,36 +103,37 @@ static void remove_known(struct write *write)
     free(known);
 }
 
-/* What it has no version of, what has the version "null", and the version it names. */
-static void add_ids(struct write *write, const struct place *place, slice bucket,
+/* The ids of a key without a version, of its version "null", and of the version that is named. */
+static void add_ids(struct write *write, const struct rules *rules, slice bucket,
                     const struct write_key *key)
 {
     const slice versions[VERSIONS_MAX] = { S(""), S("null"), key->version };
     bool names_another = key->version.len && !slice_eq(key->version, S("null"));
     for (size_t i = 0; i < (names_another ? 3 : 2); i++) {
         struct object_name name = {
-            .endpoint = origin_endpoint(place->origin),
+            .endpoint = origin_endpoint(rules->origin),
             .bucket = bucket, .key = key->key, .version = versions[i],
         };
         store_object_id(cache_store(write->cache), &name, &write->ids[write->id_count++]);
     }
 }
 
-static void add_names(struct write *write, const struct place *place, slice bucket,
+static void add_names(struct write *write, const struct rules *rules, slice bucket,
                       const struct write_key *key)
 {
     struct arena keep = { 0 };
     struct write_key plain = { alias_key(&keep, key->key), key->version };
-    add_ids(write, place, bucket, key);
+    add_ids(write, rules, bucket, key);
     if (plain.key.ptr != key->key.ptr)
-        add_ids(write, place, bucket, &plain);
+        add_ids(write, rules, bucket, &plain);
     arena_free(&keep);
 }
 
-struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
+struct write *write_begin(struct cache_loop *loop, const struct rules *rules, slice bucket,
                           const struct write_key *keys, size_t key_count,
                           void (*changed)(void *arg), void *arg)
 {
+    check(rules && rules->origin && bucket.len && changed);
     struct write *write = must_alloc(sizeof(*write));
     write->cache = loop->cache;
     write->changed = changed;
@@ -139,11 +142,11 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     write->ids = must_alloc((key_count * VERSIONS_MAX * NAMES_MAX + 1) * sizeof(*write->ids));
     bucket = alias_bucket(bucket);
     store_object_id(cache_store(loop->cache), &(struct object_name){
-        .endpoint = origin_endpoint(place->origin), .bucket = bucket }, &write->bucket_id);
+        .endpoint = origin_endpoint(rules->origin), .bucket = bucket }, &write->bucket_id);
     write->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
     for (size_t i = 0; i < key_count; i++)
-        add_names(write, place, bucket, &keys[i]);
-    write->pair = epoch_bucket_of(origin_endpoint(place->origin), bucket);
+        add_names(write, rules, bucket, &keys[i]);
+    write->pair = epoch_bucket_of(origin_endpoint(rules->origin), bucket);
     epoch_bucket_write_begins(write->pair);
     write->number = epoch_write_number();
     for (size_t i = 0; i < write->id_count; i++)
@@ -153,27 +156,28 @@ struct write *write_begin(struct cache_loop *loop, const struct place *place, sl
     return write;
 }
 
-static struct epoch_said now(void)
+static struct epoch_restated now(void)
 {
-    return (struct epoch_said){ ageing_ms(), ageing_s() };
+    return (struct epoch_restated){ ageing_ms(), ageing_s() };
 }
 
-/* What is here of the key's versions goes by ids that nobody knows now: it is asked about again. */
-static void say(const struct write *write)
+/* The ids of the key's versions are not known here: metadata of all of them is revalidated. */
+static void restate_key(const struct write *write)
 {
-    epoch_say(&write->ids[0], now());    /* the key's own */
+    epoch_restate(&write->ids[0], now());    /* the key's own */
 }
 
-void write_says(struct write *write)
+void write_restates_key(struct write *write)
 {
     check(write->id_count);
-    write->says = true;
-    say(write);
+    write->restates_key = true;
+    restate_key(write);
 }
 
-void write_restates(struct write *write)
+void write_restates_bucket(struct write *write)
 {
-    write->restates = true;
+    check(!write->restates_bucket);
+    write->restates_bucket = true;
     epoch_bucket_restate_begins(write->bucket, now());
     write->restating = removing_new(write, &write->bucket_id, 1);
     store_restate(cache_store(write->cache), &write->restating->removal);
@@ -191,9 +195,9 @@ void write_end(struct write **write)
     *write = NULL;
     if (!mine)
         return;
-    if (mine->says)
-        say(mine);
-    if (mine->restates)
+    if (mine->restates_key)
+        restate_key(mine);
+    if (mine->restates_bucket)
         epoch_bucket_restate_ends(mine->bucket, now());
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);

@@ -1,8 +1,9 @@
 /* write.h - order around a write (H7). SPDX-License-Identifier: Apache-2.0
  *
- * begin: the keys' epochs are marked and their heads' removal is committed (skipped where there is
- * neither record nor flight); then the caller talks to the origin; end: the epochs rise, and only
- * then may the client be answered. An unknown outcome counts as written. Belongs to one loop. */
+ * write_begin marks the keys' epochs and starts the removal of their metadata, if the store has
+ * any. When it is committed, the caller sends the write to the origin. write_end raises the epochs;
+ * only then may the client get its answer. An unknown outcome counts as written. Belongs to one
+ * loop. */
 #ifndef CACHE_WRITE_H
 #define CACHE_WRITE_H
 
@@ -10,27 +11,29 @@
 
 struct write;
 
-/* What a write may touch: the key, and the version it names; empty if it names none. */
+/* A key that a write may change, and the version that the request names; empty: none. */
 struct write_key {
     slice key, version;
 };
 
-/* Other names that an origin may know these by are written to as well (alias.h).
- * changed() is called on the loop when the removal is committed, unless write_may_go() says so at
- * once. Without keys it is the bucket that is written to: what its lists show. */
-struct write *write_begin(struct cache_loop *loop, const struct place *place, slice bucket,
+/* Other names that an origin may have for these keys count as written, too (alias.h). changed() is
+ * called on the loop when the removal is committed, unless write_may_go() is true at once. A write
+ * without keys changes the bucket: its lists. */
+struct write *write_begin(struct cache_loop *loop, const struct rules *rules, slice bucket,
                           const struct write_key *keys, size_t key_count,
                           void (*changed)(void *arg), void *arg) MUST_USE;
 bool write_may_go(const struct write *write);
-/* Before anything is sent: it says something of its one key's current version, whichever it is. */
-void write_says(struct write *write);
-/* Before anything is sent: it may change what is said of any object of its bucket, or the objects
- * themselves. What is here of them is asked about again, by a HEAD, since only that tells it all. */
-void write_restates(struct write *write);    /* and write_may_go waits until that is on disk */
+/* Both before anything is sent. The write changes metadata of its one key's current version,
+ * without naming the version. */
+void write_restates_key(struct write *write);
+/* The write may change any object of its bucket, or its metadata. So the metadata of all these
+ * objects is revalidated, by HEAD: only a HEAD tells all of it. write_may_go waits until the disk
+ * has a note of this. */
+void write_restates_bucket(struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 
-/* What tells whether a later write of one of its keys has begun: to repeat this one then would undo
- * what that one did. A value that outlives the write; any thread. */
+/* Tells whether a later write of one of the keys has begun: to repeat this write would then undo
+ * the later one. A value that outlives the write; any thread. */
 struct write_order {
     uint64_t number;
     const struct object_id *ids;

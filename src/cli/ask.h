@@ -7,17 +7,16 @@
 #define ASK_MS 2000u
 
 struct answer {
-    int status;
+    int status;         /* 0: there was no answer */
     slice body;
-    const char *why;    /* status 0: what went wrong */
-    bool reached;       /* somebody listens there */
+    slice why;          /* status 0: what went wrong */
+    bool late;          /* status 0: the time was up */
 };
 /* token: admin_token, or empty. */
 struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms);
 
-/* Where --url leads; the path stays as it is if the URL has none. False: that was said. */
+/* The address in the URL of --url. The path stays as it is if the URL has none. False: the URL is
+ * wrong, which was reported. */
 bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret_path) MUST_USE;
-/* Mistakes elsewhere don't make the service unhealthy; a flag that is none is a mistake here. */
-bool ask_flags_are_good(struct cli *cli, const struct config *config) MUST_USE;
 
 #endif

@@ -1,23 +1,25 @@
 /* cli.h - what the subcommands share. SPDX-License-Identifier: Apache-2.0
  *
- * A subcommand takes its own options out of argv; what is left are settings. */
+ * A subcommand takes its own options out of argv; the rest are settings. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
+
+#include <stdio.h>
 
 #include "base/config.h"
 
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };    /* documented in penstock(1) */
 
 struct cli {
-    size_t argc;           /* of what stands behind the subcommand */
+    size_t argc;           /* the words behind the subcommand */
     const char **argv;
     struct arena arena;
 };
 
-/* An option of one command; settings are flags, too, and stand in base/config.def. */
+/* An option of one command. Settings are flags, too; base/config.def has them. */
 struct command_option {
     const char *flag;      /* "--json"; NULL ends the list */
-    const char *value;     /* NULL: it takes none; "a|b": one of these words; "FILE", "URL" ... */
+    const char *value;     /* "a|b": one of these words; "FILE", "URL" ...; NULL: it takes none */
     const char *help;
 };
 
@@ -25,9 +27,9 @@ struct command {
     const char *name, *args, *help;
     int (*run)(struct cli *cli);
     const struct command_option *options;    /* NULL: it has none of its own */
-    bool takes_settings;                     /* as flags, behind its own options */
-    const char *words;     /* what its first argument may be: "a|b"; "FILE"; NULL: it takes none */
-    const char *more;      /* sentences for its help, a line each */
+    bool takes_settings;   /* as flags, beside its own options */
+    const char *words;     /* its first argument: "a|b" or "FILE"; NULL: it takes none */
+    const char *more;      /* more sentences of its help, a line each */
 };
 #define COMMAND(name) extern const struct command command_##name;
 #include "cli/command.def"
@@ -37,52 +39,67 @@ extern const size_t command_count;
 /* Takes "--name" (or "--name VALUE", "--name=VALUE") out of argv. */
 bool cli_flag(struct cli *cli, const char *flag);
 const char *cli_option(struct cli *cli, const char *flag);    /* NULL: not there */
-const char *cli_word(struct cli *cli);    /* a first argument that is no flag, or NULL */
+const char *cli_word(struct cli *cli);    /* the first argument, unless it is a flag; or NULL */
 
-struct config *cli_load(struct cli *cli) MUST_USE;
-/* Prints them, one a line; how many there were. */
-size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr);
+/* Reads the settings. path: their file, unless a flag or variable gives one; NULL: the default. */
+struct config *cli_load(struct cli *cli, const char *path) MUST_USE;
+/* Prints the mistakes, one a line, and returns their number. source: NULL, or "command line" for
+ * the mistakes of a command that needs only a few settings. */
+size_t cli_mistakes(struct cli *cli, const struct config *config, const char *source, FILE *to);
 
 /* ---- warn.c ---- */
-/* Tells a sentence for each setting that is right and perhaps not what was meant. */
-void cli_warnings(const struct config *config, void (*tell)(slice warning));
+/* Reports a sentence for each setting that is valid and perhaps not what was meant. */
+struct memory;
+void cli_warnings(const struct config *config, const struct memory *memory,
+                  void (*report)(void *arg, slice warning), void *arg);
 
 /* A sentence if a derived size of the cache makes little sense, else empty. */
 slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
 
+/* A path that need not exist yet: returns the nearest folder above it that exists, and the space of
+ * the file system there. */
+struct store_space;
+slice cli_existing_folder(const char *path, struct arena *keep, struct store_space *ret) MUST_USE;
+
 /* ---- tls.c ---- */
 struct http_tls;
-/* As the settings say; OK with NULL where tls_listen is off. */
+/* Opens the certificate of the settings. OK with NULL if tls_listen is off. */
 enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
                       slice *ret_why) MUST_USE;
-/* A sentence if its certificate expires soon or has done so, else empty. */
+/* A sentence if the certificate expires soon or has expired, else empty. */
 slice cli_tls_warning(struct http_tls *tls, struct arena *keep) MUST_USE;
 
-/* ---- generate.c: texts that are kept in the tree, and the operations ---- */
-void generate_example(struct text *to, struct arena *keep);
-void generate_help_operations(struct text *to);    /* of S3, as s3/op.def has them */
+/* ---- generate.c ---- */
+void generate_example(struct text *to, struct arena *keep);    /* a file with every setting */
 
-/* ---- manual.c: the parts of man/ that are made from tables ---- */
+/* ---- manual.c: texts that are made from tables ---- */
 void manual_settings(struct text *to);
 void manual_memory(struct text *to);
 void manual_metrics(struct text *to);
 void manual_operations(struct text *to);
+void manual_help_operations(struct text *to);    /* penstock help operations */
 
 /* ---- help.c ---- */
-void help_commands(struct text *to);
+/* Calls `row` for each setting in the order of the table, and `heading` before the first one of
+ * each section and of each scope that has a title. Constants are left out. */
+void help_each_setting(struct text *to, const char *const titles[SCOPE_CONSTANT],
+                       void (*heading)(struct text *to, const char *title),
+                       void (*row)(struct text *to, const struct setting *setting));
 void help_command(struct text *to, const struct command *command);
-void help_settings(struct text *to);
-void help_setting(struct text *to, const struct setting *setting);
-/* The command of that name, or NULL and the nearest one, or NULL. */
+/* The command with that name. Or NULL: *ret_nearest is then a similar name, or NULL. */
 const struct command *command_find(const char *name, const char **ret_nearest);
 
 /* ---- completion.c ---- */
-/* The script by which that shell completes commands, options, settings and their words. False:
- * there is none for it. */
-bool completion_script(struct text *to, const char *shell);
+/* The completions of the last word of `line`: the command line without "penstock". That word is the
+ * one under the cursor, and may be empty. */
+void completion_candidates(struct text *to, const char *line);
+/* The scripts by which shells complete commands, options, settings and their words. */
+void completion_bash(struct text *to);
+void completion_zsh(struct text *to);
+void completion_fish(struct text *to);
 
 /* ---- notify.c ---- */
-/* Tells the service manager, if there is one ("READY=1"). */
+/* Sends a state ("READY=1") to the service manager, if there is one. */
 void notify(const char *state);
 
 #endif

@@ -1,18 +1,34 @@
-/* completion.c - what shells need to complete a line. SPDX-License-Identifier: Apache-2.0
+/* completion.c - completion of a command line in three shells. SPDX-License-Identifier: Apache-2.0
  *
- * A script a shell, made from the tables of commands and settings. All three know the same: the
- * commands, the options of the command on the line, the settings as flags where it takes them, and
- * the words or files that may follow a flag. */
+ * The script of each shell passes the words of the line to `penstock config --complete` and offers
+ * its answer. So the tables of commands and settings are read in one place, and a script stays
+ * right when Penstock is upgraded. The answer is a line for each candidate: the word, then a tab
+ * and its help. The line FILE says that names of files may follow, too. */
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* What may stand behind a flag: words (parted by '|'), a file, something else, or nothing. */
-struct flag {
-    slice name;            /* with its dashes */
-    const char *value;     /* NULL: it takes none */
-    const char *help;
-};
+/* ---- the candidates ---- */
+
+/* Adds a line for a word, if it begins with the word under the cursor. */
+static void offer(struct text *to, slice current, slice word, const char *help)
+{
+    if (slice_starts(word, current))
+        text_printf(to, "%.*s%s%s\n", SLICE_ARG(word), *help ? "\t" : "", help);
+}
+
+/* "a|b" has a line for each word, "FILE" is that line, and any other value has none. */
+static void offer_values(struct text *to, slice current, slice prefix, const char *value)
+{
+    if (value && strcmp(value, "FILE") == 0)
+        text_add(to, S("FILE\n"));
+    slice words = slice_of(value && strchr(value, '|') ? value : NULL);
+    while (words.ptr) {
+        slice word = slice_cut(&words, '|');
+        offer(to, current, arena_printf(to->arena, "%.*s%.*s", SLICE_ARG(prefix), SLICE_ARG(word)),
+              "");
+    }
+}
 
 static const char *value_of(const struct setting *setting)
 {
@@ -21,247 +37,134 @@ static const char *value_of(const struct setting *setting)
          : setting->type == TYPE_PATH ? "FILE" : "VALUE";
 }
 
-/* Calls `add` for each flag of a command: its own options, then the settings. */
-static void each_flag(struct text *to, const struct command *command,
-                      void (*add)(struct text *to, const struct command *command, struct flag flag))
+/* The flags of a command: its own options, --help, and the settings where it takes them. */
+static struct command_option *list_flags(const struct command *command, struct arena *keep)
 {
-    const struct command_option *option = command->options;
-    for (; option && option->flag; option++)
-        add(to, command, (struct flag){ slice_of(option->flag), option->value, option->help });
+    size_t count = 0, most = 2;    /* --help, and the end of the list */
+    for (const struct command_option *o = command->options; o && o->flag; o++)
+        most++;
+    struct command_option *flags = arena_alloc(keep, (most + 2 * setting_count) * sizeof(*flags));
+    for (const struct command_option *o = command->options; o && o->flag; o++)
+        flags[count++] = *o;
+    flags[count++] = (struct command_option){ "--help", NULL, "show its help" };
     for (size_t i = 0; i < setting_count && command->takes_settings; i++) {
         const struct setting *setting = &settings[i];
         if (setting->scope != SCOPE_GLOBAL)
             continue;
-        slice flag = setting_flag(setting, to->arena);
-        slice name = arena_printf(to->arena, "--%.*s", SLICE_ARG(flag));
-        add(to, command, (struct flag){ name, value_of(setting), setting->help });
+        const char *flag = arena_printf(keep, "--%.*s", SLICE_ARG(setting_flag(setting, keep))).ptr;
+        flags[count++] = (struct command_option){ flag, value_of(setting), setting->help };
         if (setting->type == TYPE_SECRET)
-            add(to, command, (struct flag){ arena_printf(to->arena, "%.*s-file", SLICE_ARG(name)),
-                                            "FILE", setting->help });
+            flags[count++] = (struct command_option){ arena_printf(keep, "%s-file", flag).ptr,
+                                                      "FILE", setting->help };
     }
+    check(count < most + 2 * setting_count);
+    return flags;
 }
 
-static bool is_words(const char *value)
+static void offer_commands(struct text *to, slice current)
 {
-    return value && strchr(value, '|');
+    for (size_t i = 0; i < command_count; i++)
+        offer(to, current, slice_of(commands[i]->name), commands[i]->help);
 }
 
-static bool is_file(const char *value)
+static void complete_command(struct text *to, const struct command *command, slice before,
+                             slice current)
 {
-    return value && strcmp(value, "FILE") == 0;
-}
-
-/* "a|b" as "a b" */
-static void add_words(struct text *to, const char *words)
-{
-    for (; *words; words++)
-        text_char(to, *words == '|' ? ' ' : *words);
-}
-
-/* What may be the first argument of a command, flags aside, is the same as a flag's value; help
- * knows the commands, too. */
-static void add_first_words(struct text *to, const struct command *command)
-{
-    if (is_words(command->words))
-        add_words(to, command->words);
-    for (size_t i = 0; i < command_count && command == &command_help; i++)
-        text_printf(to, " %s", commands[i]->name);
-}
-
-/* ---- bash ---- */
-
-static void bash_flag(struct text *to, const struct command *command, struct flag flag)
-{
-    (void)command;
-    text_printf(to, " %.*s", SLICE_ARG(flag.name));
-}
-
-static void bash_value(struct text *to, const struct command *command, struct flag flag)
-{
-    if (!flag.value)
+    const struct command_option *flags = list_flags(command, to->arena), *flag = flags;
+    slice rest = current, prefix = S("");
+    slice name = slice_cut(&rest, '=');
+    if (rest.ptr) {    /* "--io=u": values stand in the same word */
+        before = name;
+        prefix = slice_sub(current, 0, name.len + 1);
+    }
+    while (flag->flag && !(flag->value && slice_eq(before, slice_of(flag->flag))))
+        flag++;
+    if (flag->flag) {
+        offer_values(to, current, prefix, flag->value);
         return;
-    text_printf(to, "    %s\\ %.*s) ", command->name, SLICE_ARG(flag.name));
-    if (is_words(flag.value)) {
-        text_add(to, S("COMPREPLY=($(compgen -W \""));
-        add_words(to, flag.value);
-        text_add(to, S("\" -- \"$word\"))"));
-    } else if (is_file(flag.value)) {
-        text_add(to, S("COMPREPLY=($(compgen -f -- \"$word\"))"));
-    } else {
-        text_char(to, ':');
     }
-    text_add(to, S("; return ;;\n"));
+    offer_values(to, current, S(""), command->words);
+    if (command == &command_help)
+        offer_commands(to, current);
+    for (flag = flags; flag->flag; flag++)
+        offer(to, current, slice_of(flag->flag), flag->help);
 }
 
-static void bash(struct text *to)
+void completion_candidates(struct text *to, const char *line)
 {
-    text_add(to, S("# bash completion of penstock, made by: penstock config --completion bash\n"
-                   "_penstock() {\n"
-                   "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-                   "    COMPREPLY=()\n"
-                   "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
-                   "        COMPREPLY=($(compgen -W \""));
-    for (size_t i = 0; i < command_count; i++)
-        text_printf(to, "%s%s", i ? " " : "", commands[i]->name);
-    text_add(to, S("\" -- \"$word\"))\n        return\n    fi\n"
-                   "    case \"${COMP_WORDS[1]} $before\" in\n"));
-    for (size_t i = 0; i < command_count; i++)
-        each_flag(to, commands[i], bash_value);
-    text_add(to, S("    esac\n    case ${COMP_WORDS[1]} in\n"));
-    for (size_t i = 0; i < command_count; i++) {
-        text_printf(to, "    %s) COMPREPLY=($(compgen -W \"", commands[i]->name);
-        add_first_words(to, commands[i]);
-        each_flag(to, commands[i], bash_flag);
-        text_printf(to, " --help\" %s-- \"$word\")) ;;\n", is_file(commands[i]->words) ? "-f " : "");
+    slice rest = slice_of(line), name = slice_cut(&rest, ' '), before = S(""), current = S("");
+    const char *nearest;
+    if (!rest.ptr) {
+        offer_commands(to, name);
+        return;
     }
-    text_add(to, S("    esac\n}\ncomplete -F _penstock penstock\n"));
+    const struct command *command = command_find(arena_copy(to->arena, name).ptr, &nearest);
+    while (rest.ptr) {
+        if (!slice_eq(current, S("=")))    /* bash makes three words of "--io=u" */
+            before = current;
+        current = slice_cut(&rest, ' ');
+    }
+    if (slice_eq(current, S("=")))
+        current = S("");
+    if (command)
+        complete_command(to, command, before, current);
 }
 
-/* ---- zsh ---- */
+/* ---- the scripts ---- */
 
-/* Within single quotes; in a description of _arguments, brackets and colons would end it. */
-static void zsh_text(struct text *to, const char *text)
+void completion_bash(struct text *to)
 {
-    for (; *text; text++) {
-        if (*text == '\'')
-            text_add(to, S("'\\''"));
-        else if (strchr("[]:\\", *text))
-            text_printf(to, "\\%c", *text);
-        else
-            text_char(to, *text);
-    }
+    text_add(to, S(
+        "# bash completion of penstock, made by: penstock config --completion bash\n"
+        "_penstock() {\n"
+        "    local IFS=' ' line words word=${COMP_WORDS[COMP_CWORD]}\n"
+        "    words=\"${COMP_WORDS[*]:1:COMP_CWORD}\"\n"
+        "    IFS=$'\\n'\n"
+        "    COMPREPLY=()\n"
+        "    while read -r line; do\n"
+        "        case $line in\n"
+        "        FILE) COMPREPLY+=($(compgen -f -- \"$word\")) ;;\n"
+        "        *) COMPREPLY+=(\"${line%%$'\\t'*}\") ;;\n"
+        "        esac\n"
+        "    done < <(\"${COMP_WORDS[0]}\" config --complete \"$words\" 2>/dev/null)\n"
+        "}\n"
+        "complete -F _penstock penstock\n"));
 }
 
-static void zsh_value(struct text *to, const char *value)
+void completion_zsh(struct text *to)
 {
-    if (is_file(value)) {
-        text_add(to, S(":file:_files"));
-    } else if (is_words(value)) {
-        text_add(to, S(":word:("));
-        add_words(to, value);
-        text_char(to, ')');
-    } else if (value) {
-        text_printf(to, ":%s: ", value);
-    }
+    text_add(to, S(
+        "#compdef penstock\n"
+        "# zsh completion of penstock, made by: penstock config --completion zsh\n"
+        "_penstock() {\n"
+        "    local line\n"
+        "    local -a found\n"
+        "    for line in ${(f)\"$(${~words[1]} config --complete \"${words[2,CURRENT]}\""
+        " 2>/dev/null)\"}; do\n"
+        "        if [ \"$line\" = FILE ]; then _files\n"
+        "        else found+=(\"${${line//:/\\\\:}/$'\\t'/:}\"); fi\n"
+        "    done\n"
+        "    _describe penstock found\n"
+        "}\n"
+        "if [ \"$funcstack[1]\" = _penstock ]; then _penstock \"$@\"; "
+        "else compdef _penstock penstock; fi\n"));
 }
 
-static void zsh_flag(struct text *to, const struct command *command, struct flag flag)
+void completion_fish(struct text *to)
 {
-    (void)command;
-    text_printf(to, " \\\n            '%.*s%s[", SLICE_ARG(flag.name), flag.value ? "=" : "");
-    zsh_text(to, flag.help);
-    text_char(to, ']');
-    zsh_value(to, flag.value);
-    text_char(to, '\'');
-}
-
-static void zsh(struct text *to)
-{
-    text_add(to, S("#compdef penstock\n"
-                   "# zsh completion of penstock, made by: penstock config --completion zsh\n"
-                   "_penstock() {\n    local -a commands\n    commands=("));
-    for (size_t i = 0; i < command_count; i++) {
-        text_printf(to, "\n        '%s:", commands[i]->name);
-        zsh_text(to, commands[i]->help);
-        text_char(to, '\'');
-    }
-    text_add(to, S("\n    )\n"
-                   "    if ((CURRENT == 2)); then\n"
-                   "        _describe command commands\n        return\n    fi\n"
-                   "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n"
-                   "    case $command in\n"));
-    for (size_t i = 0; i < command_count; i++) {
-        const struct command *command = commands[i];
-        text_printf(to, "    %s)\n        _arguments '--help[show its help]'", command->name);
-        if (is_file(command->words))
-            text_add(to, S(" '1:file:_files'"));
-        if (is_words(command->words)) {
-            text_add(to, S(" '1:word:("));
-            add_first_words(to, command);
-            text_add(to, S(")'"));
-        }
-        each_flag(to, command, zsh_flag);
-        text_add(to, S(" ;;\n"));
-    }
-    text_add(to, S("    esac\n}\n"
-                   "if [ \"$funcstack[1]\" = _penstock ]; then _penstock \"$@\"; "
-                   "else compdef _penstock penstock; fi\n"));
-}
-
-/* ---- fish ---- */
-
-static void fish_text(struct text *to, const char *text)
-{
-    text_char(to, '\'');
-    for (; *text; text++) {
-        if (*text == '\'' || *text == '\\')
-            text_char(to, '\\');
-        text_char(to, *text);
-    }
-    text_char(to, '\'');
-}
-
-static void fish_line(struct text *to, const struct command *command)
-{
-    text_printf(to, "complete -c penstock -n '__fish_seen_subcommand_from %s' ", command->name);
-}
-
-static void fish_flag(struct text *to, const struct command *command, struct flag flag)
-{
-    fish_line(to, command);
-    text_printf(to, "-l %.*s", SLICE_ARG(slice_from(flag.name, 2)));
-    if (is_file(flag.value))
-        text_add(to, S(" -r -F"));
-    else if (flag.value)
-        text_add(to, S(" -x"));
-    if (is_words(flag.value)) {
-        text_add(to, S(" -a '"));
-        add_words(to, flag.value);
-        text_char(to, '\'');
-    }
-    text_add(to, S(" -d "));
-    fish_text(to, flag.help);
-    text_char(to, '\n');
-}
-
-static void fish(struct text *to)
-{
-    text_add(to, S("# fish completion of penstock, made by: penstock config --completion fish\n"
-                   "complete -c penstock -f\n"));
-    for (size_t i = 0; i < command_count; i++) {
-        const struct command *command = commands[i];
-        text_printf(to, "complete -c penstock -n __fish_use_subcommand -a %s -d ", command->name);
-        fish_text(to, command->help);
-        text_char(to, '\n');
-        if (is_file(command->words)) {
-            fish_line(to, command);
-            text_add(to, S("-F\n"));
-        } else if (command->words) {
-            fish_line(to, command);
-            text_add(to, S("-a '"));
-            add_first_words(to, command);
-            text_add(to, S("'\n"));
-        }
-        each_flag(to, command, fish_flag);
-        fish_line(to, command);
-        text_add(to, S("-l help -d 'show its help'\n"));
-    }
-}
-
-/* ---- all ---- */
-
-static const struct {
-    const char *shell;
-    void (*write)(struct text *to);
-} scripts[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
-
-bool completion_script(struct text *to, const char *shell)
-{
-    for (size_t i = 0; i < countof(scripts); i++) {
-        if (strcmp(scripts[i].shell, shell) != 0)
-            continue;
-        scripts[i].write(to);
-        return true;
-    }
-    return false;
+    text_add(to, S(
+        "# fish completion of penstock, made by: penstock config --completion fish\n"
+        "function __penstock_candidates\n"
+        "    set -l before (commandline -opc)\n"
+        "    set -l word (commandline -ct)\n"
+        "    set -l words (string trim -l -- \"$before[2..] $word\")\n"
+        "    for line in ($before[1] config --complete \"$words\" 2>/dev/null)\n"
+        "        if test \"$line\" = FILE\n"
+        "            __fish_complete_path \"$word\"\n"
+        "        else\n"
+        "            echo $line\n"
+        "        end\n"
+        "    end\n"
+        "end\n"
+        "complete -c penstock -f -a '(__penstock_candidates)'\n"));
 }

@@ -1,8 +1,8 @@
-/* credentials.c - whose keys clients sign with, and whose Penstock signs with to an origin.
+/* credentials.c - the keys of clients, and the credentials of Penstock at an origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * origin/credentials.h looks, in the order of the SDKs. What serve starts with, check checks and
- * config shows comes from here, so that the three agree. */
+ * origin/credentials.h searches in the order of the SDKs. serve, check and config all search by the
+ * functions below, so they find the same. */
 #include "cli/credentials.h"
 
 #include <stdlib.h>
@@ -20,10 +20,12 @@ enum err credentials_of_clients(const struct config *config, struct arena *keep,
     struct credentials_ask ask = {
         .profile = slice_of(config->aws_profile), .env = environment, .now_s = wall_s(),
     };
+    check(config->key_count == 0);
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (!err && ret->kind == CREDENTIALS_LENT) {
-        *ret_why = arena_printf(keep, "what Penstock signs with (%.*s) is lent to it and changes, "
-                                "so clients can't sign with it: name a key pair for them",
+        *ret_why = arena_printf(keep, "the credentials of Penstock (%.*s) are lent to it and "
+                                "change, so clients can't sign with them: set a key pair for "
+                                "clients",
                                 SLICE_ARG(ret->from));
         err = ERR_NOT_FOUND;
     }
@@ -44,21 +46,21 @@ bool credentials_are_needed(const struct config_origin *origin)
     return origin->kind && origin->kind->knows_identities;
 }
 
-static slice read_from(const struct config_origin *origin, slice row)
+static slice secret_file(const struct config_origin *origin, slice row)
 {
     return slice_of(origin->where[setting_at(SCOPE_ORIGIN, row)].secret_file);
 }
 
-enum err credentials_at_origin(const struct config_origin *origin, struct carriers *carriers,
+enum err credentials_at_origin(const struct config_origin *origin, bool may_lend,
                                struct arena *keep, struct credentials *ret, slice *ret_why)
 {
     struct credentials_ask ask = {
         .access_key = slice_of(origin->access_key), .secret_key = slice_of(origin->secret_key),
         .session_token = slice_of(origin->session_token), .region = slice_of(origin->region),
         .profile = slice_of(origin->profile), .env = environment,
-        .secret_key_file = read_from(origin, S("secret_key")),
-        .session_token_file = read_from(origin, S("session_token")),
-        .carriers = carriers, .now_s = wall_s(),
+        .secret_key_file = secret_file(origin, S("secret_key")),
+        .session_token_file = secret_file(origin, S("session_token")),
+        .may_lend = may_lend, .now_s = wall_s(),
     };
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (err)

@@ -1,16 +1,14 @@
-/* fills.c - the fill socket as a step of the service. SPDX-License-Identifier: Apache-2.0
+/* fills.c - the fill socket as a step of the daemon. SPDX-License-Identifier: Apache-2.0
  *
- * The front judges what a session may read, and its page /_/fill tells what the fill engine holds.
- * Neither room includes the other: here they meet. */
+ * The front judges what a session may read, and serves the fill engine's figures at /_/fill. As
+ * neither room includes the other, this file connects them. */
 #include "cli/fills.h"
-
-#include <sys/resource.h>
 
 #include "base/cores.h"
 #include "base/log.h"
 #include "local/local.h"
 
-#define FILES_SHARE 8u                /* of the descriptors that the process may have */
+#define FILES_SHARE 8u                /* one descriptor in eight is for sessions */
 
 static slice page(void *arg, struct arena *keep)
 {
@@ -27,8 +25,6 @@ unsigned fills_sessions(const struct config *config, uint64_t files)
 enum err fills_up(struct serve *serve)
 {
     const struct config *config = serve->config;
-    struct rlimit files = { .rlim_cur = 1024 };
-    getrlimit(RLIMIT_NOFILE, &files);
     struct local_options options = {
         .path = config->fill_socket,
         .users = slice_of(config->fill_users),
@@ -37,7 +33,7 @@ enum err fills_up(struct serve *serve)
         .threads = config->fill_threads ? (unsigned)config->fill_threads
                                         : MIN(cores_available(), 8u),
         .access_log = config->access_log,
-        .sessions_max = fills_sessions(config, files.rlim_cur),
+        .sessions_max = fills_sessions(config, serve->files_max),
         .user_sessions_max = (unsigned)(config->fill_user_sessions
                                             ? config->fill_user_sessions
                                             : MAX(config->fill_sessions / 4, (uint64_t)1)),
@@ -55,14 +51,11 @@ enum err fills_up(struct serve *serve)
     };
     if (!*config->fill_socket)
         return OK;
+    check(serve->cache && serve->front && !serve->local);
     enum err err = local_start(&options, &serve->keep, &serve->local, &serve->why);
     if (err)
         return err;
     log_info("fill_socket", "path=%s threads=%u", options.path, options.threads);
-    if (!local_watches(serve->local))
-        log_warn("fill_holes", "why=\"userfaultfd is forbidden here: clients that punch holes into "
-                 "memory they registered have it made in Penstock's name; allow that system call "
-                 "(seccomp), or trust fill_users\"");
     front_fill_page(serve->front, page, serve->local);
     return OK;
 }

@@ -1,15 +1,12 @@
-/* generate.c - the example file, and the operations of S3, from tables. SPDX-License-Identifier: Apache-2.0
+/* generate.c - the example of a settings file. SPDX-License-Identifier: Apache-2.0
  *
- * A new row in base/config.def is all that a new setting needs to be in the example, in the manual
- * (manual.c), in help (help.c) and in completion (completion.c). scripts/generate writes the texts
- * that are kept in the tree. */
+ * It is made from base/config.def, as are the manual (manual.c), help (help.c) and completion
+ * (completion.c): a new setting is a row there and nothing more. scripts/generate writes the
+ * example to conf/. */
 #include <string.h>
 
 #include "cli/cli.h"
 #include "origin/origin.h"
-#include "s3/request.h"
-
-/* ---- the example file ---- */
 
 static void add_json(struct text *to, const char *text)
 {
@@ -35,7 +32,7 @@ static void example_row(struct text *to, const struct setting *setting, const ch
 
 static const struct {
     enum setting_scope scope;
-    const char *name, *value;    /* where the default alone would make no sense */
+    const char *name, *value;    /* of settings whose default makes no sense in an example */
 } example_values[] = {
     { SCOPE_ORIGIN, "url", "https://s3.us-west-2.amazonaws.com" },
     { SCOPE_BUCKET, "origin", "west" },
@@ -53,7 +50,7 @@ static const char *example_value(const struct setting *setting)
     return setting_standard(setting);
 }
 
-/* A secret that is written down must not be empty. */
+/* An empty secret would be a mistake in the file. */
 static bool has_example(const struct setting *setting)
 {
     return setting->type != TYPE_SECRET || example_value(setting)[0];
@@ -73,6 +70,8 @@ static void example_group(struct text *to, enum setting_scope scope, const char 
 
 void generate_example(struct text *to, struct arena *keep)
 {
+    for (size_t i = 0; i < countof(example_values); i++)
+        check(setting_find(example_values[i].scope, slice_of(example_values[i].name)));
     text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. What begins with # "
                    "is a comment; leave out what you don't change. Secrets have no default: write "
                    "them with a value, or not at all.\",\n\n"));
@@ -108,46 +107,4 @@ void generate_example(struct text *to, struct arena *keep)
                    "  \"# keys\": [\n    {\n"));
     example_group(to, SCOPE_KEY, "      ");
     text_add(to, S("\n    }\n  ]\n}\n"));
-}
-
-/* ---- the operations ---- */
-
-static const char *answered_by(const struct s3_operation *row)
-{
-    static const char *const routes[] = {
-        [S3_CACHE] = "cache, or origin", [S3_LIST] = "origin, coalesced", [S3_PASS] = "origin",
-        [S3_ITEMS] = "cache, or origin",
-    };
-    return routes[row->route];
-}
-
-static const char *changes(const struct s3_operation *row)
-{
-    static const char *const texts[] = {
-        [S3_MUTATES_NOTHING] = "-", [S3_MUTATES_KEY] = "its object",
-        [S3_MUTATES_PROPERTY] = "its metadata",
-        [S3_MUTATES_KEYS] = "those in its body", [S3_MUTATES_FORM] = "that of its form",
-        [S3_MUTATES_GRANTS] = "permissions", [S3_MUTATES_HEADS] = "all its metadata",
-        [S3_MUTATES_BUCKET] = "all of it",
-    };
-    return texts[row->mutates];
-}
-
-static const char *takes(const struct s3_operation *row)
-{
-    static const char *const rights[] = {
-        [S3_READ] = "read", [S3_LIST_KEYS] = "list", [S3_WRITE] = "write", [S3_ADMIN] = "admin",
-    };
-    return rights[row->right];
-}
-
-void generate_help_operations(struct text *to)
-{
-    text_printf(to, "%-41s %-23s %-18s %s\n", "Operation", "answered by", "leaves the cache",
-                "right");
-    for (int op = 0; op < S3_OP_COUNT; op++) {
-        const struct s3_operation *row = s3_operation((enum s3_op)op);
-        text_printf(to, "%-41s %-23s %-18s %s\n", row->name, answered_by(row), changes(row),
-                    takes(row));
-    }
 }

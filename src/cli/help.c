@@ -1,4 +1,4 @@
-/* help.c - help of the program, of each command and of each setting.
+/* help.c - help for the program, for each command and for each setting.
  * SPDX-License-Identifier: Apache-2.0
  *
  * All of it is made from the tables of commands (command.def) and settings (base/config.def). Lines
@@ -15,14 +15,18 @@
 
 static const char *const scope_heads[SCOPE_COUNT] = {
     [SCOPE_ORIGIN] = "Settings of \"origins\": { NAME: { ... } }, in the file only",
-    [SCOPE_BUCKET] = "Settings of \"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, in the file only",
+    [SCOPE_BUCKET] = "Settings of \"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, "
+                     "in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
-    [SCOPE_CONSTANT] = "No setting: a constant, with its reason. To set it by its name is a warning",
+    [SCOPE_GONE] = "No setting any more: the name has no effect",
+    [SCOPE_CONSTANT] = "No setting: a constant, with its reason. "
+                       "Setting it by its name gives a warning",
 };
 
-/* Adds the words of a text. `column` is where the line stands; lines after it begin at `indent`. */
+/* Adds the words of a text to a line with `column` characters. Further lines begin at `indent`. */
 static void add_wrapped(struct text *to, slice words, size_t column, size_t indent)
 {
+    check(column < WIDTH && indent < WIDTH);
     for (bool first = true; words.len; first = false) {
         slice word = slice_cut(&words, ' ');
         if (!first && column + 1 + word.len > WIDTH) {
@@ -38,7 +42,7 @@ static void add_wrapped(struct text *to, slice words, size_t column, size_t inde
     text_char(to, '\n');
 }
 
-/* A name on the left, a text beside it, or below where the name is long. */
+/* A name on the left, and a text beside it. A long name has the text below it. */
 static void add_row(struct text *to, slice name, slice words)
 {
     text_printf(to, "  %.*s", SLICE_ARG(name));
@@ -69,7 +73,7 @@ static void setting_row(struct text *to, const struct setting *setting)
 
 /* ---- the program ---- */
 
-void help_commands(struct text *to)
+static void help_commands(struct text *to)
 {
     text_add(to, S("Penstock " PACKAGE_VERSION
                    ": an S3 endpoint on this node, with a cache behind it.\n\n"));
@@ -112,35 +116,50 @@ void help_command(struct text *to, const struct command *command)
     }
     if (option)
         text_char(to, '\n');
-    for (; option && option->flag; option++)
+    for (; option && option->flag; option++) {
+        check(option->help);
         add_row(to, arena_printf(to->arena, "%s%s%s", option->flag, option->value ? " " : "",
                                  option->value ? option->value : ""), slice_of(option->help));
+    }
     if (command->takes_settings)
         text_add(to, S("\nSETTINGS are flags, --NAME VALUE: see penstock help settings.\n"));
 }
 
 /* ---- the settings ---- */
 
-void help_settings(struct text *to)
+void help_each_setting(struct text *to, const char *const titles[SCOPE_CONSTANT],
+                       void (*heading)(struct text *to, const char *title),
+                       void (*row)(struct text *to, const struct setting *setting))
 {
     size_t section = 0;
-    text_add(to, S("Each is a flag --NAME VALUE, a variable PENSTOCK_NAME and a key of the settings\n"
-                   "file; where two are given, the first of these counts. A secret may lie in a\n"
-                   "file: NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
     for (unsigned scope = 0; scope < SCOPE_CONSTANT; scope++) {
-        if (scope_heads[scope])
-            text_printf(to, "\n%s\n", scope_heads[scope]);
+        if (titles[scope])
+            heading(to, titles[scope]);
         for (size_t i = 0; i < setting_count; i++) {
             if (settings[i].scope != scope)
                 continue;
             if (section < setting_section_count && setting_sections[section].first == i)
-                text_printf(to, "\n%s\n", setting_sections[section++].title);
-            setting_row(to, &settings[i]);
+                heading(to, setting_sections[section++].title);
+            row(to, &settings[i]);
         }
     }
+    check(section == setting_section_count);    /* each section begins with a global setting */
 }
 
-void help_setting(struct text *to, const struct setting *setting)
+static void heading(struct text *to, const char *title)
+{
+    text_printf(to, "\n%s\n", title);
+}
+
+static void help_settings(struct text *to)
+{
+    text_add(to, S("A setting is a flag --NAME VALUE, a variable PENSTOCK_NAME or a key of the\n"
+                   "settings file. Where two are given, the first of these counts. A secret may\n"
+                   "lie in a file of its own: NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
+    help_each_setting(to, scope_heads, heading, setting_row);
+}
+
+static void help_setting(struct text *to, const struct setting *setting)
 {
     slice flag = setting_flag(setting, to->arena);
     setting_row(to, setting);
@@ -169,8 +188,7 @@ static const struct setting *find_setting(slice name)
 
 static int no_such_word(const char *word, const char *command)
 {
-    const struct setting *setting = setting_nearest(SCOPE_GLOBAL, slice_of(word));
-    const char *nearest = command ? command : setting ? setting->name : NULL;
+    const char *nearest = command ? command : setting_nearest(SCOPE_GLOBAL, slice_of(word));
     fprintf(stderr, "penstock: %s is neither a command nor a setting", word);
     fprintf(stderr, nearest ? " (did you mean \"%s\"?)\n" : "\n", nearest);
     fputs("Try: penstock help, or penstock help settings\n", stderr);
@@ -191,7 +209,7 @@ static int run_help(struct cli *cli)
     else if (strcmp(word, "settings") == 0)
         help_settings(&text);
     else if (strcmp(word, "operations") == 0)
-        generate_help_operations(&text);
+        manual_help_operations(&text);
     else if (command)
         help_command(&text, command);
     else if (setting)

@@ -1,4 +1,4 @@
-/* main.c - runs the subcommand that was named, and what subcommands share.
+/* main.c - runs the subcommand of the command line; options, settings and mistakes for all of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
@@ -19,7 +19,7 @@ const struct command command_version = {
     .name = "version", .args = "", .run = run_version, .help = "show the version",
 };
 
-/* The table: a row a command (command.def), in the order of the help. */
+/* All commands (command.def), in the order of the help. */
 const struct command *const commands[] = {
 #define COMMAND(name) &command_##name,
 #include "cli/command.def"
@@ -28,6 +28,7 @@ const size_t command_count = countof(commands);
 
 bool cli_flag(struct cli *cli, const char *flag)
 {
+    check(flag[0] == '-' && flag[1] == '-');
     for (size_t i = 0; i < cli->argc; i++) {
         if (strcmp(cli->argv[i], flag) != 0)
             continue;
@@ -40,6 +41,7 @@ bool cli_flag(struct cli *cli, const char *flag)
 const char *cli_option(struct cli *cli, const char *flag)
 {
     size_t len = strlen(flag);
+    check(len > 2 && flag[0] == '-' && flag[1] == '-');
     for (size_t i = 0; i < cli->argc; i++) {
         const char *value = NULL;
         size_t taken = 1;
@@ -68,21 +70,24 @@ const char *cli_word(struct cli *cli)
     return word;
 }
 
-struct config *cli_load(struct cli *cli)
+struct config *cli_load(struct cli *cli, const char *path)
 {
     struct config_sources from = {
         .argc = cli->argc, .argv = cli->argv, .env = (const char *const *)environ,
-        .kinds = origin_url_kind,
+        .path = path, .kinds = origin_url_kind,
     };
     return config_load(&from);
 }
 
-size_t cli_mistakes(struct cli *cli, const struct config *config, bool to_stderr)
+size_t cli_mistakes(struct cli *cli, const struct config *config, const char *source, FILE *to)
 {
     size_t count = 0;
-    for (const struct config_mistake *m = config->mistakes; m; m = m->next, count++)
-        fprintf(to_stderr ? stderr : stdout, "%.*s\n",
-                SLICE_ARG(config_mistake_line(m, &cli->arena)));
+    for (const struct config_mistake *m = config->mistakes; m; m = m->next) {
+        if (source && strcmp(m->file, source) != 0)
+            continue;
+        fprintf(to, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
+        count++;
+    }
     return count;
 }
 
@@ -100,8 +105,9 @@ static int run(struct cli *cli, const char *name)
         return command->run(cli);
     fprintf(stderr, "penstock: no such command: %s", name);
     fprintf(stderr, nearest ? " (did you mean \"%s\"?)\n" : "\n", nearest);
-    fputs(*name == '-' ? "The command comes first, as in penstock serve --origin URL. Try: penstock help\n"
-                       : "Try: penstock help\n", stderr);
+    if (*name == '-')
+        fputs("The command comes first, as in penstock serve --origin URL. ", stderr);
+    fputs("Try: penstock help\n", stderr);
     return EXIT_USAGE;
 }
 

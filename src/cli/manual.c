@@ -1,8 +1,9 @@
-/* manual.c - the parts of the manual that are read off tables. SPDX-License-Identifier: Apache-2.0
+/* manual.c - texts that are made from tables. SPDX-License-Identifier: Apache-2.0
  *
- * Settings (base/config.def), budgets of memory (base/budget.def), metrics (base/metric.def) and
- * operations of S3 (s3/op.def), as the Markdown that stands between marks in man/. scripts/generate
- * puts them there, and the story b28_manual says when that is due. Lists, as tables of these would be wider than a terminal. */
+ * The manual has settings (base/config.def), budgets of memory (base/budget.def), metrics
+ * (base/metric.def) and operations of S3 (s3/op.def) as Markdown between marks in man/.
+ * scripts/generate writes them there, and the story b28_manual fails when that is due. They are
+ * lists, as tables would be wider than a terminal. Here is also `penstock help operations`. */
 #include <string.h>
 
 #include "base/budget.h"
@@ -12,7 +13,7 @@
 #include "s3/request.h"
 
 static const struct {
-    const char *group;    /* a heading, or NULL; all else is empty then */
+    const char *group;    /* a heading, whose other members are empty; NULL: a metric */
     const char *kind, *name, *labels, *help;
 } metrics[] = {
 #define GROUP(title) { title, "", "", "", "" },
@@ -27,7 +28,7 @@ static const struct {
 
 /* ---- text ---- */
 
-/* "result=\"ok\"" is the value ok of the label result. */
+/* "ok" of "result=\"ok\"". */
 static slice label_value(const char *label)
 {
     slice rest = slice_of(label);
@@ -35,7 +36,7 @@ static slice label_value(const char *label)
     return slice_cut(&rest, '"');
 }
 
-/* Is it a value of that metric's label, as a help text explains it: "hit: the cache"? */
+/* Is the word a value of the metric's label with a mark behind it, as in "hit: the cache"? */
 static bool is_label_value(slice word, const char *metric)
 {
     if (!metric || !word.len || !strchr(":,", word.ptr[word.len - 1]))
@@ -47,7 +48,8 @@ static bool is_label_value(slice word, const char *metric)
     return false;
 }
 
-/* Names of settings, variables, metrics and files are code; so are words that Markdown would take apart. */
+/* Names of settings, variables, metrics and files are code, and so are words with characters that
+ * mean something in Markdown. */
 static bool is_code(slice word)
 {
     return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]));
@@ -62,7 +64,7 @@ static void add_word(struct text *to, slice word, const char *metric)
         core.len--;
     if (!is_code(core) && !is_label_value(word, metric)) {
         for (size_t i = 0; i < word.len; i++)
-            text_printf(to, "%s%c", word.ptr[i] == '[' ? "\\" : "", word.ptr[i]);    /* no link begins here */
+            text_printf(to, "%s%c", word.ptr[i] == '[' ? "\\" : "", word.ptr[i]);    /* no link */
         return;
     }
     size_t before = (size_t)(core.ptr - word.ptr);
@@ -71,8 +73,8 @@ static void add_word(struct text *to, slice word, const char *metric)
     text_add(to, slice_from(word, before + core.len));
 }
 
-/* A help text as sentences: they begin with a capital, unless with a name, and end with a full stop.
- * `metric`: whose help it is, or NULL. */
+/* Adds a help text as sentences, with a capital and a full stop. A name at the beginning keeps its
+ * small letter. `metric`: the metric that the help is for, or NULL. */
 static void add_sentence(struct text *to, const char *help, const char *metric)
 {
     slice words = slice_of(help);
@@ -118,7 +120,8 @@ static void add_form(struct text *to, const struct setting *setting)
     if (setting->max)
         text_printf(to, ", `%.*s` to `%.*s`", SLICE_ARG(least), SLICE_ARG(most));
     if (setting->standard[0] && setting->standard[0] != '=')
-        text_printf(to, "%s default `%s`", setting->type == TYPE_CHOICE ? ";" : ",", setting->standard);
+        text_printf(to, "%s default `%s`", setting->type == TYPE_CHOICE ? ";" : ",",
+                    setting->standard);
     if (setting->reloadable)
         text_add(to, S("; reloadable"));
 }
@@ -131,27 +134,21 @@ static void add_setting(struct text *to, const struct setting *setting)
     add_sentence(to, setting->help, NULL);
 }
 
+static void add_heading(struct text *to, const char *title)
+{
+    text_printf(to, "%s### %s\n\n", to->len ? "\n" : "", title);
+}
+
 void manual_settings(struct text *to)
 {
     static const char *const titles[SCOPE_CONSTANT] = {
         [SCOPE_ORIGIN] = "Each origin of `origins`", [SCOPE_BUCKET] = "Each entry of `buckets`",
         [SCOPE_KEY] = "Each entry of `keys`",
     };
-    size_t section = 0;
-    for (unsigned scope = 0; scope < SCOPE_CONSTANT; scope++) {
-        if (titles[scope])
-            text_printf(to, "\n### %s\n\n", titles[scope]);
-        for (size_t i = 0; i < setting_count; i++) {
-            if (settings[i].scope != scope)
-                continue;
-            if (section < setting_section_count && setting_sections[section].first == i)
-                text_printf(to, "%s### %s\n\n", i ? "\n" : "", setting_sections[section++].title);
-            add_setting(to, &settings[i]);
-        }
-    }
+    help_each_setting(to, titles, add_heading, add_setting);
 }
 
-/* ---- what `memory` is divided into ---- */
+/* ---- the budgets of `memory` ---- */
 
 void manual_memory(struct text *to)
 {
@@ -169,17 +166,18 @@ void manual_memory(struct text *to)
 
 /* ---- metrics ---- */
 
-/* One value of a label, in code. */
 static void add_label_value(struct text *to, const char *label)
 {
     slice value = label_value(label);
     text_printf(to, "`%.*s`", SLICE_ARG(value));
 }
 
+/* Adds the entry of the metric in row `first`, and returns the row behind its last. */
 static size_t add_metric(struct text *to, size_t first)
 {
     slice labels = slice_of(metrics[first].labels);
     size_t i = first + 1;
+    check(first < countof(metrics) && !metrics[first].group);
     text_printf(to, "- `%s` (%s", metrics[first].name, metrics[first].kind);
     if (labels.len) {
         slice label = slice_cut(&labels, '=');
@@ -199,8 +197,7 @@ void manual_metrics(struct text *to)
 {
     for (size_t i = 0; i < countof(metrics);) {
         if (metrics[i].group) {
-            text_printf(to, "%s### %s\n\n", i ? "\n" : "", metrics[i].group);
-            i++;
+            add_heading(to, metrics[i++].group);
         } else {
             i = add_metric(to, i);
         }
@@ -209,32 +206,44 @@ void manual_metrics(struct text *to)
 
 /* ---- operations ---- */
 
+struct words {
+    const char *brief, *phrase;    /* in a column of the help; in a sentence of the manual */
+};
+static const struct words rights[] = {
+    [S3_READ] = { "read", NULL },   [S3_LIST_KEYS] = { "list", NULL },
+    [S3_WRITE] = { "write", NULL }, [S3_ADMIN] = { "admin", NULL },
+};
+static const struct words routes[] = {
+    [S3_CACHE] = { "cache, or origin", "the cache or the origin answers" },
+    [S3_ITEMS] = { "cache, or origin", "the cache or the origin answers, item by item" },
+    [S3_LIST] = { "origin, coalesced",
+                  "the origin answers, calls that are alike share its answer" },
+    [S3_PASS] = { "origin", "the origin answers" },
+};
+static const struct words leaves[] = {
+    [S3_MUTATES_NOTHING] = { "-", "nothing leaves the cache" },
+    [S3_MUTATES_KEY] = { "its object", "the object leaves the cache" },
+    [S3_MUTATES_PROPERTY] = { "its metadata", "the metadata of the object leaves the cache" },
+    [S3_MUTATES_KEYS] = { "those in its body", "the objects that the body names leave the cache" },
+    [S3_MUTATES_FORM] = { "that of its form", "the object that the form names leaves the cache" },
+    [S3_MUTATES_GRANTS] = { "permissions", "the permissions leave the cache" },
+    [S3_MUTATES_HEADS] = { "all its metadata",
+                           "the metadata of the bucket's objects leaves the cache" },
+    [S3_MUTATES_BUCKET] = { "all of it", "permissions and metadata of the bucket leave the cache" },
+};
+
 static bool same_kind(const struct s3_operation *a, const struct s3_operation *b)
 {
     return a->right == b->right && a->route == b->route && a->mutates == b->mutates;
 }
 
-static void add_kind(struct text *to, const struct s3_operation *row)
+/* A new value of op.def without words here would print "(null)". */
+static const struct words *words_of(const struct words *table, size_t count, size_t value)
 {
-    static const char *const rights[] = {
-        [S3_READ] = "read", [S3_LIST_KEYS] = "list", [S3_WRITE] = "write", [S3_ADMIN] = "admin",
-    };
-    static const char *const routes[] = {
-        [S3_CACHE] = "the cache or the origin answers", [S3_ITEMS] = "the cache or the origin answers, item by item",
-        [S3_LIST] = "the origin answers, calls that are alike share its answer", [S3_PASS] = "the origin answers",
-    };
-    static const char *const leaves[] = {
-        [S3_MUTATES_NOTHING] = "nothing leaves the cache",
-        [S3_MUTATES_KEY] = "the object leaves the cache",
-        [S3_MUTATES_PROPERTY] = "the metadata of the object leaves the cache",
-        [S3_MUTATES_KEYS] = "the objects that the body names leave the cache",
-        [S3_MUTATES_FORM] = "the object that the form names leaves the cache",
-        [S3_MUTATES_GRANTS] = "the permissions leave the cache",
-        [S3_MUTATES_HEADS] = "the metadata of the bucket's objects leaves the cache",
-        [S3_MUTATES_BUCKET] = "permissions and metadata of the bucket leave the cache",
-    };
-    text_printf(to, "- Right `%s`; %s; %s:", rights[row->right], routes[row->route], leaves[row->mutates]);
+    check(value < count && table[value].brief);
+    return &table[value];
 }
+#define WORDS(table, value) words_of(table, countof(table), value)
 
 /* Operations that are treated alike share an entry. */
 void manual_operations(struct text *to)
@@ -246,7 +255,8 @@ void manual_operations(struct text *to)
             is_first = !same_kind(s3_operation((enum s3_op)before), row);
         if (!is_first)
             continue;
-        add_kind(to, row);
+        text_printf(to, "- Right `%s`; %s; %s:", WORDS(rights, row->right)->brief,
+                    WORDS(routes, row->route)->phrase, WORDS(leaves, row->mutates)->phrase);
         const char *between = " ";
         for (int other = op; other < S3_OP_COUNT; other++) {
             if (!same_kind(s3_operation((enum s3_op)other), row))
@@ -255,5 +265,16 @@ void manual_operations(struct text *to)
             between = ", ";
         }
         text_add(to, S(".\n"));
+    }
+}
+
+void manual_help_operations(struct text *to)
+{
+    text_printf(to, "%-41s %-23s %-18s %s\n", "Operation", "answered by", "leaves the cache",
+                "right");
+    for (int op = 0; op < S3_OP_COUNT; op++) {
+        const struct s3_operation *row = s3_operation((enum s3_op)op);
+        text_printf(to, "%-41s %-23s %-18s %s\n", row->name, WORDS(routes, row->route)->brief,
+                    WORDS(leaves, row->mutates)->brief, WORDS(rights, row->right)->brief);
     }
 }

@@ -1,5 +1,5 @@
-/* notify.c - readiness told to the service manager. SPDX-License-Identifier: Apache-2.0
- * One datagram to $NOTIFY_SOCKET: the whole protocol, so no library. */
+/* notify.c - states of the daemon for the service manager. SPDX-License-Identifier: Apache-2.0
+ * The whole protocol is one datagram to $NOTIFY_SOCKET, so no library is needed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,6 @@ void notify(const char *state)
         return;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
     ssize_t ignored = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, size);
-    (void)ignored;    /* a manager that does not listen is its own trouble */
+    (void)ignored;    /* the daemon runs without a manager, too */
     close(fd);
 }

@@ -1,73 +1,50 @@
-/* probe.c - what serve would meet on this machine, looked for by the code that it starts with.
- * SPDX-License-Identifier: Apache-2.0
+/* probe.c - what serve would meet on this machine. SPDX-License-Identifier: Apache-2.0
  *
- * One function a probe, all in one table. What a running Penstock of these settings holds is no
- * trouble, so that a check before a reload or a restart is of use. */
+ * A table of probes, each one function. They use the functions by which serve starts, so that both
+ * come to the same result. A resource that a running Penstock with these settings holds is only
+ * noted: check is also for the time before a reload or a restart. */
 #include <jansson.h>
 #include <string.h>
 
+#include "cli/ask.h"
 #include "cli/check.h"
 #include "cli/fills.h"
 #include "http/http.h"
-#include "origin/web.h"
 #include "store/disk.h"
 #include "store/store.h"
 
-#define ASK_MS 2000u
-
 /* ---- is there a running one? ---- */
 
-/* The address to connect to, for a listener at every address of this machine. */
-static slice reachable(struct arena *keep, slice address)
+static slice get(const struct check *check, const char *address, slice path)
 {
-    static const char *const everywhere[] = { "0.0.0.0:", "[::]:", "*:" };
-    for (size_t i = 0; i < countof(everywhere); i++)
-        if (slice_starts(address, slice_of(everywhere[i])))
-            return arena_printf(keep, "127.0.0.1:%.*s",
-                                SLICE_ARG(slice_from(address, strlen(everywhere[i]))));
-    return address;
+    struct answer answer = ask(check->keep, slice_of(address), path,
+                               slice_of(check->config->admin_token), ASK_MS);
+    return answer.status == 200 ? answer.body : S("");
 }
 
-static slice get(const struct check *check, const char *address, const char *path)
+static bool has(const json_t *object, const char *member, const char *value)
 {
-    struct arena *keep = check->keep;
-    slice host = reachable(keep, slice_of(address));
-    const struct http_field token = { S("Authorization"), arena_printf(keep, "Bearer %s",
-                                                               check->config->admin_token) };
-    struct web_ask ask = {
-        .method = "GET", .url = arena_printf(keep, "http://%.*s%s", SLICE_ARG(host), path),
-        .fields = &token, .field_count = check->config->admin_token[0] ? 1 : 0, .time_ms = ASK_MS,
-    };
-    struct web_reply reply;
-    slice why;
-    bool good = web_get(check->carriers, &ask, keep, &reply, &why) == OK && reply.status == 200;
-    return good ? reply.body : S("");
+    const char *found = json_string_value(json_object_get(object, member));
+    return found && strcmp(found, value) == 0;
 }
 
-static bool says(const json_t *status, const char *group, const char *member, const char *value)
-{
-    const json_t *of = group ? json_object_get(status, group) : status;
-    const char *said = json_string_value(json_object_get(of, member));
-    return said && strcmp(said, value) == 0;
-}
-
-/* By its status page: the same folder, and the same address for clients. Without that page (it takes
- * another token, or its address is off or has changed), a Penstock at `listen` counts as that one
- * if somebody holds the folder. */
+/* Compares its status document with the settings: the cache folder and the address for clients. The
+ * document may be missing, as it needs another token, or its address is off or has changed. Then a
+ * Penstock that answers at `listen` counts as this one, if a process holds the cache folder. */
 static bool is_running(const struct check *check)
 {
     const struct config *config = check->config;
     json_error_t error;
     bool off = strcmp(config->admin_listen, "off") == 0;
-    slice page = off ? S("") : get(check, config->admin_listen, "/status");
-    if (!page.len) {    /* that of health does not name the folder */
-        slice why;
+    slice document = off ? S("") : get(check, config->admin_listen, S("/status"));
+    if (!document.len) {    /* the health document does not contain the folder */
+        slice why, health = get(check, config->listen, S("/_/health/ready"));
         return store_probe(config->cache_dir, check->keep, &why) == ERR_BUSY &&
-               slice_starts(get(check, config->listen, "/_/health/ready"), S("{\"status\":\""));
+               slice_starts(health, S("{\"status\":\""));
     }
-    json_t *status = json_loadb(page.ptr, page.len, 0, &error);
-    bool same = says(status, "cache", "folder", config->cache_dir) &&
-                says(status, NULL, "listen", config->listen);
+    json_t *status = json_loadb(document.ptr, document.len, 0, &error);
+    bool same = has(json_object_get(status, "cache"), "folder", config->cache_dir) &&
+                has(status, "listen", config->listen);
     json_decref(status);
     return same;
 }
@@ -79,9 +56,8 @@ static void engine(struct check *check)
     enum disk_engine found;
     const char *why = "";
     if (disk_choose(slice_of(check->config->io), &found, &why))
-        check_say(check, STOPPED, arena_printf(check->keep, "io=uring can't be had: %s; use "
-                                               "io=auto or io=threads: serve would not start",
-                                               why));
+        check_report(check, STOPPED, "io=uring can't be used: %s. serve would not start. Use "
+                     "io=auto or io=threads", why);
 }
 
 static void folder(struct check *check)
@@ -90,29 +66,23 @@ static void folder(struct check *check)
     const char *path = check->config->cache_dir;
     enum err err = store_probe(path, check->keep, &why);
     if (err == ERR_BUSY && check->running)
-        check_say(check, NOTED, arena_printf(check->keep, "cache_dir: %s is held by the running "
-                                             "Penstock of these settings", path));
+        check_report(check, NOTED, "cache_dir: the running Penstock with these settings holds %s",
+                     path);
     else if (err)
-        check_say(check, STOPPED, arena_printf(check->keep, "the cache folder %s can't be used: "
-                                               "%.*s; serve would %s", path, SLICE_ARG(why),
-                                               err == ERR_FORMAT ? "not start"
-                                                                 : "run without its cache"));
+        check_report(check, STOPPED, "the cache folder %s can't be used: %.*s; serve would %s",
+                     path, SLICE_ARG(why),
+                     err == ERR_FORMAT ? "not start" : "run without its cache");
 }
 
-/* Of the nearest folder above that is there. */
 static void size(struct check *check)
 {
     struct store_space space;
-    slice on = arena_copy(check->keep, slice_of(check->config->cache_dir));
-    while (store_space(on.ptr, &space) && on.len > 1) {
-        while (on.len > 1 && on.ptr[on.len - 1] != '/')
-            on.len--;
-        on = arena_copy(check->keep, on.len > 1 ? slice_sub(on, 0, on.len - 1) : S("/"));
-    }
-    uint64_t bytes = store_derived_size(check->config->cache_dir, on.ptr);
-    slice small = cli_small_cache(bytes, !check->config->cache_size_bytes, check->keep);
+    const char *path = check->config->cache_dir;
+    slice on = cli_existing_folder(path, check->keep, &space);
+    slice small = cli_small_cache(store_derived_size(path, on.ptr),
+                                  !check->config->cache_size_bytes, check->keep);
     if (small.len)
-        check_say(check, WARNED, small);
+        check_report(check, WARNED, "%.*s", SLICE_ARG(small));
 }
 
 static void ports(struct check *check)
@@ -127,15 +97,14 @@ static void ports(struct check *check)
         enum err err = strcmp(rows[i].address, "off") == 0
             ? OK : http_could_listen(rows[i].name, rows[i].address, check->keep, &why);
         if (err == ERR_BUSY && check->running)
-            check_say(check, NOTED, arena_printf(check->keep, "%s: the running Penstock of these "
-                                                 "settings listens on %s", rows[i].name,
-                                                 rows[i].address));
+            check_report(check, NOTED, "%s: the running Penstock with these settings listens on %s",
+                         rows[i].name, rows[i].address);
         else if (err)
-            check_say(check, STOPPED, arena_printf(check->keep, "%.*s; serve would not start",
-                                                   SLICE_ARG(why)));
+            check_report(check, STOPPED, "%.*s; serve would not start", SLICE_ARG(why));
     }
 }
 
+/* A missing folder below /run is only a warning: systemd makes it when it starts the service. */
 static void fill_socket(struct check *check)
 {
     slice why;
@@ -143,11 +112,11 @@ static void fill_socket(struct check *check)
     enum err err = fills_look(check->config, check->keep, &why);
     bool made_later = err == ERR_NOT_FOUND && strncmp(path, "/run/", 5) == 0;
     if (err == ERR_BUSY && check->running)
-        check_say(check, NOTED, arena_printf(check->keep, "fill_socket: the running Penstock of "
-                                             "these settings listens at %s", path));
+        check_report(check, NOTED, "fill_socket: the running Penstock with these settings listens "
+                     "at %s", path);
     else if (err)
-        check_say(check, made_later ? WARNED : STOPPED,
-                  arena_printf(check->keep, "%.*s; serve would not start", SLICE_ARG(why)));
+        check_report(check, made_later ? WARNED : STOPPED, "%.*s; serve would not start",
+                     SLICE_ARG(why));
 }
 
 void probe_all(struct check *check)
@@ -155,6 +124,7 @@ void probe_all(struct check *check)
     static void (*const probes[])(struct check *check) = {
         engine, folder, size, ports, fill_socket,
     };
+    check(!check->count[MISTAKEN]);    /* else these are not the values that serve would have */
     check->running = is_running(check);
     for (size_t i = 0; i < countof(probes); i++)
         probes[i](check);

@@ -1,13 +1,12 @@
-/* probe_origin.c - what each origin says to a ListBuckets as serve would send it.
- * SPDX-License-Identifier: Apache-2.0
+/* probe_origin.c - the answer of each origin to a ListBuckets. SPDX-License-Identifier: Apache-2.0
  *
- * All are asked at once, by the code that serve asks with, one try each, within TIME_MS. Whether
- * the identity may list buckets does not matter: a refusal shows that the origin knows the keys.
- * What goes wrong is a warning: serve starts, and tries again.
- * Threads: calls end on an origin thread; what both touch is under the lock. */
-#include <pthread.h>
+ * The calls use the code and the options of serve, with one try each, and run at the same time,
+ * within TIME_MS. The identity need not be allowed to list buckets: a refusal, too, shows that the
+ * origin knows its keys. A failure is a warning, as serve starts all the same and tries again.
+ * Threads: a call ends on an origin thread. The main thread reads the results once `open` is 0. */
+#include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "cli/check.h"
@@ -18,111 +17,107 @@
 #define TIME_MS 8000u
 #define CONNECT_MS 4000u
 #define BODY_BYTES 1024u
+#define LOOK_MS 10
 
-struct asked;
-struct asking {
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    size_t open;
-};
-struct asked {
+struct trial {
     struct origin_call call;
-    struct asking *all;
-    struct origin *origin;               /* NULL: it could not be made, which was said */
+    atomic_size_t *open;                 /* number of calls that have not ended */
+    struct origin *origin;               /* NULL: it was not called, or could not be opened */
     int status;
     enum err err;
-    char body[BODY_BYTES];               /* as much of it as tells S3 from others */
+    char body[BODY_BYTES];               /* as many bytes as it takes to recognise S3 */
     size_t body_len;
 };
 
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
-    container_of(call, struct asked, call)->status = reply->status;
+    container_of(call, struct trial, call)->status = reply->status;
 }
 
 static enum origin_take on_body(struct origin_call *call, slice bytes)
 {
-    struct asked *asked = container_of(call, struct asked, call);
-    size_t len = MIN(bytes.len, sizeof(asked->body) - asked->body_len);
-    memcpy(asked->body + asked->body_len, bytes.ptr, len);
-    asked->body_len += len;
+    struct trial *trial = container_of(call, struct trial, call);
+    size_t len = MIN(bytes.len, sizeof(trial->body) - trial->body_len);
+    memcpy(trial->body + trial->body_len, bytes.ptr, len);
+    trial->body_len += len;
     return ORIGIN_TAKEN;
 }
 
 static void on_done(struct origin_call *call, enum err err)
 {
-    struct asked *asked = container_of(call, struct asked, call);
-    pthread_mutex_lock(&asked->all->lock);
-    asked->err = err;
-    asked->all->open--;
-    pthread_cond_signal(&asked->all->change);
-    pthread_mutex_unlock(&asked->all->lock);
+    struct trial *trial = container_of(call, struct trial, call);
+    trial->err = err;
+    size_t before = atomic_fetch_sub(trial->open, 1);
+    check(before > 0);
 }
 
-/* False: its credentials are the trouble, which was said. */
-static bool start(struct check *check, struct origins *origins, const struct config_origin *from,
-                  struct asked *asked)
+/* Calls the origin. One that can't be opened lacks credentials, which check.c reported. */
+static void start(struct check *check, struct origins *origins, const struct config_origin *from,
+                  struct trial *trial)
 {
     static const struct origin_events events = { on_head, on_body, on_done };
     static const struct sigv4_credentials nobody = { { "", 0 }, { "", 0 }, { "", 0 } };
-    struct origin_options options = places_options(check->config, from);
+    struct origin_options options = rules_origin_options(check->config, from);
     struct credentials found;
     slice why;
     options.connect_ms = MIN(options.connect_ms, CONNECT_MS);
     options.progress_ms = options.answer_ms = options.total_ms = TIME_MS;
     options.tries_max = 1;
-    bool nameless = credentials_at_origin(from, NULL, check->keep, &found, &why) == ERR_NOT_FOUND;
-    if (origins_add(origins, &options, check->keep, &asked->origin, &why)) {
-        asked->origin = NULL;
-        return false;
+    bool lacks = credentials_at_origin(from, false, check->keep, &found, &why) == ERR_NOT_FOUND;
+    if (origins_add(origins, &options, check->keep, &trial->origin, &why)) {
+        trial->origin = NULL;
+        return;
     }
-    asked->call = (struct origin_call){
+    trial->call = (struct origin_call){
         .events = &events, .op = S3_LIST_BUCKETS, .no_retry = true,
-        .as = nameless && options.keys_optional ? &nobody : NULL,
+        .as = lacks && options.keys_optional ? &nobody : NULL,
     };
-    origin_start(asked->origin, &asked->call);
-    return true;
+    atomic_fetch_add(trial->open, 1);
+    origin_start(trial->origin, &trial->call);
 }
 
-/* Until all have ended; those that have not in time are canceled, which ends them. */
-static void wait_for_all(struct asking *all, struct asked *asked, size_t count)
+/* Returns when all calls have ended. Calls that have not ended in time are canceled. */
+static void wait_for_all(const atomic_size_t *open, struct trial *trials, size_t count)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += TIME_MS / 1000 + 2;
-    pthread_mutex_lock(&all->lock);
-    int late = 0;
-    while (all->open && !late)
-        late = pthread_cond_timedwait(&all->change, &all->lock, &until);
-    pthread_mutex_unlock(&all->lock);
+    uint64_t end_ms = mono_ms() + TIME_MS + 2000;
+    while (atomic_load(open) && mono_ms() < end_ms)
+        poll(NULL, 0, LOOK_MS);
+    bool late = atomic_load(open) > 0;
     for (size_t i = 0; i < count && late; i++)
-        if (asked[i].origin)
-            origin_cancel(&asked[i].call);
-    pthread_mutex_lock(&all->lock);
-    while (all->open)
-        pthread_cond_wait(&all->change, &all->lock);
-    pthread_mutex_unlock(&all->lock);
+        if (trials[i].origin)
+            origin_cancel(&trials[i].call);
+    while (atomic_load(open))
+        poll(NULL, 0, LOOK_MS);
 }
 
-/* Its list of buckets, or a refusal in an error document. Anything else, and a 400, comes from
- * another kind of server, or from one that was asked by http where it speaks https. Not judged where
- * the question is unsigned: AWS sends that to a page about S3. */
-static bool speaks_s3(const struct asked *asked)
+/* True for a list of buckets, and for a refusal in an error document. Another kind of server sends
+ * something else, and an https server answers 400 to http. An unsigned call is not judged: AWS
+ * redirects it to a page about S3. */
+static bool speaks_s3(const struct trial *trial)
 {
-    slice body = { asked->body, asked->body_len };
-    bool refusal = asked->status >= 300 && asked->status != 400;
-    return asked->call.as || memmem(body.ptr, body.len, "<ListAllMyBucketsResult", 23) ||
+    slice body = { trial->body, trial->body_len };
+    bool refusal = trial->status >= 300 && trial->status != 400;
+    return trial->call.as || memmem(body.ptr, body.len, "<ListAllMyBucketsResult", 23) ||
            (refusal && memmem(body.ptr, body.len, "<Error", 6));
 }
 
-static slice advice(struct arena *keep, enum err err, const struct origin_keys *keys)
+/* The parts of an origin's URL that may be wrong: they depend on its kind. */
+static const char *parts_of_url(const struct url_kind *kind)
+{
+    return !kind->schemes[0].port ? "" : !kind->schemes[1].start ? "the host and port of "
+                                       : "the host, port and scheme of ";
+}
+
+static slice advice(struct arena *keep, enum err err, const struct url_kind *kind,
+                    const struct origin_keys *keys)
 {
     if (err == ERR_ORIGIN_CONNECT)
-        return S("Check the host, port and scheme of its URL (the setting origin, or url in "
-                 "origins), and this machine's way there: names, network, firewall");
+        return arena_printf(keep, "Check %sits URL (the setting origin, or url in origins), and "
+                            "how this machine reaches it: names, network, firewall",
+                            parts_of_url(kind));
     if (err == ERR_ORIGIN_CERT)
-        return S("Its URL must name the host as the certificate does, and the certificate must be "
-                 "good on the date of this machine");
+        return S("Its URL must have the host name of the certificate, and the certificate must be "
+                 "valid at the date of this machine");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
     return arena_printf(keep, "Check origin_access_key and origin_secret_key (it was asked as "
@@ -130,50 +125,49 @@ static slice advice(struct arena *keep, enum err err, const struct origin_keys *
                         SLICE_ARG(keys->from));
 }
 
-static void tell(struct check *check, const struct config_origin *from, const struct asked *asked)
+static void report_foreign(struct check *check, const struct config_origin *from, int status)
 {
-    struct arena *keep = check->keep;
+    const struct url_scheme *schemes = from->kind->schemes;
+    slice scheme = schemes[1].start
+        ? arena_printf(check->keep, ", with the scheme that it speaks there (%s or %s)",
+                       schemes[0].form, schemes[1].form)
+        : S("");
+    check_report(check, WARNED, "origin %s, %s: it answered %d, and not as S3 does. Is this the "
+                 "URL of an S3 endpoint%.*s?", from->name, from->url, status, SLICE_ARG(scheme));
+}
+
+static void report(struct check *check, const struct config_origin *from, const struct trial *trial)
+{
     struct origin_health health;
-    origin_health(asked->origin, keep, &health);
-    if (!asked->err && asked->status < 500) {
-        if (speaks_s3(asked))
-            check_say(check, NOTED, arena_printf(keep, "origin %s: %s answers", from->name,
-                                                 from->url));
+    origin_health(trial->origin, check->keep, &health);
+    if (!trial->err && trial->status < 500) {
+        if (speaks_s3(trial))
+            check_report(check, NOTED, "origin %s: %s answers", from->name, from->url);
         else
-            check_say(check, WARNED, arena_printf(keep, "origin %s, %s: it answered %d, and not as "
-                                                  "S3 does. Is this the URL of an S3 endpoint, and "
-                                                  "the scheme (http, https) that it speaks there?",
-                                                  from->name, from->url, asked->status));
+            report_foreign(check, from, trial->status);
         return;
     }
-    slice why = health.why.len ? health.why : slice_of(err_text(asked->err));
-    slice more = advice(keep, asked->err, &health.keys);
-    check_say(check, WARNED, arena_printf(keep, "origin %s, %s: %.*s%s%.*s", from->name,
-                                          from->url, SLICE_ARG(why), !more.len ? "" :
-                                          slice_ends(why, S("?")) ? " " : ". ", SLICE_ARG(more)));
+    slice why = health.why.len ? health.why : slice_of(err_text(trial->err));
+    slice more = advice(check->keep, trial->err, from->kind, &health.keys);
+    check_report(check, WARNED, "origin %s, %s: %.*s%s%.*s", from->name, from->url, SLICE_ARG(why),
+                 !more.len ? "" : slice_ends(why, S("?")) ? " " : ". ", SLICE_ARG(more));
 }
 
 void probe_origins(struct check *check)
 {
     const struct config *config = check->config;
-    struct asking all = { .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER };
-    struct asked *asked = arena_alloc(check->keep, (config->origin_count + 1) * sizeof(*asked));
+    atomic_size_t open = 0;
+    struct trial *trials = arena_alloc(check->keep, (config->origin_count + 1) * sizeof(*trials));
     struct origins *origins = origins_new(1);
+    check(!check->offline && !check->count[MISTAKEN]);
     for (size_t i = 0; i < config->origin_count; i++) {
-        asked[i].all = &all;
-        pthread_mutex_lock(&all.lock);
-        all.open++;
-        pthread_mutex_unlock(&all.lock);
-        if (config->origins[i].kind->probe != PROBE_CALL ||
-            !start(check, origins, &config->origins[i], &asked[i])) {
-            pthread_mutex_lock(&all.lock);
-            all.open--;
-            pthread_mutex_unlock(&all.lock);
-        }
+        trials[i].open = &open;
+        if (config->origins[i].kind->probe == PROBE_CALL)
+            start(check, origins, &config->origins[i], &trials[i]);
     }
-    wait_for_all(&all, asked, config->origin_count);
+    wait_for_all(&open, trials, config->origin_count);
     for (size_t i = 0; i < config->origin_count; i++)
-        if (asked[i].origin)
-            tell(check, &config->origins[i], &asked[i]);
+        if (trials[i].origin)
+            report(check, &config->origins[i], &trials[i]);
     origins_free(&origins);
 }

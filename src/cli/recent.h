@@ -1,6 +1,7 @@
-/* recent.h - what reads brought, in all and in the last minute. SPDX-License-Identifier: Apache-2.0
+/* recent.h - what reads got from the cache, since the start and in the last minute.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The main thread looks once a second; any thread asks. */
+ * The main thread adds a look each second; any thread may ask. */
 #ifndef CLI_RECENT_H
 #define CLI_RECENT_H
 
@@ -8,12 +9,19 @@
 
 #include "base/base.h"
 
-/* Counts since the start, or of a time. Reads are objects and parts of them: by S3, in batches, by
- * the fill socket. */
+/* Sums since the start, or of a time. Reads are of objects and parts of objects: by S3, in batches,
+ * by the fill socket. */
+enum gain {
+    GAIN_HITS,             /* reads whose bytes were all in the cache */
+    GAIN_READS,            /* all reads that were answered */
+    GAIN_CACHE_BYTES,      /* bytes of these answers that came from the cache ... */
+    GAIN_ORIGIN_BYTES,     /* ... and from origins */
+    GAIN_GIVEN_BYTES,      /* all bytes to clients, by any operation */
+    GAIN_FETCHED_BYTES,    /* all bytes from origins */
+    GAIN_COUNT
+};
 struct gains {
-    uint64_t hits, reads;                    /* whose bytes were all here; all that were answered */
-    uint64_t cache_bytes, origin_bytes;      /* what they were given, by where it came from */
-    uint64_t given_bytes, fetched_bytes;     /* to clients by anything at all; from origins, too */
+    uint64_t of[GAIN_COUNT];
 };
 
 #define RECENT_LOOKS 64
@@ -23,14 +31,14 @@ struct recent {
         uint64_t at_ms;
         struct gains gains;
     } looks[RECENT_LOOKS];
-    unsigned count;                          /* ever made */
+    unsigned count;        /* of all looks so far */
 };
 
-/* The first look is made here, so it is for the start. */
+/* Makes the first look. */
 void recent_init(struct recent *recent, uint64_t now_ms);
 void recent_look(struct recent *recent, uint64_t now_ms);
 struct gains gains_now(void);
-/* Of the last minute, or since the first look if that is less; *ret_ms: how long that was. */
+/* The sums of the last minute, or since the first look if that is later. *ret_ms: the time. */
 struct gains recent_gains(struct recent *recent, uint64_t now_ms, uint64_t *ret_ms);
 
 #endif

@@ -1,8 +1,10 @@
-/* serve.c - the list of steps up and down, and what signals do. SPDX-License-Identifier: Apache-2.0
+/* serve.c - the life of the daemon: set-up, signals, tear-down.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Setting up is the table of steps read forwards, tearing down is the same table read backwards
- * from the last step that stood (H11). The main thread then waits: SIGTERM or SIGINT drains, a
- * second one ends the process at once, SIGHUP reloads what can be. */
+ * Set-up is the table of steps read forwards (daemon.c). Tear-down is the same table read
+ * backwards, from the last step that succeeded (H11). In between, the main thread waits. SIGTERM or
+ * SIGINT starts a drain, a second one ends the process at once. SIGHUP reloads. */
+#include <assert.h>
 #include <config.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,7 +20,7 @@
 #include "cli/fills.h"
 #include "cli/serve.h"
 
-/* ---- signals: set flags, wake the main thread ---- */
+/* ---- signals: they set flags and wake the main thread ---- */
 
 static atomic_int stop_signals;
 static atomic_bool reload_wanted;
@@ -30,14 +32,14 @@ static void on_signal(int number)
         atomic_store(&reload_wanted, true);
     else if (atomic_fetch_add(&stop_signals, 1) > 0) {
         log_access_last();
-        _exit(EXIT_FAILED);    /* asked twice: at once, the cache is made for that */
+        _exit(EXIT_FAILED);    /* the cache survives that, as it survives kill -9 */
     }
     uint64_t one = 1;
     ssize_t ignored = write(wake_fd, &one, sizeof(one));
     (void)ignored;
 }
 
-static enum err signals_up(struct serve *serve)
+static void catch_signals(void)
 {
     static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -46,13 +48,13 @@ static enum err signals_up(struct serve *serve)
     for (size_t i = 0; i < countof(numbers); i++)
         check(sigaction(numbers[i], &action, NULL) == 0);
     signal(SIGPIPE, SIG_IGN);
-    return OK;
 }
 
-/* Returns when something was signalled, or after timeout_ms (-1: never). */
+/* Returns after a signal, or after timeout_ms. */
 static void wait_for_signal(int timeout_ms)
 {
     struct pollfd waiting = { .fd = wake_fd, .events = POLLIN };
+    check(wake_fd >= 0 && timeout_ms > 0);
     poll(&waiting, 1, timeout_ms);
     uint64_t count;
     ssize_t ignored = read(wake_fd, &count, sizeof(count));
@@ -61,93 +63,86 @@ static void wait_for_signal(int timeout_ms)
 
 /* ---- logging ---- */
 
-/* "auto": text for a terminal or the journal, which both are read by people; else JSON. */
+/* "auto" is text for a terminal and the journal, which people read, and JSON for all else. */
 static void log_begin(const struct config *config)
 {
     static const char *const levels[] = { "debug", "info", "warn", "error", "off" };
+    static_assert(countof(levels) == LOG_LEVEL_OFF + 1, "a word for each level");
     size_t level = 0;
-    while (strcmp(levels[level], config->log_level) != 0)
+    while (level < countof(levels) && strcmp(levels[level], config->log_level) != 0)
         level++;
+    check(level < countof(levels));
     bool json = strcmp(config->log_format, "json") == 0;
     if (strcmp(config->log_format, "auto") == 0)
         json = !isatty(STDERR_FILENO) && !getenv("JOURNAL_STREAM");
     log_setup((enum log_level)level, json);
 }
 
-static void log_warning(slice warning)
+static void log_warning(void *arg, slice warning)
 {
+    (void)arg;
     log_warn("setting", "why=\"%.*s\"", SLICE_ARG(warning));
 }
 
-static enum err log_up(struct serve *serve)
+enum err serve_log_up(struct serve *serve)
 {
-    log_begin(serve->config);
+    const struct config *config = serve->config;
+    log_begin(config);
     log_info("start", "version=%s listen=%s tls_listen=%s admin=%s cache=%s", PACKAGE_VERSION,
-             serve->config->listen, serve->config->tls_listen, serve->config->admin_listen,
-             serve->config->cache_dir);
-    cli_warnings(serve->config, log_warning);
+             config->listen, config->tls_listen, config->admin_listen, config->cache_dir);
+    serve->memory = memory_of(config, &serve->keep);
+    log_info("memory", "bytes=%ju from=\"%.*s\"", (uintmax_t)serve->memory.bytes,
+             SLICE_ARG(serve->memory.from));
+    cli_warnings(config, &serve->memory, log_warning, NULL);
     if (log_access_start())
         return OK;
     serve->why = S("can't start a thread for the access log: see ulimit -u");
     return ERR_LIMIT;
 }
 
-static void log_down(struct serve *serve)
+void serve_log_down(struct serve *serve)
 {
+    (void)serve;
     log_access_stop();
     log_info("stopped", "%s", "");
 }
 
-/* ---- the table ---- */
+/* ---- the steps ---- */
 
-static const struct step own_steps[] = {
-    { "signals", signals_up, NULL },
-    { "log", log_up, log_down },
-};
-
-/* Our own, then the rooms of the house. */
-static const struct step *step_at(size_t i)
-{
-    return i < countof(own_steps) ? &own_steps[i] : &house_steps[i - countof(own_steps)];
-}
-
-static size_t step_count(void)
-{
-    return countof(own_steps) + house_step_count;
-}
-
-/* How many steps stand: all of them, or those before the one that failed. */
+/* Returns how many steps succeeded: all of them, or the ones before the first that failed. */
 static size_t steps_up(struct serve *serve)
 {
-    for (size_t i = 0; i < step_count(); i++) {
-        enum err e = step_at(i)->up(serve);
+    for (size_t i = 0; i < daemon_step_count; i++) {
+        enum err e = daemon_steps[i].up(serve);
         if (e) {
-            log_error("start_failed", "step=%s error=%s why=\"%.*s\"", step_at(i)->name,
+            log_error("start_failed", "step=%s error=%s why=\"%.*s\"", daemon_steps[i].name,
                       err_name(e), SLICE_ARG(serve->why));
             return i;
         }
     }
-    return step_count();
+    return daemon_step_count;
 }
 
 static void steps_down(struct serve *serve, size_t standing)
 {
+    check(standing <= daemon_step_count);
     while (standing-- > 0)
-        if (step_at(standing)->down)
-            step_at(standing)->down(serve);
+        if (daemon_steps[standing].down)
+            daemon_steps[standing].down(serve);
 }
 
-/* ---- the life of the service ---- */
+/* ---- the life of the daemon ---- */
 
 static slice or_nothing(slice text)
 {
     return text.len ? text : S("nothing");
 }
 
-/* All of it or, with one mistake, nothing. What needs a restart is named each time, until that. */
+/* Takes over all reloadable settings, or none after a mistake. Each reload lists the settings that
+ * wait for a restart. */
 static void reload(struct serve *serve)
 {
-    struct config *fresh = cli_load(serve->cli);
+    struct config *fresh = cli_load(serve->cli, NULL);
     if (fresh->mistakes) {
         slice line = config_mistake_line(fresh->mistakes, &fresh->arena);
         line = log_sentence(&fresh->arena, line);
@@ -157,7 +152,7 @@ static void reload(struct serve *serve)
     }
     struct arena *keep = &fresh->arena;
     slice why = S("");
-    if (places_keys(serve, fresh, keep, &why)) {
+    if (rules_keys(serve, fresh, keep, &why)) {
         log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(why));
         config_free(&fresh);
         return;
@@ -166,12 +161,13 @@ static void reload(struct serve *serve)
                                    keep);
     slice waiting = config_changes(serve->config, fresh, false, keep);
     log_begin(fresh);
-    house_reload(serve);
+    daemon_reload(serve);
     front_access_log(serve->front, fresh->access_log);
     fills_access_log(serve, fresh->access_log);
     log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
              SLICE_ARG(or_nothing(waiting)));
-    cli_warnings(fresh, log_warning);
+    struct memory memory = memory_of(fresh, keep);
+    cli_warnings(fresh, &memory, log_warning, NULL);
     config_free(&serve->reloaded);
     serve->reloaded = fresh;
 }
@@ -182,7 +178,7 @@ static void live(struct serve *serve)
     log_info("ready", "listen=%s tls_listen=%s", serve->config->listen, serve->config->tls_listen);
     while (atomic_load(&stop_signals) == 0) {
         wait_for_signal(1000);
-        house_watch(serve);
+        daemon_watch(serve);
         if (atomic_exchange(&reload_wanted, false))
             reload(serve);
     }
@@ -192,14 +188,15 @@ static void live(struct serve *serve)
 
 static int run_serve(struct cli *cli)
 {
-    struct serve serve = { .cli = cli, .config = cli_load(cli) };
-    if (cli_mistakes(cli, serve.config, true)) {
+    struct serve serve = { .cli = cli, .config = cli_load(cli, NULL) };
+    if (cli_mistakes(cli, serve.config, NULL, stderr)) {
         config_free(&serve.config);
         return EXIT_USAGE;
     }
     recent_init(&serve.recent, mono_ms());
+    catch_signals();
     size_t standing = steps_up(&serve);
-    bool all = standing == step_count();
+    bool all = standing == daemon_step_count;
     if (all)
         live(&serve);
     steps_down(&serve, standing);
@@ -212,5 +209,5 @@ static int run_serve(struct cli *cli)
 const struct command command_serve = {
     .name = "serve", .args = "[SETTINGS]", .run = run_serve, .takes_settings = true,
     .help = "run the cache in the foreground",
-    .more = "SIGTERM ends it in order, SIGHUP reads the reloadable settings again.",
+    .more = "SIGTERM ends it in order. SIGHUP reads the reloadable settings again.",
 };

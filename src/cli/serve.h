@@ -1,4 +1,4 @@
-/* serve.h - the service as its steps see it. SPDX-License-Identifier: Apache-2.0 */
+/* serve.h - the daemon, as its steps see it. SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_SERVE_H
 #define CLI_SERVE_H
 
@@ -13,30 +13,30 @@ struct serve {
     struct config *config;
     struct config *reloaded;       /* by the last SIGHUP; NULL: there was none */
     struct arena keep;
-    slice why;              /* of a step that failed: a sentence for people */
-    uint64_t began_ms;
+    slice why;                     /* why a step failed: a sentence for people */
 
     struct memory memory;
+    uint64_t files_max;            /* file descriptors that the process may have */
     enum disk_engine engine;
     struct store *store;
-    bool serving;                  /* was its folder in service when last looked at? */
-    bool squeezed;                 /* had it room for less than half its size? */
-    uint64_t size_told;            /* its size when that was last said; 0: never */
+    bool serving;                  /* the cache folder was in service at the last look */
+    bool squeezed;                 /* others left it room for less than half its size */
+    uint64_t size_reported;        /* the last size that was logged; 0: none yet */
     struct cache *cache;
     struct origins *origins;
-    struct origin **origin_of;     /* beside config->origins */
-    struct front_place *places;
-    size_t place_count;
-    struct place service;          /* who answers ListBuckets */
-    struct clients *clients;       /* calls of origins are made in their names: they go last */
+    struct origin **origin_of;     /* at the same index as config->origins */
+    struct bucket_rules *rules;
+    size_t rules_count;
+    struct rules service;          /* the origin that answers ListBuckets */
+    struct clients *clients;       /* origin calls refer to them, so they end after the origins */
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;
     struct http_tls *tls;          /* NULL: tls_listen is off */
-    bool expiry_told;              /* that its certificate expires soon */
+    bool expiry_reported;          /* a warning was logged that its certificate expires soon */
     struct local *local;           /* NULL: there is no fill socket */
     struct http *http;
-    struct recent recent;          /* what it did in the last minute */
+    struct recent recent;          /* counters of the last minute */
 };
 
 struct step {
@@ -45,26 +45,30 @@ struct step {
     void (*down)(struct serve *serve);    /* NULL: nothing to undo */
 };
 
-/* ---- house.c: the rooms, lowest floor first ---- */
-extern const struct step house_steps[];
-extern const size_t house_step_count;
-void house_reload(struct serve *serve);   /* files that the settings name */
-void house_watch(struct serve *serve);    /* once a second: says what has changed for an operator */
-/* Answers what is under way, takes nothing new, for at most drain_time. */
-void house_drain(struct serve *serve);
+/* ---- serve.c ---- */
+enum err serve_log_up(struct serve *serve) MUST_USE;
+void serve_log_down(struct serve *serve);
 
-/* ---- places.c: from the settings to who lies where, and who may ask ---- */
-struct origin_options places_options(const struct config *config, const struct config_origin *from);
-enum err places_origins_up(struct serve *serve) MUST_USE;
-void places_origins_down(struct serve *serve);
-enum err places_up(struct serve *serve) MUST_USE;
-/* Where the keys of clients are named: words for people. */
-slice places_keys_from(const struct config *config, struct arena *keep);
-/* Who is known from now on. On failure *ret_why, and nothing has changed. */
-enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
-                     slice *ret_why) MUST_USE;
+/* ---- daemon.c: the steps, lowest floor first ---- */
+extern const struct step daemon_steps[];
+extern const size_t daemon_step_count;
+void daemon_reload(struct serve *serve);   /* reads the certificate again */
+void daemon_watch(struct serve *serve);    /* once a second: logs what an operator should hear of */
+
+/* ---- rules.c: origins, the rules of each bucket, and clients, from the settings ---- */
+struct origin_options rules_origin_options(const struct config *config,
+                                           const struct config_origin *from);
+enum err rules_origins_up(struct serve *serve) MUST_USE;
+void rules_origins_down(struct serve *serve);
+enum err rules_up(struct serve *serve) MUST_USE;
+/* Where the keys of clients come from, in words for people. */
+slice rules_keys_from(const struct config *config, struct arena *keep);
+/* Replaces the keys of all clients. On failure *ret_why, and nothing has changed. */
+enum err rules_keys(struct serve *serve, const struct config *config, struct arena *keep,
+                    slice *ret_why) MUST_USE;
 
 /* ---- status.c ---- */
-void status_tell(void *serve, struct admin_page *page);    /* what /status and penstock stat show */
+/* Adds what /status and penstock stat show. */
+void status_tell(void *serve, struct status_document *to);
 
 #endif

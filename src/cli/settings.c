@@ -1,4 +1,4 @@
-/* settings.c - config and help: the settings as people see them.
+/* settings.c - the subcommand config: the settings in force, and texts made from tables.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 #include <stdio.h>
@@ -9,152 +9,139 @@
 #include "cli/credentials.h"
 #include "cli/memory.h"
 
-static void show_row(struct cli *cli, const struct setting *setting, const char *path,
-                     const void *group, const struct setting_where *where)
+static void show_line(slice name, slice value, const char *type, slice from)
 {
-    struct arena *keep = &cli->arena;
-    slice value = setting_show(setting, group, keep);
-    slice name = arena_printf(keep, "%s%s", path, setting->name);
     printf("%-34.*s %-34.*s %-10s %.*s\n", SLICE_ARG(name), SLICE_ARG(value.len ? value : S("-")),
-           setting->type == TYPE_CHOICE ? "choice" : setting_type_name(setting),
-           SLICE_ARG(config_where(&where[setting - settings], keep)));
+           type, SLICE_ARG(from));
 }
 
-/* Constants that somebody changed. */
-static void show_constants(struct cli *cli, const struct config *config)
-{
-    for (size_t i = 0; i < setting_count; i++)
-        if (settings[i].scope == SCOPE_CONSTANT && config->where[i].from != FROM_DEFAULT)
-            show_row(cli, &settings[i], config->where[i].from == FROM_TEST ? "test." : "", config,
-                     config->where);
-}
-
+/* The settings of a scope; of the constants, those that an old name has changed. */
 static void show_group(struct cli *cli, enum setting_scope scope, const char *path,
                        const void *group, const struct setting_where *where)
 {
-    for (size_t i = 0; i < setting_count; i++)
-        if (settings[i].scope == scope)
-            show_row(cli, &settings[i], path, group, where);
-}
-
-static const char *path_of(struct cli *cli, const char *list, const char *name)
-{
-    return arena_printf(&cli->arena, "%s%s.", list, name).ptr;
+    for (size_t i = 0; i < setting_count; i++) {
+        const struct setting *setting = &settings[i];
+        if (setting->scope != scope ||
+            (scope == SCOPE_CONSTANT && where[i].from == FROM_DEFAULT))
+            continue;
+        show_line(arena_printf(&cli->arena, "%s%s", path, setting->name),
+                  setting_show(setting, group, &cli->arena),
+                  setting->type == TYPE_CHOICE ? "choice" : setting_type_name(setting),
+                  config_where(&where[i], &cli->arena));
+    }
 }
 
 static void show_all(struct cli *cli, const struct config *config)
 {
+    struct config_group group;
     show_group(cli, SCOPE_GLOBAL, "", config, config->where);
-    show_constants(cli, config);
-    for (size_t i = 0; i < config->origin_count; i++)
-        show_group(cli, SCOPE_ORIGIN, path_of(cli, "origins.", config->origins[i].name),
-                   &config->origins[i], config->origins[i].where);
-    for (size_t i = 0; i < config->bucket_count; i++)
-        show_group(cli, SCOPE_BUCKET, path_of(cli, "buckets.", config->buckets[i].name),
-                   &config->buckets[i], config->buckets[i].where);
-    for (size_t i = 0; i < config->key_count; i++)
-        if (config->keys[i].name[0])
-            show_group(cli, SCOPE_KEY, path_of(cli, "", config->keys[i].name), &config->keys[i],
-                       config->keys[i].where);
+    show_group(cli, SCOPE_CONSTANT, "", config, config->where);
+    for (enum setting_scope scope = SCOPE_ORIGIN; scope <= SCOPE_KEY; scope++)
+        for (size_t i = 0; config_group_at(config, scope, i, &group); i++)
+            if (group.name[0] || scope != SCOPE_KEY)    /* access_key and secret_key have no name */
+                show_group(cli, scope, config_path(&group, "", &cli->arena), group.values,
+                           group.where);
 }
 
-static void show_credentials(const char *name, enum err err, const struct credentials *found,
-                             slice why)
+static void show_credentials(slice name, enum err err, const struct credentials *found, slice why)
 {
-    slice key = err || !found->access_key.len ? S("-") : found->access_key;
-    slice from = err ? why : found->from;
-    printf("%-34s %-34.*s %-10s %.*s\n", name, SLICE_ARG(key), "text", SLICE_ARG(from));
+    show_line(name, err ? S("") : found->access_key, "text", err ? why : found->from);
 }
 
-/* The keys that are used where the settings name none. */
+/* The keys in use where the settings have none. */
 static void show_all_credentials(struct cli *cli, const struct config *config)
 {
     struct credentials found;
     slice why = S("");
     if (config->key_count == 0) {
         enum err err = credentials_of_clients(config, &cli->arena, &found, &why);
-        show_credentials("in_force.access_key", err, &found, why);
+        show_credentials(S("in_force.access_key"), err, &found, why);
     }
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
         if (!credentials_are_needed(origin) || origin->access_key[0] || origin->secret_key[0])
             continue;
-        enum err err = credentials_at_origin(origin, NULL, &cli->arena, &found, &why);
-        const char *name = arena_printf(&cli->arena, "in_force.origins.%s.access_key",
-                                        origin->name).ptr;
-        show_credentials(name, err, &found, why);
+        enum err err = credentials_at_origin(origin, false, &cli->arena, &found, &why);
+        show_credentials(arena_printf(&cli->arena, "in_force.origins.%s.access_key", origin->name),
+                         err, &found, why);
     }
 }
 
-static bool manual_part(struct text *to, const char *part)
+static void show_bytes(struct arena *keep, const char *name, uint64_t bytes, slice from)
 {
-    if (strcmp(part, "settings") == 0)
-        manual_settings(to);
-    else if (strcmp(part, "memory") == 0)
-        manual_memory(to);
-    else if (strcmp(part, "metrics") == 0)
-        manual_metrics(to);
-    else if (strcmp(part, "operations") == 0)
-        manual_operations(to);
-    return to->len > 0;
+    slice value = bytes % MIB ? arena_printf(keep, "%ju", (uintmax_t)bytes)
+                              : arena_printf(keep, "%juMiB", (uintmax_t)(bytes / MIB));
+    show_line(arena_printf(keep, "in_force.%s", name), value, "size", from);
 }
 
-static void show_bytes(struct cli *cli, const char *name, uint64_t bytes, slice text)
+/* The value of `memory` on this machine, and its parts. */
+static void show_memory(struct arena *keep, const struct config *config)
 {
-    slice value = bytes % MIB ? arena_printf(&cli->arena, "%ju", (uintmax_t)bytes)
-                              : arena_printf(&cli->arena, "%juMiB", (uintmax_t)(bytes / MIB));
-    printf("%-34s %-34.*s %-10s %.*s\n", name, SLICE_ARG(value), "size", SLICE_ARG(text));
-}
-
-/* What `memory` is here, and what it is divided into. */
-static void show_memory(struct cli *cli, const struct config *config)
-{
-    struct memory memory = memory_of(config, &cli->arena);
-    show_bytes(cli, "in_force.memory", memory.bytes, memory.from);
+    struct memory memory = memory_of(config, keep);
+    show_bytes(keep, "memory", memory.bytes, memory.from);
     for (size_t i = 0; i < BUDGET_COUNT; i++)
-        show_bytes(cli, arena_printf(&cli->arena, "in_force.%s", budget_rows[i].name).ptr,
-                   memory.budgets.bytes[i],
-                   arena_printf(&cli->arena, "%s; when full: %s", budget_rows[i].holds,
+        show_bytes(keep, budget_rows[i].name, memory.budgets.bytes[i],
+                   arena_printf(keep, "%s; when full: %s", budget_rows[i].holds,
                                 budget_rows[i].full));
 }
 
-static int run_config(struct cli *cli)
+/* Texts that are made from tables: the words of an option, and the function of each. */
+static const struct {
+    const char *flag, *word;
+    void (*write)(struct text *to);
+} texts[] = {
+    { "--man", "settings", manual_settings },     { "--man", "memory", manual_memory },
+    { "--man", "metrics", manual_metrics },       { "--man", "operations", manual_operations },
+    { "--completion", "bash", completion_bash },  { "--completion", "zsh", completion_zsh },
+    { "--completion", "fish", completion_fish },
+};
+
+/* False: the option has a word that it does not take, which was reported. */
+static bool write_text(struct cli *cli, const struct command_option *option, struct text *to)
 {
-    struct text text = text_in(&cli->arena);
-    const char *shell = cli_option(cli, "--completion");
-    if (shell && !completion_script(&text, shell)) {
-        fprintf(stderr, "penstock: there is no completion for \"%s\": --completion takes bash, zsh "
-                "or fish\n", shell);
-        return EXIT_USAGE;
-    }
-    const char *part = cli_option(cli, "--man");
-    if (part && !manual_part(&text, part)) {
-        fprintf(stderr, "penstock: no part of the manual is made from a table \"%s\": --man takes settings, "
-                "memory, metrics or operations\n", part);
-        return EXIT_USAGE;
-    }
-    if (cli_flag(cli, "--example"))
-        generate_example(&text, &cli->arena);
-    if (text.len) {
-        fwrite(text.ptr, 1, text.len, stdout);
-        return EXIT_GOOD;
-    }
-    struct config *config = cli_load(cli);
-    show_all(cli, config);
-    show_memory(cli, config);
-    show_all_credentials(cli, config);
-    fflush(stdout);
-    size_t count = cli_mistakes(cli, config, true);
-    config_free(&config);
-    return count ? EXIT_USAGE : EXIT_GOOD;
+    const char *word = cli_option(cli, option->flag);
+    for (size_t i = 0; word && i < countof(texts); i++)
+        if (strcmp(texts[i].flag, option->flag) == 0 && strcmp(texts[i].word, word) == 0) {
+            texts[i].write(to);
+            return true;
+        }
+    if (word)
+        fprintf(stderr, "penstock: %s takes %s, not \"%s\"\n", option->flag, option->value, word);
+    return !word;
 }
 
 static const struct command_option options[] = {
     { "--example", NULL, "print a settings file with every setting in it instead" },
-    { "--completion", "bash|zsh|fish", "print what that shell needs to complete commands and flags" },
+    { "--completion", "bash|zsh|fish", "print the script by which that shell completes commands" },
+    { "--complete", "LINE", "print the completions of the last word of LINE, for these scripts" },
     { "--man", "settings|memory|metrics|operations", "print that part of the manual, in Markdown" },
     { 0 },
 };
+
+static int run_config(struct cli *cli)
+{
+    struct text text = text_in(&cli->arena);
+    const char *line = cli_option(cli, "--complete");
+    if (line)
+        completion_candidates(&text, line);
+    if (cli_flag(cli, "--example"))
+        generate_example(&text, &cli->arena);
+    for (const struct command_option *option = options; option->flag; option++)
+        if (option->value && !write_text(cli, option, &text))
+            return EXIT_USAGE;
+    if (text.len || line) {
+        fwrite(text.ptr, 1, text.len, stdout);
+        return EXIT_GOOD;
+    }
+    struct config *config = cli_load(cli, NULL);
+    show_all(cli, config);
+    show_memory(&cli->arena, config);
+    show_all_credentials(cli, config);
+    fflush(stdout);
+    size_t count = cli_mistakes(cli, config, NULL, stderr);
+    config_free(&config);
+    return count ? EXIT_USAGE : EXIT_GOOD;
+}
 
 const struct command command_config = {
     .name = "config", .args = "[SETTINGS]", .run = run_config, .takes_settings = true,

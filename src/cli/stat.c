@@ -1,7 +1,8 @@
-/* stat.c - what the running service is doing, for people. SPDX-License-Identifier: Apache-2.0
+/* stat.c - the subcommand stat: the figures of the running service, for people.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * /status has every figure (cli/status.c). Above them stand a few lines that answer what people ask
- * first: which service is that, does it work, is it worth it? */
+ * It prints the document of /status (status.c), one figure a line. A few lines above them answer
+ * the first questions of people: which service is that, does it work, is it worth it? */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static slice human_bytes(struct arena *keep, json_int_t bytes)
     return arena_printf(keep, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-static slice shown(struct arena *keep, slice name, json_t *value)
+static slice value_text(struct arena *keep, slice name, json_t *value)
 {
     if (json_is_string(value) && json_string_length(value))
         return slice_of(json_string_value(value));
@@ -51,13 +52,13 @@ static void print_value(struct arena *keep, slice name, json_t *value, int depth
             print_value(keep, arena_printf(keep, "%.*s%s%zu", SLICE_ARG(name), dot, index), inner,
                         depth + 1);
     } else {
-        printf("%-32.*s %.*s\n", SLICE_ARG(name), SLICE_ARG(shown(keep, name, value)));
+        printf("%-32.*s %.*s\n", SLICE_ARG(name), SLICE_ARG(value_text(keep, name, value)));
     }
 }
 
 /* ---- the lines above them ---- */
 
-/* By its names with dots between them; NULL if it is not there. */
+/* The value at a path of names with dots between them, or NULL. */
 static json_t *find(json_t *at, const char *path)
 {
     slice rest = slice_of(path);
@@ -85,12 +86,28 @@ static slice percent(struct arena *keep, json_t *ratio)
                                : S("-");
 }
 
-static void print_service(json_t *root)
+/* Prints a text in which {PATH} stands for the value there. */
+static void print_line(struct arena *keep, json_t *at, const char *line)
+{
+    for (slice rest = slice_of(line); rest.len;) {
+        slice plain = slice_cut(&rest, '{');
+        printf("%.*s", SLICE_ARG(plain));
+        if (!rest.ptr)
+            return;
+        slice path = arena_copy(keep, slice_cut(&rest, '}'));
+        json_t *value = find(at, path.ptr);
+        slice text = slice_ends(path, S("ratio")) ? percent(keep, value)
+                                                  : value_text(keep, path, value);
+        printf("%.*s", SLICE_ARG(text));
+    }
+}
+
+static void print_service(struct arena *keep, json_t *root)
 {
     json_int_t up_s = number_of(root, "uptime_s");
-    printf("service    penstock %s, instance %s, pid %jd, http://%s, up %jd:%02jd:%02jd\n",
-           text_of(root, "version"), text_of(root, "instance"), (intmax_t)number_of(root, "pid"),
-           text_of(root, "listen"), (intmax_t)(up_s / 3600), (intmax_t)(up_s / 60 % 60),
+    print_line(keep, root, "service    penstock {version}, instance {instance}, pid {pid}, "
+                           "http://{listen}");
+    printf(", up %jd:%02jd:%02jd\n", (intmax_t)(up_s / 3600), (intmax_t)(up_s / 60 % 60),
            (intmax_t)(up_s % 60));
 }
 
@@ -100,10 +117,10 @@ static void print_works(struct arena *keep, json_t *root)
     json_t *origin;
     size_t index;
     if (!json_is_true(find(root, "ready")))
-        text_printf(&text, "; it is ending, and takes no new connections");
+        text_printf(&text, "; it is stopping, and takes no new connections");
     if (!json_is_true(find(root, "cache.serving")))
-        text_printf(&text, "; the cache folder is out of service, all comes from the origin: %s",
-                    text_of(root, "cache.why"));
+        text_printf(&text, "; the cache folder is out of service, and all reads go to the origin: "
+                    "%s", text_of(root, "cache.why"));
     json_array_foreach(find(root, "origins"), index, origin)
         if (strcmp(text_of(origin, "state"), "fails") == 0)
             text_printf(&text, "; origin %s fails: %s", text_of(origin, "name"),
@@ -116,76 +133,46 @@ static void print_hits(struct arena *keep, const char *title, json_t *gains, sli
 {
     slice given = human_bytes(keep, number_of(gains, "cache_bytes") +
                                     number_of(gains, "origin_bytes"));
-    printf("%-10s %.*s of %jd reads, %.*s of %.*s%.*s\n", title,
-           SLICE_ARG(percent(keep, find(gains, "hit_ratio"))), (intmax_t)number_of(gains, "reads"),
-           SLICE_ARG(percent(keep, find(gains, "byte_hit_ratio"))), SLICE_ARG(given),
-           SLICE_ARG(when));
+    printf("%-10s ", title);
+    print_line(keep, gains, "{hit_ratio} of {reads} reads, {byte_hit_ratio} of ");
+    printf("%.*s%.*s\n", SLICE_ARG(given), SLICE_ARG(when));
 }
 
-static void print_saved(struct arena *keep, json_t *root)
+static void print_saved(struct arena *keep, json_t *all)
 {
-    json_t *all = find(root, "worth.all"), *dollars = find(all, "saved_dollars");
-    slice money = json_is_real(dollars)
-                ? arena_printf(keep, json_real_value(dollars) < 1 ? ": $%.4f" : ": $%.2f",
-                               json_real_value(dollars))
-                : S(" (egress_price says what that is worth)");
-    printf("saved      %.*s not fetched: clients were given %.*s, origins sent %.*s%.*s\n",
-           SLICE_ARG(human_bytes(keep, number_of(all, "saved_bytes"))),
-           SLICE_ARG(human_bytes(keep, number_of(all, "given_bytes"))),
-           SLICE_ARG(human_bytes(keep, number_of(all, "fetched_bytes"))), SLICE_ARG(money));
-}
-
-static void print_cache(struct arena *keep, json_t *root)
-{
-    printf("cache      %s: %.*s of %.*s, %jd extents evicted\n", text_of(root, "cache.folder"),
-           SLICE_ARG(human_bytes(keep, number_of(root, "cache.used_bytes"))),
-           SLICE_ARG(human_bytes(keep, number_of(root, "cache.capacity_bytes"))),
-           (intmax_t)number_of(root, "cache.evicted_extents"));
-    const char *warning = text_of(root, "cache.warning");
-    if (warning[0])
-        printf("warning    %s\n", warning);
-}
-
-static void print_memory(struct arena *keep, json_t *root)
-{
-    printf("memory     %.*s (%s)\n", SLICE_ARG(human_bytes(keep, number_of(root, "memory.bytes"))),
-           text_of(root, "memory.from"));
-}
-
-static void print_fills(struct arena *keep, json_t *root)
-{
-    if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
-        printf("fills      %jd sessions, %jd lists, %jd items from the cache, %jd not, %.*s\n",
-               (intmax_t)number_of(root, "fill.sessions"),
-               (intmax_t)number_of(root, "fill.lists"),
-               (intmax_t)number_of(root, "fill.items.hit"),
-               (intmax_t)number_of(root, "fill.items.miss"),
-               SLICE_ARG(human_bytes(keep, number_of(root, "fill.filled_bytes"))));
-}
-
-static void print_origins(json_t *root)
-{
-    json_t *origin;
-    size_t index;
-    json_array_foreach(find(root, "origins"), index, origin)
-        printf("origin     %s, %s: %s, last answer %s, last failure %s\n",
-               text_of(origin, "name"), text_of(origin, "url"), text_of(origin, "state"),
-               text_of(origin, "last_answer"), text_of(origin, "last_failure"));
+    json_t *dollars = find(all, "saved_dollars");
+    double value = json_number_value(dollars);
+    print_line(keep, all, "saved      {saved_bytes} not fetched: clients were given {given_bytes}, "
+                          "origins sent {fetched_bytes}");
+    if (dollars)
+        printf(value < 1 ? ": $%.4f\n" : ": $%.2f\n", value);
+    else
+        puts(" (egress_price says what that is worth)");
 }
 
 static void print_answers_first(struct arena *keep, json_t *root)
 {
     json_int_t seconds = number_of(root, "worth.last_minute.seconds");
-    print_service(root);
+    json_t *origin;
+    size_t index;
+    print_service(keep, root);
     print_works(keep, root);
     print_hits(keep, "hits", find(root, "worth.all"), S(" since its start"));
     print_hits(keep, "", find(root, "worth.last_minute"),
                arena_printf(keep, " in the last %jd s", (intmax_t)seconds));
-    print_saved(keep, root);
-    print_cache(keep, root);
-    print_memory(keep, root);
-    print_fills(keep, root);
-    print_origins(root);
+    print_saved(keep, find(root, "worth.all"));
+    print_line(keep, root, "cache      {cache.folder}: {cache.used_bytes} of "
+                           "{cache.capacity_bytes}, {cache.evicted_extents} extents evicted\n");
+    if (*text_of(root, "cache.warning"))
+        print_line(keep, root, "warning    {cache.warning}\n");
+    print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");
+    if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
+        print_line(keep, root, "fills      {fill.sessions} sessions, {fill.lists} lists, "
+                               "{fill.items.hit} items from the cache, {fill.items.miss} not, "
+                               "{fill.filled_bytes}\n");
+    json_array_foreach(find(root, "origins"), index, origin)
+        print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "
+                                 "last failure {last_failure}\n");
 }
 
 static int print_page(struct arena *keep, slice body, bool brief)
@@ -193,8 +180,8 @@ static int print_page(struct arena *keep, slice body, bool brief)
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
     if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: what answered is no Penstock: its /status is not a JSON object. "
-                "Check --admin-listen or --url\n");
+        fprintf(stderr, "penstock: the server that answered is not Penstock: its /status is not a "
+                "JSON object. Check --admin-listen or --url\n");
         json_decref(root);
         return EXIT_FAILED;
     }
@@ -216,12 +203,12 @@ struct question {
     bool raw, watch;
 };
 
-/* False: that there is nobody to ask, or a mistake, was said; the status is in *ret. */
+/* False: there is no service to ask, or a mistake. It was reported, and *ret is the exit status. */
 static bool find_service(struct cli *cli, struct question *question, int *ret)
 {
     const char *url = cli_option(cli, "--url");
-    struct config *config = cli_load(cli);
-    bool good = ask_flags_are_good(cli, config);
+    struct config *config = cli_load(cli, NULL);
+    bool good = cli_mistakes(cli, config, "command line", stderr) == 0;
     question->token = arena_copy(&cli->arena, slice_of(config->admin_token));
     question->address = arena_copy(&cli->arena, slice_of(config->admin_listen));
     question->path = S("/status");
@@ -231,27 +218,27 @@ static bool find_service(struct cli *cli, struct question *question, int *ret)
         return false;
     *ret = EXIT_FAILED;
     if (!url && slice_eq(question->address, S("off"))) {
-        fprintf(stderr, "penstock: there is nobody to ask: admin_listen is off. If the service "
-                "runs with other settings, name its address: --admin-listen HOST:PORT\n");
+        fprintf(stderr, "penstock: there is no service to ask: admin_listen is off. If the service "
+                "has other settings, give its address: --admin-listen HOST:PORT\n");
         return false;
     }
     return true;
 }
 
-static void tell_failure(const struct question *question, const struct answer *answer)
+static void report_failure(const struct question *question, const struct answer *answer)
 {
     slice address = question->address;
     if (answer->status == 401)
-        fprintf(stderr, "penstock: %.*s refuses to tell: %.*s%s", SLICE_ARG(address),
+        fprintf(stderr, "penstock: %.*s refuses: %.*s%s", SLICE_ARG(address),
                 SLICE_ARG(answer->body),
-                question->token.len ? "(the admin_token that was sent is another)\n" : "");
+                question->token.len ? "(the admin_token that was sent is wrong)\n" : "");
     else if (answer->status)
-        fprintf(stderr, "penstock: %.*s answered %d: is that the admin_listen of a Penstock?\n",
+        fprintf(stderr, "penstock: %.*s answered %d: is this the admin_listen of a Penstock?\n",
                 SLICE_ARG(address), answer->status);
     else
-        fprintf(stderr, "penstock: can't ask %.*s: %s. Is the service running, and is this its "
-                "admin_listen? Else name it: --admin-listen HOST:PORT, --url http://HOST:PORT or "
-                "PENSTOCK_ADMIN_LISTEN\n", SLICE_ARG(address), answer->why);
+        fprintf(stderr, "penstock: can't ask %.*s: %.*s. Is the service running, and is this its "
+                "admin_listen? If not, give it: --admin-listen HOST:PORT, --url http://HOST:PORT "
+                "or PENSTOCK_ADMIN_LISTEN\n", SLICE_ARG(address), SLICE_ARG(answer->why));
 }
 
 static int ask_once(const struct question *question)
@@ -260,9 +247,9 @@ static int ask_once(const struct question *question)
     int status = EXIT_FAILED;
     struct answer answer = ask(&keep, question->address, question->path, question->token, ASK_MS);
     if (question->watch && isatty(STDOUT_FILENO))
-        fputs("\033[H\033[2J", stdout);    /* the screen anew */
+        fputs("\033[H\033[2J", stdout);    /* clears the screen */
     if (answer.status != 200)
-        tell_failure(question, &answer);
+        report_failure(question, &answer);
     else if (question->raw)
         status = fwrite(answer.body.ptr, 1, answer.body.len, stdout) == answer.body.len
                ? EXIT_GOOD : EXIT_FAILED;
@@ -276,12 +263,14 @@ static int ask_once(const struct question *question)
 
 static int run_stat(struct cli *cli)
 {
-    struct question question = { .raw = cli_flag(cli, "--json"), .watch = cli_flag(cli, "--watch") };
+    struct question question = {
+        .raw = cli_flag(cli, "--json"), .watch = cli_flag(cli, "--watch"),
+    };
     int status;
     if (!find_service(cli, &question, &status))
         return status;
     status = ask_once(&question);
-    while (question.watch && fflush(stdout) == 0) {    /* until it is interrupted */
+    while (question.watch && fflush(stdout) == 0) {    /* until a signal ends it */
         sleep(WATCH_S);
         status = ask_once(&question);
     }
@@ -289,9 +278,9 @@ static int run_stat(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--json", NULL, "as JSON, as the service said it" },
-    { "--watch", NULL, "again every 2 s, only what answers: does it work, is it worth it" },
-    { "--url", "URL", "ask this one (http://HOST:PORT of its admin_listen)" },
+    { "--json", NULL, "print the JSON document as the service sent it" },
+    { "--watch", NULL, "print every 2 s, without the figures: does it work, is it worth it" },
+    { "--url", "URL", "ask this URL (http://HOST:PORT of an admin_listen)" },
     { 0 },
 };
 
@@ -300,7 +289,7 @@ const struct command command_stat = {
     .takes_settings = true,
     .help = "show whether the running service works, and whether it is worth it",
     .options = options,
-    .more = "Where these settings are not the service's, name its admin_listen by\n"
-            "--admin-listen HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If it wants a token,\n"
-            "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE) names the file.",
+    .more = "If the service has other settings, give its admin_listen by --admin-listen\n"
+            "HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If it needs a token, set\n"
+            "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE).",
 };

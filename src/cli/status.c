@@ -1,8 +1,8 @@
-/* status.c - what the running service is doing, for its operator.
+/* status.c - the document of /status: what the daemon does, for its operator.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Figures as they are when they are asked for: nothing is kept here. Threads: a loop's, whichever
- * serves the admin address. */
+ * Each request reads the figures anew. Threads: the loop that serves the request. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,12 +10,12 @@
 #include "cli/serve.h"
 #include "s3/encode.h"
 
-/* Objects and parts of them that S3 requests were answered with, by where their bytes came from. */
-static void tell_answers(struct admin_page *page)
+/* Answers are counted by where their bytes came from. */
+static void add_counters(struct status_document *to)
 {
     static const struct {
         const char *path;
-        enum metric counter;
+        enum metric metric;
     } rows[] = {
         { "cache.answers.hit", M_CACHE_HIT },
         { "cache.answers.stale", M_CACHE_STALE },
@@ -23,64 +23,46 @@ static void tell_answers(struct admin_page *page)
         { "cache.answers.partial", M_CACHE_PARTIAL },
         { "cache.answers.miss", M_CACHE_MISS },
         { "cache.evicted_extents", M_STORE_RECYCLED },
-    };
-    for (size_t i = 0; i < countof(rows); i++)
-        admin_number(page, rows[i].path, metric_read(rows[i].counter));
-}
-
-static void tell_fills(struct admin_page *page)
-{
-    static const struct {
-        const char *path;
-        enum metric metric;
-    } rows[] = {
         { "fill.sessions", M_FILL_SESSIONS },     { "fill.lists", M_FILLS },
         { "fill.items.hit", M_FILL_ITEMS_HIT },   { "fill.items.miss", M_FILL_ITEMS_MISS },
         { "fill.items.failed", M_FILL_ITEMS_FAILED },
         { "fill.filled_bytes", M_FILL_BYTES },    { "fill.cache_bytes", M_FILL_FROM_CACHE },
     };
     for (size_t i = 0; i < countof(rows); i++)
-        admin_number(page, rows[i].path, metric_read(rows[i].metric));
+        document_number(to, rows[i].path, metric_read(rows[i].metric));
 }
 
-/* Is it worth it? Of all kinds of reads; what was saved is what clients were given beyond what
- * origins sent. */
-static void tell_gains(struct admin_page *page, const char *of, const struct gains *gains,
-                       double dollars)
+/* Is the cache worth it? The bytes saved are those given to clients beyond what origins sent. */
+static void add_gains(struct status_document *to, struct arena *keep, const char *path,
+                      const struct gains *gains, double dollars)
 {
-    struct arena keep = { 0 };
-    uint64_t saved = gains->given_bytes - MIN(gains->given_bytes, gains->fetched_bytes);
-    const struct {
-        const char *name;
-        uint64_t value;
-    } numbers[] = {
-        { "hits", gains->hits },                      { "reads", gains->reads },
-        { "cache_bytes", gains->cache_bytes },        { "origin_bytes", gains->origin_bytes },
-        { "given_bytes", gains->given_bytes },        { "fetched_bytes", gains->fetched_bytes },
-        { "saved_bytes", saved },
-    };
-    for (size_t i = 0; i < countof(numbers); i++)
-        admin_number(page, arena_printf(&keep, "%s.%s", of, numbers[i].name).ptr,
-                     numbers[i].value);
-    admin_ratio(page, arena_printf(&keep, "%s.hit_ratio", of).ptr, gains->hits, gains->reads);
-    admin_ratio(page, arena_printf(&keep, "%s.byte_hit_ratio", of).ptr, gains->cache_bytes,
-                gains->cache_bytes + gains->origin_bytes);
+    static const char *const names[] = { "hits", "reads", "cache_bytes", "origin_bytes",
+                                         "given_bytes", "fetched_bytes" };
+    static_assert(countof(names) == GAIN_COUNT, "a name for each");
+    const uint64_t *of = gains->of;
+    uint64_t saved = of[GAIN_GIVEN_BYTES] - MIN(of[GAIN_GIVEN_BYTES], of[GAIN_FETCHED_BYTES]);
+    for (size_t i = 0; i < GAIN_COUNT; i++)
+        document_number(to, arena_printf(keep, "%s.%s", path, names[i]).ptr, of[i]);
+    document_number(to, arena_printf(keep, "%s.saved_bytes", path).ptr, saved);
+    document_ratio(to, arena_printf(keep, "%s.hit_ratio", path).ptr, of[GAIN_HITS],
+                   of[GAIN_READS]);
+    document_ratio(to, arena_printf(keep, "%s.byte_hit_ratio", path).ptr, of[GAIN_CACHE_BYTES],
+                   of[GAIN_CACHE_BYTES] + of[GAIN_ORIGIN_BYTES]);
     if (dollars > 0)
-        admin_real(page, arena_printf(&keep, "%s.saved_dollars", of).ptr,
-                   (double)saved / 1e9 * dollars);
-    arena_free(&keep);
+        document_real(to, arena_printf(keep, "%s.saved_dollars", path).ptr,
+                      (double)saved / 1e9 * dollars);
 }
 
-static void tell_worth(struct admin_page *page, struct serve *serve)
+static void add_worth(struct status_document *to, struct arena *keep, struct serve *serve)
 {
     uint64_t ms;
     double dollars;
     struct gains all = gains_now(), last = recent_gains(&serve->recent, mono_ms(), &ms);
-    bool is_price = config_price(slice_of(serve->config->egress_price), &dollars);
+    bool is_price = config_price(serve->config->egress_price, &dollars);
     check(is_price);
-    tell_gains(page, "worth.all", &all, dollars);
-    tell_gains(page, "worth.last_minute", &last, dollars);
-    admin_number(page, "worth.last_minute.seconds", ms / 1000);
+    add_gains(to, keep, "worth.all", &all, dollars);
+    add_gains(to, keep, "worth.last_minute", &last, dollars);
+    document_number(to, "worth.last_minute.seconds", ms / 1000);
 }
 
 static uint64_t requests_so_far(void)
@@ -96,82 +78,80 @@ static slice time_text(struct arena *keep, int64_t at_s)
     return at_s ? iso_date_text(keep, at_s) : S("never");
 }
 
-static void tell_keys(struct admin_page *page, struct arena *keep, const struct origin_keys *keys)
+static void add_keys(struct status_document *to, struct arena *keep,
+                     const struct origin_keys *keys)
 {
-    admin_text(page, "origins.credentials.access_key", keys->access_key);
-    admin_text(page, "origins.credentials.from", keys->from);
-    admin_text(page, "origins.credentials.expires", time_text(keep, keys->expires_s));
-    admin_text(page, "origins.credentials.renewed", time_text(keep, keys->renewed_s));
-    admin_text(page, "origins.credentials.last_failure", time_text(keep, keys->failed_s));
-    admin_text(page, "origins.credentials.last_failure_why", keys->why);
+    document_text(to, "origins.credentials.access_key", keys->access_key);
+    document_text(to, "origins.credentials.from", keys->from);
+    document_text(to, "origins.credentials.expires", time_text(keep, keys->expires_s));
+    document_text(to, "origins.credentials.renewed", time_text(keep, keys->renewed_s));
+    document_text(to, "origins.credentials.last_failure", time_text(keep, keys->failed_s));
+    document_text(to, "origins.credentials.last_failure_why", keys->why);
 }
 
-static void tell_origin(struct admin_page *page, const char *name, struct origin *origin)
+static void add_origin(struct status_document *to, struct arena *keep, const char *name,
+                       struct origin *origin)
 {
-    struct arena keep = { 0 };
     struct origin_health health;
-    origin_health(origin, &keep, &health);
-    admin_item(page, "origins");
-    admin_text(page, "origins.name", slice_of(name));
-    admin_text(page, "origins.url", origin_endpoint(origin));
-    admin_text(page, "origins.state", !health.answered_s && !health.failed_s ? S("not asked yet")
+    origin_health(origin, keep, &health);
+    document_item(to, "origins");
+    document_text(to, "origins.name", slice_of(name));
+    document_text(to, "origins.url", origin_endpoint(origin));
+    document_text(to, "origins.state", !health.answered_s && !health.failed_s ? S("not asked yet")
                                       : health.failing ? S("fails") : S("answers"));
-    admin_text(page, "origins.last_answer", time_text(&keep, health.answered_s));
-    admin_text(page, "origins.last_failure", time_text(&keep, health.failed_s));
-    admin_text(page, "origins.last_failure_why", health.why);
-    admin_number(page, "origins.calls", health.calls);
+    document_text(to, "origins.last_answer", time_text(keep, health.answered_s));
+    document_text(to, "origins.last_failure", time_text(keep, health.failed_s));
+    document_text(to, "origins.last_failure_why", health.why);
+    document_number(to, "origins.calls", health.calls);
     if (health.keys.from.len)
-        tell_keys(page, &keep, &health.keys);
-    arena_free(&keep);
+        add_keys(to, keep, &health.keys);
 }
 
-static void tell_tls(struct admin_page *page, const struct serve *serve)
+static void add_tls(struct status_document *to, struct arena *keep, const struct serve *serve)
 {
-    struct arena keep = { 0 };
     if (!serve->tls)
         return;
-    admin_text(page, "tls.listen", slice_of(serve->config->tls_listen));
-    admin_text(page, "tls.expires", time_text(&keep, http_tls_expires_s(serve->tls)));
-    arena_free(&keep);
+    document_text(to, "tls.listen", slice_of(serve->config->tls_listen));
+    document_text(to, "tls.expires", time_text(keep, http_tls_expires_s(serve->tls)));
 }
 
-static void tell_memory(struct admin_page *page, const struct memory *memory)
+static void add_memory(struct status_document *to, struct arena *keep,
+                       const struct memory *memory)
 {
-    struct arena keep = { 0 };
-    admin_number(page, "memory.bytes", memory->bytes);
-    admin_text(page, "memory.from", memory->from);
+    document_number(to, "memory.bytes", memory->bytes);
+    document_text(to, "memory.from", memory->from);
     for (size_t i = 0; i < BUDGET_COUNT; i++)
-        admin_number(page, arena_printf(&keep, "memory.budgets.%s_bytes", budget_rows[i].name).ptr,
+        document_number(to, arena_printf(keep, "memory.budgets.%s_bytes", budget_rows[i].name).ptr,
                      memory->budgets.bytes[i]);
-    arena_free(&keep);
 }
 
-static void tell_small(struct admin_page *page, const struct store_status *status)
+static void add_small(struct status_document *to, struct arena *keep,
+                      const struct store_status *status)
 {
-    struct arena keep = { 0 };
-    slice warning = cli_small_cache(status->size_bytes, status->derived, &keep);
-    admin_text(page, "cache.warning", warning);
-    arena_free(&keep);
+    slice warning = cli_small_cache(status->size_bytes, status->derived, keep);
+    document_text(to, "cache.warning", warning);
 }
 
-void status_tell(void *arg, struct admin_page *page)
+void status_tell(void *arg, struct status_document *to)
 {
     struct serve *serve = arg;
+    struct arena keep = { 0 };
     struct store_status status;
+    check(serve->front && serve->store);    /* the steps below the admin address */
     store_status(serve->store, &status);
-    admin_text(page, "listen", slice_of(serve->config->listen));
-    tell_tls(page, serve);
-    admin_number(page, "connections", http_connections(serve->http));
-    admin_number(page, "open_requests", http_open_requests(serve->http));
-    admin_number(page, "requests", requests_so_far());
-    tell_memory(page, &serve->memory);
-    admin_text(page, "cache.folder", slice_of(serve->config->cache_dir));
-    admin_text(page, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
-    admin_store(page, "cache", &status);
-    tell_small(page, &status);
-    tell_answers(page);
-    tell_fills(page);
-    tell_worth(page, serve);
+    document_text(to, "listen", slice_of(serve->config->listen));
+    add_tls(to, &keep, serve);
+    document_number(to, "connections", metric_read(M_HTTP_CONNECTIONS));
+    document_number(to, "open_requests", http_open_requests(serve->http));
+    document_number(to, "requests", requests_so_far());
+    add_memory(to, &keep, &serve->memory);
+    document_text(to, "cache.folder", slice_of(serve->config->cache_dir));
+    document_text(to, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
+    document_store(to, "cache", &status);
+    add_small(to, &keep, &status);
+    add_counters(to);
+    add_worth(to, &keep, serve);
     for (size_t i = 0; i < serve->config->origin_count; i++)
-        tell_origin(page, serve->config->origins[i].name, serve->origin_of[i]);
+        add_origin(to, &keep, serve->config->origins[i].name, serve->origin_of[i]);
+    arena_free(&keep);
 }

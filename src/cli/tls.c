@@ -1,4 +1,4 @@
-/* tls.c - the certificate of the listener, as the settings name it, and how long it is good.
+/* tls.c - the certificate of tls_listen, and the warning before it expires.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "http/tls.h"
 
 #define DAY_S (24 * 60 * 60)
-#define SOON_S (21 * DAY_S)    /* what renews certificates by itself does so earlier */
+#define SOON_S (21 * DAY_S)    /* programs that renew certificates do so earlier */
 
 enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
                       slice *ret_why)
@@ -21,6 +21,7 @@ enum err cli_tls_open(const struct config *config, struct arena *keep, struct ht
 
 slice cli_tls_warning(struct http_tls *tls, struct arena *keep)
 {
+    check(tls);
     int64_t left_s = http_tls_expires_s(tls) - wall_s();
     if (left_s > SOON_S)
         return S("");

@@ -1,35 +1,41 @@
-/* warn.c - settings that are right, and perhaps not what their owner meant.
+/* warn.c - settings that are valid, and perhaps not what their owner meant.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One function a warning: a sentence, or nothing. check prints them; serve logs them when it starts
- * and when it reloads. */
+ * One function for each warning: it returns a sentence, or nothing. check prints the sentences,
+ * serve logs them when it starts and when it reloads. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/testing.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "store/store.h"
 
 #define SMALL_BYTES GIB
 
+slice cli_existing_folder(const char *path, struct arena *keep, struct store_space *ret)
+{
+    slice folder = arena_copy(keep, slice_of(path));
+    *ret = (struct store_space){ 0 };
+    while (store_space(folder.ptr, ret) != OK && folder.len > 1) {
+        while (folder.len > 1 && folder.ptr[folder.len - 1] != '/')
+            folder.len--;
+        folder = arena_copy(keep, folder.len > 1 ? slice_sub(folder, 0, folder.len - 1) : S("/"));
+    }
+    return folder;
+}
+
 static slice size_is_not_there(const struct config *config, struct arena *keep)
 {
     struct store_space there;
-    slice folder = arena_copy(keep, slice_of(config->cache_dir));
-    while (store_space(folder.ptr, &there) != OK) {    /* not made yet: the folder it will be in */
-        while (folder.len && folder.ptr[folder.len - 1] != '/')
-            folder.len--;
-        if (folder.len <= 1)
-            return S("");
-        folder = arena_copy(keep, slice_sub(folder, 0, folder.len - 1));
-    }
+    slice folder = cli_existing_folder(config->cache_dir, keep, &there);
     if (config->cache_size_bytes <= there.bytes)
         return S("");
     slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
     return arena_printf(keep, "cache_size is %.*s (%.1f GiB), and the file system of %.*s has "
-                        "%.1f GiB: only what is there is used", SLICE_ARG(size),
+                        "%.1f GiB: Penstock uses only what is there", SLICE_ARG(size),
                         (double)config->cache_size_bytes / (double)GIB, SLICE_ARG(folder),
                         (double)there.bytes / (double)GIB);
 }
@@ -38,9 +44,9 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
 {
     if (!derived || size_bytes >= SMALL_BYTES)
         return S("");
-    return arena_printf(keep, "the cache has %" PRIu64 " MiB, 80 %% of what its file system has "
-                        "free: too little to be of use; make room there (the size follows), or "
-                        "name another cache_dir, or set cache_size if so little is meant",
+    return arena_printf(keep, "the cache has %" PRIu64 " MiB, 80 %% of the free space of its file "
+                        "system: too little to be of use. Make room there (the cache then grows), "
+                        "or set another cache_dir, or set cache_size if so little is meant",
                         size_bytes / MIB);
 }
 
@@ -62,8 +68,8 @@ static slice key_is_open(const struct config *config, struct arena *keep)
     const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
     if (!key[0] || !holds_a_key(key) || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
         return S("");
-    return arena_printf(keep, "%s, the private key of tls_listen, can be read by every user of "
-                        "this machine: chmod o= %s", key, key);
+    return arena_printf(keep, "%s, the private key of tls_listen, is readable for every user "
+                        "of this machine. Run: chmod o= %s", key, key);
 }
 
 static bool has_own_identities(const struct config *config)
@@ -79,13 +85,14 @@ static slice grants_cost(const struct config *config, struct arena *keep)
     if (!has_own_identities(config))
         return S("");
     if (config->grant_time_ms == 0)
-        return S("grant_time is 0: each read of a client with an origin identity of its own "
-                 "asks the origin first");
+        return S("grant_time is 0: before each read of a client with an origin identity of its "
+                 "own, Penstock asks the origin");
     if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
         return S("");
-    return arena_printf(keep, "clients with an origin identity of their own ask the origin (HEAD) "
-                        "for each object once in grant_time (%" PRIu64 " s): for many small objects, a "
-                        "longer one or a wider grant_scope is faster",
+    return arena_printf(keep, "for clients with an origin identity of their own, Penstock sends "
+                        "the origin a HEAD for each object once in grant_time (%" PRIu64 " s). "
+                        "With many small objects, a longer grant_time or a wider grant_scope is "
+                        "faster",
                         config->grant_time_ms / 1000);
 }
 
@@ -94,7 +101,8 @@ static slice permission_costs(const struct config *config, struct arena *keep)
     (void)keep;
     return config->permission_time_ms
         ? S("")
-        : S("permission_time is 0: each read with the shared identity asks the origin first");
+        : S("permission_time is 0: before each read with the shared identity, Penstock asks the "
+            "origin");
 }
 
 static slice anybody_may_write(const struct config *config, struct arena *keep)
@@ -104,8 +112,8 @@ static slice anybody_may_write(const struct config *config, struct arena *keep)
             if (config->keys[i].anonymous &&
                 (config->keys[i].rows[j].rights & (RIGHT_WRITE | RIGHT_ADMIN)))
                 return arena_printf(keep, "%s lets requests without a signature write: anybody who "
-                                    "reaches Penstock may overwrite and delete; read and list are "
-                                    "what the public needs", config->keys[i].name);
+                                    "reaches Penstock may overwrite and delete objects. The "
+                                    "public needs only read and list", config->keys[i].name);
     return S("");
 }
 
@@ -113,10 +121,10 @@ static slice http_is_exposed(const struct config *config, struct arena *keep)
 {
     if (config_is_loopback(slice_of(config->listen)))
         return S("");
-    return arena_printf(keep, "listen is %s, which other machines reach, and speaks http: objects "
-                        "can be read on their way, and presigned URLs used by others until they "
+    return arena_printf(keep, "listen is %s, which other machines reach, and speaks http: others "
+                        "on that network can read objects, and use presigned URLs until they "
                         "expire. Set tls_listen with tls_cert_file and listen on a loopback "
-                        "address, or be sure of that network", config->listen);
+                        "address, or make sure that you trust the network", config->listen);
 }
 
 static slice admin_is_exposed(const struct config *config, struct arena *keep)
@@ -126,13 +134,13 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
         return S("");
     if (!config->admin_token[0])
         return arena_printf(keep, "admin_listen is %s, which other machines reach, and there is no "
-                            "admin_token: everybody there may read /metrics, and nothing else but "
-                            "health answers (/status, penstock stat: 401). Set admin_token_file "
-                            "(and metrics_token, if metrics are not for everybody), or listen on a "
-                            "loopback address", address);
+                            "admin_token: everybody there may read /metrics, and /status (penstock "
+                            "stat) answers 401. Set admin_token_file (and metrics_token, if "
+                            "metrics are not for everybody), or listen on a loopback address",
+                            address);
     return arena_printf(keep, "admin_listen is %s, which other machines reach, and speaks http: "
-                        "admin_token can be read on its way%s. Be sure of that network, or listen "
-                        "on a loopback address", address,
+                        "others on that network can read admin_token%s. Listen on a loopback "
+                        "address, or make sure that you trust the network", address,
                         config->metrics_token ? "" : ", and /metrics needs none");
 }
 
@@ -147,50 +155,50 @@ static bool is_budget(const struct setting *setting)
 static slice old_name(const struct setting *setting, const struct setting_where *where,
                       struct arena *keep)
 {
+    slice place = config_where(where, keep);
     if (is_budget(setting))
-        return arena_printf(keep, "%s (%.*s) is an old name: it still limits that budget, and will be a "
-                            "mistake in the next version. Set memory instead, which is divided "
-                            "into all budgets (penstock config shows how)",
-                            setting->name, SLICE_ARG(config_where(where, keep)));
+        return arena_printf(keep, "%s (%.*s) is an old name: it still limits that budget, and will "
+                            "be a mistake in the next version. Set memory instead, which is "
+                            "divided into all budgets (penstock config shows how)",
+                            setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
     return arena_printf(keep, "%s (%.*s) is an old name: it still has its effect, and will be a "
-                        "mistake in the next version, where it is always %s. Take it out",
-                        setting->name, SLICE_ARG(config_where(where, keep)),
+                        "mistake in the next version, where it is always %s. Remove it",
+                        setting->name, SLICE_ARG(place),
                         derived ? "derived from others" : setting->standard);
 }
 
-/* What older versions had as settings. */
-static void tell_old_names(const struct config *config, struct arena *keep,
-                           void (*tell)(slice warning))
+/* Settings of older versions. In the tests' daemon, constants are settings still. */
+static void warn_of_old_names(const struct config *config, struct arena *keep,
+                              void (*report)(void *arg, slice warning), void *arg)
 {
-    bool test = false;
-    for (size_t i = 0; i < setting_count; i++) {
-        if (settings[i].scope != SCOPE_CONSTANT)
-            continue;
-        test |= config->where[i].from == FROM_TEST;
-        if (config->where[i].from > FROM_TEST)
-            tell(old_name(&settings[i], &config->where[i], keep));
-    }
-    for (const struct config_gone *gone = config->gone; gone; gone = gone->next)
-        tell(arena_printf(keep, "%s (%.*s) is an old name without effect: %s. Take it out",
-                          gone->key, SLICE_ARG(config_where(&gone->where, keep)), gone->row->text));
-    if (test)
-        tell(S("the settings file has \"test\", which changes constants for Penstock's own tests: "
-               "nothing is promised of a service that runs so. Take it out"));
+    struct config_group group;
+    for (size_t i = 0; i < setting_count && !testing_daemon(); i++)
+        if (settings[i].scope == SCOPE_CONSTANT && config->where[i].from != FROM_DEFAULT)
+            report(arg, old_name(&settings[i], &config->where[i], keep));
+    for (size_t i = 0; config_group_at(config, SCOPE_ORIGIN, i, &group); i++)
+        for (size_t j = 0; j < setting_count; j++)
+            if (settings[j].scope == SCOPE_GONE && group.where[j].from != FROM_DEFAULT)
+                report(arg, arena_printf(keep, "%s (%.*s) is an old name without effect: %s. "
+                                         "Remove it", config_path(&group, settings[j].name, keep),
+                                         SLICE_ARG(config_where(&group.where[j], keep)),
+                                         settings[j].help));
 }
 
-void cli_warnings(const struct config *config, void (*tell)(slice warning))
+void cli_warnings(const struct config *config, const struct memory *memory,
+                  void (*report)(void *arg, slice warning), void *arg)
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
         size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_write,
-        http_is_exposed, admin_is_exposed, memory_warning,
+        http_is_exposed, admin_is_exposed,
     };
     struct arena keep = { 0 };
-    for (size_t i = 0; i < countof(warnings); i++) {
-        slice warning = warnings[i](config, &keep);
+    for (size_t i = 0; i <= countof(warnings); i++) {
+        slice warning = i < countof(warnings) ? warnings[i](config, &keep)
+                                              : memory_warning(memory, &keep);
         if (warning.len)
-            tell(warning);
+            report(arg, warning);
     }
-    tell_old_names(config, &keep, tell);
+    warn_of_old_names(config, &keep, report, arg);
     arena_free(&keep);
 }

@@ -1,25 +1,23 @@
-/* fill.c - lists of the C client: what is asked for, and what the reply says of it.
+/* fill.c - fills and prefetches of the C client: their messages, and their replies.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A fill is under way until its reply has been waited for; several may be. Threads: penstock.h. */
+ * A fill is open until the program has waited for its reply. Several may be open. Threads:
+ * penstock.h. */
 #include "inside.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the list ---- */
 
-static void set_text(json_t *object, const char *name, const char *value)
-{
-    if (value)
-        json_object_set_new(object, name, json_string(value));
-}
+static_assert(PENSTOCK_TO_END == -1, "the length of a whole object, as the fill socket has it");
 
-static json_t *word_of(const struct penstock_item *item, bool placed)
+/* `placed`: with the item's place in the buffer. NULL: a name is not UTF-8, or no memory. */
+static json_t *item_json(const struct penstock_item *item, bool placed)
 {
-    json_t *word = json_pack("{s:s}", "key", item->key);
-    if (!word)
-        return NULL;
+    json_t *word = json_pack("{s:s, s:s*, s:s*}", "key", item->key, "if_match", item->if_match,
+                             "version_id", item->version_id);
     if (item->offset || item->length >= 0) {
         json_object_set_new(word, "offset", json_integer((json_int_t)item->offset));
         json_object_set_new(word, "length", json_integer(item->length));
@@ -28,30 +26,27 @@ static json_t *word_of(const struct penstock_item *item, bool placed)
         json_object_set_new(word, "to", json_integer((json_int_t)item->to));
     if (placed && item->max)
         json_object_set_new(word, "max", json_integer((json_int_t)item->max));
-    set_text(word, "if_match", item->if_match);
-    set_text(word, "version_id", item->version_id);
     return word;
 }
 
-static json_t *list_of(const char *op, const char *bucket, const struct penstock_item *items,
+static json_t *message_of(const char *op, const char *bucket, const struct penstock_item *items,
                        size_t count, const struct penstock_fill_options *options, bool placed)
 {
-    json_t *message = json_pack("{s:s, s:s, s:[], s:s}", "op", op, "bucket", bucket, "items",
-                                "on_error", options && options->skip ? "skip" : "fail");
+    json_t *message = json_pack("{s:s, s:s, s:[], s:s, s:s*}", "op", op, "bucket", bucket, "items",
+                                "on_error", options && options->skip ? "skip" : "fail",
+                                "prefix", options ? options->prefix : NULL);
     json_t *list = json_object_get(message, "items");
     for (size_t i = 0; list && i < count; i++)
-        if (json_array_append_new(list, word_of(&items[i], placed)) != 0) {
+        if (json_array_append_new(list, item_json(&items[i], placed)) != 0) {
             json_decref(message);
             return NULL;
         }
-    if (message && options && options->prefix)
-        set_text(message, "prefix", options->prefix);
-    if (message && options && options->deadline_ms)
+    if (options && options->deadline_ms)
         json_object_set_new(message, "deadline_ms", json_integer(options->deadline_ms));
     return message;
 }
 
-/* ---- under way ---- */
+/* ---- open fills ---- */
 
 static int begin(struct penstock *client, json_t *take_message, const struct penstock_item *items,
                  size_t count, struct penstock_fill **ret, struct penstock_error *error)
@@ -82,8 +77,9 @@ static int begin(struct penstock *client, json_t *take_message, const struct pen
 void penstock_fill_free(struct penstock_fill *fill)
 {
     struct penstock_fill **at = &fill->client->fills;
-    while (*at != fill)
+    while (*at && *at != fill)
         at = &(*at)->next;
+    check(*at);    /* a fill is waited for once, and not after its client was closed */
     *at = fill->next;
     json_decref(fill->reply);
     free(fill->lengths);
@@ -95,23 +91,24 @@ int penstock_fill_begin(struct penstock *client, struct penstock_buffer *buffer,
                         const struct penstock_fill_options *options, struct penstock_fill **ret,
                         struct penstock_error *error)
 {
-    json_t *message = list_of("fill", bucket, items, count, options, true);
+    check(buffer->client == client);
+    json_t *message = message_of("fill", bucket, items, count, options, true);
     if (message)
         json_object_set_new(message, "buffer", json_string(buffer->id));
     return begin(client, message, items, count, ret, error);
 }
 
-/* ---- its reply ---- */
+/* ---- the reply ---- */
 
-/* Whatever the daemon says is looked at before it is believed. */
+/* The members of a reply are checked before they are used. */
 static bool take_lengths(const struct penstock_fill *fill, const json_t *reply, uint64_t *to)
 {
     const json_t *lengths = json_object_get(reply, "lengths");
     for (size_t i = 0; i < fill->count; i++) {
-        const json_t *told = json_array_get(lengths, i);
-        if (lengths && !json_is_integer(told))
+        const json_t *length = json_array_get(lengths, i);
+        if (lengths && !json_is_integer(length))
             return false;
-        to[i] = lengths ? (uint64_t)json_integer_value(told) : fill->lengths[i];
+        to[i] = lengths ? (uint64_t)json_integer_value(length) : fill->lengths[i];
     }
     return true;
 }
@@ -148,7 +145,7 @@ static int take_reply(const struct penstock_fill *fill, struct penstock_result *
     if (to->statuses)
         memset(to->statuses, 0, fill->count * sizeof(*to->statuses));
     if ((to->lengths && !take_lengths(fill, reply, to->lengths)) || !take_errors(fill, reply, to))
-        return penstock_fail(error, "bad_reply", "Penstock's reply to a list is not one");
+        return penstock_fail(error, "bad_reply", "Penstock's reply is not a reply to this list");
     return good ? 0 : penstock_refused(reply, error);
 }
 
@@ -156,10 +153,11 @@ int penstock_fill_wait(struct penstock_fill **fill, struct penstock_result *resu
                        struct penstock_error *error)
 {
     struct penstock_fill *ended = *fill;
+    check(ended);
     if (!ended->reply)
         ended->reply = penstock_reply_to(ended->client, ended->id, error);
     if (!ended->reply && ended->client->fd >= 0)
-        return -1;    /* no reply in time: it is still under way, and may be waited for again */
+        return -1;    /* no reply in time: the fill stays open, and the program may wait again */
     int status = ended->reply ? take_reply(ended, result, error) : -1;
     *fill = NULL;
     penstock_fill_free(ended);
@@ -183,7 +181,7 @@ int penstock_prefetch(struct penstock *client, const char *bucket,
                       struct penstock_error *error)
 {
     struct penstock_fill *fill;
-    if (begin(client, list_of("prefetch", bucket, items, count, options, false), items, count,
+    if (begin(client, message_of("prefetch", bucket, items, count, options, false), items, count,
               &fill, error))
         return -1;
     return penstock_fill_wait(&fill, result, error);

@@ -1,8 +1,7 @@
-/* inside.h - what the files of the C client tell each other, and nobody else.
- * SPDX-License-Identifier: Apache-2.0
+/* inside.h - what the files of the C client share. SPDX-License-Identifier: Apache-2.0
  *
- * Names begin as those of penstock.h do: they meet those of a program that links the archive. The
- * shared library gives none of them away. */
+ * A program may link the archive, so these names have the prefix of penstock.h, too. The shared
+ * library exports none of them. */
 #ifndef PENSTOCK_INSIDE_H
 #define PENSTOCK_INSIDE_H
 
@@ -13,11 +12,14 @@
 
 #define MESSAGE_BYTES_MAX (128 << 10)
 
+/* For what the program that calls must not do: ends it with a line that says what and where. */
+#define check(cond) ((cond) ? (void)0 : penstock_check_failed(#cond, __FILE__, __LINE__))
+
 struct penstock {
     int fd;
     uint32_t silence_ms;
-    json_int_t last;                    /* id given to a message */
-    char why[256];                      /* it is over, once fd is -1 */
+    json_int_t last;                    /* id of the newest message */
+    char why[256];                      /* why the connection ended, once fd is -1 */
     struct penstock_buffer *buffers;
     struct penstock_fill *fills;
     char inbox[MESSAGE_BYTES_MAX];
@@ -37,22 +39,24 @@ struct penstock_fill {
     struct penstock *client;
     json_int_t id;
     size_t count;
-    uint64_t *lengths;                  /* as asked; UINT64_MAX: as long as it is */
-    json_t *reply;                      /* when it came */
+    uint64_t *lengths;                  /* of the items as asked; UINT64_MAX: to the end */
+    json_t *reply;                      /* NULL: it has not come yet */
 };
 
 #pragma GCC visibility push(hidden)
 
 /* ---- wire.c ---- */
-/* Both set *error, and return -1. */
+void penstock_check_failed(const char *cond, const char *file, int line)
+    __attribute__((noreturn));
+/* Both set *error, unless error is NULL, and return -1. */
 int penstock_fail(struct penstock_error *error, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-int penstock_refused(const json_t *reply, struct penstock_error *error);    /* one that says no */
-/* Sends with a new id. fd: what goes with it, or -1. */
+int penstock_refused(const json_t *reply, struct penstock_error *error);    /* its "ok" is false */
+/* Sends a message with a new id. fd: a descriptor that goes with it, or -1. */
 int penstock_ask(struct penstock *client, json_t *take_message, int fd, json_int_t *ret_id,
                  struct penstock_error *error);
 json_t *penstock_reply_to(struct penstock *client, json_int_t id, struct penstock_error *error);
-/* A message and its reply, which says yes; NULL with *error. */
+/* Sends a message and returns its reply, whose "ok" is true. Else NULL with *error. */
 json_t *penstock_say(struct penstock *client, json_t *take_message, int fd,
                      struct penstock_error *error);
 
@@ -65,7 +69,7 @@ struct url {
     size_t len;
     bool full;
 };
-/* A presigned POST of /_/fill; false: the keys are too long. */
+/* Makes the URL of a presigned POST of /_/fill. False: the keys are too long. */
 bool penstock_presign(const struct penstock_options *who, struct url *ret);
 
 #pragma GCC visibility pop

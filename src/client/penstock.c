@@ -1,9 +1,10 @@
-/* penstock.c - the C client's connection, and its buffers. SPDX-License-Identifier: Apache-2.0
+/* penstock.c - connections and buffers of the C client. SPDX-License-Identifier: Apache-2.0
  *
- * JSON is jansson's, SHA-256 is OpenSSL's: both are what the daemon itself needs. Nothing is shared
- * with the daemon but what goes over the socket (wire.c). Threads: penstock.h. */
+ * It needs two libraries that the daemon needs, too: jansson for JSON, OpenSSL for SHA-256. It
+ * shares no code with the daemon, only the messages on the socket (wire.c). Threads: penstock.h. */
 #include "inside.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -48,8 +49,9 @@ static struct penstock_options complete(const struct penstock_options *options)
 static int dial(struct penstock *client, const char *path, struct penstock_error *error)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
+    static_assert(sizeof(SOCKET) <= sizeof(address.sun_path), "the default fits");
     if (strlen(path) >= sizeof(address.sun_path))
-        return penstock_fail(error, "disconnected", "%s is too long for the path of a socket",
+        return penstock_fail(error, "disconnected", "the path %s is too long for a socket",
                              path);
     strcpy(address.sun_path, path);
     client->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -99,8 +101,9 @@ int penstock_connect(struct penstock **ret, const struct penstock_options *optio
 static void unmap(struct penstock_buffer *buffer)
 {
     struct penstock_buffer **at = &buffer->client->buffers;
-    while (*at != buffer)
+    while (*at && *at != buffer)
         at = &(*at)->next;
+    check(*at);    /* a buffer is freed once, and not after its client was closed */
     *at = buffer->next;
     munmap(buffer->data, buffer->bytes);
     close(buffer->fd);
@@ -124,7 +127,8 @@ void penstock_close(struct penstock **client)
 
 /* ---- buffers ---- */
 
-/* All of it is there before the daemon writes: holes would be filled in its name. */
+/* Allocates all pages now. Otherwise the daemon would allocate them when it writes, on its own
+ * account. */
 static int make_memory(struct penstock_buffer *buffer, struct penstock_error *error)
 {
     buffer->fd = memfd_create("penstock-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -153,7 +157,7 @@ static int enroll(struct penstock_buffer *buffer, struct penstock_error *error)
     if (good)
         strcpy(buffer->id, id);
     else if (reply)
-        penstock_fail(error, "bad_reply", "Penstock gives the buffer no name");
+        penstock_fail(error, "bad_reply", "Penstock's reply has no id for the buffer");
     json_decref(reply);
     return good ? 0 : -1;
 }
@@ -163,6 +167,7 @@ int penstock_buffer_new(struct penstock *client, size_t bytes, struct penstock_b
 {
     struct penstock_buffer *buffer = calloc(1, sizeof(*buffer));
     *ret = NULL;
+    check(client && bytes > 0);
     if (!buffer)
         return penstock_fail(error, "memory", "there is no memory");
     buffer->client = client;

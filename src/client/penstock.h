@@ -1,5 +1,6 @@
-/* penstock.h - objects of S3, or pieces of them, in bulk and straight into memory: the client of
- * Penstock's fill socket. SPDX-License-Identifier: Apache-2.0
+/* penstock.h - the C client of Penstock's fill socket. SPDX-License-Identifier: Apache-2.0
+ *
+ * It reads objects of S3, or parts of them, in bulk and straight into memory.
  *
  *     struct penstock *client;
  *     struct penstock_buffer *buffer;
@@ -13,16 +14,16 @@
  *     struct penstock_result result = { 0 };
  *     if (penstock_fill(client, buffer, "train", items, 2, NULL, &result, &error) == 0)
  *         use(penstock_buffer_data(buffer));
- *     penstock_close(&client);                    // and all that hangs on it
+ *     penstock_close(&client);                    // its buffers and fills end, too
  *
- * Sizes are in bytes, times in milliseconds. Functions return 0, or -1 with *error set, which may
- * be NULL. Text is UTF-8 and ends with NUL. A function that takes the address of your pointer
- * empties it and accepts one that is empty.
+ * Sizes are in bytes, times in milliseconds. Functions return 0, or -1 with *error set; `error` may
+ * be NULL. Text is UTF-8 and ends with NUL. A function that ends something takes the address of
+ * your pointer and sets it to NULL. Those that close and free accept a NULL there.
  *
- * Threads: a client, with its buffers and fills, is one thread's at a time; each thread may have
- * its own. After a fork the child must not touch it (it may close it: penstock_close there ends the
- * child's part alone). A daemon that restarts ends the connection ("disconnected"): connect
- * anew. */
+ * Threads: only one thread at a time may use a client with its buffers and fills. Each thread may
+ * have a client of its own. After a fork the child must not use the client, but may close it:
+ * penstock_close there ends only the child's part. When the daemon restarts, the connection ends
+ * ("disconnected"): connect again. A misuse, such as waiting for a fill twice, ends the program. */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
 
@@ -36,13 +37,13 @@ extern "C" {
 #define PENSTOCK_TO_END INT64_C(-1)
 #define PENSTOCK_NO_ITEM SIZE_MAX
 
-struct penstock;           /* a connection: the lease of what hangs on it */
+struct penstock;           /* a connection; it ends its session, and so its buffers and fills */
 struct penstock_buffer;    /* memory that the daemon fills */
-struct penstock_fill;      /* a list under way */
+struct penstock_fill;      /* a fill that was begun and not waited for */
 
-/* code: S3's or the fill socket's ("NoSuchKey", "overlap", "quota"), and of this library alone
- * "disconnected", "timeout", "bad_reply", "memory". status: as of HTTP; 0 for those. item: the
- * first that failed, or PENSTOCK_NO_ITEM. */
+/* code: S3's or the fill socket's ("NoSuchKey", "overlap", "quota"), or one of this library:
+ * "disconnected", "timeout", "bad_reply", "bad_message", "bad_argument", "memory". status: the HTTP
+ * status; 0 for codes of this library. item: the first item that failed, or PENSTOCK_NO_ITEM. */
 struct penstock_error {
     char code[64], message[256];
     int status;
@@ -51,17 +52,17 @@ struct penstock_error {
 
 struct penstock_options {
     const char *socket;        /* NULL: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock */
-    /* NULL: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; none there: nothing is
-     * signed */
+    /* NULL: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. Without a key the client
+     * is anonymous. */
     const char *access_key, *secret_key, *session_token;
     const char *region;        /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
-    uint32_t silence_ms;       /* how long a daemon may owe a reply; 0: 120,000 */
+    uint32_t silence_ms;       /* the longest wait for a reply; 0: 120,000 */
 };
 
 /* options may be NULL. */
 int penstock_connect(struct penstock **ret, const struct penstock_options *options,
                      struct penstock_error *error);
-/* Buffers and fills end with it. */
+/* Ends the connection, and its buffers and fills. */
 void penstock_close(struct penstock **client);
 
 /* Shared memory of at least 1 byte, all zero: a sealed memfd, mapped here and in the daemon. */
@@ -69,29 +70,29 @@ int penstock_buffer_new(struct penstock *client, size_t bytes, struct penstock_b
                         struct penstock_error *error);
 void *penstock_buffer_data(const struct penstock_buffer *buffer);
 size_t penstock_buffer_bytes(const struct penstock_buffer *buffer);
-/* Waits until nothing is on its way into it; then its memory is gone. */
+/* Waits until no fill writes to the buffer, then unmaps its memory. */
 void penstock_buffer_free(struct penstock_buffer **buffer);
 
-/* [offset, offset + length) of the object, to the buffer's byte `to`. An object of which nothing is
- * beyond offset, or less than length, is an error. Items must not lie on one another. */
+/* [offset, offset + length) of the object, to the buffer's byte `to`. An object that ends before
+ * the range does is an error. Items must not overlap in the buffer. */
 struct penstock_item {
     const char *key;
     uint64_t offset;
-    int64_t length;            /* or PENSTOCK_TO_END: as long as it is, */
-    uint64_t max;              /* larger than this is an error; 0: up to the next item's place */
+    int64_t length;            /* or PENSTOCK_TO_END: */
+    uint64_t max;              /* a longer object is an error; 0: up to the next item's place */
     uint64_t to;
     const char *if_match;      /* an ETag with its quotes, or NULL */
     const char *version_id;    /* or NULL */
 };
 
 struct penstock_fill_options {
-    const char *prefix;        /* before each key; NULL: none */
-    uint32_t deadline_ms;      /* 0: the daemon's own */
-    int skip;                  /* not 0: items that fail leave the others alone */
+    const char *prefix;        /* put before each key; NULL: none */
+    uint32_t deadline_ms;      /* 0: the daemon's limit */
+    int skip;                  /* not 0: the other items are filled when one fails */
 };
 
-/* lengths and statuses are the caller's arrays of one element an item, or NULL: how many bytes it
- * has in the buffer, and 0 or the HTTP status of its failure. */
+/* lengths and statuses are arrays of the caller with an element for each item, or NULL. They get
+ * the number of its bytes in the buffer, and 0 or the HTTP status of its failure. */
 struct penstock_result {
     uint64_t bytes;
     size_t hits, misses, failed;
@@ -99,21 +100,22 @@ struct penstock_result {
     int *statuses;
 };
 
-/* All items are there, or it failed and the buffer's bytes are undefined (with skip: of those that
- * failed). options and result may be NULL. The daemon takes 16,384 items in one list. */
+/* Returns when all items are in the buffer, or with a failure. The bytes of the buffer are
+ * undefined after a failure; with skip, only the bytes of the items that failed. options and result may be
+ * NULL. The daemon takes 16,384 items in one list. */
 int penstock_fill(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                   const struct penstock_item *items, size_t count,
                   const struct penstock_fill_options *options, struct penstock_result *result,
                   struct penstock_error *error);
-/* The same in two steps; several may be under way, 16 unless the daemon was told otherwise. Nothing
- * of the arguments is looked at after it returns. */
+/* The same in two steps. Several fills may be open: 16, unless the daemon has another limit.
+ * penstock_fill_begin keeps no argument but the buffer. */
 int penstock_fill_begin(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                         const struct penstock_item *items, size_t count,
                         const struct penstock_fill_options *options, struct penstock_fill **ret,
                         struct penstock_error *error);
 int penstock_fill_wait(struct penstock_fill **fill, struct penstock_result *result,
                        struct penstock_error *error);
-/* Into the daemon's cache alone; `to` is not looked at. */
+/* Fills only the daemon's cache; `to` and `max` are ignored. */
 int penstock_prefetch(struct penstock *client, const char *bucket,
                       const struct penstock_item *items, size_t count,
                       const struct penstock_fill_options *options, struct penstock_result *result,

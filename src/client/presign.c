@@ -1,7 +1,8 @@
-/* presign.c - who the C client is: a presigned URL in its hello.
+/* presign.c - the identity of the C client: a presigned URL in its hello.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Signature version 4 of a POST that is never sent. Pure, but for the time. */
+ * It is the URL of a POST that is never sent, with a signature of version 4. It depends only on the
+ * keys and the time. */
 #include "inside.h"
 
 #include <openssl/evp.h>
@@ -63,7 +64,7 @@ static bool sign(const char *secret, const char *day, const char *region, const 
     return good;
 }
 
-/* The query of it, all but the signature; names in order. */
+/* Adds the query without its signature. The names are in order, as the signature needs them. */
 static void add_query(struct url *query, const struct penstock_options *who, const char *stamp)
 {
     char credential[512];
@@ -88,6 +89,7 @@ bool penstock_presign(const struct penstock_options *who, struct url *ret)
     char stamp[24], day[9], text[512];
     char sum_hex[2 * SHA256_BYTES + 1], signature[2 * SHA256_BYTES + 1];
     time_t now = time(NULL);
+    check(who->access_key && who->secret_key && who->region && ret->len == 0);
     struct tm utc;
     strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
     snprintf(day, sizeof(day), "%.8s", stamp);

@@ -1,8 +1,8 @@
-/* wire.c - messages of the C client, and errors. SPDX-License-Identifier: Apache-2.0
+/* wire.c - messages and errors of the C client. SPDX-License-Identifier: Apache-2.0
  *
- * A message is one JSON object in one packet; one that is too long lies in a memfd that goes with
- * it. Replies carry the id of what they answer and come as they end: who waits for one keeps the
- * others'. Threads: penstock.h. */
+ * A message is one JSON object in one packet. A longer object lies in a memfd, and the packet has
+ * its descriptor and its length. A reply has the id of its message. Replies come in any order, so a
+ * wait for one of them keeps the others that it reads. Threads: penstock.h. */
 #include "inside.h"
 
 #include <errno.h>
@@ -19,6 +19,12 @@
 
 /* ---- errors ---- */
 
+void penstock_check_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "libpenstock: %s:%d: %s does not hold\n", file, line, cond);
+    abort();
+}
+
 int penstock_fail(struct penstock_error *error, const char *code, const char *format, ...)
 {
     va_list rest;
@@ -32,7 +38,7 @@ int penstock_fail(struct penstock_error *error, const char *code, const char *fo
     return -1;
 }
 
-/* The connection is over; what is said of it from now on. */
+/* Ends the connection. All further calls fail with this reason. */
 static int lose(struct penstock *client, struct penstock_error *error, const char *what,
                 const char *why)
 {
@@ -116,8 +122,8 @@ int penstock_ask(struct penstock *client, json_t *take_message, int fd, json_int
         snprintf(head, sizeof(head), "{\"message_bytes\":%zu}", len);
         sent = carrier >= 0 && send_packet(client->fd, head, strlen(head), carrier);
     }
-    if (!sent && errno != EPIPE)    /* it hung up: who waits for the reply reads why, or the end */
-        lost = lose(client, error, "Penstock can't be told anything", strerror(errno));
+    if (!sent && errno != EPIPE)    /* EPIPE: Penstock hung up; its last reply says why */
+        lost = lose(client, error, "a message to Penstock could not be sent", strerror(errno));
     if (carrier >= 0)
         close(carrier);
     free(text);
@@ -144,7 +150,7 @@ static int rights_of(struct msghdr *message)
     return fd;
 }
 
-/* The next reply, whosever it is; NULL with *error. */
+/* The next reply, to any message. NULL with *error. */
 static json_t *receive(struct penstock *client, struct penstock_error *error)
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
@@ -157,7 +163,7 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
         ready = poll(&wait, 1, (int)client->silence_ms);
     while (ready < 0 && errno == EINTR);
     if (ready == 0) {
-        penstock_fail(error, "timeout", "Penstock owes a reply for %u ms", client->silence_ms);
+        penstock_fail(error, "timeout", "Penstock has not answered for %u ms", client->silence_ms);
         return NULL;
     }
     ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
@@ -178,14 +184,14 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
         close(fd);
     if (!reply || !json_is_boolean(json_object_get(reply, "ok"))) {
         json_decref(reply);
-        lose(client, error, "Penstock answers what is no reply", NULL);
+        lose(client, error, "Penstock sent something that is no reply", NULL);
         return NULL;
     }
     return reply;
 }
 
-/* Keeps a fill's reply for who will wait for it; what nobody waits for is let go. */
-static void put_by(struct penstock *client, json_t *take_reply)
+/* Keeps the reply of an open fill until the program waits for it. Other replies are dropped. */
+static void keep_reply(struct penstock *client, json_t *take_reply)
 {
     json_int_t id = json_integer_value(json_object_get(take_reply, "id"));
     struct penstock_fill *fill = client->fills;
@@ -197,17 +203,17 @@ static void put_by(struct penstock *client, json_t *take_reply)
         json_decref(take_reply);
 }
 
-/* The reply to a message. One to none says why the daemon hangs up. */
+/* Reads until the reply to a message comes. A reply without an id says why the daemon hangs up. */
 json_t *penstock_reply_to(struct penstock *client, json_int_t id, struct penstock_error *error)
 {
     while (client->fd >= 0) {
         json_t *reply = receive(client, error);
         if (!reply)
             return NULL;
-        const json_t *said = json_object_get(reply, "id");
-        if (!said || json_integer_value(said) == id)
+        const json_t *answered = json_object_get(reply, "id");
+        if (!answered || json_integer_value(answered) == id)
             return reply;
-        put_by(client, reply);
+        keep_reply(client, reply);
     }
     penstock_fail(error, "disconnected", "%s", client->why);
     return NULL;

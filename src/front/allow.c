@@ -1,11 +1,10 @@
-/* allow.c - what a client may do with rights that are not its own.
- * SPDX-License-Identifier: Apache-2.0
+/* allow.c - what the rows of a policy allow. SPDX-License-Identifier: Apache-2.0
  *
- * A row names rights, and a bucket with or without a prefix, or everything. A prefix is compared
- * byte for byte: "logs" allows "logs-of-others/x", too, and "logs/" does not. A list lies inside of
- * a row if its own prefix begins with the row's: any key it may name does, then. A key with "." or
- * ".." between its slashes lies in no bucket: an origin that reads it as a path arrives
- * elsewhere. */
+ * A row has rights, and a bucket with or without a prefix, or everything. A prefix is compared byte
+ * by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list if the
+ * prefix of the list begins with the prefix of the row, because then every listed key does. No row
+ * of a bucket covers a key with "." or ".." between its slashes: an origin that reads the key as a
+ * path would find another object. */
 #include "front/allow.h"
 
 const struct config_policy allow_everything = { .rights = RIGHT_ALL };
@@ -31,6 +30,7 @@ static bool covers(const struct config_policy *row, const struct allow_ask *ask)
 
 bool allow_check(const struct config_policy *rows, size_t count, const struct allow_ask *ask)
 {
+    check(ask->right && (ask->right & (ask->right - 1)) == 0);
     for (size_t i = 0; i < count; i++)
         if ((rows[i].rights & ask->right) && covers(&rows[i], ask))
             return true;

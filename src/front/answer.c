@@ -1,4 +1,4 @@
-/* answer.c - answers that are not an object's bytes: errors, in S3's terms.
+/* answer.c - answers without an object's bytes: errors, as S3 writes them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
@@ -7,10 +7,6 @@
 #include "front/forward.h"
 #include "s3/encode.h"
 
-struct fields fields_in(struct arena *keep)
-{
-    return (struct fields){ .keep = keep };
-}
 
 static void grow(struct fields *fields)
 {
@@ -24,6 +20,7 @@ static void grow(struct fields *fields)
 
 void fields_add(struct fields *fields, slice name, slice value)
 {
+    check(fields->keep && fields->count <= fields->room);
     if (fields->count == ANSWER_FIELDS_MAX) {
         metric_add(M_FRONT_FIELDS_DROPPED, 1);
         return;
@@ -33,41 +30,49 @@ void fields_add(struct fields *fields, slice name, slice value)
     fields->list[fields->count++] = (struct http_field){ name, value };
 }
 
+struct http_field fields_cut(slice *rest)
+{
+    slice value = slice_cut(rest, '\n');
+    value.len -= slice_ends(value, S("\r"));
+    slice name = slice_cut(&value, ':');
+    return (struct http_field){ name, slice_trim(value) };
+}
+
 slice request_id_new(struct front *front, struct arena *keep)
 {
     uint64_t number = atomic_fetch_add(&front->request_number, 1);
     return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
 }
 
-/* Which origin it is, why, and since when; for clients that have shown who they are. */
+/* The origin that fails, why, and since when. Only for clients that proved who they are. */
 static slice trouble_of(struct call *call, enum err err)
 {
     struct origin_health health;
     bool down = err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_CERT || err == ERR_ORIGIN_TIMEOUT ||
                 err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_REPLY;
-    if (!down || !call->place || !call->access_key.len)
+    if (!down || !call->rules || !call->access_key.len)
         return S("");
-    origin_health(call->place->origin, call->keep, &health);
+    origin_health(call->rules->origin, call->keep, &health);
     slice why = log_sentence(call->keep, health.why.len ? health.why : slice_of(err_text(err)));
     slice since = health.failing_s ? iso_date_text(call->keep, health.failing_s) : S("now");
     return arena_printf(call->keep, "origin %.*s: %.*s, since %.*s", SLICE_ARG(health.name),
                         SLICE_ARG(why), SLICE_ARG(since));
 }
 
-void answer_fault(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
-                  slice id, struct http_answer *ret)
+void answer_fault(struct fields *fields, enum err err, const struct s3_fault *fault,
+                  slice resource, slice id, struct http_answer *ret)
 {
     const struct s3_error *error = s3_error_of(err);
-    struct fields fields = fields_in(keep);
-    fields_add(&fields, S("content-type"), S("application/xml"));
-    fields_add(&fields, S("x-amz-request-id"), id);
+    check(err != OK && id.len > 0);
+    fields_add(fields, S("content-type"), S("application/xml"));
+    fields_add(fields, S("x-amz-request-id"), id);
     if (err == ERR_SLOW_DOWN || err == ERR_LIMIT)
-        fields_add(&fields, S("retry-after"), S("1"));
+        fields_add(fields, S("retry-after"), S("1"));
     *ret = (struct http_answer){
         .status = error->status,
-        .fields = fields.list,
-        .field_count = fields.count,
-        .body = s3_error_xml_more(keep, err, fault, resource, id),
+        .fields = fields->list,
+        .field_count = fields->count,
+        .body = s3_error_xml(fields->keep, err, fault, resource, id),
         .close = error->close,
     };
 }
@@ -75,19 +80,18 @@ void answer_fault(struct arena *keep, enum err err, const struct s3_fault *fault
 void reply_fault(struct call *call, enum err err, const struct s3_fault *fault)
 {
     struct http_answer answer;
-    struct s3_fault said = *fault;
+    struct fields fields = { .keep = call->keep };
+    struct s3_fault explained = *fault;
     slice trouble = trouble_of(call, err);
     call->err = err;
-    if (trouble.len && !said.message.len)
-        said.message = arena_printf(call->keep, "%s It is %.*s.", s3_error_of(err)->message,
-                                    SLICE_ARG(trouble));
-    answer_fault(call->keep, err, &said, call->s3.raw_path, call->id, &answer);
-    struct fields fields = { call->keep, (struct http_field *)answer.fields, answer.field_count,
-                             answer.field_count };
-    if (trouble.len)    /* a HEAD has no other place for it */
+    if (trouble.len && !fault->message.len)
+        explained.message = arena_printf(call->keep, "%s It is %.*s.", s3_error_of(err)->message,
+                                         SLICE_ARG(trouble));
+    if (trouble.len)    /* for a HEAD, whose answer has no body */
         fields_add(&fields, S("x-penstock-error"), trouble);
-    answer.fields = fields.list;
-    answer.field_count = fields.count;
+    if (call->content_range.len)
+        fields_add(&fields, S("content-range"), call->content_range);
+    answer_fault(&fields, err, &explained, call->s3.raw_path, call->id, &answer);
     if (slice_eq(call->head->method, S("HEAD")))
         answer.body = S("");
     http_reply(call->http, &answer);
@@ -98,30 +102,33 @@ void reply_error(struct call *call, enum err err, slice detail)
     reply_fault(call, err, &(struct s3_fault){ .message = detail });
 }
 
-/* What the origin said, as it said it; our own words where it said nothing, or may not be heard. */
+void reply_whole(struct call *call, int status, const struct fields *fields, slice body)
+{
+    http_reply(call->http, &(struct http_answer){
+        .status = status, .fields = fields->list, .field_count = fields->count, .body = body });
+}
+
+/* The origin's own answer, unchanged. Penstock writes the answer if the origin sent no document, or
+ * if the client may not see it. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
+    check(refusal->err != OK);
     if (!refusal->status || refusal->err == ERR_DENIED ||
         (!refusal->body.len && call->s3.op != S3_HEAD_OBJECT)) {
         reply_error(call, refusal->err, S(""));
         return;
     }
-    struct fields fields = fields_in(call->keep);
+    struct fields fields = { .keep = call->keep };
     call->err = refusal->err;
     if (refusal->content_type.len)
         fields_add(&fields, S("content-type"), arena_copy(call->keep, refusal->content_type));
     for (slice rest = arena_copy(call->keep, refusal->fields); rest.len;) {
-        slice line = slice_cut(&rest, '\n'), value = slice_cut(&line, '\r');
-        slice name = slice_cut(&value, ':');
-        fields_add(&fields, name, slice_trim(value));
+        struct http_field field = fields_cut(&rest);
+        fields_add(&fields, field.name, field.value);
     }
     fields_add(&fields, S("x-amz-request-id"), call->id);
     if (slice_of(call->cache_result).len > 1)
         fields_add(&fields, S("x-cache"), slice_of(call->cache_result));
-    http_reply(call->http, &(struct http_answer){
-        .status = refusal->status,
-        .fields = fields.list,
-        .field_count = fields.count,
-        .body = arena_copy(call->keep, forward_document(call, refusal->status, refusal->body)),
-    });
+    reply_whole(call, refusal->status, &fields,
+                arena_copy(call->keep, forward_document(call, refusal->status, refusal->body)));
 }

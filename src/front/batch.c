@@ -1,11 +1,11 @@
-/* batch.c - many objects, or pieces of them, in one answer. SPDX-License-Identifier: Apache-2.0
+/* batch.c - many objects, or ranges of them, in one answer. SPDX-License-Identifier: Apache-2.0
  *
- *   intake of the list ─ item after item: judged ─ get ─ its bytes behind those before ─ end
+ *   intake of the list ─ each item in turn: judged ─ get ─ its bytes added to the answer ─ end
  *
- * Its course: what it takes in, a step as often as something has come (for an item, batch_slots.c;
- * the client's proceed; its time is up), and how it ends. What a step does is batch_turn.c's; what
- * that gathers leaves by batch_load.c. Threads: the loop's, but for the list, which is read as it
- * is taken in. */
+ * The life of a batch: intake of the list, steps, and the end. A step follows each event: a get has
+ * news (batch_slots.c), the client took a write, or the time for new items is up. batch_turn.c
+ * has what a step does, batch_load.c how the bytes leave. Threads: the loop. Only the list is read
+ * by a thread of the intake. */
 #include "front/batching.h"
 
 #include <stdlib.h>
@@ -18,8 +18,9 @@
 static bool hold_memory(struct batch *batch, size_t bytes)
 {
     size_t most = batch->front->options.batches.memory_bytes;
+    check(batch->held_bytes == 0);
     size_t before = atomic_fetch_add(&batch->front->batch_bytes, bytes);
-    if (before + bytes > most && before > 0) {    /* one alone is as large as its limits let it */
+    if (before + bytes > most && before > 0) {    /* its own limits bound a batch that is alone */
         atomic_fetch_sub(&batch->front->batch_bytes, bytes);
         metric_add(M_BATCH_MEMORY, 1);
         return false;
@@ -31,12 +32,12 @@ static bool hold_memory(struct batch *batch, size_t bytes)
 
 static void let_memory_go(struct batch *batch)
 {
-    atomic_fetch_sub(&batch->front->batch_bytes, batch->held_bytes);
+    check(atomic_fetch_sub(&batch->front->batch_bytes, batch->held_bytes) >= batch->held_bytes);
     metric_gauge_add(M_BATCH_BYTES_HELD, -(int64_t)batch->held_bytes);
     batch->held_bytes = 0;
 }
 
-/* ---- its course ---- */
+/* ---- steps ---- */
 
 static void batch_free(struct batch *batch)
 {
@@ -60,13 +61,14 @@ void batch_step(struct batch *batch)
 {
     struct call *call = batch->call;
     enum err err;
+    check(call && !batch->in_intake && batch->slots);
     do
         err = turn_go_on(batch);
     while (err == OK);
     if (err == ERR_WAIT) {
         batch->ahead = batch->window;
         load_flush(batch);
-    } else if (err != ERR_BUSY) {    /* H10: never a short item that looks whole */
+    } else if (err != ERR_BUSY) {    /* H10: an item must never end early and look whole */
         call->err = err;
         batch_free(batch);
         http_reply_abort(call->http);
@@ -91,7 +93,7 @@ static void gone(void *arg)
 {
     struct batch *batch = arg;
     if (batch->in_intake)
-        batch->call = NULL;    /* the list is still read */
+        batch->call = NULL;    /* the intake still reads the list */
     else
         batch_free(batch);
 }
@@ -106,15 +108,15 @@ static void on_time(void *arg)
     batch_step(batch);
 }
 
-/* ---- its beginning ---- */
+/* ---- the beginning ---- */
 
 static void refuse_all(struct batch *batch, enum err err, const struct s3_fault *fault)
 {
     struct call *call = batch->call;
-    struct s3_fault said = *fault;
-    said.message = arena_copy(call->keep, said.message);
+    struct s3_fault copy = *fault;
+    copy.message = arena_copy(call->keep, fault->message);
     batch_free(batch);
-    reply_fault(call, err, &said);
+    reply_fault(call, err, &copy);
 }
 
 static void start(struct batch *batch)
@@ -138,7 +140,7 @@ static void start(struct batch *batch)
     batch->form = batch->list.batch.form == BATCH_FRAMES ? &batch_frames : &batch_tar;
     batch->end.items = items;
     batch->ahead = 1;
-    batch->open_at = NOT_OPEN;
+    batch->open_at = PART_SENT;
     batch->timer = http_timer_start(http_request_loop(call->http), limits->time_ms, on_time, batch);
     batch_step(batch);
 }
@@ -158,6 +160,7 @@ static void taken_in(void *arg, const struct intake_outcome *outcome)
         start(batch);
 }
 
+/* The loop is gone, and the request with it. */
 static void lost(void *arg)
 {
     struct batch *batch = arg;
@@ -165,24 +168,11 @@ static void lost(void *arg)
     batch_free(batch);
 }
 
-/* What means something to a GetObject, and would be lost here; of what is left over, the first. */
-static slice unknown_header(const struct call *call)
-{
-    for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {
-        slice name = s3_header_at(call->head, &call->s3, i).name;
-        enum header_fate fate = s3_header_fate(&call->s3, name);
-        bool vendors = fate == HEADER_ORIGIN && header_is_vendors(name);
-        if (fate == HEADER_FOREIGN ||
-            (vendors && !slice_starts_nocase(name, S("x-amz-checksum-"))))
-            return name;
-    }
-    return S("");
-}
 
 void batch_read(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
-    slice unknown = unknown_header(call);
+    slice unknown = form_find_header(call, S("x-amz-checksum-"));    /* a GetObject would obey it */
     if (unknown.len || call->s3.pass) {
         reply_error(call, ERR_NOT_IMPLEMENTED, unknown.len
                     ? arena_printf(call->keep, "A batch does not know %.*s: leave it out.",
@@ -193,14 +183,13 @@ void batch_read(struct call *call)
     batch->call = call;
     batch->began_ns = mono_ns();
     batch->front = call->front;
-    batch->list = (struct intake_list){ .keep = &batch->arena,
-                                        .items_max = call->front->options.batches.items };
+    batch->list.items_max = call->front->options.batches.items;
     batch->hold = http_body_take(call->http);
     batch->in_intake = true;
     call->gone = gone;
     call->gone_arg = batch;
-    intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                 &(struct intake_ask){ batch->hold, call->head, &call->s3, &judged->claim,
-                                       call->loop->sigv4, judged->secret, NULL, &batch->list },
-                 taken_in, lost, batch);
+    intake_start(call->front->intakes, &(struct intake_ask){
+        http_loop_mailbox(http_request_loop(call->http)), batch->hold, call->head, &call->s3,
+        &judged->claim, call->loop->sigv4, judged->secret, .keep = &batch->arena,
+        .list = &batch->list, .done = taken_in, .lost = lost, .arg = batch });
 }

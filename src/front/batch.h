@@ -1,17 +1,22 @@
 /* batch.h - what the answer to a batch looks like. SPDX-License-Identifier: Apache-2.0
  *
- * An engine (batch.c) and two forms of what it says (batch_frames.c, batch_tar.c). */
+ * batch.c and its files read the objects. A form writes what stands around their bytes: frames
+ * (batch_frames.c) or a tar archive (batch_tar.c). */
 #ifndef FRONT_BATCH_H
 #define FRONT_BATCH_H
 
+#include <assert.h>
+
 #include "front/inside.h"
 
+/* One item of the answer. */
 struct batch_entry {
-    size_t index;                 /* in the list */
+    size_t index;                 /* in the list of the request */
     slice key, etag;
     slice code;                   /* of an error; empty: none */
     int status;                   /* 200, 206, or the error's */
-    uint64_t first, length, size; /* these bytes follow, of an object so large */
+    uint64_t first, length;       /* the range of the object that follows */
+    uint64_t size;                /* of the whole object */
     int64_t modified_s;
 };
 
@@ -21,27 +26,30 @@ struct batch_failure {
     slice code;
 };
 
-/* What its end tells. */
+/* Facts that the end of the answer reports. */
 struct batch_end {
     const struct items *items;
     size_t answered, failed;
-    const struct batch_failure *failures;
-    uint64_t text_bytes;          /* of them, as the form has counted; the form's */
-    size_t at;                    /* how far it has been written; the form's, from 0 */
-    bool over;                    /* all has been */
+    struct batch_failure *failures;    /* the first `failed` are set; room for every item */
+    uint64_t text_bytes;          /* size of the failures as text; only the form uses it */
+    size_t at;                    /* parts of the end written so far; only the form uses it */
+    bool over;                    /* the whole end has been written */
 };
 
-/* Functions write to `to`, and say how much. */
+/* Each function writes to `to` and returns the number of bytes. */
 struct batch_form {
     slice content_type;
     size_t (*head)(char *to, const struct batch_entry *entry);    /* before an item's bytes */
-    size_t (*tail)(char *to, const struct batch_entry *entry);    /* behind them */
+    size_t (*tail)(char *to, const struct batch_entry *entry);    /* after them; NULL: nothing */
     size_t (*failure)(struct batch_end *end, char *to, const struct batch_entry *entry);
-    /* More of the end, at least a byte, at most BATCH_END_ROOM; sets over with the last. */
+    /* The next part of the end: 1 to BATCH_END_ROOM bytes. The last part sets `over`. */
     size_t (*end)(struct batch_end *end, char *to);
 };
-/* At most so much is written at a time. */
-#define BATCH_ROOM(entry) (3072 + 2 * (entry)->key.len + (entry)->etag.len + (entry)->code.len)
+/* Room for all that a form writes around one entry. BATCH_FIXED_ROOM is the part that does not
+ * depend on the entry. */
+#define BATCH_FIXED_ROOM 3072u
+#define BATCH_ROOM(entry) \
+    (BATCH_FIXED_ROOM + 2 * (entry)->key.len + (entry)->etag.len + (entry)->code.len)
 #define BATCH_END_ROOM (8 * KIB)
 
 extern const struct batch_form batch_frames, batch_tar;

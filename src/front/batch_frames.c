@@ -1,12 +1,12 @@
 /* batch_frames.c - the answer to a batch as frames. SPDX-License-Identifier: Apache-2.0
  *
- * Before each item, and at the end, 64 bytes, little-endian:
+ * A frame stands before each item, and one at the end. It has 64 bytes, little-endian:
  *   0 u32 "PSB1"    4 u32 index; 0xFFFFFFFF: the end    8 u16 status    10 u16 length of the ETag
- *  12 u32 length of the error's code    16 u64 length of the bytes    24 u64 the first of them
+ *  12 u32 length of the error's code    16 u64 length of the bytes    24 u64 offset of the bytes
  *  32 u64 size of the object    40 u64 Last-Modified, in unix seconds    48 zero
- * then ETag, code, bytes, without padding. At the end size is how many items were answered, length
- * how many of them failed; without an end the answer is not whole. Pure. */
-#include <assert.h>
+ * ETag, code and bytes follow it without padding. In the last frame, size is the number of items
+ * answered, and length the number of items that failed. An answer without the last frame is not
+ * complete. Pure. */
 #include <string.h>
 
 #include "front/batch.h"
@@ -22,7 +22,8 @@ struct frame {
     uint64_t length, first, size, modified_s, zero[2];
 };
 static_assert(sizeof(struct frame) == FRAME_BYTES, "on the wire");
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "as it lies in memory");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a frame is sent as it lies in memory");
+static_assert(FRAME_BYTES <= BATCH_FIXED_ROOM && FRAME_BYTES <= BATCH_END_ROOM, "a frame fits");
 
 static size_t head(char *to, const struct batch_entry *entry)
 {
@@ -43,12 +44,6 @@ static size_t head(char *to, const struct batch_entry *entry)
     return len + slice_put(to + len, entry->code);
 }
 
-static size_t tail(char *to, const struct batch_entry *entry)
-{
-    (void)to;
-    (void)entry;
-    return 0;
-}
 
 static size_t fail(struct batch_end *end, char *to, const struct batch_entry *entry)
 {
@@ -66,5 +61,5 @@ static size_t end(struct batch_end *end, char *to)
 }
 
 const struct batch_form batch_frames = {
-    { "application/vnd.penstock.frames", 31 }, head, tail, fail, end,
+    { "application/vnd.penstock.frames", 31 }, head, NULL, fail, end,
 };

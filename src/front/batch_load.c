@@ -1,11 +1,11 @@
-/* batch_load.c - what leaves of a batch in one write. SPDX-License-Identifier: Apache-2.0
+/* batch_load.c - what one write of a batch sends. SPDX-License-Identifier: Apache-2.0
  *
  *   load    run: heads and small items, copied | run: lent | run: copied ...
  *
- * Small items are copied behind each other, larger ones lent from where they lie, and leave
- * together in a load; one that is more than a piece leaves a piece at a time. One send, then wait
- * for proceed (H5): meanwhile the other load is made. A loop keeps some buffers for the next batch.
- * Threads: the loop's. */
+ * A load is a scatter list. Small items are copied into its buffer. Larger items are lent: their
+ * run points at the memory of their get. An item of several pieces leaves a piece at a time.
+ * A batch has two loads. While one is being sent (H5), the other is filled. Each loop keeps a few
+ * buffers for the next batch. Threads: the loop. */
 #include "front/batching.h"
 
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 
-#define LENT_BYTES_MAX (512 * KIB)    /* two loads of that are what a reader keeps buffers for */
+#define LENT_BYTES_MAX (512 * KIB)    /* a reader keeps as many buffers as two such loads hold */
 #define SPARE_MAX 4u                  /* buffers that a loop keeps */
-#define TURN_ITEMS 256u               /* then others on this loop have theirs */
+#define TURN_ITEMS 256u               /* after so many, other requests on this loop have a turn */
 
 /* ---- buffers ---- */
 
@@ -31,6 +31,7 @@ static struct batch_buffer *take_buffer(struct front_loop *loop)
 
 static void give_buffer(struct front_loop *loop, struct batch_buffer *buffer)
 {
+    check(loop->spare_count <= SPARE_MAX);
     if (loop->spare_count == SPARE_MAX) {
         free(buffer);
         return;
@@ -88,19 +89,32 @@ static bool is_full(const struct load *load)
            load->lent_bytes >= LENT_BYTES_MAX;
 }
 
+static void add_run(struct load *load, slice run)
+{
+    check(run.len > 0 && load->run_count < countof(load->runs));
+    load->runs[load->run_count++] = run;
+}
+
 static void end_run(struct load *load)
 {
+    check(load->from <= load->len && load->len <= BATCH_BUFFER_BYTES);
     if (load->len > load->from)
-        load->runs[load->run_count++] =
-            (slice){ load->buffer->bytes + load->from, load->len - load->from };
+        add_run(load, (slice){ load->buffer->bytes + load->from, load->len - load->from });
     load->from = load->len;
 }
 
 void load_lend(struct load *load, slice bytes)
 {
     end_run(load);
-    load->runs[load->run_count++] = bytes;
+    add_run(load, bytes);
     load->lent_bytes += bytes.len;
+}
+
+void load_take_get(struct load *load, struct get **take_get)
+{
+    check(*take_get && load->lent_count < countof(load->lent));
+    load->lent[load->lent_count++] = *take_get;
+    *take_get = NULL;
 }
 
 void load_empty(struct batch *batch, struct load *load)
@@ -110,12 +124,12 @@ void load_empty(struct batch *batch, struct load *load)
     *load = (struct load){ .buffer = load->buffer };
 }
 
-/* ---- its way out ---- */
+/* ---- sending it ---- */
 
 static void start_reply(struct batch *batch)
 {
     struct call *call = batch->call;
-    struct fields fields = fields_in(call->keep);
+    struct fields fields = { .keep = call->keep };
     fields_add(&fields, S("content-type"), batch->form->content_type);
     fields_add(&fields, S("x-amz-request-id"), call->id);
     batch->replying = true;
@@ -126,11 +140,12 @@ static void start_reply(struct batch *batch)
 void load_send(struct batch *batch, bool last)
 {
     struct load *load = batch->load;
+    check(!batch->sending);
     if (!batch->replying)
         start_reply(batch);
     end_run(load);
     batch->sending = true;
-    batch->open_at = NOT_OPEN;
+    batch->open_at = PART_SENT;
     batch->load = load_other(batch);
     http_reply_send_runs(batch->call->http, load->runs, load->run_count, last);
 }
@@ -138,7 +153,8 @@ void load_send(struct batch *batch, bool last)
 void load_flush(struct batch *batch)
 {
     struct load *load = batch->load;
-    size_t rest = batch->open && batch->open_at != NOT_OPEN ? load->len - batch->open_at : 0;
+    size_t rest = batch->open && batch->open_at != PART_SENT ? load->len - batch->open_at : 0;
+    check(rest <= load->len);
     load->len -= rest;
     if (batch->sending || is_empty(load)) {
         load->len += rest;

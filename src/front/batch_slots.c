@@ -1,19 +1,21 @@
-/* batch_slots.c - items of a batch that have been begun. SPDX-License-Identifier: Apache-2.0
+/* batch_slots.c - the items of a batch that have begun. SPDX-License-Identifier: Apache-2.0
  *
- * Items are ordinary gets, answered in order. While those in the page cache are read, there is one
- * at a time: a second would only hold memory. Once one had to wait, for the disk or an origin,
- * those behind it are begun, too (slots_look_ahead), so that all wait together: at most batch_gets,
- * and as long as they hold no more than batch_ahead. What two of them lack is fetched once: a get
- * joins what is under way. Threads: the loop's. */
+ * Each item is an ordinary get, and items are answered in order. As long as all bytes are in the
+ * page cache, one get runs at a time: a second one would only hold memory. After a get had to wait
+ * for the disk or an origin, the items after it begin, too (slots_look_ahead), so that all of them
+ * wait together. At most batch_gets gets run at a time. A later item begins only if the estimated
+ * memory of all these gets, the current one included, then stays within batch_ahead bytes. If two
+ * gets miss the same bytes, the second one joins the fetch of the first. Threads: the loop. */
 #include "front/batching.h"
 
 #include "base/metric.h"
 
-#define PIECE_BYTES (256 * KIB)       /* what a get holds at most, about */
+#define PIECE_BYTES (256 * KIB)       /* about the most that a get holds */
 #define LOGGED_MAX 16u                /* refusals by policy that are logged */
 
 struct slot *slot_of(struct batch *batch, size_t index)
 {
+    check(index >= batch->next && index - batch->next < batch->window);
     return &batch->slots[index % batch->window];
 }
 
@@ -27,22 +29,24 @@ void slot_get_end(struct batch *batch, struct get **get)
     get_end(get);
 }
 
-void slot_let_go(struct slot *slot)
-{
-    struct batch *batch = slot->batch;
-    slot_get_end(batch, &slot->get);
-    batch->weight -= slot->weight;
-    *slot = (struct slot){ .batch = batch };
-}
-
 static void weigh(struct slot *slot, size_t bytes)
 {
+    check(slot->batch->weight >= slot->weight);
     slot->batch->weight = slot->batch->weight - slot->weight + bytes;
     slot->weight = bytes;
 }
 
+void slot_let_go(struct slot *slot)
+{
+    struct batch *batch = slot->batch;
+    slot_get_end(batch, &slot->get);
+    weigh(slot, 0);
+    *slot = (struct slot){ .batch = batch };
+}
+
 enum err slot_decide(struct slot *slot)
 {
+    check(slot->begun);
     if (slot->answer || slot->err)
         return OK;
     if (slot->waiting)
@@ -71,9 +75,10 @@ void slot_begin(struct batch *batch, size_t index)
     struct slot *slot = slot_of(batch, index);
     const struct item *item = &batch->list.batch.items.list[index];
     struct get_ask ask;
+    check(!slot->begun);
     *slot = (struct slot){ .batch = batch, .begun = true, .early = index > batch->next };
     slot->err = item_ask(&batch->judge, item, &ask);
-    ask.party = (uintptr_t)batch;
+    ask.list_id = (uintptr_t)batch;
     batch->judge.quiet |= slot->err && batch->end.failed >= LOGGED_MAX;
     if (slot->err)
         return;
@@ -84,14 +89,21 @@ void slot_begin(struct batch *batch, size_t index)
     (void)slot_decide(slot);
 }
 
-/* Those that wait go on: what they wait for may be others', too. */
+/* Counts an event at its first time in a batch. */
+static void count_once(bool *reported, enum metric counter, bool happened)
+{
+    metric_add(counter, happened && !*reported);
+    *reported |= happened;
+}
+
+/* Ends the gets of later items whose answer is already known. Gets that wait go on: other requests
+ * may share the fetch that they wait for. */
 static void narrow(struct batch *batch)
 {
     for (size_t i = batch->next + 1; i < batch->begun; i++)
         if (slot_of(batch, i)->answer)
             slot_let_go(slot_of(batch, i));
-    metric_add(M_BATCH_NARROW, !batch->told_narrow);
-    batch->told_narrow = true;
+    count_once(&batch->reported_narrow, M_BATCH_NARROW, true);
 }
 
 static bool begins_no_more(const struct batch *batch)
@@ -99,7 +111,7 @@ static bool begins_no_more(const struct batch *batch)
     return batch->late || batch->full || batch->ending || batch->ended;
 }
 
-/* Many at a time: what they read from the disk is read together. */
+/* Many gets start at a time, so that their disk reads are submitted together. */
 void slots_look_ahead(struct batch *batch)
 {
     struct cache_loop *cache = batch->call->loop->cache;
@@ -115,10 +127,8 @@ void slots_look_ahead(struct batch *batch)
     for (; batch->begun < until && batch->weight + batch->weight_last <= most; batch->begun++)
         slot_begin(batch, batch->begun);
     cache_loop_unplug(cache);
-    metric_add(M_BATCH_AHEAD, batch->begun < until && !batch->told_ahead);
-    batch->told_ahead |= batch->begun < until;
+    count_once(&batch->reported_ahead, M_BATCH_AHEAD, batch->begun < until);
     bool all = batch->begun == until && batch->ahead == batch->window &&
                until < batch->end.items->count;
-    metric_add(M_BATCH_GETS, all && !batch->told_gets);
-    batch->told_gets |= all;
+    count_once(&batch->reported_gets, M_BATCH_GETS, all);
 }

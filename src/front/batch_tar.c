@@ -1,10 +1,9 @@
 /* batch_tar.c - the answer to a batch as a tar archive. SPDX-License-Identifier: Apache-2.0
  *
- * A member an item, named by its key, in ustar; a pax header before it says what that has no room
- * for. Items that failed are in one more member at the end, where there are any:
- * __penstock__/errors.json (WebDataset passes over such names). Then two blocks of zeroes, without
- * which the answer is not whole. Pure. */
-#include <assert.h>
+ * Each item is a ustar member, named by its key. A pax header before it has the name or size that a
+ * ustar header has no room for. If items failed, one more member at the end lists them:
+ * __penstock__/errors.json (WebDataset skips such names). Two blocks of zeroes follow; an answer
+ * without them is not complete. Pure. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +15,12 @@
 #define NAME_BYTES 100u
 #define ERRORS_NAME "__penstock__/errors.json"
 #define LINE_BYTES_MAX (6 * S3_KEY_BYTES_MAX + 256)
-#define CODE_BYTES_MAX 100            /* shown */
+#define CODE_BYTES_MAX 100            /* of a code in the list of failures */
 
 static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "a failure fits");
+static_assert(4 * TAR_BLOCK + NAME_BYTES <= BATCH_FIXED_ROOM,
+              "a pax header with its block, a header and the padding behind an item fit");
+static_assert(3 * TAR_BLOCK <= BATCH_END_ROOM, "so do padding and the blocks of zeroes");
 
 struct tar_header {
     char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, linkname[100],
@@ -64,18 +66,11 @@ static size_t put_header(char *to, slice name, char type, uint64_t size, int64_t
 
 /* ---- pax: "LENGTH name=value\n", where LENGTH counts its own digits ---- */
 
-static size_t digits_of(size_t number)
-{
-    size_t count = 1;
-    while (number /= 10)
-        count++;
-    return count;
-}
-
 static size_t put_record(char *to, const char *name, slice value)
 {
-    size_t rest = 1 + strlen(name) + 1 + value.len + 1, len = rest + digits_of(rest);
-    len = rest + digits_of(len);
+    size_t rest = 1 + strlen(name) + 1 + value.len + 1;
+    size_t len = rest + (size_t)snprintf(NULL, 0, "%zu", rest);
+    len = rest + (size_t)snprintf(NULL, 0, "%zu", len);
     size_t at = (size_t)sprintf(to, "%zu %s=", len, name);
     at += slice_put(to + at, value);
     to[at++] = '\n';
@@ -109,7 +104,7 @@ static size_t tail(char *to, const struct batch_entry *entry)
     return put_zeroes(to, padding(entry->length));
 }
 
-/* ---- what failed ---- */
+/* ---- the list of failures ---- */
 
 static size_t put_json(char *to, slice s)
 {
@@ -146,7 +141,7 @@ static size_t fail(struct batch_end *end, char *to, const struct batch_entry *en
     return 0;
 }
 
-/* A piece at a time: the member's header, each failure, what closes them. */
+/* Each call writes one part: the member's header, a failure, or the text and blocks that end it. */
 static size_t end(struct batch_end *end, char *to)
 {
     size_t at = end->at++, last = end->failed + 1;

@@ -1,20 +1,22 @@
-/* batch_turn.c - the item of a batch whose turn it is. SPDX-License-Identifier: Apache-2.0
+/* batch_turn.c - the current item of a batch. SPDX-License-Identifier: Apache-2.0
  *
- *   its slot's answer ─ head ─ bytes, copied or lent ─ tail        or: what stands for a failure
+ *   the get's answer ─ head ─ bytes, copied or lent ─ tail          or: the entry of a failure
  *
- * An item that fails is told as such while nothing of it is out; then the connection is reset
- * (H10). At the end, once the other load has left, what the form says. Threads: the loop's. */
+ * An item that fails becomes a failure in the answer, as long as no byte of it was sent. After that
+ * the connection is reset (H10). The end of the answer follows the last item; it is sent after
+ * the other load. Threads: the loop. */
 #include "front/batching.h"
 
-#include <string.h>
 
 #include "base/metric.h"
-#include "s3/encode.h"
 #include "s3/xml.h"
 
-#define SMALL_BYTES (8 * KIB)         /* costs less to copy than to lend */
+#define SMALL_BYTES (8 * KIB)         /* up to this size a copy costs less than a lent run */
 #define COPY_BYTES_MAX (64 * KIB)     /* a larger item is not copied */
 #define CODE_BYTES 64u
+
+static_assert(BATCH_FIXED_ROOM + 3 * S3_KEY_BYTES_MAX + COPY_BYTES_MAX <= BATCH_BUFFER_BYTES &&
+              BATCH_END_ROOM <= BATCH_BUFFER_BYTES, "an empty load has room for a copied item");
 
 static void next_item(struct batch *batch)
 {
@@ -32,33 +34,20 @@ static void next_item(struct batch *batch)
         batch->ahead = 1;
 }
 
-/* ---- one that fails ---- */
-
-static void keep_failure(struct batch *batch)
-{
-    size_t count = batch->end.failed;
-    if (count == batch->failure_room) {
-        batch->failure_room = MAX(2 * count, 16);
-        struct batch_failure *grown =
-            arena_alloc(&batch->arena, batch->failure_room * sizeof(*grown));
-        if (count)
-            memcpy(grown, batch->failures, count * sizeof(*grown));
-        batch->failures = grown;
-    }
-    batch->failures[count] = (struct batch_failure){ batch->entry.index, batch->entry.status,
-                                                     batch->entry.code };
-    batch->end.failures = batch->failures;
-}
+/* ---- an item that fails ---- */
 
 static void fail(struct batch *batch, int status, slice code)
 {
+    struct batch_end *end = &batch->end;
+    check(end->failed <= batch->next && batch->next < end->items->count);
     batch->entry = (struct batch_entry){
-        .index = batch->next, .key = batch->end.items->list[batch->next].key,
+        .index = batch->next, .key = end->items->list[batch->next].key,
         .status = status, .code = code,
     };
-    batch->load->len += batch->form->failure(&batch->end, load_room(batch), &batch->entry);
-    keep_failure(batch);
-    batch->end.failed++;
+    batch->load->len += batch->form->failure(end, load_room(batch), &batch->entry);
+    if (!end->failures)
+        end->failures = arena_alloc(&batch->arena, end->items->count * sizeof(*end->failures));
+    end->failures[end->failed++] = (struct batch_failure){ batch->next, status, code };
     metric_add(M_BATCH_FAILED, 1);
     next_item(batch);
     batch->ending |= batch->list.batch.end_on_error;
@@ -70,7 +59,7 @@ static void fail_by(struct batch *batch, enum err err)
     fail(batch, error->status, slice_of(error->code));
 }
 
-/* As the origin said it, where it did. */
+/* With the code of the origin's own error document, if it sent one. */
 static void refuse(struct batch *batch, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
@@ -89,9 +78,10 @@ static void refuse(struct batch *batch, const struct get_answer *answer)
          code.len ? code : slice_of(error->code));
 }
 
-/* ---- its answer ---- */
+/* ---- the answer of its get ---- */
 
-/* It was one too many of ours: now that it is its turn, there may be room. */
+/* True if Penstock's own limit refused an item that began early. There may be room now that it is
+ * the current item. */
 static bool may_retry(const struct slot *slot)
 {
     const struct refusal *refusal = slot->answer->refusal;
@@ -99,15 +89,15 @@ static bool may_retry(const struct slot *slot)
            (refusal->err == ERR_SLOW_DOWN || refusal->err == ERR_LIMIT);
 }
 
-/* Its head is known, and nothing speaks against it. */
+/* The metadata is known, and nothing was refused. */
 static enum err open_item(struct batch *batch, const struct slot *slot)
 {
     const struct get_answer *answer = slot->answer;
     const struct item *item = &batch->end.items->list[batch->next];
     struct batch_entry *entry = &batch->entry;
     *entry = (struct batch_entry){
-        .index = batch->next, .key = item->key, .etag = answer->head->etag,
-        .size = answer->head->size, .modified_s = answer->head->modified_s,
+        .index = batch->next, .key = item->key, .etag = answer->metadata->etag,
+        .size = answer->metadata->size, .modified_s = answer->metadata->modified_s,
     };
     enum err err = item_span(item, answer, &entry->first, &entry->length);
     bool whole = entry->length == entry->size && !answer->partial;
@@ -116,7 +106,9 @@ static enum err open_item(struct batch *batch, const struct slot *slot)
         fail_by(batch, err);
         return OK;
     }
-    if (entry->length > batch->front->options.batches.bytes - batch->bytes) {
+    uint64_t most = batch->front->options.batches.bytes;
+    check(batch->bytes <= most);
+    if (entry->length > most - batch->bytes) {
         metric_add(M_BATCH_BYTES, 1);
         batch->full = true;
         return OK;
@@ -132,7 +124,7 @@ static enum err open_item(struct batch *batch, const struct slot *slot)
     return OK;
 }
 
-/* As far as an item, perhaps one that fails. */
+/* Opens the current item, or writes its failure. */
 static enum err take_item(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
@@ -166,17 +158,17 @@ static enum err take_item(struct batch *batch)
 
 /* ---- its bytes ---- */
 
-/* A piece of it, where it belongs. All of the item that is not small is lent; else it is copied, if
- * it fits; else it goes, and is waited for. */
+/* A piece that is a whole item, and not small, is lent. A piece of an item that fits into the
+ * buffer is copied. Any other piece is sent at once, and the next one waits until it is out. */
 static enum err put_piece(struct batch *batch, struct slot *slot)
 {
     slice piece = batch->piece;
     size_t length = (size_t)MIN(batch->entry.length, (uint64_t)SIZE_MAX);
     bool whole = piece.len == length;
+    check(piece.len <= batch->left);
     if (whole && length > SMALL_BYTES) {
         load_lend(batch->load, piece);
-        batch->load->lent[batch->load->lent_count++] = slot->get;
-        slot->get = NULL;
+        load_take_get(batch->load, &slot->get);
     } else if (length <= COPY_BYTES_MAX) {
         batch->load->len += slice_put(load_room(batch), piece);
     } else if (batch->sending) {
@@ -191,7 +183,7 @@ static enum err put_piece(struct batch *batch, struct slot *slot)
     return OK;
 }
 
-/* Bytes of the item, as far as they go now. */
+/* Moves bytes of the item until it has to wait. */
 static enum err take_bytes(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
@@ -211,34 +203,32 @@ static enum err take_bytes(struct batch *batch)
     return OK;
 }
 
-/* It has all of them: the last may be on its way from where it lies. */
+/* All bytes are in a load. The last piece may be on its way out of the get's memory. */
 static void close_item(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
-    struct load *sent = load_other(batch);
-    batch->load->len += batch->form->tail(load_room(batch), &batch->entry);
+    if (batch->form->tail)
+        batch->load->len += batch->form->tail(load_room(batch), &batch->entry);
     batch->bytes += batch->entry.length;
     object_count(slot->answer->source);
     metric_add(M_BATCH_SENT, 1);
-    if (batch->piece_out) {
-        sent->lent[sent->lent_count++] = slot->get;
-        slot->get = NULL;
-        batch->piece_out = false;
-    }
+    if (batch->piece_out)
+        load_take_get(load_other(batch), &slot->get);
+    batch->piece_out = false;
     next_item(batch);
 }
 
-/* It broke off. Nothing of it is out: it is an item that failed. */
+/* The item's bytes ended early. As long as none of them was sent, it becomes a failure. */
 static enum err cut_item(struct batch *batch, enum err err)
 {
-    if (batch->open_at == NOT_OPEN)
+    if (batch->open_at == PART_SENT)
         return err;
     batch->load->len = batch->open_at;
     fail_by(batch, err);
     return OK;
 }
 
-/* ---- the course of turns ---- */
+/* ---- one turn ---- */
 
 static enum err take_end(struct batch *batch)
 {

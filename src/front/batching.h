@@ -1,106 +1,110 @@
 /* batching.h - a batch as its own files see it. SPDX-License-Identifier: Apache-2.0
  *
- *   batch.c        its course: the list is taken in, steps, the client's proceed, the end
- *   batch_turn.c   the item whose turn it is: from its answer to bytes in a load
- *   batch_slots.c  items that have been begun: their gets, and those ahead of their turn
- *   batch_load.c   what leaves in one write
+ *   batch.c        the life of a batch: intake of the list, steps, the client's proceed, the end
+ *   batch_turn.c   the current item: from the get's answer to bytes in a load
+ *   batch_slots.c  items whose get has started: the current one, and those after it
+ *   batch_load.c   a load: what one write to the client sends
  *
- * All of it is its loop's. */
+ * Everything here runs on the loop that accepted the request. */
 #ifndef FRONT_BATCHING_H
 #define FRONT_BATCHING_H
-
-#include <assert.h>
 
 #include "front/batch.h"
 
 #define BATCH_BUFFER_BYTES (256 * KIB)
 #define LENT_MAX 28u
-#define NOT_OPEN SIZE_MAX
+#define PART_SENT SIZE_MAX
 
 struct batch_buffer {
     struct batch_buffer *next;
     char bytes[BATCH_BUFFER_BYTES];
 };
 
-/* What leaves in one write. */
+/* The bytes that one write to the client sends. Runs of copied bytes lie in `buffer`. Lent runs lie
+ * in the memory of a get, which must live until the write is over. */
 struct load {
     struct batch_buffer *buffer;
-    size_t len, from;                 /* bytes in it; those from `from` on are in no run yet */
+    size_t len, from;                 /* bytes in buffer; those from `from` on are in no run yet */
     slice runs[HTTP_RUNS_MAX];
     size_t run_count, items;
-    struct get *lent[LENT_MAX + 1];   /* runs lie in these */
+    struct get *lent[LENT_MAX + 1];   /* the gets to end after the write */
     size_t lent_count, lent_bytes;
 };
-static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX, "a run before each that is lent, and one more");
+static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX, "a copied run before each lent run, and one more");
 
-/* An item that has been begun. */
+/* An item whose get has started. */
 struct slot {
     struct batch *batch;
-    struct get *get;                  /* NULL: it may not be asked for, or has been let go */
-    enum err err;                     /* why */
+    struct get *get;                  /* NULL: refused before it started, or already ended */
+    enum err err;                     /* why the item was refused */
     const struct get_answer *answer;  /* NULL: not decided */
-    bool begun, waiting, waited, early;
-    size_t weight;                    /* what it may hold, as far as is known */
+    bool begun;
+    bool waiting, waited;             /* the get waits now; it had to wait at least once */
+    bool early;                       /* it started before it was the current item */
+    size_t weight;                    /* bytes of memory that the get may hold, estimated */
 };
 
 struct batch {
-    struct call *call;                /* NULL: its client went while the list was taken in */
+    struct call *call;                /* NULL: the client left during the intake of the list */
     struct front *front;
-    struct arena arena;               /* the list */
+    struct arena arena;               /* holds the list */
     struct intake_list list;
     struct http_body *hold;
     bool in_intake;
     uint64_t began_ns;
-    size_t held_bytes;                /* of memory_batches */
-    struct http_timer *timer, *rest;
-    struct call judge;                /* stands for the request that an item might have been */
+    size_t held_bytes;                /* this batch's part of front->batch_bytes */
+    struct http_timer *timer;         /* ends the time in which items may begin */
+    struct http_timer *rest;          /* lets other requests of the loop run */
+    struct call judge;                /* stands for the GetObject request of one item */
 
     const struct batch_form *form;
     struct batch_end end;
-    struct batch_failure *failures;
-    size_t failure_room;
 
-    struct slot *slots;               /* of item i: i % window */
-    size_t window, next, begun;       /* items [next, begun) have one */
-    size_t ahead;                     /* so many are to be under way */
-    size_t calm;                      /* items in a row that had to wait for nothing */
-    size_t weight;
-    size_t weight_last;               /* of the last that is known */
-    bool late, full, ending;          /* no further item is begun */
-    bool told_ahead, told_gets, told_narrow;     /* counted once */
+    struct slot *slots;               /* item i has slots[i % window] */
+    size_t window;
+    size_t next, begun;               /* the current item; items [next, begun) have a slot */
+    size_t ahead;                     /* number of gets to run at a time */
+    size_t calm;                      /* items in a row whose get never waited */
+    size_t weight;                    /* of all slots */
+    size_t weight_last;               /* of the latest item that was decided */
+    bool late, full, ending;          /* any of them: no further item begins */
+    bool reported_ahead, reported_gets, reported_narrow;    /* each is counted once a batch */
 
-    /* the item whose turn it is */
+    /* the current item */
     struct batch_entry entry;
-    size_t open_at;                   /* where it begins in the buffer; NOT_OPEN: that is gone */
-    bool open;
-    uint64_t left;
-    slice piece;                      /* of it, neither copied nor sent yet */
-    uint64_t bytes;                   /* of objects, so far */
+    bool open;                        /* its head is written */
+    size_t open_at;                   /* if open: where its head lies in the buffer of the load;
+                                       * PART_SENT: a part is sent, so it can't become a failure */
+    uint64_t left;                    /* bytes of it that are still to be copied or sent */
+    slice piece;                      /* bytes of it that were read, and not copied or sent yet */
+    uint64_t bytes;                   /* of all objects in the answer so far */
 
     struct load loads[2];
-    struct load *load;                /* the one that is being made; the other may be on its way */
+    struct load *load;                /* the load being filled; the other one may be on its way */
     bool replying, sending, piece_out, ended;
 };
 
 /* ---- batch.c ---- */
-/* As far as it goes: it may be over, and freed, behind this. */
+/* Continues until the batch has to wait. The batch may be over and freed when this returns. */
 void batch_step(struct batch *batch);
 extern const struct http_source batch_source;
 
 /* ---- batch_turn.c ---- */
-/* OK: again; ERR_WAIT for its bytes, ERR_BUSY: for the client; any other is its end. */
+/* OK: call it again. ERR_WAIT: the item waits for its bytes. ERR_BUSY: the batch waits for the
+ * client. Any other error ends the batch. */
 enum err turn_go_on(struct batch *batch) MUST_USE;
 
 /* ---- batch_slots.c ---- */
+/* For items [next, next + window). */
 struct slot *slot_of(struct batch *batch, size_t index);
-/* Judges the item, and asks for it if it may be. */
+/* Judges the item, and starts its get if the client may read it. */
 void slot_begin(struct batch *batch, size_t index);
-/* Has it an answer, or an err? ERR_WAIT: not yet. */
+/* OK: slot->answer or slot->err is set. ERR_WAIT: not yet. */
 enum err slot_decide(struct slot *slot);
 void slot_let_go(struct slot *slot);
-/* Ends a get, if there is one, and counts what it cost. */
+/* Ends the get, if there is one, and adds its cost to that of the call. */
 void slot_get_end(struct batch *batch, struct get **get);
-/* Begins items behind the one whose turn it is. */
+/* Starts the gets of items after the current one. */
 void slots_look_ahead(struct batch *batch);
 
 /* ---- batch_load.c ---- */
@@ -108,13 +112,18 @@ void loads_begin(struct batch *batch);
 void loads_end(struct batch *batch);
 struct load *load_other(struct batch *batch);
 char *load_room(const struct batch *batch);    /* where the next byte goes */
-/* Is there so much room? Else what is there goes first; or, of items that left nothing (in tar,
- * those that fail), others have a turn. */
+/* OK: batch->load has room for `bytes`. A load without room was sent before, and batch->load is now
+ * the other one.
+ * ERR_BUSY: both loads are in use; or the loop turns to other requests, after many items that
+ * wrote nothing (failures in a tar). */
 enum err load_make_room(struct batch *batch, size_t bytes) MUST_USE;
-void load_lend(struct load *load, slice bytes);    /* leave from where they lie */
+void load_lend(struct load *load, slice bytes);    /* sends the bytes from where they lie */
+/* The load owns the get until its write is over. */
+void load_take_get(struct load *load, struct get **take_get);
 void load_empty(struct batch *batch, struct load *load);
 void load_send(struct batch *batch, bool last);
-/* Nothing comes for a while: what is there goes, but for an item that may still fail. */
+/* For a batch that has to wait. Sends what the load has. If no part of the open item was sent yet,
+ * the item may still fail, so its bytes move to the other load. */
 void load_flush(struct batch *batch);
 
 #endif

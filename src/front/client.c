@@ -1,17 +1,17 @@
-/* client.c - who clients are. SPDX-License-Identifier: Apache-2.0
+/* client.c - the table of clients. SPDX-License-Identifier: Apache-2.0
  *
- * Tables are made and never freed before the end, nor are clients: calls under way hold on to
- * theirs without counting. A table that comes again finds its old clients, so what grows with each
- * reload is some pointers and whoever is new. Readers load one pointer; writers are one. */
+ * Tables and clients live until the end of the process, so calls hold pointers to clients without
+ * counting references. A new table reuses the clients that are unchanged. So a reload costs one
+ * array of pointers, and memory for the clients that are new. Any thread reads the table by loading
+ * one pointer; one thread at a time replaces it. */
 #include "front/client.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct table {
     const struct client *nobody;
     size_t count;
-    const struct client *clients[];    /* sorted by key, then token */
+    const struct client *clients[];    /* sorted by access key */
 };
 
 struct clients {
@@ -21,7 +21,7 @@ struct clients {
     struct known {
         struct client client;
         struct known *next;
-    } *known;                     /* everybody who ever was in a table */
+    } *known;                     /* every client of every table so far */
 };
 
 struct clients *clients_new(void)
@@ -101,26 +101,21 @@ static const struct client *find_or_make(struct clients *all, const struct front
     return make(all, key);
 }
 
-static int order(slice a_key, slice a_token, slice b_key, slice b_token)
-{
-    int by_key = slice_cmp(a_key, b_key);
-    return by_key ? by_key : slice_cmp(a_token, b_token);
-}
-
 static int compare(const void *a, const void *b)
 {
     const struct client *one = *(const struct client *const *)a;
     const struct client *other = *(const struct client *const *)b;
-    return order(one->access_key, one->session_token, other->access_key, other->session_token);
+    return slice_cmp(one->access_key, other->access_key);
 }
 
 void clients_set(struct clients *all, const struct front_key *keys, size_t count)
 {
     struct table *table = arena_alloc(&all->keep,
                                       sizeof(*table) + count * sizeof(table->clients[0]));
+    check(keys || !count);
     for (size_t i = 0; i < count; i++) {
         if (keys[i].access_key.len && !keys[i].secret_key.len)
-            continue;    /* the settings refuse it: else everybody would know its secret */
+            continue;    /* refused by the settings: an empty secret is no secret */
         const struct client *client = find_or_make(all, &keys[i]);
         if (client->access_key.len)
             table->clients[table->count++] = client;
@@ -131,16 +126,15 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
     atomic_store(&all->table, table);
 }
 
-/* ---- asking it ---- */
+/* ---- finding a client ---- */
 
-/* How many come before this pair. */
-static size_t count_below(const struct table *table, slice access_key, slice token)
+/* The number of clients whose access key is smaller. */
+static size_t count_below(const struct table *table, slice access_key)
 {
     size_t low = 0, high = table->count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        const struct client *client = table->clients[mid];
-        if (order(client->access_key, client->session_token, access_key, token) < 0)
+        if (slice_cmp(table->clients[mid]->access_key, access_key) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -152,17 +146,19 @@ enum err clients_find(const struct clients *all, slice access_key, slice session
                       const struct client **ret)
 {
     const struct table *table = atomic_load(&((struct clients *)all)->table);
-    size_t first = count_below(table, access_key, S(""));
-    if (first == table->count || !slice_eq(table->clients[first]->access_key, access_key))
-        return ERR_UNKNOWN_KEY;
-    size_t at = count_below(table, access_key, session_token);
-    const struct client *client = at < table->count ? table->clients[at] : NULL;
-    if (client && slice_eq(client->access_key, access_key) &&
-        slice_eq(client->session_token, session_token)) {
-        *ret = client;
-        return OK;
+    enum err err = ERR_UNKNOWN_KEY;
+    check(table);
+    for (size_t i = count_below(table, access_key); i < table->count; i++) {
+        const struct client *client = table->clients[i];
+        if (!slice_eq(client->access_key, access_key))
+            break;
+        if (slice_eq(client->session_token, session_token)) {
+            *ret = client;
+            return OK;
+        }
+        err = session_token.len ? ERR_BAD_TOKEN : ERR_UNKNOWN_KEY;
     }
-    return session_token.len ? ERR_BAD_TOKEN : ERR_UNKNOWN_KEY;
+    return err;
 }
 
 const struct client *clients_nobody(const struct clients *all)

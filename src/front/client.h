@@ -1,9 +1,9 @@
-/* client.h - who clients are. SPDX-License-Identifier: Apache-2.0
+/* client.h - the table of clients. SPDX-License-Identifier: Apache-2.0
  *
- * A client is an access key and, if it has one, a session token; whoever signs nothing at all is
- * one, too, where that is allowed. It asks the origin in its own name, or in the shared one as far
- * as its policy goes. The table of them is replaced as a whole, at any time; a client that is out
- * of it is refused from its next request on, and what it has under way ends as it would have. */
+ * A client is an access key, perhaps with a session token. Where the settings allow it, unsigned
+ * requests are a client, too. A client uses its own identity at the origin, or the shared identity
+ * as far as its policy allows. The table is replaced as a whole, at any time. A client that is no
+ * longer in it is refused from its next request on; its current requests end normally. */
 #ifndef FRONT_CLIENT_H
 #define FRONT_CLIENT_H
 
@@ -11,32 +11,33 @@
 #include "front/allow.h"
 #include "front/front.h"
 
-/* Numbers of those who are in no table; who is in it has one from CLIENT_KNOWN on. */
+/* Numbers of clients outside the table. Those in it have numbers from CLIENT_KNOWN on. */
 enum { CLIENT_LENT = 1, CLIENT_FORM, CLIENT_KNOWN };
 
 struct client {
-    unsigned number;              /* tells it apart from others; stays with it */
-    slice access_key, secret_key, session_token;    /* all empty: who signs nothing */
-    slice previous_secret_key;    /* good, too; empty: there is none */
-    bool own;                     /* an identity of its own at the origin */
-    struct sigv4_credentials as;  /* own: what it signs with there; an empty key: nothing */
+    unsigned number;              /* of this client alone, as long as the process runs */
+    slice access_key, secret_key, session_token;    /* all empty: the client of unsigned requests */
+    slice previous_secret_key;    /* also valid; empty: none */
+    bool own;                     /* it has an identity of its own at the origin */
+    struct sigv4_credentials as;  /* own: the keys it signs with there; an empty key: unsigned */
     struct identity who;
-    const struct config_policy *policy;    /* not own: what it may do in the shared name */
+    const struct config_policy *policy;    /* not own: what it may do as the shared identity */
     size_t policy_count;
 };
 
 struct clients;
 struct clients *clients_new(void) MUST_USE;
-void clients_free(struct clients **all);    /* no call of anybody's is left */
-/* The keys that are known from now on. Copies all; one thread at a time. A key that stays as it was
- * keeps its grants. */
+void clients_free(struct clients **all);    /* when no call of any client is left */
+/* Replaces the table by these keys, which are copied. One thread at a time. A client whose key is
+ * unchanged keeps its grants. */
 void clients_set(struct clients *all, const struct front_key *keys, size_t count);
 
-/* Any thread. OK; ERR_UNKNOWN_KEY: no such access key, or it needs a session token; ERR_BAD_TOKEN:
- * not with this one. Lives as long as clients. */
+/* Any thread. ERR_UNKNOWN_KEY: there is no such access key, or it needs a session token.
+ * ERR_BAD_TOKEN: it has another session token, or none. A client lives as long as `all`. */
 enum err clients_find(const struct clients *all, slice access_key, slice session_token,
                       const struct client **ret) MUST_USE;
-const struct client *clients_nobody(const struct clients *all);    /* unsigned; or NULL */
+/* The client of unsigned requests; NULL: they are refused. */
+const struct client *clients_nobody(const struct clients *all);
 size_t clients_count(const struct clients *all);
 
 #endif

@@ -1,19 +1,26 @@
 /* form.c - forms that browsers post (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * The signature is in the form, over a policy that says what its fields may be. Whose it is is
- * proven here, and what they may do; the form goes on signed by whom the origin knows, its policy
- * as it was: the conditions are the origin's to judge. One that is not signed is nobody's. */
+ * The signature is in the form. It covers a policy that limits the fields. This file verifies which
+ * client signed the form, and judges what that client may do. The form is then signed anew, by an
+ * identity that the origin knows. The policy goes on unchanged, because the origin judges its
+ * conditions. A form without a signature belongs to the client that signs nothing. */
 #include "front/inside.h"
 
-#define SHOWN_BYTES 64    /* of a name that a message shows */
+#define NAME_BYTES_MAX 64    /* of a name that a message quotes */
 
-/* ---- its head ---- */
+/* ---- the request head ---- */
 
-/* An operation may do something else because of it. */
-static bool changes_something(const struct call *call, slice name)
+slice form_find_header(const struct call *call, slice ignored)
 {
-    enum header_fate fate = s3_header_fate(&call->s3, name);
-    return fate == HEADER_FOREIGN || (fate == HEADER_ORIGIN && header_is_vendors(name));
+    for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {
+        slice name = s3_header_at(call->head, &call->s3, i).name;
+        enum header_fate fate = s3_header_fate(&call->s3, name);
+        bool vendors = fate == HEADER_ORIGIN && header_is_vendors(name);
+        if (fate == HEADER_FOREIGN ||
+            (vendors && !(ignored.len && slice_starts_nocase(name, ignored))))
+            return name;
+    }
+    return S("");
 }
 
 static enum err refuse_head(struct call *call, const char *what, slice name)
@@ -21,37 +28,24 @@ static enum err refuse_head(struct call *call, const char *what, slice name)
     call->s3.detail = arena_printf(
         call->keep, "The %s %.*s is not covered by the signature of a form. Send it as a field of "
         "the form, before the file, and name it in the policy.", what,
-        SLICE_ARG(slice_sub(name, 0, SHOWN_BYTES)));
+        SLICE_ARG(slice_sub(name, 0, NAME_BYTES_MAX)));
     return ERR_BAD_ARGUMENT;
 }
 
-/* The policy covers the fields alone. Whoever posts the form chooses the head, and origins would
- * obey some of it: a header that gives others a right, or a parameter that makes it another
+/* The policy covers the fields alone. The sender of a form chooses the head, and origins would obey
+ * some of it: a header that gives others a right, or a parameter that makes it another
  * operation. */
 enum err form_judge_head(struct call *call)
 {
-    const struct s3_request *s3 = &call->s3;
-    if (s3->unknown)
-        return refuse_head(call, "parameter", s3->unknown->name);
-    for (size_t i = 0; i < s3_header_count(call->head, s3); i++) {
-        slice name = s3_header_at(call->head, s3, i).name;
-        if (changes_something(call, name))
-            return refuse_head(call, "header", name);
-    }
-    return OK;
+    slice header = form_find_header(call, S(""));
+    if (call->s3.unknown)
+        return refuse_head(call, "parameter", call->s3.unknown->name);
+    return header.len ? refuse_head(call, "header", header) : OK;
 }
 
-/* ---- its fields ---- */
+/* ---- the fields ---- */
 
-static enum err refuse_form(enum err err, struct s3_fault *ret)
-{
-    if (err == ERR_PRECONDITION)
-        s3_fault_add(ret, S("Condition"),
-                     S("Bucket POST must be of the enclosure-type multipart/form-data"));
-    return err;
-}
-
-/* What was to be signed is the policy as it stands in the form. */
+/* The text to sign is the policy as it stands in the form. */
 static enum err refuse_signature(struct call *call, const struct sigv4_claim *claim,
                                  struct s3_fault *ret)
 {
@@ -74,17 +68,7 @@ static enum err refuse_argument(slice message, slice name, slice value, struct s
     return ERR_BAD_ARGUMENT;
 }
 
-static enum err refuse_region(const struct call *call, const struct sigv4_claim *claim,
-                              struct s3_fault *ret)
-{
-    slice regions = call->front->options.regions;
-    slice message = arena_printf(call->keep, "the region \"%.*s\" is wrong; expecting \"%.*s\"",
-                                 SLICE_ARG(claim->region), SLICE_ARG(regions));
-    return refuse_argument(message, S("x-amz-credential"),
-                           form_get(call->form, S("x-amz-credential")), ret);
-}
-
-/* OK, with call->client. */
+/* Verifies the signature; sets call->client. */
 static enum err prove(struct call *call, struct s3_fault *ret)
 {
     struct sigv4_claim *claim = arena_alloc(call->keep, sizeof(*claim));
@@ -94,9 +78,13 @@ static enum err prove(struct call *call, struct s3_fault *ret)
         *ret = claim->fault;
         return err;
     }
-    if (sigv4_claim_region(call->keep, call->front->options.regions, claim) != OK)
-        return refuse_region(call, claim, ret);
-    call->access_key = arena_copy(call->keep, claim->access_key);    /* the form goes before it */
+    slice regions = call->front->options.regions, credential = S("x-amz-credential");
+    if (sigv4_claim_region(call->keep, regions, claim) != OK)
+        return refuse_argument(
+            arena_printf(call->keep, "the region \"%.*s\" is wrong; expecting \"%.*s\"",
+                         SLICE_ARG(claim->region), SLICE_ARG(regions)),
+            credential, form_get(call->form, credential), ret);
+    call->access_key = arena_copy(call->keep, claim->access_key);    /* outlives the form */
     err = front_find_client(call->front, call->keep, claim, &call->client, &secrets);
     if (err == ERR_UNKNOWN_KEY)
         s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
@@ -111,7 +99,8 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     return err ? refuse_signature(call, claim, ret) : OK;
 }
 
-/* Nobody's is sent as nobody's: there is nothing that could be signed anew. */
+/* An unsigned form goes to the origin unsigned, since there is no policy to sign anew. So its
+ * client needs an identity of its own there. */
 static enum err take_unsigned(struct call *call)
 {
     call->access_key = S("");
@@ -139,8 +128,11 @@ static enum err judge_fields(struct call *call)
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret)
 {
     slice key = form_get(call->form, S("key"));
+    if (read == ERR_PRECONDITION)
+        s3_fault_add(ret, S("Condition"),
+                     S("Bucket POST must be of the enclosure-type multipart/form-data"));
     if (read)
-        return refuse_form(read, ret);
+        return read;
     if (!key.len)
         return refuse_argument(S("Bucket POST must contain a field named 'key'.  If it is "
                                  "specified, please check the order of the fields."), S("key"),

@@ -1,9 +1,10 @@
-/* forward.c - what goes on to an origin, and what comes back from it.
+/* forward.c - the fields and documents that Penstock forwards, both ways.
  * SPDX-License-Identifier: Apache-2.0
  *
- * To the origin goes what is said about an object or an operation: never what is about this
- * connection or this signature, for those are Penstock's own. Back comes all but that: what a
- * document says of this connection is ours, too, the request's id and the endpoint's address. */
+ * The origin gets all headers about the object or the operation. It gets none about the client's
+ * connection or signature, because Penstock has its own to the origin. The client gets all headers
+ * of the answer, other than those of the origin's connection. In documents Penstock puts its own
+ * request id and the address of its own endpoint. */
 #include "front/forward.h"
 
 #include <string.h>
@@ -13,17 +14,13 @@
 #include "s3/integrity.h"
 #include "s3/xml.h"
 
-/* A connection's own header, whatever it is. */
-static bool is_of_connection(const struct http_head *head, slice name)
+/* True for a header that the Connection header lists. */
+static bool is_of_connection(const struct request_head *head, slice name)
 {
-    for (size_t i = 0; i < head->field_count; i++) {
-        slice words = head->fields[i].value;
-        if (!slice_eq_nocase(head->fields[i].name, S("connection")))
-            continue;
-        while (words.ptr)
-            if (slice_eq_nocase(slice_trim(slice_cut(&words, ',')), name))
-                return true;
-    }
+    for (size_t i = 0; i < head->field_count; i++)
+        if (slice_eq_nocase(head->fields[i].name, S("connection")) &&
+            slice_list_has(head->fields[i].value, ',', name))
+            return true;
     return false;
 }
 
@@ -31,7 +28,7 @@ static bool is_sent(const struct call *call, slice name)
 {
     enum header_fate fate = s3_header_fate(&call->s3, name);
     if (integrity_is_framing(name) || fate == HEADER_OURS || fate == HEADER_UNSENT)
-        return false;    /* what is left of the framing, the intake says */
+        return false;    /* the intake adds what remains of the framing */
     bool is_known = fate != HEADER_UNKNOWN && fate != HEADER_FOREIGN;
     bool goes = is_known || (fate == HEADER_FOREIGN && !is_of_connection(call->head, name));
     metric_add(M_FRONT_HEADERS_UNSENT, goes ? 0 : 1);
@@ -50,7 +47,7 @@ static bool is_answered(slice name)
 
 struct http_field *forward_fields(struct arena *keep, const struct call *call, size_t *ret_count)
 {
-    const struct http_head *head = call->head;
+    const struct request_head *head = call->head;
     const struct s3_request *s3 = &call->s3;
     size_t count = 0, room = s3_header_count(head, s3) + INTAKE_FIELDS_MAX;
     struct http_field *list = arena_alloc(keep, room * sizeof(*list));
@@ -94,8 +91,9 @@ static size_t find(slice in, slice what)
     return at ? (size_t)(at - in.ptr) : in.len;
 }
 
-/* Its markup stands in no value: there it would be escaped. */
-slice forward_element(struct arena *keep, slice document, const char *name, slice value)
+/* The document with another value in the first element of that name, if there is one. A search for
+ * the tags is enough: in a value they would be escaped. */
+static slice with_element(struct arena *keep, slice document, const char *name, slice value)
 {
     slice open = arena_printf(keep, "<%s>", name), end = arena_printf(keep, "</%s>", name);
     size_t from = find(document, open) + open.len, to = find(document, end);
@@ -140,10 +138,10 @@ slice forward_document(const struct call *call, int status, slice document)
 {
     if (!forward_changes(call, status))
         return document;
-    document = forward_element(call->keep, document, "RequestId", call->id);
+    document = with_element(call->keep, document, "RequestId", call->id);
     if (status >= 400 || !call->head->host.len)
         return document;
-    return forward_element(call->keep, document, "Location", here(call));
+    return with_element(call->keep, document, "Location", here(call));
 }
 
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields)
@@ -152,8 +150,8 @@ void forward_answer(struct arena *keep, const struct origin_reply *reply, struct
         if (is_answered(reply->fields[i].name))
             fields_add(fields, arena_copy(keep, reply->fields[i].name),
                        arena_copy(keep, reply->fields[i].value));
-    /* The origin's own name of the request, for those who ask its people: ours stands in
-     * x-amz-request-id, or nobody would find the request in our log. */
+    /* x-amz-request-id has Penstock's id, which is in Penstock's log. The origin's id goes into
+     * x-amz-id-2, for questions to the operator of the origin. */
     slice id = origin_reply_get(reply, S("x-amz-request-id"));
     if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
         fields_add(fields, S("x-amz-id-2"), arena_copy(keep, id));

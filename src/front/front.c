@@ -1,12 +1,11 @@
-/* front.c - who asks, and for what. SPDX-License-Identifier: Apache-2.0
+/* front.c - the judge of a request, and its route. SPDX-License-Identifier: Apache-2.0
  *
- * The judge runs before a body is taken in: health is answered, a head that carries no good
- * signature is refused and its connection closed. What passes is read as an S3 request, and asked
- * whether it may be done. A large body that would be taken in for nothing is refused there and
- * then; with a small one, or none, the connection goes on, so that is refused when it has come. */
+ * The judge runs before the body is read. It answers the pages under /_/. It refuses a request
+ * without a valid signature, and closes the connection. It reads the rest as S3 requests, and asks
+ * whether the client may do this. If not, a large body is refused at once, and the connection
+ * closed. A small body is read first, so that the connection can be kept. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -17,13 +16,14 @@
 #include "s3/encode.h"
 #include "s3/integrity.h"
 
-#define FACT_BYTES_MAX 200     /* of a name in a log line: one that is longer is cut */
-#define SMALL_BODY_BYTES (16 * KIB)    /* is taken in whatever comes of it */
-#define KEYS_BODY_BYTES (2 * MIB)      /* names 1000 keys, as they are usually written */
+#define FACT_BYTES_MAX 200     /* a longer name is cut in a log line */
+#define SMALL_BODY_BYTES (16 * KIB)    /* always read, even if the request is refused */
+#define KEYS_BODY_BYTES (2 * MIB)      /* enough for 1000 keys, as clients usually write them */
 
 struct front *front_new(const struct front_options *options)
 {
     struct front *front = must_alloc(sizeof(*front));
+    check(options->cache && options->clients && options->rules_count > 0);
     front->options = *options;
     front->intakes = intakes_new();
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
@@ -37,15 +37,10 @@ void front_free(struct front **front)
 {
     if (!*front)
         return;
-    workers_free(&(*front)->intakes);
+    intakes_free(&(*front)->intakes);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;
-}
-
-void front_keys(struct front *front, const struct front_key *keys, size_t count)
-{
-    clients_set(front->options.clients, keys, count);
 }
 
 void front_fill_page(struct front *front, slice (*page)(void *arg, struct arena *keep), void *arg)
@@ -67,7 +62,7 @@ slice front_instance(const struct front *front, struct arena *keep)
 bool front_logs(const struct front *front)
 {
     return atomic_load_explicit(&front->access_log, memory_order_relaxed) &&
-           log_says(LOG_LEVEL_INFO);
+           log_enabled(LOG_LEVEL_INFO);
 }
 
 void front_drain(struct front *front)
@@ -105,7 +100,7 @@ void front_loop_turn(void *arg, void *local)
 /* ---- the judge ---- */
 
 static void answer_lend(struct front *front, struct arena *keep, slice peer,
-                        const struct http_head *head, struct http_answer *ret)
+                        const struct request_head *head, struct http_answer *ret)
 {
     slice access_key = S("");
     const char *why = lend_answer(front->lend, keep, peer, head, wall_s(), &access_key, ret);
@@ -118,13 +113,13 @@ static void answer_lend(struct front *front, struct arena *keep, slice peer,
         log_access("lent", "peer=%.*s access_key=%.*s", SLICE_ARG(peer), SLICE_ARG(access_key));
 }
 
-/* What lies under /_/ and needs no key. */
+/* Answers the pages under /_/, which need no key. */
 static bool judge_page(struct front *front, struct arena *keep, slice peer,
-                       const struct http_head *head, struct http_answer *ret)
+                       const struct request_head *head, struct http_answer *ret)
 {
     static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
     if (!slice_starts(head->path, S("/_/")) ||
-        s3_host_bucket(keep, head->host, front->options.domains).len)    /* an object's key */
+        s3_host_bucket(keep, head->host, front->options.domains).len)    /* the key of an object */
         return false;
     *ret = (struct http_answer){ .status = 404, .close = true, .is_page = true,
                                  .fields = &json, .field_count = 1,
@@ -161,7 +156,7 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
     return true;
 }
 
-/* A pair that was lent is nobody's in particular: it may do what Penstock itself may. */
+/* The client of every lent key pair. It may do what Penstock itself may. */
 static const struct client borrower = { .number = CLIENT_LENT, .policy = &allow_everything,
                                         .policy_count = 1 };
 
@@ -187,21 +182,21 @@ enum err front_find_client(struct front *front, struct arena *keep,
 
 void front_count_secret(size_t i)
 {
-    if (i > 0)
-        metric_add(M_SIGNED_BY_PREVIOUS, 1);
+    metric_add(M_SIGNED_BY_PREVIOUS, i > 0);
 }
 
-/* The signature of a browser's form is in the form: before that its client may do nothing. */
+/* The client of a browser's form until the form is read: the signature is in it. It may do
+ * nothing. */
 static const struct client nobody_yet = { .number = CLIENT_FORM };
 
-static bool is_form(const struct front *front, const struct http_head *head)
+static bool is_form(const struct front *front, const struct request_head *head)
 {
     return front->options.form_bytes_max && !head->chunked && s3_is_form(head);
 }
 
-/* A form that carries no signature of a request, where none are taken. */
+/* True for a form while forms are off. */
 static bool is_unwanted_form(const struct front *front, struct arena *keep,
-                             const struct http_head *head)
+                             const struct request_head *head)
 {
     struct s3_request request;
     return !front->options.form_bytes_max && s3_is_form(head) &&
@@ -209,18 +204,23 @@ static bool is_unwanted_form(const struct front *front, struct arena *keep,
            request.op == S3_POST_OBJECT;
 }
 
-/* By one of them, which is in ret->secret then; else why not. */
-static enum err verify(struct front *front, struct front_loop *loop, struct arena *keep,
-                       const struct http_head *head, const struct secrets *secrets,
-                       struct judged *ret)
+enum err front_prove(struct front *front, struct sigv4 *sigv4, struct arena *keep,
+                     const struct request_head *head, struct sigv4_claim *claim,
+                     const struct client **ret, slice *ret_secret)
 {
-    const struct sigv4_claim *claim = &ret->claim;
+    struct secrets secrets;
+    enum err err = sigv4_claim_region(keep, front->options.regions, claim);
+    if (!err)
+        err = front_find_client(front, keep, claim, ret, &secrets);
+    if (err)
+        return err;
     slice bucket = claim->v2 ? s3_host_bucket(keep, head->host, front->options.domains) : S("");
-    enum err err = ERR_SIGNATURE;
-    for (size_t i = 0; i < secrets->count && err == ERR_SIGNATURE; i++) {
-        ret->secret = secrets->list[i];
-        err = claim->v2 ? sigv2_verify(keep, head, claim, bucket, ret->secret, wall_s())
-                        : sigv4_verify(loop->sigv4, keep, head, claim, ret->secret, wall_s());
+    check(secrets.count > 0 && secrets.count <= countof(secrets.list));
+    err = ERR_SIGNATURE;
+    for (size_t i = 0; i < secrets.count && err == ERR_SIGNATURE; i++) {
+        *ret_secret = secrets.list[i];
+        err = claim->v2 ? sigv2_verify(keep, head, claim, bucket, *ret_secret, wall_s())
+                        : sigv4_verify(sigv4, keep, head, claim, *ret_secret, wall_s());
         if (!err)
             front_count_secret(i);
     }
@@ -228,10 +228,9 @@ static enum err verify(struct front *front, struct front_loop *loop, struct aren
 }
 
 static enum err judge_signature(struct front *front, struct front_loop *loop, struct arena *keep,
-                                const struct http_head *head, struct judged *ret)
+                                const struct request_head *head, struct judged *ret)
 {
     struct sigv4_claim *claim = &ret->claim;
-    struct secrets secrets;
     enum err err = sigv4_claim_read(keep, head, claim);
     ret->form = err == ERR_NO_AUTH && is_form(front, head);
     if (preflight_is(head) && (err == ERR_NO_AUTH || claim->presigned)) {
@@ -246,27 +245,26 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
         return OK;
     if (!err && claim->v2 && front->options.no_sigv2)
         err = ERR_AUTH_V2;
-    if (!err)
-        err = sigv4_claim_region(keep, front->options.regions, claim);
-    if (!err)
-        err = front_find_client(front, keep, claim, &ret->client, &secrets);
-    return err ? err : verify(front, loop, keep, head, &secrets, ret);
+    return err ? err : front_prove(front, loop->sigv4, keep, head, claim, &ret->client,
+                                   &ret->secret);
 }
 
 slice front_explain_key(const struct front *front, struct arena *keep, enum err err)
 {
     if (err != ERR_UNKNOWN_KEY && err != ERR_SIGNATURE && err != ERR_BAD_TOKEN)
         return S("");
-    return arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), not the origin's.%s",
-                        s3_error_of(err)->message, SLICE_ARG(front->options.keys_from),
-                        err == ERR_BAD_TOKEN ? " Where this key has no session_token there, send none "
-                                               "(unset AWS_SESSION_TOKEN)." : "");
+    const char *advice = err != ERR_BAD_TOKEN ? ""
+                       : " If this key has no session_token there, send none "
+                         "(unset AWS_SESSION_TOKEN).";
+    return arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), not the "
+                        "origin's.%s", s3_error_of(err)->message,
+                        SLICE_ARG(front->options.keys_from), advice);
 }
 
-/* Why a claim is refused, in S3's words, and with the elements that S3 has beside them; of a
- * request that is refused for something else, `detail`. */
+/* Why a claim is refused, as S3 says it, with S3's further elements. A request that is refused for
+ * another reason has `detail` as its message. */
 static struct s3_fault fault_of(const struct front *front, struct front_loop *loop,
-                                struct arena *keep, const struct http_head *head,
+                                struct arena *keep, const struct request_head *head,
                                 const struct sigv4_claim *claim, enum err err, slice detail)
 {
     struct s3_fault fault = claim->fault;
@@ -282,7 +280,8 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     return fault;
 }
 
-/* Chunks that nobody can have signed are wrong, however many bytes they are. */
+/* The error of a body without a length. Signed chunks of a request without a key are wrong at any
+ * length. */
 static enum err no_length(struct sigv4_claim *claim)
 {
     bool chained = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
@@ -293,8 +292,8 @@ static enum err no_length(struct sigv4_claim *claim)
     return ERR_BAD_REQUEST;
 }
 
-/* What of a body can be refused before it is taken in; and how much it will be, framing and all. */
-static enum err judge_body(const struct front *front, const struct http_head *head,
+/* Judges a body by its headers; returns the most bytes that it can have, with its framing. */
+static enum err judge_body(const struct front *front, const struct request_head *head,
                            struct sigv4_claim *claim, uint64_t *ret_bytes)
 {
     uint64_t length;
@@ -307,7 +306,7 @@ static enum err judge_body(const struct front *front, const struct http_head *he
     return OK;
 }
 
-/* What of an answer may be set by who asks, only who signs may set. */
+/* Only a signed request may set headers of its answer. */
 static enum err judge_overrides(struct call *call)
 {
     bool reads = call->s3.op == S3_GET_OBJECT || call->s3.op == S3_HEAD_OBJECT;
@@ -321,17 +320,15 @@ static enum err judge_overrides(struct call *call)
     return OK;
 }
 
-/* Whoever holds a presigned URL may add headers to it. One that nobody here knows might make
- * another operation of it: that, too, only who signs may say. */
+/* The holder of a presigned URL may add headers to the request. A header that is unknown here might
+ * turn it into another operation, so it must be signed. */
 static enum err judge_foreign(struct call *call, const struct sigv4_claim *claim)
 {
-    const struct http_head *head = call->head;
+    const struct request_head *head = call->head;
     for (size_t i = 0; i < head->field_count && claim->presigned && call->s3.foreign.ptr; i++) {
-        slice name = head->fields[i].name, names = claim->signed_headers;
-        bool signs = false;
-        while (names.len && !signs)
-            signs = slice_eq_nocase(slice_cut(&names, ';'), name);
-        if (signs || s3_header_fate(&call->s3, name) != HEADER_FOREIGN)
+        slice name = head->fields[i].name;
+        if (slice_list_has(claim->signed_headers, ';', name) ||
+            s3_header_fate(&call->s3, name) != HEADER_FOREIGN)
             continue;
         call->s3.detail = arena_printf(call->keep, "The header %.*s must be among those that a "
                                        "presigned URL signs.", SLICE_ARG(name));
@@ -345,9 +342,10 @@ static bool takes_form(const struct call *call)
     return call->s3.op == S3_POST_OBJECT && call->front->options.form_bytes_max;
 }
 
-/* Read once, and asked once whether it may be done; call->err says what is wrong with it. */
+/* Reads the request, and judges what the client may do; both happen once. On failure call->err is
+ * set. */
 static void read_call(struct front *front, struct http_loop *http, struct arena *keep, slice peer,
-                      const struct http_head *head, struct judged *judged)
+                      const struct request_head *head, struct judged *judged)
 {
     struct call *call = &judged->call;
     call->front = front;
@@ -363,7 +361,7 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
                                 &call->s3);
     if (call->err)
         call->s3.op = S3_OP_COUNT;
-    else if (takes_form(call))    /* the form tells whose it is: form_judge */
+    else if (takes_form(call))    /* form_judge finds the client in the form */
         call->err = form_judge_head(call);
     else if (!(call->err = judge_overrides(call)) &&
              !(call->err = judge_foreign(call, &judged->claim)))
@@ -376,23 +374,24 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
     if (bytes <= FRONT_FRAMED_BYTES(most))
         return OK;
     metric_add(M_BATCH_LIST, 1);
-    *ret_detail = arena_printf(call->keep, "The list of a batch may have %" PRIu64 " bytes: ask for "
-                               "less at once.", most);
+    *ret_detail = arena_printf(call->keep, "The list of a batch may have %" PRIu64 " bytes: ask "
+                               "for less at once.", most);
     return ERR_TOO_LARGE;
 }
 
-/* Taken as empty, it would empty the object. S3 wants a length here, if only a 0; elsewhere no body is
- * none, or what the origin says it is. */
+/* S3 requires a length for bodies that are stored, if only a 0: a body without one would be read as
+ * empty, and would empty the object. For other operations the origin decides. */
 static bool lacks_length(const struct call *call)
 {
     bool stores = call->s3.op == S3_PUT_OBJECT || call->s3.op == S3_UPLOAD_PART;
     return stores && !call->err && !call->head->has_length && !call->head->chunked;
 }
 
-/* Would a body be taken in for nothing? A small one may be: its connection then goes on. */
+/* Refuses a large body of a request that will be refused anyway. A small body is read, so that the
+ * connection can be kept. */
 static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_detail)
 {
-    const struct http_head *head = call->head;
+    const struct request_head *head = call->head;
     *ret_detail = call->s3.detail;
     if (lacks_length(call))
         return ERR_NO_LENGTH;
@@ -412,7 +411,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
     if (takes_form(call))
         return head->chunked ? ERR_NO_LENGTH
              : head->length > call->front->options.form_bytes_max ? ERR_TOO_LARGE : OK;
-    return place_judge(call, ret_detail);
+    return rules_judge(call, ret_detail);
 }
 
 /* A value as a fact of a log line: one word, not too long, "-" if there is none. */
@@ -424,8 +423,8 @@ static slice fact(struct arena *keep, slice value)
     return word.len ? word : S("-");
 }
 
-/* What came no further than a judge, so that whoever is told of a request id finds it. The
- * query names the sub-resource; signatures stand there, too, and are left out. */
+/* The log line of a request that a judge refused, so that its request id can be found. The query is
+ * logged because it names the sub-resource; signatures are left out of it. */
 static void log_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                         slice access_key, slice id, int status)
 {
@@ -436,11 +435,12 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
     slice query = fact(keep, what->head ? query_unproved(keep, what->head->query) : S(""));
     access_key = fact(keep, access_key);
     log_access("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s query=%.*s "
-               "status=%d err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer), SLICE_ARG(access_key),
-               SLICE_ARG(method), SLICE_ARG(path), SLICE_ARG(query), status, err_name(what->err), what->why);
+               "status=%d err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer),
+               SLICE_ARG(access_key), SLICE_ARG(method), SLICE_ARG(path), SLICE_ARG(query), status,
+               err_name(what->err), what->why);
 }
 
-/* By whose number a body counts: where there is but one client, all the room is for that one. */
+/* The number by which a client's bodies are limited. A single client may use all the room: 0. */
 static unsigned counts_as(const struct front *front, const struct client *client)
 {
     size_t clients = clients_count(front->options.clients);
@@ -450,7 +450,7 @@ static unsigned counts_as(const struct front *front, const struct client *client
 }
 
 bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice peer,
-                 const struct http_head *head, struct http_answer *ret)
+                 const struct request_head *head, struct http_answer *ret)
 {
     struct front *front = arg;
     struct judged *judged = arena_alloc(keep, sizeof(*judged));
@@ -476,7 +476,8 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
     }
     slice id = judged->call.id.len ? judged->call.id : request_id_new(front, keep);
     struct s3_fault fault = fault_of(front, http_loop_local(http), keep, head, claim, err, detail);
-    answer_fault(keep, err, &fault, head->path, id, ret);
+    struct fields fields = { .keep = keep };
+    answer_fault(&fields, err, &fault, head->path, id, ret);
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     ret->close = true;
@@ -492,20 +493,21 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
     struct front *front = arg;
     slice id = request_id_new(front, keep), path = what->head ? what->head->path : S("/");
     struct s3_fault fault = { .message = slice_of(what->why) };
-    answer_fault(keep, what->err, &fault, path, id, ret);
+    struct fields fields = { .keep = keep };
+    answer_fault(&fields, what->err, &fault, path, id, ret);
     ret->close = true;
     log_refused(front, keep, what, S(""), id, ret->status);
 }
 
 /* ---- the route ---- */
 
-/* A form is placed by the key in it, when that has been read; a batch by each of its own. */
+/* The rules of a form are known when its key has been read. Each item of a batch has its own. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
     bool form = takes_form(call), items = row->route == S3_ITEMS;
     slice detail = S("");
-    enum err err = form || items ? OK : place_judge(call, &detail);
+    enum err err = form || items ? OK : rules_judge(call, &detail);
     metric_add(row->metric, 1);
     if (err)
         reply_error(call, err, detail);
@@ -531,7 +533,7 @@ static enum metric class_of(int status)
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
-/* What only a batch has to say. */
+/* The facts that only a batch has. */
 static slice facts_of_batch(const struct call *call)
 {
     if (call->s3.op != S3_BATCH)
@@ -544,7 +546,7 @@ static void log_request(const struct call *call, const struct http_outcome *outc
     slice more = facts_of_batch(call);
     slice access_key = fact(call->keep, call->access_key);
     slice bucket = fact(call->keep, call->s3.bucket);
-    slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->named);
+    slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->listed_key);
     log_access("request",
                "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
                " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
@@ -564,7 +566,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
         call->gone(call->gone_arg);
     metric_add(class_of(outcome->status), 1);
     metric_add(M_FRONT_SENT, outcome->body_bytes_sent);
-    if (outcome->body_bytes_sent) {    /* else they went into a registered buffer, and count there */
+    if (outcome->body_bytes_sent) {
         metric_add(M_FRONT_FROM_CACHE, call->cost.cache_bytes);
         metric_add(M_FRONT_FROM_ORIGIN, call->cost.origin_bytes);
     }

@@ -1,15 +1,18 @@
-/* intake.c - bodies are taken in: their framing off, every sum right.
+/* intake.c - the intake of request bodies: framing removed, every checksum verified.
  * SPDX-License-Identifier: Apache-2.0
  *
- * No origin sees a byte before all that the client said of its body holds: digest, checksums,
- * signatures of chunks. The body is there whole, in memory or in a file; it is worked through once,
- * a piece that fits the processor's cache at a time: decoded, summed, put back where it belongs.
+ * No origin gets a byte before the whole body is verified: digest, checksums, signatures of chunks.
+ * At the start the body is complete, in memory or in a file. The intake goes through it once, in
+ * parts that fit into the processor's cache. It decodes each part, adds it to the checksums, and
+ * writes the data back in place.
  *
- * That takes seconds for gigabytes, and a file may wait for its disk, so a few threads do it, no
- * loop, but for small bodies in memory, which are done where they are. Large ones take turns: one
- * of 5 GiB keeps no other waiting for long. */
+ * That takes seconds for gigabytes, and a read of a file may wait for its disk. So threads do it,
+ * and a loop only for a small body in memory. Bodies in files have threads of their own: those may
+ * all hang with the disk, and bodies in memory go on. Large bodies take turns: one of 5 GiB keeps
+ * no other waiting for long. */
 #include "front/intake.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,31 +24,25 @@
 #include "s3/xml.h"
 
 #define INLINE_BYTES (64 * KIB)
-#define PIECE_BYTES (256 * KIB)
+#define PART_BYTES (256 * KIB)
 #define TURN_BYTES (32 * MIB)
 #define THREADS_MAX 8u
+static_assert(FORM_FIELDS_BYTES_MAX <= PART_BYTES, "one buffer for both");
 
 struct intake {
     struct mail mail;
     struct list link;
-    struct mailbox *back;
     struct arena arena;
-    struct http_body *body;
-    size_t len, at, data_len;        /* as it came; done with `at` of it; so much data so far */
+    struct intake_ask ask;
+    size_t len, at, data_len;        /* of the body as it came; bytes done; data among those */
+    bool in_file;                    /* its bytes come from a disk, which may hang */
     struct integrity is;
-    slice sha256_said;
+    slice sha256_given;
     struct sigv4_chain *chain;
     struct chunked *chunked;
     struct checksum_run *sha256, *md5, *sum;
-    struct intake_keys *keys;        /* NULL: it names none */
-    struct intake_list *list;        /* NULL: it is none */
-    struct form *form;               /* NULL: it is none */
-    struct arena *form_keep;
     slice form_type;
     struct intake_outcome outcome;
-    void (*done)(void *arg, const struct intake_outcome *outcome);
-    void (*lost)(void *arg);
-    void *arg;
 };
 
 static void intake_free(struct intake *intake)
@@ -55,7 +52,7 @@ static void intake_free(struct intake *intake)
     checksum_free(&intake->sha256);
     checksum_free(&intake->md5);
     checksum_free(&intake->sum);
-    mailbox_unref(&intake->back);
+    mailbox_unref(&intake->ask.box);
     arena_free(&intake->arena);
     free(intake);
 }
@@ -70,8 +67,8 @@ static void add(struct intake *intake, slice data)
             checksum_add(runs[i], data);
 }
 
-/* A signature or a size that is wrong has a message of its own. */
-static void tell_framing(struct intake *intake)
+/* Framing errors get this message, other than a wrong signature or size. */
+static void explain_framing(struct intake *intake)
 {
     struct chunked_fault fault = chunked_fault(intake->chunked);
     if (intake->outcome.err && fault.what)
@@ -87,43 +84,54 @@ static void fail_disk(struct intake *intake)
     intake->outcome.fault.message = S(INTAKE_DISK_FAILED);
 }
 
-static void work_on_piece(struct intake *intake, char *buffer)
+static void work_on_part(struct intake *intake, char *buffer)
 {
-    size_t len = PIECE_BYTES;
-    char *piece = http_body_piece(intake->body, intake->at, buffer, &len);
-    slice data = { piece, len };
-    if (piece && intake->chunked)
-        intake->outcome.err = chunked_feed(intake->chunked, data, piece, &data.len);
-    if (piece)
-        add(intake, data);    /* first: in memory, putting it back overwrites it */
-    if (!piece || (intake->chunked &&
-                   !http_body_write(intake->body, intake->data_len, piece, data.len)))
+    size_t len = PART_BYTES;
+    char *part = http_body_part(intake->ask.body, intake->at, buffer, &len);
+    slice data = { part, len };
+    if (part && intake->chunked)
+        intake->outcome.err = chunked_feed(intake->chunked, data, part, &data.len);
+    check(data.len <= len && len <= PART_BYTES && intake->data_len <= intake->at);
+    if (part)
+        add(intake, data);    /* before the write, which may overwrite a body in memory */
+    if (!part || (intake->chunked &&
+                   !http_body_write(intake->ask.body, intake->data_len, part, data.len)))
         fail_disk(intake);
     intake->at += len;
     intake->data_len += data.len;
 }
 
-/* The end of the file is looked for a piece at a time. */
-static void read_form(struct intake *intake, char *buffer)
+/* Reads the fields, and finds the beginning of the file. */
+static void begin_form(struct intake *intake, char *buffer)
 {
-    struct form *form = intake->form;
-    enum err *err = &intake->outcome.err;
-    size_t have = MIN(intake->len, FORM_FIELDS_BYTES_MAX), at, further = 0;
-    bool read = http_body_read(intake->body, 0, buffer, have);
-    if (read)
-        *err = form_read(intake->form_keep, intake->form_type, (slice){ buffer, have }, form);
-    for (at = form->file_at; read && !*err; at += further) {
-        have = MIN(intake->len - at, PIECE_BYTES);
-        read = http_body_read(intake->body, at, buffer, have);
-        if (!read || form_file_ends(form, (slice){ buffer, have }, &further))
-            break;
-        if (at + have == intake->len)
-            *err = ERR_BAD_FORM;
-    }
-    form->file_bytes = at + further - form->file_at;
-    intake->at = intake->len;
-    if (!read)
+    struct form *form = intake->ask.form;
+    size_t have = MIN(intake->len, FORM_FIELDS_BYTES_MAX);
+    if (!http_body_read(intake->ask.body, 0, buffer, have)) {
         fail_disk(intake);
+        return;
+    }
+    intake->outcome.err =
+        form_read(intake->ask.keep, intake->form_type, (slice){ buffer, have }, form);
+    if (!intake->outcome.err && form->file_at == intake->len)
+        intake->outcome.err = ERR_BAD_FORM;    /* it ends where the file should begin */
+    intake->at = form->file_at;
+}
+
+/* Looks for the end of the file in the next part. */
+static void search_part(struct intake *intake, char *buffer)
+{
+    struct form *form = intake->ask.form;
+    size_t have = MIN(intake->len - intake->at, PART_BYTES), further;
+    if (!http_body_read(intake->ask.body, intake->at, buffer, have)) {
+        fail_disk(intake);
+        return;
+    }
+    bool ends = form_file_ends(form, (slice){ buffer, have }, &further);
+    bool last = intake->at + have == intake->len;
+    form->file_bytes = intake->at + further - form->file_at;
+    intake->at = ends || last ? intake->len : intake->at + further;
+    if (last && !ends)
+        intake->outcome.err = ERR_BAD_FORM;
 }
 
 static bool copy_data(struct intake *intake, slice *ret)
@@ -131,34 +139,31 @@ static bool copy_data(struct intake *intake, slice *ret)
     size_t bytes = intake->data_len;
     char *copy = arena_alloc(&intake->arena, MAX(bytes, 1));
     *ret = (slice){ copy, bytes };
-    if (http_body_read(intake->body, 0, copy, bytes))
+    if (http_body_read(intake->ask.body, 0, copy, bytes))
         return true;
     fail_disk(intake);
     return false;
 }
 
-static void read_keys(struct intake *intake)
+static void read_keys(struct intake *intake, slice data)
 {
-    struct intake_keys *keys = intake->keys;
-    slice copy;
-    if (copy_data(intake, &copy))
-        intake->outcome.err = xml_read_delete(keys->keep, copy, &keys->list, &keys->count);
+    struct intake_keys *keys = intake->ask.keys;
+    intake->outcome.err = xml_read_delete(intake->ask.keep, data, &keys->list, &keys->count);
 }
 
-static void read_list(struct intake *intake)
+static void read_list(struct intake *intake, slice data)
 {
-    struct intake_list *list = intake->list;
-    slice copy, why = S("");
-    if (!copy_data(intake, &copy))
-        return;
-    enum err err = items_read_batch(list->keep, copy, list->items_max, &list->batch, &why);
+    struct intake_list *list = intake->ask.list;
+    struct arena *keep = intake->ask.keep;
+    slice why = S("");
+    enum err err = items_read_batch(keep, data, list->items_max, &list->batch, &why);
     list->too_many = err == ERR_LIMIT;
     intake->outcome.err = err ? ERR_BAD_ARGUMENT : OK;
     intake->outcome.fault.message = err == ERR_LIMIT
-        ? arena_printf(list->keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) : why;
+        ? arena_printf(keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) : why;
 }
 
-static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
+static bool is_right(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)
 {
     if (!run)
         return true;
@@ -166,27 +171,32 @@ static bool holds(struct checksum_run *run, const uint8_t *want, size_t bytes, u
     return memcmp(ret_sum, want, bytes) == 0;
 }
 
-/* Both sums, as S3 writes them down. */
-static void tell_sha256(struct intake *intake, const uint8_t *sum)
+/* Adds both sums to the error, as S3 writes them. */
+static void explain_sha256(struct intake *intake, const uint8_t *sum)
 {
     char hex[64];
     hex_write(sum, 32, hex);
-    s3_fault_add(&intake->outcome.fault, S("ClientComputedContentSHA256"), intake->sha256_said);
+    s3_fault_add(&intake->outcome.fault, S("ClientComputedContentSHA256"), intake->sha256_given);
     s3_fault_add(&intake->outcome.fault, S("S3ComputedContentSHA256"),
                  arena_copy(&intake->arena, (slice){ hex, sizeof(hex) }));
 }
 
-static void tell_md5(struct intake *intake, const uint8_t *sum)
+static void explain_md5(struct intake *intake, const uint8_t *sum)
 {
-    char hex[32], base64[BASE64_BYTES(16)];
+    char hex[32];
     struct s3_fault *fault = &intake->outcome.fault;
     hex_write(intake->is.md5, 16, hex);
-    base64_write(sum, 16, base64);
     fault->message = S("The Content-MD5 you specified did not match what we received.");
     s3_fault_add(fault, S("CalculatedDigest"),
-                 arena_copy(&intake->arena, (slice){ base64, sizeof(base64) }));
+                 base64_write(&intake->arena, (slice){ (const char *)sum, 16 }));
     s3_fault_add(fault, S("ExpectedDigest"),
                  arena_copy(&intake->arena, (slice){ hex, sizeof(hex) }));
+}
+
+static void add_field(struct intake_outcome *outcome, slice name, slice value)
+{
+    check(outcome->field_count < countof(outcome->fields));
+    outcome->fields[outcome->field_count++] = (struct http_field){ name, value };
 }
 
 static enum err end_framing(struct intake *intake)
@@ -197,8 +207,7 @@ static enum err end_framing(struct intake *intake)
     if (err || !is->sum_in_trailer)
         return err;
     slice header = checksum_header(is->sum), value = chunked_trailer(intake->chunked);
-    outcome->fields[outcome->field_count++] =
-        (struct http_field){ header, arena_copy(&intake->arena, value) };
+    add_field(outcome, header, arena_copy(&intake->arena, value));
     if (base64_read(value, is->sum_value, checksum_bytes(is->sum)))
         return OK;
     outcome->fault.message = arena_printf(
@@ -210,15 +219,15 @@ static enum err compare(struct intake *intake)
 {
     const struct integrity *is = &intake->is;
     uint8_t sum[CHECKSUM_BYTES_MAX];
-    if (!holds(intake->sha256, is->sha256, sizeof(is->sha256), sum)) {
-        tell_sha256(intake, sum);
+    if (!is_right(intake->sha256, is->sha256, sizeof(is->sha256), sum)) {
+        explain_sha256(intake, sum);
         return ERR_BAD_SHA256;
     }
-    if (!holds(intake->md5, is->md5, sizeof(is->md5), sum)) {
-        tell_md5(intake, sum);
+    if (!is_right(intake->md5, is->md5, sizeof(is->md5), sum)) {
+        explain_md5(intake, sum);
         return ERR_BAD_DIGEST;
     }
-    if (holds(intake->sum, is->sum_value, intake->sum ? checksum_bytes(is->sum) : 0, sum))
+    if (is_right(intake->sum, is->sum_value, intake->sum ? checksum_bytes(is->sum) : 0, sum))
         return OK;
     intake->outcome.fault.message = arena_printf(
         &intake->arena, "The %.*s you specified did not match the calculated checksum.",
@@ -230,29 +239,29 @@ static void conclude(struct intake *intake)
 {
     struct intake_outcome *outcome = &intake->outcome;
     if (outcome->err && intake->chunked)
-        tell_framing(intake);
+        explain_framing(intake);
     if (!outcome->err && intake->chunked)
         outcome->err = end_framing(intake);
     if (!outcome->err)
         outcome->err = compare(intake);
-    if (!outcome->err && intake->keys)
-        read_keys(intake);
-    if (!outcome->err && intake->list)
-        read_list(intake);
+    slice data;
+    bool reads = !outcome->err && (intake->ask.keys || intake->ask.list);
+    if (reads && copy_data(intake, &data))
+        (intake->ask.keys ? read_keys : read_list)(intake, data);
     outcome->bytes = intake->data_len;
 }
 
-/* true: it is over */
+/* True: the intake is over. */
 static bool work(struct intake *intake, size_t bytes)
 {
     size_t until = MIN(intake->at + bytes, intake->len);
-    bool copies = intake->form || http_body_in_file(intake->body);
-    char *buffer = copies ? malloc(PIECE_BYTES) : NULL;
+    bool copies = intake->ask.form || intake->in_file;
+    char *buffer = copies ? malloc(PART_BYTES) : NULL;
     check(buffer || !copies);
-    if (intake->form)
-        read_form(intake, buffer);
+    if (intake->ask.form && !intake->at)
+        begin_form(intake, buffer);
     while (!intake->outcome.err && intake->at < until)
-        work_on_piece(intake, buffer);
+        (intake->ask.form ? search_part : work_on_part)(intake, buffer);
     free(buffer);
     if (!intake->outcome.err && intake->at < intake->len)
         return false;
@@ -265,16 +274,16 @@ static bool work(struct intake *intake, size_t bytes)
 static void deliver(struct mail *mail)    /* on the loop again */
 {
     struct intake *intake = container_of(mail, struct intake, mail);
-    intake->done(intake->arg, &intake->outcome);
+    intake->ask.done(intake->ask.arg, &intake->outcome);
     intake_free(intake);
 }
 
 static void finish(struct intake *intake)
 {
     intake->mail.deliver = deliver;
-    if (mailbox_post(intake->back, &intake->mail))
+    if (mailbox_post(intake->ask.box, &intake->mail))
         return;
-    intake->lost(intake->arg);    /* the loop is gone, and the request with it */
+    intake->ask.lost(intake->ask.arg);    /* the loop is gone, and the request with it */
     intake_free(intake);
 }
 
@@ -287,18 +296,33 @@ static bool take_turn(struct list *link)
     return true;
 }
 
-struct workers *intakes_new(void)
+struct intakes {
+    struct workers *in_memory, *in_files;
+};
+
+struct intakes *intakes_new(void)
 {
-    struct workers *intakes =
-        workers_new(MIN(MAX(cores_available(), 2u), THREADS_MAX), "intake", take_turn);
-    check(intakes != NULL);
+    struct intakes *intakes = must_alloc(sizeof(*intakes));
+    unsigned most = MIN(MAX(cores_available(), 2u), THREADS_MAX);
+    intakes->in_memory = workers_new(most, "intake", take_turn);
+    intakes->in_files = workers_new(most, "intake-file", take_turn);
+    check(intakes->in_memory && intakes->in_files);
     return intakes;
 }
 
-/* ---- its start ---- */
+void intakes_free(struct intakes **intakes)
+{
+    struct intakes *mine = *intakes;
+    *intakes = NULL;
+    workers_free(&mine->in_memory);
+    workers_free(&mine->in_files);
+    free(mine);
+}
 
-/* Chunks are for objects: elsewhere S3 refuses them, and an origin could not if we took them off.
- * Signed ones begin with a signature of version 4. */
+/* ---- the start ---- */
+
+/* Only objects and parts may come in chunks. S3 refuses chunks elsewhere; an origin could not,
+ * since it never sees them. Signed chunks need a request signed by version 4. */
 static enum err may_be_framed(const struct intake_ask *ask, struct intake_outcome *ret)
 {
     bool takes = ask->s3->op == S3_PUT_OBJECT || ask->s3->op == S3_UPLOAD_PART;
@@ -315,12 +339,12 @@ static enum err plan(struct intake *intake, const struct intake_ask *ask)
     struct integrity *is = &intake->is;
     struct intake_outcome *outcome = &intake->outcome;
     bool of_body = ask->s3->op != S3_COMPLETE_UPLOAD;
-    enum err err = integrity_read(&intake->arena, ask->head, ask->s3->said, ask->s3->said_count,
-                                  ask->claim, of_body, is, &outcome->fault.message);
-    intake->sha256_said = arena_copy(&intake->arena, ask->claim->payload_hash);
+    enum err err = integrity_read(&intake->arena, ask->head, ask->s3, ask->claim, of_body, is,
+                                  &outcome->fault.message);
+    intake->sha256_given = arena_copy(&intake->arena, ask->claim->payload_hash);
     if (err == ERR_BAD_MD5)
         s3_fault_add(&outcome->fault, S("Content-MD5"),
-                     arena_copy(&intake->arena, http_head_get(ask->head, S("content-md5"))));
+                     arena_copy(&intake->arena, request_head_get(ask->head, S("content-md5"))));
     if (!err && is->framed)
         err = may_be_framed(ask, outcome);
     if (err)
@@ -332,8 +356,7 @@ static enum err plan(struct intake *intake, const struct intake_ask *ask)
         return ERR_INCOMPLETE;
     }
     if (is->encoding.ptr)
-        outcome->fields[outcome->field_count++] = (struct http_field){
-            S("content-encoding"), arena_copy(&intake->arena, is->encoding) };
+        add_field(outcome, S("content-encoding"), arena_copy(&intake->arena, is->encoding));
     return OK;
 }
 
@@ -353,32 +376,16 @@ static void prepare(struct intake *intake, const struct intake_ask *ask)
     if (is->sum != CHECKSUM_COUNT)
         intake->sum = checksum_begin(is->sum);
     if (!intake->chunked && !intake->sha256 && !intake->md5 && !intake->sum)
-        intake->at = intake->data_len = intake->len;    /* nothing is said of it */
+        intake->at = intake->data_len = intake->len;    /* there is nothing to verify */
 }
 
-static struct intake *intake_new(struct mailbox *box, struct http_body *body,
-                                 void (*done)(void *arg, const struct intake_outcome *outcome),
-                                 void (*lost)(void *arg), void *arg)
+/* Works here on a small body in memory, else leaves it to a thread. */
+static void begin(struct intakes *intakes, struct intake *intake)
 {
-    struct intake *intake = must_alloc(sizeof(*intake));
-    check(box && done && lost);
-    intake->back = mailbox_ref(box);
-    intake->body = body;
-    intake->len = http_body_bytes(body);
-    intake->done = done;
-    intake->lost = lost;
-    intake->arg = arg;
-    list_init(&intake->link);
-    return intake;
-}
-
-/* By a thread, or, if it is small, here. */
-static void begin(struct workers *intakes, struct intake *intake)
-{
-    size_t todo = intake->keys || intake->list ? intake->len : intake->len - intake->at;
-    bool waits = todo && http_body_in_file(intake->body);
-    if (!intake->outcome.err && (todo > INLINE_BYTES || waits)) {
-        workers_put(intakes, &intake->link);
+    bool reads = intake->ask.keys || intake->ask.list;
+    size_t todo = reads ? intake->len : intake->len - intake->at;
+    if (!intake->outcome.err && (todo > INLINE_BYTES || (todo && intake->in_file))) {
+        workers_put(intake->in_file ? intakes->in_files : intakes->in_memory, &intake->link);
         return;
     }
     if (!intake->outcome.err)
@@ -386,27 +393,20 @@ static void begin(struct workers *intakes, struct intake *intake)
     deliver(&intake->mail);
 }
 
-void intake_start(struct workers *intakes, struct mailbox *box, const struct intake_ask *ask,
-                  void (*done)(void *arg, const struct intake_outcome *outcome),
-                  void (*lost)(void *arg), void *arg)
+void intake_start(struct intakes *intakes, const struct intake_ask *ask)
 {
-    struct intake *intake = intake_new(box, ask->body, done, lost, arg);
-    intake->keys = ask->keys;
-    intake->list = ask->list;
-    intake->outcome.err = plan(intake, ask);
-    if (!intake->outcome.err)
+    struct intake *intake = must_alloc(sizeof(*intake));
+    check(ask->box && ask->done && ask->lost);
+    check((ask->keys != NULL) + (ask->list != NULL) + (ask->form != NULL) <= 1);
+    intake->ask = *ask;
+    intake->ask.box = mailbox_ref(ask->box);
+    intake->len = http_body_bytes(ask->body);
+    intake->in_file = intake->len && http_body_in_file(ask->body);
+    list_init(&intake->link);
+    if (ask->form)
+        intake->form_type =
+            arena_copy(&intake->arena, request_head_get(ask->head, S("content-type")));
+    else if ((intake->outcome.err = plan(intake, ask)) == OK)
         prepare(intake, ask);
-    begin(intakes, intake);
-}
-
-void intake_form(struct workers *intakes, struct mailbox *box, slice content_type,
-                 struct http_body *body, struct arena *keep, struct form *ret,
-                 void (*done)(void *arg, const struct intake_outcome *outcome),
-                 void (*lost)(void *arg), void *arg)
-{
-    struct intake *intake = intake_new(box, body, done, lost, arg);
-    intake->form = ret;
-    intake->form_keep = keep;
-    intake->form_type = arena_copy(&intake->arena, content_type);
     begin(intakes, intake);
 }

@@ -1,4 +1,4 @@
-/* intake.h - bodies are taken in: their framing off, every sum right.
+/* intake.h - the intake of request bodies: framing removed, every checksum verified.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef FRONT_INTAKE_H
 #define FRONT_INTAKE_H
@@ -11,34 +11,48 @@
 #include "s3/request.h"
 #include "s3/sigv4.h"
 
-struct workers *intakes_new(void) MUST_USE;
+/* The threads that take bodies in. */
+struct intakes;
+struct intakes *intakes_new(void) MUST_USE;
+void intakes_free(struct intakes **intakes);    /* finishes the waiting bodies first */
 
-/* What DeleteObjects names, in `keep`. */
+/* The keys that a DeleteObjects lists. */
 struct intake_keys {
-    struct arena *keep;
     struct deletion *list;
     size_t count;
 };
 
-/* The list of a batch, in `keep`. */
+/* The list of a batch. */
 struct intake_list {
-    struct arena *keep;
     size_t items_max;
     struct items_batch batch;
-    bool too_many;                /* that is what is wrong with it */
+    bool too_many;                /* the list was refused because it has more items */
 };
 
-/* A body as it came; it must stay, is written to and not read by others meanwhile. The rest is
- * needed only until intake_start returns. */
+struct intake_outcome;
+
+/* The caller keeps the body as it came, and leaves it alone until done() is called: the intake
+ * writes to it. head, s3, claim and sigv4 are needed only until intake_start returns. */
 struct intake_ask {
+    struct mailbox *box;             /* of the loop on which done() is called */
     struct http_body *body;
-    const struct http_head *head;
+    const struct request_head *head;
     const struct s3_request *s3;
     const struct sigv4_claim *claim;
-    struct sigv4 *sigv4;             /* the loop's, and the secret of the claim's key: */
-    slice secret_key;                /* for chunks that are signed */
-    struct intake_keys *keys;        /* NULL, or: is to be read, too; not looked at before done() */
-    struct intake_list *list;        /* likewise */
+    struct sigv4 *sigv4;             /* the loop's */
+    slice secret_key;                /* of the claim's key, for signed chunks */
+    /* At most one of them: what to read from the body, into `keep`. The caller does not touch it
+     * before done(). A form is read by form_read, whose result is outcome->err; it has neither
+     * framing nor checksums, and its body stays as it came. */
+    struct arena *keep;
+    struct intake_keys *keys;
+    struct intake_list *list;
+    struct form *form;
+    /* One call: done() on the loop of `box`, or at once for up to 64 KiB in memory. If that loop
+     * has gone, lost() on another thread. */
+    void (*done)(void *arg, const struct intake_outcome *outcome);
+    void (*lost)(void *arg);
+    void *arg;
 };
 
 #define INTAKE_FIELDS_MAX 2
@@ -47,26 +61,15 @@ struct intake_ask {
     "Anonymous requests don't support this x-amz-content-sha256 value. Please use " \
     "UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER."
 
-/* What is known of it then. Slices are good until done() returns. */
+/* The slices are valid until done() returns. */
 struct intake_outcome {
     enum err err;
-    struct s3_fault fault;           /* err: what to say of it */
-    size_t bytes;                    /* of the data, which the body begins with now */
-    struct http_field fields[INTAKE_FIELDS_MAX];    /* sent in place of those of the framing */
+    struct s3_fault fault;           /* with an err: the error's message and elements */
+    size_t bytes;                    /* of the data, now at the beginning of the body */
+    struct http_field fields[INTAKE_FIELDS_MAX];    /* to send in place of the framing's fields */
     size_t field_count;
 };
 
-/* done() is called once: on the loop of `box`, or at once for up to 64 KiB in memory. Instead of it
- * lost(), on another thread, if that loop has gone. */
-void intake_start(struct workers *intakes, struct mailbox *box, const struct intake_ask *ask,
-                  void (*done)(void *arg, const struct intake_outcome *outcome),
-                  void (*lost)(void *arg), void *arg);
-
-/* Reads a form (form_read) in the same way: outcome->err is its answer, *ret and keep are not to be
- * looked at before that. A form stays as it came. */
-void intake_form(struct workers *intakes, struct mailbox *box, slice content_type,
-                 struct http_body *body, struct arena *keep, struct form *ret,
-                 void (*done)(void *arg, const struct intake_outcome *outcome),
-                 void (*lost)(void *arg), void *arg);
+void intake_start(struct intakes *intakes, const struct intake_ask *ask);
 
 #endif

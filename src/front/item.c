@@ -1,19 +1,18 @@
 /* item.c - one item of a list, judged as a GetObject of its object.
  * SPDX-License-Identifier: Apache-2.0
  *
- * By the rules that a request for it meets, asked in their order: the client's policy (right.c),
- * where it lies and whether it may be asked there (place.c); what the cache then asks of it, a
- * grant or the origin, is the get's business. So nobody reads by a list what they can't read by
- * itself. A call stands in for the request that it might have been. Any thread; a call is one
- * thread's. */
+ * An item meets the same judges as a GetObject request, in the same order: the client's policy
+ * (right.c), then the rules of its bucket (rules.c). After that the get wants a grant, or asks the
+ * origin. So a list never gives a client an object that a request would not. A struct call stands
+ * for that request. Any thread; each call belongs to one thread. */
 #include "base/guard.h"
-#include "cache/alias.h"
+
 #include "front/inside.h"
 
 void item_call(struct call *ret, struct front *front, const struct client *client, slice bucket,
                struct arena *keep)
 {
-    static const struct http_head no_head;
+    static const struct request_head no_head;
     *ret = (struct call){
         .front = front,
         .head = &no_head,
@@ -26,7 +25,7 @@ void item_call(struct call *ret, struct front *front, const struct client *clien
     };
 }
 
-/* No range can say nothing, and all of an object is no part of it. */
+/* No Range header stands for zero bytes, and a whole object needs none. */
 static struct s3_range range_of(const struct item *item)
 {
     bool open = item->length == ITEM_OPEN;
@@ -47,36 +46,31 @@ enum err item_ask(struct call *as, const struct item *item, struct get_ask *ret)
 {
     slice detail;
     as->s3.key = item->key;
-    as->place = NULL;
+    as->rules = NULL;
     enum err err = guard_on(GUARD_ITEM_RIGHTS) ? right_judge(as) : OK;
     if (!err)
-        err = place_judge(as, &detail);
+        err = rules_judge(as, &detail);
     if (err)
         return err;
-    *ret = (struct get_ask){
-        .place = as->place,
-        .who = &as->client->who,
-        .bucket = as->s3.bucket,
-        .key = item->key,
-        .version = item->version,
-        .range = range_of(item),
-        .conditions = { .if_match = item->if_match, .if_modified_since = -1,
-                        .if_unmodified_since = -1 },
-        .head_only = asks_nothing(item),
-        .revalidate = as->place->freshness == FRESH_TTL && !alias_is_plain(item->key),
-    };
+    check(as->rules);
+    as->s3.range = range_of(item);
+    as->s3.conditions = (struct s3_conditions){
+        .if_match = item->if_match, .if_modified_since = -1, .if_unmodified_since = -1 };
+    *ret = object_ask(as, item->version);
+    ret->head_only = asks_nothing(item);
     return OK;
 }
 
 enum err item_span(const struct item *item, const struct get_answer *answer, uint64_t *ret_first,
                    uint64_t *ret_length)
 {
+    check(!answer->err && answer->first <= answer->end);
     *ret_first = answer->first;
     *ret_length = answer->end - answer->first;
     if (asks_nothing(item)) {
         *ret_first = item->first;
         *ret_length = 0;
-        return item->first <= answer->head->size ? OK : ERR_BAD_RANGE;
+        return item->first <= answer->metadata->size ? OK : ERR_BAD_RANGE;
     }
     bool exact = item->kind == ITEM_SPAN && item->length != ITEM_OPEN;
     return exact && *ret_length != item->length ? ERR_BAD_RANGE : OK;

@@ -1,19 +1,22 @@
-/* lend.c - a key pair of Penstock's own, for local clients. SPDX-License-Identifier: Apache-2.0
+/* lend.c - key pairs that Penstock lends to local clients. SPDX-License-Identifier: Apache-2.0
  *
- * A new pair is made when somebody asks and the newest is an hour old; each is good for two hours.
- * So who asks gets one with at least an hour left, and two are good at a time. */
+ * A pair is valid for two hours. A client gets the newest pair; if that is an hour old, a new
+ * one is made first. So every client gets a pair with at least an hour left, and two pairs are
+ * valid at a time. */
 #include "front/lend.h"
 
+#include <assert.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
+
+#include "s3/encode.h"
 
 #define HANDED_S 3600
 #define GOOD_S 7200
-#define PAIRS 4u                  /* more than are good at a time */
+#define PAIRS 4u                  /* more than are valid at a time */
+static_assert(PAIRS > GOOD_S / HANDED_S, "a valid pair is not overwritten");
 
 struct pair {
     char access_key[21], secret_key[41], token[65];
@@ -22,7 +25,7 @@ struct pair {
 
 struct lend {
     pthread_mutex_t lock;
-    char *said;                   /* the token that is asked for */
+    char *token;                  /* that clients must send */
     struct pair pairs[PAIRS];
     unsigned newest;
 };
@@ -32,7 +35,7 @@ struct lend *lend_new(slice token)
     check(token.len > 0);
     struct lend *lend = must_alloc(sizeof(*lend));
     pthread_mutex_init(&lend->lock, NULL);
-    lend->said = must_strndup(token.ptr, token.len);
+    lend->token = must_strndup(token.ptr, token.len);
     return lend;
 }
 
@@ -41,7 +44,7 @@ void lend_free(struct lend **lend)
     if (!*lend)
         return;
     pthread_mutex_destroy(&(*lend)->lock);
-    free((*lend)->said);
+    free((*lend)->token);
     free(*lend);
     *lend = NULL;
 }
@@ -98,7 +101,7 @@ bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice se
 
 /* ---- the page ---- */
 
-/* Without its port. */
+/* The host of a Host header or an address, without its port. */
 static slice host_of(slice name)
 {
     size_t end = name.len, colons = 0;
@@ -123,8 +126,9 @@ static bool is_loopback(slice name)
     return parts == 4;
 }
 
-/* Of a browser, or of a proxy that stands here and lets others in. A page may come from this very
- * port, as an object that somebody stored: its requests are same-origin and bear no Origin. */
+/* True for a header of a browser, or of a proxy on this machine that lets others in. Origin
+ * alone is not enough: a stored object may be a page of this very port, and its requests carry
+ * no Origin. */
 static bool is_of_others(slice name)
 {
     static const char *const names[] = { "origin", "referer", "cookie", "forwarded", "via",
@@ -134,48 +138,45 @@ static bool is_of_others(slice name)
            slice_starts_nocase(name, S("x-forwarded-"));
 }
 
-/* NULL: it may have one. */
-static const char *why_not(const struct lend *lend, slice peer, const struct http_head *head)
+/* NULL: the client may have a pair. */
+static const char *why_not(const struct lend *lend, slice peer, const struct request_head *head)
 {
-    bool hosted = false, told = false;
+    bool hosted = false, authorized = false;
     for (size_t i = 0; i < head->field_count; i++) {
         slice name = head->fields[i].name, value = slice_trim(head->fields[i].value);
         if (slice_eq_nocase(name, S("host")))
             hosted = is_loopback(value);
         if (slice_eq_nocase(name, S("authorization")))
-            told = slice_eq_secret(slice_of(lend->said), slice_starts(value, S("Bearer ")) &&
-                                            strncmp(lend->said, "Bearer ", 7) != 0
-                                        ? slice_from(value, 7) : value);
+            authorized = slice_eq_secret(slice_of(lend->token),
+                                         slice_starts(value, S("Bearer ")) &&
+                                                 strncmp(lend->token, "Bearer ", 7) != 0
+                                             ? slice_from(value, 7) : value);
         if (is_of_others(name))
             return "it came from a browser or through a proxy";
     }
     return !is_loopback(peer) ? "it came from another machine"
          : !hosted            ? "its Host is no loopback name or address"
-         : !told              ? "its Authorization is not lend_token" : NULL;
+         : !authorized        ? "its Authorization is not lend_token" : NULL;
 }
 
 const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
-                        const struct http_head *head, int64_t now_s, slice *ret_access_key,
+                        const struct request_head *head, int64_t now_s, slice *ret_access_key,
                         struct http_answer *ret)
 {
     const char *why = why_not(lend, peer, head);
     if (why) {
         ret->status = 403;
-        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"for clients of this machine only, "
-                      "who ask it by a loopback name and say lend_token in Authorization "
+        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"only for clients on this machine "
+                      "that use a loopback name and send lend_token in Authorization "
                       "(AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
         return why;
     }
     struct pair pair = current(lend, now_s);
-    time_t until = (time_t)(pair.made_s + GOOD_S);
-    struct tm tm;
-    char text[32];
-    gmtime_r(&until, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    slice until = iso_date_text(keep, pair.made_s + GOOD_S);
     ret->status = 200;
     ret->body = arena_printf(keep, "{\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\","
-                             "\"Token\":\"%s\",\"Expiration\":\"%s\"}\n", pair.access_key,
-                             pair.secret_key, pair.token, text);
+                             "\"Token\":\"%s\",\"Expiration\":\"%.19sZ\"}\n", pair.access_key,
+                             pair.secret_key, pair.token, until.ptr);
     *ret_access_key = arena_copy(keep, slice_of(pair.access_key));
     return NULL;
 }

@@ -1,8 +1,9 @@
 /* object.c - GetObject and HeadObject: the cache's decision as an HTTP answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One piece is sent, then proceed asks for the next (H5). Bytes come from the get, which may make
- * us wait; its wake and the client's proceed meet in step(). */
+ * One piece is sent; then the client's proceed asks for the next (H5). The get delivers the pieces,
+ * and may need time for one. Both events lead to step(): the get has news, or the client proceeds.
+ * Threads: the loop. */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -14,85 +15,77 @@
 struct object {
     struct call *call;
     struct get *get;
-    uint64_t left;                /* bytes still to be handed to the client */
-    bool started;                 /* headers are out, or on their way with the first piece */
+    uint64_t left;                /* bytes that are still to be sent */
+    bool started;                 /* the headers are sent, or go with the first piece */
     bool sending;                 /* a piece is on its way: wait for proceed */
 };
 
-static void over(struct object *object)
+static void over(void *arg)
 {
+    struct object *object = arg;
     if (!object->get)
         return;
     object->call->cost = *get_cost(object->get);
     get_end(&object->get);
 }
 
-static slice override_of(const struct call *call, const char *name)
-{
-    const struct s3_param *param = s3_param_get(&call->s3, slice_of(name));
-    return param && param->value.ptr ? param->value : (slice){ 0 };
-}
-
-static const struct {
-    const char *param;
-    slice field;
-} overrides[] = {
-    { "response-content-type", { "content-type", 12 } },
-    { "response-content-language", { "content-language", 16 } },
-    { "response-expires", { "expires", 7 } },
-    { "response-cache-control", { "cache-control", 13 } },
-    { "response-content-disposition", { "content-disposition", 19 } },
-    { "response-content-encoding", { "content-encoding", 16 } },
+/* The headers that a client may replace, by a parameter "response-" and the header's name. */
+static const char *const overridable[] = {
+    "content-type", "content-language", "expires", "cache-control", "content-disposition",
+    "content-encoding",
 };
 
-static bool is_overridden(const struct call *call, slice field)
+/* The value that replaces a header; ptr NULL: none. */
+static slice override_of(const struct call *call, slice field)
 {
-    for (size_t i = 0; i < countof(overrides); i++)
-        if (slice_eq(overrides[i].field, field))
-            return override_of(call, overrides[i].param).ptr != NULL;
-    return false;
+    slice prefix = S("response-");
+    for (size_t i = 0; i < call->s3.param_count; i++) {
+        slice name = call->s3.params[i].name;
+        if (slice_starts(name, prefix) && slice_eq(slice_from(name, prefix.len), field) &&
+            slice_is_one_of(field, overridable, countof(overridable)))
+            return call->s3.params[i].value;
+    }
+    return (slice){ 0 };
+}
+
+static bool is_whole(const struct get_answer *answer)
+{
+    return answer->first == 0 && answer->end == answer->metadata->size;
 }
 
 /* The checksums of a part that is not the whole object. */
 static void add_part_sums(struct fields *fields, const struct call *call,
                           const struct get_answer *answer)
 {
-    bool whole = answer->first == 0 && answer->end == answer->head->size;
-    slice rest = call->s3.checksum_mode && !answer->err && !whole ? answer->part_sums : S("");
-    while (rest.len) {
-        slice line = slice_cut(&rest, '\n'), value = slice_cut(&line, '\r');
-        slice name = slice_cut(&value, ':');
-        fields_add(fields, name, slice_trim(value));
+    bool wanted = call->s3.checksum_mode && !answer->err && !is_whole(answer);
+    for (slice rest = wanted ? answer->part_sums : S(""); rest.len;) {
+        struct http_field field = fields_cut(&rest);
+        fields_add(fields, field.name, field.value);
     }
 }
 
-/* The object's own headers, as the origin sent them; checksums of the whole never with a part. */
+/* The object's own headers, as the origin sent them. Checksums of the whole object never go with a
+ * part of it. */
 static void add_own_fields(struct fields *fields, const struct call *call,
                            const struct get_answer *answer)
 {
-    slice rest = answer->head->fields;
-    while (rest.len) {
-        slice line = slice_cut(&rest, '\n');
-        if (line.len && line.ptr[line.len - 1] == '\r')
-            line.len--;
-        slice name = slice_cut(&line, ':'), value = slice_trim(line);
-        bool whole = answer->first == 0 && answer->end == answer->head->size;
-        if (slice_starts(name, S("x-amz-checksum-")) &&
-            (!whole || (answer->partial && !call->s3.part) || answer->err ||
-             !call->s3.checksum_mode))
-            continue;
-        if (call->s3.part && slice_eq(name, S("x-amz-mp-parts-count")))
-            continue;    /* said with the part */
-        if (!is_overridden(call, name))
+    bool sums = call->s3.checksum_mode && !answer->err && is_whole(answer) &&
+                (!answer->partial || call->s3.part);
+    for (slice rest = answer->metadata->fields; rest.len;) {
+        struct http_field field = fields_cut(&rest);
+        if ((slice_starts(field.name, S("x-amz-checksum-")) && !sums) ||
+            (call->s3.part && slice_eq(field.name, S("x-amz-mp-parts-count"))))
+            continue;    /* add_fields adds the number of parts */
+        if (!override_of(call, field.name).ptr)
+            fields_add(fields, field.name, field.value);
+    }
+    for (size_t i = 0; i < countof(overridable); i++) {
+        slice name = slice_of(overridable[i]), value = override_of(call, name);
+        if (value.ptr)
             fields_add(fields, name, value);
     }
-    for (size_t i = 0; i < countof(overrides); i++) {
-        slice value = override_of(call, overrides[i].param);
-        if (value.ptr)
-            fields_add(fields, overrides[i].field, value);
-    }
-    if (!head_field(answer->head, S("content-type")).ptr &&
-        !override_of(call, "response-content-type").ptr)
+    if (!metadata_field(answer->metadata, S("content-type")).ptr &&
+        !override_of(call, S("content-type")).ptr)
         fields_add(fields, S("content-type"), S("binary/octet-stream"));
 }
 
@@ -126,21 +119,21 @@ static void add_fields(struct call *call, const struct get_answer *answer,
                        const struct get_cost *cost, struct fields *fields)
 {
     char *date = arena_alloc(call->keep, HTTP_DATE_BYTES);
-    http_date_write(answer->head->modified_s, date);
-    if (answer->head->etag.len)
-        fields_add(fields, S("etag"), answer->head->etag);
+    http_date_write(answer->metadata->modified_s, date);
+    if (answer->metadata->etag.len)
+        fields_add(fields, S("etag"), answer->metadata->etag);
     fields_add(fields, S("last-modified"), slice_of(date));
     fields_add(fields, S("accept-ranges"), S("bytes"));
     if (answer->partial)
         fields_add(fields, S("content-range"),
                    arena_printf(call->keep, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, answer->first,
-                                answer->end - 1, answer->head->size));
+                                answer->end - 1, answer->metadata->size));
     if (answer->parts)
         fields_add(fields, S("x-amz-mp-parts-count"),
                    arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, call, answer, cost);
     add_part_sums(fields, call, answer);
-    if (answer->err != ERR_NOT_MODIFIED)    /* last: none of them may keep out what comes before */
+    if (answer->err != ERR_NOT_MODIFIED)    /* last: none of them may displace the fields above */
         add_own_fields(fields, call, answer);
 }
 
@@ -164,8 +157,7 @@ static bool is_for_origin(const struct call *call, const struct get_answer *answ
 static void refuse(struct object *object, const struct get_answer *answer)
 {
     struct call *call = object->call;
-    struct fields fields = fields_in(call->keep);
-    struct http_answer reply;
+    struct fields fields = { .keep = call->keep };
     if (is_for_origin(call, answer)) {
         over(object);
         pass_read(call);
@@ -180,27 +172,17 @@ static void refuse(struct object *object, const struct get_answer *answer)
     } else if (answer->err == ERR_NOT_MODIFIED) {
         add_fields(call, answer, get_cost(object->get), &fields);
         call->err = answer->err;
-        http_reply(call->http, &(struct http_answer){
-            .status = 304, .fields = fields.list, .field_count = fields.count });
+        reply_whole(call, 304, &fields, S(""));
     } else {
-        call->err = answer->err;
-        answer_fault(call->keep, answer->err, &(struct s3_fault){ .more_count = 0 },
-                     call->s3.raw_path, call->id, &reply);
-        for (size_t i = 0; i < reply.field_count; i++)
-            fields_add(&fields, reply.fields[i].name, reply.fields[i].value);
         if (answer->err == ERR_BAD_RANGE)
-            fields_add(&fields, S("content-range"),
-                       arena_printf(call->keep, "bytes */%" PRIu64, answer->head->size));
-        reply.fields = fields.list;
-        reply.field_count = fields.count;
-        if (call->s3.op == S3_HEAD_OBJECT)
-            reply.body = S("");
-        http_reply(call->http, &reply);
+            call->content_range =
+                arena_printf(call->keep, "bytes */%" PRIu64, answer->metadata->size);
+        reply_error(call, answer->err, S(""));
     }
     over(object);
 }
 
-static void step(struct object *object);
+static void step(void *arg);
 
 static void proceed(void *arg)
 {
@@ -212,22 +194,19 @@ static void proceed(void *arg)
         step(object);
 }
 
-static void stop(void *arg)
-{
-    over(arg);
-}
-
-static const struct http_source source = { proceed, stop };
+static const struct http_source source = { proceed, over };
 
 static void start(struct object *object, const struct get_answer *answer)
 {
     struct call *call = object->call;
-    struct fields fields = fields_in(call->keep);
+    struct fields fields = { .keep = call->keep };
     uint64_t length = answer->end - answer->first;
+    check(answer->first <= answer->end && answer->end <= answer->metadata->size);
     add_fields(call, answer, get_cost(object->get), &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
-    struct get *ending = NULL;    /* without a body no proceed comes; the answer lies in the get */
+    /* Without a body no proceed comes, so the get ends here; the fields lie in it. */
+    struct get *ending = NULL;
     if (object->left == 0) {
         ending = object->get;
         object->get = NULL;
@@ -238,9 +217,10 @@ static void start(struct object *object, const struct get_answer *answer)
     get_end(&ending);
 }
 
-/* As far as it goes now: the decision, the headers, one piece. */
-static void step(struct object *object)
+/* Continues until the object has to wait: the decision, the headers, one piece. */
+static void step(void *arg)
 {
+    struct object *object = arg;
     const struct get_answer *answer;
     if (!object->get || object->sending)
         return;
@@ -259,37 +239,32 @@ static void step(struct object *object)
     enum err err = get_next(object->get, &bytes);
     if (err == ERR_WAIT)
         return;
-    if (err) {    /* H10: never a short body that looks whole */
+    if (err) {    /* H10: a short body must never look whole */
         object->call->err = err;
         over(object);
         http_reply_abort(object->call->http);
         return;
     }
+    check(bytes.len <= object->left);
     object->sending = true;
     object->left -= bytes.len;
     http_reply_send(object->call->http, bytes);
 }
 
-static void changed(void *arg)
+struct get_ask object_ask(const struct call *call, slice version)
 {
-    step(arg);
-}
-
-static struct get_ask ask_of(const struct call *call)
-{
-    const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     return (struct get_ask){
-        .place = call->place,
+        .rules = call->rules,
         .who = &call->client->who,
         .bucket = call->s3.bucket,
         .key = call->s3.key,
-        .version = version ? version->value : S(""),
+        .version = version,
         .range = call->s3.range,
         .part = (unsigned)call->s3.part,
         .conditions = call->s3.conditions,
         .head_only = call->s3.op == S3_HEAD_OBJECT,
         .revalidate = call->s3.no_cache ||
-                      (call->place->freshness == FRESH_TTL && !alias_is_plain(call->s3.key)),
+                      (call->rules->freshness == FRESH_TTL && !alias_is_plain(call->s3.key)),
         .want_checksums = call->s3.checksum_mode,
     };
 }
@@ -297,10 +272,11 @@ static struct get_ask ask_of(const struct call *call)
 void object_read(struct call *call)
 {
     struct object *object = arena_alloc(call->keep, sizeof(*object));
-    struct get_ask ask = ask_of(call);
+    const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
+    struct get_ask ask = object_ask(call, version ? version->value : S(""));
     object->call = call;
-    call->gone = stop;
+    call->gone = over;
     call->gone_arg = object;
-    object->get = get_start(call->loop->cache, &ask, changed, object);
+    object->get = get_start(call->loop->cache, &ask, step, object);
     step(object);
 }

@@ -4,12 +4,13 @@
  *   read:   origin call ─ answer relayed
  *   write:  body's intake ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
  *
- * The life of a pass is here; what a write takes besides is in pass_write.c, how the answer goes to
- * its client in pass_answer.c. A pass is shared by the loop and the origin's thread: the origin's
- * callbacks are on that, all else is the loop's. It holds the body, so that a write which is on its
- * way ends as it would have, also when the client has gone: H7 must know its outcome. But nothing
- * is sent (again) that nobody waits for, nor a write again that a later one has overtaken: what a
- * client was told last would be undone. */
+ * This file has the life of a pass, pass_write.c what a write needs besides, and pass_answer.c the
+ * way of the answer to the client. The loop and the origin's thread share a pass: the callbacks of
+ * the origin run on that thread, everything else on the loop.
+ * A pass holds the request body, so that a write in progress ends normally even if the client has
+ * gone: H7 must know its outcome. But a request that no client waits for is neither sent nor
+ * repeated. Nor is a write repeated after a later write of the same key has begun: that would undo
+ * what the later client was answered. */
 #include "front/passing.h"
 
 #include <stdlib.h>
@@ -17,7 +18,9 @@
 static void pass_unref(struct pass *pass)
 {
     check(pass->magic == PASS_MAGIC);
-    if (atomic_fetch_sub(&pass->refs, 1) > 1)
+    unsigned refs = atomic_fetch_sub(&pass->refs, 1);
+    check(refs > 0);
+    if (refs > 1)
         return;
     pass->magic = 0;
     http_body_release(&pass->hold);
@@ -93,7 +96,7 @@ static const struct origin_events events = { on_head, on_body, on_done };
 
 void pass_settle(struct pass *pass)
 {
-    check(!pass->running && !pass->write && !pass->relaying);
+    check(!pass->running && !pass->write && !pass->relaying && !pass->in_intake);
     pass_answer_forget(pass);
     list_del(&pass->link);
     http_timer_stop(&pass->timer);
@@ -104,6 +107,7 @@ void pass_settle(struct pass *pass)
 void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault)
 {
     struct call *call = pass->call;
+    check(err != OK || !call);
     pass->call = NULL;
     if (call) {
         call->gone = NULL;
@@ -113,20 +117,14 @@ void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault)
     pass_settle(pass);
 }
 
-static void fail(struct pass *pass, enum err err)
-{
-    bool lost = atomic_load(&pass->lost);
-    pass_refuse(pass, err, &(struct s3_fault){ .message = lost ? S(INTAKE_DISK_FAILED) : S("") });
-}
-
 void pass_call_origin(struct pass *pass)
 {
-    check(pass->place);
+    check(pass->rules && !pass->running && !pass->in_intake && !atomic_load(&pass->over));
     pass->running = true;
     if (!pass->origin_ticket)
         pass->origin_ticket = ticket_ref(pass->ticket);
     atomic_fetch_add(&pass->refs, 1);
-    origin_start(pass->place->origin, &pass->origin);
+    origin_start(pass->rules->origin, &pass->origin);
 }
 
 static void end(struct pass *pass)
@@ -137,9 +135,9 @@ static void end(struct pass *pass)
         return;
     if (pass->call && !pass->err)
         pass_write_populate(pass);
-    http_body_release(&pass->hold);    /* so that there is room for what its client sends next */
+    http_body_release(&pass->hold);    /* makes room for the next request of the client */
     if (pass->relaying && !pass->err) {
-        pass_answer_end(pass);    /* settled when the client has it */
+        pass_answer_end(pass);    /* settles when the client has the answer */
     } else if (pass->relaying) {
         pass->relaying->err = pass->err;
         pass->relaying = NULL;
@@ -149,7 +147,8 @@ static void end(struct pass *pass)
     } else if (pass->call && !pass->err) {
         pass_answer_whole(pass);
     } else {
-        fail(pass, pass->err);
+        slice why = atomic_load(&pass->lost) ? S(INTAKE_DISK_FAILED) : S("");
+        pass_refuse(pass, pass->err, &(struct s3_fault){ .message = why });
     }
 }
 
@@ -159,7 +158,7 @@ void pass_changed(void *arg)
     if (!pass->running && pass->write && write_may_go(pass->write)) {
         if (pass->call) {
             pass_call_origin(pass);
-        } else {    /* the client went before anything was sent */
+        } else {    /* the client left before anything was sent */
             pass_write_end(pass);
             pass_settle(pass);
         }
@@ -178,7 +177,7 @@ static void gone(void *arg)
     atomic_store(&pass->abandoned, true);
     http_timer_stop(&pass->timer);
     relay_discard(&pass->relay);
-    if (pass->running && s3_only_reads(pass->origin.op))    /* nobody else wants its outcome */
+    if (pass->running && s3_only_reads(pass->origin.op))    /* no one else needs its outcome */
         origin_cancel(&pass->origin);
     else if (pass->running)
         origin_ask_again(&pass->origin);
@@ -186,7 +185,7 @@ static void gone(void *arg)
 
 struct fields pass_fields(struct pass *pass)
 {
-    struct fields fields = fields_in(&pass->arena);
+    struct fields fields = { .keep = &pass->arena };
     fields_add(&fields, S("x-amz-request-id"), arena_copy(&pass->arena, pass->call->id));
     return fields;
 }
@@ -197,7 +196,7 @@ struct pass *pass_new(struct call *call)
     pass->magic = PASS_MAGIC;
     atomic_init(&pass->refs, 1);
     pass->call = call;
-    pass->place = call->place;
+    pass->rules = call->rules;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), pass_changed, pass);
     pass->hold = http_body_take(call->http);
     pass->origin = (struct origin_call){
@@ -229,8 +228,8 @@ void pass_read(struct call *call)
     pass_call_origin(pass);
 }
 
-/* Clients have gone, and nobody will hear from an origin any more: what it still does with a pass
- * is its own. One whose body is being taken in ends with that. */
+/* All clients have gone, and the loop will not hear from an origin any more. A pass that an origin
+ * still works on ends on the origin's thread. A pass whose body is in the intake ends with that. */
 void passes_leave(struct front_loop *loop)
 {
     list_each_safe(struct pass, pass, &loop->passes, link) {
@@ -239,7 +238,7 @@ void passes_leave(struct front_loop *loop)
             continue;
         pass->running = false;
         pass->relaying = NULL;
-        pass_write_end(pass);    /* H7: no fill that knew of it may publish */
+        pass_write_end(pass);    /* H7: no fill that began before the write may publish */
         pass_settle(pass);
     }
 }

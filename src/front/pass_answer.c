@@ -1,13 +1,14 @@
 /* pass_answer.c - the origin's answer to a pass, on its way to the client.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A short one is answered whole. What is long, or slow, goes on in pieces as it comes (relay.h). A
- * client that hardly takes any may cost a stream its connection: an object of a version goes on
- * later by ranges, anything else is cut. Threads: the loop. */
+ * A short answer is sent when all of it has come. An answer that is long, or slow to come, is
+ * streamed (relay.h). A client that takes very little may lose the origin's connection to another
+ * call. An object whose version is known then continues later by ranges; any other answer is cut.
+ * Threads: the loop. */
 #include "front/passing.h"
 
-#define SLOW_ANSWER_MS 5000    /* after so long what has come of an answer is passed on */
-#define SLOW_READER_MS 5000    /* so often it is looked at how much a client has taken */
+#define SLOW_ANSWER_MS 5000    /* an answer that takes longer is streamed */
+#define SLOW_READER_MS 5000    /* the time between two looks at what a client has taken */
 
 static atomic_uint yielded_count;
 
@@ -18,10 +19,11 @@ void pass_answer_forget(struct pass *pass)
     pass->yielded = false;
 }
 
-/* The call ends with its request: it is not to be touched after. */
+/* The call lives as long as its request, which ends with the answer. */
 static struct call *take_call(struct pass *pass)
 {
     struct call *call = pass->call;
+    check(call && !pass->relaying);
     pass->call = NULL;
     call->gone = NULL;
     return call;
@@ -34,20 +36,15 @@ void pass_answer_whole(struct pass *pass)
     forward_location(call, pass->status, fields);
     slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
     call->cost.origin_bytes = body.len;
-    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* told as the origin tells it */
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* with the origin's length */
         http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
                          NULL);
     else
-        http_reply(call->http, &(struct http_answer){
-            .status = pass->status,
-            .fields = fields->list,
-            .field_count = fields->count,
-            .body = body,
-        });
+        reply_whole(call, pass->status, fields, body);
     pass_settle(pass);
 }
 
-/* The client has all of a streamed answer, or has gone. */
+/* The client has the whole streamed answer, or has gone. */
 static void relayed(void *arg)
 {
     struct pass *pass = arg;
@@ -59,13 +56,13 @@ static void relayed(void *arg)
         origin_cancel(&pass->origin);
 }
 
-/* From where it stopped, now that the client has taken most of what there was. */
+/* Requests the next range, since the client has taken most of the bytes that came. */
 static void ask_rest(struct pass *pass)
 {
     pass->waits = false;
-    pass->got = relay_put_bytes(&pass->relay);
+    pass->got = relay_received(&pass->relay);
     arena_free(&pass->asking);
-    pass->origin.fields = rest_ask(&pass->asking, &pass->rest, pass->got, pass->piece,
+    pass->origin.fields = rest_ask(&pass->asking, &pass->rest, pass->got, pass->range_bytes,
                                    pass->origin_fields, pass->origin_field_count,
                                    &pass->origin.field_count);
     pass->err = OK;
@@ -82,8 +79,8 @@ static void wants(void *arg)
         origin_resume(&pass->origin);
 }
 
-/* What can't be asked for again keeps its connection while its client takes what comes; it may lose
- * it, and be cut, if the client does not. */
+/* For an answer that cannot continue by ranges. It keeps its connection while its client takes the
+ * bytes. Otherwise it may lose the connection, and is then cut. */
 static void look(void *arg)
 {
     struct pass *pass = arg;
@@ -93,7 +90,7 @@ static void look(void *arg)
                                    pass);
     relay_spare(&pass->relay, slow);
     if (slow)
-        origin_resume(&pass->origin);    /* the same bytes come again, and are to spare now */
+        origin_resume(&pass->origin);    /* the same bytes come again, and get SPARE */
 }
 
 static void stream(struct pass *pass)
@@ -120,7 +117,7 @@ static void slow(void *arg)
         stream(pass);
 }
 
-/* What is long, or slow, is not waited for. */
+/* Streams an answer that is long, or slow to come. */
 void pass_answer_partly(struct pass *pass)
 {
     bool bare = s3_operation(pass->origin.op)->method == S3_HEAD || pass->status == 204 ||
@@ -138,12 +135,12 @@ static void ask_when_there_is_room(struct pass *pass)
 {
     pass->waits = relay_waits(&pass->relay);
     if (pass->waits)
-        relay_step(&pass->relay);    /* the client may have waited for what came last */
+        relay_step(&pass->relay);    /* the client may be waiting for the latest bytes */
     else
         ask_rest(pass);
 }
 
-/* So many may wait, and hold what they have. */
+/* Limits the number of answers that wait without a connection and hold their bytes (H8). */
 static bool may_yield(struct pass *pass)
 {
     uint64_t most = pass->relaying->front->options.relays_bytes / RELAY_BYTES_MAX;
@@ -167,31 +164,26 @@ bool pass_answer_yields(struct pass *pass)
         metric_add(M_FRONT_PASS_CUT, 1);
         return false;
     }
-    pass->piece = RELAY_PIECE_BYTES;
+    pass->range_bytes = RELAY_RANGE_BYTES;
     ask_when_there_is_room(pass);
     return true;
 }
 
-/* Who takes pieces as fast as they come gets larger ones. */
+/* A client that takes ranges as fast as they come gets larger ones. */
 bool pass_answer_asks_next(struct pass *pass)
 {
     if (pass->err || !pass->relaying || !pass->yielded || pass->rest.until == pass->rest.end)
         return false;
-    pass->piece *= relay_waits(&pass->relay) ? 1 : 2;
+    pass->range_bytes *= relay_waits(&pass->relay) ? 1 : 2;
     ask_when_there_is_room(pass);
     return true;
 }
 
-/* A document of ours in place of the origin's, as in an answer that was not streamed. */
-static void put_held(struct pass *pass)
+/* A document that was held is rewritten first, as in an answer that is not streamed. */
+void pass_answer_end(struct pass *pass)
 {
     slice held = relay_take_held(&pass->relay, &pass->arena);
     if (held.len)
         relay_put(&pass->relay, forward_document(pass->relaying, pass->status, held));
-}
-
-void pass_answer_end(struct pass *pass)
-{
-    put_held(pass);
     relay_end(&pass->relay);
 }

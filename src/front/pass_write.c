@@ -1,18 +1,18 @@
-/* pass_write.c - writes that the origin answers: what they change, and when they may go.
+/* pass_write.c - writes that the origin answers: what they change, and when they may be sent.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   intake of the body ─ keys it changes, which may be in it ─ placed, allowed ─ H7 ─ origin call
+ *   intake of the body ─ keys it changes, some from the body ─ place and rights ─ H7 ─ origin call
  *
- * Threads: the loop; read_body is called on the origin's. */
+ * Threads: the loop; the origin's thread calls read_body. */
 #include "cache/alias.h"
 #include "cache/populate.h"
 #include "front/passing.h"
 #include "s3/xml.h"
 
-/* ---- what it changes ---- */
+/* ---- what a write changes ---- */
 
-#define KEYS_SAID_MAX 3    /* by a request's head, or a form */
-#define RESTORE_BYTES_MAX (16 * KIB)    /* of a body that is looked at */
+#define KEYS_GIVEN_MAX 3    /* in a request head, or in a form */
+#define RESTORE_BYTES_MAX (16 * KIB)    /* a larger body of a restore is not read */
 
 static void add_key(struct pass *pass, slice key, slice version)
 {
@@ -20,7 +20,7 @@ static void add_key(struct pass *pass, slice key, slice version)
                                                         arena_copy(&pass->arena, version) };
 }
 
-static void add_named(struct pass *pass)
+static void add_given(struct pass *pass)
 {
     const struct s3_param *version = s3_param_get(&pass->call->s3, S("versionId"));
     const struct s3_source *source = &pass->call->s3.source;
@@ -43,26 +43,28 @@ static void add_of_form(struct pass *pass)
 
 static void find_keys(struct pass *pass)
 {
-    const struct intake_keys *named = &pass->named;
+    const struct intake_keys *listed = &pass->listed;
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
-    pass->keys = arena_alloc(&pass->arena, (named->count + KEYS_SAID_MAX) * sizeof(*pass->keys));
+    pass->keys = arena_alloc(&pass->arena, (listed->count + KEYS_GIVEN_MAX) * sizeof(*pass->keys));
     if (mutates == S3_MUTATES_FORM)
         add_of_form(pass);
     else if (pass->origin.key.len && mutates != S3_MUTATES_NOTHING)
-        add_named(pass);
-    for (size_t i = 0; i < named->count; i++)
-        pass->keys[pass->key_count++] = (struct write_key){ named->list[i].key,
-                                                            named->list[i].version };
+        add_given(pass);
+    check(pass->key_count <= KEYS_GIVEN_MAX);
+    for (size_t i = 0; i < listed->count; i++)
+        pass->keys[pass->key_count++] = (struct write_key){ listed->list[i].key,
+                                                            listed->list[i].version };
 }
 
-/* Something of an object, without a version's name? */
-static bool says(const struct pass *pass)
+/* Does it change the metadata of the current version of its key, whichever version that is? */
+static bool changes_metadata(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
     return (mutates == S3_MUTATES_PROPERTY || mutates == S3_MUTATES_GRANTS) &&
            pass->call->s3.key.len && !s3_param_get(&pass->call->s3, S("versionId"));
 }
 
+/* May it change who can read objects of the bucket? */
 static bool regrants(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
@@ -70,19 +72,20 @@ static bool regrants(const struct pass *pass)
            (mutates == S3_MUTATES_GRANTS && !pass->call->s3.key.len);
 }
 
-/* Of any object in its bucket, or nobody here knows what? */
-static bool restates(const struct pass *pass)
+/* May it change the metadata of any object in its bucket? An unknown header may. */
+static bool changes_bucket(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
     return mutates == S3_MUTATES_HEADS || mutates == S3_MUTATES_BUCKET ||
            pass->call->s3.foreign.ptr;
 }
 
-/* ---- its course ---- */
+/* ---- a write, from the intake to the origin ---- */
 
 static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     struct pass *pass = arg;
+    check(pass->magic == PASS_MAGIC && offset <= pass->source.length);
     size_t part = MIN(bytes, pass->source.length - offset);
     if (http_body_read(pass->hold, pass->body_at + offset, ret, part))
         return part;
@@ -90,14 +93,15 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
     return 0;
 }
 
-/* The body of a restore may name a bucket to write to: that is no object's WRITE. */
+/* The body of a restore may name a bucket to write to. The right WRITE on the key does not cover
+ * that. */
 static enum err judge_restore(const struct pass *pass)
 {
     struct call *call = pass->call;
     char *copy = arena_alloc(call->keep, RESTORE_BYTES_MAX);
     size_t bytes = pass->source.length;
     bool small = bytes <= RESTORE_BYTES_MAX;
-    if (small && !http_body_read(pass->hold, 0, copy, bytes))
+    if (small && !http_body_read_now(pass->hold, 0, copy, bytes))
         return ERR_LIMIT;
     return small && xml_restores_in_place(call->keep, (slice){ copy, bytes })
                ? OK : right_judge_admin(call, call->s3.key);
@@ -108,11 +112,12 @@ static void begin(struct pass *pass)
     struct call *call = pass->call;
     slice detail = S("");
     enum err err = OK;
+    check(!pass->write && !pass->keys);
     find_keys(pass);
     if (pass->key_count == 1)
-        call->named = arena_copy(call->keep, pass->keys[0].key);
+        call->listed_key = arena_copy(call->keep, pass->keys[0].key);
     if (s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
-        err = place_judge_keys(call, pass->keys, pass->key_count, &detail);
+        err = rules_judge_keys(call, pass->keys, pass->key_count, &detail);
     if (!err && !call->s3.key.len)
         err = right_judge_keys(call, pass->keys, pass->key_count);
     if (!err && call->s3.op == S3_RESTORE_OBJECT)
@@ -121,17 +126,17 @@ static void begin(struct pass *pass)
         pass_refuse(pass, err, &(struct s3_fault){ .message = detail });
         return;
     }
-    pass->place = call->place;
+    pass->rules = call->rules;
     pass->regrants = regrants(pass);
     if (pass->regrants)
         grants_change_begins(pass->origin.bucket, ageing_ms());
-    pass->write = write_begin(call->loop->cache, pass->place, pass->origin.bucket, pass->keys,
+    pass->write = write_begin(call->loop->cache, pass->rules, pass->origin.bucket, pass->keys,
                               pass->key_count, pass_changed, pass);
     pass->order = write_order(pass->write, &pass->arena);
-    if (says(pass))
-        write_says(pass->write);
-    if (restates(pass))
-        write_restates(pass->write);
+    if (changes_metadata(pass))
+        write_restates_key(pass->write);
+    if (changes_bucket(pass))
+        write_restates_bucket(pass->write);
     if (write_may_go(pass->write))
         pass_call_origin(pass);
 }
@@ -139,6 +144,7 @@ static void begin(struct pass *pass)
 static void taken_in(void *arg, const struct intake_outcome *outcome)
 {
     struct pass *pass = arg;
+    check(outcome->field_count <= INTAKE_FIELDS_MAX);
     pass->in_intake = false;
     pass->source.length = outcome->bytes;
     for (size_t i = 0; i < outcome->field_count; i++)
@@ -153,9 +159,12 @@ static void taken_in(void *arg, const struct intake_outcome *outcome)
         begin(pass);
 }
 
+/* The loop is gone, and the request with it. */
 static void lost(void *arg)
 {
-    pass_settle(arg);
+    struct pass *pass = arg;
+    pass->in_intake = false;
+    pass_settle(pass);
 }
 
 static struct pass *new_with_body(struct call *call)
@@ -174,13 +183,12 @@ void pass_write(struct call *call)
     struct pass *pass = new_with_body(call);
     if (claim->payload == PAYLOAD_HEX)
         pass->source.sha256_hex = arena_copy(&pass->arena, claim->payload_hash);
-    pass->named.keep = &pass->arena;
+
     bool by_body = s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS;
-    intake_start(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                 &(struct intake_ask){ pass->hold, call->head, &call->s3, claim,
-                                       call->loop->sigv4, judged->secret,
-                                       by_body ? &pass->named : NULL, NULL },
-                 taken_in, lost, pass);
+    intake_start(call->front->intakes, &(struct intake_ask){
+        http_loop_mailbox(http_request_loop(call->http)), pass->hold, call->head, &call->s3, claim,
+        call->loop->sigv4, judged->secret, &pass->arena, by_body ? &pass->listed : NULL,
+        .done = taken_in, .lost = lost, .arg = pass });
 }
 
 static void form_taken_in(void *arg, const struct intake_outcome *outcome)
@@ -196,7 +204,7 @@ static void form_taken_in(void *arg, const struct intake_outcome *outcome)
     enum err err = form_judge(call, outcome->err, &fault);
     struct write_key key = { form_get(call->form, S("key")), S("") };
     if (!err)
-        err = place_judge_keys(call, &key, 1, &fault.message);
+        err = rules_judge_keys(call, &key, 1, &fault.message);
     if (err) {
         pass_refuse(pass, err, &fault);
         return;
@@ -212,7 +220,7 @@ static bool is_of_form(slice name)
     return slice_eq_nocase(name, S("content-type")) || slice_eq_nocase(name, S("content-md5"));
 }
 
-/* Whose it is, is in it: it goes on in the name of whoever signed it. */
+/* The form tells which client signed it. The call goes to the origin as that client's. */
 void pass_form(struct call *call)
 {
     struct pass *pass = new_with_body(call);
@@ -223,12 +231,12 @@ void pass_form(struct call *call)
             pass->origin_fields[count++] = pass->origin_fields[i];
     pass->origin.field_count = count;
     pass->origin.form = call->form = form;
-    intake_form(call->front->intakes, http_loop_mailbox(http_request_loop(call->http)),
-                http_head_get(call->head, S("content-type")), pass->hold, &pass->arena, form,
-                form_taken_in, lost, pass);
+    intake_start(call->front->intakes, &(struct intake_ask){
+        http_loop_mailbox(http_request_loop(call->http)), pass->hold, call->head,
+        .keep = &pass->arena, .form = form, .done = form_taken_in, .lost = lost, .arg = pass });
 }
 
-/* ---- its end ---- */
+/* ---- the end of a write ---- */
 
 void pass_write_end(struct pass *pass)
 {
@@ -238,9 +246,11 @@ void pass_write_end(struct pass *pass)
     pass->regrants = false;
 }
 
+/* On the loop. What the page cache has lost is not read again: the write is dropped from the
+ * cache. */
 static size_t read_held(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
-    return http_body_read(arg, offset, ret, bytes) ? bytes : 0;
+    return http_body_read_now(arg, offset, ret, bytes) ? bytes : 0;
 }
 
 static void let_go(void *arg)
@@ -255,13 +265,13 @@ void pass_write_populate(struct pass *pass)
     for (size_t i = 0; i < pass->fields.count; i++)
         if (slice_eq(pass->fields.list[i].name, S("etag")))
             etag = pass->fields.list[i].value;
-    if (!pass->place->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
+    if (!pass->rules->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
         pass->err || !etag.len || pass->call->s3.pass)
         return;
     struct http_body *hold = pass->hold;
     pass->hold = NULL;
     populate_start(pass->call->loop->cache, &(struct populate_ask){
-        .place = pass->place, .who = &pass->call->client->who, .bucket = pass->origin.bucket,
+        .rules = pass->rules, .who = &pass->call->client->who, .bucket = pass->origin.bucket,
         .key = pass->origin.key, .etag = etag,
         .body = { .length = pass->source.length, .read = read_held, .arg = hold },
         .release = let_go });

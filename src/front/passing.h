@@ -1,4 +1,7 @@
-/* passing.h - a pass as its own files see it. SPDX-License-Identifier: Apache-2.0 */
+/* passing.h - a pass as its own files see it. SPDX-License-Identifier: Apache-2.0
+ *
+ * A pass is a request that the origin answers. pass.c has its life, pass_write.c what a write needs
+ * besides, pass_answer.c the way of the answer to the client. */
 #ifndef FRONT_PASSING_H
 #define FRONT_PASSING_H
 
@@ -13,77 +16,79 @@
 struct pass {
     unsigned magic;
     struct list link;             /* front_loop->passes */
-    struct call *call;            /* NULL once the HTTP request is over, or being answered */
-    const struct place *place;
+    struct call *call;            /* NULL: the HTTP request is over, or its answer has begun */
+    const struct rules *rules;
     struct ticket *ticket;        /* the loop's */
     struct ticket *origin_ticket; /* the origin's thread's */
-    struct arena arena;           /* what must outlive the request */
+    struct arena arena;           /* for all that must outlive the request */
     atomic_uint refs;
 
     struct write *write;
-    bool regrants;                /* it changes who may read what in its bucket */
-    struct write_order order;     /* its place among others of these keys */
+    bool regrants;                /* the write changes who may read objects of its bucket */
+    struct write_order order;     /* tells whether a later write of these keys has begun */
     atomic_bool abandoned;        /* the client has gone */
-    atomic_bool lost;             /* the disk failed that the body lay on */
-    struct intake_keys named;     /* by the body */
-    struct write_key *keys;
+    atomic_bool lost;             /* the disk with the body failed */
+    struct intake_keys listed;    /* the keys that the body lists */
+    struct write_key *keys;       /* all keys that the write may change */
     size_t key_count;
 
     struct http_body *hold;       /* keeps the body where it is */
-    size_t body_at;               /* of it: where what goes to the origin begins */
+    size_t body_at;               /* where the origin's part of the body begins */
     struct origin_body source;
     struct origin_call origin;
-    struct http_field *origin_fields;    /* with room for the intake's */
-    size_t origin_field_count;    /* of a read, as it was asked first */
-    slice plain_query;            /* of a preflight that names a key: without it; or ptr NULL */
+    struct http_field *origin_fields;    /* with room for the intake's fields */
+    size_t origin_field_count;    /* of the first request of a read */
+    slice plain_query;            /* a preflight's query before a key was added; or ptr NULL */
     bool running, in_intake;
 
-    /* the answer: the origin's thread until headed, and over, then the loop */
+    /* The answer. The origin's thread has it up to `headed`, and again up to `over`; then the loop
+     * has it. */
     atomic_bool headed, over;
     enum err err;
     int status;
-    uint64_t length;              /* HTTP_OPEN: the origin did not tell */
+    uint64_t length;              /* HTTP_OPEN: unknown */
     struct fields fields;
-    bool may_rest;
+    bool may_rest;                /* the rest of the answer may be requested by a range */
     struct rest rest;
     uint64_t got;                 /* bytes of the answer before this call */
-    uint64_t piece;               /* so many more are asked for at a time, once it has yielded */
-    struct arena asking;          /* what asks for the latest */
+    uint64_t range_bytes;         /* the size of the next range, after it has yielded */
+    struct arena asking;          /* holds the fields of the latest request for a range */
     struct relay relay;
-    struct call *relaying;        /* it is being answered in pieces */
-    bool yielded;                 /* its connection went to another: the rest comes in pieces, */
-    bool waits;                   /* ... of which the next is asked for when there is room */
+    struct call *relaying;        /* the call whose answer is being streamed; NULL: none */
+    bool yielded;                 /* another call got the connection: the rest comes in ranges */
+    bool waits;                   /* the next range is requested when the relay has room */
     struct http_timer *timer;
 };
 
 /* ---- pass.c ---- */
-struct pass *pass_new(struct call *call) MUST_USE;    /* call->place is known, or will be */
+struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules is known, or will be */
 void pass_call_origin(struct pass *pass);
 void pass_changed(void *pass);    /* the removal is committed, or the origin has answered */
-void pass_settle(struct pass *pass);    /* it is over: the loop's part of it goes */
+void pass_settle(struct pass *pass);    /* the pass is over for the loop, which lets go of it */
 void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);    /* settles */
 
-struct fields pass_fields(struct pass *pass) MUST_USE;    /* of its answer: none yet but its id */
+struct fields pass_fields(struct pass *pass) MUST_USE;    /* of the answer: so far only the id */
 
 /* ---- preflight.c ---- */
-/* The key that a presigned URL names goes along, as the origin knows it. */
+/* Adds the key that a presigned URL names to the query, as the origin knows it. */
 void preflight_name_key(struct pass *pass);
-/* The origin took that for a signature, and is asked without it. */
+/* True: the origin took the added key for a signature, and is being asked again without it. */
 bool preflight_asks_again(struct pass *pass) MUST_USE;
 
 /* ---- pass_write.c ---- */
-/* What it changed is known to be changed, whatever the outcome (H7). Of a read: nothing. */
+/* Raises the epochs of the keys, whatever the outcome of the write (H7). A read has none. */
 void pass_write_end(struct pass *pass);
-/* What was put fills the cache, if it is to: its body goes over to that. */
+/* Stores the body of a PUT in the cache if the settings say so, and takes the body for that. */
 void pass_write_populate(struct pass *pass);
 
 /* ---- pass_answer.c ---- */
-void pass_answer_whole(struct pass *pass);    /* all has come; settles */
-void pass_answer_partly(struct pass *pass);    /* something has come, but not all */
-void pass_answer_end(struct pass *pass);      /* what was streamed has come whole */
-/* It ended because another got its connection, and will go on: the rest is asked for later. */
+void pass_answer_whole(struct pass *pass);     /* the whole answer has come; settles */
+void pass_answer_partly(struct pass *pass);    /* a part of the answer has come */
+void pass_answer_end(struct pass *pass);       /* the whole answer has come, and was streamed */
+/* True: the call ended because another call got its connection. The rest is requested later. */
 bool pass_answer_yields(struct pass *pass) MUST_USE;
-bool pass_answer_asks_next(struct pass *pass) MUST_USE;    /* a piece of it has come: for another */
-void pass_answer_forget(struct pass *pass);    /* the rest won't be asked for */
+/* True: a range has come, and the next one is requested, now or later. */
+bool pass_answer_asks_next(struct pass *pass) MUST_USE;
+void pass_answer_forget(struct pass *pass);    /* the rest will not be requested */
 
 #endif

@@ -1,13 +1,15 @@
-/* preflight.c - what browsers ask before a request (OPTIONS). SPDX-License-Identifier: Apache-2.0
+/* preflight.c - a browser's question before a request (OPTIONS).
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A browser can't sign a preflight, also not the one of a presigned URL, whose signature is for the
- * request that follows. The origin answers it, unsigned, by the rules of its bucket.
- * In whose tenant a bucket lies, radosgw takes from the key that a presigned URL names: so the key
- * goes along, as the origin knows it, in a claim whose signature is 64 zeros. radosgw wants to see
- * one and does not verify it; an origin that does verify it says SignatureDoesNotMatch, and is then
- * asked again without a claim. Nothing that could be used as a signature ever leaves.
- * A key that is unknown here is treated as one of the shared identity, so that the answer does not
- * tell which keys are known. Threads: the loop. */
+ * A browser cannot sign a preflight. The signature in a presigned URL does not cover it either: it
+ * covers only the request that follows. So a preflight goes to the origin unsigned, and the origin
+ * answers it by the CORS rules of the bucket. radosgw finds the tenant of a bucket by the access
+ * key in a presigned URL. So Penstock adds a claim to a presigned URL: the access key that the
+ * client of the URL has at the origin, and 64 zeros as the signature. radosgw wants a signature
+ * and does not verify it. An origin that verifies it answers SignatureDoesNotMatch. Penstock then
+ * asks it again without a claim. No text that could serve as a
+ * signature ever leaves. An unknown key is treated like a key of the shared identity, so that
+ * the answer does not reveal which keys exist. Threads: the loop. */
 #include "front/passing.h"
 #include "s3/encode.h"
 #include "s3/xml.h"
@@ -16,12 +18,13 @@ static const struct sigv4_credentials unsigned_credentials = { 0 };
 const struct client preflight_client = { .own = true, .as = { { 0 }, { 0 }, { 0 } },
                                          .who = { .as = &unsigned_credentials } };
 
-bool preflight_is(const struct http_head *head)
+bool preflight_is(const struct request_head *head)
 {
     return slice_eq(head->method, S("OPTIONS")) && !head->chunked && !head->length;
 }
 
-/* As the origin knows the key that the URL names; empty: it names none, or the origin has none. */
+/* The access key that the client of the presigned URL has at the origin: its own, or that of the
+ * shared identity. Empty: the URL is not presigned, or Penstock has no key for this origin. */
 static slice key_there(const struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
@@ -33,7 +36,7 @@ static slice key_there(const struct call *call)
     enum err err = front_find_client(call->front, call->keep, &judged->claim, &client, &secrets);
     if (!err && client->own)
         return client->as.access_key;
-    origin_health(call->place->origin, call->keep, &health);
+    origin_health(call->rules->origin, call->keep, &health);
     return health.keys.access_key;
 }
 

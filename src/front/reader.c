@@ -1,19 +1,18 @@
-/* reader.c - who reads by another way than HTTP, and what they may read.
+/* reader.c - readers that use another way than HTTP, and what they may read.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The functions of cache/reader.h. A reader proves its key as a client does, with a presigned
- * request for a page of ours. Each object that it reads is judged as a GetObject of that client.
- * Nothing is granted once its key has been taken away. Any thread. */
+ * The functions of cache/reader.h. A reader proves its key by a presigned request for the page
+ * /_/fill. Each object that it reads is judged as a GetObject of that client. After the key was
+ * removed from the settings, the reader may read nothing more. Any thread. */
 #include "cache/reader.h"
 
-#include "base/clock.h"
 #include "front/inside.h"
 
-#define PRESIGNED_S_MAX 900    /* a proof of who connects now, not a pass for a week */
+#define PRESIGNED_S_MAX 900    /* the URL proves a key now; it is no pass for a week */
 #define FILL_PAGE "/_/fill"
 
-/* A URL as the head of the request that it is signed for. */
-static enum err head_of(struct arena *keep, slice url, struct http_head *ret, slice *ret_why)
+/* Turns a presigned URL into the head of its request. */
+static enum err head_of(struct arena *keep, slice url, struct request_head *ret, slice *ret_why)
 {
     slice rest = slice_starts(url, S("http://")) ? slice_from(url, 7) : slice_from(url, 8);
     slice host = slice_cut(&rest, '/');
@@ -24,18 +23,17 @@ static enum err head_of(struct arena *keep, slice url, struct http_head *ret, sl
         return ERR_BAD_AUTH_QUERY;
     slice head = arena_printf(keep, "POST /%.*s HTTP/1.1\r\nHost: %.*s\r\n\r\n", SLICE_ARG(rest),
                               SLICE_ARG(host));
-    if (http_head_scan(head, ret, &why) != OK || ret->bytes != head.len ||
+    if (request_head_scan(head, ret, &why) != OK || ret->bytes != head.len ||
         !slice_eq(ret->path, S(FILL_PAGE)))
         return ERR_BAD_AUTH_QUERY;
     *ret_why = S("");
     return OK;
 }
 
-static enum err verify(struct front *front, struct arena *keep, const struct http_head *head,
+static enum err verify(struct front *front, struct arena *keep, const struct request_head *head,
                        struct reader *ret, slice *ret_why)
 {
     struct sigv4_claim claim;
-    struct secrets secrets;
     struct sigv4 *sigv4 = sigv4_new();
     enum err err = sigv4_claim_read(keep, head, &claim);
     if (!err && (!claim.presigned || claim.v2 || claim.expires_s > PRESIGNED_S_MAX)) {
@@ -43,17 +41,7 @@ static enum err verify(struct front *front, struct arena *keep, const struct htt
         err = ERR_BAD_AUTH_QUERY;
     }
     if (!err)
-        err = sigv4_claim_region(keep, front->options.regions, &claim);
-    if (!err)
-        err = front_find_client(front, keep, &claim, &ret->client, &secrets);
-    bool tried = err != OK;
-    for (size_t i = 0; !tried && i < secrets.count; i++) {
-        ret->secret_key = secrets.list[i];
-        err = sigv4_verify(sigv4, keep, head, &claim, ret->secret_key, wall_s());
-        tried = err != ERR_SIGNATURE;
-        if (!err)
-            front_count_secret(i);
-    }
+        err = front_prove(front, sigv4, keep, head, &claim, &ret->client, &ret->secret_key);
     ret->access_key = arena_copy(keep, claim.access_key);
     ret->session_token = arena_copy(keep, claim.session_token);
     sigv4_free(&sigv4);
@@ -70,7 +58,7 @@ static enum err prove(void *arg, struct arena *keep, slice presigned, struct rea
     *ret = (struct reader){ .client = clients_nobody(front->options.clients) };
     if (!presigned.len)
         return ret->client ? OK : ERR_NO_AUTH;
-    struct http_head *head = arena_alloc(keep, sizeof(*head));
+    struct request_head *head = arena_alloc(keep, sizeof(*head));
     enum err err = head_of(keep, presigned, head, ret_why);
     return err ? err : verify(front, keep, head, ret, ret_why);
 }
@@ -89,7 +77,7 @@ static enum err renew(void *arg, struct arena *keep, struct reader *reader)
     bool good = false;
     for (size_t i = 0; !err && i < secrets.count; i++)
         good |= slice_eq(secrets.list[i], reader->secret_key);
-    return err || good ? err : ERR_SIGNATURE;    /* the secret that proved it was taken away */
+    return err || good ? err : ERR_SIGNATURE;    /* the secret was removed */
 }
 
 static enum err may_get(void *arg, struct arena *keep, const struct reader *reader, slice bucket,

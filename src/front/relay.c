@@ -1,24 +1,28 @@
 /* relay.c - an answer on its way from an origin's thread to a client.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   origin's thread: put ──▶ pieces, at most RELAY_BYTES_MAX ──▶ loop: whole, or piece by piece
+ *   origin's thread: put ──▶ segments, at most RELAY_BYTES_MAX ──▶ loop: whole, or streamed
  *                     ◀── PAUSE, origin_resume ◀──
  *
- * What is short is answered whole, when all of it has come. What is not is streamed: a client that
- * reads slowly makes the origin wait, not us grow; or what comes next is asked for piece by piece,
- * when there is room here, so that no connection waits and little is fetched in vain. The last byte
- * that has come is kept until it is known that all has come well: then a write's epoch has risen,
- * too (H7). put comes from the origin's thread, all else from the loop. */
+ * A short answer is sent in one piece, after all of it has come. A longer one is streamed. If the
+ * client reads slowly, the origin waits, so the memory used stays bounded. Or the origin is asked
+ * for one range at a time, when there is room for it: then no connection waits, and few bytes are
+ * fetched in vain. The last byte is kept back until the origin's call has ended well. If the call
+ * was a write, the epochs of its keys have risen by then. So no client has the whole answer to a
+ * write before its epochs rise (H7). The origin's thread calls put, the loop everything else. */
 #include "front/relay.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RELAY_LEAST_BYTES (128 * KIB)    /* between two looks: less is slow */
+#define RELAY_LEAST_BYTES (128 * KIB)    /* a client that takes less between two looks is slow */
 
-struct relay_piece {
+static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "a relay that is low may be resumed");
+
+struct relay_segment {
     struct list link;
-    size_t len, at;               /* bytes, and how many of them are out */
+    size_t len, at;               /* number of bytes; the first `at` of them are out */
     char bytes[];
 };
 
@@ -26,32 +30,32 @@ void relay_init(struct relay *relay, struct origin_call *origin)
 {
     *relay = (struct relay){ .origin = origin };
     pthread_mutex_init(&relay->lock, NULL);
-    list_init(&relay->pieces);
+    list_init(&relay->segments);
 }
 
 void relay_free(struct relay *relay)
 {
-    list_each_safe(struct relay_piece, piece, &relay->pieces, link)
-        free(piece);
+    list_each_safe(struct relay_segment, segment, &relay->segments, link)
+        free(segment);
     pthread_mutex_destroy(&relay->lock);
 }
 
 enum origin_take relay_put(struct relay *relay, slice bytes)
 {
     enum origin_take take = ORIGIN_TAKEN;
+    check(bytes.len > 0);
     pthread_mutex_lock(&relay->lock);
     relay->paused = !relay->discards && relay->bytes > RELAY_BYTES_MAX / 2 &&
                     relay->bytes + bytes.len > RELAY_BYTES_MAX;
     relay->holds = relay->holds && !relay->paused;
-    relay->put += relay->paused ? 0 : bytes.len;
     if (relay->paused) {
         take = relay->spare ? ORIGIN_SPARE : ORIGIN_PAUSE;
     } else if (!relay->discards) {
-        struct relay_piece *piece = must_alloc(sizeof(*piece) + bytes.len);
-        memcpy(piece->bytes, bytes.ptr, bytes.len);
-        piece->len = bytes.len;
-        list_init(&piece->link);
-        list_add(&relay->pieces, &piece->link);
+        struct relay_segment *segment = must_alloc(sizeof(*segment) + bytes.len);
+        memcpy(segment->bytes, bytes.ptr, bytes.len);
+        segment->len = bytes.len;
+        list_init(&segment->link);
+        list_add(&relay->segments, &segment->link);
         relay->bytes += bytes.len;
     }
     pthread_mutex_unlock(&relay->lock);
@@ -70,15 +74,15 @@ slice relay_whole(struct relay *relay, struct arena *keep)
 {
     struct text whole = text_in(keep);
     pthread_mutex_lock(&relay->lock);
-    list_each(struct relay_piece, piece, &relay->pieces, link)
-        text_add(&whole, (slice){ piece->bytes, piece->len });
+    list_each(struct relay_segment, segment, &relay->segments, link)
+        text_add(&whole, (slice){ segment->bytes, segment->len });
     pthread_mutex_unlock(&relay->lock);
     return text_slice(&whole);
 }
 
 static bool resumes(struct relay *relay)    /* under lock */
 {
-    size_t few = relay->in_pieces ? RELAY_LOW_BYTES : RELAY_BYTES_MAX / 2;
+    size_t few = relay->in_ranges ? RELAY_LOW_BYTES : RELAY_BYTES_MAX / 2;
     bool resume = relay->paused && (relay->discards || relay->bytes <= few);
     if (resume)
         relay->paused = false;
@@ -95,26 +99,18 @@ void relay_discard(struct relay *relay)
         origin_resume(relay->origin);
 }
 
-uint64_t relay_put_bytes(struct relay *relay)
+uint64_t relay_received(struct relay *relay)
 {
     pthread_mutex_lock(&relay->lock);
-    uint64_t put = relay->put;
+    uint64_t received = relay->sent + relay->bytes;
     pthread_mutex_unlock(&relay->lock);
-    return put;
-}
-
-static bool is_paused(struct relay *relay)
-{
-    pthread_mutex_lock(&relay->lock);
-    bool paused = relay->paused;
-    pthread_mutex_unlock(&relay->lock);
-    return paused;
+    return received;
 }
 
 bool relay_waits(struct relay *relay)
 {
     pthread_mutex_lock(&relay->lock);
-    relay->in_pieces = true;
+    relay->in_ranges = true;
     bool waits = relay->paused = relay->bytes > RELAY_LOW_BYTES;
     pthread_mutex_unlock(&relay->lock);
     return waits;
@@ -129,14 +125,16 @@ void relay_spare(struct relay *relay, bool spare)
 
 bool relay_is_slow(struct relay *relay)
 {
-    bool slow = relay->sent - relay->looked < RELAY_LEAST_BYTES && is_paused(relay);
+    pthread_mutex_lock(&relay->lock);
+    bool slow = relay->paused && relay->sent - relay->looked < RELAY_LEAST_BYTES;
+    pthread_mutex_unlock(&relay->lock);
     relay->looked = relay->sent;
     return slow;
 }
 
-/* ---- piece by piece ---- */
+/* ---- streaming ---- */
 
-/* Its declaration, and blanks. */
+/* The length of the XML declaration and the blanks around it. */
 static size_t before_root(slice document)
 {
     size_t at = 0;
@@ -146,31 +144,36 @@ static size_t before_root(slice document)
     return at;
 }
 
-/* What may go out next of the first piece; its last byte not, while it is the last of all. */
+/* The bytes of the first segment that may be sent now. The very last byte is kept back until the
+ * end. */
 static slice next_bytes(struct relay *relay)
 {
     slice bytes = S("");
     pthread_mutex_lock(&relay->lock);
-    if (!list_empty(&relay->pieces)) {
-        struct relay_piece *piece = list_of(relay->pieces.next, struct relay_piece, link);
-        bool kept = relay->pieces.prev == &piece->link && !relay->ended;
-        bytes = (slice){ piece->bytes + piece->at, piece->len - piece->at };
+    if (!list_empty(&relay->segments)) {
+        struct relay_segment *segment = list_of(relay->segments.next, struct relay_segment, link);
+        bool kept = relay->segments.prev == &segment->link && !relay->ended;
+        check(segment->at < segment->len);
+        bytes = (slice){ segment->bytes + segment->at, segment->len - segment->at };
         bytes.len = MIN(bytes.len - kept, relay->holds ? before_root(bytes) : bytes.len);
     }
     pthread_mutex_unlock(&relay->lock);
     return bytes;
 }
 
-/* They are out. */
+/* The client has taken them. */
 static void drop_bytes(struct relay *relay, size_t len)
 {
     pthread_mutex_lock(&relay->lock);
-    struct relay_piece *piece = list_of(relay->pieces.next, struct relay_piece, link);
-    piece->at += len;
+    check(!list_empty(&relay->segments));
+    struct relay_segment *segment = list_of(relay->segments.next, struct relay_segment, link);
+    check(len <= segment->len - segment->at && len <= relay->bytes);
+    segment->at += len;
     relay->bytes -= len;
-    if (piece->at == piece->len) {
-        list_del(&piece->link);
-        free(piece);
+    relay->sent += len;
+    if (segment->at == segment->len) {
+        list_del(&segment->link);
+        free(segment);
     }
     bool resume = resumes(relay);
     pthread_mutex_unlock(&relay->lock);
@@ -178,8 +181,9 @@ static void drop_bytes(struct relay *relay, size_t len)
         relay->wants(relay->arg);
 }
 
-static void finish(struct relay *relay)
+static void finish(void *arg)
 {
+    struct relay *relay = arg;
     relay->http = NULL;
     relay_discard(relay);
     relay->over(relay->arg);
@@ -193,7 +197,7 @@ void relay_step(struct relay *relay)
     if (bytes.len) {
         relay->out = bytes.len;
         http_reply_send(relay->http, bytes);
-    } else if (relay->ended && relay->is_open && !relay->closing) {
+    } else if (relay->ended && relay->length == HTTP_OPEN && !relay->closing) {
         relay->closing = true;
         http_reply_end(relay->http);
     }
@@ -201,6 +205,7 @@ void relay_step(struct relay *relay)
 
 void relay_hold(struct relay *relay)
 {
+    check(!relay->http);
     pthread_mutex_lock(&relay->lock);
     relay->holds = true;
     pthread_mutex_unlock(&relay->lock);
@@ -209,18 +214,18 @@ void relay_hold(struct relay *relay)
 slice relay_take_held(struct relay *relay, struct arena *keep)
 {
     struct text held = text_in(keep);
-    size_t out = relay->out;    /* stays where it is until it is out */
+    size_t out = relay->out;    /* these bytes of the first segment are being sent, and stay */
     pthread_mutex_lock(&relay->lock);
-    list_each_safe(struct relay_piece, piece, &relay->pieces, link) {
+    list_each_safe(struct relay_segment, segment, &relay->segments, link) {
         if (!relay->holds)
             break;
-        size_t from = piece->at + out;
-        text_add(&held, (slice){ piece->bytes + from, piece->len - from });
-        relay->bytes -= piece->len - from;
-        piece->len = from;
+        size_t from = segment->at + out;
+        text_add(&held, (slice){ segment->bytes + from, segment->len - from });
+        relay->bytes -= segment->len - from;
+        segment->len = from;
         if (!out) {
-            list_del(&piece->link);
-            free(piece);
+            list_del(&segment->link);
+            free(segment);
         }
         out = 0;
     }
@@ -234,7 +239,6 @@ static void proceed(void *arg)
     struct relay *relay = arg;
     if (relay->out)
         drop_bytes(relay, relay->out);
-    relay->sent += relay->out;
     relay->out = 0;
     if (relay->closing || relay->sent == relay->length)
         finish(relay);
@@ -242,32 +246,26 @@ static void proceed(void *arg)
         relay_step(relay);
 }
 
-static void stop(void *arg)
-{
-    finish(arg);
-}
-
-static const struct http_source source = { proceed, stop };
+static const struct http_source source = { proceed, finish };
 
 void relay_start(struct relay *relay, struct http_request *http, int status,
                  const struct fields *fields, uint64_t length, void (*over)(void *arg),
                  void (*wants)(void *arg), void *arg)
 {
+    check(!relay->http && over && wants);
     relay->http = http;
     relay->over = over;
     relay->wants = wants;
     relay->arg = arg;
     relay->length = length;
-    relay->is_open = length == HTTP_OPEN;
     http_reply_start(http, status, fields->list, fields->count, length, &source, relay);
     relay_step(relay);
 }
 
 void relay_end(struct relay *relay)
 {
-    pthread_mutex_lock(&relay->lock);
+    check(!relay->ended);
     relay->ended = true;
-    pthread_mutex_unlock(&relay->lock);
     relay_step(relay);
 }
 

@@ -1,7 +1,7 @@
-/* rest.c - what is left of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
+/* rest.c - the rest of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
  *
- * Whether the origin knows ranges is found out by asking: an answer that is not the very bytes that
- * are wanted, of the same version, is none (H10). */
+ * An origin may not support ranges, which shows only in its answer. An answer is used only if it
+ * has exactly the requested bytes, of the same version (H10). */
 #include "front/rest.h"
 
 #include <inttypes.h>
@@ -44,6 +44,7 @@ struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got,
 {
     struct http_field *list = arena_alloc(keep, (count + 2) * sizeof(*list));
     size_t kept = 0;
+    check(rest->etag.len && most > 0);
     rest->until = MIN(rest->end, rest->first + got + most);
     for (size_t i = 0; i < count; i++)
         if (!slice_eq_nocase(fields[i].name, S("range")) &&

@@ -1,7 +1,7 @@
-/* rest.h - what is left of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
+/* rest.h - the rest of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
  *
- * An object's bytes of a version that has a strong ETag can be asked for again from where they
- * stopped: by a range, if they are still that version's. */
+ * If an object has a strong ETag, a range request with If-Match gets the rest of the same
+ * version. */
 #ifndef FRONT_REST_H
 #define FRONT_REST_H
 
@@ -9,17 +9,19 @@
 #include "origin/origin.h"
 
 struct rest {
-    uint64_t first, end;          /* of the object: where the answer began, and will end */
-    uint64_t until;               /* ... and where what was asked for last does */
-    slice etag;                   /* empty: it can't be asked for again */
+    uint64_t first, end;          /* the range of the object that the whole answer has */
+    uint64_t until;               /* the end of the latest requested range */
+    slice etag;                   /* empty: the rest cannot be requested */
 };
 
-bool rest_possible(const struct s3_request *request);    /* of its answer, if that has an ETag */
-struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* its first head */
-/* The fields that ask for at most so many bytes after `got`, in place of those that asked first. */
+/* True if the rest of the answer can be requested, provided the answer has an ETag. */
+bool rest_possible(const struct s3_request *request);
+struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* the first reply */
+/* The fields of a request for at most `most` bytes after the first `got`. They replace the
+ * fields of the first request. */
 struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got, uint64_t most,
                             const struct http_field *fields, size_t count, size_t *ret_count);
-/* Is this reply just that? */
+/* True if the reply has exactly the requested range. */
 bool rest_is(const struct rest *rest, uint64_t got, const struct origin_reply *reply);
 
 #endif

@@ -1,11 +1,11 @@
 /* right.c - may this client do this? SPDX-License-Identifier: Apache-2.0
  *
- * A client with a name of its own may do what the origin lets that name: the origin is asked, by
- * the call itself or, for what the cache has, by a grant (cache/permit.c). For all others the rows
- * of their policy decide here, before anything is looked up: the right is the operation's (op.def),
- * its object the key, or a list's prefix. What an operation does besides counts, too: a copy reads
- * its source, and who gives others a right by a header of a write, or locks an object, or has a
- * restore write elsewhere (pass_write.c), does what takes ADMIN. */
+ * For a client with its own identity the origin decides: it answers the call itself, or has given a
+ * grant for what the cache has (cache/permit.c). For all other clients the rows of their policy
+ * decide here, before any look-up. The right is that of the operation (op.def), on its key, or on
+ * the prefix of a list. Side effects count, too: a copy reads its source. ADMIN is needed for a
+ * header that gives others a right or locks an object, and for a restore that writes elsewhere
+ * (pass_write.c). */
 #include <assert.h>
 
 #include "base/log.h"
@@ -15,11 +15,11 @@
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
               1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
 
-/* A call before its client's policy, and the first right that this does not give. */
+/* A call and the first right that the policy of its client lacks. */
 struct trial {
     const struct call *call;
     unsigned missing;    /* 0: none so far */
-    slice bucket, key;   /* where it is missing */
+    slice bucket, key;   /* the object on which it is missing */
 };
 
 static bool allows(struct trial *trial, unsigned right, slice bucket, slice key, bool of_bucket)
@@ -33,14 +33,15 @@ static bool allows(struct trial *trial, unsigned right, slice bucket, slice key,
     return false;
 }
 
-/* A raw '+' in a source is a plus here, and a space to some origins: then no more is certain of its
- * name than what comes before it, but for the steps in it, which both find. */
+/* The part of a source's name that every origin reads alike. A raw '+' is a plus here, and a space
+ * to some origins. So only the text before it is certain. A name with "." or ".." steps is judged
+ * whole, because both readings have them. */
 static slice certain(slice name, slice raw)
 {
     return slice_has(raw, '+') && !allow_has_steps(name) ? slice_cut(&name, '+') : name;
 }
 
-/* A copy reads its source; what is renamed is gone from there, too. */
+/* A copy reads its source; a rename also removes it. */
 static bool may_take(struct trial *trial, slice key)
 {
     const struct s3_source *source = &trial->call->s3.source;
@@ -50,8 +51,9 @@ static bool may_take(struct trial *trial, slice key)
            allows(trial, also, source->bucket, key, false);
 }
 
-/* A source that can't be read here may be anything: it takes a row for everything, and then the
- * origin judges it. It is never renamed: nobody could take its old name out of the cache. */
+/* A source that cannot be parsed here may be any object. Only a row for everything allows it, and
+ * the origin judges the rest. It is never renamed, because its old name could not be removed from
+ * the cache. */
 static bool may_take_source(struct trial *trial)
 {
     const struct s3_request *s3 = &trial->call->s3;
@@ -70,7 +72,7 @@ bool right_is_privileged(slice name, slice value)
     return header_judge(name, S("")).admin;
 }
 
-/* Also by what a presigned URL says, which is sent as a header. */
+/* Looks also at the parameters of a presigned URL that are sent as headers. */
 static bool is_privileged(const struct call *call)
 {
     for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {
@@ -81,7 +83,7 @@ static bool is_privileged(const struct call *call)
     return false;
 }
 
-/* What a list names lies below its prefix; what tells of a bucket as such is no object's. */
+/* A list is judged by its prefix. A call about the bucket itself is judged by any row in it. */
 static bool may_begin(struct trial *trial)
 {
     const struct call *call = trial->call;
@@ -98,40 +100,36 @@ static bool may_begin(struct trial *trial)
     if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
         (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)) ||
         (call->s3.foreign.ptr && !allows(trial, RIGHT_ADMIN, call->s3.bucket, S(""), false)))
-        return false;    /* nobody here knows what such a parameter, or header, makes of it */
+        return false;    /* an unknown parameter, or header, may make any operation of it */
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
     return may_take_source(trial) &&
            (!is_privileged(call) || allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 
-static const char *name_of(unsigned right)
-{
-    switch (right) {
-    case RIGHT_READ: return "read";
-    case RIGHT_LIST: return "list";
-    case RIGHT_WRITE: return "write";
-    case RIGHT_ADMIN: return "admin";
-    default: return "-";
-    }
-}
+static const char *const right_names[] = {
+    [0] = "-", [RIGHT_READ] = "read", [RIGHT_LIST] = "list", [RIGHT_WRITE] = "write",
+    [RIGHT_ADMIN] = "admin",
+};
 
-/* The bucket and the key are those where the right is missing: of a copy perhaps its source. */
+/* Logs and counts a refusal. Bucket and key are those where the right is missing; for a copy this
+ * may be the source. */
 static enum err refused(const struct trial *trial, const char *why)
 {
     const struct call *call = trial->call;
     slice key = log_word(call->keep, slice_sub(trial->key, 0, 200));
+    check(trial->missing < countof(right_names) && right_names[trial->missing]);
     metric_add(M_POLICY_REFUSED, 1);
     if (front_logs(call->front) && !call->quiet)
         log_access("policy_refused", "id=%.*s access_key=%.*s op=%s right=%s bucket=%.*s "
                    "key=%.*s why=\"%s\"", SLICE_ARG(call->id),
                    SLICE_ARG(log_word(call->keep, call->access_key)), s3_op_name(call->s3.op),
-                   name_of(trial->missing), SLICE_ARG(log_word(call->keep, trial->bucket)),
+                   right_names[trial->missing], SLICE_ARG(log_word(call->keep, trial->bucket)),
                    SLICE_ARG(key), why);
     return ERR_POLICY;
 }
 
-static enum err told(const struct trial *trial, bool may)
+static enum err outcome_of(const struct trial *trial, bool may)
 {
     return may ? OK : refused(trial, "no row of its policy gives this right here");
 }
@@ -139,21 +137,21 @@ static enum err told(const struct trial *trial, bool may)
 enum err right_judge(const struct call *call)
 {
     struct trial trial = { .call = call };
-    return told(&trial, call->client->own || may_begin(&trial));
+    return outcome_of(&trial, call->client->own || may_begin(&trial));
 }
 
 enum err right_judge_origin(const struct call *call, const struct origin *origin)
 {
     bool nobody_there = call->client->own && !origin_knows_identities(origin);
     struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
-    return nobody_there ? refused(&trial, "a folder does not know who asks: this client needs a "
-                                          "policy") : OK;
+    return nobody_there ? refused(&trial, "a folder knows no identities: this client "
+                                          "needs a policy") : OK;
 }
 
 enum err right_judge_admin(const struct call *call, slice key)
 {
     struct trial trial = { .call = call };
-    return told(&trial, call->client->own ||
+    return outcome_of(&trial, call->client->own ||
                 allows(&trial, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 
@@ -164,5 +162,5 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
     bool may = true;
     for (size_t i = 0; i < count && may && !call->client->own; i++)
         may = allows(&trial, 1u << row->right, call->s3.bucket, keys[i].key, false);
-    return told(&trial, may);
+    return outcome_of(&trial, may);
 }

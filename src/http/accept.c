@@ -1,10 +1,13 @@
 /* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
  *
- * The library has no cap, so this accept loop is ours. At the cap the connection that has been idle
- * for longest goes: this loop's, or if it has none, that of another loop, which is asked for it;
- * and the listener is not read any more: newcomers wait in the kernel's queue until somebody
- * leaves, on any loop. Out of descriptors is the same, whoever has them, but nobody tells us when
- * it ends: we look again soon. */
+ * The library has no cap on connections, so this accept loop is ours. At the cap, the connection of
+ * this loop that has been idle for longest is closed. If the loop has no idle one, the other loops
+ * are asked to close one of theirs. The listener is not read any more, so newcomers wait in the
+ * kernel's queue until a connection of any loop ends.
+ *
+ * When descriptors run out, this loop closes its connection that has been idle for longest, of
+ * any listener, and does not ask other loops. If it has no idle one, it stops reading the listener.
+ * No event says when a descriptor is free, so the loop tries again after RETRY_MS. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -27,41 +30,38 @@ static bool take_place(struct bound *bound)
     return false;
 }
 
-static void wake(struct listener *listener)
+void listener_idle(struct listener *listener)
 {
     if (atomic_load(&listener->paused) && atomic_exchange(&listener->paused, false))
         mailbox_post(listener->loop->box, &listener->resume);
 }
 
-void listener_idle(struct listener *listener)
-{
-    wake(listener);
-}
-
 void bound_left(struct bound *bound)
 {
     struct http *http = bound->http;
-    atomic_fetch_sub(bound->open, 1);
+    size_t before = atomic_fetch_sub(bound->open, 1);
+    check(before > 0);
     for (unsigned i = 0; i < http->options.loops; i++) {
         for (size_t app = 0; app < http->options.app_count; app++) {
             struct listener *listener = &http->loops[i].listeners[app];
             if (listener->bound->open == bound->open)
-                wake(listener);
+                listener_idle(listener);
         }
     }
 }
 
-static bool somebody_waits(h2o_socket_t *sock)
+static bool newcomer_waits(h2o_socket_t *sock)
 {
     struct pollfd waiting = { .fd = h2o_socket_get_fd(sock), .events = POLLIN };
     return poll(&waiting, 1, 0) > 0;
 }
 
-/* Of those under this cap; of all for NULL. */
-static bool send_an_idle_one_off(struct http_loop *loop, const atomic_size_t *cap)
+/* Closes the connection of this loop that has been idle for longest. Considers only connections
+ * that `cap` counts (the `open` of a bound), or all connections if it is NULL. */
+static bool close_longest_idle(struct http_loop *loop, const atomic_size_t *cap)
 {
-    list_each(struct timed, timed, &loop->timers.rows[ROW_IDLE], link) {
-        struct conn *conn = container_of(timed, struct conn, timed);
+    list_each(struct http_timer, timer, &loop->timers.rows[ROW_IDLE]->waiting, link) {
+        struct conn *conn = timer->arg;
         if (cap && conn->listener->bound->open != cap)
             continue;
         metric_add(M_HTTP_CLOSED_IDLE, 1);
@@ -76,8 +76,8 @@ static void on_shed(struct mail *mail)
     struct listener *listener = container_of(mail, struct listener, shed);
     const struct bound *bound = listener->bound;
     atomic_store(&listener->shedding, false);
-    if (atomic_load(bound->open) >= bound->connections_max)    /* else another was quicker */
-        send_an_idle_one_off(listener->loop, bound->open);
+    if (atomic_load(bound->open) >= bound->connections_max)    /* else another loop has done so */
+        close_longest_idle(listener->loop, bound->open);
 }
 
 static void ask_other_loops(struct listener *listener)
@@ -102,7 +102,8 @@ static void on_resume(struct mail *mail)
     resume(container_of(mail, struct listener, resume));
 }
 
-/* The flag is up before the last look: whoever leaves in between either sees it or is seen. */
+/* `paused` is set before `open` is read again. So if a connection ends just now, either its thread
+ * sees `paused` and resumes this listener, or the free place is seen here. */
 static void pause_at_cap(struct listener *listener)
 {
     struct bound *bound = listener->bound;
@@ -135,9 +136,9 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
     struct listener *listener = sock->data;
     for (int i = 0; i < TURN_ACCEPTS; i++) {
         if (!take_place(listener->bound)) {
-            if (!somebody_waits(sock))
+            if (!newcomer_waits(sock))
                 return;
-            if (send_an_idle_one_off(listener->loop, listener->bound->open))
+            if (close_longest_idle(listener->loop, listener->bound->open))
                 continue;
             pause_at_cap(listener);
             return;
@@ -151,8 +152,8 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
             if (errno == EAGAIN)
                 return;
             if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
-                continue;    /* that one left while it waited */
-            if (send_an_idle_one_off(listener->loop, NULL))
+                continue;    /* that client left while it waited */
+            if (close_longest_idle(listener->loop, NULL))
                 continue;
             pause_without_descriptors(listener);
             return;

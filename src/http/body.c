@@ -4,23 +4,24 @@
  *                                                           +--> neither has room: refused
  *     above             --> the spill folder, else memory --+
  *
- * Room for all of a body is taken before its first byte is read. A body of unknown length (chunked)
- * grows: in memory it moves, and where it outgrows memory a file takes what comes from then on. So
- * the first bytes of a body in a file lie in memory, its front: at least what came with the head.
+ * A body gets room for all its bytes before its first byte is read. A body of unknown length
+ * (chunked) grows. In memory it moves to a larger place. When it outgrows memory, a file takes the
+ * bytes from there on. So the first bytes of a body in a file lie in memory, as its front: at least
+ * the bytes that came with the head.
  *
  * All bodies share one budget of memory and one of disk (H8), and one client may hold half of
- * either: a client that sends bodies and never ends them leaves room for others. The folder is a
- * cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows. The
- * room on disk is free again when a body is released, before its file is closed, or a client whose
- * write is done would find no room for the next: may_spill looks at what the disk has. The
- * descriptor counts until the file is closed.
+ * either. So a client that sends bodies and never ends them leaves room for others. The folder is
+ * the cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows.
+ * A body's room on disk is free again when the body is released, before its file is closed.
+ * Otherwise a client whose write is done might find no room for its next. May_spill looks at what
+ * the disk has. A file descriptor counts until the file is closed.
  *
- * Other threads make the file and write to it (spill.c). Closing it may wait for the disk, and
+ * Other threads create the file and write to it (spill.c). To close it may wait for the disk, and
  * takes as long as a second for gigabytes: a thread of its own does that.
  *
- * Threads: a body belongs to one thread after another. A piece on its way to the file shares it
- * with a spill thread, which alone touches `fd` and `allocated` then. Room is counted over all
- * loops. */
+ * Threads: a body belongs to one thread after another. A segment on its way to the file shares the
+ * body with a spill thread; meanwhile only that thread touches `fd` and `allocated`. Room is
+ * counted over all loops. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -30,70 +31,97 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/metric.h"
 #include "base/thread.h"
 
 #define HUGE_BYTES (2 * MIB)
-#define ALLOCATE_BYTES (8 * MIB)    /* of a file, ahead of what is written */
-#define CLIENTS 1024u               /* of more, some share what one may hold */
+#define ALLOCATE_BYTES (8 * MIB)    /* allocated in a file ahead of the bytes written */
+#define CLIENTS 1024u               /* with more clients, some share the room that one may hold */
 
 enum room { ROOM_MEMORY, ROOM_DISK, ROOM_FILES, ROOM_KINDS };
 
 #define BODY_MAGIC 0x626f6479u
 struct http_body {
     unsigned magic;
-    unsigned client;                /* as the judge said; 0: nobody's */
-    atomic_uint refs;               /* whoever has it, and a piece on its way */
-    bool beyond_share;              /* others could have what was not given */
+    unsigned client;                /* from the judge; 0: of no client */
+    atomic_uint refs;               /* of its owner, and of a segment on its way */
+    bool beyond_share;              /* the last place asked for was free, but not for this client */
     size_t held[ROOM_KINDS];
     char *memory;
     int fd;                         /* -1: no file was made yet */
-    size_t bytes, front, room;      /* so far; of these, in memory; it may come to so many now */
-    size_t allocated, counted;      /* of the file on the disk; and in disk_allocated */
+    size_t bytes, front, room;      /* come so far; of these in memory; it may grow to */
+    size_t allocated, counted;      /* bytes of the file on the disk; counted in disk_allocated */
 };
 
 /* ---- room ---- */
 
-static atomic_size_t all_hold[ROOM_KINDS], clients_hold[1 + CLIENTS][ROOM_KINDS];
-static atomic_size_t disk_allocated;
+static pthread_mutex_t room_lock = PTHREAD_MUTEX_INITIALIZER;    /* guards the three below */
+static size_t all_hold[ROOM_KINDS], clients_hold[1 + CLIENTS][ROOM_KINDS];
+static size_t disk_allocated;
 
-static atomic_size_t *client_holds(const struct http_body *body)
+static size_t *client_holds(const struct http_body *body)
 {
     return clients_hold[body->client ? 1 + body->client % CLIENTS : 0];
 }
 
-static void count(struct http_body *body, enum room kind, int64_t more)
+/* The caller has the lock, as for may_hold. */
+static void change(struct http_body *body, enum room kind, int64_t more)
 {
     body->held[kind] += (size_t)more;
+    all_hold[kind] += (size_t)more;
+    client_holds(body)[kind] += (size_t)more;
     if (kind != ROOM_FILES)
         metric_gauge_add(kind == ROOM_DISK ? M_HTTP_BODY_DISK : M_HTTP_BODY_MEMORY, more);
 }
 
-static void give(struct http_body *body, enum room kind, size_t less)
+/* True if there is room for `more`. All bodies together may hold `most`; 0: any number. One client
+ * may hold half of it, or more by a single body. */
+static bool may_hold(struct http_body *body, enum room kind, size_t more, size_t most)
 {
-    atomic_fetch_sub(&all_hold[kind], less);
-    atomic_fetch_sub(&client_holds(body)[kind], less);
-    count(body, kind, -(int64_t)less);
-}
-
-/* Is there so much more to be had, of what may be `most`? 0: any number. */
-static bool take(struct http_body *body, enum room kind, size_t more, size_t most)
-{
-    size_t before = atomic_fetch_add(&all_hold[kind], more);
-    size_t mine = atomic_fetch_add(&client_holds(body)[kind], more);
-    count(body, kind, (int64_t)more);
-    bool fits = !most || before + more <= most;
-    bool beyond = most && body->client && mine && mine + more > most / 2;
-    if (fits && !beyond)
+    size_t of_client = client_holds(body)[kind];
+    if (!most)
         return true;
-    body->beyond_share |= fits;
-    give(body, kind, more);
+    if (all_hold[kind] + more > most)
+        return false;
+    if (!body->client || of_client == body->held[kind] || of_client + more <= most / 2)
+        return true;
+    body->beyond_share = true;
     return false;
 }
 
-/* In huge pages as far as whole ones fit: to fault in small ones takes longer than to fill them. */
+/* Takes room of all kinds at once, or none. *ret_promised: the bytes that bodies hold on the disk,
+ * this one included, and that the disk has not allocated yet. */
+static bool hold(const struct http_options *options, struct http_body *body,
+                 const size_t more[ROOM_KINDS], size_t *ret_promised)
+{
+    const size_t most[ROOM_KINDS] = { [ROOM_MEMORY] = options->bodies_memory_bytes,
+                                      [ROOM_DISK] = options->bodies_disk_bytes,
+                                      [ROOM_FILES] = options->spill_files_max };
+    bool may = true;
+    pthread_mutex_lock(&room_lock);
+    for (enum room kind = 0; kind < ROOM_KINDS; kind++)
+        may = may && (!more[kind] || may_hold(body, kind, more[kind], most[kind]));
+    for (enum room kind = 0; kind < ROOM_KINDS && may; kind++)
+        change(body, kind, (int64_t)more[kind]);
+    size_t held = all_hold[ROOM_DISK];
+    *ret_promised = held > disk_allocated ? held - disk_allocated : 0;
+    pthread_mutex_unlock(&room_lock);
+    return may;
+}
+
+static void give(struct http_body *body, enum room kind, size_t less)
+{
+    pthread_mutex_lock(&room_lock);
+    check(less <= body->held[kind] && body->held[kind] <= all_hold[kind]);
+    change(body, kind, -(int64_t)less);
+    pthread_mutex_unlock(&room_lock);
+}
+
+/* Memory in huge pages, as far as whole ones fit: page faults of small pages would take longer than
+ * to copy the bytes. */
 static void *allocate_memory(size_t bytes)
 {
     if (bytes < HUGE_BYTES)
@@ -101,14 +129,14 @@ static void *allocate_memory(size_t bytes)
     size_t whole = bytes / HUGE_BYTES * HUGE_BYTES;
     void *at = aligned_alloc(HUGE_BYTES, whole + (bytes > whole ? HUGE_BYTES : 0));
     if (at)
-        madvise(at, whole, MADV_HUGEPAGE);    /* or not: it is memory all the same */
+        madvise(at, whole, MADV_HUGEPAGE);    /* without them it is memory all the same */
     return at;
 }
 
 static bool in_memory(const struct http *http, struct http_body *body, size_t bytes)
 {
-    size_t before = body->held[ROOM_MEMORY];
-    if (!take(body, ROOM_MEMORY, bytes, http->options.bodies_memory_bytes))
+    size_t before = body->held[ROOM_MEMORY], promised;
+    if (!hold(&http->options, body, (size_t[ROOM_KINDS]){ [ROOM_MEMORY] = bytes }, &promised))
         return false;
     char *memory = allocate_memory(bytes);
     if (!memory) {
@@ -123,50 +151,49 @@ static bool in_memory(const struct http *http, struct http_body *body, size_t by
     return true;
 }
 
-/* Of what bodies hold: the disk has not given it yet. */
-static size_t promised(void)
-{
-    size_t held = atomic_load(&all_hold[ROOM_DISK]), allocated = atomic_load(&disk_allocated);
-    return held > allocated ? held - allocated : 0;
-}
-
 static bool in_a_file(const struct http *http, struct http_body *body, size_t bytes)
 {
     const struct http_options *options = &http->options;
     bool first = !body->held[ROOM_FILES];
-    size_t more = bytes - (first ? 0 : body->room);
-    if (!http->spill || (first && !take(body, ROOM_FILES, 1, options->spill_files_max)))
+    size_t more[ROOM_KINDS] = { [ROOM_DISK] = bytes - (first ? 0 : body->room),
+                                [ROOM_FILES] = first }, promised;
+    if (!hold(options, body, more, &promised))
         return false;
-    bool has = take(body, ROOM_DISK, more, options->bodies_disk_bytes);
-    if (has && (!options->may_spill || options->may_spill(options->spill_arg, promised()))) {
-        if (first)
-            body->front = body->bytes;
-        body->room = bytes;
-        return true;
+    if (!options->may_spill(options->spill_arg, promised)) {
+        give(body, ROOM_DISK, more[ROOM_DISK]);
+        give(body, ROOM_FILES, first);
+        return false;
     }
-    give(body, ROOM_DISK, has ? more : 0);
-    give(body, ROOM_FILES, first);
-    return false;
+    if (first)
+        body->front = body->bytes;
+    body->room = bytes;
+    return true;
 }
 
-static bool place(struct conn *conn, size_t bytes)
+static bool place(const struct http *http, struct http_body *body, size_t bytes)
 {
-    const struct http *http = conn->loop->http;
-    struct http_body *body = conn->request->body;
     bool small = bytes <= http->options.body_memory_bytes;
-    if (http_body_in_file(body) ? in_a_file(http, body, bytes)
-                                : (small && in_memory(http, body, bytes)) ||
-                                      in_a_file(http, body, bytes) ||
-                                      (!small && in_memory(http, body, bytes)))
+    body->beyond_share = false;
+    if (http_body_in_file(body))
+        return in_a_file(http, body, bytes);
+    return (small && in_memory(http, body, bytes)) || in_a_file(http, body, bytes) ||
+           (!small && in_memory(http, body, bytes));
+}
+
+static bool place_or_refuse(struct conn *conn, size_t bytes)
+{
+    struct http_body *body = conn->request->body;
+    if (place(conn->loop->http, body, bytes))
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
-                                     ? "other bodies of this client take all the room one may have"
-                                     : "there is no room for the request body just now");
+                                     ? "other request bodies of this client already use all the "
+                                       "room that one client may have"
+                                     : "there is no room for the request body at the moment");
     return false;
 }
 
-/* One that would have fitted behind its head into a socket's first buffer does not count. */
+/* A body that would have fitted into a socket's first buffer, behind its head, is not counted. */
 bool body_begin(struct conn *conn, slice first, size_t bytes)
 {
     struct http_request *request = conn->request;
@@ -180,14 +207,23 @@ bool body_begin(struct conn *conn, slice first, size_t bytes)
     body->front = body->room = counts ? first.len : bytes;
     body->memory = must_alloc(MAX(body->room, 1u));
     memcpy(body->memory, first.ptr, first.len);
-    return !counts || place(conn, bytes);
+    return !counts || place_or_refuse(conn, bytes);
 }
 
+/* A growing body gets twice its room, so that it moves seldom. If there is less, it gets less: down
+ * to what it needs now. */
 bool body_make_room(struct conn *conn, size_t bytes)
 {
-    const struct http_request *request = conn->request;
-    size_t room = request->body->room, most = request->body_max + BODY_READ_BYTES;
-    return bytes <= room || place(conn, MIN(MAX(bytes, 2 * room), most));
+    struct http_body *body = conn->request->body;
+    size_t most = conn->request->body_max + BODY_READ_BYTES;
+    check(bytes <= most);
+    if (bytes <= body->room)
+        return true;
+    size_t spare = MIN(MAX(bytes, 2 * body->room), most) - bytes;
+    for (; spare >= BODY_READ_BYTES; spare /= 2)
+        if (place(conn->loop->http, body, bytes + spare))
+            return true;
+    return place_or_refuse(conn, bytes);
 }
 
 bool http_body_in_file(const struct http_body *body)
@@ -197,6 +233,7 @@ bool http_body_in_file(const struct http_body *body)
 
 char *body_end(struct http_body *body, size_t *ret_room)
 {
+    check(body->bytes <= body->room);
     *ret_room = body->room - body->bytes;
     return body->memory + body->bytes;
 }
@@ -204,23 +241,36 @@ char *body_end(struct http_body *body, size_t *ret_room)
 size_t body_grow(struct http_body *body, size_t bytes)
 {
     size_t at = body->bytes;
-    check(bytes <= body->room - at);
+    check(at <= body->room && bytes <= body->room - at);
     body->bytes += bytes;
     return at;
 }
 
 /* ---- its bytes ---- */
 
-/* Bytes at `at`, to or from there. */
-static bool transfer(const struct http_body *body, size_t at, char *bytes, size_t len, bool out)
+enum way { WAY_IN, WAY_IN_NOW, WAY_OUT };
+
+/* One read or write of the file. WAY_IN_NOW may wait on a file system without RWF_NOWAIT. */
+static ssize_t transfer_some(int fd, off_t at, char *bytes, size_t len, enum way way)
+{
+    struct iovec part = { bytes, len };
+    if (way == WAY_OUT)
+        return pwrite(fd, bytes, len, at);
+    ssize_t got = preadv2(fd, &part, 1, at, way == WAY_IN_NOW ? RWF_NOWAIT : 0);
+    return got < 0 && errno == EOPNOTSUPP ? pread(fd, bytes, len, at) : got;
+}
+
+/* Moves bytes to or from the body at `at`. False: the disk failed, or WAY_IN_NOW would wait. */
+static bool transfer(const struct http_body *body, size_t at, char *bytes, size_t len, enum way way)
 {
     size_t done = at < body->front ? MIN(len, body->front - at) : 0;
+    bool out = way == WAY_OUT;
+    check(at <= body->room && len <= body->room - at);
     if (done)
         memmove(out ? body->memory + at : bytes, out ? bytes : body->memory + at, done);
     while (done < len) {
         off_t to = (off_t)(at + done - body->front);
-        ssize_t moved = out ? pwrite(body->fd, bytes + done, len - done, to)
-                            : pread(body->fd, bytes + done, len - done, to);
+        ssize_t moved = transfer_some(body->fd, to, bytes + done, len - done, way);
         if (moved <= 0 && (moved == 0 || errno != EINTR))
             return false;
         done += moved > 0 ? (size_t)moved : 0;
@@ -238,7 +288,7 @@ static int open_file(const char *folder)
     return fd;
 }
 
-/* Room on the disk for what comes next, ahead of it: a full one is seen here. */
+/* Allocates room on the disk ahead of the next bytes, so that a full disk is noticed here. */
 static bool allocate(struct http_body *body, size_t until)
 {
     if (until <= body->allocated)
@@ -253,15 +303,19 @@ static bool allocate(struct http_body *body, size_t until)
 
 bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes, size_t len)
 {
+    check(http_body_in_file(body) && at >= body->front);
     if (body->fd < 0)
         body->fd = open_file(folder);
     return body->fd >= 0 && allocate(body, at + len - body->front) &&
-           transfer(body, at, bytes, len, true);
+           transfer(body, at, bytes, len, WAY_OUT);
 }
 
 void body_spilled(struct http_body *body)
 {
-    atomic_fetch_add(&disk_allocated, body->allocated - body->counted);
+    check(body->counted <= body->allocated);
+    pthread_mutex_lock(&room_lock);
+    disk_allocated += body->allocated - body->counted;
+    pthread_mutex_unlock(&room_lock);
     body->counted = body->allocated;
 }
 
@@ -272,20 +326,25 @@ size_t http_body_bytes(const struct http_body *body)
 
 bool http_body_read(const struct http_body *body, size_t at, char *to, size_t bytes)
 {
-    return !bytes || transfer(body, at, to, bytes, false);
+    return !bytes || transfer(body, at, to, bytes, WAY_IN);
+}
+
+bool http_body_read_now(const struct http_body *body, size_t at, char *to, size_t bytes)
+{
+    return !bytes || transfer(body, at, to, bytes, WAY_IN_NOW);
 }
 
 bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes)
 {
-    return !bytes || transfer(body, at, from, bytes, true);
+    return !bytes || transfer(body, at, from, bytes, WAY_OUT);
 }
 
-char *http_body_piece(const struct http_body *body, size_t at, char *buffer, size_t *bytes)
+char *http_body_part(const struct http_body *body, size_t at, char *buffer, size_t *bytes)
 {
     check(at < body->bytes);
     *bytes = MIN(*bytes, body->bytes - at);
     if (at >= body->front)
-        return transfer(body, at, buffer, *bytes, false) ? buffer : NULL;
+        return transfer(body, at, buffer, *bytes, WAY_IN) ? buffer : NULL;
     *bytes = MIN(*bytes, body->front - at);
     return body->memory + at;
 }
@@ -306,6 +365,7 @@ static void *dispose(void *arg)
 
 struct http_body *body_ref(struct http_body *body)
 {
+    check(body->magic == BODY_MAGIC);
     atomic_fetch_add(&body->refs, 1);
     return body;
 }
@@ -339,7 +399,10 @@ void http_body_release(struct http_body **body)
     *body = NULL;
     if (!mine)
         return;
-    give(mine, ROOM_DISK, mine->held[ROOM_DISK]);
-    atomic_fetch_sub(&disk_allocated, mine->counted);
+    pthread_mutex_lock(&room_lock);
+    check(mine->counted <= disk_allocated);
+    change(mine, ROOM_DISK, -(int64_t)mine->held[ROOM_DISK]);
+    disk_allocated -= mine->counted;
+    pthread_mutex_unlock(&room_lock);
     body_unref(&mine);
 }

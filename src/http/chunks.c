@@ -1,7 +1,7 @@
-/* chunks.c - the chunked coding of a request body, taken apart. SPDX-License-Identifier: Apache-2.0
+/* chunks.c - takes the chunked coding off a request body. SPDX-License-Identifier: Apache-2.0
  *
- * A machine of seven steps, each of which takes exactly one byte but for the data, which is moved
- * as it is. Nothing is kept between calls but the step and what is left of a chunk. */
+ * The decoder is a machine of seven steps. Each takes exactly one byte, but for the data, whose
+ * bytes are moved as a whole. Between calls it keeps only the step and what is left of a chunk. */
 #include "http/chunks.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static bool size_byte(struct chunks *chunks, char c)
     return ++chunks->digits <= DIGITS_MAX;
 }
 
-/* One byte of a line. false: it has no business there. */
+/* Takes one byte of a line. False: it may not stand there. */
 static bool line_byte(struct chunks *chunks, char c)
 {
     static const struct {
@@ -57,6 +57,7 @@ enum err chunks_decode(struct chunks *chunks, char *bytes, size_t len, size_t *r
                        size_t *ret_rest)
 {
     size_t at = 0, out = 0;
+    check(chunks->step >= SIZE && chunks->step <= DONE);
     bool good = chunks->step != DONE;
     while (good && at < len && chunks->step != DONE) {
         if (chunks->step != DATA) {

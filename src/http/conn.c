@@ -1,9 +1,9 @@
 /* conn.c - one connection: its socket, its phase, its end. SPDX-License-Identifier: Apache-2.0
  *
- * Holds together what inside.h promises: every read is ours and bounded, bytes of the next request
- * wait in the socket's buffer, or with the client, until this one has been answered. A socket's
- * on_close is the one place where a connection is taken apart, whoever closed it. Whoever calls
- * something that may close the connection holds it meanwhile (conn_hold). */
+ * Keeps the promises of inside.h: every read is ours and bounded. Bytes of the next request wait in
+ * the socket's buffer, or with the client, until this request has been answered. A socket's
+ * on_close is the one place where a connection is taken apart, on every way to its end. A function
+ * that calls something which may close the connection holds it meanwhile (conn_hold). */
 #include "http/inside.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 
-#define BODY_TURN_BYTES (256 * KIB)    /* read at most so much before others get their turn */
+#define BODY_TURN_BYTES (256 * KIB)    /* read at most, before other connections get their turn */
 
 struct conn *conn_of(h2o_socket_t *sock)
 {
@@ -45,7 +45,8 @@ void conn_release(struct conn *conn)
 
 /* ---- room for large heads ---- */
 
-bool conn_grow_head(struct conn *conn)
+/* Counts its head as large, above HEAD_SMALL_BYTES. False: no room, and it has been refused. */
+static bool conn_grow_head(struct conn *conn)
 {
     struct http *http = conn->loop->http;
     if (conn->large_head)
@@ -54,7 +55,7 @@ bool conn_grow_head(struct conn *conn)
     if (atomic_fetch_add(&http->large_heads, 1) >= most) {
         atomic_fetch_sub(&http->large_heads, 1);
         metric_add(M_HTTP_REFUSED_HEADS, 1);
-        gate_refuse(conn, ERR_LIMIT, "there is no room for a head so large just now");
+        gate_refuse(conn, ERR_LIMIT, "there is no room for a request head of this size now");
         return false;
     }
     conn->large_head = true;
@@ -74,17 +75,15 @@ static void shrink_head(struct conn *conn)
 static void on_close(void *data)
 {
     struct conn *conn = data;
-    struct http *http = conn->loop->http;
     conn->sock = NULL;
     shrink_head(conn);
     session_free(&conn->session);
-    timed_stop(&conn->timed);
+    list_del(&conn->timer.link);
     list_del(&conn->link);
     list_del(&conn->unread);
-    piece_leave(conn);
+    segment_leave(conn);
     if (conn->request)
         request_end(&conn->request, false);
-    atomic_fetch_sub(&http->open_all, 1);
     metric_gauge_add(M_HTTP_CONNECTIONS, -1);
     bound_left(conn->listener->bound);
     conn_release(conn);
@@ -108,20 +107,18 @@ void conn_close(struct conn *conn, bool reset)
 static void print_peer(struct conn *conn, const struct sockaddr_storage *peer)
 {
     char host[INET6_ADDRSTRLEN] = "?";
-    if (peer->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const void *)peer;
-        inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof(host));
-        snprintf(conn->peer, sizeof(conn->peer), "[%s]:%u", host, ntohs(six->sin6_port));
-    } else {
-        const struct sockaddr_in *four = (const void *)peer;
-        inet_ntop(AF_INET, &four->sin_addr, host, sizeof(host));
-        snprintf(conn->peer, sizeof(conn->peer), "%s:%u", host, ntohs(four->sin_port));
-    }
+    bool is_six = peer->ss_family == AF_INET6;
+    const struct sockaddr_in *four = (const void *)peer;
+    const struct sockaddr_in6 *six = (const void *)peer;
+    inet_ntop(is_six ? AF_INET6 : AF_INET, is_six ? (const void *)&six->sin6_addr : &four->sin_addr,
+              host, sizeof(host));
+    snprintf(conn->peer, sizeof(conn->peer), is_six ? "[%s]:%u" : "%s:%u", host,
+             ntohs(is_six ? six->sin6_port : four->sin_port));
 }
 
 /* ---- reading ---- */
 
-/* Bytes read; 0 when there are none now; -1 when there will be none any more. */
+/* Returns the bytes read; 0: there are none now; -1: none will come any more. */
 static ssize_t read_plain(int fd, void *to, size_t bytes)
 {
     ssize_t got;
@@ -168,8 +165,8 @@ static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
     return got;
 }
 
-/* How many of bytes that were just read are the body's. What came behind its end goes to the input;
- * where that can't be, the request has been refused: false. */
+/* Of *len bytes just read, leaves those of the body, and their number in *len. Bytes behind its end
+ * go to the input. False: there is no room for them, and the request has been refused. */
 static bool unframe(struct conn *conn, char *bytes, size_t *len)
 {
     size_t rest = 0;
@@ -198,27 +195,27 @@ static ssize_t read_memory(struct conn *conn, size_t bytes_max)
     return got;
 }
 
-/* What is to lie in a file: see spill.c. A piece is filled as far as there is something now. */
-static ssize_t read_piece(struct conn *conn, size_t bytes_max)
+/* Reads bytes for a file (spill.c). A segment takes as many bytes as have come. */
+static ssize_t read_segment(struct conn *conn, size_t bytes_max)
 {
     size_t room, have = 0;
     body_end(conn->request->body, &room);
-    struct piece *piece = piece_take(conn);
-    if (!piece) {
+    struct body_segment *segment = segment_take(conn);
+    if (!segment) {
         h2o_socket_read_stop(conn->sock);
         return 0;
     }
-    size_t most = MIN(MIN(room, bytes_max), PIECE_BYTES);
+    size_t most = MIN(MIN(room, bytes_max), BODY_SEGMENT_BYTES);
     ssize_t got = 0;
-    while (have < most && (got = read_bytes(conn, piece->bytes + have, most - have)) > 0)
+    while (have < most && (got = read_bytes(conn, segment->bytes + have, most - have)) > 0)
         have += (size_t)got;
     size_t len = have;
-    if (!unframe(conn, piece->bytes, &len)) {
-        piece_give(piece);
+    if (!unframe(conn, segment->bytes, &len)) {
+        segment_give(segment);
         return 0;
     }
-    piece_write(conn, piece, len);
-    if (conn->piece)
+    segment_write(conn, segment, len);
+    if (conn->segment)
         h2o_socket_read_stop(conn->sock);
     return have ? (ssize_t)have : got;
 }
@@ -226,12 +223,12 @@ static ssize_t read_piece(struct conn *conn, size_t bytes_max)
 static void read_head(struct conn *conn)
 {
     size_t have = conn->sock->input->size;
-    size_t most = have < HEAD_SMALL_BYTES ? HEAD_SMALL_BYTES : HTTP_HEAD_BYTES_MAX + 1;
+    size_t most = have < HEAD_SMALL_BYTES ? HEAD_SMALL_BYTES : REQUEST_HEAD_BYTES_MAX + 1;
     if (have >= HEAD_SMALL_BYTES && !conn_grow_head(conn))
         return;
     ssize_t got = read_some(conn, 4096, most - have);
-    if (have == 0 && got > 0)    /* the first byte: from now on it is a head that may be slow */
-        timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
+    if (have == 0 && got > 0)    /* the first byte: the time for a head begins */
+        timer_start(&conn->loop->timers, ROW_HEAD, &conn->timer);
     if (got < 0)
         conn_close(conn, false);
     else if (got > 0)
@@ -242,18 +239,14 @@ static void read_head(struct conn *conn)
 static void look_at_body(struct conn *conn)
 {
     struct http_request *request = conn->request;
-    const struct http_head *head = &request->head;
+    const struct request_head *head = &request->head;
     size_t have = http_body_bytes(request->body);
     enum err err = head->chunked ? request->framing : have < head->length ? ERR_MORE : OK;
     if (have > request->body_max) {
-        bool announced = request->body_max < conn->loop->http->options.body_bytes_max;
-        metric_add(M_HTTP_REFUSED_BODY, 1);
-        gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
-                    announced ? "the body is longer than its head says"
-                              : "the body is larger than a request may bring: upload in parts");
+        gate_refuse_too_large(conn, request->body_max < conn->loop->http->options.body_bytes_max);
     } else if (err == OK) {
         conn->phase = PHASE_REQUEST;
-        timed_stop(&conn->timed);
+        list_del(&conn->timer.link);
         request_handle(request);
     } else if (err != ERR_MORE) {
         metric_add(M_HTTP_REFUSED_CHUNKS, 1);
@@ -261,20 +254,20 @@ static void look_at_body(struct conn *conn)
     }
 }
 
-/* Of a body whose length is known no byte too much is read. */
+/* Of a body whose length is known, no byte beyond it is read. */
 static void read_body(struct conn *conn)
 {
     size_t turn = BODY_TURN_BYTES;
     conn_hold(conn);
     while (conn->sock && conn->phase == PHASE_BODY && turn > 0) {
-        const struct http_head *head = &conn->request->head;
+        const struct request_head *head = &conn->request->head;
         struct http_body *body = conn->request->body;
         size_t left = turn, have = http_body_bytes(body);
         if (!head->chunked)
             left = MIN(left, head->length - have);
         else if (!body_make_room(conn, have + BODY_READ_BYTES))
             break;
-        ssize_t got = http_body_in_file(body) ? read_piece(conn, left) : read_memory(conn, left);
+        ssize_t got = http_body_in_file(body) ? read_segment(conn, left) : read_memory(conn, left);
         if (got == 0)
             break;
         if (got < 0) {
@@ -283,18 +276,19 @@ static void read_body(struct conn *conn)
         }
         turn -= (size_t)got;
         conn->request->body_read += (uint64_t)got;
-        if (conn->piece)
-            break;    /* conn_written */
+        if (conn->segment)
+            break;    /* conn_written goes on */
         look_at_body(conn);
         if ((size_t)got < BODY_READ_BYTES / 2)
-            break;    /* likely all there is: the next turn will tell */
+            break;    /* likely all there is; if not, the next turn reads on */
     }
     conn_watch(conn);
     conn_release(conn);
 }
 
-/* A client that closes its side while it waits is taken as gone; one that does so while something
- * is being sent may have got all it wanted: the write will tell. A next request has to wait. */
+/* A client that closes its side while it waits for an answer has left. A client that closes it
+ * while something is sent may have got all it wants; if not, a write fails. The next request
+ * waits. */
 static void look_for_leaving(struct conn *conn)
 {
     if (conn->request->sending) {
@@ -322,18 +316,18 @@ static void shake_hands(struct conn *conn)
         break;
     case SHAKEN_PLAIN:
         session_free(&conn->session);
-        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks https://, and the client began without");
+        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks https://, and the client spoke http");
         break;
     }
 }
 
-/* Nothing more of its body is read, until conn_written. */
+/* True if no more of its body is read until conn_written. */
 static bool waits_for_disk(const struct conn *conn)
 {
-    return conn->piece || !list_empty(&conn->line);
+    return conn->segment || !list_empty(&conn->line);
 }
 
-/* Bytes that are decrypted already: nobody else will tell of them. */
+/* Bytes that are decrypted already: no poll reports them. */
 static void note_unread(struct conn *conn)
 {
     bool reads = conn->phase == PHASE_HEAD ||
@@ -400,10 +394,10 @@ static void refuse_for_disk(struct conn *conn, const char *why)
     gate_refuse(conn, ERR_LIMIT, why);
 }
 
-/* It reads on in the next turn: what came meanwhile is not told of. */
+/* The connection reads on in the next turn: no poll reports bytes that came meanwhile. */
 void conn_written(struct conn *conn, bool ok)
 {
-    check(conn->sock && conn->phase == PHASE_BODY && !conn->piece);
+    check(conn->sock && conn->phase == PHASE_BODY && !conn->segment);
     list_del(&conn->line);
     conn_hold(conn);
     conn_read_start(conn);
@@ -423,10 +417,79 @@ void conn_watch(struct conn *conn)
         h2o_socket_read_start(conn->sock, on_readable);
 }
 
+/* ---- waiting ---- */
+
+static uint64_t newly_acked(struct conn *conn)
+{
+    struct tcp_info info = { 0 };
+    socklen_t len = sizeof(info);
+    if (getsockopt(h2o_socket_get_fd(conn->sock), IPPROTO_TCP, TCP_INFO, &info, &len))
+        return 0;
+    uint64_t more = info.tcpi_bytes_acked - conn->acked_bytes;
+    conn->acked_bytes = info.tcpi_bytes_acked;
+    return more;
+}
+
+/* The timer is half of send_ms, so the end comes with the second in a row without enough bytes. */
+static void look_for_stall(struct conn *conn)
+{
+    uint64_t enough = MAX(conn->loop->http->options.send_progress_bytes, 1u);
+    conn->stalls = newly_acked(conn) >= enough ? 0 : conn->stalls + 1;
+    if (conn->stalls < 2) {
+        timer_start(&conn->loop->timers, ROW_SEND, &conn->timer);
+        return;
+    }
+    metric_add(M_HTTP_CUT_SLOW, 1);
+    conn_close(conn, true);
+}
+
+/* A body may take long while it makes progress, but no longer than request_ms. */
+static void look_at_progress(struct conn *conn)
+{
+    struct http_request *request = conn->request;
+    const struct http_options *options = &conn->loop->http->options;
+    bool ours = waits_for_disk(conn);    /* the disk is slow, and not the client */
+    bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
+    bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
+    request->body_mark = request->body_read;
+    if (!slow && !late) {
+        timer_start(&conn->loop->timers, ROW_BODY, &conn->timer);
+        return;
+    }
+    if (ours) {
+        refuse_for_disk(conn, "the disk took too long to take the request body");
+        return;
+    }
+    metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
+    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body comes too slowly"
+                                        : "the request body took too long");
+}
+
+static void on_timeout(void *arg)
+{
+    struct conn *conn = arg;
+    check(conn->magic == CONN_MAGIC && conn->sock);
+    switch (conn->phase) {
+    case PHASE_HANDSHAKE:
+    case PHASE_HEAD:
+        gate_slow(conn);
+        break;
+    case PHASE_BODY:
+        look_at_progress(conn);
+        break;
+    case PHASE_REQUEST:
+        look_for_stall(conn);
+        break;
+    case PHASE_LINGER:
+        conn_close(conn, false);
+        break;
+    }
+}
+
 /* ---- its steps ---- */
 
-/* There no packet is lost, and none needs to be paced: bbr, where that is what the host is set to,
- * makes a long answer twice as slow (128 KiB items of a batch: 82 us instead of 37). */
+/* Within one host no packet is lost, and none needs pacing. On a host that is set to bbr, bbr makes
+ * a long answer twice as slow (128 KiB items of a batch: 82 us instead of 37). */
 static bool is_on_this_host(const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
@@ -454,16 +517,16 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
                                                                 H2O_SOCKET_FLAG_DONT_READ);
     conn->sock->on_close.cb = on_close;
     conn->sock->on_close.data = conn;
-    list_init(&conn->timed.link);
+    conn->timer = (struct http_timer){ .fn = on_timeout, .arg = conn };
+    list_init(&conn->timer.link);
     list_init(&conn->link);
     list_init(&conn->unread);
     list_init(&conn->line);
     list_add(&loop->conns, &conn->link);
     print_peer(conn, peer);
-    atomic_fetch_add(&loop->http->open_all, 1);
     metric_gauge_add(M_HTTP_CONNECTIONS, 1);
     metric_add(M_HTTP_ACCEPTED, 1);
-    timed_start(&loop->timers, ROW_HEAD, &conn->timed);
+    timer_start(&loop->timers, ROW_HEAD, &conn->timer);
     h2o_socket_read_start(conn->sock, on_readable);
     struct http_tls *tls = listener->bound->app.tls;
     conn->phase = tls ? PHASE_HANDSHAKE : PHASE_HEAD;
@@ -473,17 +536,17 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
 
 void conn_take_body(struct conn *conn)
 {
-    check(conn->request && conn->phase == PHASE_HEAD);
+    check(conn->request && conn->phase == PHASE_HEAD && !conn->segment);
     conn->phase = PHASE_BODY;
-    timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
+    timer_start(&conn->loop->timers, ROW_BODY, &conn->timer);
     conn_hold(conn);
     look_at_body(conn);
     conn_watch(conn);
     conn_release(conn);
 }
 
-/* What came behind the last request begins a buffer again: only a large head ever needs more than a
- * first one. An idle connection holds none. */
+/* Bytes behind the last request move to a new first buffer: only a large head needs a larger one.
+ * An idle connection holds no buffer. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;
@@ -507,19 +570,20 @@ void conn_next_head(struct conn *conn)
     conn->scanned_bytes = 0;
     renew_input(conn);
     if (sock->input->size) {
-        timed_start(&conn->loop->timers, ROW_HEAD, &conn->timed);
+        timer_start(&conn->loop->timers, ROW_HEAD, &conn->timer);
         gate_look(conn);
         note_unread(conn);
         return;
     }
-    timed_start(&conn->loop->timers, ROW_IDLE, &conn->timed);
+    timer_start(&conn->loop->timers, ROW_IDLE, &conn->timer);
     note_unread(conn);
     listener_idle(conn->listener);
 }
 
-/* To close with unread bytes would reset the connection, and take the answer with it. */
+/* A close with unread bytes would reset the connection, and the client would lose the answer. */
 void conn_end(struct conn *conn)
 {
+    check(!conn->request && conn->sock);
     h2o_socket_t *sock = conn->sock;
     bool sends = sock->input->size || peek_plain(h2o_socket_get_fd(sock)) > 0;
     if (!sends) {
@@ -527,7 +591,7 @@ void conn_end(struct conn *conn)
         return;
     }
     conn->phase = PHASE_LINGER;
-    timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
+    timer_start(&conn->loop->timers, ROW_LINGER, &conn->timer);
     h2o_buffer_consume(&sock->input, sock->input->size);
     h2o_socket_read_start(sock, on_readable);
     conn_shut(conn);
@@ -535,6 +599,7 @@ void conn_end(struct conn *conn)
 
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done)
 {
+    check(conn->sock && count > 0 && count <= CONN_WRITE_MAX);
     if (conn->session)
         session_write(conn->session, conn->sock, bufs, count, done);
     else
@@ -547,7 +612,7 @@ bool conn_say(struct conn *conn, slice bytes)
         return session_say(conn->session, bytes);
     ssize_t sent = send(h2o_socket_get_fd(conn->sock), bytes.ptr, bytes.len,
                         MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent <= 0 || (size_t)sent == bytes.len;    /* else it waits a while, and goes on */
+    return sent <= 0 || (size_t)sent == bytes.len;    /* unsent: the client soon sends anyway */
 }
 
 void conn_shut(struct conn *conn)
@@ -555,73 +620,4 @@ void conn_shut(struct conn *conn)
     if (conn->session)
         session_shut(conn->session);
     shutdown(h2o_socket_get_fd(conn->sock), SHUT_WR);
-}
-
-/* ---- waiting ---- */
-
-static uint64_t newly_acked(struct conn *conn)
-{
-    struct tcp_info info = { 0 };
-    socklen_t len = sizeof(info);
-    if (getsockopt(h2o_socket_get_fd(conn->sock), IPPROTO_TCP, TCP_INFO, &info, &len))
-        return 0;
-    uint64_t more = info.tcpi_bytes_acked - conn->acked_bytes;
-    conn->acked_bytes = info.tcpi_bytes_acked;
-    return more;
-}
-
-/* The row is half of send_ms: two rounds in a row without enough bytes are it. */
-static void look_for_stall(struct conn *conn)
-{
-    uint64_t enough = MAX(conn->loop->http->options.send_progress_bytes, 1u);
-    conn->stalls = newly_acked(conn) >= enough ? 0 : conn->stalls + 1;
-    if (conn->stalls < 2) {
-        timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
-        return;
-    }
-    metric_add(M_HTTP_CUT_SLOW, 1);
-    conn_close(conn, true);
-}
-
-/* A body may take as long as it needs while it comes along; and there is an end to that, too. */
-static void look_at_progress(struct conn *conn)
-{
-    struct http_request *request = conn->request;
-    const struct http_options *options = &conn->loop->http->options;
-    bool ours = waits_for_disk(conn);    /* then its client is not slow */
-    bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
-    bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
-    request->body_mark = request->body_read;
-    if (!slow && !late) {
-        timed_start(&conn->loop->timers, ROW_BODY, &conn->timed);
-        return;
-    }
-    if (ours) {
-        refuse_for_disk(conn, "the disk took too long to take the request body");
-        return;
-    }
-    metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
-    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body comes too slowly"
-                                        : "the request body took too long");
-}
-
-void conn_timed_out(struct timed *timed, enum row row)
-{
-    struct conn *conn = container_of(timed, struct conn, timed);
-    switch (row) {
-    case ROW_HEAD:
-        gate_slow(conn);
-        break;
-    case ROW_BODY:
-        look_at_progress(conn);
-        break;
-    case ROW_SEND:
-        look_for_stall(conn);
-        break;
-    case ROW_IDLE:
-    case ROW_LINGER:
-    case ROW_COUNT:
-        conn_close(conn, false);
-        break;
-    }
 }

@@ -1,9 +1,9 @@
 /* gate.c - judges every head before its body is read. SPDX-License-Identifier: Apache-2.0
  *
- * A head is scanned (s3/head.h), held against the body limit and shown to the app's judge; only
- * then is its body taken in. What is refused is answered here and closed: the answer is
- * written, our side is shut, and what the client still sends is thrown away for a while, since
- * closing with unread bytes would reset the connection and take the answer with it. */
+ * A head is scanned (s3/request_head.h), compared with the body limit and given to the app's judge.
+ * Only then is its body read. A refusal is answered here: the answer is written and our side is
+ * shut. For a while the bytes that the client still sends are thrown away, since a close with
+ * unread bytes would reset the connection, and the client would lose the answer. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define LINGER_BYTES_MAX (4 * MIB)
 
-static void on_told(h2o_socket_t *sock, const char *err)
+static void on_answered(h2o_socket_t *sock, const char *err)
 {
     struct conn *conn = conn_of(sock);
     if (err)
@@ -22,26 +22,28 @@ static void on_told(h2o_socket_t *sock, const char *err)
         conn_shut(conn);
 }
 
-/* Answers and closes. The answer's slices may lie in the request's arena: it ends last. */
-static void tell(struct conn *conn, const struct http_answer *answer)
+/* Answers and closes. The answer's slices may lie in the request's arena, so the request ends after
+ * they were copied. */
+static void answer_and_close(struct conn *conn, const struct http_answer *answer)
 {
     slice begin = { conn->sock->input->bytes, conn->sock->input->size };
     bool is_head = conn->request ? slice_eq(conn->request->head.method, S("HEAD"))
                                  : slice_starts(begin, S("HEAD "));
     struct text out =
-        reply_head(conn->loop, &conn->refusal, answer->status, true, answer->body.len);
+        response_head(conn->loop, &conn->refusal, answer->status, true, answer->body.len);
     reply_fields(&out, answer->fields, answer->field_count);
     if (!is_head)
         text_add(&out, answer->body);
+    check(conn->sock && conn->phase != PHASE_LINGER && !(conn->request && conn->request->handled));
     conn->phase = PHASE_LINGER;
-    timed_start(&conn->loop->timers, ROW_LINGER, &conn->timed);
-    piece_leave(conn);
+    timer_start(&conn->loop->timers, ROW_LINGER, &conn->timer);
+    segment_leave(conn);
     if (conn->request)
         request_end(&conn->request, false);
     conn_read_start(conn);
     h2o_buffer_consume(&conn->sock->input, conn->sock->input->size);
     h2o_iovec_t buf = { out.ptr, out.len };
-    conn_write(conn, &buf, 1, on_told);
+    conn_write(conn, &buf, 1, on_answered);
 }
 
 void gate_refuse(struct conn *conn, enum err err, const char *why)
@@ -52,7 +54,15 @@ void gate_refuse(struct conn *conn, enum err err, const char *why)
         err, why, slice_of(conn->peer), conn->request ? &conn->request->head : NULL
     };
     app->refuse(app->arg, &conn->refusal, &what, &answer);
-    tell(conn, &answer);
+    answer_and_close(conn, &answer);
+}
+
+void gate_refuse_too_large(struct conn *conn, bool announced)
+{
+    metric_add(M_HTTP_REFUSED_BODY, 1);
+    gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
+                announced ? "the body is longer than its head says"
+                          : "the body is larger than a request may bring: upload in parts");
 }
 
 void gate_drain(struct conn *conn)
@@ -68,7 +78,7 @@ void gate_slow(struct conn *conn)
 {
     if (conn->phase == PHASE_HANDSHAKE)
         metric_add(M_TLS_SLOW, 1);
-    if (conn->sock->input->size == 0) {    /* never said a word */
+    if (conn->sock->input->size == 0) {    /* not a byte of a head came */
         conn_close(conn, false);
         return;
     }
@@ -76,16 +86,17 @@ void gate_slow(struct conn *conn)
     gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
 }
 
-/* Also one of no bytes: botocore takes a final answer without a 100 for its next answer's, too. */
+/* A body of no bytes is invited, too: without a 100, botocore takes the final answer for the answer
+ * to its next request as well. */
 static bool invite_body(struct conn *conn)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     return conn_say(conn, slice_of(go_on));
 }
 
-/* Room for all that the body may come to, before it is read. What came with the head is taken out
- * of the input. */
-static bool make_room(struct conn *conn, const struct http_head *head, uint64_t announced)
+/* Gives the body room for all that it may come to, before it is read. Bytes of it that came with
+ * the head leave the input. */
+static bool make_room(struct conn *conn, const struct request_head *head, uint64_t announced)
 {
     struct http_request *request = conn->request;
     h2o_buffer_t *input = conn->sock->input;
@@ -105,14 +116,12 @@ static bool make_room(struct conn *conn, const struct http_head *head, uint64_t 
     return true;
 }
 
-static void judge(struct conn *conn, const struct http_head *scanned)
+static void judge(struct conn *conn, const struct request_head *scanned)
 {
     const struct http_app *app = &conn->listener->bound->app;
     struct http_request *request = conn->request = request_new(conn, scanned);
     if (scanned->has_length && scanned->length > conn->loop->http->options.body_bytes_max) {
-        metric_add(M_HTTP_REFUSED_BODY, 1);
-        gate_refuse(conn, ERR_TOO_LARGE,
-                    "the body is larger than a request may bring: upload in parts");
+        gate_refuse_too_large(conn, false);
         return;
     }
     struct http_answer answer = { .status = 500, .close = true };
@@ -120,7 +129,7 @@ static void judge(struct conn *conn, const struct http_head *scanned)
                     &answer)) {
         if (!answer.is_page)
             metric_add(answer.too_large ? M_HTTP_REFUSED_BODY : M_HTTP_REFUSED_JUDGED, 1);
-        tell(conn, &answer);
+        answer_and_close(conn, &answer);
         return;
     }
     request->judged = answer.judged;
@@ -134,14 +143,14 @@ static void judge(struct conn *conn, const struct http_head *scanned)
         conn_close(conn, true);
 }
 
-/* A head that comes in many pieces is scanned when a line of it has ended, not at every byte. */
+/* A head that comes in many reads is scanned when a line of it has ended, not at every read. */
 static bool worth_a_scan(const struct conn *conn, slice bytes)
 {
-    return bytes.len > HTTP_HEAD_BYTES_MAX ||
+    return bytes.len > REQUEST_HEAD_BYTES_MAX ||
            memchr(bytes.ptr + conn->scanned_bytes, '\n', bytes.len - conn->scanned_bytes);
 }
 
-/* A handshake record, where a head would begin with a letter: to wait for the rest is in vain. */
+/* A handshake record begins with this byte, a head with a letter: to wait for more is in vain. */
 static bool is_tls(slice bytes)
 {
     return bytes.len && bytes.ptr[0] == 0x16;
@@ -159,8 +168,8 @@ void gate_look(struct conn *conn)
         return;
     conn->scanned_bytes = bytes.len;
     const char *why = NULL;
-    struct http_head *head = &conn->loop->scratch;
-    enum err err = http_head_scan(bytes, head, &why);
+    struct request_head *head = &conn->loop->scratch;
+    enum err err = request_head_scan(bytes, head, &why);
     if (err == OK) {
         judge(conn, head);
     } else if (err != ERR_MORE) {

@@ -1,8 +1,8 @@
 /* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
  *
- * The mailbox's descriptor is joined as a do-not-read socket: we are told that it is readable and
- * read it ourselves. Callbacks that run outside of the library's turn (our timers) may leave it
- * work to do, so the turn after them does not sleep. */
+ * The mailbox's descriptor joins the event loop as a do-not-read socket: the library reports that
+ * it is readable, and we read it. Callbacks outside of the library's turn (our timers) may leave
+ * work for the library, so the turn after them does not sleep. */
 #include "http/inside.h"
 
 #include <fcntl.h>
@@ -25,24 +25,17 @@ static void on_mail(h2o_socket_t *sock, const char *err)
     struct http_loop *loop = sock->data;
     const struct http_options *options = &loop->http->options;
     mailbox_deliver(loop->box);
-    if (options->loop_turn)
-        options->loop_turn(options->arg, loop->local);
-}
-
-static void close_listeners(struct http_loop *loop)
-{
-    for (size_t app = 0; app < loop->http->options.app_count; app++)
-        listener_close(&loop->listeners[app]);
+    options->loop_turn(options->arg, loop->local);
 }
 
 static void on_drain(struct mail *mail)
 {
     struct http_loop *loop = container_of(mail, struct http_loop, drain);
-    struct list *idle = &loop->timers.rows[ROW_IDLE];
+    struct list *idle = &loop->timers.rows[ROW_IDLE]->waiting;
     for (size_t app = 0; app < loop->http->options.app_count; app++)
         listener_drain(&loop->listeners[app]);
     while (!list_empty(idle))
-        conn_close(list_of(list_of(idle->next, struct timed, link), struct conn, timed), false);
+        conn_close(list_of(idle->next, struct conn, timer.link), false);
 }
 
 static void on_end(struct mail *mail)
@@ -60,8 +53,7 @@ static void set_up(struct http_loop *loop)
     loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
     loop->box_sock->data = loop;
     h2o_socket_read_start(loop->box_sock, on_mail);
-    if (options->loop_begin)
-        loop->local = options->loop_begin(options->arg, loop);
+    loop->local = options->loop_begin(options->arg, loop);
     for (size_t app = 0; app < options->app_count; app++)
         listener_open(&loop->listeners[app], http->listen_fds[app * options->loops + loop->number]);
 }
@@ -69,15 +61,15 @@ static void set_up(struct http_loop *loop)
 static void tear_down(struct http_loop *loop)
 {
     const struct http_options *options = &loop->http->options;
-    close_listeners(loop);
+    for (size_t app = 0; app < options->app_count; app++)
+        listener_close(&loop->listeners[app]);
     while (!list_empty(&loop->conns)) {
         struct conn *conn = list_of(loop->conns.next, struct conn, link);
         conn_close(conn, conn->phase == PHASE_REQUEST);
     }
-    if (options->loop_end)
-        options->loop_end(options->arg, loop->local);
+    options->loop_end(options->arg, loop->local);
     h2o_socket_close(loop->box_sock);
-    h2o_evloop_run(loop->events, 0);    /* frees the sockets that were closed */
+    h2o_evloop_run(loop->events, 0);    /* frees the closed sockets */
     h2o_evloop_destroy(loop->events);
     timers_free(&loop->timers);
 }
@@ -117,7 +109,7 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     list_init(&loop->conns);
     list_init(&loop->unread);
     list_init(&loop->line);
-    list_init(&loop->pieces);
+    list_init(&loop->segments);
     loop->listeners = must_alloc(options->app_count * sizeof(*loop->listeners));
     for (size_t app = 0; app < options->app_count; app++) {
         loop->listeners[app].bound = &http->bounds[app];
@@ -131,16 +123,10 @@ bool loop_start(struct http_loop *loop)
     return loop->started;
 }
 
-void loop_join(struct http_loop *loop)
-{
-    if (loop->started)
-        pthread_join(loop->thread, NULL);
-}
-
 void loop_free(struct http_loop *loop)
 {
-    check(list_empty(&loop->conns));
-    mailbox_free(&loop->box);    /* delivers the last pieces */
-    pieces_free(loop);
+    check(list_empty(&loop->conns) && list_empty(&loop->line) && list_empty(&loop->unread));
+    mailbox_free(&loop->box);    /* delivers the last segments */
+    segments_free(loop);
     free(loop->listeners);
 }

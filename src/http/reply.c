@@ -1,7 +1,8 @@
-/* reply.c - answers, whole or in pieces. SPDX-License-Identifier: Apache-2.0
+/* reply.c - answers, whole or in parts. SPDX-License-Identifier: Apache-2.0
  *
- * The head of an answer leaves with its first piece, in one write. When all bytes are out the
- * source is told a last time, then the request is over (finish). One send at a time (H5). */
+ * The head of an answer leaves with the first bytes of its body, in one write. When all bytes are
+ * out, the source gets its last proceed, and the request is over (finish). One send at a time
+ * (H5). */
 #include "http/inside.h"
 
 #include <inttypes.h>
@@ -93,7 +94,7 @@ static void on_sent(h2o_socket_t *sock, const char *err)
         conn_close(conn, true);
         return;
     }
-    timed_stop(&conn->timed);
+    list_del(&conn->timer.link);
     request->sending = false;
     bool full = request->open ? request->ended_open : request->sent_bytes == request->length;
     conn_hold(conn);
@@ -120,8 +121,8 @@ static slice date_of_now(struct http_loop *loop)
     return slice_of(loop->date);
 }
 
-struct text reply_head(struct http_loop *loop, struct arena *keep, int status, bool close,
-                       uint64_t length)
+struct text response_head(struct http_loop *loop, struct arena *keep, int status, bool close,
+                          uint64_t length)
 {
     struct text head = text_in(keep);
     text_printf(&head, "HTTP/1.1 %d %s\r\nDate: %.*s\r\nConnection: %s\r\n", status, reason(status),
@@ -140,7 +141,7 @@ static bool is_clean(slice text)
     return true;
 }
 
-/* A field with a line break in it would be a second answer: it is left out. */
+/* A field with a line break in it could begin a second answer: it is left out. */
 void reply_fields(struct text *head, const struct http_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -173,8 +174,8 @@ static void begin(struct http_request *request, int status, const struct http_fi
     request->chunked = request->open && request->head.minor > 0;
     if (request->open && !request->chunked)
         request->close = true;
-    uint64_t told = has_body(status) || length ? length : HTTP_OPEN;
-    struct text head = reply_head(loop, &request->arena, status, request->close, told);
+    uint64_t announced = has_body(status) || length ? length : HTTP_OPEN;
+    struct text head = response_head(loop, &request->arena, status, request->close, announced);
     if (request->chunked)
         text_add(&head, S("Transfer-Encoding: chunked\r\n"));
     reply_fields(&head, fields, field_count);
@@ -187,7 +188,7 @@ static h2o_iovec_t iovec_of(slice bytes)
     return (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
 }
 
-/* A chunk of nothing is the last. */
+/* A chunk without bytes is the last, so it needs no further end. */
 static slice end_of_chunk(const struct http_request *request, size_t bytes)
 {
     return request->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
@@ -205,7 +206,7 @@ static void push_runs(struct http_request *request, const slice *runs, size_t ru
     request->sending = true;
     request->sent_bytes += bytes;
     conn->stalls = 0;
-    timed_start(&conn->loop->timers, ROW_SEND, &conn->timed);
+    timer_start(&conn->loop->timers, ROW_SEND, &conn->timer);
     if (request->reply.len)
         bufs[count++] = iovec_of(request->reply);
     if (request->chunked) {
@@ -246,12 +247,6 @@ void http_reply_start(struct http_request *request, int status, const struct htt
     request->source_arg = arg;
 }
 
-void http_reply_send(struct http_request *request, slice bytes)
-{
-    check(request->magic == REQUEST_MAGIC && request->source && bytes.len > 0);
-    push(request, bytes);
-}
-
 void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last)
 {
     check(request->magic == REQUEST_MAGIC && request->source && count > 0);
@@ -260,12 +255,18 @@ void http_reply_send_runs(struct http_request *request, const slice *runs, size_
     push_runs(request, runs, count);
 }
 
+void http_reply_send(struct http_request *request, slice bytes)
+{
+    check(bytes.len > 0);
+    http_reply_send_runs(request, &bytes, 1, false);
+}
+
 void http_reply_end(struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC && request->open && !request->sending);
     request->ended_open = true;
     if (request->chunked || request->reply.len) {
-        push(request, (slice){ 0 });    /* a chunk of nothing is the last */
+        push(request, (slice){ 0 });    /* as the last chunk */
         return;
     }
     struct conn *conn = request->conn;

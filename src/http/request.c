@@ -1,20 +1,20 @@
 /* request.c - one request, from its judged head to the end of its answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It lives in its own arena, with a copy of the head as it was sent. */
+ * A request lives in its own arena, together with a copy of its head as it came. */
 #include "http/inside.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 
-/* Slices of `from` point into its bytes: made to point into the copy. */
-static void copy_head(struct http_request *request, const struct http_head *from)
+/* Copies a head. The slices of `from` point into its bytes; those of the copy, into the copied. */
+static void copy_head(struct http_request *request, const struct request_head *from)
 {
-    struct http_head *head = &request->head;
+    struct request_head *head = &request->head;
     const char *base = from->method.ptr;    /* the first byte of a head is its method's */
     const char *copy = arena_copy(&request->arena, (slice){ base, from->bytes }).ptr;
-    memcpy(head, from, offsetof(struct http_head, fields));
+    memcpy(head, from, offsetof(struct request_head, fields));
     slice *moved[] = { &head->method, &head->path, &head->query, &head->host };
     for (size_t i = 0; i < countof(moved); i++)
         if (moved[i]->ptr)
@@ -26,7 +26,7 @@ static void copy_head(struct http_request *request, const struct http_head *from
     }
 }
 
-struct http_request *request_new(struct conn *conn, const struct http_head *head)
+struct http_request *request_new(struct conn *conn, const struct request_head *head)
 {
     struct arena arena = { 0 };
     size_t bytes = offsetof(struct http_request, head.fields) +
@@ -91,7 +91,7 @@ struct arena *http_request_arena(struct http_request *request)
     return &request->arena;
 }
 
-const struct http_head *http_request_head(const struct http_request *request)
+const struct request_head *http_request_head(const struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC);
     return &request->head;
@@ -107,12 +107,6 @@ bool http_request_is_tls(const struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC);
     return request->conn->session != NULL;
-}
-
-slice http_request_peer(const struct http_request *request)
-{
-    check(request->magic == REQUEST_MAGIC);
-    return slice_of(request->conn->peer);
 }
 
 void http_request_on_end(struct http_request *request,

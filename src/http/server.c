@@ -1,8 +1,8 @@
 /* server.c - the loops as a whole: addresses, start, drain, stop.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every address is probed without SO_REUSEPORT first: with it, a port that another process of ours
- * shares would look free, and the two would split the clients between them. */
+ * Every address is tried without SO_REUSEPORT first. With it, a port that another Penstock listens
+ * on would look free, and the two would divide the clients between them. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -45,14 +45,13 @@ static bool resolve(const char *listen_on, struct address *ret)
 }
 
 /* A listening socket, or -1 with errno. */
-static int bind_one(const struct address *address, bool shared)
+static int bind_shared(const struct address *address)
 {
     int on = 1, fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (shared)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     if (bind(fd, (const struct sockaddr *)&address->at, address->len) == 0 &&
         listen(fd, BACKLOG) == 0)
         return fd;
@@ -89,24 +88,22 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
     return err;
 }
 
-static enum err bind_app(struct http *http, size_t app, struct arena *keep, slice *ret_why)
+/* OK if `app` could listen there now; it does not, so no client can connect. */
+static enum err could_listen(const struct http_app *app, struct arena *keep,
+                             struct address *ret_address, slice *ret_why)
 {
-    const struct http_app *of = &http->bounds[app].app;
-    unsigned loops = http->options.loops;
-    struct address address = { 0 };
-    if (!resolve(of->listen, &address))
-        return cannot_resolve(of, keep, ret_why);
-    int probe = bind_one(&address, false);
-    if (probe < 0)
-        return cannot_listen(of, keep, ret_why);
-    close(probe);
-    for (unsigned loop = 0; loop < loops; loop++) {
-        int fd = bind_one(&address, true);
-        if (fd < 0)
-            return cannot_listen(of, keep, ret_why);
-        http->listen_fds[app * loops + loop] = fd;
-    }
-    return OK;
+    int on = 1;
+    if (!resolve(app->listen, ret_address))
+        return cannot_resolve(app, keep, ret_why);
+    int fd = socket(ret_address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    bool free = fd >= 0 &&
+                bind(fd, (const struct sockaddr *)&ret_address->at, ret_address->len) == 0;
+    enum err err = free ? OK : cannot_listen(app, keep, ret_why);
+    if (fd >= 0)
+        close(fd);
+    return err;
 }
 
 enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
@@ -114,16 +111,21 @@ enum err http_could_listen(const char *setting, const char *listen_on, struct ar
 {
     const struct http_app app = { .setting = setting, .listen = listen_on };
     struct address address = { 0 };
-    int on = 1;
-    if (!resolve(listen_on, &address))
-        return cannot_resolve(&app, keep, ret_why);
-    int fd = socket(address.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    bool free = fd >= 0 && bind(fd, (const struct sockaddr *)&address.at, address.len) == 0;
-    enum err err = free ? OK : cannot_listen(&app, keep, ret_why);
-    if (fd >= 0)
-        close(fd);
+    return could_listen(&app, keep, &address, ret_why);
+}
+
+static enum err bind_app(struct http *http, size_t app, struct arena *keep, slice *ret_why)
+{
+    const struct http_app *of = &http->bounds[app].app;
+    unsigned loops = http->options.loops;
+    struct address address = { 0 };
+    enum err err = could_listen(of, keep, &address, ret_why);
+    for (unsigned loop = 0; loop < loops && !err; loop++) {
+        int fd = bind_shared(&address);
+        http->listen_fds[app * loops + loop] = fd;
+        if (fd < 0)
+            err = cannot_listen(of, keep, ret_why);
+    }
     return err;
 }
 
@@ -160,12 +162,14 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
                     slice *ret_why)
 {
     check(options->loops > 0 && options->app_count > 0 && options->connections_max > 0);
+    check(options->loop_begin && options->loop_turn && options->loop_end);
+    check(options->spill_folder && options->may_spill);
     struct http *http = make(options);
     enum err err = OK;
     for (size_t app = 0; app < options->app_count && !err; app++)
         err = bind_app(http, app, keep, ret_why);
-    *ret = http;    /* before the apps run */
-    if (!err && options->spill_folder && !(http->spill = spill_new()))
+    *ret = http;    /* set before the apps run */
+    if (!err && !(http->spill = spill_new()))
         err = cannot_thread(keep, ret_why);
     for (unsigned i = 0; i < options->loops && !err; i++)
         if (!loop_start(&http->loops[i]))
@@ -188,11 +192,6 @@ size_t http_open_requests(struct http *http)
     return atomic_load(&http->requests);
 }
 
-size_t http_connections(struct http *http)
-{
-    return atomic_load(&http->open_all);
-}
-
 static void close_unused(struct http *http)
 {
     unsigned loops = http->options.loops;
@@ -212,10 +211,11 @@ void http_stop(struct http **http)
     for (unsigned i = 0; i < mine->options.loops; i++)
         mailbox_post(mine->loops[i].box, &mine->loops[i].end);
     for (unsigned i = 0; i < mine->options.loops; i++)
-        loop_join(&mine->loops[i]);
+        if (mine->loops[i].started)
+            pthread_join(mine->loops[i].thread, NULL);
+    workers_free(&mine->spill);
     for (unsigned i = 0; i < mine->options.loops; i++)
         loop_free(&mine->loops[i]);
-    workers_free(&mine->spill);
     free(mine->loops);
     free(mine->listen_fds);
     free(mine->bounds);

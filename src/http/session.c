@@ -1,8 +1,8 @@
 /* session.c - TLS on one connection. SPDX-License-Identifier: Apache-2.0
  *
- * Answers leave in records of 16 KiB, the head of one together with the first bytes of its body.
- * When the socket is full we wait for room and offer the same bytes again, which OpenSSL asks for.
- * Its queue of errors belongs to the thread, so it is emptied before each call. */
+ * Answers leave in records of 16 KiB; the head of an answer shares one with the first bytes of its
+ * body. When the socket is full, we wait for room and offer the same bytes again, as OpenSSL
+ * requires. OpenSSL's queue of errors belongs to the thread, so it is emptied before each call. */
 #include "http/inside.h"
 
 #include <openssl/err.h>
@@ -14,13 +14,13 @@
 #include "base/metric.h"
 
 #define RECORD_BYTES 16384
-#define TLS_HANDSHAKE 0x16    /* the first byte of a client that speaks it */
+#define TLS_HANDSHAKE 0x16    /* the first byte of a client that speaks TLS */
 
 struct session {
     SSL *ssl;
     int fd;
     bool up;                            /* the handshake is done */
-    bool broken;                        /* nothing more can be said or heard */
+    bool broken;                        /* no byte can be sent or read any more */
     h2o_iovec_t *out;                   /* not written yet */
     size_t out_count, out_room;
     h2o_socket_cb done;
@@ -52,7 +52,7 @@ void session_free(struct session **session)
 
 /* ---- the handshake ---- */
 
-/* A client's first byte, which stays where it is. */
+/* Looks at the client's first byte, which stays in the socket. */
 static bool begins_in_plain(const struct session *session)
 {
     char first;
@@ -88,10 +88,10 @@ static ssize_t outcome_of(struct session *session, int got)
     int error = SSL_get_error(session->ssl, got);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
         return 0;
-    if (error != SSL_ERROR_ZERO_RETURN)    /* else we may still say goodbye */
+    if (error != SSL_ERROR_ZERO_RETURN)    /* a close_notify, after which we may send ours */
         session->broken = true;
     bool left = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
-    if (error == SSL_ERROR_SSL && !left)    /* who leaves without a goodbye breaks no record */
+    if (error == SSL_ERROR_SSL && !left)    /* an end without close_notify is no bad record */
         metric_add(M_TLS_BAD_RECORD, 1);
     return -1;
 }
@@ -139,7 +139,7 @@ static void take_off(struct session *session, size_t bytes)
     }
 }
 
-/* What the next record holds: bytes where they are, or several runs of them copied together. */
+/* The bytes of the next record: where they lie, or several runs copied together. */
 static slice next_record(const struct session *session, char block[RECORD_BYTES])
 {
     const h2o_iovec_t *out = session->out;
@@ -179,7 +179,7 @@ static void push(struct session *session, h2o_socket_t *sock)
         }
     }
     session->out_count = 0;
-    h2o_socket_write(sock, NULL, 0, on_done);    /* nothing: it only calls back, in its next turn */
+    h2o_socket_write(sock, NULL, 0, on_done);    /* no bytes: calls back in the next turn */
 }
 
 static void on_room(h2o_socket_t *sock, const char *err)
@@ -206,11 +206,11 @@ void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_
 
 bool session_say(struct session *session, slice bytes)
 {
-    check(session->out_count == 0);
+    check(session->up && session->out_count == 0);
     ERR_clear_error();
     if (!session->broken && SSL_write(session->ssl, bytes.ptr, (int)bytes.len) == (int)bytes.len)
         return true;
-    session->broken = true;    /* a record half written can only be cut off */
+    session->broken = true;    /* after half a record the connection can only be cut */
     return false;
 }
 

@@ -1,38 +1,32 @@
 /* spill.c - bodies on their way to the disk, beside the loops. SPDX-License-Identifier: Apache-2.0
  *
- * A disk may stand still, or make those wait who write more than it takes, and a loop has other
- * clients. So a piece of a body that lies in a file is read into memory of its own, and a few
- * threads make the file, give it blocks and write the piece. Meanwhile nothing more of that body is
- * read: its client waits, nobody else. When the request ends, the piece forgets its connection; it
- * has a reference to the body.
+ * A disk may stand still, or make a writer wait that is faster than the disk. A loop has other
+ * clients, so it never writes to a file itself. It reads the next bytes of the body into a segment,
+ * which has memory of its own. A few threads create the file, allocate its blocks and write the
+ * segment. Meanwhile the loop reads nothing more of that body: its client waits, and no other. When
+ * the request ends, the segment forgets its connection; it has a reference to the body.
  *
- * Each loop has so many pieces at once; who finds none waits in line for the next that comes back.
- * Threads: pieces and their line belong to a loop; one that is being written, to the workers. */
+ * Each loop has a limited number of segments. A connection that finds none waits in a line; a
+ * segment that comes back wakes the first of the line.
+ * Threads: segments and their line belong to a loop. While a segment is written, it belongs to the
+ * workers. */
 #include "http/inside.h"
 
 #include <stdlib.h>
 
-#define PIECES_A_LOOP 32u           /* at once: 8 MiB */
-#define PIECES_KEPT 2u
+#define SEGMENTS_A_LOOP 32u         /* at once: 8 MiB */
+#define SEGMENTS_KEPT 2u
 #define SPILL_THREADS 2u
 
 /* ---- the threads ---- */
 
-static void piece_free(struct piece *piece)
-{
-    mailbox_unref(&piece->box);
-    free(piece);
-}
-
 static bool work(struct list *link)
 {
-    struct piece *piece = list_of(link, struct piece, link);
-    piece->failed = !body_spill(piece->body, piece->loop->http->options.spill_folder, piece->at,
-                                piece->bytes, piece->len);
-    if (!mailbox_post(piece->box, &piece->mail)) {    /* its loop has gone */
-        body_unref(&piece->body);
-        piece_free(piece);
-    }
+    struct body_segment *segment = list_of(link, struct body_segment, link);
+    segment->failed = atomic_load(&segment->abandoned) ||
+                      !body_spill(segment->body, segment->loop->http->options.spill_folder,
+                                  segment->at, segment->bytes, segment->len);
+    check(mailbox_post(segment->loop->box, &segment->mail));
     return true;
 }
 
@@ -41,88 +35,100 @@ struct workers *spill_new(void)
     return workers_new(SPILL_THREADS, "spill", work);
 }
 
-/* ---- a loop's pieces ---- */
+/* ---- a loop's segments ---- */
 
 static void deliver(struct mail *mail)
 {
-    struct piece *piece = container_of(mail, struct piece, mail);
-    struct conn *conn = piece->conn;
-    bool failed = piece->failed;
+    struct body_segment *segment = container_of(mail, struct body_segment, mail);
+    struct conn *conn = segment->conn;
+    bool failed = segment->failed;
+    check(!conn || conn->segment == segment);
     if (conn) {
-        conn->piece = NULL;
-        body_spilled(piece->body);
+        conn->segment = NULL;
+        body_spilled(segment->body);
     }
-    body_unref(&piece->body);
-    piece_give(piece);
+    body_unref(&segment->body);
+    segment_give(segment);
     if (conn)
         conn_written(conn, !failed);
 }
 
-struct piece *piece_take(struct conn *conn)
+/* Wakes the first connection of the line if there is a segment, which it takes in its next turn. */
+static void wake_next(struct http_loop *loop)
 {
-    struct http_loop *loop = conn->loop;
-    check(!conn->piece);
-    list_del(&conn->line);
-    if (loop->pieces_out == PIECES_A_LOOP) {
-        list_add(&loop->line, &conn->line);
-        return NULL;
-    }
-    loop->pieces_out++;
-    struct piece *piece;
-    if (list_empty(&loop->pieces)) {
-        check((piece = malloc(sizeof(*piece))) != NULL);
-        piece->box = mailbox_ref(loop->box);
-    } else {
-        piece = list_of(loop->pieces.next, struct piece, link);
-        list_del(&piece->link);
-        loop->pieces_kept--;
-    }
-    list_init(&piece->link);
-    piece->mail.deliver = deliver;
-    piece->loop = loop;
-    return piece;
-}
-
-void piece_write(struct conn *conn, struct piece *piece, size_t bytes)
-{
-    if (!bytes) {
-        piece_give(piece);
-        return;
-    }
-    struct http_body *body = conn->request->body;
-    piece->conn = conn;
-    conn->piece = piece;
-    piece->body = body_ref(body);
-    piece->at = body_grow(body, bytes);
-    piece->len = bytes;
-    workers_put(conn->loop->http->spill, &piece->link);
-}
-
-void piece_give(struct piece *piece)
-{
-    struct http_loop *loop = piece->loop;
-    loop->pieces_out--;
-    if (loop->pieces_kept < PIECES_KEPT) {
-        loop->pieces_kept++;
-        list_add(&loop->pieces, &piece->link);
-    } else {
-        piece_free(piece);
-    }
-    if (!list_empty(&loop->line))
+    if (!list_empty(&loop->line) && loop->segments_out < SEGMENTS_A_LOOP)
         conn_written(list_of(loop->line.next, struct conn, line), true);
 }
 
-void piece_leave(struct conn *conn)
+struct body_segment *segment_take(struct conn *conn)
 {
+    struct http_loop *loop = conn->loop;
+    check(!conn->segment && loop->segments_out <= SEGMENTS_A_LOOP);
     list_del(&conn->line);
-    if (conn->piece)
-        conn->piece->conn = NULL;
-    conn->piece = NULL;
+    if (loop->segments_out == SEGMENTS_A_LOOP) {
+        list_add(&loop->line, &conn->line);
+        return NULL;
+    }
+    loop->segments_out++;
+    struct body_segment *segment;
+    if (list_empty(&loop->segments)) {
+        check((segment = malloc(sizeof(*segment))) != NULL);
+        segment->mail.deliver = deliver;
+        segment->loop = loop;
+    } else {
+        segment = list_of(loop->segments.next, struct body_segment, link);
+        list_del(&segment->link);
+        loop->segments_kept--;
+    }
+    list_init(&segment->link);
+    atomic_store(&segment->abandoned, false);
+    return segment;
 }
 
-void pieces_free(struct http_loop *loop)
+void segment_write(struct conn *conn, struct body_segment *segment, size_t bytes)
 {
-    list_each_safe(struct piece, piece, &loop->pieces, link)
-        piece_free(piece);
-    list_init(&loop->pieces);
+    if (!bytes) {
+        segment_give(segment);
+        return;
+    }
+    struct http_body *body = conn->request->body;
+    check(bytes <= BODY_SEGMENT_BYTES && !conn->segment);
+    segment->conn = conn;
+    conn->segment = segment;
+    segment->body = body_ref(body);
+    segment->at = body_grow(body, bytes);
+    segment->len = bytes;
+    workers_put(conn->loop->http->spill, &segment->link);
+}
+
+void segment_give(struct body_segment *segment)
+{
+    struct http_loop *loop = segment->loop;
+    check(loop->segments_out > 0 && list_empty(&segment->link));
+    loop->segments_out--;
+    if (loop->segments_kept < SEGMENTS_KEPT) {
+        loop->segments_kept++;
+        list_add(&loop->segments, &segment->link);
+    } else {
+        free(segment);
+    }
+    wake_next(loop);
+}
+
+void segment_leave(struct conn *conn)
+{
+    list_del(&conn->line);
+    if (conn->segment) {
+        conn->segment->conn = NULL;
+        atomic_store(&conn->segment->abandoned, true);
+    }
+    conn->segment = NULL;
+    wake_next(conn->loop);    /* it may have been woken before, and taken no segment */
+}
+
+void segments_free(struct http_loop *loop)
+{
+    list_each_safe(struct body_segment, segment, &loop->segments, link)
+        free(segment);
+    list_init(&loop->segments);
 }

@@ -1,9 +1,9 @@
-/* tls.c - who this server is towards clients that speak TLS. SPDX-License-Identifier: Apache-2.0
+/* tls.c - the certificate and key of this server. SPDX-License-Identifier: Apache-2.0
  *
- * One SSL_CTX at a time. A reload makes a whole new one from the files and swaps it in under the
- * lock; sessions hold the one that they began with. Tickets are sealed with keys of that SSL_CTX
- * and carry no identity of the client: nothing can be resumed across a reload or a restart, and
- * there is no session cache to fill. */
+ * There is one SSL_CTX at a time. A reload makes a new one from the files and puts it in place
+ * under the lock; sessions hold the one that they began with. Tickets are sealed with keys of that
+ * SSL_CTX and carry no identity of the client. So no session is resumed across a reload or a
+ * restart, and there is no session cache to fill. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What tells one state of a file from another. */
+/* The state of a file: another one means that the file has changed. */
 struct stamp {
     dev_t dev;
     ino_t ino;
@@ -49,7 +49,7 @@ static bool same_stamp(struct stamp a, struct stamp b)
            a.changed.tv_sec == b.changed.tv_sec && a.changed.tv_nsec == b.changed.tv_nsec;
 }
 
-/* http/1.1 or nothing: a client that wants only others is told so by an alert. */
+/* Chooses http/1.1. A client that offers only other protocols gets an alert. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *outlen,
                            const unsigned char *in, unsigned inlen, void *arg)
 {
@@ -63,7 +63,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* Nobody is there to be asked for one; only that it was asked for is told. */
+/* Gives no password, since nobody is there to enter one. Records in *arg that one was needed. */
 static int no_password(char *buf, int size, int writing, void *arg)
 {
     (void)buf, (void)size, (void)writing;
@@ -120,11 +120,12 @@ static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
     EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, &locked) : NULL;
     BIO_free(bio);
     if (!key && locked)
-        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, and nobody is there "
-                                "to be asked for it: give one without (openssl pkey)", file);
+        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, which nobody is "
+                                "there to type: use a key without one (openssl pkey)", file);
     else if (!key)
-        *ret_why = arena_printf(keep, "%s holds no private key: set tls_key_file to a file that has "
-                                "it in PEM, which begins with -----BEGIN PRIVATE KEY-----", file);
+        *ret_why = arena_printf(keep, "%s holds no private key: set tls_key_file to a file that "
+                                "has it in PEM, which begins with -----BEGIN PRIVATE KEY-----",
+                                file);
     return key;
 }
 
@@ -172,7 +173,7 @@ static STACK_OF(X509) *chain_of(SSL_CTX *context)
     return chain;
 }
 
-/* The certificates are the same, so the key is, too: it fits the first of them. */
+/* With the same certificates, the key is the same, too: it fits the first of them. */
 static bool same_certificates(SSL_CTX *a, SSL_CTX *b)
 {
     STACK_OF(X509) *left = chain_of(a), *right = chain_of(b);
@@ -202,13 +203,13 @@ static int64_t first_end(SSL_CTX *context)
 
 enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new, slice *ret_why)
 {
-    /* Before they are read: what changes meanwhile is seen at the next look. */
+    /* Taken before the files are read: a change meanwhile is noticed at the next look. */
     struct stamp seen[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
     SSL_CTX *fresh = load(tls->cert_file, tls->key_file, keep, ret_why), *old = fresh;
     pthread_mutex_lock(&tls->lock);
     memcpy(tls->seen, seen, sizeof(seen));
     *ret_new = fresh && (!tls->context || !same_certificates(tls->context, fresh));
-    if (*ret_new) {    /* else the old one stays, and its tickets with it */
+    if (*ret_new) {    /* otherwise the old one stays, with its tickets */
         old = tls->context;
         tls->context = fresh;
         tls->expires_s = first_end(fresh);

@@ -8,7 +8,7 @@
  * (memory.h). A buffer is released when no fill into it is in progress; then the reply to
  * unregister says that the memory is its owner's again.
  * Threads: the keeper's; fills write into it from any. */
-#include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,85 +17,64 @@
 #include "base/metric.h"
 #include "local/inside.h"
 
-static void give_bytes(struct lease *lease, uint64_t bytes)
-{
-    users_give_bytes(lease->worker->local->users, lease->user, bytes);
-}
-
-static void tell(const struct buffer *buffer, bool registered)
-{
-    struct arena keep = { 0 };
-    struct text reply = text_in(&keep);
-    char id[IDS_TEXT];
-    text_char(&reply, '{');
-    if (buffer->asked.has_number)
-        text_printf(&reply, "\"id\":%" PRId64 ",", buffer->asked.number);
-    text_printf(&reply, "\"ok\":true");
-    if (registered) {
-        hex_write(buffer->id, ID_BYTES, id);
-        text_printf(&reply, ",\"buffer\":\"%.*s\",\"bytes\":%" PRIu64 ",\"path\":\"%s\"", IDS_TEXT,
-                    id, buffer->bytes, buffer->device ? "ring" : "direct");
-    }
-    text_char(&reply, '}');
-    lease_send(buffer->lease, text_slice(&reply));
-    arena_free(&keep);
-}
-
 /* ---- taken ---- */
 
-static struct buffer *buffer_new(struct lease *lease, const struct message *message)
+static struct buffer *buffer_new(struct session *session, const struct message *message)
 {
     struct buffer *buffer = must_alloc(sizeof(*buffer));
-    buffer->lease = lease;
+    buffer->session = session;
     buffer->kind = memory_kind(message->kind);
     buffer->bytes = message->bytes;
-    buffer->asked = *message;
+    buffer->message = *message;
     check(getrandom(buffer->id, sizeof(buffer->id), 0) == sizeof(buffer->id));
     list_init(&buffer->busy);
-    lease->taking++;
+    session->taking++;
     return buffer;
 }
 
 static void taken(struct buffer *buffer, const struct trouble *why)
 {
-    struct lease *lease = buffer->lease;
-    lease->taking--;
+    struct session *session = buffer->session;
+    session->taking--;
     if (why) {
-        give_bytes(lease, buffer->bytes);
-        lease_refuse(lease, &buffer->asked, why);
+        users_give_bytes(session->worker->local->users, session->user, buffer->bytes);
+        session_refuse(session, &buffer->message, why);
         free(buffer);
         return;
     }
     check(!buffer->base == (buffer->device && buffer->gpu));
-    list_add(&lease->buffers, &buffer->link);
-    lease->buffer_count++;
+    list_add(&session->buffers, &buffer->link);
+    session->buffer_count++;
     metric_gauge_add(M_FILL_BUFFERS, 1);
-    if (lease->dead)
+    if (session->dead)
         buffer_release(buffer);
     else
-        tell(buffer, true);
+        session_answer(session, &buffer->message,
+                       json_pack("{s:o, s:I, s:s}", "buffer", id_json(buffer->id), "bytes",
+                                 (json_int_t)buffer->bytes, "path",
+                                 buffer->device ? "ring" : "direct"));
 }
 
 void buffer_taken(struct buffer *buffer, const struct trouble *why)
 {
-    struct lease *lease = buffer->lease;
+    struct session *session = buffer->session;
     taken(buffer, why);
-    lease_settle(lease);
+    session_settle(session);
 }
 
-static bool may_register(struct lease *lease, const struct message *message,
+static bool may_register(struct session *session, const struct message *message,
                          struct trouble *ret_why)
 {
-    const struct local_options *options = &lease->worker->local->options;
-    struct users *users = lease->worker->local->users;
+    const struct local_options *options = &session->worker->local->options;
+    struct users *users = session->worker->local->users;
     if (message->bytes == 0)
         return refused(ret_why, 400, "bad_message", S("\"bytes\" must be at least 1"));
-    if (lease->buffer_count + lease->taking >= options->buffers_max) {
+    if (session->buffer_count + session->taking >= options->buffers_max) {
         metric_add(M_FILL_BUFFERS_MAX, 1);
         return refused(ret_why, 429, "quota", S("this session has as many buffers as one may "
                        "register: unregister one"));
     }
-    if (!users_take_bytes(users, lease->user, message->bytes, options->user_bytes_max)) {
+    if (!users_take_bytes(users, session->user, message->bytes, options->user_bytes_max)) {
         metric_add(M_FILL_USER_MEMORY, 1);
         return refused(ret_why, 429, "quota", S("this user has as many bytes registered as "
                        "fill_user_memory allows: unregister a buffer"));
@@ -103,23 +82,23 @@ static bool may_register(struct lease *lease, const struct message *message,
     return true;
 }
 
-void buffer_register(struct lease *lease, const struct message *message, int *fds,
+void buffer_register(struct session *session, const struct message *message, int *fds,
                      size_t fd_count)
 {
     struct trouble why;
-    if (!may_register(lease, message, &why)) {
-        lease_refuse(lease, message, &why);
+    if (!may_register(session, message, &why)) {
+        session_refuse(session, message, &why);
         return;
     }
-    struct buffer *buffer = buffer_new(lease, message);
+    struct buffer *buffer = buffer_new(session, message);
     enum err err = buffer->kind->take(buffer, message, fds, fd_count, &why);
     if (err != ERR_WAIT)
         taken(buffer, err ? &why : NULL);
 }
 
-struct buffer *buffer_find(struct lease *lease, const uint8_t id[ID_BYTES])
+struct buffer *buffer_find(struct session *session, const uint8_t id[ID_BYTES])
 {
-    list_each(struct buffer, buffer, &lease->buffers, link)
+    list_each(struct buffer, buffer, &session->buffers, link)
         if (!buffer->leaving && memcmp(buffer->id, id, ID_BYTES) == 0)
             return buffer;
     return NULL;
@@ -129,21 +108,22 @@ struct buffer *buffer_find(struct lease *lease, const uint8_t id[ID_BYTES])
 
 static void buffer_free(struct buffer *buffer)
 {
-    struct lease *lease = buffer->lease;
-    give_bytes(lease, buffer->bytes);
+    struct session *session = buffer->session;
+    check(session->buffer_count > 0);
+    users_give_bytes(session->worker->local->users, session->user, buffer->bytes);
     list_del(&buffer->link);
-    lease->buffer_count--;
+    session->buffer_count--;
     metric_gauge_add(M_FILL_BUFFERS, -1);
-    if (buffer->tell)
-        tell(buffer, false);
+    if (buffer->unregistered)
+        session_answer(session, &buffer->message, json_object());
     free(buffer);
 }
 
 void buffer_released(struct buffer *buffer)
 {
-    struct lease *lease = buffer->lease;
+    struct session *session = buffer->session;
     buffer_free(buffer);
-    lease_settle(lease);
+    session_settle(session);
 }
 
 void buffer_settle(struct buffer *buffer)
@@ -164,7 +144,7 @@ void buffer_release(struct buffer *buffer)
 
 void buffer_unregister(struct buffer *buffer, const struct message *message)
 {
-    buffer->asked = *message;
-    buffer->tell = true;
+    buffer->message = *message;
+    buffer->unregistered = true;
     buffer_release(buffer);
 }

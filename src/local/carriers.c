@@ -1,10 +1,10 @@
-/* carriers.c - memfds that long replies went in. SPDX-License-Identifier: Apache-2.0
+/* carriers.c - memfds that carry long replies. SPDX-License-Identifier: Apache-2.0
  *
- * The pages of a reply are ours: we wrote them, so they are charged to our memory cgroup for as
- * long as anybody has the memfd open. A client that kept them all would use up that memory, and
- * nothing would count it. So we keep the last few of each session open, too, and empty the others:
- * a client reads a reply when it receives the message that names it, and the socket has room for
- * fewer messages than we keep. */
+ * Penstock writes the pages of a reply, so its memory cgroup pays for them as long as any process
+ * has the memfd open. A client that kept all its replies would use up that memory, and nothing
+ * would count it. So each session keeps its last few memfds open, and empties the older ones. A
+ * client reads a reply when it receives the message that names it, and the socket has room for
+ * fewer messages than a session keeps. */
 #include "local/carriers.h"
 
 #include <fcntl.h>
@@ -54,6 +54,7 @@ static void let_go(struct carrier *carrier, bool empty)
 void carriers_keep(struct carriers *carriers, int take_fd, uint64_t now_ms)
 {
     struct carrier *carrier = &carriers->kept[carriers->next++ % CARRIERS_KEPT];
+    check(take_fd >= 0);
     let_go(carrier, true);
     *carrier = (struct carrier){ take_fd, now_ms + KEPT_MS };
 }
@@ -90,14 +91,8 @@ void carriers_expire(struct carriers *carriers, int fd, uint64_t now_ms)
     }
 }
 
-void carriers_empty(struct carriers *carriers)
+void carriers_end(struct carriers *carriers, bool empty)
 {
     for (size_t i = 0; i < CARRIERS_KEPT; i++)
-        let_go(&carriers->kept[i], true);
-}
-
-void carriers_leave(struct carriers *carriers)
-{
-    for (size_t i = 0; i < CARRIERS_KEPT; i++)
-        let_go(&carriers->kept[i], false);
+        let_go(&carriers->kept[i], empty);
 }

@@ -1,10 +1,11 @@
-/* carriers.h - memfds that long replies went in. SPDX-License-Identifier: Apache-2.0 */
+/* carriers.h - memfds that carry long replies. SPDX-License-Identifier: Apache-2.0 */
 #ifndef LOCAL_CARRIERS_H
 #define LOCAL_CARRIERS_H
 
 #include "base/slice.h"
 
-/* A socket holds at most three announced replies that are not received yet (carriers_socket). */
+/* A socket holds at most three messages that name a memfd and are not received yet
+ * (carriers_socket). So a later reply never empties a memfd that the client has still to read. */
 #define CARRIERS_KEPT 4u
 
 struct carriers {
@@ -27,8 +28,8 @@ uint64_t carriers_next_ms(const struct carriers *carriers);    /* UINT64_MAX: no
 /* Empties memfds whose minute is over, unless the client of this socket has messages that it has
  * not received yet. */
 void carriers_expire(struct carriers *carriers, int fd, uint64_t now_ms);
-void carriers_empty(struct carriers *carriers);    /* all of them: the session is over */
-/* Closes them full, for a client that may still read when this process ends. */
-void carriers_leave(struct carriers *carriers);
+/* The session is over. Memfds are emptied, unless this process ends and the client may still read
+ * them. */
+void carriers_end(struct carriers *carriers, bool empty);
 
 #endif

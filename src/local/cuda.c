@@ -7,7 +7,7 @@
  * would queue behind the trainer's.
  *
  *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
- *         \--- ranges[] (pinned memory)     struct gpu_buffer: a mapping, and which lanes it used
+ *         \--- pinned (host memory)         struct gpu_buffer: a mapping, and which lanes it used
  *
  * A device whose context died (a sticky error) is lost until the process ends: a flag that every
  * call reads first keeps us off the driver. No table says which errors are sticky: after a failed
@@ -15,9 +15,9 @@
  * reports late always is.
  *
  * Threads: as gpu.h has it; each call makes the device current for its thread. gpu->lock guards the
- * free list and the ranges. It is also held from the moment when a buffer is seen not to be closing
- * until its copies are begun: so release knows all lanes that it has to wait for. Nothing waits
- * under the lock, except after a failed submit. */
+ * free list and the pinned range. It is also held from the moment when a buffer is seen not to be
+ * closing until its copies are begun: so release knows all lanes that it has to wait for. Nothing
+ * waits under the lock, except after a failed submit. */
 #include "local/cuda_inside.h"
 
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static struct {
     struct {
         bool open, lost;
     } devices[GPU_DEVICES_MAX];
-} house = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} claims = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- what went wrong ---- */
 
@@ -43,18 +43,19 @@ enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...)
     return e;
 }
 
-/* The first thread that finds out writes the sentence; the flag makes it visible. */
-enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
+/* The device is lost from now on. The first thread that finds out writes the sentence; the flag
+ * makes it visible. Returns ERR_GONE. */
+static enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
 {
-    pthread_mutex_lock(&house.lock);
+    pthread_mutex_lock(&claims.lock);
     if (!gpu->is_lost) {
-        house.devices[gpu->ordinal].lost = true;
+        claims.devices[gpu->ordinal].lost = true;
         cuda_say(&gpu->lost_why, OK,
                  "GPU %d is lost until Penstock starts anew: %s reported %s (%s)", gpu->ordinal,
                  what, cudaGetErrorName(error), cudaGetErrorString(error));
         atomic_store_explicit(&gpu->is_lost, true, memory_order_release);
     }
-    pthread_mutex_unlock(&house.lock);
+    pthread_mutex_unlock(&claims.lock);
     return ERR_GONE;
 }
 
@@ -109,8 +110,8 @@ void cuda_fence_give(struct gpu_fence *fence)
     pthread_mutex_lock(&gpu->lock);
     fence->next = gpu->free_fences;
     gpu->free_fences = fence;
-    gpu->fences_out--;
     pthread_mutex_unlock(&gpu->lock);
+    check(atomic_fetch_sub(&gpu->fences_out, 1) > 0);
 }
 
 struct gpu_fence *cuda_fence_take(struct gpu *gpu)
@@ -119,20 +120,18 @@ struct gpu_fence *cuda_fence_take(struct gpu *gpu)
     struct gpu_fence *fence = gpu->free_fences;
     if (fence)
         gpu->free_fences = fence->next;
-    gpu->fences_out++;
     pthread_mutex_unlock(&gpu->lock);
-    if (fence)
-        return fence;
-    fence = must_alloc(sizeof(*fence));
-    fence->gpu = gpu;
-    if (cudaEventCreateWithFlags(&fence->event, cudaEventDisableTiming | cudaEventBlockingSync) ==
-        cudaSuccess)
-        return fence;
-    free(fence);
-    pthread_mutex_lock(&gpu->lock);
-    gpu->fences_out--;
-    pthread_mutex_unlock(&gpu->lock);
-    return NULL;
+    if (!fence) {
+        fence = must_alloc(sizeof(*fence));
+        fence->gpu = gpu;
+        if (cudaEventCreateWithFlags(&fence->event, cudaEventDisableTiming |
+                                                        cudaEventBlockingSync) != cudaSuccess) {
+            free(fence);
+            return NULL;
+        }
+    }
+    atomic_fetch_add(&gpu->fences_out, 1);
+    return fence;
 }
 
 /* What an event says of its batch. No context survives a failed copy: the device is lost. */
@@ -158,12 +157,12 @@ static enum err look(struct gpu_fence **fence, cudaError_t (*ask)(cudaEvent_t ev
     return ERR_GONE;
 }
 
-enum err cuda_poll(struct gpu_fence **fence)
+static enum err cuda_poll(struct gpu_fence **fence)
 {
     return look(fence, cudaEventQuery);
 }
 
-enum err cuda_wait(struct gpu_fence **fence)
+static enum err cuda_wait(struct gpu_fence **fence)
 {
     return look(fence, cudaEventSynchronize);
 }
@@ -192,22 +191,22 @@ enum err cuda_drain(struct gpu *gpu, unsigned lanes)
 static enum err claim(int ordinal, struct gpu_why *why)
 {
     enum err e = OK;
-    pthread_mutex_lock(&house.lock);
-    if (house.devices[ordinal].lost)
+    pthread_mutex_lock(&claims.lock);
+    if (claims.devices[ordinal].lost)
         e = cuda_say(why, ERR_GONE, "GPU %d is lost until Penstock starts anew", ordinal);
-    else if (house.devices[ordinal].open)
+    else if (claims.devices[ordinal].open)
         e = cuda_say(why, ERR_BUSY, "GPU %d is in use already", ordinal);
     else
-        house.devices[ordinal].open = true;
-    pthread_mutex_unlock(&house.lock);
+        claims.devices[ordinal].open = true;
+    pthread_mutex_unlock(&claims.lock);
     return e;
 }
 
 static void unclaim(int ordinal)
 {
-    pthread_mutex_lock(&house.lock);
-    house.devices[ordinal].open = false;
-    pthread_mutex_unlock(&house.lock);
+    pthread_mutex_lock(&claims.lock);
+    claims.devices[ordinal].open = false;
+    pthread_mutex_unlock(&claims.lock);
 }
 
 static CUmemAllocationProp shared_memory_of(int ordinal)
@@ -243,9 +242,8 @@ static void tear_down(struct gpu *gpu)
     struct gpu_why why;
     struct gpu_fence *fence;
     bool alive = cuda_enter(gpu, &why) == OK && cuda_drain(gpu, (1u << gpu->lane_count) - 1) == OK;
-    for (size_t i = 0; i < RANGES_MAX; i++)
-        if (alive && gpu->ranges[i].bytes)
-            alive = cudaHostUnregister((void *)gpu->ranges[i].at) == cudaSuccess;
+    if (alive && gpu->pinned_bytes)
+        alive = cudaHostUnregister((void *)gpu->pinned) == cudaSuccess;
     while ((fence = gpu->free_fences)) {
         gpu->free_fences = fence->next;
         alive = alive && cudaEventDestroy(fence->event) == cudaSuccess;
@@ -307,7 +305,6 @@ static const char *cuda_lost(struct gpu *gpu)
 }
 
 static const struct gpu_backend backend = {
-    .name = "cuda",
     .probe = cuda_probe,
     .open = cuda_open,
     .close = cuda_close,

@@ -12,54 +12,37 @@
 
 /* ---- host memory ---- */
 
-static struct range *range_of(struct gpu *gpu, uintptr_t at)
-{
-    for (size_t i = 0; i < RANGES_MAX; i++)
-        if (gpu->ranges[i].bytes && gpu->ranges[i].at == at)
-            return &gpu->ranges[i];
-    return NULL;
-}
-
-static struct range *free_range(struct gpu *gpu)
-{
-    for (size_t i = 0; i < RANGES_MAX; i++)
-        if (!gpu->ranges[i].bytes)
-            return &gpu->ranges[i];
-    return NULL;
-}
-
-/* ranges[] has one writer, the copier. It writes under the lock, as other threads read there. */
-static void range_set(struct gpu *gpu, struct range *range, uintptr_t at, uint64_t bytes)
+/* The pinned range has one writer, the copier. It writes under the lock, as other threads read
+ * there. */
+static void set_pinned(struct gpu *gpu, void *mem, uint64_t bytes)
 {
     pthread_mutex_lock(&gpu->lock);
-    *range = (struct range){ at, bytes };
+    gpu->pinned = (uintptr_t)mem;
+    gpu->pinned_bytes = bytes;
     pthread_mutex_unlock(&gpu->lock);
 }
 
 enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why)
 {
-    check(bytes > 0 && range_of(gpu, (uintptr_t)mem) == NULL);
-    struct range *range = free_range(gpu);
-    if (!range)
-        return cuda_say(why, ERR_LIMIT, "at most %d ranges of memory can be pinned", RANGES_MAX);
     enum err e = cuda_enter(gpu, why);
+    check(bytes > 0 && (e || gpu->pinned_bytes == 0));
     if (!e)
         e = cuda_judge(gpu, cudaHostRegister(mem, bytes, cudaHostRegisterPortable),
-                  "pinning host memory", why);
+                       "pinning host memory", why);
     if (!e)
-        range_set(gpu, range, (uintptr_t)mem, bytes);
+        set_pinned(gpu, mem, bytes);
     /* Drivers name it differently: this host does not allow that much pinned memory. */
     return e == ERR_BAD_ARGUMENT || e == ERR_NOT_IMPLEMENTED ? ERR_LIMIT : e;
 }
 
-void cuda_unpin(struct gpu *gpu, void *mem)
+void cuda_unpin(struct gpu *gpu)
 {
     struct gpu_why why;
-    struct range *range = range_of(gpu, (uintptr_t)mem);
-    check(range != NULL);
+    check(gpu->pinned_bytes > 0);
     if (cuda_enter(gpu, &why) == OK && cuda_drain(gpu, (1u << gpu->lane_count) - 1) == OK)
-        (void)cuda_judge(gpu, cudaHostUnregister(mem), "giving back pinned memory", &why);
-    range_set(gpu, range, 0, 0);
+        (void)cuda_judge(gpu, cudaHostUnregister((void *)gpu->pinned), "giving back pinned memory",
+                         &why);
+    set_pinned(gpu, NULL, 0);
 }
 
 /* ---- memory of clients ---- */
@@ -71,9 +54,7 @@ static struct gpu_buffer *buffer_new(struct gpu *gpu, CUdeviceptr at, uint64_t b
     buffer->gpu = gpu;
     buffer->at = at;
     buffer->bytes = bytes;
-    pthread_mutex_lock(&gpu->lock);
-    gpu->buffers++;
-    pthread_mutex_unlock(&gpu->lock);
+    atomic_fetch_add(&gpu->buffers, 1);
     return buffer;
 }
 
@@ -93,7 +74,7 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
             return cuda_say(why, ERR_BAD_ARGUMENT, "chunk %zu is not whole granules of %llu bytes",
                             i, (unsigned long long)gpu->granule);
     if (bytes == 0 || bytes > sum)
-        return cuda_say(why, ERR_BAD_ARGUMENT, "the chunks hold %llu bytes, not 1 to that",
+        return cuda_say(why, ERR_BAD_ARGUMENT, "\"bytes\" must be 1 to %llu, the sum of the chunks",
                         (unsigned long long)sum);
     *ret = sum;
     return OK;
@@ -217,7 +198,7 @@ enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
     memcpy(&theirs, handle, sizeof(theirs));
     enum err e = cuda_enter(gpu, why);
     if (!e && !gpu->driver.address_range)
-        e = cuda_say(why, ERR_NOT_IMPLEMENTED, "this driver does not tell how large memory is");
+        e = cuda_say(why, ERR_NOT_IMPLEMENTED, "the driver does not tell an allocation's size");
     if (!e)
         e = cuda_judge(gpu, cudaIpcOpenMemHandle(&opened, theirs, cudaIpcMemLazyEnablePeerAccess),
                   "opening the handle of GPU memory", why);
@@ -252,9 +233,7 @@ void cuda_release(struct gpu_buffer **buffer)
         else
             unmap(gpu, gone->mapped, gone->mapped_bytes, gone->mapped_bytes);
     }
-    pthread_mutex_lock(&gpu->lock);
-    gpu->buffers--;
-    pthread_mutex_unlock(&gpu->lock);
+    check(atomic_fetch_sub(&gpu->buffers, 1) > 0);
     free(gone);
     *buffer = NULL;
 }

@@ -5,13 +5,8 @@
 
 static bool is_pinned(const struct gpu *gpu, uintptr_t at, uint64_t bytes)
 {
-    for (size_t i = 0; i < RANGES_MAX; i++) {
-        const struct range *range = &gpu->ranges[i];
-        if (at >= range->at && at - range->at <= range->bytes &&
-            bytes <= range->bytes - (at - range->at))
-            return true;
-    }
-    return false;
+    return at >= gpu->pinned && bytes <= gpu->pinned_bytes &&
+           at - gpu->pinned <= gpu->pinned_bytes - bytes;
 }
 
 static enum err judge_copy(struct gpu *gpu, const struct gpu_copy *copy, struct gpu_why *why)
@@ -90,7 +85,7 @@ static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu
 }
 
 enum err cuda_submit(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies, size_t count,
-                            struct gpu_fence **ret, struct gpu_why *why)
+                     struct gpu_fence **ret, struct gpu_why *why)
 {
     check(lane < gpu->lane_count);
     enum err e = cuda_enter(gpu, why);

@@ -1,4 +1,4 @@
-/* cuda_inside.h - what the files of penstock-cuda.so share. SPDX-License-Identifier: Apache-2.0
+/* cuda_inside.h - declarations of penstock-cuda.so. SPDX-License-Identifier: Apache-2.0
  *
  * The one place that names CUDA's headers. The design is at the head of cuda.c. */
 #ifndef LOCAL_CUDA_INSIDE_H
@@ -15,7 +15,6 @@
 #define GPU_MAGIC 0x47505531
 #define BUFFER_MAGIC 0x47505542
 #define BATCH_MAX 512     /* copies in one call of the driver */
-#define RANGES_MAX 16
 
 /* Functions of the driver that the runtime does not offer. NULL: this driver lacks it. */
 struct driver {
@@ -33,11 +32,6 @@ struct driver {
     PFN_cuMemcpyBatchAsync_v12080 batch;
 };
 
-struct range {
-    uintptr_t at;
-    uint64_t bytes;    /* 0: free */
-};
-
 struct gpu {
     uint32_t magic;
     int ordinal;
@@ -49,8 +43,9 @@ struct gpu {
     struct gpu_why lost_why;
     pthread_mutex_t lock;
     struct gpu_fence *free_fences;
-    unsigned fences_out, buffers;
-    struct range ranges[RANGES_MAX];
+    atomic_uint fences_out, buffers;
+    uintptr_t pinned;            /* the pinned range of host memory */
+    uint64_t pinned_bytes;       /* 0: there is none */
     /* scratch of submit */
     CUdeviceptr to[BATCH_MAX], from[BATCH_MAX];
     size_t bytes[BATCH_MAX];
@@ -80,8 +75,6 @@ struct gpu_buffer {
 /* Writes the sentence, returns the error. */
 enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...) PRINTF_LIKE(3, 4);
 bool cuda_is_lost(struct gpu *gpu);
-/* The device is lost from now on. Returns ERR_GONE. */
-enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what);
 /* Turns the outcome of a call into an err, and finds out whether it was sticky. `what` names the
  * call in words. */
 enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why);
@@ -91,8 +84,6 @@ enum err cuda_enter(struct gpu *gpu, struct gpu_why *why) MUST_USE;
 
 struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver has none left */
 void cuda_fence_give(struct gpu_fence *fence);
-enum err cuda_poll(struct gpu_fence **fence) MUST_USE;
-enum err cuda_wait(struct gpu_fence **fence) MUST_USE;
 /* Waits for copies that were begun on these lanes (a bit each) before now, not for later ones. */
 enum err cuda_drain(struct gpu *gpu, unsigned lanes) MUST_USE;
 
@@ -106,7 +97,7 @@ int cuda_find_device(const char *uuid, struct gpu_why *why);    /* its ordinal; 
 /* ---- cuda_buffer.c: memory that is pinned or shared ---- */
 
 enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
-void cuda_unpin(struct gpu *gpu, void *mem);
+void cuda_unpin(struct gpu *gpu);
 enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
                          uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
 enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES], uint64_t base_offset,

@@ -60,20 +60,6 @@ bool cuda_has_vmm(const struct driver *driver, int ordinal)
                              ordinal) == CUDA_SUCCESS && yes;
 }
 
-static void describe(const struct driver *driver, int ordinal, const struct cudaDeviceProp *from,
-                     struct gpu_facts *ret)
-{
-    write_uuid(&from->uuid, ret->uuid);
-    snprintf(ret->name, sizeof(ret->name), "%.*s", (int)sizeof(ret->name) - 1, from->name);
-    snprintf(ret->pci, sizeof(ret->pci), "%04x:%02x:%02x.0", (unsigned)from->pciDomainID & 0xFFFF,
-             (unsigned)from->pciBusID & 0xFF, (unsigned)from->pciDeviceID & 0xFF);
-    if (cudaDeviceGetAttribute(&ret->numa_node, cudaDevAttrHostNumaId, ordinal) != cudaSuccess)
-        ret->numa_node = -1;
-    ret->bytes = from->totalGlobalMem;
-    ret->batch = driver->batch != NULL;
-    ret->vmm = cuda_has_vmm(driver, ordinal);
-}
-
 /* The number of devices. 0: ret->why says why. */
 static int count_devices(struct gpu_probe *ret)
 {
@@ -98,12 +84,16 @@ static int count_devices(struct gpu_probe *ret)
 }
 
 /* Describes one device. False: it does not answer. */
-static bool look_at(const struct driver *driver, int ordinal, struct gpu_facts *ret)
+static bool describe(const struct driver *driver, int ordinal, struct gpu_facts *ret)
 {
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
+    struct cudaDeviceProp from;
+    if (cudaGetDeviceProperties(&from, ordinal) != cudaSuccess)
         return false;
-    describe(driver, ordinal, &properties, ret);
+    ret->ordinal = ordinal;
+    write_uuid(&from.uuid, ret->uuid);
+    snprintf(ret->name, sizeof(ret->name), "%.*s", (int)sizeof(ret->name) - 1, from.name);
+    ret->batch = driver->batch != NULL;
+    ret->vmm = cuda_has_vmm(driver, ordinal);
     return true;
 }
 
@@ -115,7 +105,7 @@ void cuda_probe(struct gpu_probe *ret)
     if (count > 0)
         cuda_find_entry_points(&driver);
     for (int i = 0; i < count; i++)
-        if (look_at(&driver, i, &ret->devices[ret->count]))
+        if (describe(&driver, i, &ret->devices[ret->count]))
             ret->count++;
     if (count > 0 && ret->count == 0)
         cuda_say(&ret->why, OK, "no GPU here says what it is");
@@ -124,19 +114,14 @@ void cuda_probe(struct gpu_probe *ret)
 
 int cuda_find_device(const char *uuid, struct gpu_why *why)
 {
-    struct gpu_probe there = { 0 };
-    struct cudaDeviceProp properties;
-    char text[GPU_UUID_BYTES];
-    int count = count_devices(&there);
-    for (int i = 0; i < count; i++) {
-        if (cudaGetDeviceProperties(&properties, i) != cudaSuccess)
-            continue;
-        write_uuid(&properties.uuid, text);
-        if (strcmp(text, uuid) == 0)
-            return i;
-    }
-    if (count > 0)
-        cuda_say(why, OK, "no GPU with that UUID is visible to Penstock (it sees %d)", count);
+    struct gpu_probe there;
+    cuda_probe(&there);
+    for (size_t i = 0; i < there.count; i++)
+        if (strcmp(there.devices[i].uuid, uuid) == 0)
+            return there.devices[i].ordinal;
+    if (there.count > 0)
+        cuda_say(why, OK, "no GPU with that UUID is visible to Penstock (it sees %zu)",
+                 there.count);
     else
         *why = there.why;
     return -1;

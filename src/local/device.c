@@ -1,25 +1,25 @@
 /* device.c - a GPU: its copier, and the slabs of pinned memory that copies start from.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   jobs ──> copier: open, pin ──> imports and releases, one by one
+ *   tasks ──> copier: open, pin ──> imports and releases, one by one
  *                              └─> copies, those that wait as one batch ──> fence ──> mail
  *
- * A GPU is opened by the first job, and closed a minute after its last buffer has gone: its context
- * costs memory there, and time to make again. Only the copier opens and closes it, between two
- * jobs, so a client that registers meanwhile waits in the queue and has it opened again. If the
- * context or the pinned memory can't be had, the waiting jobs fail with the reason, and the next
- * job tries again. A GPU that reports an error its context does not survive is lost until this
- * process ends, and stays open: its buffers are let go, and the rest of the service goes on.
+ * The copier opens a GPU for the first task, and closes it a minute after its last buffer has gone:
+ * a context costs memory there, and time to make again. It opens and closes only between two tasks.
+ * So a client that registers meanwhile waits in the queue, and the GPU is opened again for it. If
+ * the GPU gives no context, or the host no pinned memory, the waiting tasks fail with the reason,
+ * and the next task tries again. A GPU that reports an error its context does not survive is lost
+ * until this process ends. It stays open: its buffers are let go, and the rest of the service goes
+ * on.
  *
  * Slabs are shared fairly. A holder begins with a sixteenth of them. For each slab that it gives
  * back it may hold one more, so its part doubles while bytes flow; but it never holds more than it
  * leaves free. A holder that only waits for an origin gives none back and stays small, so a new
  * holder finds a slab. Only several holders together can have all of them: each grew while its
  * bytes flowed, and then all got stuck.
- * Threads: jobs and slabs are locked; the GPU is the copier's. */
+ * Threads: tasks and slabs are locked; the GPU is the copier's. */
 #include "local/device.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@
 
 struct flying {
     struct gpu_fence *fence;
-    struct list jobs;
+    struct list tasks;
 };
 
 struct device {
@@ -50,7 +50,7 @@ struct device {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     /* under the lock */
-    struct list jobs, slabs;
+    struct list tasks, slabs;
     bool wanted;                      /* a slab_take got none */
     unsigned slab_count, slabs_free;
     /* the copier's */
@@ -64,7 +64,7 @@ struct device {
     struct slab *slab_list;
     struct flying flying[FENCES_MAX];
     unsigned first, count, lane;
-    _Atomic(const char *) lost;
+    bool lost;
 };
 
 struct devices {
@@ -89,49 +89,21 @@ static bool may_hold_more(const struct device *device, const struct slabs_held *
     return device->slabs_free && (now == 0 || (now < most && now < device->slabs_free));
 }
 
-/* Under the lock. */
-static struct slab *take_slab(struct device *device, struct slabs_held *holder)
-{
-    struct slab *slab = list_of(device->slabs.next, struct slab, link);
-    list_del(&slab->link);
-    device->slabs_free--;
-    slab->holder = holder;
-    holder->of[device->number].now++;
-    return slab;
-}
-
-struct slab *slab_take(struct device *device, struct slabs_held *holder)
+struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare)
 {
     struct slab *slab = NULL;
     pthread_mutex_lock(&device->lock);
-    if (may_hold_more(device, holder))
-        slab = take_slab(device, holder);
-    else
+    if (may_hold_more(device, holder) && !(spare && device->wanted)) {
+        slab = list_of(device->slabs.next, struct slab, link);
+        list_del(&slab->link);
+        device->slabs_free--;
+        slab->holder = holder;
+        holder->of[device->number].now++;
+    } else if (!spare) {
         device->wanted = true;
+    }
     pthread_mutex_unlock(&device->lock);
     return slab;
-}
-
-struct slab *slab_take_spare(struct device *device, struct slabs_held *holder)
-{
-    struct slab *slab = NULL;
-    pthread_mutex_lock(&device->lock);
-    if (!device->wanted && may_hold_more(device, holder))
-        slab = take_slab(device, holder);
-    pthread_mutex_unlock(&device->lock);
-    return slab;
-}
-
-static void let_go(struct slab *slab)    /* under the lock */
-{
-    struct device *device = slab->device;
-    unsigned *now = &slab->holder->of[device->number].now;
-    unsigned *earned = &slab->holder->of[device->number].earned;
-    check(*now > 0);
-    *now -= 1;
-    *earned = MIN(*earned + 1, device->slab_count);
-    list_add(&device->slabs, &slab->link);
-    device->slabs_free++;
 }
 
 void slab_give(struct slab **slab)
@@ -141,10 +113,16 @@ void slab_give(struct slab **slab)
     if (!mine)
         return;
     struct device *device = mine->device;
+    unsigned *now = &mine->holder->of[device->number].now;
+    unsigned *earned = &mine->holder->of[device->number].earned;
     pthread_mutex_lock(&device->lock);
     bool wanted = device->wanted;
     device->wanted = false;
-    let_go(mine);
+    check(*now > 0 && device->slabs_free < device->slab_count);
+    *now -= 1;
+    *earned = MIN(*earned + 1, device->slab_count);
+    list_add(&device->slabs, &mine->link);
+    device->slabs_free++;
     pthread_mutex_unlock(&device->lock);
     if (wanted)
         device->all->freed(device->all->arg);
@@ -191,13 +169,22 @@ static enum err make_ring(struct device *device)
 
 /* ---- the copier ---- */
 
-static void hand_back(struct job *job, enum err err, const struct gpu_why *why)
+static void hand_back(struct device_task *task, enum err err)
 {
-    job->err = err;
-    if (why)
-        job->why = *why;
-    bool posted = mailbox_post(job->box, &job->mail);
+    task->err = err;
+    bool posted = mailbox_post(task->box, &task->mail);
     check(posted);
+}
+
+/* `why` NULL: the error says it all. */
+static void hand_back_all(struct list *tasks, enum err err, const struct gpu_why *why)
+{
+    list_each_safe(struct device_task, task, tasks, link) {
+        list_del(&task->link);
+        if (why)
+            task->why = *why;
+        hand_back(task, err);
+    }
 }
 
 static void close_gpu(struct device *device)
@@ -209,7 +196,7 @@ static void close_gpu(struct device *device)
     list_init(&device->slabs);
     pthread_mutex_unlock(&device->lock);
     if (device->slab_list)
-        backend->unpin(device->gpu, device->ring);
+        backend->unpin(device->gpu);
     free(device->slab_list);
     device->slab_list = NULL;
     backend->close(&device->gpu);
@@ -238,13 +225,12 @@ static enum err open_gpu(struct device *device)
 static void note_lost(struct device *device)
 {
     const char *why = device->all->backend->lost(device->gpu);
-    if (!why || atomic_load(&device->lost))
-        return;
-    log_error("gpu_lost", "gpu=%s why=\"%s\"", device->facts->uuid, why);
-    atomic_store(&device->lost, why);
+    if (why && !device->lost)
+        log_error("gpu_lost", "gpu=%s why=\"%s\"", device->facts->uuid, why);
+    device->lost |= why != NULL;
 }
 
-/* Hands back the jobs of the oldest batch if it has ended; waits for that if `wait`. False: it has
+/* Hands back the tasks of the oldest batch if it has ended; waits for that if `wait`. False: it has
  * not. */
 static bool land(struct device *device, bool wait)
 {
@@ -257,57 +243,38 @@ static bool land(struct device *device, bool wait)
     device->count--;
     if (err)
         note_lost(device);
-    while (!list_empty(&oldest->jobs)) {
-        struct job *job = list_of(oldest->jobs.next, struct job, link);
-        list_del(&job->link);
-        hand_back(job, err, NULL);
-    }
+    hand_back_all(&oldest->tasks, err, NULL);
     return true;
 }
 
-static void do_one(struct device *device, struct job *job)
+static void do_one(struct device *device, struct device_task *task)
 {
-    const struct gpu_backend *backend = device->all->backend;
-    enum err err = OK;
-    if (job->kind == JOB_RELEASE)
-        backend->release(&job->buffer);
-    else
-        err = job->import(backend, device->gpu, job);
+    bool had = task->buffer != NULL;
+    enum err err = task->call(device->all->backend, device->gpu, task);
+    check(!had || device->buffers > 0);
+    device->buffers += (task->buffer != NULL) - (unsigned)had;
     if (err == ERR_GONE)
         note_lost(device);
-    if (job->kind == JOB_RELEASE)
-        device->buffers--;
-    else if (!err)
-        device->buffers++;
-    hand_back(job, err, NULL);
+    hand_back(task, err);
 }
 
-static void fail_all(struct list *jobs, enum err err, const struct gpu_why *why)
-{
-    while (!list_empty(jobs)) {
-        struct job *job = list_of(jobs->next, struct job, link);
-        list_del(&job->link);
-        hand_back(job, err, why);
-    }
-}
-
-/* Submits the copies in front of `jobs` as one batch on the next lane. */
-static void submit(struct device *device, struct list *jobs)
+/* Submits the copies in front of `tasks` as one batch on the next lane. */
+static void submit(struct device *device, struct list *tasks)
 {
     static const struct gpu_why none;
     struct gpu_copy copies[BATCH_COPIES];
     size_t count = 0;
     struct flying *next = &device->flying[(device->first + device->count) % FENCES_MAX];
     struct gpu_why why = none;
-    list_init(&next->jobs);
-    while (!list_empty(jobs)) {
-        struct job *job = list_of(jobs->next, struct job, link);
-        if (job->kind != JOB_COPY || count + job->copy_count > BATCH_COPIES)
+    list_init(&next->tasks);
+    while (!list_empty(tasks)) {
+        struct device_task *task = list_of(tasks->next, struct device_task, link);
+        if (task->call || count + task->copy_count > BATCH_COPIES)
             break;
-        memcpy(copies + count, job->copies, job->copy_count * sizeof(*copies));
-        count += job->copy_count;
-        list_del(&job->link);
-        list_add(&next->jobs, &job->link);
+        memcpy(copies + count, task->copies, task->copy_count * sizeof(*copies));
+        count += task->copy_count;
+        list_del(&task->link);
+        list_add(&next->tasks, &task->link);
     }
     enum err err = device->all->backend->submit(device->gpu, device->lane, copies, count,
                                                 &next->fence, &why);
@@ -318,23 +285,23 @@ static void submit(struct device *device, struct list *jobs)
     }
     if (err == ERR_GONE)
         note_lost(device);
-    fail_all(&next->jobs, err, &why);
+    hand_back_all(&next->tasks, err, &why);
 }
 
-static void work(struct device *device, struct list *jobs)
+static void work(struct device *device, struct list *tasks)
 {
-    enum err err = device->gpu || list_empty(jobs) ? OK : open_gpu(device);
+    enum err err = device->gpu || list_empty(tasks) ? OK : open_gpu(device);
     if (err)
-        fail_all(jobs, err, &device->why);
-    while (!list_empty(jobs)) {
-        struct job *job = list_of(jobs->next, struct job, link);
-        if (job->kind != JOB_COPY) {
-            list_del(&job->link);
-            do_one(device, job);
+        hand_back_all(tasks, err, &device->why);
+    while (!list_empty(tasks)) {
+        struct device_task *task = list_of(tasks->next, struct device_task, link);
+        if (task->call) {
+            list_del(&task->link);
+            do_one(device, task);
         } else {
             if (device->count == FENCES_MAX)
                 (void)land(device, true);
-            submit(device, jobs);
+            submit(device, tasks);
         }
     }
 }
@@ -348,7 +315,7 @@ static uint64_t idle_ns_most(void)
 /* Closes a GPU that has had no buffer for long enough. */
 static void rest(struct device *device)
 {
-    if (!device->gpu || device->buffers || device->count || atomic_load(&device->lost)) {
+    if (!device->gpu || device->buffers || device->count || device->lost) {
         device->idle_ns = 0;
     } else if (!device->idle_ns) {
         device->idle_ns = mono_ns();
@@ -365,20 +332,20 @@ static uint64_t wait_until_ns(const struct device *device)
     return device->idle_ns ? device->idle_ns + idle_ns_most() : UINT64_MAX;
 }
 
-/* Takes the jobs that have come. If there are none, it waits. With copies in flight it waits only a
- * moment: the copies are to be polled, and a job that comes meanwhile goes behind them at once.
- * Otherwise it waits for a job, or until the GPU has been idle for long enough. False: the end. */
+/* Takes the tasks that have come. If there are none, it waits. With copies in flight it waits only
+ * for a moment: the copies are to be polled, and a task that comes meanwhile goes behind them at
+ * once. Otherwise it waits for a task, or until the GPU has been idle for long enough. False: the
+ * copier ends. */
 static bool take(struct device *device, struct list *ret)
 {
     uint64_t until_ns = wait_until_ns(device);
-    struct timespec until = { (time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u) };
     pthread_mutex_lock(&device->lock);
-    bool wait = list_empty(&device->jobs) && (device->count || !device->ending);
+    bool wait = list_empty(&device->tasks) && (device->count || !device->ending);
     if (wait && until_ns == UINT64_MAX)
         pthread_cond_wait(&device->wake, &device->lock);
     else if (wait)
-        pthread_cond_clockwait(&device->wake, &device->lock, CLOCK_MONOTONIC, &until);
-    list_move(ret, &device->jobs);
+        cond_wait_until(&device->wake, &device->lock, until_ns);
+    list_move(ret, &device->tasks);
     bool more = !device->ending || !list_empty(ret) || device->count;
     pthread_mutex_unlock(&device->lock);
     return more;
@@ -387,10 +354,10 @@ static bool take(struct device *device, struct list *ret)
 static void *run(void *arg)
 {
     struct device *device = arg;
-    struct list jobs;
-    list_init(&jobs);
-    while (take(device, &jobs)) {
-        work(device, &jobs);
+    struct list tasks;
+    list_init(&tasks);
+    while (take(device, &tasks)) {
+        work(device, &tasks);
         while (device->count && land(device, false))
             ;
         rest(device);
@@ -399,18 +366,15 @@ static void *run(void *arg)
     return NULL;
 }
 
-void device_do(struct device *device, struct job *job)
+void device_do(struct device *device, struct device_task *task)
 {
-    list_init(&job->link);
+    check(device->started && task->box && task->mail.deliver);
+    check(task->call || (task->copy_count > 0 && task->copy_count <= BATCH_COPIES));
+    list_init(&task->link);
     pthread_mutex_lock(&device->lock);
-    list_add(&device->jobs, &job->link);
+    list_add(&device->tasks, &task->link);
     pthread_cond_signal(&device->wake);
     pthread_mutex_unlock(&device->lock);
-}
-
-const char *device_lost(struct device *device)
-{
-    return atomic_load(&device->lost);
 }
 
 /* ---- all of them ---- */
@@ -418,6 +382,7 @@ const char *device_lost(struct device *device)
 struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg)
 {
     struct devices *devices = must_alloc(sizeof(*devices));
+    check(ring_bytes >= SLAB_BYTES);
     check(pthread_mutex_init(&devices->lock, NULL) == 0);
     devices->ring_bytes = ring_bytes;
     devices->freed = freed;
@@ -437,6 +402,7 @@ static void device_end(struct device *device)
     pthread_cond_signal(&device->wake);
     pthread_mutex_unlock(&device->lock);
     pthread_join(device->thread, NULL);
+    check(device->buffers == 0 && list_empty(&device->tasks));
     pthread_cond_destroy(&device->wake);
     pthread_mutex_destroy(&device->lock);
 }
@@ -468,7 +434,7 @@ static bool start(struct devices *devices, size_t at)    /* under the lock */
     device->number = (unsigned)at;
     check(pthread_mutex_init(&device->lock, NULL) == 0);
     check(pthread_cond_init(&device->wake, NULL) == 0);
-    list_init(&device->jobs);
+    list_init(&device->tasks);
     list_init(&device->slabs);
     device->started = thread_start(&device->thread, run, device, "gpu-%zu", at);
     return device->started;
@@ -483,8 +449,7 @@ struct device *device_find(struct devices *devices, slice uuid, struct trouble *
     while (at < devices->probe.count && !slice_eq(uuid, slice_of(devices->probe.devices[at].uuid)))
         at++;
     *ret_why = (struct trouble){ 422, "gpu_not_visible", S("no GPU with that UUID is visible to "
-                                 "Penstock: \"gpus\" in the reply to hello lists those that "
-                                 "are") };
+                                 "Penstock: \"gpus\" in the reply to hello lists all") };
     if (at == devices->probe.count)
         return NULL;
     pthread_mutex_lock(&devices->lock);

@@ -1,8 +1,8 @@
 /* device.h - a GPU: its copier, and the slabs of pinned memory that copies start from.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every request to a GPU is a job in a queue. One thread, the GPU's copier, does the jobs and hands
- * each back by its mail. Bytes are read into slabs, and leave them by DMA. Any thread. */
+ * Every request to a GPU is a task in a queue. One thread, the GPU's copier, does the tasks and
+ * hands each back by its mail. Bytes are read into slabs, and leave them by DMA. Any thread. */
 #ifndef LOCAL_DEVICE_H
 #define LOCAL_DEVICE_H
 
@@ -16,17 +16,15 @@
 
 /* All GPUs of this machine. */
 struct devices;
-/* Looks for GPUs, which may take seconds where there are some. ring_bytes: pinned memory for each
- * GPU in use. freed() is called, on any thread that gives a slab back, when a slab is free again
- * and an earlier slab_take got none. */
+/* Probes the GPUs, which may take seconds on a machine that has some. ring_bytes: pinned memory for
+ * each GPU in use. The thread that gives a slab back calls freed() if an earlier slab_take got
+ * none. */
 struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg) MUST_USE;
 void devices_free(struct devices **devices);    /* every buffer was released */
 const struct gpu_probe *devices_probe(const struct devices *devices);
 
-/* The GPU of that UUID. Its first job makes a context on it. NULL: *ret_why. */
+/* The GPU of that UUID. Its first task makes a context on it. NULL: *ret_why. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
-/* The reason why the GPU is lost; NULL: it is not. */
-const char *device_lost(struct device *device);
 
 /* How many slabs of each GPU a holder has. It lives until all of them were given back. */
 struct slabs_held {
@@ -41,31 +39,30 @@ struct slab {
     struct slabs_held *holder;
     char *mem;                        /* SLAB_BYTES */
 };
-/* NULL: none is free, or the holder has its part of them; freed() will be called. */
-struct slab *slab_take(struct device *device, struct slabs_held *holder);
-/* For a holder that can go on without: NULL also if another waits for a slab, and freed() will not
- * be called for it. */
-struct slab *slab_take_spare(struct device *device, struct slabs_held *holder);
+/* NULL: none is free, or the holder has its part of them; freed() will be called. `spare`: the
+ * holder can go on without it. So NULL also if another waits for a slab, and freed() will not be
+ * called for it. */
+struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare) MUST_USE;
 void slab_give(struct slab **slab);               /* accepts NULL */
 
-struct job;
-/* Imports memory of a client; called on the copier. Sets job->buffer, or job->why with the err. */
-typedef enum err gpu_import(const struct gpu_backend *backend, struct gpu *gpu, struct job *job);
+struct device_task;
+/* A task of another file, called on the copier. An import sets task->buffer, or task->why with the
+ * err; a release sets task->buffer to NULL. */
+typedef enum err device_call(const struct gpu_backend *backend, struct gpu *gpu,
+                             struct device_task *task);
 
-struct job {
+struct device_task {
     struct mail mail;                 /* to `box`, when it is done */
     struct mailbox *box;              /* which outlives it */
     enum err err;
     struct gpu_why why;
     /* the device's */
     struct list link;
-    enum job_kind { JOB_COPY, JOB_IMPORT, JOB_RELEASE } kind;
-    /* of JOB_COPY, out of slabs of this device */
+    device_call *call;                /* NULL: the task is copies out of slabs of this device */
     struct gpu_copy *copies;
     size_t copy_count;
     struct gpu_buffer *buffer;        /* to release, or that an import made */
-    gpu_import *import;
 };
-void device_do(struct device *device, struct job *job);
+void device_do(struct device *device, struct device_task *task);
 
 #endif

@@ -1,4 +1,4 @@
-/* gpu.c - brings in the module that knows CUDA. SPDX-License-Identifier: Apache-2.0
+/* gpu.c - loads the module for CUDA. SPDX-License-Identifier: Apache-2.0
  *
  * The module is one file at one place, fixed when Penstock was built; no client ever names it. It
  * is loaded at the first gpu_load and stays until the process ends: the CUDA runtime inside it
@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

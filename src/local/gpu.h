@@ -31,7 +31,7 @@
 #include "base/base.h"
 
 /* A daemon does not use a module that was built with another value. */
-#define GPU_INTERFACE (1u << 16 | ERR_COUNT)
+#define GPU_INTERFACE (2u << 16 | ERR_COUNT)
 
 #define GPU_DEVICES_MAX 16
 #define GPU_LANES_MAX 8
@@ -49,11 +49,9 @@ struct gpu_why {
 };
 
 struct gpu_facts {
+    int ordinal;          /* the driver's number of the device, in this process */
     char uuid[GPU_UUID_BYTES];
     char name[128];
-    char pci[16];         /* "0000:3b:00.0" */
-    int numa_node;        /* of the nearest host memory; -1: not known */
-    uint64_t bytes;       /* of device memory */
     bool batch;           /* copies go out by the batch call; else each by a call of its own */
     bool vmm;             /* import_vmm may work */
 };
@@ -68,13 +66,11 @@ struct gpu_probe {
 struct gpu_copy {
     struct gpu_buffer *to;
     uint64_t offset;      /* in the buffer */
-    const void *from;     /* all of it inside one pinned range */
+    const void *from;     /* all of it inside the pinned range */
     uint64_t bytes;       /* 0: the copy is skipped */
 };
 
 struct gpu_backend {
-    const char *name;     /* "cuda": for logs and status */
-
     /* Finds drivers and devices. Opens no device, costs no device memory; may take seconds the
      * first time. */
     void (*probe)(struct gpu_probe *ret);
@@ -90,11 +86,11 @@ struct gpu_backend {
     /* NULL, or the sentence that says why the device is lost; it lives as long as *gpu. */
     const char *(*lost)(struct gpu *gpu);
 
-    /* Lets the device read this host memory, whole pages, by itself. 16 ranges at most. ERR_LIMIT:
-     * the host does not allow that much; less may do. */
+    /* Lets the device read this host memory, whole pages, by itself. A device has at most one such
+     * range (check). ERR_LIMIT: the host does not allow that much; less may do. */
     enum err (*pin)(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
-    /* Drains all lanes first. The range must be pinned (check). */
-    void (*unpin)(struct gpu *gpu, void *mem);
+    /* Drains all lanes first. A range must be pinned (check). */
+    void (*unpin)(struct gpu *gpu);
 
     /* Maps chunks of VMM memory on this GPU, exported as file descriptors, one behind the other.
      * The descriptors stay the caller's. Each size is a number of whole granules (2 MiB, mostly),

@@ -1,11 +1,11 @@
-/* holes.c - no page of registered memory is made in our name. SPDX-License-Identifier: Apache-2.0
+/* holes.c - a write into a hole of registered memory fails. SPDX-License-Identifier: Apache-2.0
  *
  * The kernel makes a missing page of a memfd for the process that touches it first, and charges it
  * to the memory cgroup of that process. A client could register a memfd with holes, or punch holes
- * later; then fills would make its memory, out of the limit of Penstock's container. A look at the
- * file before a write does not help: the hole may be punched in between. userfaultfd reports the
- * fault itself: with UFFD_FEATURE_SIGBUS the fault fails, and no page is made. Pages that fallocate
- * made are not missing, nor are pages that were swapped out. Any thread. */
+ * later. Then fills would make its pages, and the limit of Penstock's container would pay for them.
+ * A look at the file before a write does not help: the client may punch the hole in between.
+ * userfaultfd reports the fault itself: with UFFD_FEATURE_SIGBUS the fault fails, and the kernel
+ * makes no page. Pages that fallocate made are not missing, nor are pages in swap. Any thread. */
 #include "local/holes.h"
 
 #include <fcntl.h>

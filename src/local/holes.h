@@ -1,4 +1,4 @@
-/* holes.h - no page of registered memory is made in our name. SPDX-License-Identifier: Apache-2.0 */
+/* holes.h - a write into a hole of registered memory fails. SPDX-License-Identifier: Apache-2.0 */
 #ifndef LOCAL_HOLES_H
 #define LOCAL_HOLES_H
 

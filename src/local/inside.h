@@ -1,17 +1,18 @@
-/* inside.h - what the files of this room tell each other, and nobody else.
+/* inside.h - declarations that only the files of this room share.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   client ──message──> lease.c ──> request.c ──> fill.c ──> placing.c ──> share.c ──> queue.c
- *                                                                                any worker │
- *   client <──reply──── lease.c <── fill.c: end <── mail ── share.c <── run.c: gets, bytes ─┘
+ *   client ──message──> session.c ──> request.c ──> fill.c ──> placing.c ──> share.c ──> queue.c
+ *                                                                                  any worker │
+ *   client <──reply──── session.c <── fill.c: end <── mail ── share.c <── run.c: gets, bytes ─┘
  *
- * A lease, its buffers and its fills belong to one worker, its keeper. Shares of a fill run on any
- * worker. They write results and bytes, which nobody reads before the share's mail has come. */
+ * A session, its buffers and its fills belong to one worker, its keeper. Shares of a fill run on
+ * any worker. They write results and bytes, which nobody reads before the share's mail has come. */
 #ifndef LOCAL_INSIDE_H
 #define LOCAL_INSIDE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #include "base/list.h"
 #include "local/carriers.h"
@@ -28,18 +29,18 @@ struct worker {
     struct local *local;
     unsigned number;
     pthread_t thread;
-    bool started, ending;
+    bool started;
+    atomic_bool ending;
     int epoll;
     struct mailbox *box;
     struct cache_loop *cache;
-    struct ticket *look;              /* wakes it: a share is waiting, or a fill was cancelled */
-    struct list leases;
+    struct ticket *look;              /* wakes it: a share waits, a fill was cancelled, the end */
+    struct list sessions;
     struct list starved;              /* shares that found no slab */
     struct list runs;                 /* items in progress here that wait for bytes */
     struct list ready;                /* items in progress that gave others a turn */
     unsigned run_count;
     struct arena scratch;             /* for one item's judgement */
-    struct mail end;
     uint64_t accept_ms;               /* 0, or when to accept connections again */
     char *inbox;                      /* room for one message: MESSAGE_BYTES_MAX and one byte */
 };
@@ -50,13 +51,14 @@ struct local {
     int holes_fd;                     /* -1: holes are not watched for (holes.h) */
     uint64_t socket_device, socket_inode;    /* of the socket that we made at the path */
     atomic_bool draining, access_log;
+    atomic_bool ending;               /* workers end their sessions */
     atomic_uint sessions;
     atomic_size_t fills;              /* in progress */
     atomic_size_t list_bytes;         /* memory that their lists hold */
     struct users *users;
     struct devices *devices;
     pthread_mutex_t lock;             /* of the queue */
-    struct list waiting;              /* leases with shares in the queue; the first is next */
+    struct list waiting;              /* sessions with shares in the queue; the first is next */
     atomic_uint shares_waiting;
     unsigned worker_count;
     atomic_uint next_worker;
@@ -66,22 +68,20 @@ struct local {
 /* ---- worker.c ---- */
 void worker_init(struct local *local, unsigned number);
 bool worker_start(struct worker *worker) MUST_USE;  /* false: no thread could be had */
-void worker_end_leases(struct worker *worker);      /* soon, on the worker's thread */
-void worker_stop(struct worker *worker);            /* when no lease is left */
+void worker_stop(struct worker *worker);            /* when no session is left */
 
-/* ---- lease.c: a connection, its buffers and its fills ---- */
+/* ---- session.c: a connection, its buffers and its fills ---- */
 
-struct lease {
-    struct list link;                 /* worker->leases */
+struct session {
+    struct list link;                 /* worker->sessions */
     struct worker *worker;
     int fd;                           /* -1: the client has gone */
     bool wants_out;                   /* epoll watches for room to send */
     bool dead;                        /* the client has gone or was cut: nothing new begins */
-    uint32_t uid;
-    int32_t pid;                      /* when it connected; for the log */
-    struct user *user;                /* its quotas; the lease counts as one session there */
-    bool known;                       /* hello has been said */
-    uint64_t hello_ms;                /* or must be by then */
+    struct ucred peer;                /* the process that connected; its pid is for the log */
+    struct user *user;                /* its quotas; the session is counted there */
+    bool identified;                  /* hello was accepted */
+    uint64_t hello_ms;                /* the time by which a hello must have come */
     struct arena keep;                /* holds what `reader` points at */
     struct reader reader;
     uint8_t id[ID_BYTES];
@@ -98,32 +98,36 @@ struct lease {
     struct slabs_held slabs;
 };
 
-void lease_begin(struct worker *worker, int fd);    /* takes fd */
-void lease_ready(struct lease *lease, uint32_t events);    /* may free the lease */
-/* Ends the connection, whoever wants it ended. The lease is freed when its last fill has ended. */
-void lease_end(struct lease *lease);
-void lease_settle(struct lease *lease);    /* frees a dead lease without a fill or buffer */
+void session_begin(struct worker *worker, int fd);    /* takes fd */
+void session_ready(struct session *session, uint32_t events);    /* may free the session */
+/* Ends the connection. The session is freed when its last fill has ended. */
+void session_end(struct session *session);
+void session_settle(struct session *session);    /* frees a dead session without a fill or buffer */
 /* The next time when a hello is overdue, a fill is too late or a carrier expires. */
-uint64_t lease_next_deadline(const struct worker *worker);    /* UINT64_MAX: none */
-void lease_deadlines(struct worker *worker, uint64_t now_ms);
+uint64_t session_next_deadline(const struct worker *worker);    /* UINT64_MAX: none */
+void session_deadlines(struct worker *worker, uint64_t now_ms);
 /* Sends a reply or event; `text` is copied. A client that receives none of them is cut. */
-void lease_send(struct lease *lease, slice text);
-void lease_refuse(struct lease *lease, const struct message *to, const struct trouble *why);
-/* Counts a refusal, and logs it. Lease NULL: of the process at the other end of fd, which has no
- * lease yet. */
-void lease_note_refusal(const struct local *local, const struct lease *lease, int fd,
-                        const struct trouble *why);
+void session_send(struct session *session, slice text);
+/* Sends the reply to a message (NULL: to none), with its "id". It is "ok" unless it says otherwise.
+ */
+void session_answer(struct session *session, const struct message *to, struct json_t *take_reply);
+struct json_t *id_json(const uint8_t id[ID_BYTES]) MUST_USE;    /* as text, 32 hex digits */
+void session_refuse(struct session *session, const struct message *to, const struct trouble *why);
+/* Counts a refusal, and logs it. Session NULL: of the process at the other end of fd, which has no
+ * session yet. */
+void session_note_refusal(const struct local *local, const struct session *session, int fd,
+                          const struct trouble *why);
 
-/* ---- request.c: what each message does ---- */
+/* ---- request.c: the operations ---- */
 /* `fds` came with the message; an operation that keeps one sets it to -1. */
-void request_do(struct lease *lease, const struct message *message, struct arena *take_keep,
+void request_do(struct session *session, const struct message *message, struct arena *take_keep,
                 int *fds, size_t fd_count);
 
 /* ---- buffer.c: registered memory ---- */
 
 struct buffer {
-    struct list link;                 /* lease->buffers */
-    struct lease *lease;
+    struct list link;                 /* session->buffers */
+    struct session *session;
     uint8_t id[ID_BYTES];
     const struct memory_kind *kind;
     char *base;                       /* path direct: the memory; else NULL */
@@ -134,14 +138,14 @@ struct buffer {
     struct list busy;                 /* those fills, linked by their `busy` */
     bool leaving;                     /* to be released; no fill of it begins */
     bool released;                    /* its kind was told to release it */
-    struct message asked;             /* register, later unregister: its op and "id" stay good */
-    bool tell;                        /* answer `asked` when it has been released */
+    struct message message;           /* register, later unregister: its op and "id" stay good */
+    bool unregistered;                /* `message` is to be answered when it has been released */
 };
 /* Answers the message, now or when the kind has taken the memory; takes the descriptors that it
  * needs. */
-void buffer_register(struct lease *lease, const struct message *message, int *fds,
+void buffer_register(struct session *session, const struct message *message, int *fds,
                      size_t fd_count);
-struct buffer *buffer_find(struct lease *lease, const uint8_t id[ID_BYTES]);    /* or NULL */
+struct buffer *buffer_find(struct session *session, const uint8_t id[ID_BYTES]);    /* or NULL */
 /* Lets it go at once, or when its last fill has ended. */
 void buffer_release(struct buffer *buffer);
 void buffer_unregister(struct buffer *buffer, const struct message *message);    /* and answers */
@@ -157,9 +161,9 @@ struct result {
 };
 
 struct fill {
-    struct list link;                 /* lease->fills */
+    struct list link;                 /* session->fills */
     struct list busy;                 /* buffer->busy */
-    struct lease *lease;
+    struct session *session;
     struct buffer *buffer;            /* NULL: a prefetch */
     struct arena keep;                /* holds the message, and everything of the fill */
     const struct message *message;
@@ -177,7 +181,7 @@ struct fill {
 };
 /* Some items of a fill, in a row. */
 struct share {
-    struct list link;                 /* lease->shares */
+    struct list link;                 /* session->shares */
     struct mail mail;                 /* to the keeper, when all its items have ended */
     struct fill *fill;
     size_t first, count, left;        /* left: items that have not ended */
@@ -187,11 +191,11 @@ struct share {
     bool passed_over;                 /* by queue_take; under local->lock */
     uint32_t *offsets;                /* of items in the slab */
     struct slab *slab;
-    struct job job;                   /* the copies out of it */
+    struct device_task task;          /* the copies out of it */
 };
 /* Begins the fill, or sends its refusal; the keep is taken either way. */
-void fill_begin(struct lease *lease, const struct message *message, struct arena *take_keep);
-void fill_settle(struct fill *fill);   /* a share has ended; may free the fill and its lease */
+void fill_begin(struct session *session, const struct message *message, struct arena *take_keep);
+void fill_settle(struct fill *fill);   /* a share has ended; may free the fill and its session */
 void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- placing.c, share.c ---- */
@@ -203,15 +207,15 @@ void share_settle(struct share *share);
 /* Takes the slab that the share needs. True also where it needs none; false: don't begin it yet. */
 bool share_take_slab(struct share *share) MUST_USE;
 
-/* ---- queue.c: whose turn it is ---- */
-void queue_put(struct local *local, struct lease *lease, struct share *share);
-/* NULL: no share may begin. A worker that is full gets only shares of leases that have no item in
+/* ---- queue.c: which share runs next ---- */
+void queue_put(struct local *local, struct session *session, struct share *share);
+/* NULL: no share may begin. A worker that is full gets only shares of sessions that have no item in
  * progress. */
 struct share *queue_take(struct local *local, bool full);
-/* Wakes `count` workers other than `but`, or all there are. */
+/* Wakes `count` workers other than `but` (NULL: any), or all there are. */
 void queue_call(struct local *local, const struct worker *but, unsigned count);
 
-/* ---- run.c: items of a share, read ---- */
+/* ---- run.c: reads the items of a share ---- */
 bool run_turn(struct worker *worker);               /* true: there is more to do at once */
 bool run_is_full(const struct worker *worker);      /* it has as many items in progress as it may */
 /* Ends items of cancelled fills, begins shares that found no slab before. */

@@ -16,7 +16,7 @@ struct half {
     struct large *large;
     struct slab *slab;                /* NULL: there is no second */
     bool copying;
-    struct job job;
+    struct device_task task;
     struct gpu_copy copy;
 };
 
@@ -63,11 +63,11 @@ void large_free(struct large **large)
 
 static void copied(struct mail *mail)
 {
-    struct half *half = container_of(mail, struct half, job.mail);
+    struct half *half = container_of(mail, struct half, task.mail);
     struct large *large = half->large;
     half->copying = false;
-    if (half->job.err)
-        large->err = half->job.err;
+    if (half->task.err)
+        large->err = half->task.err;
     if (large->now->copying)          /* copies end in any order */
         large->now = half;
     large->changed(large->arg);
@@ -81,13 +81,13 @@ static void copy_out(struct large *large, bool more)
     half->copy = (struct gpu_copy){ .to = fill->buffer->gpu, .from = half->slab->mem,
                                     .offset = large->item->to + large->at - large->used,
                                     .bytes = large->used };
-    half->job = (struct job){ .mail = { .deliver = copied }, .box = large->box, .kind = JOB_COPY,
-                              .copies = &half->copy, .copy_count = 1 };
+    half->task = (struct device_task){ .mail = { .deliver = copied }, .box = large->box,
+                                       .copies = &half->copy, .copy_count = 1 };
     half->copying = true;
-    device_do(fill->buffer->device, &half->job);
+    device_do(fill->buffer->device, &half->task);
     struct half *other = &large->halves[half == &large->halves[0]];
     if (!other->slab && more)
-        other->slab = slab_take_spare(fill->buffer->device, &fill->lease->slabs);
+        other->slab = slab_take(fill->buffer->device, &fill->session->slabs, true);
     if (other->slab)
         large->now = other;
     large->used = 0;
@@ -100,6 +100,7 @@ static enum err read_slab(struct large *large, struct get *get, uint64_t want)
         enum err err = large->rest.len ? OK : get_next(get, &large->rest);
         if (err)
             return err;
+        check(large->rest.len <= want - large->at);
         slice now = slice_sub(large->rest, 0, SLAB_BYTES - large->used);
         slice_put(large->now->slab->mem + large->used, now);
         large->rest = slice_from(large->rest, now.len);

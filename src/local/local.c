@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/metric.h"
 #include "local/holes.h"
 #include "local/inside.h"
@@ -108,13 +109,12 @@ static void unlink_ours(const struct local *local)
 static void call_all(void *arg)
 {
     struct local *local = arg;
-    for (unsigned i = 0; i < local->worker_count; i++)
-        ticket_wake(local->workers[i].look);
+    queue_call(local, NULL, local->worker_count);
 }
 
 static void free_all(struct local *local)
 {
-    devices_free(&local->devices);    /* first: their jobs come back to workers */
+    devices_free(&local->devices);    /* first: their tasks come back to workers */
     for (unsigned i = 0; i < local->worker_count; i++)
         worker_stop(&local->workers[i]);
     unlink_ours(local);
@@ -162,6 +162,7 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
                      slice *ret_why)
 {
     struct local *local = must_alloc(sizeof(*local));
+    check(options->threads > 0 && options->sessions_max > 0 && options->gets_max > 0);
     local->options = *options;
     atomic_init(&local->access_log, options->access_log);
     local->listen_fd = -1;
@@ -185,13 +186,13 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         free_all(local);
         return err;
     }
+    if (local->holes_fd < 0)
+        log_warn("fill_holes", "why=\"userfaultfd is forbidden here: when a client punches holes "
+                 "into memory that it registered, Penstock allocates the pages again, and its own "
+                 "cgroup is charged for them. Allow that system call (seccomp), or list "
+                 "only users that you trust in fill_users\"");
     *ret = local;
     return OK;
-}
-
-bool local_watches(const struct local *local)
-{
-    return local->holes_fd >= 0;
 }
 
 void local_drain(struct local *local)
@@ -217,9 +218,9 @@ void local_stop(struct local **local)
     if (!mine)
         return;
     local_drain(mine);
+    atomic_store(&mine->ending, true);
     while (atomic_load(&mine->sessions) > 0) {    /* again: one may be on its way to its keeper */
-        for (unsigned i = 0; i < mine->worker_count; i++)
-            worker_end_leases(&mine->workers[i]);
+        call_all(mine);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }
     free_all(mine);

@@ -2,7 +2,7 @@
  *
  * A process connects to a Unix socket, registers memory, and names objects, or byte ranges of them,
  * to be read into that memory. One message names thousands of items, and no byte of them passes a
- * socket or the process's own CPU. The connection is the lease: when it ends, its fills and buffers
+ * socket or the process's own CPU. The connection is a session: when it ends, its fills and buffers
  * end, too. Rights are judged as for a GET. The protocol: penstock-fill(7). */
 #ifndef LOCAL_LOCAL_H
 #define LOCAL_LOCAL_H
@@ -42,8 +42,6 @@ enum err local_look(const struct local_options *options, struct arena *keep,
 /* Start and stop belong to one thread. On failure nothing is left of it; *ret_why, in keep. */
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
                      slice *ret_why) MUST_USE;
-/* Are writes into holes of registered memory refused (holes.h)? */
-bool local_watches(const struct local *local);
 /* No session and no message is accepted any more; fills in progress go on. */
 void local_drain(struct local *local);
 size_t local_fills(struct local *local);  /* in progress; any thread */

@@ -9,8 +9,11 @@
 #include "local/memory.def"
 #undef MEMORY
 
-static const struct memory_kind *const kinds[] = {
-#define MEMORY(id, name, table) [id] = &table,
+static const struct {
+    const char *name;
+    const struct memory_kind *kind;
+} kinds[] = {
+#define MEMORY(id, name, table) [id] = { name, &table },
 #include "local/memory.def"
 #undef MEMORY
 };
@@ -18,16 +21,16 @@ static const struct memory_kind *const kinds[] = {
 const struct memory_kind *memory_kind(enum memory kind)
 {
     check(kind < MEMORY_KINDS);
-    return kinds[kind];
+    return kinds[kind].kind;
 }
 
 struct json_t *memory_kinds_page(const struct local *local)
 {
     json_t *page = json_object();
     for (enum memory kind = 0; kind < MEMORY_KINDS; kind++) {
-        const char *why = kinds[kind]->why_off(local);
-        json_object_set_new(page, memory_name(kind), why ? json_sprintf("off: %s", why)
-                                                         : json_string("on"));
+        const char *why = kinds[kind].kind->why_off(local);
+        json_object_set_new(page, kinds[kind].name, why ? json_sprintf("off: %s", why)
+                                                        : json_string("on"));
     }
     return page;
 }

@@ -1,4 +1,4 @@
-/* memory.h - what differs between kinds of registered memory. SPDX-License-Identifier: Apache-2.0
+/* memory.h - the interface of a kind of registered memory. SPDX-License-Identifier: Apache-2.0
  *
  * A kind takes memory that a client registers, and lets it go. The fill engine does the rest. Bytes
  * come by one of two paths, and the kind chooses one by the members of struct buffer that it sets:
@@ -38,9 +38,9 @@ struct json_t *memory_kinds_page(const struct local *local) MUST_USE;
 
 /* ---- buffer.c: what the second half of take and release calls, on the keeper's thread ---- */
 /* The memory is there; or, with `why`, it can't be had and the buffer is freed. May free the
- * lease. */
+ * session. */
 void buffer_taken(struct buffer *buffer, const struct trouble *why);
-/* The memory has been given back, and the buffer is freed. May free the lease. */
+/* The memory has been given back, and the buffer is freed. May free the session. */
 void buffer_released(struct buffer *buffer);
 
 #endif

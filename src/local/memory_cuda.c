@@ -3,16 +3,21 @@
  *   cuda-vmm   chunks of the driver's virtual memory, a file descriptor each
  *   cuda-ipc   bytes inside an allocation of cudaMalloc, which a handle of 64 bytes stands for
  *
- * Calls of a GPU take milliseconds, so its copier makes them: a job goes out, and its mail comes
+ * Calls of a GPU take milliseconds, so its copier makes them: a task goes out, and its mail comes
  * back to the keeper. Threads: the keeper's; import_vmm and import_ipc the copier's. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "local/inside.h"
 
-struct import {
-    struct job job;
+static_assert(MESSAGE_FDS_MAX <= GPU_CHUNKS_MAX && IPC_HANDLE_BYTES == GPU_IPC_BYTES,
+              "what a message may hold, a GPU takes");
+
+/* A task of the copier for one buffer; an import has the members behind `buffer`, too. */
+struct call {
+    struct device_task task;
     struct buffer *buffer;
     size_t fd_count;                  /* 0: they have been closed */
     int fds[MESSAGE_FDS_MAX];
@@ -21,10 +26,15 @@ struct import {
     uint64_t base_offset, bytes;
 };
 
-struct release {
-    struct job job;
-    struct buffer *buffer;
-};
+static struct call *call_new(struct buffer *buffer, void (*done)(struct mail *mail),
+                             device_call *how)
+{
+    struct call *call = must_alloc(sizeof(*call));
+    call->buffer = buffer;
+    call->task = (struct device_task){ .mail = { .deliver = done }, .call = how,
+                                       .box = buffer->session->worker->box, .buffer = buffer->gpu };
+    return call;
+}
 
 /* ---- is it on? ---- */
 
@@ -45,33 +55,35 @@ static const char *vmm_off(const struct local *local)
 
 /* ---- it is taken ---- */
 
-static void close_all(struct import *import)
+static void close_all(struct call *call)
 {
-    for (size_t i = 0; i < import->fd_count; i++)
-        close(import->fds[i]);
-    import->fd_count = 0;
+    for (size_t i = 0; i < call->fd_count; i++)
+        close(call->fds[i]);
+    call->fd_count = 0;
 }
 
-static enum err import_vmm(const struct gpu_backend *backend, struct gpu *gpu, struct job *job)
+static enum err import_vmm(const struct gpu_backend *backend, struct gpu *gpu,
+                           struct device_task *task)
 {
-    struct import *import = container_of(job, struct import, job);
-    enum err err = backend->import_vmm(gpu, import->fds, import->chunks, import->fd_count,
-                                       import->bytes, &job->buffer, &job->why);
-    close_all(import);
+    struct call *call = container_of(task, struct call, task);
+    enum err err = backend->import_vmm(gpu, call->fds, call->chunks, call->fd_count, call->bytes,
+                                       &task->buffer, &task->why);
+    close_all(call);
     return err;
 }
 
-static enum err import_ipc(const struct gpu_backend *backend, struct gpu *gpu, struct job *job)
+static enum err import_ipc(const struct gpu_backend *backend, struct gpu *gpu,
+                           struct device_task *task)
 {
-    struct import *import = container_of(job, struct import, job);
-    return backend->import_ipc(gpu, import->handle, import->base_offset, import->bytes,
-                               &job->buffer, &job->why);
+    struct call *call = container_of(task, struct call, task);
+    return backend->import_ipc(gpu, call->handle, call->base_offset, call->bytes, &task->buffer,
+                               &task->why);
 }
 
-static struct trouble trouble_of_gpu(const struct job *job)
+static struct trouble trouble_of_gpu(const struct device_task *task)
 {
-    slice why = slice_of(job->why.text);
-    switch (job->err) {
+    slice why = slice_of(task->why.text);
+    switch (task->err) {
     case ERR_BAD_ARGUMENT: case ERR_NOT_IMPLEMENTED: case ERR_BAD_RANGE:
         return (struct trouble){ 422, "not_ipc_capable", why };
     case ERR_NOT_FOUND: return (struct trouble){ 422, "gpu_not_visible", why };
@@ -83,36 +95,33 @@ static struct trouble trouble_of_gpu(const struct job *job)
 
 static void imported(struct mail *mail)
 {
-    struct import *import = container_of(mail, struct import, job.mail);
-    struct trouble why = trouble_of_gpu(&import->job);
-    close_all(import);    /* a GPU that could not be opened never imported */
-    import->buffer->gpu = import->job.buffer;
-    buffer_taken(import->buffer, import->job.err ? &why : NULL);
-    free(import);
+    struct call *call = container_of(mail, struct call, task.mail);
+    struct trouble why = trouble_of_gpu(&call->task);
+    close_all(call);    /* a GPU that could not be opened never imported */
+    call->buffer->gpu = call->task.buffer;
+    buffer_taken(call->buffer, call->task.err ? &why : NULL);
+    free(call);
 }
 
 static enum err take(struct buffer *buffer, const struct message *message, int *fds,
-                     size_t fd_count, struct trouble *ret_why, gpu_import *how)
+                     size_t fd_count, struct trouble *ret_why, device_call *how)
 {
-    struct worker *worker = buffer->lease->worker;
-    buffer->device = device_find(worker->local->devices, message->gpu, ret_why);
+    check(fd_count <= MESSAGE_FDS_MAX);
+    buffer->device = device_find(buffer->session->worker->local->devices, message->gpu, ret_why);
     if (!buffer->device)
         return ERR_NOT_FOUND;
-    struct import *import = must_alloc(sizeof(*import));
-    *import = (struct import){
-        .job = { .mail = { .deliver = imported }, .box = worker->box, .kind = JOB_IMPORT,
-                 .import = how },
-        .buffer = buffer, .fd_count = fd_count, .base_offset = message->base_offset,
-        .bytes = message->bytes,
-    };
+    struct call *call = call_new(buffer, imported, how);
+    call->fd_count = fd_count;
+    call->base_offset = message->base_offset;
+    call->bytes = message->bytes;
     for (size_t i = 0; i < fd_count; i++) {
-        import->chunks[i] = message->chunks[i];
-        import->fds[i] = fds[i];
+        call->chunks[i] = message->chunks[i];
+        call->fds[i] = fds[i];
         fds[i] = -1;
     }
     if (message->handle.len)
-        memcpy(import->handle, message->handle.ptr, IPC_HANDLE_BYTES);
-    device_do(buffer->device, &import->job);
+        memcpy(call->handle, message->handle.ptr, IPC_HANDLE_BYTES);
+    device_do(buffer->device, &call->task);
     return ERR_WAIT;
 }
 
@@ -148,23 +157,26 @@ static enum err take_ipc(struct buffer *buffer, const struct message *message, i
 
 /* ---- it is let go ---- */
 
+static enum err release_gpu(const struct gpu_backend *backend, struct gpu *gpu,
+                            struct device_task *task)
+{
+    (void)gpu;
+    backend->release(&task->buffer);
+    return OK;
+}
+
 static void released(struct mail *mail)
 {
-    struct release *done = container_of(mail, struct release, job.mail);
-    struct buffer *buffer = done->buffer;
-    free(done);
+    struct call *call = container_of(mail, struct call, task.mail);
+    struct buffer *buffer = call->buffer;
+    free(call);
     buffer_released(buffer);
 }
 
 static enum err release(struct buffer *buffer)
 {
-    struct release *begun = must_alloc(sizeof(*begun));
-    *begun = (struct release){
-        .job = { .mail = { .deliver = released }, .kind = JOB_RELEASE,
-                 .box = buffer->lease->worker->box, .buffer = buffer->gpu },
-        .buffer = buffer,
-    };
-    device_do(buffer->device, &begun->job);
+    struct call *call = call_new(buffer, released, release_gpu);
+    device_do(buffer->device, &call->task);
     return ERR_WAIT;
 }
 

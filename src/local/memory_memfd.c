@@ -75,7 +75,7 @@ static bool map(int holes, int fd, uint64_t bytes, char **ret, struct trouble *r
 static enum err take(struct buffer *buffer, const struct message *message, int *fds,
                      size_t fd_count, struct trouble *ret_why)
 {
-    int holes = buffer->lease->worker->local->holes_fd;
+    int holes = buffer->session->worker->local->holes_fd;
     bool good = fd_count == 1 ? judge_file(fds[0], message->bytes, ret_why)
                               : bad(ret_why, "a memfd buffer comes with exactly one descriptor");
     return good && map(holes, fds[0], message->bytes, &buffer->base, ret_why) ? OK

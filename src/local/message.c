@@ -1,4 +1,4 @@
-/* message.c - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
+/* message.c - reads one message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
  * Each member of each kind of message is a row of one table. A member that is not in the table is
  * refused, with the name in it that comes nearest. Pure: no I/O. */
@@ -55,11 +55,6 @@ static const char *const kind_names[] = {
 static_assert(countof(op_names) == OP_COUNT, "each op has a name; that of OP_LARGE is NULL");
 static_assert(countof(kind_names) == MEMORY_KINDS, "each has a name");
 
-const char *memory_name(enum memory kind)
-{
-    return kind_names[kind];
-}
-
 /* ---- values ---- */
 
 struct reading {
@@ -76,9 +71,14 @@ static bool wrong(struct reading *reading, slice sentence)
     return false;
 }
 
+static slice text_in_place(const json_t *value)
+{
+    return (slice){ json_string_value(value), json_string_length(value) };
+}
+
 static slice text_of(struct arena *keep, const json_t *value)
 {
-    return arena_copy(keep, (slice){ json_string_value(value), json_string_length(value) });
+    return arena_copy(keep, text_in_place(value));
 }
 
 static bool read_number(struct reading *reading, const json_t *value, uint64_t *ret)
@@ -104,14 +104,19 @@ static bool read_sizes(struct reading *reading, const json_t *value)
     return true;
 }
 
+/* The place of the text among `count` names; `count` if it is none of them. */
+static size_t find_name(const char *const *names, size_t count, const json_t *text)
+{
+    size_t at = 0;
+    while (at < count && !(json_is_string(text) && strcmp(json_string_value(text), names[at]) == 0))
+        at++;
+    return at;
+}
+
 static bool read_kind(const json_t *value, enum memory *ret)
 {
-    for (size_t i = 0; i < countof(kind_names); i++)
-        if (json_is_string(value) && strcmp(json_string_value(value), kind_names[i]) == 0) {
-            *ret = (enum memory)i;
-            return true;
-        }
-    return false;
+    *ret = (enum memory)find_name(kind_names, MEMORY_KINDS, value);
+    return *ret < MEMORY_KINDS;
 }
 
 static bool read_auth(struct reading *reading, const json_t *value, slice *ret)
@@ -129,8 +134,7 @@ static bool read_handle(struct reading *reading, const json_t *value, slice *ret
     uint8_t *bytes = arena_alloc(reading->keep, IPC_HANDLE_BYTES);
     *ret = (slice){ (const char *)bytes, IPC_HANDLE_BYTES };
     return json_is_string(value) &&
-           base64_read((slice){ json_string_value(value), json_string_length(value) }, bytes,
-                       IPC_HANDLE_BYTES);
+           base64_read(text_in_place(value), bytes, IPC_HANDLE_BYTES);
 }
 
 static bool read_skip(const json_t *value, bool *ret)
@@ -140,32 +144,26 @@ static bool read_skip(const json_t *value, bool *ret)
     return *ret || slice_eq(text, S("fail"));
 }
 
-/* "a", "b" or "c" */
-static const char *any_kind(struct arena *keep)
-{
-    struct text list = text_in(keep);
-    for (size_t i = 0; i < countof(kind_names); i++)
-        text_printf(&list, "%s\"%s\"", i == 0 ? "" : i + 1 < countof(kind_names) ? ", " : " or ",
-                    kind_names[i]);
-    return arena_copy(keep, text_slice(&list)).ptr;
-}
+static const char any_kind[] =
+#define MEMORY(id, name, table) " or \"" name "\""
+#include "local/memory.def"
+#undef MEMORY
+    ;
 
-static const char *should_be(struct arena *keep, enum type type)
-{
-    switch (type) {
-    case TEXT: return "text";
-    case NUMBER: return "a whole number, not below 0";
-    case FLAG: return "true or false";
-    case ID: return "32 hex digits, as a reply gave them";
-    case KIND: return any_kind(keep);
-    case SIZES: return "a list of 1 to 128 sizes in bytes";
-    case ITEMS: return "a list of items";
-    case SKIP: return "\"fail\" or \"skip\"";
-    case AUTH: return "{\"presigned\": \"http://HOST/_/fill?X-Amz-...\"}";
-    case HANDLE: return "64 bytes in base64";
-    }
-    return "";
-}
+static const char *const must_be[] = {
+    [TEXT] = "text",
+    [NUMBER] = "a whole number, not below 0",
+    [FLAG] = "true or false",
+    [ID] = "32 hex digits, as a reply gave them",
+    [KIND] = any_kind + sizeof(" or ") - 1,
+    [SIZES] = "a list of 1 to 128 sizes in bytes",
+    [ITEMS] = "a list of items",
+    [SKIP] = "\"fail\" or \"skip\"",
+    [AUTH] = "{\"presigned\": \"http://HOST/_/fill?X-Amz-...\"}",
+    [HANDLE] = "64 bytes in base64",
+};
+static_assert(countof(must_be) == HANDLE + 1, "each type has its words");
+static_assert(MESSAGE_FDS_MAX == 128, "must_be names it");
 
 /* Items are read later, when the prefix is known. */
 static bool read_value(struct reading *reading, const struct member *row, const json_t *value)
@@ -181,8 +179,7 @@ static bool read_value(struct reading *reading, const struct member *row, const 
         *(bool *)to = json_is_true(value);
         return json_is_boolean(value);
     case ID:
-        return slice_unhex((slice){ json_string_value(value), json_string_length(value) }, to,
-                           ID_BYTES);
+        return slice_unhex(text_in_place(value), to, ID_BYTES);
     case KIND: return read_kind(value, to);
     case SIZES: return read_sizes(reading, value);
     case ITEMS: return json_is_array(value);
@@ -220,9 +217,9 @@ static const char *nearest(enum message_op op, const char *name)
 static bool unknown(struct reading *reading, const char *op, const char *name)
 {
     const char *near = nearest(reading->message->op, name);
-    slice shown = slice_sub(slice_of(name), 0, 64);
+    slice start = slice_sub(slice_of(name), 0, 64);
     return wrong(reading, arena_printf(reading->keep, "%s knows no member \"%.*s\"%s%s%s", op,
-                                       SLICE_ARG(shown), near ? "; did you mean \"" : "",
+                                       SLICE_ARG(start), near ? "; did you mean \"" : "",
                                        near ? near : "", near ? "\"?" : ""));
 }
 
@@ -238,14 +235,14 @@ static bool read_members(struct reading *reading, json_t *object, const char *op
             return unknown(reading, op, name);
         if (!read_value(reading, row, value))
             return wrong(reading, arena_printf(reading->keep, "%s: \"%s\" must be %s", op, name,
-                                               should_be(reading->keep, row->type)));
+                                               must_be[row->type]));
     }
     for (size_t i = 0; i < countof(members); i++)
         if (members[i].ops & IN(reading->message->op) && members[i].needed &&
             !json_object_get(object, members[i].name))
             return wrong(reading, arena_printf(reading->keep, "%s needs \"%s\": %s", op,
                                                members[i].name,
-                                               should_be(reading->keep, members[i].type)));
+                                               must_be[members[i].type]));
     return true;
 }
 
@@ -258,12 +255,11 @@ static bool read_items(struct reading *reading, const json_t *object)
     enum err err = items_read(reading->keep, json_object_get(object, "items"), &ask,
                               &message->items, &why);
     if (err == ERR_LIMIT)
-        reading->err = err;
-    if (err == ERR_LIMIT)
         *reading->why = (struct trouble){ 413, "too_many_items", arena_printf(
             reading->keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) };
     else if (err)
         *reading->why = (struct trouble){ 400, "bad_item", why };
+    reading->err = err == ERR_LIMIT ? err : reading->err;
     return err == OK;
 }
 
@@ -277,14 +273,13 @@ static bool find_op(struct reading *reading, const json_t *object, const char **
         *ret_name = "a large message";
         return true;
     }
-    for (size_t i = 0; i < countof(op_names) - 1; i++)
-        if (json_is_string(op) && strcmp(json_string_value(op), op_names[i]) == 0) {
-            reading->message->op = (enum message_op)i;
-            *ret_name = op_names[i];
-            return true;
-        }
-    return wrong(reading, S("\"op\" must be hello, register, unregister, fill, prefetch or "
-                            "status"));
+    size_t at = find_name(op_names, countof(op_names) - 1, op);
+    if (at == countof(op_names) - 1)
+        return wrong(reading, S("\"op\" must be hello, register, unregister, fill, prefetch or "
+                                "status"));
+    reading->message->op = (enum message_op)at;
+    *ret_name = op_names[at];
+    return true;
 }
 
 static bool read_number_of(struct reading *reading, const json_t *object)
@@ -317,8 +312,8 @@ enum err message_read(struct arena *keep, slice text, size_t items_max, struct m
     *ret = (struct message){ .op = OP_COUNT };
     if (items_are_dense(text, items_max + MESSAGE_FDS_MAX)) {
         *ret_why = (struct trouble){ 413, "too_many_items",
-                                     arena_printf(keep, "the message holds more than %zu items can "
-                                                  "have: ask for fewer at once", items_max) };
+                                     arena_printf(keep, "the message is longer than a list of %zu "
+                                                  "items can be: send fewer items", items_max) };
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);

@@ -1,4 +1,4 @@
-/* message.h - one message of the fill socket, read. SPDX-License-Identifier: Apache-2.0
+/* message.h - reads one message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
  * Pure: JSON text in, a struct out. A message that breaks the protocol is refused with a sentence:
  * which member, what is wrong with it, and what would be right. Nothing is guessed. */
@@ -45,8 +45,6 @@ struct message {
     struct items items;
     uint64_t large_bytes;             /* OP_LARGE: how long the message in the memfd is */
 };
-
-const char *memory_name(enum memory kind);    /* "memfd" ... */
 
 /* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items. Op and id are in *ret also then,
  * as far as they were read. */

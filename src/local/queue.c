@@ -1,30 +1,30 @@
-/* queue.c - whose turn it is. SPDX-License-Identifier: Apache-2.0
+/* queue.c - which share runs next. SPDX-License-Identifier: Apache-2.0
  *
- * Leases with waiting shares stand in a line. The first gives one share and goes to the end of the
- * line; all shares have about the same number of bytes. So a list of sixteen thousand items delays
- * a single item of another lease by one share. A lease whose items wait for the origin keeps no
- * other lease out: it has a limited number of items in progress (fill_gets). Where many such leases
- * have filled a worker, a lease with nothing in progress still gets one share there.
+ * Sessions with waiting shares stand in a line. The first gives one share and goes to the end of
+ * the line; all shares have about the same number of bytes. So a list of sixteen thousand items
+ * delays a single item of another session by one share. A session whose items wait for the origin
+ * keeps no other session out: it has a limited number of items in progress (fill_gets). Where many
+ * such sessions have filled a worker, one with nothing in progress still gets one share there.
  * Threads: any; one lock. */
 #include "base/metric.h"
 #include "local/inside.h"
 
-void queue_put(struct local *local, struct lease *lease, struct share *share)
+void queue_put(struct local *local, struct session *session, struct share *share)
 {
     pthread_mutex_lock(&local->lock);
-    list_add(&lease->shares, &share->link);
-    if (list_empty(&lease->turn))
-        list_add(&local->waiting, &lease->turn);
+    list_add(&session->shares, &share->link);
+    if (list_empty(&session->turn))
+        list_add(&local->waiting, &session->turn);
     atomic_fetch_add(&local->shares_waiting, 1);
     pthread_mutex_unlock(&local->lock);
 }
 
 /* Under the lock. */
-static bool may_begin(struct local *local, const struct lease *lease, bool full)
+static bool may_begin(struct local *local, const struct session *session, bool full)
 {
-    struct share *share = list_of(lease->shares.next, struct share, link);
+    struct share *share = list_of(session->shares.next, struct share, link);
     unsigned most = full ? 1 : local->options.gets_max * local->worker_count;
-    if (atomic_load(&lease->running) < most || atomic_load(&share->fill->canceled))
+    if (atomic_load(&session->running) < most || atomic_load(&share->fill->canceled))
         return true;
     if (!share->passed_over)
         metric_add(full ? M_FILL_THREAD_GETS : M_FILL_GETS, 1);
@@ -38,15 +38,16 @@ struct share *queue_take(struct local *local, bool full)
     if (!atomic_load(&local->shares_waiting))
         return NULL;
     pthread_mutex_lock(&local->lock);
-    list_each_safe(struct lease, lease, &local->waiting, turn) {
-        if (!may_begin(local, lease, full))
+    list_each_safe(struct session, session, &local->waiting, turn) {
+        if (!may_begin(local, session, full))
             continue;
-        share = list_of(lease->shares.next, struct share, link);
+        check(!list_empty(&session->shares));
+        share = list_of(session->shares.next, struct share, link);
         list_del(&share->link);
-        list_del(&lease->turn);
-        if (!list_empty(&lease->shares))
-            list_add(&local->waiting, &lease->turn);
-        atomic_fetch_add(&lease->running, (unsigned)share->count);
+        list_del(&session->turn);
+        if (!list_empty(&session->shares))
+            list_add(&local->waiting, &session->turn);
+        atomic_fetch_add(&session->running, (unsigned)share->count);
         atomic_fetch_sub(&local->shares_waiting, 1);
         break;
     }
@@ -57,8 +58,9 @@ struct share *queue_take(struct local *local, bool full)
 /* Starts behind `but`, so that keepers do not all wake the same worker. */
 void queue_call(struct local *local, const struct worker *but, unsigned count)
 {
+    unsigned first = but ? but->number + 1 : 0;
     for (unsigned i = 0; i < local->worker_count && count; i++) {
-        struct worker *worker = &local->workers[(but->number + 1 + i) % local->worker_count];
+        struct worker *worker = &local->workers[(first + i) % local->worker_count];
         if (worker == but)
             continue;
         ticket_wake(worker->look);

@@ -1,7 +1,8 @@
-/* request.c - what each message of the fill socket does. SPDX-License-Identifier: Apache-2.0
+/* request.c - the operations of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * A table of functions, one for each op. Before hello every other op is refused. What the hello
- * proved is good until the client's key is taken away. Threads: the keeper's. */
+ * A table of functions, one for each op. Before hello every other op is refused. The identity that
+ * the hello proved is good until the client's key is taken away. Threads: the keeper's. */
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "local/inside.h"
 
 struct request {
-    struct lease *lease;
+    struct session *session;
     const struct message *message;
     struct arena *keep;               /* NULL once it was taken */
     int *fds;
@@ -19,27 +20,12 @@ struct request {
 
 static void answer(struct request *request, json_t *take_reply)
 {
-    check(take_reply != NULL);
-    json_object_set_new(take_reply, "ok", json_true());
-    if (request->message->has_number)
-        json_object_set_new(take_reply, "id", json_integer(request->message->number));
-    char *text = json_dumps(take_reply, JSON_COMPACT);
-    check(text != NULL);
-    lease_send(request->lease, slice_of(text));
-    free(text);
-    json_decref(take_reply);
+    session_answer(request->session, request->message, take_reply);
 }
 
 static void refuse(struct request *request, struct trouble why)
 {
-    lease_refuse(request->lease, request->message, &why);
-}
-
-static json_t *hex(const uint8_t id[ID_BYTES])
-{
-    char text[IDS_TEXT];
-    hex_write(id, ID_BYTES, text);
-    return json_stringn(text, sizeof(text));
+    session_refuse(request->session, request->message, &why);
 }
 
 /* ---- hello ---- */
@@ -70,13 +56,13 @@ static json_t *gpus_of(const struct local *local)
 
 static void hello(struct request *request)
 {
-    struct lease *lease = request->lease;
-    const struct local *local = lease->worker->local;
+    struct session *session = request->session;
+    const struct local *local = session->worker->local;
     const struct reader_judge *judge = &local->options.judge;
     slice why = S("");
-    if (lease->known) {
-        refuse(request, (struct trouble){ 400, "bad_message", S("hello was said already: for "
-                        "another identity open another connection") });
+    if (session->identified) {
+        refuse(request, (struct trouble){ 400, "bad_message", S("hello came before: open another "
+                        "connection for another identity") });
         return;
     }
     if (request->message->version != 1) {
@@ -84,33 +70,34 @@ static void hello(struct request *request)
                         "of the protocol that this Penstock speaks") });
         return;
     }
-    enum err err = judge->prove(judge->arg, &lease->keep, request->message->presigned,
-                                &lease->reader, &why);
+    enum err err = judge->prove(judge->arg, &session->keep, request->message->presigned,
+                                &session->reader, &why);
     if (err) {
         struct trouble trouble = trouble_of(err);
         if (why.len)
             trouble.message = why;
         refuse(request, trouble);
-        lease->reader = (struct reader){ .client = NULL };
-        arena_free(&lease->keep);    /* else each further try would add to it */
+        session->reader = (struct reader){ .client = NULL };
+        arena_free(&session->keep);    /* else each further try would add to it */
         return;
     }
-    lease->known = true;
-    answer(request, json_pack("{s:i, s:o, s:i, s:o, s:o, s:o}", "v", 1, "session", hex(lease->id),
-                              "uid", lease->uid, "kinds", memory_kinds_page(local), "gpus",
-                              gpus_of(local), "limits", limits_of(local)));
+    session->identified = true;
+    answer(request, json_pack("{s:i, s:o, s:i, s:o, s:o, s:o}", "v", 1, "session",
+                              id_json(session->id), "uid", session->peer.uid, "kinds",
+                              memory_kinds_page(local), "gpus", gpus_of(local), "limits",
+                              limits_of(local)));
 }
 
 /* ---- buffers ---- */
 
 static void do_register(struct request *request)
 {
-    buffer_register(request->lease, request->message, request->fds, request->fd_count);
+    buffer_register(request->session, request->message, request->fds, request->fd_count);
 }
 
 static void do_unregister(struct request *request)
 {
-    struct buffer *buffer = buffer_find(request->lease, request->message->buffer);
+    struct buffer *buffer = buffer_find(request->session, request->message->buffer);
     if (!buffer) {
         refuse(request, (struct trouble){ 404, "no_buffer", S(NO_BUFFER) });
         return;
@@ -124,20 +111,20 @@ static void do_fill(struct request *request)
 {
     struct arena *keep = request->keep;
     request->keep = NULL;
-    fill_begin(request->lease, request->message, keep);
+    fill_begin(request->session, request->message, keep);
 }
 
 static void do_status(struct request *request)
 {
-    const struct lease *lease = request->lease;
+    const struct session *session = request->session;
     uint64_t bytes = 0;
-    list_each(struct buffer, buffer, &lease->buffers, link)
+    list_each(struct buffer, buffer, &session->buffers, link)
         bytes += buffer->bytes;
     answer(request, json_pack("{s:I, s:I, s:I, s:o, s:o}", "buffers",
-                              (json_int_t)lease->buffer_count, "bytes", (json_int_t)bytes, "fills",
-                              (json_int_t)lease->fill_count, "kinds",
-                              memory_kinds_page(lease->worker->local), "limits",
-                              limits_of(lease->worker->local)));
+                              (json_int_t)session->buffer_count, "bytes", (json_int_t)bytes,
+                              "fills", (json_int_t)session->fill_count, "kinds",
+                              memory_kinds_page(session->worker->local), "limits",
+                              limits_of(session->worker->local)));
 }
 
 static void (*const ops[])(struct request *request) = {
@@ -145,13 +132,15 @@ static void (*const ops[])(struct request *request) = {
     [OP_FILL] = do_fill, [OP_PREFETCH] = do_fill, [OP_STATUS] = do_status,
 };
 
-void request_do(struct lease *lease, const struct message *message, struct arena *take_keep,
+static_assert(countof(ops) == OP_LARGE, "each op but the announcement of a memfd");
+
+void request_do(struct session *session, const struct message *message, struct arena *take_keep,
                 int *fds, size_t fd_count)
 {
-    struct request request = { lease, message, take_keep, fds, fd_count };
-    bool draining = atomic_load(&lease->worker->local->draining);
+    struct request request = { session, message, take_keep, fds, fd_count };
+    bool draining = atomic_load(&session->worker->local->draining);
     metric_add(M_FILL_MESSAGES, 1);
-    if (!lease->known && message->op != OP_HELLO)
+    if (!session->identified && message->op != OP_HELLO)
         refuse(&request, (struct trouble){ 401, "no_session",
                                            S("the first message must be hello") });
     else if (draining && message->op != OP_UNREGISTER)

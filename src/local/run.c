@@ -1,18 +1,18 @@
-/* run.c - items of a share, read. SPDX-License-Identifier: Apache-2.0
+/* run.c - reads the items of a share. SPDX-License-Identifier: Apache-2.0
  *
  * Each item is an ordinary get (cache/get.h), with the judgement, the flights and the checks of a
- * GET. So a missing item is fetched once, however many clients want it. The items of a share are
- * begun one after the other, and none waits for another: a hit in the page cache ends at once.
- * A long item gives others a turn after some mebibytes. Bytes go to the item's place in the buffer.
- * The owner of that memory may write to it at the same time, or take it away: that hurts only the
- * owner.
+ * GET. So a missing item is fetched once, however many clients want it. A worker begins the items
+ * of a share one after the other, and none waits for another: a hit in the page cache ends at once.
+ * After some mebibytes, a long item lets others go on first. Bytes go to the item's place in the
+ * buffer. The owner of that memory may write to it at the same time, or take it away. Only the
+ * owner's fill suffers from it.
  * Threads: the worker's. */
 #include <stdlib.h>
 
 #include "base/trap.h"
 #include "local/inside.h"
 
-#define LEASES_FULL 8u    /* a worker with the items of so many full leases is full (run_is_full) */
+#define SESSIONS_FULL 8u    /* a worker is full with the items of so many full sessions */
 #define LOGGED_MAX 16u    /* refusals of one fill that are logged */
 #define TURN_BYTES (4 * MIB)    /* of one item, before others have a turn */
 
@@ -45,6 +45,7 @@ static void finish(struct run *run, enum err err)
 {
     struct share *share = run->share;
     struct fill *fill = share->fill;
+    check(err != ERR_WAIT && share->left > 0);
     run->result->err = err;
     run->result->bytes = err ? 0 : run->at;
     run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
@@ -55,8 +56,8 @@ static void finish(struct run *run, enum err err)
     get_end(&run->get);
     large_free(&run->large);
     list_del(&run->link);
-    run->worker->run_count--;
-    atomic_fetch_sub(&fill->lease->running, 1);
+    check(run->worker->run_count-- > 0);
+    check(atomic_fetch_sub(&fill->session->running, 1) > 0);
     free(run);
     if (--share->left == 0)
         share_settle(share);
@@ -71,7 +72,7 @@ static enum err judge(struct run *run, const struct get_answer *answer)
         return answer->err;
     }
     if (!item->length)
-        return item->first <= answer->head->size ? OK : ERR_BAD_RANGE;
+        return item->first <= answer->metadata->size ? OK : ERR_BAD_RANGE;
     run->want = answer->end - answer->first;
     return item->length == ITEM_OPEN || run->want == item->length ? OK : ERR_BAD_RANGE;
 }
@@ -100,6 +101,7 @@ static enum err move(struct run *run)
         enum err err = get_next(run->get, &bytes);
         if (err)
             return err;
+        check(bytes.len <= run->want - run->at);    /* else it would lie beyond the item's place */
         if (!put(run, bytes))
             return ERR_FAULT;
         run->at += bytes.len;
@@ -155,7 +157,7 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     reader.quiet = atomic_load(&fill->refused) >= LOGGED_MAX;
     enum err err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket,
                                   item, ret);
-    ret->party = (uintptr_t)fill->lease;
+    ret->list_id = (uintptr_t)fill->session;
     atomic_fetch_add(&fill->refused, err == ERR_POLICY);
     arena_free(&worker->scratch);
     ret->to = run->to;
@@ -209,7 +211,7 @@ static bool begin(struct worker *worker, struct share *share)
 
 bool run_is_full(const struct worker *worker)
 {
-    return worker->run_count + SHARE_ITEMS > LEASES_FULL * worker->local->options.gets_max;
+    return worker->run_count + SHARE_ITEMS > SESSIONS_FULL * worker->local->options.gets_max;
 }
 
 bool run_turn(struct worker *worker)

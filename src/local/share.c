@@ -72,7 +72,7 @@ void fill_cut(struct fill *fill)
         first += share->count;
         share->left = share->count;
         fill->shares_left++;
-        queue_put(fill->lease->worker->local, fill->lease, share);
+        queue_put(fill->session->worker->local, fill->session, share);
     }
 }
 
@@ -84,7 +84,7 @@ bool share_take_slab(struct share *share)
     struct device *device = fill->buffer ? fill->buffer->device : NULL;
     if (!device || atomic_load(&fill->canceled))
         return true;
-    share->slab = slab_take(device, &fill->lease->slabs);
+    share->slab = slab_take(device, &fill->session->slabs, false);
     if (!share->slab && !share->waited)
         metric_add(M_FILL_SLAB_WAITS, 1);
     share->waited = true;
@@ -93,9 +93,9 @@ bool share_take_slab(struct share *share)
 
 static void copied(struct mail *mail)
 {
-    struct share *share = container_of(mail, struct share, job.mail);
-    enum err err = share->job.err;
-    free(share->job.copies);
+    struct share *share = container_of(mail, struct share, task.mail);
+    enum err err = share->task.err;
+    free(share->task.copies);
     for (size_t i = 0; i < share->count && err; i++) {
         struct result *result = &share->fill->results[share->first + i];
         if (!result->err)
@@ -104,7 +104,7 @@ static void copied(struct mail *mail)
     settled(&share->mail);
 }
 
-/* Hands the bytes of its items to the copier as one job. False: there are none. */
+/* Hands the bytes of its items to the copier as one task. False: there are none. */
 static bool copy_out(struct share *share)
 {
     struct fill *fill = share->fill;
@@ -117,10 +117,10 @@ static bool copy_out(struct share *share)
                 .to = fill->buffer->gpu, .offset = fill->message->items.list[share->first + i].to,
                 .from = share->slab->mem + share->offsets[i], .bytes = result->bytes };
     }
-    share->job = (struct job){ .mail = { .deliver = copied }, .kind = JOB_COPY, .copies = copies,
-                               .copy_count = count, .box = fill->lease->worker->box };
+    share->task = (struct device_task){ .mail = { .deliver = copied }, .copies = copies,
+                                        .copy_count = count, .box = fill->session->worker->box };
     if (count)
-        device_do(fill->buffer->device, &share->job);
+        device_do(fill->buffer->device, &share->task);
     else
         free(copies);
     return count > 0;
@@ -128,8 +128,9 @@ static bool copy_out(struct share *share)
 
 void share_settle(struct share *share)
 {
+    check(share->left == 0);
     if (share->slab && !share->large && copy_out(share))
         return;
-    bool posted = mailbox_post(share->fill->lease->worker->box, &share->mail);
+    bool posted = mailbox_post(share->fill->session->worker->box, &share->mail);
     check(posted);    /* a worker goes when no fill is left */
 }

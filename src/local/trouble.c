@@ -1,7 +1,7 @@
-/* trouble.c - why something is refused, as a reply says it. SPDX-License-Identifier: Apache-2.0
+/* trouble.c - refusals: their statuses, codes and sentences. SPDX-License-Identifier: Apache-2.0
  *
- * The table holds the errors that the fill socket words itself, where that says more than S3's code
- * does. All others are worded as S3 has them. Any thread. */
+ * The table holds the errors for which the fill socket has a sentence of its own, because it tells
+ * more than S3's. All others have the code and sentence of S3. Any thread. */
 #include "local/trouble.h"
 
 #include <jansson.h>
@@ -35,17 +35,13 @@ struct trouble trouble_of(enum err err)
     return (struct trouble){ row->status, row->code, slice_of(row->message) };
 }
 
-char *trouble_reply(const struct trouble *why, const int64_t *number)
+struct json_t *trouble_reply(const struct trouble *why)
 {
+    check(why->code != NULL && why->status >= 400);
     json_t *reply = json_pack("{s:b, s:s, s:i, s:s%}", "ok", 0, "error", why->code, "status",
                               why->status, "message", why->message.ptr ? why->message.ptr : "",
                               why->message.len);
     if (!reply)    /* the sentence quotes bytes that are not UTF-8 */
         reply = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", why->code, "status", why->status);
-    if (number)
-        json_object_set_new(reply, "id", json_integer(*number));
-    char *text = json_dumps(reply, JSON_COMPACT);
-    check(text != NULL);
-    json_decref(reply);
-    return text;
+    return reply;
 }

@@ -110,7 +110,7 @@ void users_leave(struct users *users, struct user **user)
     pthread_mutex_lock(&users->lock);
     check(mine->sessions > 0);
     if (--mine->sessions == 0) {
-        check(mine->bytes == 0);
+        check(mine->bytes == 0 && atomic_load(&mine->list_bytes) == 0);
         list_del(&mine->link);
         free(mine);
     }

@@ -1,9 +1,10 @@
-/* worker.c - a thread that keeps leases and reads items. SPDX-License-Identifier: Apache-2.0
+/* worker.c - a thread that keeps sessions and reads items. SPDX-License-Identifier: Apache-2.0
  *
  * It waits for messages, mail and the disk. After each it takes one share of work, and goes on as
  * long as there is one. Nothing in it blocks. The first worker also accepts connections and hands
- * them out in turn. Threads: its own, but for init, start, end_leases and stop. */
+ * them out in turn. Threads: its own, but for init, start and stop. */
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -29,11 +30,11 @@ struct newcomer {
 static void adopt(struct mail *mail)
 {
     struct newcomer *newcomer = container_of(mail, struct newcomer, mail);
-    lease_begin(newcomer->worker, newcomer->fd);
+    session_begin(newcomer->worker, newcomer->fd);
     free(newcomer);
 }
 
-/* Leases go to the workers in turn. */
+/* Sessions go to the workers in turn. */
 static void hand_over(struct local *local, int fd)
 {
     struct newcomer *newcomer = must_alloc(sizeof(*newcomer));
@@ -49,20 +50,23 @@ static void listen_for(struct worker *worker, uint32_t events)
     check(epoll_ctl(worker->epoll, EPOLL_CTL_MOD, worker->local->listen_fd, &event) == 0);
 }
 
-/* Tells a new client why it can't stay. It can read that after the connection was closed. */
+/* Sends a new client the reason of its refusal. The client can read it after the connection was
+ * closed. */
 static void turn_away(struct local *local, int fd)
 {
     bool draining = atomic_load(&local->draining);
     const struct trouble full = { 429, "quota", S("Penstock has as many sessions as fill_sessions "
                                                   "allows: close one, or try again later") };
     const struct trouble why = draining ? trouble_of(ERR_STOPPING) : full;
-    char *reply = trouble_reply(&why, NULL);
+    json_t *reply = trouble_reply(&why);
+    char *text = json_dumps(reply, JSON_COMPACT);
     atomic_fetch_sub(&local->sessions, 1);
     metric_add(M_FILL_SESSIONS_MAX, !draining);
-    lease_note_refusal(local, NULL, fd, &why);
-    (void)send(fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL);
+    session_note_refusal(local, NULL, fd, &why);
+    (void)send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL);
     close(fd);
-    free(reply);
+    free(text);
+    json_decref(reply);
 }
 
 /* When descriptors run out, accepting rests for a moment: a connection that waits would else wake
@@ -94,12 +98,13 @@ static void accept_all(struct worker *worker)
 
 static void look(void *arg)
 {
-    run_look(arg);
-}
-
-static void on_end(struct mail *mail)
-{
-    container_of(mail, struct worker, end)->ending = true;
+    struct worker *worker = arg;
+    if (atomic_load(&worker->local->ending))
+        list_each_safe(struct session, session, &worker->sessions, link) {
+            session_end(session);
+            session_settle(session);
+        }
+    run_look(worker);
 }
 
 static void add(struct worker *worker, int fd, void *what)
@@ -110,7 +115,7 @@ static void add(struct worker *worker, int fd, void *what)
 
 static int time_left(const struct worker *worker, bool more)
 {
-    uint64_t next_ms = more ? 0 : lease_next_deadline(worker), now_ms = mono_ms();
+    uint64_t next_ms = more ? 0 : session_next_deadline(worker), now_ms = mono_ms();
     if (worker->accept_ms)
         next_ms = MIN(next_ms, worker->accept_ms);
     if (next_ms == UINT64_MAX)
@@ -118,7 +123,7 @@ static int time_left(const struct worker *worker, bool more)
     return next_ms <= now_ms ? 0 : (int)MIN(next_ms - now_ms + 1, (uint64_t)60000);
 }
 
-/* Leases first: mail may free a lease that has an event. */
+/* Sessions first: mail may free a session that has an event. */
 static void turn(struct worker *worker, const struct epoll_event *events, int count)
 {
     bool mail = false;
@@ -128,7 +133,7 @@ static void turn(struct worker *worker, const struct epoll_event *events, int co
         else if (events[i].data.ptr == worker->local)
             accept_all(worker);
         else
-            lease_ready(events[i].data.ptr, events[i].events);
+            session_ready(events[i].data.ptr, events[i].events);
     }
     if (mail) {
         mailbox_deliver(worker->box);
@@ -141,10 +146,10 @@ static void *run(void *arg)
     struct worker *worker = arg;
     struct epoll_event events[EVENTS];
     bool more = false;
-    while (!worker->ending) {
+    while (!atomic_load(&worker->ending)) {
         int count = epoll_wait(worker->epoll, events, EVENTS, time_left(worker, more));
         turn(worker, events, MAX(count, 0));
-        lease_deadlines(worker, mono_ms());
+        session_deadlines(worker, mono_ms());
         if (worker->accept_ms && mono_ms() >= worker->accept_ms) {
             worker->accept_ms = 0;
             listen_for(worker, EPOLLIN);
@@ -161,11 +166,10 @@ void worker_init(struct local *local, unsigned number)
     worker->local = local;
     worker->number = number;
     worker->box = mailbox_new();
-    worker->end.deliver = on_end;
     worker->look = ticket_new(worker->box, look, worker);
     worker->inbox = must_alloc(MESSAGE_BYTES_MAX + 1);
     worker->cache = cache_loop_new(local->options.cache, worker->box);
-    list_init(&worker->leases);
+    list_init(&worker->sessions);
     list_init(&worker->runs);
     list_init(&worker->ready);
     list_init(&worker->starved);
@@ -182,33 +186,11 @@ bool worker_start(struct worker *worker)
     return worker->started;
 }
 
-struct ending {
-    struct mail mail;
-    struct worker *worker;
-};
-
-static void end_leases(struct mail *mail)
-{
-    struct ending *ending = container_of(mail, struct ending, mail);
-    list_each_safe(struct lease, lease, &ending->worker->leases, link) {
-        lease_end(lease);
-        lease_settle(lease);
-    }
-    free(ending);
-}
-
-void worker_end_leases(struct worker *worker)
-{
-    struct ending *ending = must_alloc(sizeof(*ending));
-    *ending = (struct ending){ .mail = { .deliver = end_leases }, .worker = worker };
-    bool posted = mailbox_post(worker->box, &ending->mail);
-    check(posted);
-}
-
 void worker_stop(struct worker *worker)
 {
     if (worker->started) {
-        check(mailbox_post(worker->box, &worker->end));
+        atomic_store(&worker->ending, true);
+        ticket_wake(worker->look);
         pthread_join(worker->thread, NULL);
     }
     cache_loop_free(&worker->cache);    /* of a worker that never ran */

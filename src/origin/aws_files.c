@@ -52,11 +52,11 @@ enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name)
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-static slice trim_line(slice line)
+slice aws_without_line_end(slice text)
 {
-    while (line.len && line.ptr[line.len - 1] == '\r')
-        line.len--;
-    return slice_trim(line);
+    while (slice_ends(text, S("\n")) || slice_ends(text, S("\r")))
+        text.len--;
+    return text;
 }
 
 /* The last line with that name wins, as in the SDKs. */
@@ -65,7 +65,7 @@ static slice look_up(slice file, slice section, slice name)
     slice found = S("");
     bool inside = false;
     for (slice rest = file; rest.ptr;) {
-        slice raw = slice_cut(&rest, '\n'), line = trim_line(raw);
+        slice raw = slice_cut(&rest, '\n'), line = slice_trim(aws_without_line_end(raw));
         if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';')
             continue;
         if (line.ptr[0] == '[') {
@@ -82,12 +82,8 @@ static slice look_up(slice file, slice section, slice name)
     return found;
 }
 
-slice aws_files_credential(const struct aws_files *files, slice profile, slice name)
-{
-    return look_up(files->credentials, profile, name);
-}
-
-slice aws_files_config(const struct aws_files *files, slice profile, slice name)
+/* The config file writes "profile" before each name but "default". */
+static slice look_up_config(const struct aws_files *files, slice profile, slice name)
 {
     struct arena keep = { 0 };
     slice section = slice_eq(profile, S("default"))
@@ -99,6 +95,6 @@ slice aws_files_config(const struct aws_files *files, slice profile, slice name)
 
 slice aws_files_value(const struct aws_files *files, slice profile, slice name)
 {
-    slice found = aws_files_credential(files, profile, name);
-    return found.len ? found : aws_files_config(files, profile, name);
+    slice found = look_up(files->credentials, profile, name);
+    return found.len ? found : look_up_config(files, profile, name);
 }

@@ -18,10 +18,10 @@ enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name)
 /* Reads a whole small file. ERR_NOT_FOUND or ERR_IO, with a sentence in *ret_why. */
 enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_why) MUST_USE;
 
-/* The value of a profile's `name` in one file or the other; empty if there is none. */
-slice aws_files_credential(const struct aws_files *files, slice profile, slice name);
-slice aws_files_config(const struct aws_files *files, slice profile, slice name);
-/* Looks in the credentials file first, then in the config file. */
+slice aws_without_line_end(slice text);    /* without the CRs and LFs at its end */
+
+/* The value of a profile's `name`; empty if there is none. Looks in the credentials file first, then
+ * in the config file. */
 slice aws_files_value(const struct aws_files *files, slice profile, slice name);
 
 #endif

@@ -48,6 +48,12 @@ static void global_init(void)
     check(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
 }
 
+void curl_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, global_init);
+}
+
 static CURLSH *share_new(struct carriers *all)
 {
     CURLSH *share = curl_share_init();
@@ -64,8 +70,7 @@ static CURLSH *share_new(struct carriers *all)
 
 struct carriers *carriers_new(unsigned threads)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, global_init);
+    curl_init();
     struct carriers *all = must_alloc(sizeof(*all));
     all->count = MAX(1u, MIN(threads, CARRIERS_MAX));
     all->share = share_new(all);

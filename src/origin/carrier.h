@@ -1,4 +1,5 @@
-/* carrier.h - the threads that carry exchanges: what curl.c and carrier.c share.
+/* carrier.h - the threads that carry exchanges, and the libcurl options that every request has.
+ * Shared by curl.c, carrier.c and web.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_CARRIER_H
 #define ORIGIN_CARRIER_H
@@ -22,7 +23,7 @@ struct carrier {
     uint64_t tick_ms;               /* the last look for stuck exchanges */
     CURL *pool[POOL_MAX];           /* easy handles for reuse */
     size_t pool_count;
-    int served[UINT16_MAX + 1];     /* sockets of connections that have served, by local port */
+    int served[UINT16_MAX + 1];     /* by local port: sockets of connections, after an exchange */
 };
 
 struct carriers {
@@ -32,6 +33,16 @@ struct carriers {
     pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
     struct carrier carriers[CARRIERS_MAX];
 };
+
+/* Setting an option can fail for three reasons: libcurl is not the one of the build, memory is out,
+ * or a reused handle was not reset (exchange_drop resets it). */
+#define CURL_SET(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
+
+void curl_init(void);    /* before any other call of libcurl */
+/* In curl.c. Sets the options that every request has; `ca_file` empty: the system's store. */
+void curl_rules(CURL *easy, const char *ca_file);
+/* The fields as libcurl takes them; the caller frees the list. */
+struct curl_slist *curl_fields(const struct http_field *fields, size_t count) MUST_USE;
 
 /* In curl.c; call them on the carrier. Ending an exchange may start others. */
 void exchanges_end_finished(struct carrier *carrier);

@@ -34,6 +34,7 @@ enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...)
 
 enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
 {
+    check(ret->from.len > 0);
     ret->kind = CREDENTIALS_LENT;
     ret->expires_s = expires.len ? iso_date_read(expires) : 0;
     if (!slice_trim(ret->access_key).len || !slice_trim(ret->secret_key).len)
@@ -92,14 +93,6 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
                      in_file ? " in " : "", SLICE_ARG(in_file ? ret->from : S("")));
 }
 
-static slice first_line(slice text)
-{
-    slice line = slice_cut(&text, '\n');
-    while (line.len && line.ptr[line.len - 1] == '\r')
-        line.len--;
-    return slice_trim(line);
-}
-
 /* Reads a file that an orchestrator mounts, and rewrites when its content changes. Without a path,
  * *ret stays as it is. */
 static enum err from_file(struct seek *seek, slice path, slice *ret)
@@ -109,7 +102,7 @@ static enum err from_file(struct seek *seek, slice path, slice *ret)
         return OK;
     if (aws_file_read(seek->keep, path, &text, &seek->why))
         return ERR_IO;
-    *ret = first_line(text);
+    *ret = slice_trim(aws_without_line_end(slice_cut(&text, '\n')));
     if (!ret->len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the credentials for the "
                          "origin into it", SLICE_ARG(path));
@@ -213,7 +206,7 @@ static enum err nowhere(struct seek *seek)
                      "AWS_SECRET_ACCESS_KEY, or give profile '%.*s' an aws_access_key_id, a role "
                      "or a credential_process, or name keys in the settings (access_key for "
                      "clients, origin_access_key for origins)%s",
-                     SLICE_ARG(seek->profile), seek->ask->carriers
+                     SLICE_ARG(seek->profile), seek->ask->may_lend
                      ? " (there is no container or instance role either)" : "");
 }
 
@@ -253,6 +246,7 @@ enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
     ret->secret_key = arena_copy(keep, ret->secret_key);
     ret->session_token = arena_copy(keep, ret->session_token);
     ret->region = arena_copy(keep, seek.region);
+    check(e || !ask->may_lend || (ret->access_key.len && ret->secret_key.len));
     if (e)
         *ret_why = seek.why;
     return e;

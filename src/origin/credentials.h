@@ -12,8 +12,6 @@
 
 #include "base/arena.h"
 
-struct carriers;
-
 enum credentials_kind {
     CREDENTIALS_FIXED,              /* settings, environment: good as long as the process runs */
     CREDENTIALS_IN_FILES,           /* read again now and then, because files get rewritten */
@@ -36,7 +34,7 @@ struct credentials_ask {
     slice access_key, secret_key, session_token, region, profile;    /* settings; empty: not set */
     slice secret_key_file, session_token_file;    /* files the settings were read from, or empty */
     const char *(*env)(const char *name);    /* getenv, or a test's */
-    struct carriers *carriers;      /* NULL: no network; a lending source gives only its `from` */
+    bool may_lend;                  /* false: a source that lends gives only its `from` */
     unsigned source;                /* CREDENTIALS_ANY, or the only source to ask */
     bool optional;                  /* for provider_new: finding no credentials is no mistake */
     int64_t now_s;                  /* the credentials must be good at this time */

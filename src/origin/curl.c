@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "origin/carrier.h"
-#include "origin/reply_head.h"
+#include "origin/response_head.h"
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
@@ -52,7 +52,7 @@ struct exchange {
     bool anew;                      /* nothing was sent, and it must use a new connection */
     enum err why;                   /* the reason, if this file ended the exchange */
     uint64_t got;                   /* bytes received of the body */
-    struct reply_head head;         /* of the answer; filled while it arrives, kept to the end */
+    struct response_head head;      /* of the answer; filled while it arrives, kept to the end */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -97,7 +97,7 @@ static bool died_at_once(const struct exchange *exchange)
 
 static bool give_head(struct exchange *exchange, int status)
 {
-    struct exchange_head head = {
+    struct origin_reply reply = {
         .status = status,
         .has_length = exchange->head.has_length,
         .length = exchange->head.length,
@@ -113,7 +113,7 @@ static bool give_head(struct exchange *exchange, int status)
     if (exchange->is_head && status < 300 && exchange->head.chunked)
         curl_easy_setopt(exchange->easy, CURLOPT_FORBID_REUSE, 1L);
     exchange->headed = true;
-    if (exchange->events->head(exchange->arg, &head) == EXCHANGE_END) {
+    if (exchange->events->head(exchange->arg, &reply) == EXCHANGE_END) {
         exchange->why = ERR_CANCELED;
         return false;
     }
@@ -132,7 +132,7 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
     if (exchange->headed)
         return line.len;    /* a trailer */
     bool ended;
-    if (!reply_head_line(&exchange->head, line, &ended))
+    if (!response_head_line(&exchange->head, line, &ended))
         return give_up(exchange, ERR_ORIGIN_REPLY);
     if (!ended || status < 200)
         return line.len;
@@ -196,6 +196,7 @@ static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
 {
     struct exchange *exchange = exchange_of(arg);
     const struct origin_body *body = exchange->body;
+    check(exchange->body_at <= body->length);
     size_t want = MIN(size * count, body->length - exchange->body_at);
     moved(exchange);
     if (want == 0)
@@ -220,95 +221,90 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 
 /* ---- exchanges ---- */
 
-/* Setting an option fails with another libcurl than the one at build time, when memory is out, and
- * on a handle that was not reset for reuse (exchange_drop). */
-#define set(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
-
-static void set_rules(struct carrier *carrier, CURL *easy)
+void curl_rules(CURL *easy, const char *ca_file)
 {
-    set(easy, CURLOPT_SHARE, carrier->all->share);
-    set(easy, CURLOPT_NOSIGNAL, 1L);
-    set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    set(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    set(easy, CURLOPT_HTTP09_ALLOWED, 0L);
-    set(easy, CURLOPT_PATH_AS_IS, 1L);
-    set(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    set(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
-    set(easy, CURLOPT_NOPROXY, "*");
-    set(easy, CURLOPT_PROXY, "");
-    set(easy, CURLOPT_TCP_NODELAY, 1L);
-    set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    set(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
-    set(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
-    set(easy, CURLOPT_MAXAGE_CONN, IDLE_S);
-    set(easy, CURLOPT_QUICK_EXIT, 1L);
-    set(easy, CURLOPT_USERAGENT, "penstock/0.1");
-    set(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    CURL_SET(easy, CURLOPT_NOSIGNAL, 1L);
+    CURL_SET(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    CURL_SET(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    CURL_SET(easy, CURLOPT_HTTP09_ALLOWED, 0L);
+    CURL_SET(easy, CURLOPT_PATH_AS_IS, 1L);
+    CURL_SET(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    CURL_SET(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    CURL_SET(easy, CURLOPT_NOPROXY, "*");
+    CURL_SET(easy, CURLOPT_PROXY, "");
+    CURL_SET(easy, CURLOPT_TCP_NODELAY, 1L);
+    CURL_SET(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    CURL_SET(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    CURL_SET(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
+    CURL_SET(easy, CURLOPT_MAXAGE_CONN, IDLE_S);
+    CURL_SET(easy, CURLOPT_QUICK_EXIT, 1L);
+    CURL_SET(easy, CURLOPT_USERAGENT, "penstock/0.1");
+    CURL_SET(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (ca_file[0]) {    /* this file alone: by default libcurl reads its CA folder too */
+        CURL_SET(easy, CURLOPT_CAINFO, ca_file);
+        CURL_SET(easy, CURLOPT_CAPATH, NULL);
+    }
 }
 
 static void set_callbacks(struct exchange *exchange)
 {
     CURL *easy = exchange->easy;
-    set(easy, CURLOPT_PRIVATE, exchange);
-    set(easy, CURLOPT_ERRORBUFFER, exchange->error);
-    set(easy, CURLOPT_PREREQFUNCTION, on_ready);
-    set(easy, CURLOPT_PREREQDATA, exchange);
-    set(easy, CURLOPT_HEADERFUNCTION, on_header);
-    set(easy, CURLOPT_HEADERDATA, exchange);
-    set(easy, CURLOPT_WRITEFUNCTION, on_body);
-    set(easy, CURLOPT_WRITEDATA, exchange);
-    set(easy, CURLOPT_READFUNCTION, on_send);
-    set(easy, CURLOPT_READDATA, exchange);
-    set(easy, CURLOPT_SEEKFUNCTION, on_seek);
-    set(easy, CURLOPT_SEEKDATA, exchange);
+    CURL_SET(easy, CURLOPT_PRIVATE, exchange);
+    CURL_SET(easy, CURLOPT_ERRORBUFFER, exchange->error);
+    CURL_SET(easy, CURLOPT_PREREQFUNCTION, on_ready);
+    CURL_SET(easy, CURLOPT_PREREQDATA, exchange);
+    CURL_SET(easy, CURLOPT_HEADERFUNCTION, on_header);
+    CURL_SET(easy, CURLOPT_HEADERDATA, exchange);
+    CURL_SET(easy, CURLOPT_WRITEFUNCTION, on_body);
+    CURL_SET(easy, CURLOPT_WRITEDATA, exchange);
+    CURL_SET(easy, CURLOPT_READFUNCTION, on_send);
+    CURL_SET(easy, CURLOPT_READDATA, exchange);
+    CURL_SET(easy, CURLOPT_SEEKFUNCTION, on_seek);
+    CURL_SET(easy, CURLOPT_SEEKDATA, exchange);
 }
 
-static void add_line(struct exchange *exchange, const char *line)
+static void add_line(struct curl_slist **lines, const char *line)
 {
-    struct curl_slist *grown = curl_slist_append(exchange->sent, line);
-    check(grown != NULL);
-    exchange->sent = grown;
+    *lines = curl_slist_append(*lines, line);
+    check(*lines != NULL);
 }
 
-static void set_fields(struct exchange *exchange, const struct exchange_ask *ask)
+struct curl_slist *curl_fields(const struct http_field *fields, size_t count)
 {
+    struct curl_slist *lines = NULL;
     struct arena keep = { 0 };    /* for this call alone, because libcurl copies the lines */
-    for (size_t i = 0; i < ask->field_count; i++) {
-        struct http_field field = ask->fields[i];
-        slice line = field.value.len    /* "name;" makes libcurl send a field without a value */
-            ? arena_printf(&keep, "%.*s: %.*s", SLICE_ARG(field.name), SLICE_ARG(field.value))
-            : arena_printf(&keep, "%.*s;", SLICE_ARG(field.name));
-        add_line(exchange, arena_copy(&keep, line).ptr);
+    for (size_t i = 0; i < count; i++) {
+        slice name = fields[i].name, value = fields[i].value;
+        slice line = value.len    /* "name;" makes libcurl send a field without a value */
+            ? arena_printf(&keep, "%.*s: %.*s", SLICE_ARG(name), SLICE_ARG(value))
+            : arena_printf(&keep, "%.*s;", SLICE_ARG(name));
+        add_line(&lines, arena_copy(&keep, line).ptr);
     }
-    add_line(exchange, "Expect:");
-    add_line(exchange, "Accept:");
-    set(exchange->easy, CURLOPT_HTTPHEADER, exchange->sent);
+    add_line(&lines, "Expect:");
+    add_line(&lines, "Accept:");
     arena_free(&keep);
+    return lines;
 }
 
 static void set_request(struct exchange *exchange, const struct exchange_ask *ask)
 {
     static const struct origin_body empty = { 0 };
     CURL *easy = exchange->easy;
-    set(easy, CURLOPT_URL, ask->url);
-    set(easy, CURLOPT_REQUEST_TARGET, ask->target);
-    set(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
-    if (ask->once)
-        set(easy, CURLOPT_FRESH_CONNECT, 1L);    /* on a reused one, libcurl may repeat by itself */
-    if (ask->ca_file[0]) {    /* this file alone: by default libcurl reads its CA folder too */
-        set(easy, CURLOPT_CAINFO, ask->ca_file);
-        set(easy, CURLOPT_CAPATH, NULL);
-    }
+    CURL_SET(easy, CURLOPT_URL, ask->url);
+    CURL_SET(easy, CURLOPT_REQUEST_TARGET, ask->target);
+    CURL_SET(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
+    if (ask->once)    /* on a reused connection, libcurl may repeat by itself */
+        CURL_SET(easy, CURLOPT_FRESH_CONNECT, 1L);
     exchange->body = ask->sends_length && ask->body ? ask->body : &empty;
     if (ask->sends_length) {
-        set(easy, CURLOPT_UPLOAD, 1L);
-        set(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->body->length);
+        CURL_SET(easy, CURLOPT_UPLOAD, 1L);
+        CURL_SET(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->body->length);
     } else if (exchange->is_head) {
-        set(easy, CURLOPT_NOBODY, 1L);
+        CURL_SET(easy, CURLOPT_NOBODY, 1L);
     } else {
-        set(easy, CURLOPT_HTTPGET, 1L);
+        CURL_SET(easy, CURLOPT_HTTPGET, 1L);
     }
-    set(easy, CURLOPT_CUSTOMREQUEST, ask->method);
+    CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
 }
 
 struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
@@ -316,6 +312,7 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
 {
     struct carrier *carrier = container_of(errand->of, struct carrier, errands);
     struct exchange *exchange = must_alloc(sizeof(*exchange));
+    check(events->ready && events->head && events->body && events->end);
     exchange->magic = EXCHANGE_MAGIC;
     exchange->carrier = carrier;
     exchange->events = events;
@@ -329,9 +326,11 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     exchange->moved_ms = mono_ms();
     exchange->easy = carrier->pool_count ? carrier->pool[--carrier->pool_count] : curl_easy_init();
     check(exchange->easy != NULL);
-    set_rules(carrier, exchange->easy);
+    curl_rules(exchange->easy, ask->ca_file);
+    CURL_SET(exchange->easy, CURLOPT_SHARE, carrier->all->share);
     set_callbacks(exchange);
-    set_fields(exchange, ask);
+    exchange->sent = curl_fields(ask->fields, ask->field_count);
+    CURL_SET(exchange->easy, CURLOPT_HTTPHEADER, exchange->sent);
     set_request(exchange, ask);
     list_init(&exchange->link);
     list_add(&carrier->exchanges, &exchange->link);
@@ -342,6 +341,7 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
 
 void exchange_resume(struct exchange *exchange)
 {
+    check(exchange->magic == EXCHANGE_MAGIC);
     if (!exchange->paused)
         return;
     exchange->paused = false;
@@ -362,7 +362,7 @@ void exchange_drop(struct exchange **dropped)
     *dropped = NULL;
     if (!exchange)
         return;
-    check(exchange->magic == EXCHANGE_MAGIC);
+    check(exchange->magic == EXCHANGE_MAGIC && exchange->easy);
     struct carrier *carrier = exchange->carrier;
     check(curl_multi_remove_handle(carrier->multi, exchange->easy) == CURLM_OK);
     /* libcurl 7.88: after a failed name look-up the handle keeps its buffer and refuses another
@@ -376,7 +376,7 @@ void exchange_drop(struct exchange **dropped)
     metric_gauge_add(M_ORIGIN_CONNECTIONS, -1);
     curl_slist_free_all(exchange->sent);
     list_del(&exchange->link);
-    reply_head_end(&exchange->head);
+    response_head_end(&exchange->head);
     exchange->magic = 0;
     free(exchange);
 }
@@ -430,7 +430,7 @@ static void end(struct exchange *exchange, CURLcode code)
     if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's message lacks the errno */
         snprintf(why, sizeof(why), "%.180s: %s", exchange->error, strerror((int)error));
     if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl knows only that a callback gave up */
-        snprintf(why, sizeof(why), "the connection ended before it was answered");
+        snprintf(why, sizeof(why), "the connection ended before the origin answered");
     struct exchange_end result = {
         .err = err_of(exchange, code),
         .reused = exchange->connected && connects == 0 && died_at_once(exchange),
@@ -448,7 +448,7 @@ static void start_anew(struct exchange *exchange)
     CURLM *multi = exchange->carrier->multi;
     exchange->anew = false;
     check(curl_multi_remove_handle(multi, exchange->easy) == CURLM_OK);
-    set(exchange->easy, CURLOPT_FRESH_CONNECT, 1L);
+    CURL_SET(exchange->easy, CURLOPT_FRESH_CONNECT, 1L);
     check(curl_multi_add_handle(multi, exchange->easy) == CURLM_OK);
 }
 

@@ -32,15 +32,6 @@ struct exchange_ask {
     unsigned answer_ms;             /* longest silence once the whole request was sent */
 };
 
-struct exchange_head {
-    int status;
-    bool has_length;
-    uint64_t length;
-    const struct http_field *fields;    /* names in lower case */
-    size_t field_count;
-    uint64_t first_byte_ns;
-};
-
 struct exchange_end {
     enum err err;           /* ERR_CANCELED: a callback ended the exchange */
     bool reused;            /* failed at once, on a reused connection */
@@ -56,8 +47,8 @@ struct exchange_events {
     /* The connection stands and nothing was sent yet. Returning false ends the exchange. Called
      * again if a reused connection turns out dead and libcurl repeats the request by itself. */
     bool (*ready)(void *arg);
-    /* Must not return EXCHANGE_PAUSE. */
-    enum exchange_take (*head)(void *arg, const struct exchange_head *head);
+    /* `reply` does not tell the tries. Must not return EXCHANGE_PAUSE. */
+    enum exchange_take (*head)(void *arg, const struct origin_reply *reply);
     enum exchange_take (*body)(void *arg, slice bytes);
     /* The exchange has ended and is freed. */
     void (*end)(void *arg, const struct exchange_end *end);

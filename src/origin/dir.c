@@ -43,6 +43,7 @@ static void give_head(struct draft *draft)
 {
     struct dir_call *call = draft->call;
     enum s3_op op = call->hook.call->op;
+    check(draft->status >= 200 && call->at <= call->end);
     bool bodiless = s3_operation(op)->method == S3_HEAD || draft->status == 304;
     if (draft->status != 304)
         add(draft, "content-length",
@@ -85,7 +86,8 @@ static enum err answer_error(struct draft *draft, enum err err, slice why)
     if (err == ERR_NOT_MODIFIED)
         call->end = call->at;
     else
-        body_in_memory(draft, s3_error_xml(&call->keep, err, why, resource, S("")));
+        body_in_memory(draft, s3_error_xml(&call->keep, err, &(struct s3_fault){ .message = why },
+                                           resource, S("")));
     give_head(draft);
     return OK;
 }
@@ -120,25 +122,6 @@ static slice content_type(slice key)
     return S("binary/octet-stream");
 }
 
-static int64_t date_of(const struct origin_call *asked, slice name)
-{
-    slice value = call_field(asked, name);
-    return value.ptr ? http_date_read(value) : -1;
-}
-
-static enum err judge(const struct dir_call *call, slice etag, bool *ret_use_range)
-{
-    const struct origin_call *asked = call->hook.call;
-    struct s3_conditions conditions = {
-        .if_match = call_field(asked, S("if-match")),
-        .if_none_match = call_field(asked, S("if-none-match")),
-        .if_range = call_field(asked, S("if-range")),
-        .if_modified_since = date_of(asked, S("if-modified-since")),
-        .if_unmodified_since = date_of(asked, S("if-unmodified-since")),
-    };
-    return s3_conditions_judge(&conditions, etag, call->file.st_mtim.tv_sec, ret_use_range);
-}
-
 static enum err cut_to_range(struct draft *draft, bool use_range)
 {
     struct dir_call *call = draft->call;
@@ -161,30 +144,22 @@ static enum err cut_to_range(struct draft *draft, bool use_range)
     return OK;
 }
 
-/* The value of a query parameter, not decoded; ptr NULL if the parameter is absent. */
-static slice param(slice query, slice name)
-{
-    slice key, value;
-    while (query_next(&query, &key, &value))
-        if (slice_eq(key, name))
-            return value.ptr ? value : S("");
-    return (slice){ NULL, 0 };
-}
-
 static enum err answer_object(struct draft *draft)
 {
     struct dir_call *call = draft->call;
-    slice version = param(call->hook.call->query, S("versionId")), why = S("");
+    slice query = call->hook.call->query, version = query_get(query, S("versionId")), why = S("");
     if (version.ptr && !slice_eq(version, S("null")))
         return answer_error(draft, ERR_NO_SUCH_KEY, S("This origin keeps no versions"));
-    if (param(call->hook.call->query, S("partNumber")).ptr)
+    if (query_get(query, S("partNumber")).ptr)
         return ERR_NOT_IMPLEMENTED;
     enum err e = dir_open_file(call, &why);
     if (e)
         return answer_error(draft, e, why);
     bool use_range = true;
     slice etag = dir_etag(&call->keep, &call->file);
-    e = judge(call, etag, &use_range);
+    struct s3_conditions conditions = s3_conditions_read(&call->keep, call->hook.call->fields,
+                                                         call->hook.call->field_count);
+    e = s3_conditions_judge(&conditions, etag, call->file.st_mtim.tv_sec, &use_range);
     if (e && e != ERR_NOT_MODIFIED)
         return answer_error(draft, e, S(""));
     char date[HTTP_DATE_BYTES];

@@ -140,6 +140,7 @@ enum err dir_open_file(struct dir_call *call, slice *ret_why)
 
 enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret)
 {
+    check(call->at < call->end && bytes > 0);
     bytes = MIN(bytes, call->end - call->at);
     if (call->fd < 0) {
         *ret = slice_sub(call->memory, call->at, bytes);

@@ -22,40 +22,31 @@
 
 /* ---- the parameters ---- */
 
-static enum err read_max(slice value, uint64_t *ret)
-{
-    if (!slice_u64(value, ret))
-        return ERR_BAD_ARGUMENT;
-    *ret = MIN(*ret, (uint64_t)KEYS_MAX);
-    return OK;
-}
-
 static enum err read_ask(struct arena *keep, const struct origin_call *call, struct dir_ask *ret)
 {
     *ret = (struct dir_ask){ .max = KEYS_MAX, .v2 = call->op == S3_LIST_OBJECTS_V2 };
-    for (slice rest = call->query; rest.len;) {
-        slice raw = slice_cut(&rest, '&'), name, value;
-        slice raw_name = slice_cut(&raw, '=');
-        enum err e = uri_decode(keep, raw_name, &name);
-        if (!e)
-            e = uri_decode(keep, raw, &value);
-        if (!e && slice_eq(name, S("max-keys")))
-            e = read_max(value, &ret->max);
-        if (e)
+    slice max = { NULL, 0 }, encoding = S(""), unused, rest = call->query, name, value;
+    const struct {
+        const char *name;
+        slice *to;
+    } rows[] = {
+        { "prefix", &ret->prefix }, { "delimiter", &ret->delimiter },
+        { "max-keys", &max }, { "encoding-type", &encoding },
+        { "marker", ret->v2 ? &unused : &ret->marker },
+        { "start-after", ret->v2 ? &ret->start_after : &unused },
+        { "continuation-token", ret->v2 ? &ret->token : &unused },
+    };
+    while (query_next(&rest, &name, &value)) {
+        if (query_decode(keep, name, &name) || query_decode(keep, value, &value))
             return ERR_BAD_ARGUMENT;
-        if (slice_eq(name, S("prefix")))
-            ret->prefix = value;
-        else if (slice_eq(name, S("delimiter")))
-            ret->delimiter = value;
-        else if (slice_eq(name, S("marker")) && !ret->v2)
-            ret->marker = value;
-        else if (slice_eq(name, S("start-after")) && ret->v2)
-            ret->start_after = value;
-        else if (slice_eq(name, S("continuation-token")) && ret->v2)
-            ret->token = value;
-        else if (slice_eq(name, S("encoding-type")))
-            ret->url = slice_eq(value, S("url"));
+        for (size_t i = 0; i < countof(rows); i++)
+            if (slice_eq(name, slice_of(rows[i].name)))
+                *rows[i].to = value;
     }
+    if (max.ptr && !slice_u64(max, &ret->max))
+        return ERR_BAD_ARGUMENT;
+    ret->max = MIN(ret->max, (uint64_t)KEYS_MAX);
+    ret->url = slice_eq(encoding, S("url"));
     return OK;
 }
 
@@ -103,23 +94,23 @@ static void write_asked(struct text *to, const struct dir_ask *ask, slice bucket
 }
 
 static slice write_listing(struct arena *keep, const struct dir_ask *ask, slice bucket,
-                           const struct dir_page *page)
+                           const struct dir_list *list)
 {
     struct text to = text_in(keep);
     text_add(&to, S(XML_HEAD "<ListBucketResult" XMLNS ">"));
-    write_asked(&to, ask, bucket, page->count);
-    text_printf(&to, "<IsTruncated>%s</IsTruncated>", page->more ? "true" : "false");
-    if (page->more && ask->v2)
-        xml_element(&to, "NextContinuationToken", dir_token(keep, &page->items[page->count - 1]));
-    else if (page->more && ask->delimiter.len)
-        element(&to, ask, "NextMarker", page->items[page->count - 1].key);
-    for (size_t i = 0; i < page->count; i++)
-        if (!page->items[i].rolled)
-            write_item(&to, ask, &page->items[i]);
-    for (size_t i = 0; i < page->count; i++)
-        if (page->items[i].rolled) {
+    write_asked(&to, ask, bucket, list->count);
+    text_printf(&to, "<IsTruncated>%s</IsTruncated>", list->more ? "true" : "false");
+    if (list->more && ask->v2)
+        xml_element(&to, "NextContinuationToken", dir_token(keep, &list->items[list->count - 1]));
+    else if (list->more && ask->delimiter.len)
+        element(&to, ask, "NextMarker", list->items[list->count - 1].key);
+    for (size_t i = 0; i < list->count; i++)
+        if (!list->items[i].rolled)
+            write_item(&to, ask, &list->items[i]);
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].rolled) {
             text_add(&to, S("<CommonPrefixes>"));
-            element(&to, ask, "Prefix", page->items[i].key);
+            element(&to, ask, "Prefix", list->items[i].key);
             text_add(&to, S("</CommonPrefixes>"));
         }
     text_add(&to, S("</ListBucketResult>"));
@@ -130,22 +121,15 @@ enum err dir_list_objects(struct arena *keep, int bucket, const struct origin_ca
                           _Atomic enum err *stopped, slice *ret_document, slice *ret_why)
 {
     struct dir_ask ask;
-    struct dir_page page;
+    struct dir_list list;
     enum err e = read_ask(keep, call, &ask);
     if (!e)
-        e = dir_walk(keep, bucket, &ask, stopped, &page);
+        e = dir_walk(keep, bucket, &ask, stopped, &list);
     if (e == ERR_BAD_ARGUMENT)
         *ret_why = S("max-keys, continuation-token or an escape in the query is not valid");
     if (!e)
-        *ret_document = write_listing(keep, &ask, call->bucket, &page);
+        *ret_document = write_listing(keep, &ask, call->bucket, &list);
     return e;
-}
-
-static bool is_bucket_name(const char *name)
-{
-    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_");
-    return name[len] == '\0' && len >= 3 && len <= 63 && name[0] != '.' && name[0] != '-' &&
-           name[0] != '_';
 }
 
 static int name_order(const void *a, const void *b)
@@ -162,12 +146,13 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
     const char **names = arena_alloc(keep, BUCKETS_MAX * sizeof(*names));
     size_t count = 0;
     for (struct dirent *found; count < BUCKETS_MAX && (found = readdir(dir)) != NULL;) {
-        int sub = is_bucket_name(found->d_name)
-            ? dir_open(root, found->d_name, O_PATH | O_DIRECTORY, true) : -1;
+        slice name = slice_of(found->d_name);
+        bool valid = s3_bucket_is_valid(name) && !slice_has(name, ':');    /* not "owner:bucket" */
+        int sub = valid ? dir_open(root, found->d_name, O_PATH | O_DIRECTORY, true) : -1;
         if (sub < 0)
             continue;
         close(sub);
-        names[count++] = arena_copy(keep, slice_of(found->d_name)).ptr;
+        names[count++] = arena_copy(keep, name).ptr;
     }
     struct text to = text_in(keep);
     text_add(&to, S(XML_HEAD "<ListAllMyBucketsResult" XMLNS "><Owner><ID>penstock</ID>"

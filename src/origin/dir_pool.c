@@ -111,6 +111,7 @@ struct dir_pool *dir_pool_new(unsigned threads)
 
 void dir_pool_start(struct dir_pool *pool, struct dir_call *call)
 {
+    check(!call->headed && !call->parked);
     call->started_ns = mono_ns();
     list_init(&call->link);
     list_init(&call->of_pool);

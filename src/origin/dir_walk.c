@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "s3/encode.h"
+
 #define ROLLED_WINDOW 16            /* small, because a rolled-up prefix needs only one key */
 
 struct walk {
@@ -148,6 +150,7 @@ static void window_free(struct window *window)
 
 static void window_add(struct window *window, slice name, bool is_link)
 {
+    check(window->count < 2 * window->cap && name.len > 0);
     window->entries[window->count++] = (struct entry){
         .name = must_strndup(name.ptr, name.len), .len = name.len,
         .is_dir = name.ptr[name.len - 1] == '/', .is_link = is_link,
@@ -159,17 +162,11 @@ static void window_add(struct window *window, slice name, bool is_link)
 /* A key is UTF-8, so a file with any other name is not listed. */
 static bool is_utf8(slice s)
 {
-    for (size_t i = 0, more; i < s.len; i += more + 1) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2
-             : c >= 0xF0 && c < 0xF5 ? 3 : SIZE_MAX;
-        if (more == SIZE_MAX || s.len - i <= more)
-            return false;
-        for (size_t k = 1; k <= more; k++)
-            if (((unsigned char)s.ptr[i + k] & 0xC0) != 0x80)
-                return false;
-    }
-    return true;
+    uint32_t code;
+    size_t len = 1;
+    for (; s.len && len; s = slice_from(s, len))
+        len = utf8_read(s, &code);
+    return len > 0;
 }
 
 /* DT_DIR, DT_REG, DT_LNK, or any other value for an entry that is never listed. */
@@ -240,50 +237,50 @@ static bool stat_entry(const struct walk *walk, int dir, const struct entry *ent
     return is_file;
 }
 
-static void tell(struct walk *walk, int dir, const struct entry *entry, slice key)
+static void list_file(struct walk *walk, int dir, const struct entry *entry, slice key)
 {
     struct dir_item item = { 0 };
-    slice told = key;
+    slice listed = key;
+    check(walk->count <= walk->ask->max);
     if (!stat_entry(walk, dir, entry, key.ptr, &item.file))
         return;    /* the entry was removed meanwhile, or is no file */
-    item.rolled = roll(walk->ask, key, &told);
-    item.key = arena_copy(walk->keep, told);
+    item.rolled = roll(walk->ask, key, &listed);
+    item.key = arena_copy(walk->keep, listed);
     walk->items[walk->count++] = item;
-    move_cursor(walk, told, item.rolled);
+    move_cursor(walk, listed, item.rolled);
 }
 
 static enum err walk_dir(struct walk *walk, DIR *take_dir, slice path);
 
-static enum err walk_entry(struct walk *walk, int dir, slice path, const struct entry *entry)
+static enum err walk_entry(struct walk *walk, int dir, slice key, const struct entry *entry)
 {
-    char key[S3_KEY_BYTES_MAX + 1];
-    slice whole = { key, path.len + entry->len };
-    memcpy(key, path.ptr, path.len);
-    memcpy(key + path.len, entry->name, entry->len);
-    key[whole.len] = '\0';
-    if (behind_cursor(walk, whole, entry->is_dir))
+    if (behind_cursor(walk, key, entry->is_dir))
         return OK;    /* a prefix listed since the window was read covers it */
     if (!entry->is_dir) {
-        tell(walk, dir, entry, whole);
+        list_file(walk, dir, entry, key);
         return OK;
     }
     int fd = dir_open(dir, entry->name, O_RDONLY | O_DIRECTORY, false);
     DIR *below = fd >= 0 ? fdopendir(fd) : NULL;
     if (below)
-        return walk_dir(walk, below, whole);
+        return walk_dir(walk, below, key);
     bool failed = errno == EMFILE || errno == ENFILE || errno == EIO;
     return failed ? ERR_IO : OK;    /* else it was removed, or may not be read: not listed */
 }
 
-/* Moves the cursor behind the entry; for a directory, behind everything in it. */
-static void pass(struct walk *walk, slice path, const struct entry *entry)
+/* Walks an entry, and moves the cursor behind it; for a directory, behind everything in it. */
+static enum err pass(struct walk *walk, int dir, slice path, const struct entry *entry)
 {
-    char key[S3_KEY_BYTES_MAX + 1];
-    slice whole = { key, path.len + entry->len };
-    memcpy(key, path.ptr, path.len);
-    memcpy(key + path.len, entry->name, entry->len);
-    if (!behind_cursor(walk, whole, entry->is_dir))
-        move_cursor(walk, whole, entry->is_dir);
+    char text[S3_KEY_BYTES_MAX + 1];
+    slice key = { text, path.len + entry->len };
+    check(key.len <= S3_KEY_BYTES_MAX);    /* window_read left out longer ones */
+    slice_put(text, path);
+    memcpy(text + path.len, entry->name, entry->len);
+    text[key.len] = '\0';
+    enum err e = walk_entry(walk, dir, key, entry);
+    if (!e && !is_full(walk) && !behind_cursor(walk, key, entry->is_dir))
+        move_cursor(walk, key, entry->is_dir);
+    return e;
 }
 
 static enum err walk_dir(struct walk *walk, DIR *dir, slice path)
@@ -296,11 +293,8 @@ static enum err walk_dir(struct walk *walk, DIR *dir, slice path)
         window.entries = must_alloc(2 * window.cap * sizeof(*window.entries));
         e = window_read(walk, dir, path, rolls, &window);
         more = window.more;
-        for (size_t i = 0; i < window.count && !e && !is_full(walk); i++) {
-            e = walk_entry(walk, dirfd(dir), path, &window.entries[i]);
-            if (!e && !is_full(walk))
-                pass(walk, path, &window.entries[i]);
-        }
+        for (size_t i = 0; i < window.count && !e && !is_full(walk); i++)
+            e = pass(walk, dirfd(dir), path, &window.entries[i]);
         if (rolls && behind_cursor(walk, path, true))
             more = false;
         window_free(&window);
@@ -328,7 +322,7 @@ static enum err walk_bucket(struct walk *walk)
 }
 
 enum err dir_walk(struct arena *keep, int bucket, const struct dir_ask *ask,
-                  _Atomic enum err *stopped, struct dir_page *ret)
+                  _Atomic enum err *stopped, struct dir_list *ret)
 {
     struct walk walk = { .keep = keep, .bucket = bucket, .ask = ask, .stopped = stopped };
     enum err e = start_cursor(&walk);
@@ -337,7 +331,7 @@ enum err dir_walk(struct arena *keep, int bucket, const struct dir_ask *ask,
     walk.items = arena_alloc(keep, (ask->max + 1) * sizeof(*walk.items));
     if (ask->max)
         e = walk_bucket(&walk);
-    *ret = (struct dir_page){ walk.items, MIN(walk.count, (size_t)ask->max),
+    *ret = (struct dir_list){ walk.items, MIN(walk.count, (size_t)ask->max),
                               ask->max > 0 && is_full(&walk) };
     return e;
 }

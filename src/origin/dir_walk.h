@@ -17,7 +17,7 @@ struct dir_item {
     struct stat file;               /* undefined for a rolled-up prefix */
 };
 
-struct dir_page {
+struct dir_list {
     struct dir_item *items;         /* in the order of their keys */
     size_t count;
     bool more;                      /* the listing goes on behind this page */
@@ -26,7 +26,7 @@ struct dir_page {
 /* Fills a page from the bucket, which is an open directory. ERR_BAD_ARGUMENT: the continuation
  * token is not valid; ERR_DENIED, ERR_IO; ERR_CANCELED once *stopped is set. */
 enum err dir_walk(struct arena *keep, int bucket, const struct dir_ask *ask,
-                  _Atomic enum err *stopped, struct dir_page *ret) MUST_USE;
+                  _Atomic enum err *stopped, struct dir_list *ret) MUST_USE;
 /* The continuation token to go on behind this item: "k", or "p" for a rolled-up prefix, and the key
  * in hex, which is safe in XML and URLs whatever the key is. */
 slice dir_token(struct arena *keep, const struct dir_item *last) MUST_USE;

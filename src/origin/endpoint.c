@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "base/url_kind.h"
 #include "s3/encode.h"
 
 #define HOST_BYTES_MAX 255
@@ -22,14 +23,8 @@ static bool is_host(slice host)
     if (literal && host.ptr[host.len - 1] != ']')
         return false;
     slice inner = literal ? slice_sub(host, 1, host.len - 2) : host;
-    for (size_t i = 0; i < inner.len; i++) {
-        char c = inner.ptr[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-                     c == '_';
-        if (!plain && !(literal && c == ':'))
-            return false;
-    }
-    return inner.len > 0;
+    return inner.len > 0 && slice_only(inner, LOWER_CHARS DIGIT_CHARS ".-_:") &&
+           (literal || !slice_has(inner, ':'));
 }
 
 static bool read_port(slice s, unsigned standard, unsigned *ret)
@@ -46,31 +41,23 @@ static bool read_port(slice s, unsigned standard, unsigned *ret)
 /* "host", "host:port", "[::1]:port" */
 static bool read_authority(slice s, unsigned standard, struct endpoint *ret)
 {
-    slice port = { NULL, 0 };
-    const char *bracket = s.len && s.ptr[0] == '[' ? memchr(s.ptr, ']', s.len) : NULL;
-    size_t host_len = bracket ? (size_t)(bracket - s.ptr) + 1 : 0;
-    slice rest = slice_from(s, host_len);
-    ret->host = slice_cut(&rest, ':');
-    port = rest;
-    if (bracket) {
-        if (ret->host.len)
-            return false;
-        ret->host = slice_sub(s, 0, host_len);
-    }
-    return is_host(ret->host) && read_port(port, standard, &ret->port);
+    slice port = url_cut_port(&s);
+    ret->host = s;
+    return is_host(s) && read_port(port, standard, &ret->port);
 }
 
 static bool read_style(slice style, struct endpoint *ret)
 {
-    if (style.len == 0 || slice_eq(style, S("auto")))
-        ret->style = STYLE_AUTO;
-    else if (slice_eq(style, S("path")))
-        ret->style = STYLE_PATH;
-    else if (slice_eq(style, S("host")))
-        ret->style = STYLE_HOST;
-    else
-        return false;
-    return true;
+    static const char *const words[] = {
+        [STYLE_AUTO] = "auto", [STYLE_PATH] = "path", [STYLE_HOST] = "host",
+    };
+    ret->style = STYLE_AUTO;
+    for (size_t i = 0; style.len && i < countof(words); i++)
+        if (slice_eq(style, slice_of(words[i]))) {
+            ret->style = i;
+            return true;
+        }
+    return !style.len;
 }
 
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
@@ -126,14 +113,10 @@ static bool is_address(slice host)
 
 static bool is_label(slice bucket, bool dots)
 {
-    for (size_t i = 0; i < bucket.len; i++) {
-        char c = bucket.ptr[i];
-        bool edge = i == 0 || i + 1 == bucket.len;
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c == '-' && !edge) ||
-              (c == '.' && dots && !edge)))
-            return false;
-    }
-    return bucket.len >= 3 && bucket.len <= 63;
+    return bucket.len >= 3 && bucket.len <= 63 &&
+           slice_only(bucket, LOWER_CHARS DIGIT_CHARS "-.") &&
+           (dots || !slice_has(bucket, '.')) && !slice_has(S("-."), bucket.ptr[0]) &&
+           !slice_has(S("-."), bucket.ptr[bucket.len - 1]);
 }
 
 static bool bucket_in_host(const struct endpoint *endpoint, slice bucket)
@@ -172,6 +155,7 @@ static slice sendable(struct arena *keep, slice query)
 void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
                     slice query, slice region, struct target *ret)
 {
+    check(bucket.len > 0 || key.len == 0);    /* a key is of a bucket */
     slice host = host_of_region(keep, endpoint->host, region);
     bool in_host = bucket_in_host(endpoint, bucket);
     if (in_host)

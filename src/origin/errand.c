@@ -28,12 +28,14 @@ void errand_enter(struct errands *of, struct errand *errand)
 
 void errand_wake(struct errand *errand)
 {
+    check(errand->ticket);    /* it has entered, and not left */
     ticket_wake(errand->ticket);
 }
 
 void errand_due(struct errand *errand, uint64_t at_ms)
 {
     struct list *timers = &errand->of->timers, *before;
+    check(errand->ticket);
     list_del(&errand->timer);
     errand->due_ms = at_ms;
     if (!at_ms)
@@ -101,8 +103,8 @@ static void wake_the_due(struct errands *of, uint64_t now_ms)
 
 void errands_run(struct errands *of, uint64_t now_ms)
 {
-    if (atomic_load(&of->stopping) && !of->told) {
-        of->told = true;
+    if (atomic_load(&of->stopping) && !of->stop_woken) {
+        of->stop_woken = true;
         list_each_safe(struct errand, errand, &of->all, link)
             errand->woken(errand);
     }

@@ -16,7 +16,7 @@ struct errands {                    /* those of one thread, which runs them in i
     struct list all, timers;
     atomic_uint live;               /* number of errands that have entered and not left */
     atomic_bool stopping;
-    bool told;                      /* every errand was woken to stop */
+    bool stop_woken;                /* every errand was woken to stop */
 };
 
 struct errand {

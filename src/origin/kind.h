@@ -20,8 +20,8 @@ struct origin_hook;
 struct origin_kind {
     struct url_kind url;                /* how its URLs look, and what the settings must know */
     bool read_only;
-    /* What all origins of the kind have in common: threads, connections. Made for the first of
-     * them; freed once all have stopped, and freeing returns when every call is done. */
+    /* The threads and connections that all origins of the kind share. They are made for the first
+     * origin, and freed while all origins still stand. Freeing returns when every call is done. */
     void *(*shared_new)(unsigned threads);
     void (*shared_free)(void *take_shared);
     /* Opens an origin; its kind is set by the caller. On failure *ret_why is a sentence for people,
@@ -32,10 +32,9 @@ struct origin_kind {
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
     void (*ask_again)(struct origin_hook *hook);    /* NULL: the kind asks may_send by itself */
-    /* Each of the next three may be NULL. stop: the threads that carry calls are about to end. */
+    /* Each of the next two may be NULL. */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
-    uint64_t (*renamed_ms)(const struct origin *origin);    /* NULL: never */
-    void (*stop)(struct origin *origin);
+    uint64_t (*owner_changed_ms)(const struct origin *origin);    /* NULL: never */
     void (*free)(struct origin *origin);    /* called when no call is left */
 };
 #define KIND(name) extern const struct origin_kind name;

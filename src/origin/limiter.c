@@ -4,12 +4,13 @@
  * The limit of connections to an origin holds over all threads. A call that leaves hands its place
  * straight to a waiting one, so no call that comes later can slip in between.
  *
- * Calls that belong together are a party: the items of one list. A party has one place in the queue
- * of turns; when its turn comes, its next call goes to the end of the queue. So a list delays the
+ * The calls for the items of one list carry one list id. A list has one place in the queue of
+ * turns; when its turn comes, its next call goes to the end of the queue. So a list delays the
  * calls behind it by one of its items, not by all. But every second place goes by the order of
  * coming: otherwise an endless crowd of single calls would leave a list one place in a hundred. No
  * call waits more than twice as long as by either rule alone. The cost of a place does not grow
- * with the number of waiting calls: a hash finds the first call of a party, which leads the others.
+ * with the number of waiting calls: a hash finds the first call of a list, which leads the
+ * others.
  *
  * While calls wait, calls inside that do not need their places are asked to leave: as many as wait,
  * and first the one that has spared its place longest. */
@@ -20,7 +21,8 @@
 void limiter_init(struct limiter *limiter, unsigned most)
 {
     pthread_mutex_init(&limiter->lock, NULL);
-    limiter->most = MAX(most, 1u);
+    check(most > 0);
+    limiter->most = most;
     limiter->inside = 0;
     limiter->waiters = limiter->pressed = 0;
     limiter->by_turn = false;
@@ -41,32 +43,32 @@ void limiter_end(struct limiter *limiter)
 
 /* ---- the queue ---- */
 
-static struct list *row_of(struct limiter *limiter, uint64_t party)
+static struct list *row_of(struct limiter *limiter, uint64_t list_id)
 {
-    return &limiter->firsts[(party * 0x9e3779b97f4a7c15u) >> 58];
+    return &limiter->firsts[(list_id * 0x9e3779b97f4a7c15u) >> 58];
 }
 static_assert(LIMITER_ROWS == 1u << (64 - 58), "the highest bits of the hash");
 
-static struct limiter_pass *first_of(struct limiter *limiter, uint64_t party)
+static struct limiter_pass *first_of(struct limiter *limiter, uint64_t list_id)
 {
-    list_each(struct limiter_pass, pass, row_of(limiter, party), first)
-        if (pass->party == party)
+    list_each(struct limiter_pass, pass, row_of(limiter, list_id), first)
+        if (pass->list_id == list_id)
             return pass;
     return NULL;
 }
 
 static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
 {
-    struct limiter_pass *first = pass->party ? first_of(limiter, pass->party) : NULL;
+    struct limiter_pass *first = pass->list_id ? first_of(limiter, pass->list_id) : NULL;
     list_add(first ? &first->behind : &limiter->turns, &pass->link);
-    if (!first && pass->party)
-        list_add(row_of(limiter, pass->party), &pass->first);
+    if (!first && pass->list_id)
+        list_add(row_of(limiter, pass->list_id), &pass->first);
     list_add(&limiter->order, &pass->came);
     pass->where = LIMITER_WAITING;
     limiter->waiters++;
 }
 
-/* Takes a pass out of the queue. The next pass of its party goes to the end of the turns if this
+/* Takes a pass out of the queue. The next pass of its list goes to the end of the turns if this
  * one `had_turn`, otherwise to the place that becomes free. */
 static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
 {
@@ -74,6 +76,7 @@ static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool ha
     list_del(&pass->link);
     list_del(&pass->first);
     list_del(&pass->came);
+    check(limiter->waiters > 0);
     limiter->waiters--;
     if (list_empty(&pass->behind))
         return;
@@ -81,7 +84,7 @@ static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool ha
     list_del(&next->link);
     list_move(&next->behind, &pass->behind);
     list_add(before, &next->link);
-    list_add(row_of(limiter, next->party), &next->first);
+    list_add(row_of(limiter, next->list_id), &next->first);
 }
 
 /* ---- places ---- */
@@ -99,6 +102,7 @@ static void press(struct limiter *limiter)
 
 static void relieve(struct limiter *limiter, struct limiter_pass *pass)
 {
+    check(!pass->pressed || limiter->pressed > 0);
     limiter->pressed -= pass->pressed;
     pass->pressed = false;
 }
@@ -106,7 +110,7 @@ static void relieve(struct limiter *limiter, struct limiter_pass *pass)
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
 {
     pthread_mutex_lock(&limiter->lock);
-    check(pass->where == LIMITER_AWAY);
+    check(pass->where == LIMITER_AWAY && pass->errand);
     list_init(&pass->link);
     list_init(&pass->first);
     list_init(&pass->behind);
@@ -133,6 +137,7 @@ bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass)
 
 static void hand_over(struct limiter *limiter)
 {
+    check(limiter->inside > 0 && limiter->inside <= limiter->most);
     if (list_empty(&limiter->turns)) {
         limiter->inside--;
         return;
@@ -149,9 +154,9 @@ static void hand_over(struct limiter *limiter)
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass)
 {
     pthread_mutex_lock(&limiter->lock);
-    if (pass->where == LIMITER_WAITING && pass->party) {
+    if (pass->where == LIMITER_WAITING && pass->list_id) {
         step_out(limiter, pass, false);
-        pass->party = 0;
+        pass->list_id = 0;
         queue_up(limiter, pass);
     }
     pthread_mutex_unlock(&limiter->lock);

@@ -14,18 +14,18 @@ struct limiter {                    /* any thread */
     unsigned most, inside, waiters;
     unsigned pressed;               /* number of calls inside that were asked to leave */
     bool by_turn;                   /* the last place went by `turns`; the next goes by `order` */
-    struct list turns;              /* waiting passes; of a party only the first */
+    struct list turns;              /* waiting passes; of a list only the first */
     struct list order;              /* all waiting passes, in the order of coming */
-    struct list firsts[LIMITER_ROWS];    /* the first pass of each party, by a hash of the party */
+    struct list firsts[LIMITER_ROWS];    /* the first pass of each list, by a hash of its id */
     struct list spare;              /* passes inside that may be asked to leave; longest first */
 };
 
 struct limiter_pass {                  /* of one errand; all zeroes at start */
     struct errand *errand;
-    uint64_t party;                 /* set before the pass enters; 0: no party */
-    struct list link;               /* in turns, behind the first of its party, or in spare */
+    uint64_t list_id;               /* set before the pass enters; 0: no list */
+    struct list link;               /* in turns, behind the first of its list, or in spare */
     struct list came;               /* in order */
-    struct list first, behind;      /* of a party's first: link in firsts, and the passes behind */
+    struct list first, behind;      /* of a list's first: link in firsts, and the passes behind */
     bool pressed;
     enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* limiter->lock */
 };
@@ -35,7 +35,7 @@ void limiter_end(struct limiter *limiter);
 /* False: the pass waits, and its errand is woken once it is inside. */
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
-/* A waiting pass leaves its party, and takes turns alone from now on. */
+/* A waiting pass leaves its list, and takes turns alone from now on. */
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass);
 /* The pass does not need its place for now. Its errand is woken when another needs the place. */
 void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);

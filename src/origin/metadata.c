@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/url_kind.h"
 #include "origin/source.h"
 #include "origin/web.h"
 
@@ -26,23 +27,16 @@ static bool is_trusted(slice url)
     if (!slice_starts(url, S("http://")))
         return false;
     slice rest = slice_from(url, 7), host = slice_cut(&rest, '/');
-    for (size_t i = 0; i < host.len && host.ptr[0] != '['; i++)
-        if (host.ptr[i] == ':')
-            host.len = i;
-    for (size_t i = 0; i < host.len && host.ptr[0] == '['; i++)
-        if (host.ptr[i] == ']')
-            host.len = i + 1;
-    bool digits = slice_starts(host, S("127."));
-    for (size_t i = 0; digits && i < host.len; i++)
-        digits = host.ptr[i] == '.' || (host.ptr[i] >= '0' && host.ptr[i] <= '9');
-    return digits || slice_is_one_of(host, near, countof(near));
+    (void)url_cut_port(&host);
+    return (slice_starts(host, S("127.")) && slice_only(host, DIGIT_CHARS ".")) ||
+           slice_is_one_of(host, near, countof(near));
 }
 
 static enum err ask_for(struct seek *seek, slice from, const struct web_ask *ask,
                         struct web_reply *ret)
 {
     slice why;
-    enum err e = web_get(seek->ask->carriers, ask, seek->keep, ret, &why);
+    enum err e = web_get(ask, seek->keep, ret, &why);
     if (e)
         return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s", SLICE_ARG(from),
                          SLICE_ARG(ask->url), SLICE_ARG(why));
@@ -75,8 +69,7 @@ static enum err container_token(struct seek *seek, slice *ret)
     if (path.len && aws_file_read(seek->keep, path, ret, &seek->why))
         return seek_fail(seek, ERR_IO, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: %.*s",
                          SLICE_ARG(seek->why));
-    while (slice_ends(*ret, S("\n")) || slice_ends(*ret, S("\r")))
-        ret->len--;
+    *ret = aws_without_line_end(*ret);
     for (size_t i = 0; i < ret->len; i++)
         if ((unsigned char)ret->ptr[i] < ' ')
             return seek_fail(seek, ERR_BAD_ARGUMENT, "the container's authorization token has "
@@ -95,7 +88,7 @@ enum err source_container(struct seek *seek, struct credentials *ret)
     ret->kind = CREDENTIALS_LENT;
     if (!e)
         e = container_token(seek, &token);
-    if (e || !seek->ask->carriers)
+    if (e || !seek->ask->may_lend)
         return e;
     const struct http_field field = { S("Authorization"), token };
     const struct web_ask ask = {
@@ -121,15 +114,13 @@ static slice instance_base(const struct seek *seek)
     return set.len ? set : S("http://169.254.169.254");
 }
 
-static enum err instance_token(struct seek *seek, slice base, slice from, slice *ret)
+/* Asks the metadata service for a path, with one header. */
+static enum err instance_ask(struct seek *seek, const char *method, unsigned time_ms, slice url,
+                             struct http_field field, slice from, slice *ret)
 {
-    const struct http_field field = { S("X-aws-ec2-metadata-token-ttl-seconds"),
-                                      S(TOKEN_SECONDS) };
     const struct web_ask ask = {
-        .method = "PUT",
-        .url = arena_printf(seek->keep, "%.*s/latest/api/token", SLICE_ARG(base)),
-        .fields = &field, .field_count = 1, .stop = seek->ask->stop,
-        .time_ms = seek->ask->source == CREDENTIALS_ANY ? FIRST_TIME_MS : WEB_TIME_MS,
+        .method = method, .url = url, .fields = &field, .field_count = 1, .time_ms = time_ms,
+        .stop = seek->ask->stop,
     };
     struct web_reply reply;
     enum err e = ask_for(seek, from, &ask, &reply);
@@ -140,25 +131,22 @@ static enum err instance_token(struct seek *seek, slice base, slice from, slice 
 static enum err instance_get(struct seek *seek, slice base, slice name, slice token, slice from,
                              slice *ret)
 {
-    const struct http_field field = { S("X-aws-ec2-metadata-token"), token };
-    const struct web_ask ask = {
-        .method = "GET",
-        .url = arena_printf(seek->keep, "%.*s/latest/meta-data/iam/security-credentials/%.*s",
-                            SLICE_ARG(base), SLICE_ARG(name)),
-        .fields = &field, .field_count = 1, .time_ms = WEB_TIME_MS, .stop = seek->ask->stop,
-    };
-    struct web_reply reply;
-    enum err e = ask_for(seek, from, &ask, &reply);
-    *ret = e ? S("") : reply.body;
-    return e;
+    slice url = arena_printf(seek->keep, "%.*s/latest/meta-data/iam/security-credentials/%.*s",
+                             SLICE_ARG(base), SLICE_ARG(name));
+    struct http_field field = { S("X-aws-ec2-metadata-token"), token };
+    return instance_ask(seek, "GET", WEB_TIME_MS, url, field, from, ret);
 }
 
 static enum err instance_role(struct seek *seek, slice base, struct credentials *ret)
 {
     slice token, roles, document, code;
-    enum err e = instance_token(seek, base, ret->from, &token);
+    slice token_url = arena_printf(seek->keep, "%.*s/latest/api/token", SLICE_ARG(base));
+    struct http_field life = { S("X-aws-ec2-metadata-token-ttl-seconds"), S(TOKEN_SECONDS) };
+    bool first = seek->ask->source == CREDENTIALS_ANY;
+    enum err e = instance_ask(seek, "PUT", first ? FIRST_TIME_MS : WEB_TIME_MS, token_url, life,
+                              ret->from, &token);
     if (e)    /* no metadata service answers: this is no instance, or the service is out of reach */
-        return seek->ask->source == CREDENTIALS_ANY ? ERR_NOT_FOUND : e;
+        return first ? ERR_NOT_FOUND : e;
     e = instance_get(seek, base, S(""), token, ret->from, &roles);
     if (e)
         return e;
@@ -180,7 +168,7 @@ static enum err instance_role(struct seek *seek, slice base, struct credentials 
 enum err source_instance(struct seek *seek, struct credentials *ret)
 {
     if (slice_eq_nocase(seek_env(seek, "AWS_EC2_METADATA_DISABLED"), S("true")) ||
-        !seek->ask->carriers)
+        !seek->ask->may_lend)
         return ERR_NOT_FOUND;
     ret->from = S("instance role");
     ret->kind = CREDENTIALS_LENT;

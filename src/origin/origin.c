@@ -48,6 +48,7 @@ static void unhook(struct origin_call *call)
 
 void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call)
 {
+    check(!call->priv);
     *hook = (struct origin_hook){ .magic = HOOK_MAGIC, .origin = origin, .call = call };
     metric_gauge_add(M_ORIGIN_CALLS, 1);
     atomic_fetch_add(&origin->calls, 1);
@@ -85,18 +86,8 @@ static bool is_lack(const struct origin_hook *hook, enum err err)
 /* True if the fault was the origin's, not the client's or the request's. */
 static bool is_failure(const struct origin_hook *hook, enum err err)
 {
-    switch (err) {
-    case OK:
-        return hook->status >= 500 && hook->status != 501;    /* 501: it lacks the operation */
-    case ERR_BUSY:
-    case ERR_SLOW_DOWN:
-    case ERR_BAD_REQUEST:
-    case ERR_READ_ONLY:
-    case ERR_NOT_IMPLEMENTED:
-        return false;
-    default:
-        return true;
-    }
+    return (err || hook->status >= 500) && !is_lack(hook, err) && err != ERR_BUSY &&
+           err != ERR_SLOW_DOWN;
 }
 
 static void note_failure(const struct origin_hook *hook, enum err err)
@@ -118,9 +109,10 @@ void hook_done(struct origin_hook *hook, enum err err)
 {
     struct origin_call *call = hook->call;
     check(hook->magic == HOOK_MAGIC && (err || hook->headed));
+    check(call->priv == hook);
     hook->magic = 0;
     metric_gauge_add(M_ORIGIN_CALLS, -1);
-    atomic_fetch_sub(&hook->origin->calls, 1);
+    check(atomic_fetch_sub(&hook->origin->calls, 1) > 0);
     bool ended = err == ERR_CANCELED || err == ERR_YIELDED || err == ERR_STOPPING;
     if (err == ERR_YIELDED)
         metric_add(M_ORIGIN_YIELDED, 1);
@@ -155,7 +147,9 @@ slice origin_reply_get(const struct origin_reply *reply, slice name)
 
 void origin_start(struct origin *origin, struct origin_call *call)
 {
-    check(origin->magic == ORIGIN_MAGIC && !call->priv);
+    check(origin->magic == ORIGIN_MAGIC);
+    check(!call->form || call->body);    /* the form's file */
+    check(call->fields || !call->field_count);
     check(call->events && call->events->head && call->events->body && call->events->done);
     pthread_mutex_t *lock = lock_of(call);
     pthread_mutex_lock(lock);    /* the call may run, but can't end before start has returned */
@@ -224,9 +218,9 @@ bool origin_knows_identities(const struct origin *origin)
     return origin->kind->url.knows_identities;
 }
 
-uint64_t origin_renamed_ms(const struct origin *origin)
+uint64_t origin_owner_changed_ms(const struct origin *origin)
 {
-    return origin->kind->renamed_ms ? origin->kind->renamed_ms(origin) : 0;
+    return origin->kind->owner_changed_ms ? origin->kind->owner_changed_ms(origin) : 0;
 }
 
 /* ---- making them ---- */
@@ -281,6 +275,7 @@ enum err origins_add(struct origins *all, const struct origin_options *options, 
 
 static void free_one(struct origin *origin)
 {
+    check(origin->magic == ORIGIN_MAGIC && atomic_load(&origin->calls) == 0);
     list_del(&origin->link);
     origin->magic = 0;
     pthread_mutex_destroy(&origin->lock);
@@ -295,9 +290,6 @@ void origins_free(struct origins **all)
     *all = NULL;
     if (!mine)
         return;
-    list_each(struct origin, origin, &mine->list, link)
-        if (origin->kind->stop)
-            origin->kind->stop(origin);
     for (size_t i = 0; i < countof(kinds); i++)
         if (mine->shared[i])
             kinds[i]->shared_free(mine->shared[i]);

@@ -79,10 +79,10 @@ struct origin_call {
      * byte. Returns OK, or the error that ends the call. `again`: a request was sent, or a try was
      * made. Once it has refused, it must refuse for ever. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
-    /* Calls of one party, such as the items of one list, share one turn when calls wait for a
-     * connection (limiter.c). 0: no party. After setting it to 0 during the call, call
+    /* Calls for the items of one list carry its id and share one turn when calls wait for a
+     * connection (limiter.c). 0: no list. After setting it to 0 during the call, call
      * origin_ask_again. */
-    _Atomic uint64_t party;
+    _Atomic uint64_t list_id;
     void *priv;                         /* for this room; NULL at start */
 };
 
@@ -90,7 +90,7 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE or SPARE; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
-/* Tells that may_send would refuse now, or that the call has left its party. A waiting call then
+/* Tells that may_send would refuse now, or that the call has left its list. A waiting call then
  * ends, or waits alone; a call that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
@@ -102,7 +102,7 @@ bool origin_knows_identities(const struct origin *origin);
 
 /* The time (of the ageing clock) when the owner of Penstock's own credentials changed; 0: never.
  * Earlier answers were given to the owner before. */
-uint64_t origin_renamed_ms(const struct origin *origin);
+uint64_t origin_owner_changed_ms(const struct origin *origin);
 
 /* Penstock's own credentials at an origin. Times are wall seconds; 0: never. */
 struct origin_keys {

@@ -163,7 +163,7 @@ enum err source_process(struct seek *seek, struct credentials *ret)
                              SLICE_ARG(seek->profile));
     ret->nameless = true;
     ret->kind = CREDENTIALS_LENT;
-    if (!seek->ask->carriers)
+    if (!seek->ask->may_lend)
         return OK;
     enum err e = run(seek, command, &document);
     if (e)

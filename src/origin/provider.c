@@ -41,7 +41,7 @@ struct provider {
     bool running;
     atomic_bool stop;
     atomic_uint version, looks;
-    _Atomic uint64_t renamed_ms;
+    _Atomic uint64_t owner_changed_ms;
     pthread_mutex_t lock;           /* for the members below */
     pthread_cond_t change;
     struct arena held;              /* holds the texts of `now` */
@@ -85,7 +85,7 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
     slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
-             good ? "the last ones are used meanwhile, and the source is asked again"
+             good ? "the last credentials stay in use, and Penstock asks the source again"
                   : "there are no valid credentials, so objects that are not cached cannot be "
                     "served until the source works: check it (it is asked again and again)");
     arena_free(&keep);
@@ -121,12 +121,13 @@ static slice name_of(const struct credentials *found)
 
 static void note_found(struct provider *provider, const struct credentials *found, int64_t now_s)
 {
+    check(found->access_key.len && found->secret_key.len);
     pthread_mutex_lock(&provider->lock);
     bool news = !atomic_load(&provider->version) || !same(found, &provider->now);
     if (news) {
         struct arena held = { 0 };
         if (provider->running && !slice_eq(name_of(found), name_of(&provider->now)))
-            atomic_store(&provider->renamed_ms, ageing_ms());    /* before a call signs with them */
+            atomic_store(&provider->owner_changed_ms, ageing_ms());    /* before a call signs */
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
         provider->now.secret_key = arena_copy(&held, found->secret_key);
@@ -194,14 +195,8 @@ static void look(struct provider *provider)
 
 static void sleep_a_while(struct provider *provider)
 {
-    struct timespec until;
-    uint64_t at_ns = mono_ns() + CLOCK_EVERY_MS * 1000000ull;
-    int64_t away_s = provider->look_s - wall_s();
-    if (away_s == 1)
-        at_ns = mono_ns() + 1000000000u;
-    until.tv_sec = (time_t)(at_ns / 1000000000u);
-    until.tv_nsec = (long)(at_ns % 1000000000u);
-    pthread_cond_timedwait(&provider->change, &provider->lock, &until);
+    uint64_t pause_ms = provider->look_s - wall_s() == 1 ? 1000u : CLOCK_EVERY_MS;
+    cond_wait_until(&provider->change, &provider->lock, mono_ns() + pause_ms * 1000000u);
 }
 
 static void *run(void *arg)
@@ -253,9 +248,9 @@ unsigned provider_version(const struct provider *provider)
     return atomic_load(&provider->version);
 }
 
-uint64_t provider_renamed_ms(const struct provider *provider)
+uint64_t provider_owner_changed_ms(const struct provider *provider)
 {
-    return atomic_load(&provider->renamed_ms);
+    return atomic_load(&provider->owner_changed_ms);
 }
 
 unsigned provider_looks(const struct provider *provider)
@@ -324,12 +319,8 @@ static bool is_mistake(enum err e)
 
 static void begin(struct provider *provider)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&provider->lock, NULL);
-    pthread_cond_init(&provider->change, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&provider->change, NULL);
     uint32_t chance = 0;
     if (getrandom(&chance, sizeof(chance), GRND_NONBLOCK) != sizeof(chance))
         chance = (uint32_t)mono_ns();
@@ -371,25 +362,18 @@ enum err provider_new(const struct credentials_ask *ask, const char *origin, str
     return OK;
 }
 
-void provider_stop(struct provider *provider)
-{
-    pthread_mutex_lock(&provider->lock);
-    atomic_store(&provider->stop, true);
-    bool running = provider->running;
-    provider->running = false;
-    pthread_cond_signal(&provider->change);
-    pthread_mutex_unlock(&provider->lock);
-    if (running)
-        pthread_join(provider->thread, NULL);
-}
-
 void provider_free(struct provider **provider)
 {
     struct provider *mine = *provider;
     *provider = NULL;
     if (!mine)
         return;
-    provider_stop(mine);
+    pthread_mutex_lock(&mine->lock);
+    atomic_store(&mine->stop, true);
+    pthread_cond_signal(&mine->change);
+    pthread_mutex_unlock(&mine->lock);
+    if (mine->running)
+        pthread_join(mine->thread, NULL);
     pthread_cond_destroy(&mine->change);
     pthread_mutex_destroy(&mine->lock);
     arena_free(&mine->held);

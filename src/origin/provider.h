@@ -11,13 +11,12 @@
 
 struct provider;
 
-/* `ask` is copied; its carriers must outlive the provider. `origin` is the name for the log. Fails
- * if no source is configured, or one is configured wrongly; a source that only fails for now is
- * asked again later. If no source is configured and ask->optional is set, the provider is made but
- * never has credentials. *ret_region is the region that was found, in keep. */
+/* `ask` is copied. `origin` is the name for the log. Fails if no source is configured, or one is
+ * configured wrongly; a source that only fails for now is asked again later. If no source is
+ * configured and ask->optional is set, the provider is made but never has credentials. *ret_region
+ * is the region that was found, in keep. */
 enum err provider_new(const struct credentials_ask *ask, const char *origin, struct arena *keep,
                       struct provider **ret, slice *ret_region, slice *ret_why) MUST_USE;
-void provider_stop(struct provider *provider);    /* call it before its carriers end */
 void provider_free(struct provider **provider);
 
 /* Any thread. A snapshot, in keep, and its version. ERR_NO_KEYS: there are no valid credentials. */
@@ -32,7 +31,7 @@ bool provider_is_past(struct provider *provider, unsigned version);
  * True: provider_looks() will rise, or provider_version() has risen. */
 bool provider_renew(struct provider *provider, unsigned version, bool guess) MUST_USE;
 unsigned provider_looks(const struct provider *provider);      /* number of looks that ended */
-uint64_t provider_renamed_ms(const struct provider *provider);    /* see origin_renamed_ms */
+uint64_t provider_owner_changed_ms(const struct provider *provider);    /* as origin's */
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret);
 
 #endif

@@ -30,12 +30,8 @@ void regions_end(struct regions *regions)
 
 bool region_valid(slice region)
 {
-    for (size_t i = 0; i < region.len; i++) {
-        char c = region.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
-            return false;
-    }
-    return region.len > 0 && region.len < REGION_BYTES_MAX;
+    return region.len > 0 && region.len < REGION_BYTES_MAX &&
+           slice_only(region, LOWER_CHARS DIGIT_CHARS "-");
 }
 
 static void copy(char *to, size_t bytes, slice from)
@@ -76,6 +72,7 @@ void region_learn(struct regions *regions, slice bucket, slice region)
 {
     if (bucket.len == 0 || bucket.len >= sizeof(((struct learnt *)NULL)->bucket))
         return;
+    check(region_valid(region));
     pthread_mutex_lock(&regions->lock);
     struct learnt *learnt = place(regions, bucket);
     copy(learnt->bucket, sizeof(learnt->bucket), bucket);

@@ -60,6 +60,7 @@ static bool may_repeat(const struct retry_case *what)
 enum retry retry_judge(const struct retry_case *what)
 {
     bool refused_unread;
+    check(what->tries > 0 && what->tries_max > 0);
     if (what->no_retry || !is_passing(what, &refused_unread))
         return RETRY_NO;
     if (!refused_unread && !may_repeat(what))

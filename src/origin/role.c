@@ -3,6 +3,8 @@
  * AssumeRole is signed with other credentials, of source_profile or of the source that
  * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token that an
  * orchestrator mounts; its file is read anew each time. */
+#include <assert.h>
+
 #include "origin/source.h"
 #include "origin/web.h"
 #include "s3/checksum.h"
@@ -66,20 +68,23 @@ static slice sha256_hex(struct arena *keep, slice bytes)
 }
 
 #define FIELDS_MAX 6
+static_assert(FIELDS_MAX >= 2 + countof(((struct sigv4_signed *)NULL)->fields), "Host, type");
 static const struct http_field form_type = { { "Content-Type", 12 },
                                              { "application/x-www-form-urlencoded", 33 } };
 
-/* Signs a request. Returns its fields, without Host, which web.c sends. */
+/* Signs a request. Returns its fields. */
 static size_t sign(const struct seek *seek, const struct credentials *with, slice url, slice body,
                    struct http_field fields[FIELDS_MAX])
 {
     slice host = url;
     for (int i = 0; i < 2; i++)
         slice_cut(&host, '/');
-    struct http_field signed_fields[] = { { S("Host"), slice_cut(&host, '/') }, form_type };
+    size_t count = 0;
+    fields[count++] = (struct http_field){ S("Host"), slice_cut(&host, '/') };
+    fields[count++] = form_type;
     const struct sigv4_ask ask = {
-        .method = S("POST"), .path = S("/"), .query = S(""), .fields = signed_fields,
-        .field_count = countof(signed_fields), .payload_hash = sha256_hex(seek->keep, body),
+        .method = S("POST"), .path = S("/"), .query = S(""), .fields = fields,
+        .field_count = count, .payload_hash = sha256_hex(seek->keep, body),
         .region = seek->region.len ? seek->region : S("us-east-1"), .service = S("sts"),
         .now_s = seek->ask->now_s,
     };
@@ -89,8 +94,6 @@ static size_t sign(const struct seek *seek, const struct credentials *with, slic
     struct sigv4_signed added;
     sigv4_sign(sigv4, seek->keep, &ask, &keys, &added);
     sigv4_free(&sigv4);
-    size_t count = 0;
-    fields[count++] = form_type;
     for (size_t i = 0; i < added.field_count; i++)
         fields[count++] = added.fields[i];
     return count;
@@ -122,7 +125,7 @@ static enum err ask_sts(struct seek *seek, slice body, const struct credentials 
     };
     struct web_reply reply;
     slice why;
-    enum err e = web_get(seek->ask->carriers, &ask, seek->keep, &reply, &why);
+    enum err e = web_get(&ask, seek->keep, &reply, &why);
     if (e)
         return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s", SLICE_ARG(ret->from),
                          SLICE_ARG(url), SLICE_ARG(why));
@@ -140,7 +143,7 @@ static enum err ask_sts(struct seek *seek, slice body, const struct credentials 
 
 /* ---- AssumeRole ---- */
 
-static enum err lender_named(struct seek *seek, slice name, struct credentials *ret)
+static enum err lender_source(struct seek *seek, slice name, struct credentials *ret)
 {
     if (slice_eq(name, S("Environment")))
         return source_env(seek, ret);
@@ -177,9 +180,9 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
 
 enum err source_role(struct seek *seek, struct credentials *ret)
 {
-    slice role = seek_profile(seek, "role_arn"), named = seek_profile(seek, "credential_source");
+    slice role = seek_profile(seek, "role_arn"), source = seek_profile(seek, "credential_source");
     slice profile = seek_profile(seek, "source_profile");
-    if (!role.len || (!named.len && !profile.len))
+    if (!role.len || (!source.len && !profile.len))
         return ERR_NOT_FOUND;
     slice from = arena_printf(seek->keep, "role %.*s of profile %.*s", SLICE_ARG(role),
                               SLICE_ARG(seek->profile));
@@ -188,15 +191,15 @@ enum err source_role(struct seek *seek, struct credentials *ret)
     if (seek_profile(seek, "mfa_serial").len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s needs an MFA code (mfa_serial), which a "
                          "service can't enter: use a role without it", SLICE_ARG(from));
-    if (!seek->ask->carriers)
+    if (!seek->ask->may_lend)
         return OK;
     struct credentials lender = { 0 };
     enum err e = profile.len ? lender_profile(seek, profile, &lender)
-                             : lender_named(seek, named, &lender);
+                             : lender_source(seek, source, &lender);
     if (e == ERR_NOT_FOUND)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s: %s %.*s has no credentials to assume it",
                          SLICE_ARG(from), profile.len ? "source_profile" : "credential_source",
-                         SLICE_ARG(profile.len ? profile : named));
+                         SLICE_ARG(profile.len ? profile : source));
     if (e)
         return e;
     struct text form = form_of(seek, "AssumeRole", role);
@@ -218,12 +221,11 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
     if (!role.len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_WEB_IDENTITY_TOKEN_FILE is set and "
                          "AWS_ROLE_ARN is not: set both");
-    if (!seek->ask->carriers)
+    if (!seek->ask->may_lend)
         return OK;
     if (aws_file_read(seek->keep, path, &token, &seek->why))
         return seek_fail(seek, ERR_IO, "web identity: %.*s", SLICE_ARG(seek->why));
-    while (slice_ends(token, S("\n")) || slice_ends(token, S("\r")))
-        token.len--;
+    token = aws_without_line_end(token);
     if (!slice_trim(token).len)
         return seek_fail(seek, ERR_IO, "web identity: %.*s is empty", SLICE_ARG(path));
     struct text form = form_of(seek, "AssumeRoleWithWebIdentity", role);

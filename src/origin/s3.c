@@ -21,19 +21,14 @@ static void s3_free(struct origin *origin)
     free(s3);
 }
 
-static void s3_stop(struct origin *origin)
-{
-    provider_stop(container_of(origin, struct s3, origin)->provider);
-}
-
 static void s3_health(struct origin *origin, struct arena *keep, struct origin_keys *ret)
 {
     provider_health(container_of(origin, struct s3, origin)->provider, keep, ret);
 }
 
-static uint64_t s3_renamed_ms(const struct origin *origin)
+static uint64_t s3_owner_changed_ms(const struct origin *origin)
 {
-    return provider_renamed_ms(container_of(origin, const struct s3, origin)->provider);
+    return provider_owner_changed_ms(container_of(origin, const struct s3, origin)->provider);
 }
 
 static const char *env(const char *name)
@@ -44,12 +39,11 @@ static const char *env(const char *name)
 static enum err s3_open(void *shared, const struct origin_options *options, struct arena *keep,
                         struct origin **ret, slice *ret_why)
 {
-    struct carriers *carriers = shared;
     struct s3 *s3 = must_alloc(sizeof(*s3));
     slice region = S("");
     struct credentials_ask ask = {
         .secret_key_file = slice_of(options->secret_key_file),
-        .session_token_file = slice_of(options->session_token_file), .carriers = carriers,
+        .session_token_file = slice_of(options->session_token_file), .may_lend = true,
         .access_key = slice_of(options->access_key), .secret_key = slice_of(options->secret_key),
         .session_token = slice_of(options->session_token), .region = slice_of(options->region),
         .profile = slice_of(options->profile), .env = env, .optional = options->keys_optional,
@@ -77,7 +71,7 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
     s3->wait_ms = options->wait_ms;
     s3->total_ms = options->total_ms;
     s3->tries_max = MAX(options->tries_max, 1u);
-    s3->carriers = carriers;
+    s3->carriers = shared;
     limiter_init(&s3->limiter, options->connections_max);
     pthread_mutex_init(&s3->lock, NULL);
     s3->sigv4 = sigv4_new();
@@ -111,5 +105,5 @@ const struct origin_kind s3_kind = {
     .shared_new = s3_shared_new, .shared_free = s3_shared_free, .open = s3_open,
     .start = s3_call_start, .resume = s3_call_resume, .cancel = s3_call_cancel,
     .ask_again = s3_call_ask_again,
-    .health = s3_health, .renamed_ms = s3_renamed_ms, .stop = s3_stop, .free = s3_free,
+    .health = s3_health, .owner_changed_ms = s3_owner_changed_ms, .free = s3_free,
 };

@@ -3,6 +3,7 @@
  * Each try is built anew, with its own date, and signed for the region that is known by then.
  * Fields about the connection or the signature are Penstock's own; those of the caller are left
  * out. Threads: carriers. */
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,6 +12,7 @@
 #include "origin/s3.h"
 
 #define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
+static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "and Host");
 
 /* Some servers read other characters as '-'. So only names of metadata, which no server acts on,
  * may have every character of RFC 9110. */
@@ -18,12 +20,7 @@ static bool is_sendable_name(slice name)
 {
     if (slice_starts_nocase(name, S("x-amz-meta-")))
         return http_name_is_valid(name);
-    for (size_t i = 0; i < name.len; i++) {
-        char c = char_lower(name.ptr[i]);
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'))
-            return false;
-    }
-    return name.len > 0;
+    return name.len > 0 && slice_only(name, LOWER_CHARS UPPER_CHARS DIGIT_CHARS "-_");
 }
 
 static bool is_sendable(struct http_field field)
@@ -210,6 +207,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     else
         count = add_signature(s3, keep, asked, with, region, &target, fields, count);
     count = add_unsigned(asked, fields, count);
+    check(count <= asked->field_count + EXTRA_FIELDS);
     const char *method = s3_operation(asked->op)->method_name;
     enum effect effect = s3_effect(asked);
     *ret = (struct exchange_ask){

@@ -70,6 +70,7 @@ static void finish(struct s3_call *call, enum err err);
 
 static void send_try(struct s3_call *call)
 {
+    check(!call->exchange && limiter_is_inside(&call->s3->limiter, &call->pass));
     struct exchange_ask ask;
     const struct sigv4_credentials *as = call->hook.call->as;
     arena_free(&call->keep);
@@ -119,7 +120,7 @@ static void finish(struct s3_call *call, enum err err)
 static void wait_for_connection(struct s3_call *call)
 {
     call->where = WAITING;
-    call->pass.party = atomic_load(&call->hook.call->party);
+    call->pass.list_id = atomic_load(&call->hook.call->list_id);
     if (limiter_enter(&call->s3->limiter, &call->pass)) {
         send_try(call);
         return;
@@ -215,7 +216,7 @@ static void woken(struct errand *errand)
         begin(call);
         break;
     case WAITING:
-        if (call->pass.party && !atomic_load(&call->hook.call->party))
+        if (call->pass.list_id && !atomic_load(&call->hook.call->list_id))
             limiter_part(&call->s3->limiter, &call->pass);
         if (limiter_is_inside(&call->s3->limiter, &call->pass))
             send_try(call);
@@ -301,17 +302,12 @@ static struct s3_call *sending(void *arg)
     return call;
 }
 
-static slice head_get(const struct exchange_head *head, slice name)
+static bool tells_region(struct s3_call *call, const struct origin_reply *reply)
 {
-    return http_field_get(head->fields, head->field_count, name);
-}
-
-static bool tells_region(struct s3_call *call, const struct exchange_head *head)
-{
-    slice region = head_get(head, S("x-amz-bucket-region"));
+    slice region = origin_reply_get(reply, S("x-amz-bucket-region"));
     if (!region.len)
-        region = head_get(head, S("x-amz-region"));    /* AuthorizationHeaderMalformed */
-    if (head->status != 301 && head->status != 307 && head->status != 400)
+        region = origin_reply_get(reply, S("x-amz-region"));    /* AuthorizationHeaderMalformed */
+    if (reply->status != 301 && reply->status != 307 && reply->status != 400)
         return false;
     if (call->region_learnt || !region_valid(region) || slice_eq(region, slice_of(call->region)))
         return false;
@@ -330,6 +326,7 @@ static bool on_ready(void *arg)
 
 static void hold(struct s3_call *call, const struct origin_reply *reply)
 {
+    check(!call->holding && !call->hook.headed);
     struct http_field *fields =
         arena_alloc(&call->keep, (reply->field_count + 1) * sizeof(*fields));
     for (size_t i = 0; i < reply->field_count; i++)
@@ -345,34 +342,30 @@ static void hold(struct s3_call *call, const struct origin_reply *reply)
 static void let_go(struct s3_call *call)
 {
     slice body = text_slice(&call->held_body);
+    check(call->holding);
     call->holding = false;
     hook_head(&call->hook, &call->held);
     if (body.len && !atomic_load(&call->canceled))
         hook_body(&call->hook, body);
 }
 
-static enum exchange_take on_head(void *arg, const struct exchange_head *head)
+static enum exchange_take on_head(void *arg, const struct origin_reply *got)
 {
     struct s3_call *call = sending(arg);
-    call->retry_after = retry_after_ms(head_get(head, S("retry-after")), wall_s());
+    struct origin_reply reply = *got;
+    call->retry_after = retry_after_ms(origin_reply_get(got, S("retry-after")), wall_s());
     if (must_stop(call))
         return EXCHANGE_END;
-    if (tells_region(call, head) || decide_again(call, OK, head->status, NULL)) {
+    if (tells_region(call, got) || decide_again(call, OK, got->status, NULL)) {
         call->again = true;
         return EXCHANGE_TAKEN;
     }
-    struct origin_reply reply = {
-        .status = head->status,
-        .has_length = head->has_length, .length = head->length,
-        .fields = head->fields, .field_count = head->field_count,
-        .first_byte_ns = head->first_byte_ns,
-        .tries = call->tries,
-    };
-    if (s3_keys_in_doubt(head->status)) {
+    reply.tries = call->tries;
+    if (s3_keys_in_doubt(reply.status)) {
         hold(call, &reply);
         return EXCHANGE_TAKEN;
     }
-    if (head->status < 500 && !call->hook.call->as)
+    if (reply.status < 500 && !call->hook.call->as)
         s3_keys_taken(call->s3);
     hook_head(&call->hook, &reply);
     return atomic_load(&call->canceled) ? EXCHANGE_END : EXCHANGE_TAKEN;
@@ -404,7 +397,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
-/* What to do about a failure that libcurl's message does not explain; or "". */
+/* Advice about a failure that libcurl's message does not explain; or "". */
 static const char *advice(const struct exchange_end *end)
 {
     static const struct {
@@ -442,6 +435,7 @@ static enum err judge_held(struct s3_call *call)
     const struct origin_call *asked = call->hook.call;
     slice document = text_slice(&call->held_body);
     int status = call->held.status;
+    check(call->holding && s3_keys_in_doubt(status));
     bool refused = asked->as ? s3_signing_refused(call->s3, asked, status, document)
                              : s3_keys_refused(call->s3, asked->op, status, document);
     bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));

@@ -25,7 +25,7 @@ static const struct {
       "the secret key that goes with this access key is wrong: check its row of keys" },
     { "InvalidAccessKeyId", "it does not know the access key: check origin_access_key" SOURCE,
       true, NULL },
-    { "ExpiredToken", "the session token has expired, and their source has no newer one", true,
+    { "ExpiredToken", "the session token has expired, and its source has no newer one", true,
       NULL },
     { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
     { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's clock",
@@ -69,14 +69,15 @@ static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, con
 static bool of_head(struct s3 *s3, enum s3_op op, int status)
 {
     if (atomic_load(&s3->keys_refused)) {
-        warn(s3, op, status, "-", "its last answer with a reason said so; one to a HEAD has none");
+        warn(s3, op, status, "-", "its last answer with a reason said so (a HEAD has none)");
         return true;
     }
     if (!atomic_exchange(&s3->keys_taken, true))    /* only once: a permission may be missing */
         log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
-                 "refused the first request that was signed with Penstock's own credentials, and "
-                 "does not say why to a HEAD: if all others fail too, check origin_access_key and "
-                 "origin_secret_key\"", s3->origin.name, s3_op_name(op), status);
+                 "refused the first request that was signed with Penstock's own credentials. A "
+                 "HEAD response gives no reason: if all other requests fail, too, check "
+                 "origin_access_key and origin_secret_key\"",
+                 s3->origin.name, s3_op_name(op), status);
     return false;
 }
 

@@ -1,172 +1,116 @@
 /* web.c - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * The exchange is an errand on a carrier. The caller sleeps meanwhile, and checks *stop now and
- * then. The carrier owns the shared members until it sets `ended`, under the lock. */
+ * libcurl runs the request on the caller's thread, by the rules of curl.c. The caller checks *stop
+ * now and then. */
 #include "origin/web.h"
 
-#include <pthread.h>
-#include <stdio.h>
+#include <string.h>
 
-#include "base/clock.h"
+#include "origin/carrier.h"
 
 #define BODY_BYTES_MAX (64 * 1024)
 #define LOOK_MS 100
 
-struct web {
-    struct errand errand;
-    struct exchange_ask ask;
-    struct exchange *exchange;
-    struct origin_body body;
-    uint64_t deadline_ms;
-    atomic_bool canceled;
-    struct text got;
-    int status;
-    enum err err;
-    char why[200];
-    pthread_mutex_t lock;               /* for the members below */
-    pthread_cond_t change;
-    bool ended;
+struct received {
+    struct text text;
+    size_t bytes_max;
 };
 
-static void finish(struct web *web, enum err err, const char *why)
+static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 {
-    exchange_drop(&web->exchange);
-    web->err = err;
-    snprintf(web->why, sizeof(web->why), "%s", why);
-    pthread_mutex_lock(&web->lock);
-    errand_leave(&web->errand);    /* under the lock, where the caller checks before it wakes */
-    web->ended = true;
-    pthread_cond_signal(&web->change);
-    pthread_mutex_unlock(&web->lock);
+    struct received *got = arg;
+    if (got->text.len + size * count > got->bytes_max)
+        return CURL_WRITEFUNC_ERROR;
+    text_add(&got->text, (slice){ ptr, size * count });
+    return size * count;
 }
 
-static enum exchange_take on_head(void *arg, const struct exchange_head *head)
+static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
 {
-    ((struct web *)arg)->status = head->status;
-    return EXCHANGE_TAKEN;
+    slice *rest = arg, part = slice_sub(*rest, 0, size * count);
+    *rest = slice_from(*rest, part.len);
+    return slice_put(ptr, part);
 }
 
-static enum exchange_take on_body(void *arg, slice bytes)
+static CURLcode run(CURL *easy, const atomic_bool *stop)
 {
-    struct web *web = arg;
-    if (web->got.len + bytes.len > BODY_BYTES_MAX)
-        return EXCHANGE_END;
-    text_add(&web->got, bytes);
-    return EXCHANGE_TAKEN;
+    CURLM *multi = curl_multi_init();
+    CURLcode code = CURLE_ABORTED_BY_CALLBACK;
+    int running = 1, left;
+    check(multi && curl_multi_add_handle(multi, easy) == CURLM_OK);
+    while (running && !(stop && atomic_load(stop))) {
+        check(curl_multi_perform(multi, &running) == CURLM_OK);
+        if (running)
+            check(curl_multi_poll(multi, NULL, 0, LOOK_MS, NULL) == CURLM_OK);
+        else
+            code = curl_multi_info_read(multi, &left)->data.result;
+    }
+    check(curl_multi_remove_handle(multi, easy) == CURLM_OK);
+    curl_multi_cleanup(multi);
+    return code;
 }
 
-static bool on_ready(void *arg)
+static enum err judge(CURL *easy, CURLcode code, const char *error, struct arena *keep,
+                      slice *ret_why)
 {
-    return !atomic_load(&((struct web *)arg)->canceled);
-}
-
-static void on_end(void *arg, const struct exchange_end *end)
-{
-    struct web *web = arg;
-    web->exchange = NULL;
-    if (end->err == ERR_CANCELED && !atomic_load(&web->canceled))
-        finish(web, ERR_TOO_LARGE, "the answer is too long");
-    else
-        finish(web, end->err, end->why && *end->why ? end->why : err_text(end->err));
-}
-
-static void woken(struct errand *errand)
-{
-    static const struct exchange_events events = { on_ready, on_head, on_body, on_end };
-    struct web *web = container_of(errand, struct web, errand);
-    if (errand_stopping(errand) || atomic_load(&web->canceled)) {
-        finish(web, ERR_STOPPING, err_text(ERR_STOPPING));
-    } else if (mono_ms() >= web->deadline_ms) {
-        finish(web, ERR_TIMEOUT, "there was no answer in time");
-    } else if (!web->exchange) {
-        errand_due(errand, web->deadline_ms);
-        web->exchange = exchange_start(errand, &web->ask, &events, web);
-    } else {
-        errand_due(errand, web->deadline_ms);
+    long os_error = 0;
+    curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);
+    if (code == CURLE_COULDNT_CONNECT && os_error)    /* libcurl's message lacks the errno */
+        error = strerror((int)os_error);
+    switch (code) {
+    case CURLE_OK:
+        return OK;
+    case CURLE_OPERATION_TIMEDOUT:
+        *ret_why = S("there was no answer in time");
+        return ERR_TIMEOUT;
+    case CURLE_WRITE_ERROR:
+        *ret_why = S("the answer is too long");
+        return ERR_TOO_LARGE;
+    case CURLE_ABORTED_BY_CALLBACK:
+        *ret_why = slice_of(err_text(ERR_STOPPING));
+        return ERR_STOPPING;
+    default:
+        *ret_why = arena_copy(keep, slice_of(*error ? error : curl_easy_strerror(code)));
+        return ERR_ORIGIN_CONNECT;
     }
 }
 
-static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
+enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply *ret,
+                 slice *ret_why)
 {
-    return slice_put(ret, slice_sub(*(const slice *)arg, offset, bytes));
-}
-
-/* Cuts a URL: scheme://host:port/ to connect to, and the rest for the request line. */
-static bool cut_url(struct arena *keep, slice url, slice *ret_base, slice *ret_host,
-                    slice *ret_target)
-{
-    size_t scheme = slice_starts(url, S("http://")) ? 7 : slice_starts(url, S("https://")) ? 8 : 0;
-    if (!scheme)
-        return false;
-    slice target = slice_from(url, scheme), host = slice_cut(&target, '/');
-    *ret_host = arena_copy(keep, host);
-    *ret_base = arena_printf(keep, "%.*s%.*s/", (int)scheme, url.ptr, SLICE_ARG(host));
-    *ret_target = arena_printf(keep, "/%.*s", SLICE_ARG(target));
-    return host.len > 0 && !slice_has(host, '@');
-}
-
-static bool make(struct web *web, const struct web_ask *asked, struct arena *keep)
-{
-    slice base, host, target;
-    struct http_field *fields = arena_alloc(keep, (asked->field_count + 1) * sizeof(*fields));
-    if (!cut_url(keep, asked->url, &base, &host, &target))
-        return false;
-    fields[0] = (struct http_field){ S("Host"), host };
-    for (size_t i = 0; i < asked->field_count; i++)
-        fields[i + 1] = asked->fields[i];
-    web->body = (struct origin_body){ .length = asked->body.len, .read = read_body,
-                                      .arg = (void *)&asked->body };
-    web->ask = (struct exchange_ask){
-        .method = asked->method, .url = base.ptr, .target = target.ptr,
-        .ca_file = asked->ca_file ? asked->ca_file : "",
-        .fields = fields, .field_count = asked->field_count + 1,
-        .body = asked->body.len ? &web->body : NULL,
-        .sends_length = *asked->method == 'P',
-        .connect_ms = asked->time_ms, .progress_ms = asked->time_ms,
-        .answer_ms = asked->time_ms,
-    };
-    web->deadline_ms = mono_ms() + asked->time_ms;
-    web->errand.woken = woken;
-    web->got = text_in(keep);
-    return true;
-}
-
-static void wait_for_end(struct web *web, const atomic_bool *stop)
-{
-    pthread_mutex_lock(&web->lock);
-    while (!web->ended) {
-        struct timespec until;
-        uint64_t at_ns = mono_ns() + LOOK_MS * 1000000u;
-        until.tv_sec = (time_t)(at_ns / 1000000000u);
-        until.tv_nsec = (long)(at_ns % 1000000000u);
-        pthread_cond_timedwait(&web->change, &web->lock, &until);
-        if (stop && atomic_load(stop) && !web->ended && !atomic_exchange(&web->canceled, true))
-            errand_wake(&web->errand);
-    }
-    pthread_mutex_unlock(&web->lock);
-}
-
-enum err web_get(struct carriers *carriers, const struct web_ask *ask, struct arena *keep,
-                 struct web_reply *ret, slice *ret_why)
-{
-    struct web *web = arena_alloc(keep, sizeof(*web));
-    pthread_condattr_t monotonic;
-    if (!make(web, ask, keep)) {
-        *ret_why = arena_printf(keep, "\"%.*s\" is no http or https URL", SLICE_ARG(ask->url));
+    struct received got = { text_in(keep),
+                            ask->body_bytes_max ? ask->body_bytes_max : BODY_BYTES_MAX };
+    slice body = ask->body;
+    char error[CURL_ERROR_SIZE] = "";
+    long status = 0;
+    check(ask->time_ms > 0 && (*ask->method == 'P' || !ask->body.len));
+    if (!slice_starts(ask->url, S("http://")) && !slice_starts(ask->url, S("https://"))) {
+        *ret_why = arena_printf(keep, "\"%.*s\" is not an http or https URL", SLICE_ARG(ask->url));
         return ERR_BAD_ARGUMENT;
     }
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&web->lock, NULL);
-    pthread_cond_init(&web->change, &monotonic);
-    errand_enter(carriers_next(carriers), &web->errand);
-    wait_for_end(web, ask->stop);
-    pthread_cond_destroy(&web->change);
-    pthread_mutex_destroy(&web->lock);
-    pthread_condattr_destroy(&monotonic);
-    slice body = text_slice(&web->got);
-    *ret = (struct web_reply){ web->status, body.ptr ? body : S("") };
-    if (web->err)
-        *ret_why = arena_copy(keep, slice_of(web->why));
-    return web->err;
+    curl_init();
+    CURL *easy = curl_easy_init();
+    struct curl_slist *fields = curl_fields(ask->fields, ask->field_count);
+    check(easy != NULL);
+    curl_rules(easy, ask->ca_file ? ask->ca_file : "");
+    CURL_SET(easy, CURLOPT_URL, arena_copy(keep, ask->url).ptr);
+    CURL_SET(easy, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
+    CURL_SET(easy, CURLOPT_HTTPHEADER, fields);
+    CURL_SET(easy, CURLOPT_TIMEOUT_MS, (long)ask->time_ms);
+    CURL_SET(easy, CURLOPT_ERRORBUFFER, error);
+    CURL_SET(easy, CURLOPT_WRITEFUNCTION, on_body);
+    CURL_SET(easy, CURLOPT_WRITEDATA, &got);
+    CURL_SET(easy, CURLOPT_READFUNCTION, on_send);
+    CURL_SET(easy, CURLOPT_READDATA, &body);
+    if (*ask->method == 'P') {
+        CURL_SET(easy, CURLOPT_UPLOAD, 1L);
+        CURL_SET(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body.len);
+        CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
+    }
+    enum err e = judge(easy, run(easy, ask->stop), error, keep, ret_why);
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_cleanup(easy);
+    curl_slist_free_all(fields);
+    *ret = (struct web_reply){ (int)status, got.text.len ? text_slice(&got.text) : S("") };
+    return e;
 }

@@ -7,26 +7,28 @@
 
 #include <stdatomic.h>
 
-#include "origin/curl.h"
+#include "base/arena.h"
+#include "s3/request_head.h"
 
 struct web_ask {
     const char *method;
     slice url;                          /* scheme://host[:port]/path?query */
-    const struct http_field *fields;    /* without Host, which is added */
+    const struct http_field *fields;    /* Host is added, unless it is here */
     size_t field_count;
     slice body;                         /* for a POST; a PUT is sent with an empty body */
     const char *ca_file;                /* NULL: the system's store */
     unsigned time_ms;                   /* limit for the whole request */
+    size_t body_bytes_max;              /* of the answer; 0: 64 KiB */
     const atomic_bool *stop;            /* may be NULL */
 };
 
 struct web_reply {
     int status;
-    slice body;                         /* at most 64 KiB */
+    slice body;
 };
 
 /* OK for an answer of any status. Otherwise *ret_why says what went wrong, in keep. */
-enum err web_get(struct carriers *carriers, const struct web_ask *ask, struct arena *keep,
-                 struct web_reply *ret, slice *ret_why) MUST_USE;
+enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply *ret,
+                 slice *ret_why) MUST_USE;
 
 #endif

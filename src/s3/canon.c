@@ -30,17 +30,13 @@ static size_t recode(char *to, slice s, bool in_query)
     return len;
 }
 
-struct pair {
-    slice name, value;
-};
-
-static int pair_cmp(const struct pair *a, const struct pair *b)
+static int pair_cmp(const struct http_field *a, const struct http_field *b)
 {
     int order = slice_cmp(a->name, b->name);
     return order ? order : slice_cmp(a->value, b->value);
 }
 
-static void pair_insert(struct pair *pairs, size_t count, struct pair pair)
+static void pair_insert(struct http_field *pairs, size_t count, struct http_field pair)
 {
     size_t at = count;
     for (; at && pair_cmp(&pairs[at - 1], &pair) > 0; at--)
@@ -51,7 +47,7 @@ static void pair_insert(struct pair *pairs, size_t count, struct pair pair)
 /* Writes the parameters, sorted by encoded name, then value; leaves out the signature itself. */
 static enum err put_query(char **at, struct arena *scratch, slice query)
 {
-    struct pair pairs[PARAMS_MAX];
+    struct http_field pairs[PARAMS_MAX];
     size_t count = 0;
     slice name, value;
     char *coded = query.len ? arena_alloc(scratch, 3 * query.len) : NULL;
@@ -60,7 +56,7 @@ static enum err put_query(char **at, struct arena *scratch, slice query)
             continue;
         if (count == PARAMS_MAX)
             return ERR_BAD_URI;
-        struct pair pair = { .name = { coded, recode(coded, name, true) } };
+        struct http_field pair = { .name = { coded, recode(coded, name, true) } };
         coded += pair.name.len;
         pair.value = (slice){ coded, recode(coded, value, true) };
         coded += pair.value.len;

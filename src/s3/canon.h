@@ -5,7 +5,7 @@
 #define S3_CANON_H
 
 #include "base/arena.h"
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 #define CANON_FIELDS_MAX (HTTP_FIELDS_MAX + 64)
 struct canon {

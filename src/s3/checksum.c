@@ -67,7 +67,7 @@ size_t checksum_bytes(enum checksum which)
     return rows[which].bytes;
 }
 
-enum checksum checksum_named(slice name)
+enum checksum checksum_of_name(slice name)
 {
     enum checksum which = 0;
     while (which < CHECKSUM_COUNT && !slice_eq_nocase(rows[which].name, name))

@@ -1,8 +1,8 @@
 /* checksum.h - the checksums that S3 knows. SPDX-License-Identifier: Apache-2.0
  *
- * Each checksum has a name in x-amz-sdk-checksum-algorithm, a header, which is also the name of its
- * trailer, and a length. Its value is written in base64. Any thread; a running sum belongs to one
- * thread at a time. */
+ * Each checksum has a name, a header and a length. x-amz-sdk-checksum-algorithm holds the name. A
+ * trailer has the name of the header. The value is written in base64. Any thread; a running sum
+ * belongs to one thread at a time. */
 #ifndef S3_CHECKSUM_H
 #define S3_CHECKSUM_H
 
@@ -18,7 +18,7 @@ enum checksum {
 slice checksum_name(enum checksum which);                /* "CRC32" */
 slice checksum_header(enum checksum which);              /* "x-amz-checksum-crc32" */
 size_t checksum_bytes(enum checksum which);
-enum checksum checksum_named(slice name);                /* ignores case; CHECKSUM_COUNT: none */
+enum checksum checksum_of_name(slice name);                /* ignores case; CHECKSUM_COUNT: none */
 enum checksum checksum_of_header(slice header);          /* likewise */
 
 struct checksum_run;

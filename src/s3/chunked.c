@@ -15,7 +15,6 @@
 
 #define LINE_BYTES_MAX 1024
 #define CHUNK_BYTES_LEAST 8192
-#define SIGNATURE_CHARS 64
 
 enum state { SIZE, DATA, DATA_END, TRAILER, SEAL, LAST, OVER, SKIP };
 
@@ -87,12 +86,16 @@ static bool hex_size(slice digits, uint64_t *ret)
     return value <= INT64_MAX;
 }
 
-static enum err prove(struct chunked *chunked, enum sigv4_link link, slice signature)
+/* Judges the signature that came last. An unsigned body needs none. */
+static enum err prove(struct chunked *chunked, enum sigv4_link link)
 {
     uint8_t sum[CHECKSUM_BYTES_MAX];
+    if (!chunked->form.chain)
+        return OK;
     checksum_get(chunked->sha256, sum);
     checksum_again(chunked->sha256);
-    return sigv4_chain_next(chunked->form.chain, link, sum, signature);
+    return sigv4_chain_next(chunked->form.chain, link, sum,
+                            (slice){ chunked->signature, SIGNATURE_CHARS });
 }
 
 static enum err wrong_behind(struct chunked *chunked)
@@ -127,8 +130,7 @@ static enum err take_data_end(struct chunked *chunked, slice line)
         return wrong(chunked, "a chunk is longer than its size says");
     chunked->state = SIZE;
     chunked->fault.chunk++;
-    return chunked->form.chain
-         ? prove(chunked, LINK_CHUNK, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
+    return prove(chunked, LINK_CHUNK);
 }
 
 /* Takes the first line behind the last chunk: empty, or the announced trailer. */
@@ -145,13 +147,9 @@ static enum err take_trailer(struct chunked *chunked, slice line)
     if (line.len ? !announced || !value.ptr || !slice_eq_nocase(name, form->trailer)
                  : announced || form->trailer_must)
         return ERR_TRAILER;
-    if (form->chain) {
-        enum err err = prove(chunked, LINK_CHUNK, (slice){ chunked->signature, SIGNATURE_CHARS });
-        if (err)
-            return err;
-    }
-    if (!line.len)
-        return OK;
+    enum err err = prove(chunked, LINK_CHUNK);
+    if (err || !line.len)
+        return err;
     value = slice_trim(value);
     chunked->trailer = must_strndup(value.ptr, value.len);
     chunked->trailer_len = value.len;
@@ -181,8 +179,7 @@ static enum err take_last(struct chunked *chunked, slice line)
     chunked->state = OVER;
     if (line.len)
         return wrong(chunked, "there is more than one trailer");
-    return chunked->form.chain
-         ? prove(chunked, LINK_TRAILER, (slice){ chunked->signature, SIGNATURE_CHARS }) : OK;
+    return prove(chunked, LINK_TRAILER);
 }
 
 static enum err take_line(struct chunked *chunked)
@@ -271,6 +268,7 @@ enum err chunked_feed(struct chunked *chunked, slice in, char *to, size_t *ret_l
 {
     char *start = to;
     enum err err = OK;
+    check(to <= in.ptr || to >= in.ptr + in.len);
     while (in.len && !err) {
         if (chunked->state == SKIP)
             in.len = 0;

@@ -1,30 +1,25 @@
 /* claim.c - reads a request's claim about its signature. SPDX-License-Identifier: Apache-2.0
  *
- * A claim stands in an Authorization header or in X-Amz- parameters, never in both, and no part of
- * it may occur twice. Reading a claim proves nothing; sigv4.c proves it. Any thread. */
+ * A claim stands in an Authorization header or in parameters of the query, never in both, and no
+ * part of it may occur twice. Reading a claim proves nothing; sigv4.c and sigv2.c prove it. Any
+ * thread. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "s3/encode.h"
-#include "s3/sigv2.h"
+#include "s3/sigv4.h"
 
 #define EXPIRES_S_MAX (7 * 86400)
-#define SHOWN_BYTES_MAX 200   /* limit of a client's text in an answer */
+#define QUOTED_BYTES_MAX 200  /* limit of a client's text in an answer */
 #define NO_DATE "AWS authentication requires a valid Date or x-amz-date header."
 #define CREDENTIAL "Error parsing the X-Amz-Credential parameter; "
-#define SIGNATURE_CHARS 64    /* compared as text, so anything but hex matches nothing */
-
-static bool named(const struct http_field *field, slice name)
-{
-    return field->name.len == name.len && slice_eq_nocase(field->name, name);
-}
 
 /* The headers and parameters that carry a claim; ptr NULL where absent. */
 struct sources {
     slice authorization, amz_date, date, sha256, token;
     slice algorithm, credential, query_date, expires, signed_headers, signature, query_token,
-        query_sha256, v2_key, v2_signature;
+        query_sha256, v2_key, v2_signature, v2_expires;
 };
 
 static const struct source {
@@ -47,24 +42,28 @@ static const struct source {
     { { "X-Amz-Content-Sha256", 20 }, offsetof(struct sources, query_sha256) },
     { { "AWSAccessKeyId", 14 }, offsetof(struct sources, v2_key) },
     { { "Signature", 9 }, offsetof(struct sources, v2_signature) },
+    { { "Expires", 7 }, offsetof(struct sources, v2_expires) },
 };
 
-static slice *slot_of(struct sources *sources, const struct source *source)
+/* The member for the value of a header or parameter; NULL if it carries no part of a claim. */
+static slice *member_of(struct sources *sources, const struct source *rows, size_t count,
+                        slice name)
 {
-    return (slice *)((char *)sources + source->at);
+    for (size_t i = 0; i < count; i++)
+        if (name.len == rows[i].name.len && slice_eq_nocase(name, rows[i].name))
+            return (slice *)((char *)sources + rows[i].at);
+    return NULL;
 }
 
-static enum err find_headers(const struct http_head *head, struct sources *ret)
+static enum err find_headers(const struct request_head *head, struct sources *ret)
 {
-    for (size_t i = 0; i < head->field_count; i++)
-        for (size_t k = 0; k < countof(headers); k++) {
-            if (!named(&head->fields[i], headers[k].name))
-                continue;
-            slice *slot = slot_of(ret, &headers[k]);
-            if (slot->ptr)
-                return ERR_BAD_AUTH_HEADER;
-            *slot = head->fields[i].value;
-        }
+    for (size_t i = 0; i < head->field_count; i++) {
+        slice *value = member_of(ret, headers, countof(headers), head->fields[i].name);
+        if (value && value->ptr)
+            return ERR_BAD_AUTH_HEADER;
+        if (value)
+            *value = head->fields[i].value;
+    }
     return OK;
 }
 
@@ -72,34 +71,30 @@ static enum err find_headers(const struct http_head *head, struct sources *ret)
  * were sent. */
 static enum err find_params(struct arena *keep, slice query, struct sources *ret)
 {
-    slice name, value;
-    while (query_next(&query, &name, &value)) {
+    slice name, text;
+    while (query_next(&query, &name, &text)) {
         if (query_decode(keep, name, &name) != OK)
             continue;    /* no parameter of a claim; a later check tells whether it is allowed */
-        for (size_t k = 0; k < countof(params); k++) {
-            if (!named(&(struct http_field){ name, value }, params[k].name))
-                continue;
-            slice *slot = slot_of(ret, &params[k]);
-            if (slot->ptr || !value.ptr || query_decode(keep, value, slot) != OK)
-                return ERR_BAD_AUTH_QUERY;
-        }
+        slice *value = member_of(ret, params, countof(params), name);
+        if (value && (value->ptr || !text.ptr || query_decode(keep, text, value) != OK))
+            return ERR_BAD_AUTH_QUERY;
     }
     return OK;
 }
 
 /* ---- faults of a claim, in S3's words ---- */
 
-static slice shown(slice s)
+static slice quoted(slice s)
 {
-    return slice_sub(s, 0, SHOWN_BYTES_MAX);
+    return slice_sub(s, 0, QUOTED_BYTES_MAX);
 }
 
 /* Reports a malformed claim. The error depends on where the claim stands, header or query. `part`
- * begins the sentence for the query; for a header the beginning is always the same. */
+ * begins the message about a claim in the query. Messages about a header all begin alike. */
 static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *ret,
                                         const char *part, const char *fmt, ...)
 {
-    char text[2 * SHOWN_BYTES_MAX + 200];
+    char text[2 * QUOTED_BYTES_MAX + 200];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
@@ -109,14 +104,14 @@ static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *
     return ret->presigned ? ERR_BAD_AUTH_QUERY : ERR_BAD_AUTH_HEADER;
 }
 
-static enum err bad_argument(struct sigv4_claim *ret, const char *message, slice name, slice value)
+enum err sigv4_bad_argument(struct sigv4_claim *ret, slice message, slice name, slice value)
 {
-    ret->fault = (struct s3_fault){ .message = slice_of(message), .more_count = 2, .more = {
-        { S("ArgumentName"), name }, { S("ArgumentValue"), shown(value) } } };
+    ret->fault = (struct s3_fault){ .message = message, .more_count = 2, .more = {
+        { S("ArgumentName"), name }, { S("ArgumentValue"), quoted(value) } } };
     return ERR_BAD_ARGUMENT;
 }
 
-static enum err say(struct sigv4_claim *ret, enum err err, const char *message)
+static enum err fault(struct sigv4_claim *ret, enum err err, const char *message)
 {
     ret->fault.message = slice_of(message);
     return err;
@@ -134,35 +129,43 @@ static slice cut_last(slice *rest)
     return last;
 }
 
-/* Reads access key / day / region / "s3" / "aws4_request". It starts from the end, because the
- * access key may hold a slash. */
-static enum err credential_read(struct arena *keep, slice s, struct sigv4_claim *ret)
+bool sigv4_credential_read(struct arena *keep, slice s, struct sigv4_claim *ret, slice *ret_why)
 {
     size_t slashes = 0;
     for (size_t i = 0; i < s.len; i++)
         slashes += s.ptr[i] == '/';
-    slice terminal = cut_last(&s);
+    slice terminal = cut_last(&s);    /* from the end, because the access key may hold a slash */
     bool ours = slice_eq(terminal, S("aws4_request"));
     ret->service = cut_last(&s);
     ret->region = cut_last(&s);
     ret->date = cut_last(&s);
     ret->access_key = s;
-    if (slashes < 4 || (slashes > 4 && !ours) || !s.len || !ret->region.len)
-        return wrong(keep, ret, CREDENTIAL, "the Credential is mal-formed; expecting "
-                     "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".");
-    if (!slice_eq(ret->service, S("s3")))
-        return wrong(keep, ret, CREDENTIAL, "incorrect service \"%.*s\". This endpoint belongs to "
-                     "\"s3\".", SLICE_ARG(shown(ret->service)));
-    if (!ours)
-        return wrong(keep, ret, CREDENTIAL, "incorrect terminal \"%.*s\". This endpoint uses "
-                     "\"aws4_request\".", SLICE_ARG(shown(terminal)));
     char stamp[AMZ_DATE_BYTES];
     slice_put(stamp, slice_sub(ret->date, 0, 8));
     slice_put(stamp + 8, S("T000000Z"));
-    if (ret->date.len != 8 || amz_date_read((slice){ stamp, 16 }) < 0)
-        return wrong(keep, ret, CREDENTIAL, "incorrect date format \"%.*s\". This date in the "
-                     "credential must be in the format \"yyyyMMdd\".", SLICE_ARG(shown(ret->date)));
-    return OK;
+    if (slashes < 4 || (slashes > 4 && !ours) || !s.len || !ret->region.len)
+        *ret_why = S("the Credential is mal-formed; expecting "
+                     "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".");
+    else if (!slice_eq(ret->service, S("s3")))
+        *ret_why = arena_printf(keep, "incorrect service \"%.*s\". This endpoint belongs to "
+                                "\"s3\".", SLICE_ARG(quoted(ret->service)));
+    else if (!ours)
+        *ret_why = arena_printf(keep, "incorrect terminal \"%.*s\". This endpoint uses "
+                                "\"aws4_request\".", SLICE_ARG(quoted(terminal)));
+    else if (ret->date.len != 8 || amz_date_read((slice){ stamp, 16 }) < 0)
+        *ret_why = arena_printf(keep, "incorrect date format \"%.*s\". This date in the credential "
+                                "must be in the format \"yyyyMMdd\".",
+                                SLICE_ARG(quoted(ret->date)));
+    else
+        return true;
+    return false;
+}
+
+static enum err read_credential(struct arena *keep, slice credential, struct sigv4_claim *ret)
+{
+    slice why;
+    return sigv4_credential_read(keep, credential, ret, &why)
+         ? OK : wrong(keep, ret, CREDENTIAL, "%.*s", SLICE_ARG(why));
 }
 
 /* True if the names are in lower case, sorted, and each occurs once. */
@@ -200,13 +203,13 @@ static enum err read_payload(slice hash, struct sigv4_claim *ret)
     else if (slice_unhex(hash, ret->payload_sha256, sizeof(ret->payload_sha256)))
         ret->payload = PAYLOAD_HEX;
     else
-        return bad_argument(ret, "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, "
-                            "STREAMING-UNSIGNED-PAYLOAD-TRAILER, "
-                            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD, "
-                            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, "
-                            "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, "
-                            "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER or a valid sha256 "
-                            "value.", S("x-amz-content-sha256"), hash);
+        return sigv4_bad_argument(
+            ret, S("x-amz-content-sha256 must be UNSIGNED-PAYLOAD, "
+                   "STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, "
+                   "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, "
+                   "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, "
+                   "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER or a valid sha256 value."),
+            S("x-amz-content-sha256"), hash);
     return OK;
 }
 
@@ -227,7 +230,7 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
                     : slice_eq(name, S("Signature")) ? &ret->signature : NULL;
         if (!part.ptr)
             return wrong(keep, ret, "", "the authorization component \"%.*s\" is malformed.",
-                         SLICE_ARG(shown(whole)));
+                         SLICE_ARG(quoted(whole)));
         if (slot && !slot->ptr)
             *slot = part;    /* three parts in all: a repeated one leaves another missing */
     }
@@ -237,8 +240,8 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
     return missing ? wrong(keep, ret, "", "missing %s.", missing) : OK;
 }
 
-/* Checks what claims of both kinds must have: sorted names, a signature of the right length, and
- * the same day in both places. */
+/* Checks what claims in a header and in the query must have: sorted names, a signature of the right
+ * length, and a date on the day that the credential names. */
 static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
 {
     char stamp[AMZ_DATE_BYTES];
@@ -252,7 +255,7 @@ static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
     if (!names_ordered(ret->signed_headers))
         return wrong(keep, ret, "", "SignedHeaders must be names in lower case, each once, in "
                      "order.");
-    if (ret->signature.len != SIGNATURE_CHARS)
+    if (ret->signature.len != SIGNATURE_CHARS)    /* text that is not hex never matches */
         return wrong(keep, ret, "", "the Signature must have 64 hexadecimal digits.");
     return OK;
 }
@@ -263,25 +266,27 @@ static enum err read_header_claim(struct arena *keep, const struct sources *from
     slice rest = from->authorization, scheme = slice_cut(&rest, ' ');
     slice credential = { NULL, 0 };
     if (!rest.ptr)
-        return bad_argument(ret, "Authorization header is invalid -- one and only one ' ' (space) "
-                            "required.", S("Authorization"), from->authorization);
+        return sigv4_bad_argument(
+            ret, S("Authorization header is invalid -- one and only one ' ' (space) required."),
+            S("Authorization"), from->authorization);
     if (!slice_eq(scheme, S("AWS4-HMAC-SHA256")))
-        return bad_argument(ret, "Unsupported Authorization Type", S("Authorization"), scheme);
+        return sigv4_bad_argument(ret, S("Unsupported Authorization Type"), S("Authorization"),
+                                  scheme);
     enum err e = components_read(keep, rest, &credential, ret);
     if (!e)
-        e = credential_read(keep, credential, ret);
+        e = read_credential(keep, credential, ret);
     if (e)
         return e;
     ret->signed_at_s = from->amz_date.ptr ? amz_date_read(from->amz_date)
                                           : http_date_read(from->date);
     if (ret->signed_at_s < 0)
-        return say(ret, ERR_DENIED, NO_DATE);
+        return fault(ret, ERR_DENIED, NO_DATE);
     e = claim_holds(keep, ret);
     if (e)
         return e;
     ret->session_token = from->token;
     if (!from->sha256.ptr)
-        return say(ret, ERR_BAD_REQUEST,
+        return fault(ret, ERR_BAD_REQUEST,
                    "Missing required header for this request: x-amz-content-sha256");
     return read_payload(from->sha256, ret);
 }
@@ -324,7 +329,7 @@ static enum err read_query_claim(struct arena *keep, const struct sources *from,
     ret->presigned = true;
     enum err e = query_is_whole(keep, from, ret);
     if (!e)
-        e = credential_read(keep, from->credential, ret);
+        e = read_credential(keep, from->credential, ret);
     if (!e && (ret->signed_at_s = amz_date_read(from->query_date)) < 0)
         e = wrong(keep, ret, "", "X-Amz-Date must be in the ISO8601 Long Format "
                   "\"yyyyMMdd'T'HHmmss'Z'\"");
@@ -343,7 +348,76 @@ static enum err read_query_claim(struct arena *keep, const struct sources *from,
     return read_payload(hash.ptr ? hash : S("UNSIGNED-PAYLOAD"), ret);
 }
 
-enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
+/* ---- version 2 ---- */
+
+/* Reads an HTTP date, also with "+0000" at its end, as older clients write it. */
+static int64_t v2_date_read(struct arena *keep, slice s)
+{
+    int64_t amz_s = amz_date_read(s);
+    if (slice_ends(s, S(" +0000")))
+        s = arena_printf(keep, "%.*s GMT", (int)(s.len - 6), s.ptr);
+    return amz_s >= 0 ? amz_s : http_date_read(s);
+}
+
+static enum err read_v2_header(struct arena *keep, const struct sources *from,
+                               struct sigv4_claim *ret)
+{
+    slice key = slice_trim(slice_from(from->authorization, 4));
+    size_t colon = key.len;
+    while (colon && key.ptr[colon - 1] != ':')
+        colon--;
+    if (colon < 2 || colon == key.len)
+        return ERR_AUTH_V2;
+    ret->access_key = slice_sub(key, 0, colon - 1);
+    ret->signature = slice_from(key, colon);
+    ret->signed_at_s = v2_date_read(keep, from->amz_date.ptr ? from->amz_date : from->date);
+    return ret->signed_at_s < 0 ? fault(ret, ERR_DENIED, NO_DATE) : OK;
+}
+
+static enum err read_v2_query(const struct sources *from, struct sigv4_claim *ret)
+{
+    uint64_t end_s;
+    ret->presigned = true;
+    ret->access_key = from->v2_key;
+    ret->signature = from->v2_signature;
+    if (!ret->access_key.len || !ret->signature.len || !from->v2_expires.len)
+        return fault(ret, ERR_DENIED, "Query-string authentication requires the Signature, Expires "
+                     "and AWSAccessKeyId parameters");
+    if (!slice_u64(from->v2_expires, &end_s) || end_s > INT64_MAX / 2)
+        return fault(ret, ERR_DENIED, "Invalid date (should be seconds since epoch)");
+    ret->expires_s = (int64_t)end_s;
+    return OK;
+}
+
+static bool occurs_twice(const struct request_head *head, slice name)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < head->field_count; i++)
+        count += slice_eq_nocase(head->fields[i].name, name);
+    return count > 1;
+}
+
+static enum err read_v2_claim(struct arena *keep, const struct request_head *head,
+                              const struct sources *from, struct sigv4_claim *ret)
+{
+    ret->v2 = true;
+    if (occurs_twice(head, S("content-md5")) || occurs_twice(head, S("content-type")) ||
+        (from->token.ptr && from->query_token.ptr))
+        return ERR_AUTH_V2;    /* of two values, one could be signed and the other used */
+    ret->session_token = from->token.ptr ? from->token : from->query_token;
+    enum err e = from->authorization.ptr ? read_v2_header(keep, from, ret)
+                                         : read_v2_query(from, ret);
+    slice hash = from->sha256.ptr ? from->sha256 : from->query_sha256;
+    if (!e)
+        e = read_payload(hash.ptr ? hash : S("UNSIGNED-PAYLOAD"), ret);
+    bool can_sign = ret->payload == PAYLOAD_UNSIGNED || ret->payload == PAYLOAD_HEX ||
+                    ret->payload == PAYLOAD_CHUNKS_TRAILER;
+    return e || can_sign ? e : ERR_BAD_ARGUMENT;    /* version 2 can't sign chunks */
+}
+
+/* ---- a whole claim ---- */
+
+enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
                           struct sigv4_claim *ret)
 {
     struct sources from = { 0 };
@@ -357,18 +431,20 @@ enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
     bool v4 = from.algorithm.ptr || from.credential.ptr || from.signature.ptr ||
               from.signed_headers.ptr || from.expires.ptr;
     if ((from.authorization.ptr != NULL) + v2 + v4 > 1)
-        return bad_argument(ret, "Only one auth mechanism allowed; only the X-Amz-Algorithm query "
-                            "parameter, Signature query string parameter or the Authorization "
-                            "header should be specified", S("Authorization"), from.authorization);
+        return sigv4_bad_argument(
+            ret, S("Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, "
+                   "Signature query string parameter or the Authorization header should be "
+                   "specified"), S("Authorization"), from.authorization);
     if (from.sha256.ptr && from.query_sha256.ptr && !slice_eq(from.sha256, from.query_sha256))
         return ERR_BAD_ARGUMENT;
     if (v2 || slice_starts(from.authorization, S("AWS ")))
-        return sigv2_claim_read(keep, head, ret);
+        return read_v2_claim(keep, head, &from, ret);
     if (from.authorization.ptr)
         return read_header_claim(keep, &from, ret);
     if (v4)
         return read_query_claim(keep, &from, ret);
-    /* An unsigned request may still name the hash of its body; an unreadable one never matches. */
+    /* An unsigned request may still name the hash of its body. No body matches a hash that can't be
+     * read. */
     enum err unread = read_payload(from.sha256.ptr ? from.sha256 : S("UNSIGNED-PAYLOAD"), ret);
     (void)unread;
     ret->fault = (struct s3_fault){ .more_count = 0 };
@@ -387,8 +463,8 @@ enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_clai
         first = first.len ? first : region;
     }
     enum err e = wrong(keep, claim, CREDENTIAL, "the region \"%.*s\" is wrong; expecting "
-                       "\"%.*s\"", SLICE_ARG(shown(claim->region)), SLICE_ARG(shown(first)));
+                       "\"%.*s\"", SLICE_ARG(quoted(claim->region)), SLICE_ARG(quoted(first)));
     if (!claim->presigned)
-        claim->fault.more[claim->fault.more_count++] = (struct http_field){ S("Region"), first };
+        s3_fault_add(&claim->fault, S("Region"), first);
     return e;
 }

@@ -7,15 +7,42 @@
 
 #include "s3/encode.h"
 
+slice http_field_join(struct arena *keep, const struct http_field *fields, size_t count,
+                      slice name)
+{
+    slice all = { NULL, 0 };
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq_nocase(fields[i].name, name))
+            all = !all.ptr ? fields[i].value
+                           : arena_printf(keep, "%.*s,%.*s", SLICE_ARG(all),
+                                          SLICE_ARG(fields[i].value));
+    return all;
+}
+
+static int64_t date_of(const struct http_field *fields, size_t count, slice name)
+{
+    slice value = http_field_get(fields, count, name);
+    return value.ptr ? http_date_read(value) : -1;
+}
+
+struct s3_conditions s3_conditions_read(struct arena *keep, const struct http_field *fields,
+                                        size_t count)
+{
+    return (struct s3_conditions){
+        .if_match = http_field_join(keep, fields, count, S("if-match")),
+        .if_none_match = http_field_join(keep, fields, count, S("if-none-match")),
+        .if_range = http_field_get(fields, count, S("if-range")),
+        .if_modified_since = date_of(fields, count, S("if-modified-since")),
+        .if_unmodified_since = date_of(fields, count, S("if-unmodified-since")),
+    };
+}
+
 /* Reads digits. A number that is too large becomes UINT64_MAX. */
 static bool position(slice s, uint64_t *ret)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (s.ptr[i] < '0' || s.ptr[i] > '9')
-            return false;
     if (!slice_u64(s, ret))
         *ret = UINT64_MAX;
-    return s.len > 0;
+    return s.len > 0 && slice_only(s, DIGIT_CHARS);
 }
 
 struct s3_range s3_range_read(slice value)
@@ -52,6 +79,7 @@ enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t 
 {
     uint64_t first = 0, end = size;
     bool partial = range->kind != RANGE_NONE;
+    check(range->kind != RANGE_SPAN || range->first <= range->last);
     if (range->kind == RANGE_SPAN) {
         first = range->first;
         end = range->last < size ? range->last + 1 : size;

@@ -3,7 +3,8 @@
 #ifndef S3_CONDITIONS_H
 #define S3_CONDITIONS_H
 
-#include "base/slice.h"
+#include "base/arena.h"
+#include "s3/request_head.h"
 
 /* A requested range: first-last, first- (last == UINT64_MAX), or -suffix. */
 struct s3_range {
@@ -17,6 +18,13 @@ struct s3_conditions {
     slice if_match, if_none_match, if_range;
     int64_t if_modified_since, if_unmodified_since;    /* unix seconds */
 };
+
+/* The conditions among these fields. An invalid date is no condition. */
+struct s3_conditions s3_conditions_read(struct arena *keep, const struct http_field *fields,
+                                        size_t count) MUST_USE;
+/* The values of all fields of that name, joined by ','; ptr NULL if there is none. */
+slice http_field_join(struct arena *keep, const struct http_field *fields, size_t count,
+                      slice name) MUST_USE;
 
 /* A Range header's value; RANGE_NONE if it is malformed or names several. */
 struct s3_range s3_range_read(slice value) MUST_USE;

@@ -5,6 +5,9 @@
  * exist, is refused. Any thread. */
 #include "s3/encode.h"
 
+#include <assert.h>
+#include <limits.h>
+#include <openssl/evp.h>
 #include <string.h>
 
 #define DAY_S 86400
@@ -90,6 +93,15 @@ bool query_next(slice *rest, slice *ret_name, slice *ret_value)
     return false;
 }
 
+slice query_get(slice query, slice name)
+{
+    slice param, value;
+    while (query_next(&query, &param, &value))
+        if (slice_eq_nocase(param, name))
+            return value.ptr ? value : S("");
+    return (slice){ NULL, 0 };
+}
+
 /* ---- days and seconds ---- */
 
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -146,6 +158,13 @@ static int64_t name_index(const char *names, const char *three)
 /* A picture describes a date's text. Its letters Y n D h m s take a digit each, '_' a space or a
  * digit of the day, N three letters of a month, W three of a weekday. Any other letter stands for
  * itself. */
+#define HTTP_DATE "WWW, DD NNN YYYY hh:mm:ss GMT"
+#define AMZ_DATE "YYYYnnDDThhmmssZ"
+#define ISO_DATE "YYYY-nn-DDThh:mm:ss.000Z"
+static_assert(sizeof(HTTP_DATE) == HTTP_DATE_BYTES, "with the NUL");
+static_assert(sizeof(AMZ_DATE) == AMZ_DATE_BYTES, "with the NUL");
+static_assert(sizeof(ISO_DATE) == ISO_DATE_BYTES, "with the NUL");
+
 static int64_t *field_of(struct moment *m, char letter)
 {
     switch (letter) {
@@ -207,7 +226,7 @@ static int64_t read_rfc850(slice s)
 
 int64_t http_date_read(slice s)
 {
-    int64_t at = read_as(s, "WWW, DD NNN YYYY hh:mm:ss GMT");
+    int64_t at = read_as(s, HTTP_DATE);
     if (at < 0)
         at = read_as(s, "WWW NNN _D hh:mm:ss YYYY");
     return at < 0 ? read_rfc850(s) : at;
@@ -215,7 +234,7 @@ int64_t http_date_read(slice s)
 
 int64_t amz_date_read(slice s)
 {
-    return read_as(s, "YYYYnnDDThhmmssZ");
+    return read_as(s, AMZ_DATE);
 }
 
 int64_t iso_date_read(slice s)
@@ -224,11 +243,9 @@ int64_t iso_date_read(slice s)
     if (!slice_ends(rest, S("Z")))
         return -1;
     rest.len--;
-    for (size_t i = 0; i < rest.len; i++)
-        if (i == 0 ? rest.ptr[i] != '.' || rest.len == 1
-                   : rest.ptr[i] < '0' || rest.ptr[i] > '9')
-            return -1;
-    return read_as(whole, "YYYY-nn-DDThh:mm:ss");
+    bool fraction = rest.len > 1 && rest.ptr[0] == '.' &&
+                    slice_only(slice_from(rest, 1), DIGIT_CHARS);
+    return fraction || !rest.len ? read_as(whole, "YYYY-nn-DDThh:mm:ss") : -1;
 }
 
 /* A time whose year has no four digits becomes the nearest time whose year has. */
@@ -270,19 +287,19 @@ void http_date_write(int64_t unix_s, char ret[HTTP_DATE_BYTES])
 {
     struct moment m = writable(unix_s);
     int64_t weekday = (days_from(m.year, m.month, m.day) + 4) % 7;
-    picture_write(&m, "WWW, DD NNN YYYY hh:mm:ss GMT", weekday, ret);
+    picture_write(&m, HTTP_DATE, weekday, ret);
 }
 
 void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES])
 {
     struct moment m = writable(unix_s);
-    picture_write(&m, "YYYYnnDDThhmmssZ", 0, ret);
+    picture_write(&m, AMZ_DATE, 0, ret);
 }
 
 void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES])
 {
     struct moment m = writable(unix_s);
-    picture_write(&m, "YYYY-nn-DDThh:mm:ss.000Z", 0, ret);
+    picture_write(&m, ISO_DATE, 0, ret);
 }
 
 slice iso_date_text(struct arena *keep, int64_t unix_s)
@@ -294,51 +311,58 @@ slice iso_date_text(struct arena *keep, int64_t unix_s)
 
 /* ---- base64 ---- */
 
-static int base64_digit(char c)
+slice base64_write(struct arena *keep, slice bytes)
 {
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
+    check(bytes.len < INT_MAX / 2);    /* OpenSSL counts in int */
+    uint8_t *text = arena_alloc(keep, (bytes.len + 2) / 3 * 4 + 1);
+    int len = EVP_EncodeBlock(text, (const uint8_t *)bytes.ptr, (int)bytes.len);
+    return (slice){ (const char *)text, (size_t)len };
+}
+
+slice base64_decode(struct arena *keep, slice s)
+{
+    check(s.len < INT_MAX / 2);
+    int padding = slice_ends(s, S("==")) ? 2 : slice_ends(s, S("=")) ? 1 : 0;
+    uint8_t *bytes = arena_alloc(keep, s.len + 1);
+    int len = EVP_DecodeBlock(bytes, (const uint8_t *)s.ptr, (int)s.len);
+    slice decoded = { (const char *)bytes, (size_t)MAX(len - padding, 0) };
+    bool good = len >= padding && slice_eq(base64_write(keep, decoded), s);
+    return good ? decoded : (slice){ NULL, 0 };    /* each value has only one spelling */
 }
 
 bool base64_read(slice s, uint8_t *ret, size_t bytes)
 {
-    if (s.len != (bytes + 2) / 3 * 4)
-        return false;
-    size_t digits = (bytes * 8 + 5) / 6;
-    uint32_t held = 0;
-    for (size_t i = 0, bits = 0; i < digits; i++) {
-        int digit = base64_digit(s.ptr[i]);
-        if (digit < 0)
-            return false;
-        held = held << 6 | (uint32_t)digit;
-        bits += 6;
-        if (bits >= 8) {
-            bits -= 8;
-            *ret++ = (uint8_t)(held >> bits);
-            held &= (1u << bits) - 1;
-        }
-    }
-    for (size_t i = digits; i < s.len; i++)
-        if (s.ptr[i] != '=')
-            return false;
-    return held == 0;    /* unused bits must be 0, so each value has only one spelling */
+    struct arena keep = { 0 };
+    slice decoded = base64_decode(&keep, s);
+    bool good = decoded.ptr && decoded.len == bytes;
+    if (good)
+        slice_put((char *)ret, decoded);
+    arena_free(&keep);
+    return good;
 }
 
-void base64_write(const uint8_t *bytes, size_t count, char *ret)
+/* ---- UTF-8 and queries ---- */
+
+size_t utf8_read(slice s, uint32_t *ret_code)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < count; i += 3) {
-        uint32_t held = (uint32_t)bytes[i] << 16;
-        held |= i + 1 < count ? (uint32_t)bytes[i + 1] << 8 : 0;
-        held |= i + 2 < count ? bytes[i + 2] : 0;
-        for (size_t k = 0; k < 4; k++)
-            *ret++ = i + k <= count ? digits[held >> (18 - 6 * k) & 63] : '=';
+    check(s.len > 0);
+    uint8_t first = (uint8_t)s.ptr[0];
+    size_t len = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    if (len == 1) {
+        *ret_code = first;
+        return 1;
     }
+    if (first < 0xc2 || first > 0xf4 || s.len < len)
+        return 0;
+    uint32_t code = first & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if (((uint8_t)s.ptr[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | ((uint8_t)s.ptr[i] & 0x3f);
+    }
+    *ret_code = code;
+    return code >= least[len] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? len : 0;
 }
 
 static bool has_nocase(slice s, slice part)

@@ -1,4 +1,4 @@
-/* encode.h - percent-coding, base64 and the time formats of S3. Pure.
+/* encode.h - percent-coding, base64, UTF-8 and the time formats of S3. Pure.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_ENCODE_H
 #define S3_ENCODE_H
@@ -22,6 +22,9 @@ slice query_unproved(struct arena *keep, slice query) MUST_USE;
  * empty pairs; false at the end. */
 bool query_next(slice *rest, slice *ret_name, slice *ret_value) MUST_USE;
 
+/* The raw value of the first parameter of that name, ignoring case; ptr NULL if it is absent. */
+slice query_get(slice query, slice name) MUST_USE;
+
 /* Reads "Sun, 06 Nov 1994 08:49:37 GMT" or one of the two obsolete forms; -1 for any other text. */
 int64_t http_date_read(slice s);
 #define HTTP_DATE_BYTES 30
@@ -36,9 +39,13 @@ int64_t iso_date_read(slice s);
 void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
 slice iso_date_text(struct arena *keep, int64_t unix_s) MUST_USE;
 
+/* The length of the UTF-8 character at the start of s, which is not empty; 0 if there is none. */
+size_t utf8_read(slice s, uint32_t *ret_code) MUST_USE;
+
 /* Reads standard base64; false if s is not the base64 of exactly `bytes` bytes. */
 bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;
-#define BASE64_BYTES(bytes) (((bytes) + 2) / 3 * 4)
-void base64_write(const uint8_t *bytes, size_t count, char *ret);    /* BASE64_BYTES(count) chars */
+/* The same for any number of bytes; ptr NULL if s is not base64. */
+slice base64_decode(struct arena *keep, slice s) MUST_USE;
+slice base64_write(struct arena *keep, slice bytes) MUST_USE;
 
 #endif

@@ -60,17 +60,11 @@ void s3_fault_add(struct s3_fault *fault, slice name, slice value)
     fault->more[fault->more_count++] = (struct http_field){ name, value };
 }
 
-slice s3_error_xml(struct arena *keep, enum err err, slice detail, slice resource,
+slice s3_error_xml(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
                    slice request_id)
 {
-    return s3_error_xml_more(keep, err, &(struct s3_fault){ .message = detail }, resource,
-                             request_id);
-}
-
-slice s3_error_xml_more(struct arena *keep, enum err err, const struct s3_fault *fault,
-                        slice resource, slice request_id)
-{
     const struct s3_error *error = s3_error_of(err);
+    check(err != OK && fault->more_count <= S3_FAULT_MORE_MAX);
     struct text to = text_in(keep);
     text_add(&to, S("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>"));
     xml_element(&to, "Code", slice_of(error->code));

@@ -3,7 +3,7 @@
 #define S3_ERROR_H
 
 #include "base/arena.h"
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 struct s3_error {
     int status;
@@ -25,11 +25,8 @@ struct s3_fault {
 };
 void s3_fault_add(struct s3_fault *fault, slice name, slice value);
 
-/* An <Error> document. `detail` replaces the message of the table, unless it is empty. */
-slice s3_error_xml(struct arena *keep, enum err err, slice detail, slice resource,
+/* An <Error> document. */
+slice s3_error_xml(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
                    slice request_id) MUST_USE;
-/* The same with further elements beside the message. */
-slice s3_error_xml_more(struct arena *keep, enum err err, const struct s3_fault *fault,
-                        slice resource, slice request_id) MUST_USE;
 
 #endif

@@ -62,20 +62,7 @@ static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
 
 static bool is_name(slice name)
 {
-    for (size_t i = 0; i < name.len; i++) {
-        char c = char_lower(name.ptr[i]);
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.'))
-            return false;
-    }
-    return name.len > 0;
-}
-
-static bool is_text(slice value)
-{
-    for (size_t i = 0; i < value.len; i++)
-        if ((unsigned char)value.ptr[i] < ' ' || value.ptr[i] == 0x7f)
-            return false;
-    return true;
+    return name.len > 0 && slice_only(name, LOWER_CHARS UPPER_CHARS DIGIT_CHARS "-_.");
 }
 
 struct part {
@@ -110,6 +97,20 @@ static enum err add_field(struct form *form, slice name, slice value)
     return OK;
 }
 
+slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max)
+{
+    struct text text = text_in(keep);
+    const char *found;
+    while (what.len && in.len && text.len <= max &&
+           (found = memmem(in.ptr, in.len, what.ptr, what.len)) != NULL) {
+        text_add(&text, slice_sub(in, 0, (size_t)(found - in.ptr)));
+        text_add(&text, with);
+        in = slice_from(in, (size_t)(found - in.ptr) + what.len);
+    }
+    text_add(&text, in);
+    return text.len ? text_slice(&text) : S("");
+}
+
 /* Puts the name of the file into the fields. Some browsers send a whole path: its last part is the
  * name. */
 static enum err put_filename(struct arena *keep, struct form *form, slice filename)
@@ -124,25 +125,13 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
         memmem(filename.ptr ? filename.ptr : "", filename.len, mark.ptr, mark.len))
         return ERR_BAD_FORM;
     for (size_t i = 0; i < form->field_count; i++) {
-        slice *value = &form->fields[i].value, rest = *value;
-        struct text text = text_in(keep);
-        const char *found;
+        slice *value = &form->fields[i].value;
         if (slice_eq_nocase(form->fields[i].name, S("policy")))
             continue;
-        while (rest.len && (found = memmem(rest.ptr, rest.len, mark.ptr, mark.len))) {
-            size_t before = (size_t)(found - rest.ptr);
-            text_add(&text, slice_sub(rest, 0, before));
-            text_add(&text, filename);
-            if (text.len > FORM_FIELDS_BYTES_MAX)
-                return ERR_BAD_FORM;
-            rest = slice_from(rest, before + mark.len);
-        }
-        if (rest.len == value->len)
-            continue;
-        text_add(&text, rest);
-        *value = text.len ? text_slice(&text) : S("");
-        if (memmem(value->ptr, value->len, mark.ptr, mark.len))
-            return ERR_BAD_FORM;    /* the text around a replacement formed a new mark */
+        *value = form_replaced(keep, *value, mark, filename, FORM_FIELDS_BYTES_MAX);
+        if (value->len > FORM_FIELDS_BYTES_MAX ||    /* or the text around formed a new mark */
+            memmem(value->ptr, value->len, mark.ptr, mark.len))
+            return ERR_BAD_FORM;
     }
     return OK;
 }
@@ -166,7 +155,7 @@ enum err form_read(struct arena *keep, slice content_type, slice begin, struct f
         if (slice_eq_nocase(name, S("file"))) {
             ret->file_at = (size_t)(rest.ptr - begin.ptr);
             ret->delimiter = delimiter;
-            ret->file_type = is_text(part.type) ? arena_copy(keep, part.type) : S("");
+            ret->file_type = slice_has_control(part.type) ? S("") : arena_copy(keep, part.type);
             return put_filename(keep, ret, parameter(part.disposition, S("filename")));
         }
         if (!to_delimiter(&rest, delimiter, &content))
@@ -181,6 +170,7 @@ enum err form_read(struct arena *keep, slice content_type, slice begin, struct f
 bool form_file_ends(const struct form *form, slice bytes, size_t *ret)
 {
     slice rest = bytes, content;
+    check(form->delimiter.len > 0);
     bool ends = to_delimiter(&rest, form->delimiter, &content);
     size_t behind = MIN(bytes.len, form->delimiter.len + PADDING_MAX + 2);    /* may begin one */
     *ret = ends ? content.len : bytes.len - behind;

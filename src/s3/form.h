@@ -25,6 +25,8 @@ enum err form_read(struct arena *keep, slice content_type, slice begin, struct f
 /* True if the file ends in these bytes of the body, after *ret of them. Otherwise *ret of them
  * belong to it, and the next look starts behind those. */
 bool form_file_ends(const struct form *form, slice bytes, size_t *ret) MUST_USE;
+/* The text with every `what` replaced. Stops behind `max` bytes. */
+slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
 /* True if the form has any field of a signature. */
 bool form_is_signed(const struct form *form);

@@ -4,7 +4,6 @@
  * Clients sign forms by version 4, or by the older version 2. The form for the origin is signed by
  * version 4, which every origin accepts. Its policy stays the same except for the signer: the
  * origin judges the conditions and the expiry, and answers in its own words. */
-#include <openssl/crypto.h>
 #include <string.h>
 
 #include "s3/encode.h"
@@ -34,58 +33,16 @@ bool form_is_signed(const struct form *form)
            is_signed_by(form, v2_names, countof(v2_names));
 }
 
-static enum err wrong(struct sigv4_claim *claim, slice message, slice name, slice value)
-{
-    claim->fault = (struct s3_fault){
-        .message = message,
-        .more = { { S("ArgumentName"), name }, { S("ArgumentValue"), value } }, .more_count = 2 };
-    return ERR_BAD_ARGUMENT;
-}
-
-static enum err wrong_credential(struct arena *keep, struct sigv4_claim *claim, slice said,
-                                 const char *what, slice word, const char *expected)
-{
-    return wrong(claim, arena_printf(keep, what, SLICE_ARG(word), expected),
-                 S("x-amz-credential"), said);
-}
-
-static enum err read_credential(struct arena *keep, slice said, struct sigv4_claim *claim)
-{
-    slice parts[5] = { { 0 } }, rest = said;
-    size_t count = 0;
-    for (; rest.ptr && count < countof(parts); count++)
-        parts[count] = slice_cut(&rest, '/');
-    if (rest.ptr || count < countof(parts))
-        return wrong(claim, S("the Credential is mal-formed; expecting "
-                              "\"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."),
-                     S("x-amz-credential"), said);
-    uint64_t day;
-    if (parts[1].len != 8 || !slice_u64(parts[1], &day))
-        return wrong_credential(keep, claim, said, "incorrect date format \"%.*s\". This date in "
-                                "the credential must be in the format \"%s\".", parts[1],
-                                "yyyyMMdd");
-    if (!slice_eq(parts[3], S("s3")))
-        return wrong_credential(keep, claim, said, "incorrect service \"%.*s\". This endpoint "
-                                "belongs to \"%s\".", parts[3], "s3");
-    if (!slice_eq(parts[4], S("aws4_request")))
-        return wrong_credential(keep, claim, said, "incorrect terminal \"%.*s\". This endpoint "
-                                "uses \"%s\".", parts[4], "aws4_request");
-    claim->access_key = parts[0];
-    claim->date = parts[1];
-    claim->region = parts[2];
-    claim->service = parts[3];
-    return OK;
-}
-
 static enum err need_fields(struct arena *keep, const struct form *form, const char *const *names,
                             size_t count, struct sigv4_claim *claim)
 {
     for (size_t i = 0; i < count; i++) {
         slice name = slice_of(names[i]);
         if (!form_get(form, name).ptr)
-            return wrong(claim, arena_printf(keep, "Bucket POST must contain a field named '%.*s'. "
-                                             " If it is specified, please check the order of the "
-                                             "fields.", SLICE_ARG(name)), name, S(""));
+            return sigv4_bad_argument(
+                claim, arena_printf(keep, "Bucket POST must contain a field named '%.*s'.  If it "
+                                    "is specified, please check the order of the fields.",
+                                    SLICE_ARG(name)), name, S(""));
     }
     return OK;
 }
@@ -105,15 +62,17 @@ static enum err claim_v4(struct arena *keep, const struct form *form, struct sig
         return err;
     slice algorithm = form_get(form, S("x-amz-algorithm"));
     if (!slice_eq(algorithm, S("AWS4-HMAC-SHA256")))
-        return wrong(ret, S("Only AWS4-HMAC-SHA256 is supported"),
-                     S("X-Amz-Algorithm"), algorithm);
+        return sigv4_bad_argument(ret, S("Only AWS4-HMAC-SHA256 is supported"),
+                                  S("X-Amz-Algorithm"), algorithm);
     slice date = form_get(form, S("x-amz-date"));
     ret->signed_at_s = amz_date_read(date);
     if (ret->signed_at_s < 0)
-        return wrong(ret, S("X-Amz-Date must be formated via ISO8601 Long format"),
-                     S("X-Amz-Date"), date);
+        return sigv4_bad_argument(ret, S("X-Amz-Date must be formated via ISO8601 Long format"),
+                                  S("X-Amz-Date"), date);
     ret->signature = form_get(form, S("x-amz-signature"));
-    return read_credential(keep, form_get(form, S("x-amz-credential")), ret);
+    slice credential = form_get(form, S("x-amz-credential")), why;
+    return sigv4_credential_read(keep, credential, ret, &why)
+         ? OK : sigv4_bad_argument(ret, why, S("x-amz-credential"), credential);
 }
 
 enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret)
@@ -133,29 +92,15 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
     if (claim->v2)
         return sigv2_text_is(secret_key, policy, claim->signature) ? OK : ERR_SIGNATURE;
     sigv4_text(sigv4, scratch, secret_key, claim, policy, ours);
-    return secret_key.len && claim->signature.len == sizeof(ours) &&
-           CRYPTO_memcmp(ours, claim->signature.ptr, sizeof(ours)) == 0 ? OK : ERR_SIGNATURE;
+    return secret_key.len && sigv4_is_same(claim->signature, ours) ? OK : ERR_SIGNATURE;
 }
 
 /* ---- the new signature ---- */
 
-static slice replaced(struct arena *keep, slice in, slice what, slice with)
-{
-    struct text text = text_in(keep);
-    const char *found;
-    while (what.len && in.len >= what.len && (found = memmem(in.ptr, in.len, what.ptr, what.len))) {
-        text_add(&text, slice_sub(in, 0, (size_t)(found - in.ptr)));
-        text_add(&text, with);
-        in = slice_from(in, (size_t)(found - in.ptr) + what.len);
-    }
-    text_add(&text, in);
-    return text_slice(&text);
-}
-
 /* The text with '/' written as "\/", which is allowed in JSON. */
 static slice escaped(struct arena *keep, slice s)
 {
-    return replaced(keep, s, S("/"), S("\\/"));
+    return form_replaced(keep, s, S("/"), S("\\/"), SIZE_MAX);
 }
 
 /* Adds conditions at the front of the document's list; a document without a list stays as it is. */
@@ -177,23 +122,6 @@ static slice with_conditions(struct arena *keep, slice document, slice condition
     text_add(&text, slice_starts(next, S("]")) ? S("") : S(","));
     text_add(&text, behind);
     return text_slice(&text);
-}
-
-/* Decodes base64; ptr NULL if the text is no base64. */
-static slice decoded(struct arena *keep, slice said)
-{
-    size_t pad = slice_ends(said, S("==")) ? 2 : slice_ends(said, S("=")) ? 1 : 0;
-    slice out = { arena_alloc(keep, said.len + 1),
-                  said.len / 4 * 3 - (said.len >= 4 ? pad : 0) };
-    bool good = said.len && base64_read(said, (uint8_t *)out.ptr, out.len);
-    return good ? out : (slice){ NULL, 0 };
-}
-
-static slice encoded(struct arena *keep, slice document)
-{
-    slice out = { arena_alloc(keep, BASE64_BYTES(document.len)), BASE64_BYTES(document.len) };
-    base64_write((const uint8_t *)document.ptr, document.len, (char *)out.ptr);
-    return out;
 }
 
 /* The new signer, and the time. */
@@ -220,15 +148,16 @@ static slice conditions_of(struct arena *keep, bool was_v2, const struct signer 
 /* The policy for the new signer. The old signer's token is renamed, so that it has no effect. */
 static slice resigned(struct arena *keep, const struct form *form, const struct signer *signer)
 {
-    slice said = slice_trim(form_get(form, S("policy"))), document = decoded(keep, said);
+    slice policy = slice_trim(form_get(form, S("policy"))), document = base64_decode(keep, policy);
     slice was = form_get(form, S("x-amz-credential"));
-    if (!document.ptr)
-        return said;    /* unreadable: the origin's answer says what is wrong */
-    document = replaced(keep, document, was, signer->credential);
-    document = replaced(keep, document, escaped(keep, was), signer->credential);
-    document = replaced(keep, document, S("x-amz-security-token"), S("x-ignore-security-token"));
+    if (!document.len)
+        return policy;    /* unreadable: the origin's answer says what is wrong */
+    document = form_replaced(keep, document, was, signer->credential, SIZE_MAX);
+    document = form_replaced(keep, document, escaped(keep, was), signer->credential, SIZE_MAX);
+    document = form_replaced(keep, document, S("x-amz-security-token"),
+                             S("x-ignore-security-token"), SIZE_MAX);
     slice conditions = conditions_of(keep, signer->scope.v2, signer);
-    return encoded(keep, with_conditions(keep, document, conditions));
+    return base64_write(keep, with_conditions(keep, document, conditions));
 }
 
 static void put_field(struct text *to, slice boundary, slice name, slice value)
@@ -290,6 +219,7 @@ slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *for
 {
     struct text to = text_in(keep);
     struct sigv4_claim claim;
+    check(boundary.len > 0 && form->field_count <= FORM_FIELDS_MAX);
     for (size_t i = 0; i < form->field_count; i++)
         if (!is_signature(form->fields[i].name))
             put_field(&to, boundary, form->fields[i].name, form->fields[i].value);

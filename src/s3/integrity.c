@@ -1,4 +1,4 @@
-/* integrity.c - what a request's head says of its body. SPDX-License-Identifier: Apache-2.0
+/* integrity.c - what a request's head tells about its body. SPDX-License-Identifier: Apache-2.0
  *
  * A request may name at most one of S3's checksums, in a header or as a trailer. If the SDK names
  * the algorithm that it used, that must be the algorithm of this checksum. */
@@ -11,7 +11,7 @@
 static const slice sum_prefix = { "x-amz-checksum-", 15 };
 
 /* The fields about checksums and framing, before they are compared with each other. */
-struct said {
+struct body_fields {
     slice sum_field, sum_text, trailer, algorithm, md5, length, encoding;
     size_t sums;
 };
@@ -32,30 +32,30 @@ static bool is_sum(slice name)
 }
 
 /* Notes a field. If it occurs more than once, the last counts, except for a list. */
-static void hear(struct arena *keep, const struct http_field *field, struct said *ret)
+static void note_field(struct arena *keep, struct http_field field, struct body_fields *ret)
 {
     slice encoding = ret->encoding;
     static const struct {
         slice name;
         size_t at;
     } known[] = {
-        { { "x-amz-trailer", 13 }, offsetof(struct said, trailer) },
-        { { "x-amz-sdk-checksum-algorithm", 28 }, offsetof(struct said, algorithm) },
-        { { "x-amz-decoded-content-length", 28 }, offsetof(struct said, length) },
-        { { "content-md5", 11 }, offsetof(struct said, md5) },
-        { { "content-encoding", 16 }, offsetof(struct said, encoding) },
+        { { "x-amz-trailer", 13 }, offsetof(struct body_fields, trailer) },
+        { { "x-amz-sdk-checksum-algorithm", 28 }, offsetof(struct body_fields, algorithm) },
+        { { "x-amz-decoded-content-length", 28 }, offsetof(struct body_fields, length) },
+        { { "content-md5", 11 }, offsetof(struct body_fields, md5) },
+        { { "content-encoding", 16 }, offsetof(struct body_fields, encoding) },
     };
     for (size_t i = 0; i < countof(known); i++)
-        if (slice_eq_nocase(field->name, known[i].name))
-            *(slice *)((char *)ret + known[i].at) = field->value;
-    if (encoding.ptr && slice_eq_nocase(field->name, S("content-encoding")))
+        if (slice_eq_nocase(field.name, known[i].name))
+            *(slice *)((char *)ret + known[i].at) = field.value;
+    if (encoding.ptr && slice_eq_nocase(field.name, S("content-encoding")))
         ret->encoding = arena_printf(keep, "%.*s,%.*s", SLICE_ARG(encoding),
-                                     SLICE_ARG(field->value));
-    if (!is_sum(field->name))
+                                     SLICE_ARG(field.value));
+    if (!is_sum(field.name))
         return;
     ret->sums++;
-    ret->sum_field = field->name;
-    ret->sum_text = field->value;
+    ret->sum_field = field.name;
+    ret->sum_text = field.value;
 }
 
 static enum err wrong(slice sentence, slice *ret_why)
@@ -70,26 +70,26 @@ static enum err wrong_value(struct arena *keep, slice field, slice *ret_why)
                  ret_why);
 }
 
-static enum err find_sum(struct arena *keep, const struct said *said, struct integrity *ret,
-                         slice *ret_why)
+static enum err find_sum(struct arena *keep, const struct body_fields *fields,
+                         struct integrity *ret, slice *ret_why)
 {
     ret->sum = CHECKSUM_COUNT;
-    if (said->sums) {
-        ret->sum = checksum_of_header(said->sum_field);
+    if (fields->sums) {
+        ret->sum = checksum_of_header(fields->sum_field);
         if (ret->sum == CHECKSUM_COUNT)
             return wrong(S("The algorithm type you specified in x-amz-checksum- header is "
                            "invalid."), ret_why);
     }
-    if (said->trailer.len && !ret->framed)
+    if (fields->trailer.len && !ret->framed)
         return wrong(S("The value specified in the x-amz-trailer header is not supported"),
                      ret_why);    /* without chunks there is no trailer */
-    if (said->sums + (said->trailer.len > 0) > 1)
+    if (fields->sums + (fields->trailer.len > 0) > 1)
         return wrong(S("Expecting a single x-amz-checksum- header. Multiple checksum Types are "
                        "not allowed."), ret_why);
-    if (said->sums && !base64_read(said->sum_text, ret->sum_value, checksum_bytes(ret->sum)))
+    if (fields->sums && !base64_read(fields->sum_text, ret->sum_value, checksum_bytes(ret->sum)))
         return wrong_value(keep, checksum_header(ret->sum), ret_why);
-    if (said->trailer.len) {
-        ret->sum = checksum_of_header(said->trailer);
+    if (fields->trailer.len) {
+        ret->sum = checksum_of_header(fields->trailer);
         ret->sum_in_trailer = true;
         if (ret->sum == CHECKSUM_COUNT)
             return wrong(S("The value specified in the x-amz-trailer header is not supported"),
@@ -98,20 +98,20 @@ static enum err find_sum(struct arena *keep, const struct said *said, struct int
     return OK;
 }
 
-static enum err agree(struct arena *keep, const struct said *said, const struct integrity *with,
-                      slice *ret_why)
+static enum err agree(struct arena *keep, const struct body_fields *fields,
+                      const struct integrity *with, slice *ret_why)
 {
-    if (!said->algorithm.len)
+    if (!fields->algorithm.len)
         return OK;
-    enum checksum named = checksum_named(said->algorithm);
-    if (named == CHECKSUM_COUNT)
+    enum checksum algorithm = checksum_of_name(fields->algorithm);
+    if (algorithm == CHECKSUM_COUNT)
         return wrong(S("Checksum algorithm provided is unsupported. Please try again with any of "
                        "the valid types: [CRC32, CRC32C, CRC64NVME, MD5, SHA1, SHA256, SHA512, "
                        "XXHASH128, XXHASH3, XXHASH64]"), ret_why);
     if (with->sum == CHECKSUM_COUNT && with->framed)
         return wrong(S("x-amz-sdk-checksum-algorithm specified, but no corresponding "
                        "x-amz-checksum-* or x-amz-trailer headers were found."), ret_why);
-    return with->sum == CHECKSUM_COUNT || with->sum == named
+    return with->sum == CHECKSUM_COUNT || with->sum == algorithm
          ? OK : wrong_value(keep, S("x-amz-sdk-checksum-algorithm"), ret_why);
 }
 
@@ -132,14 +132,15 @@ static slice encoding_inside(struct arena *keep, slice value)
 }
 
 static enum err read_framing(struct arena *keep, const struct sigv4_claim *claim,
-                             const struct said *said, struct integrity *ret, slice *ret_why)
+                             const struct body_fields *fields, struct integrity *ret,
+                             slice *ret_why)
 {
     ret->chunks_signed = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
                          claim->payload == PAYLOAD_SIGNED_CHUNKS_TRAILER;
     ret->trailer_must = claim->payload == PAYLOAD_SIGNED_CHUNKS_TRAILER;
     ret->framed = ret->chunks_signed || claim->payload == PAYLOAD_CHUNKS_TRAILER;
-    ret->has_length = slice_u64(said->length, &ret->length);
-    ret->encoding = encoding_inside(keep, said->encoding);
+    ret->has_length = slice_u64(fields->length, &ret->length);
+    ret->encoding = encoding_inside(keep, fields->encoding);
     if (claim->payload == PAYLOAD_OTHER_CHUNKS) {
         *ret_why = arena_printf(keep, "The chunk encoding algorithm %.*s is not supported.",
                                 SLICE_ARG(claim->payload_hash));
@@ -148,47 +149,37 @@ static enum err read_framing(struct arena *keep, const struct sigv4_claim *claim
     return ret->framed && !ret->has_length ? ERR_NO_LENGTH : OK;
 }
 
-enum err integrity_read(struct arena *keep, const struct http_head *head,
-                        const struct http_field *said_list, size_t said_count,
-                        const struct sigv4_claim *claim, bool of_body, struct integrity *ret,
-                        slice *ret_why)
+enum err integrity_read(struct arena *keep, const struct request_head *head,
+                        const struct s3_request *request, const struct sigv4_claim *claim,
+                        bool of_body, struct integrity *ret, slice *ret_why)
 {
-    struct said said = { 0 };
+    struct body_fields fields = { 0 };
     *ret = (struct integrity){ .sum = CHECKSUM_COUNT };
     *ret_why = S("");
-    for (size_t i = 0; i < head->field_count; i++)
-        hear(keep, &head->fields[i], &said);
-    for (size_t i = 0; i < said_count; i++)
-        hear(keep, &said_list[i], &said);
-    enum err err = read_framing(keep, claim, &said, ret, ret_why);
+    for (size_t i = 0; i < s3_header_count(head, request); i++)
+        note_field(keep, s3_header_at(head, request, i), &fields);
+    enum err err = read_framing(keep, claim, &fields, ret, ret_why);
     if (!err && of_body)
-        err = find_sum(keep, &said, ret, ret_why);
+        err = find_sum(keep, &fields, ret, ret_why);
     if (!err && of_body)
-        err = agree(keep, &said, ret, ret_why);
+        err = agree(keep, &fields, ret, ret_why);
     if (err)
         return err;
     ret->has_sha256 = claim->payload == PAYLOAD_HEX;
     memcpy(ret->sha256, claim->payload_sha256, sizeof(ret->sha256));
-    ret->has_md5 = said.md5.ptr != NULL;
-    return ret->has_md5 && !base64_read(said.md5, ret->md5, sizeof(ret->md5)) ? ERR_BAD_MD5 : OK;
+    ret->has_md5 = fields.md5.ptr != NULL;
+    return ret->has_md5 && !base64_read(fields.md5, ret->md5, sizeof(ret->md5)) ? ERR_BAD_MD5 : OK;
 }
 
-/* A presigned request can tell the length only in its query. */
-static slice length_in_query(slice query)
-{
-    slice name, value;
-    while (query_next(&query, &name, &value))
-        if (slice_eq_nocase(name, S("x-amz-decoded-content-length")))
-            return value;
-    return (slice){ NULL, 0 };
-}
-
-bool integrity_length(const struct http_head *head, const struct sigv4_claim *claim, uint64_t *ret)
+bool integrity_length(const struct request_head *head, const struct sigv4_claim *claim,
+                      uint64_t *ret)
 {
     bool framed = claim->payload != PAYLOAD_HEX && claim->payload != PAYLOAD_UNSIGNED;
     *ret = head->length;
     if (!framed && !head->chunked)
         return true;
-    slice said = http_head_get(head, S("x-amz-decoded-content-length"));
-    return slice_u64(said.ptr ? said : length_in_query(head->query), ret);
+    slice name = S("x-amz-decoded-content-length"), length = request_head_get(head, name);
+    if (!length.ptr)    /* a presigned request can tell it only in its query */
+        length = query_get(head->query, name);
+    return slice_u64(length, ret);
 }

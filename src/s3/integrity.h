@@ -1,4 +1,4 @@
-/* integrity.h - what a request's head says of its body. SPDX-License-Identifier: Apache-2.0
+/* integrity.h - what a request's head tells about its body. SPDX-License-Identifier: Apache-2.0
  *
  * Reads the framing, the length of the data, and every checksum that must match before the data can
  * be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. Chunks that may
@@ -8,6 +8,7 @@
 #define S3_INTEGRITY_H
 
 #include "s3/checksum.h"
+#include "s3/request.h"
 #include "s3/sigv4.h"
 
 struct integrity {
@@ -23,20 +24,19 @@ struct integrity {
     uint8_t sha256[32], md5[16];
 };
 
-/* `said` are the headers that stand in the query. `of_body`: the checksum headers describe the body
- * (those of CompleteMultipartUpload describe the object). OK, ERR_BAD_REQUEST, ERR_BAD_MD5,
+/* `of_body`: the checksum headers describe the body (those of CompleteMultipartUpload describe the
+ * object). OK, ERR_BAD_REQUEST, ERR_BAD_MD5,
  * ERR_NO_LENGTH or ERR_NOT_IMPLEMENTED; *ret_why is in keep, and may be empty. */
-enum err integrity_read(struct arena *keep, const struct http_head *head,
-                        const struct http_field *said, size_t said_count,
-                        const struct sigv4_claim *claim, bool of_body, struct integrity *ret,
-                        slice *ret_why) MUST_USE;
+enum err integrity_read(struct arena *keep, const struct request_head *head,
+                        const struct s3_request *request, const struct sigv4_claim *claim,
+                        bool of_body, struct integrity *ret, slice *ret_why) MUST_USE;
 
 /* True for a field that describes only the framing, and is useless once that is removed. */
 bool integrity_is_framing(slice name);
 
 /* The length of the data, if the head tells it by S3's header or HTTP's; usable before
  * integrity_read. False if it does not. */
-bool integrity_length(const struct http_head *head, const struct sigv4_claim *claim,
+bool integrity_length(const struct request_head *head, const struct sigv4_claim *claim,
                       uint64_t *ret) MUST_USE;
 
 #endif

@@ -12,15 +12,15 @@
 #include "s3/request.h"
 
 #define TEXT_BYTES_MAX 1024     /* limit of if_match and version_id */
-#define SHOWN_BYTES 40          /* limit of a name in a message */
-#define THINGS_AN_ITEM 20       /* commas, colons and brackets of an object with every member */
+#define NAME_BYTES_MAX 40       /* limit of a name in a message */
+#define MARKS_AN_ITEM 20        /* commas, colons and brackets of an object with every member */
 
 struct reading {
     struct arena *keep;
     const struct items_ask *ask;
     size_t index;
     struct item *item;
-    unsigned said;              /* the members that were given; bits of enum member_id */
+    unsigned given;             /* the members of the item; bits of enum member_id */
     slice *ret_why;
 };
 
@@ -30,22 +30,30 @@ static enum err wrong(struct reading *r, const char *what, const char *why)
     return ERR_BAD_ARGUMENT;
 }
 
-/* ---- values ---- */
+/* ---- members ---- */
+
+enum member_id {
+    MEMBER_KEY, MEMBER_OFFSET, MEMBER_LENGTH, MEMBER_TO, MEMBER_MAX, MEMBER_RANGE, MEMBER_IF_MATCH,
+    MEMBER_VERSION, MEMBER_COUNT
+};
+
+struct member {
+    const char *name;
+    enum err (*read)(struct reading *r, const struct member *member, const json_t *value);
+    size_t at;                  /* the offset of its value in struct item */
+};
+
+static void *value_at(struct reading *r, const struct member *member)
+{
+    return (char *)r->item + member->at;
+}
 
 static slice text_of(const json_t *value)
 {
     return (slice){ json_string_value(value), json_string_length(value) };
 }
 
-static bool is_plain(slice s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if ((uint8_t)s.ptr[i] < ' ' || s.ptr[i] == 0x7f)
-            return false;
-    return true;
-}
-
-static enum err read_key(struct reading *r, const json_t *value)
+static enum err read_key(struct reading *r, const struct member *member, const json_t *value)
 {
     slice prefix = r->ask->prefix, key = text_of(value);
     if (!json_is_string(value) || slice_has(key, '\0'))
@@ -56,92 +64,48 @@ static enum err read_key(struct reading *r, const json_t *value)
     char *both = arena_alloc(r->keep, len);
     size_t at = slice_put(both, prefix);
     slice_put(both + at, key);
-    r->item->key = (slice){ both, len };
+    *(slice *)value_at(r, member) = (slice){ both, len };
     return OK;
 }
 
-static enum err read_number(struct reading *r, const json_t *value, const char *name,
-                            uint64_t *ret)
+static enum err read_number(struct reading *r, const struct member *member, const json_t *value)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return wrong(r, name, " must be a whole number of bytes");
-    *ret = (uint64_t)json_integer_value(value);
+    bool is_length = member->at == offsetof(struct item, length);    /* may be -1: ITEM_OPEN */
+    json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < (is_length ? -1 : 0))
+        return wrong(r, member->name, is_length ? " must be a whole number of bytes, or -1"
+                                                : " must be a whole number of bytes");
+    *(uint64_t *)value_at(r, member) = (uint64_t)number;
     return OK;
 }
 
-static enum err read_offset(struct reading *r, const json_t *value)
-{
-    return read_number(r, value, "offset", &r->item->first);
-}
-
-static enum err read_length(struct reading *r, const json_t *value)
-{
-    if (!json_is_integer(value) || json_integer_value(value) < -1)
-        return wrong(r, "length must be a whole number of bytes, or -1", "");
-    r->item->length = (uint64_t)json_integer_value(value);    /* -1 is ITEM_OPEN */
-    return OK;
-}
-
-static enum err read_to(struct reading *r, const json_t *value)
-{
-    return read_number(r, value, "to", &r->item->to);
-}
-
-static enum err read_max(struct reading *r, const json_t *value)
-{
-    return read_number(r, value, "max", &r->item->max);
-}
-
-static enum err read_text(struct reading *r, const json_t *value, const char *name, slice *ret)
+static enum err read_text(struct reading *r, const struct member *member, const json_t *value)
 {
     slice text = text_of(value);
-    if (!json_is_string(value) || !text.len || text.len > TEXT_BYTES_MAX || !is_plain(text))
-        return wrong(r, name, " must be text of 1 to 1024 bytes, on one line");
-    *ret = arena_copy(r->keep, text);
+    if (!json_is_string(value) || !text.len || text.len > TEXT_BYTES_MAX || slice_has_control(text))
+        return wrong(r, member->name, " must be text of 1 to 1024 bytes, on one line");
+    *(slice *)value_at(r, member) = arena_copy(r->keep, text);
     return OK;
 }
 
-static enum err read_if_match(struct reading *r, const json_t *value)
+static enum err read_range(struct reading *r, const struct member *member, const json_t *value)
 {
-    return read_text(r, value, "if_match", &r->item->if_match);
-}
-
-static enum err read_version(struct reading *r, const json_t *value)
-{
-    return read_text(r, value, "version_id", &r->item->version);
-}
-
-static enum err read_range(struct reading *r, const json_t *value)
-{
-    slice text;
-    enum err err = read_text(r, value, "range", &text);
-    if (err)
-        return err;
-    r->item->range = s3_range_read(text);
-    return r->item->range.kind == RANGE_NONE
+    struct s3_range *range = value_at(r, member);
+    *range = s3_range_read(text_of(value));
+    return range->kind == RANGE_NONE
          ? wrong(r, "range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
                     "\"bytes=-1024\"", "") : OK;
 }
 
-/* ---- members ---- */
-
-enum member_id {
-    MEMBER_KEY, MEMBER_OFFSET, MEMBER_LENGTH, MEMBER_TO, MEMBER_MAX, MEMBER_RANGE, MEMBER_IF_MATCH,
-    MEMBER_VERSION, MEMBER_COUNT
-};
-
-static const struct member {
-    const char *name;
-    enum err (*read)(struct reading *r, const json_t *value);
-} members[MEMBER_COUNT] = {
-    [MEMBER_KEY] = { "key", read_key },
-    [MEMBER_OFFSET] = { "offset", read_offset },
-    [MEMBER_LENGTH] = { "length", read_length },
-    [MEMBER_TO] = { "to", read_to },
-    [MEMBER_MAX] = { "max", read_max },
-    [MEMBER_RANGE] = { "range", read_range },
-    [MEMBER_IF_MATCH] = { "if_match", read_if_match },
-    [MEMBER_VERSION] = { "version_id", read_version },
+static const struct member members[MEMBER_COUNT] = {
+    [MEMBER_KEY] = { "key", read_key, offsetof(struct item, key) },
+    [MEMBER_OFFSET] = { "offset", read_number, offsetof(struct item, first) },
+    [MEMBER_LENGTH] = { "length", read_number, offsetof(struct item, length) },
+    [MEMBER_TO] = { "to", read_number, offsetof(struct item, to) },
+    [MEMBER_MAX] = { "max", read_number, offsetof(struct item, max) },
+    [MEMBER_RANGE] = { "range", read_range, offsetof(struct item, range) },
+    [MEMBER_IF_MATCH] = { "if_match", read_text, offsetof(struct item, if_match) },
+    [MEMBER_VERSION] = { "version_id", read_text, offsetof(struct item, version) },
 };
 
 static bool is_allowed(const struct reading *r, enum member_id id)
@@ -162,21 +126,22 @@ static enum err unknown(struct reading *r, slice name)
         near = members[i].name;
         best = distance;
     }
-    slice shown = slice_sub(name, 0, SHOWN_BYTES);
+    slice begin = slice_sub(name, 0, NAME_BYTES_MAX);
     *r->ret_why = arena_printf(r->keep, "items[%zu]: no such member: \"%.*s\"%s%s%s", r->index,
-                               SLICE_ARG(shown), near ? " (did you mean \"" : "", near ? near : "",
+                               SLICE_ARG(begin), near ? " (did you mean \"" : "", near ? near : "",
                                near ? "\"?)" : "");
     return ERR_BAD_ARGUMENT;
 }
 
 static enum err read_member(struct reading *r, enum member_id id, const json_t *value)
 {
+    check((size_t)id < MEMBER_COUNT);
     if (!is_allowed(r, id))
         return wrong(r, members[id].name, " has no meaning here: leave it out");
-    if (r->said & 1u << id)
-        return wrong(r, members[id].name, " is said twice");
-    r->said |= 1u << id;
-    return members[id].read(r, value);
+    if (r->given & 1u << id)
+        return wrong(r, members[id].name, " is given twice");
+    r->given |= 1u << id;
+    return members[id].read(r, &members[id], value);
 }
 
 static enum err read_object(struct reading *r, const json_t *object)
@@ -219,12 +184,13 @@ static enum err read_array(struct reading *r, const json_t *array)
 static enum err judge(struct reading *r)
 {
     struct item *item = r->item;
-    bool span = r->said & (1u << MEMBER_OFFSET | 1u << MEMBER_LENGTH);
-    bool range = r->said & 1u << MEMBER_RANGE;
-    if (!(r->said & 1u << MEMBER_KEY))
+    bool span = r->given & (1u << MEMBER_OFFSET | 1u << MEMBER_LENGTH);
+    bool range = r->given & 1u << MEMBER_RANGE;
+    if (!(r->given & 1u << MEMBER_KEY))
         return wrong(r, "key is missing", "");
     if (range && span)
-        return wrong(r, "range says what offset and length say: leave out one or the other", "");
+        return wrong(r, "range has the same meaning as offset and length: leave out one or the "
+                     "other", "");
     if (item->length != ITEM_OPEN && item->first > INT64_MAX - item->length)
         return wrong(r, "offset and length go beyond any object's end", "");
     item->kind = range ? ITEM_RANGE : span ? ITEM_SPAN : ITEM_WHOLE;
@@ -235,7 +201,7 @@ static enum err read_item(struct reading *r, const json_t *value)
 {
     enum err err;
     *r->item = (struct item){ .length = ITEM_OPEN, .to = ITEM_OPEN, .max = ITEM_OPEN };
-    r->said = 0;
+    r->given = 0;
     if (json_is_string(value))
         err = read_member(r, MEMBER_KEY, value);
     else if (json_is_array(value))
@@ -275,18 +241,18 @@ enum err items_read(struct arena *keep, const struct json_t *list, const struct 
 
 bool items_are_dense(slice document, size_t count_max)
 {
-    size_t things = 0, most = (count_max + 2) * THINGS_AN_ITEM;
+    size_t marks = 0, most = (count_max + 2) * MARKS_AN_ITEM;
     bool text = false;
-    for (size_t i = 0; i < document.len && things <= most; i++) {
+    for (size_t i = 0; i < document.len && marks <= most; i++) {
         char c = document.ptr[i];
         if (text && c == '\\')
             i++;
         else if (c == '"')
             text = !text;
         else if (!text)
-            things += c == ',' || c == ':' || c == '[' || c == '{';
+            marks += c == ',' || c == ':' || c == '[' || c == '{';
     }
-    return things > most;
+    return marks > most;
 }
 
 /* ---- the list of a batch ---- */
@@ -320,7 +286,7 @@ static enum err judge_names(struct arena *keep, json_t *object, slice *ret_why)
         if (!slice_is_one_of(slice_of(name), names, countof(names)))
             return bad(ret_why, arena_printf(
                 keep, "no such member: \"%.*s\" (there are items, prefix, form and on_error)",
-                SLICE_ARG(slice_sub(slice_of(name), 0, SHOWN_BYTES))));
+                SLICE_ARG(slice_sub(slice_of(name), 0, NAME_BYTES_MAX))));
     return OK;
 }
 
@@ -355,8 +321,8 @@ enum err items_read_batch(struct arena *keep, slice document, size_t count_max,
     json_error_t error;
     *ret = (struct items_batch){ .form = BATCH_TAR };
     if (items_are_dense(document, count_max)) {
-        *ret_why = arena_printf(keep, "the list has more elements than %zu items can have",
-                                count_max);
+        *ret_why = arena_printf(keep, "the list is too long: it has more elements than %zu items "
+                                "(the limit) could have", count_max);
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(document.len ? document.ptr : "", document.len,

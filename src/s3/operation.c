@@ -6,6 +6,8 @@
  * and never answered from the cache. Any thread. */
 #include "s3/operation.h"
 
+#include <assert.h>
+
 #include "s3/request.h"
 
 #define VERSION_BYTES_MAX 1024
@@ -30,6 +32,8 @@ static const unsigned char places[] = {
 #include "s3/op.def"
 #undef OP
 };
+
+static_assert(AT(S3_OPTIONS, S3_OBJECT) == S3_OPTIONS * 3 + S3_OBJECT, "fits in a byte");
 
 /* Parameters of a signature; claim.c judges them. */
 static const char signature_params[] =
@@ -94,7 +98,8 @@ bool s3_param_is_header(slice name)
 static const char naming_params[] = "uploadId partNumber";
 
 /* True if a word of a selector (param, param=value, @header) fits the request. */
-static bool word_holds(slice word, const struct http_head *head, const struct s3_request *request)
+static bool word_holds(slice word, const struct request_head *head,
+                       const struct s3_request *request)
 {
     if (slice_starts(word, S("@")))
         return s3_header_get(head, request, slice_from(word, 1)).ptr != NULL;
@@ -134,7 +139,7 @@ const struct s3_param *s3_operation_unknown(const struct s3_request *request)
 }
 
 /* The number of words in the selector of a row that fits; -1 if the row does not fit. */
-static int fit(const struct s3_operation *row, const struct http_head *head,
+static int fit(const struct s3_operation *row, const struct request_head *head,
                const struct s3_request *request)
 {
     int words = 0;
@@ -176,7 +181,7 @@ static bool method_of(slice name, enum s3_method *ret)
     return false;
 }
 
-static enum err find_row(struct arena *keep, const struct http_head *head, enum s3_level level,
+static enum err find_row(struct arena *keep, const struct request_head *head, enum s3_level level,
                          struct s3_request *ret)
 {
     enum s3_method method;
@@ -207,16 +212,16 @@ static enum err find_row(struct arena *keep, const struct http_head *head, enum 
     return OK;
 }
 
-bool s3_is_form(const struct http_head *head)
+bool s3_is_form(const struct request_head *head)
 {
-    slice type = slice_trim(http_head_get(head, S("content-type")));
+    slice type = slice_trim(request_head_get(head, S("content-type")));
     return slice_eq(head->method, S("POST")) &&
            slice_starts_nocase(type, S("multipart/form-data"));
 }
 
 /* The key of a form is in the form, whatever the query says, because some stores look only at the
  * form. */
-static enum err read_form(const struct http_head *head, struct s3_request *ret)
+static enum err read_form(const struct request_head *head, struct s3_request *ret)
 {
     const struct s3_operation *row = &operations[ret->op];
     if (!s3_is_form(head))
@@ -231,7 +236,7 @@ static enum err read_form(const struct http_head *head, struct s3_request *ret)
     return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
 
-enum err s3_operation_find(struct arena *keep, const struct http_head *head,
+enum err s3_operation_find(struct arena *keep, const struct request_head *head,
                            struct s3_request *ret)
 {
     enum s3_level level = ret->key.len ? S3_OBJECT : ret->bucket.len ? S3_BUCKET : S3_SERVICE;
@@ -247,18 +252,18 @@ enum err s3_operation_find(struct arena *keep, const struct http_head *head,
 
 /* True if the parameter may be the name of a version, or of a part without a range. The origin
  * reports what is wrong with any other value. */
-static bool may_name(const struct http_head *head, const struct s3_param *param)
+static bool may_name(const struct request_head *head, const struct s3_param *param)
 {
     uint64_t part;
     if (slice_eq(param->name, S("versionId")))
         return param->value.len > 0 && param->value.len <= VERSION_BYTES_MAX;
     if (slice_eq(param->name, S("partNumber")))
         return slice_u64(param->value, &part) && part >= 1 && part <= S3_PART_MAX &&
-               !http_head_get(head, S("range")).ptr;
+               !request_head_get(head, S("range")).ptr;
     return true;
 }
 
-bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request)
+bool s3_operation_needs_origin(const struct request_head *head, const struct s3_request *request)
 {
     for (size_t i = 0; i < s3_header_count(head, request); i++)
         if (s3_header_fate(request, s3_header_at(head, request, i).name) == HEADER_ORIGIN)

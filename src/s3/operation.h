@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/metric.h"
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 enum s3_op {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) id,
@@ -36,20 +36,21 @@ struct s3_operation {
 const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
 bool s3_only_reads(enum s3_op op);    /* by its method: it changes nothing and has no body */
-bool s3_is_form(const struct http_head *head);    /* a browser's form, whose body names the key */
+/* a browser's form, whose body names the key */
+bool s3_is_form(const struct request_head *head);
 
 /* ---- for request.c ---- */
 struct s3_request;
 struct s3_param;
 /* Sets ret->op; on failure it may set ret->detail. ERR_BAD_METHOD; ERR_BAD_ARGUMENT: the request
  * can be read in two ways. */
-enum err s3_operation_find(struct arena *keep, const struct http_head *head,
+enum err s3_operation_find(struct arena *keep, const struct request_head *head,
                            struct s3_request *ret) MUST_USE;
 /* The first parameter that the operation does not know; NULL if it knows all. */
 const struct s3_param *s3_operation_unknown(const struct s3_request *request);
 /* True for a GetObject or HeadObject with headers or parameters that only the origin
  * understands. */
-bool s3_operation_needs_origin(const struct http_head *head, const struct s3_request *request);
+bool s3_operation_needs_origin(const struct request_head *head, const struct s3_request *request);
 /* True for an x-amz- parameter, which counts as a header; false for those of the signature. */
 bool s3_param_is_header(slice name);
 

@@ -10,10 +10,10 @@
 #include "s3/encode.h"
 
 #define PARAMS_MAX 100
-#define NAME_SHOWN_BYTES 64    /* limit of a name in a message */
+#define NAME_BYTES_MAX 64    /* limit of a name in a message */
 #define DISGUISED "The header %.*s must be written with '-', not '_'."
 
-slice s3_header_get(const struct http_head *head, const struct s3_request *request, slice name)
+slice s3_header_get(const struct request_head *head, const struct s3_request *request, slice name)
 {
     for (size_t i = 0; i < s3_header_count(head, request); i++) {
         struct http_field field = s3_header_at(head, request, i);
@@ -94,7 +94,7 @@ static enum err read_path(struct arena *keep, slice path, slice host_bucket,
 /* Refuses a request. `what` is a format with a %.*s for the name. */
 static enum err wrong(struct arena *keep, const char *what, slice name, struct s3_request *ret)
 {
-    ret->detail = arena_printf(keep, what, SLICE_ARG(slice_sub(name, 0, NAME_SHOWN_BYTES)));
+    ret->detail = arena_printf(keep, what, SLICE_ARG(slice_sub(name, 0, NAME_BYTES_MAX)));
     return ERR_BAD_ARGUMENT;
 }
 
@@ -124,7 +124,8 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
         if (e)
             return e;
         if (s3_param_get(ret, param.name))    /* a repeated parameter is ambiguous */
-            return wrong(keep, "The parameter %.*s may be given once.", param.name, ret);
+            return wrong(keep, "The parameter %.*s may be given only once.", param.name, ret);
+        check(ret->param_count < count);
         ret->params[ret->param_count++] = param;
     }
     return OK;
@@ -143,7 +144,7 @@ static enum err judge_connection(struct arena *keep, slice words, struct s3_requ
     return OK;
 }
 
-static bool is_there_before(const struct http_head *head, size_t at)
+static bool is_there_before(const struct request_head *head, size_t at)
 {
     for (size_t i = 0; i < at; i++)
         if (slice_eq_nocase(head->fields[i].name, head->fields[at].name))
@@ -151,15 +152,15 @@ static bool is_there_before(const struct http_head *head, size_t at)
     return false;
 }
 
-static enum err judge_names(struct arena *keep, const struct http_head *head,
+static enum err judge_names(struct arena *keep, const struct request_head *head,
                             struct s3_request *ret)
 {
     enum err e = OK;
     for (size_t i = 0; i < head->field_count && !e; i++) {
         slice name = head->fields[i].name;
-        struct header_known known = header_judge(name, ret->named);
+        struct header_known known = header_judge(name, ret->listed);
         if (known.once && is_there_before(head, i))
-            return wrong(keep, "The header %.*s may be given once.", name, ret);
+            return wrong(keep, "The header %.*s may be given only once.", name, ret);
         if (header_is_disguised(name))
             return wrong(keep, DISGUISED, name, ret);
         if (known.fate == HEADER_FOREIGN && !ret->foreign.ptr)
@@ -171,38 +172,37 @@ static enum err judge_names(struct arena *keep, const struct http_head *head,
 }
 
 /* Reads the headers in the query. A header must not occur in both query and head. */
-static enum err read_said(struct arena *keep, const struct http_head *head,
-                          struct s3_request *request)
+static enum err read_query_fields(struct arena *keep, const struct request_head *head,
+                                  struct s3_request *request)
 {
-    struct http_field *said = arena_alloc(keep, (request->param_count + 1) * sizeof(*said));
-    request->said = said;
+    request->query_fields =
+        arena_alloc(keep, (request->param_count + 1) * sizeof(*request->query_fields));
     for (size_t i = 0; i < request->param_count; i++) {
         struct s3_param param = request->params[i];
         if (!s3_param_is_header(param.name))
             continue;
-        bool again = http_head_get(head, param.name).ptr != NULL;
-        for (size_t j = 0; j < request->said_count; j++)
-            again |= slice_eq_nocase(said[j].name, param.name);
-        if (again)
-            return wrong(keep, "The header %.*s may be given once, in the query or above it.",
+        if (s3_header_get(head, request, param.name).ptr)
+            return wrong(keep, "The header %.*s must not be a query parameter, too.",
                          param.name, request);
         if (header_is_disguised(param.name))
             return wrong(keep, DISGUISED, param.name, request);
         if (s3_header_fate(request, param.name) == HEADER_FOREIGN && !request->foreign.ptr)
             request->foreign = param.name;
-        said[request->said_count++] = (struct http_field){ param.name, param.value };
+        check(request->query_field_count < request->param_count);
+        request->query_fields[request->query_field_count++] =
+            (struct http_field){ param.name, param.value };
     }
     return OK;
 }
 
 /* Accepts "versionId=..." or nothing. An origin might take any other text behind a '?', or a value
  * that could be a path, for part of the key. */
-static bool read_source_version(struct arena *keep, slice said, slice *ret)
+static bool read_source_version(struct arena *keep, slice value, slice *ret)
 {
     *ret = S("");
-    if (!said.ptr)
+    if (!value.ptr)
         return true;
-    if (!slice_starts(said, S("versionId=")) || uri_decode(keep, slice_from(said, 10), ret) != OK)
+    if (!slice_starts(value, S("versionId=")) || uri_decode(keep, slice_from(value, 10), ret) != OK)
         return false;
     for (size_t i = 0; i < ret->len; i++)
         if (slice_has(S("/\\?#&%"), ret->ptr[i]) || ret->ptr[i] <= ' ')
@@ -212,33 +212,34 @@ static bool read_source_version(struct arena *keep, slice said, slice *ret)
 
 /* Decodes the source before it cuts it, because some clients encode even the slash behind the
  * bucket. */
-static void read_source(struct arena *keep, slice said, struct s3_source *ret)
+static void read_source(struct arena *keep, slice value, struct s3_source *ret)
 {
-    slice version = said, path = slice_cut(&version, '?'), decoded;
+    slice version = value, path = slice_cut(&version, '?'), decoded;
     if (uri_decode(keep, path, &decoded) != OK || !read_source_version(keep, version, &version))
         return;
     slice key = slice_starts(decoded, S("/")) ? slice_from(decoded, 1) : decoded;
     slice bucket = slice_cut(&key, '/');
     if (!s3_bucket_is_valid(bucket) || !key.len)
         return;
-    *ret = (struct s3_source){ .bucket = bucket, .key = key, .version = version, .raw = said };
+    *ret = (struct s3_source){ .bucket = bucket, .key = key, .version = version, .raw = value };
 }
 
-static void read_renamed(struct arena *keep, slice said, struct s3_request *ret)
+static void read_renamed(struct arena *keep, slice value, struct s3_request *ret)
 {
     slice name, key;
-    if (uri_decode(keep, said, &name) != OK)
+    if (uri_decode(keep, value, &name) != OK)
         return;
     name = slice_from(name, slice_starts(name, S("/")) ? 1 : 0);
     key = name;
     slice bucket = slice_cut(&key, '/');
     if (name.len)
         ret->source = (struct s3_source){
-            .bucket = ret->bucket, .key = name, .raw = said,
+            .bucket = ret->bucket, .key = name, .raw = value,
             .inner = slice_eq(bucket, ret->bucket) && key.ptr ? key : S("") };
 }
 
-static void read_sources(struct arena *keep, const struct http_head *head, struct s3_request *ret)
+static void read_sources(struct arena *keep, const struct request_head *head,
+                         struct s3_request *ret)
 {
     slice copied = s3_header_get(head, ret, S("x-amz-copy-source"));
     slice renamed = s3_header_get(head, ret, S("x-amz-rename-source"));
@@ -251,32 +252,6 @@ static void read_sources(struct arena *keep, const struct http_head *head, struc
         read_source(keep, copied, &ret->source);
 }
 
-/* The values of all fields of that name, joined by ','; ptr NULL if there is none. */
-static slice joined(struct arena *keep, const struct http_head *head, slice name)
-{
-    struct text text = text_in(keep);
-    slice one = { NULL, 0 };
-    for (size_t i = 0; i < head->field_count; i++) {
-        if (!slice_eq_nocase(head->fields[i].name, name))
-            continue;
-        if (!one.ptr) {
-            one = head->fields[i].value;
-            continue;
-        }
-        if (!text.len)
-            text_add(&text, one);
-        text_char(&text, ',');
-        text_add(&text, head->fields[i].value);
-    }
-    return text.len ? text_slice(&text) : one;
-}
-
-static int64_t date_of(const struct http_head *head, slice name)
-{
-    slice value = http_head_get(head, name);
-    return value.ptr ? http_date_read(value) : -1;    /* an invalid date is no condition */
-}
-
 static void read_cache_control(slice value, struct s3_request *ret)
 {
     while (value.ptr) {
@@ -286,30 +261,27 @@ static void read_cache_control(slice value, struct s3_request *ret)
     }
 }
 
-static void read_headers(struct arena *keep, const struct http_head *head, struct s3_request *ret)
+static void read_headers(struct arena *keep, const struct request_head *head,
+                         struct s3_request *ret)
 {
-    slice range = joined(keep, head, S("range"));
+    const struct http_field *fields = head->fields;
+    size_t count = head->field_count;
+    slice range = http_field_join(keep, fields, count, S("range"));
     if (range.ptr)
         ret->range = s3_range_read(range);
-    ret->conditions = (struct s3_conditions){
-        .if_match = joined(keep, head, S("if-match")),
-        .if_none_match = joined(keep, head, S("if-none-match")),
-        .if_range = http_head_get(head, S("if-range")),
-        .if_modified_since = date_of(head, S("if-modified-since")),
-        .if_unmodified_since = date_of(head, S("if-unmodified-since")),
-    };
+    ret->conditions = s3_conditions_read(keep, fields, count);
     const struct s3_param *part = s3_param_get(ret, S("partNumber"));
     if (part && !slice_u64(part->value, &ret->part))
         ret->part = 0;
-    read_cache_control(joined(keep, head, S("cache-control")), ret);
+    read_cache_control(http_field_join(keep, fields, count, S("cache-control")), ret);
     ret->checksum_mode =
         slice_eq_nocase(s3_header_get(head, ret, S("x-amz-checksum-mode")), S("ENABLED"));
 }
 
-enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
-                         slice named, struct s3_request *ret)
+enum err s3_request_read(struct arena *keep, const struct request_head *head, slice domains,
+                         slice listed, struct s3_request *ret)
 {
-    *ret = (struct s3_request){ .raw_path = head->path, .named = named };
+    *ret = (struct s3_request){ .raw_path = head->path, .listed = listed };
     slice host_bucket = s3_host_bucket(keep, head->host, domains);
     enum err e = read_path(keep, head->path, host_bucket, ret);
     if (e == ERR_BAD_BUCKET && !host_bucket.len && is_name(head->host))
@@ -320,7 +292,7 @@ enum err s3_request_read(struct arena *keep, const struct http_head *head, slice
     if (!e)
         e = judge_names(keep, head, ret);
     if (!e && ret->param_count)
-        e = read_said(keep, head, ret);
+        e = read_query_fields(keep, head, ret);
     if (!e)
         e = s3_operation_find(keep, head, ret);
     if (e)

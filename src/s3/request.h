@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/header.h"
 #include "s3/conditions.h"
-#include "s3/head.h"
+#include "s3/request_head.h"
 #include "s3/operation.h"
 
 #define S3_PART_MAX 10000u
@@ -36,8 +36,8 @@ struct s3_request {
     struct s3_range range;
     uint64_t part;            /* partNumber; 0: none, or not a number */
     struct s3_conditions conditions;
-    const struct http_field *said;    /* x-amz- headers that stand in the query */
-    size_t said_count;
+    struct http_field *query_fields;  /* x-amz- headers that stand in the query */
+    size_t query_field_count;
     struct s3_source source;
     bool sourced;             /* the request has such a header, readable or not */
     bool pass;                /* only the origin can answer this */
@@ -45,7 +45,7 @@ struct s3_request {
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
     const struct s3_param *unknown;    /* the first that the operation does not know, or NULL */
     slice foreign;            /* the first unknown header that is forwarded; ptr NULL: none */
-    slice named;              /* headers that forward_headers names (base/header.h) */
+    slice listed;             /* headers that forward_headers lists (base/header.h) */
     slice detail;             /* the fault of a refused request, for people; may be empty */
 };
 
@@ -53,8 +53,8 @@ struct s3_request {
  * or ERR_BAD_ARGUMENT (the request can be read in two ways). An unknown operation is no fault:
  * op.def has rows for it. A malformed Range header is no range (RFC 9110); several ranges count as
  * none, as in S3. */
-enum err s3_request_read(struct arena *keep, const struct http_head *head, slice domains,
-                         slice named, struct s3_request *ret) MUST_USE;
+enum err s3_request_read(struct arena *keep, const struct request_head *head, slice domains,
+                         slice listed, struct s3_request *ret) MUST_USE;
 
 /* True if a bucket may have this name. */
 bool s3_bucket_is_valid(slice bucket);
@@ -64,25 +64,26 @@ bool s3_bucket_is_valid(slice bucket);
 slice s3_host_bucket(struct arena *keep, slice host, slice domains) MUST_USE;
 
 /* The headers of a request: those in its head, then those in its query. */
-static inline size_t s3_header_count(const struct http_head *head,
+static inline size_t s3_header_count(const struct request_head *head,
                                      const struct s3_request *request)
 {
-    return head->field_count + request->said_count;
+    return head->field_count + request->query_field_count;
 }
-static inline struct http_field s3_header_at(const struct http_head *head,
+static inline struct http_field s3_header_at(const struct request_head *head,
                                              const struct s3_request *request, size_t i)
 {
-    return i < head->field_count ? head->fields[i] : request->said[i - head->field_count];
+    check(i < s3_header_count(head, request));
+    return i < head->field_count ? head->fields[i] : request->query_fields[i - head->field_count];
 }
 
-/* What happens to a header of this request (base/header.h). */
+/* The fate of a header of this request (base/header.h). */
 static inline enum header_fate s3_header_fate(const struct s3_request *request, slice name)
 {
-    return header_judge(name, request->named).fate;
+    return header_judge(name, request->listed).fate;
 }
 
 /* The first header of that name; ptr NULL if it is absent. */
-slice s3_header_get(const struct http_head *head, const struct s3_request *request,
+slice s3_header_get(const struct request_head *head, const struct s3_request *request,
                     slice name) MUST_USE;
 
 /* The parameter of that name; NULL if it is absent. */

@@ -32,133 +32,10 @@ static bool is_amz(slice name)
     return slice_starts_nocase(name, S("x-amz-"));
 }
 
-/* ---- the claim ---- */
-
-/* The value of the only header of that name; ptr NULL if it is absent. False if there are two. */
-static bool header(const struct http_head *head, slice name, slice *ret)
-{
-    *ret = (slice){ NULL, 0 };
-    for (size_t i = 0; i < head->field_count; i++) {
-        if (!slice_eq_nocase(head->fields[i].name, name))
-            continue;
-        if (ret->ptr)
-            return false;
-        *ret = head->fields[i].value;
-    }
-    return true;
-}
-
-/* The same for a parameter, decoded. */
-static bool param(struct arena *keep, const struct http_head *head, slice name, slice *ret)
-{
-    slice rest = head->query, raw_name, value;
-    *ret = (slice){ NULL, 0 };
-    while (query_next(&rest, &raw_name, &value)) {
-        if (!slice_eq_nocase(raw_name, name))
-            continue;
-        if (ret->ptr || !value.ptr || query_decode(keep, value, ret) != OK)
-            return false;
-    }
-    return true;
-}
-
-/* Reads an HTTP date, also with "+0000" at its end, as older clients write it. */
-static int64_t date_read(struct arena *keep, slice s)
-{
-    int64_t amz_s = amz_date_read(s);
-    if (slice_ends(s, S(" +0000")))
-        s = arena_printf(keep, "%.*s GMT", (int)(s.len - 6), s.ptr);
-    return amz_s >= 0 ? amz_s : http_date_read(s);
-}
-
-static enum err denied(struct sigv4_claim *ret, const char *message)
-{
-    ret->fault.message = slice_of(message);
-    return ERR_DENIED;
-}
-
-static enum err read_header(struct arena *keep, const struct http_head *head, slice authorization,
-                            struct sigv4_claim *ret)
-{
-    slice date, amz_date, key = slice_trim(slice_from(authorization, 4));
-    size_t colon = key.len;
-    while (colon && key.ptr[colon - 1] != ':')
-        colon--;
-    if (colon < 2 || colon == key.len || !header(head, S("date"), &date) ||
-        !header(head, S("x-amz-date"), &amz_date))
-        return ERR_AUTH_V2;
-    ret->access_key = slice_sub(key, 0, colon - 1);
-    ret->signature = slice_from(key, colon);
-    ret->signed_at_s = date_read(keep, amz_date.ptr ? amz_date : date);
-    if (ret->signed_at_s < 0)
-        return denied(ret, "AWS authentication requires a valid Date or x-amz-date header");
-    return OK;
-}
-
-static enum err read_query(struct arena *keep, const struct http_head *head,
-                           struct sigv4_claim *ret)
-{
-    slice expires;
-    uint64_t end_s;
-    ret->presigned = true;
-    if (!param(keep, head, S("AWSAccessKeyId"), &ret->access_key) ||
-        !param(keep, head, S("Signature"), &ret->signature) ||
-        !param(keep, head, S("Expires"), &expires))
-        return ERR_AUTH_V2;
-    if (!ret->access_key.len || !ret->signature.len || !expires.len)
-        return denied(ret, "Query-string authentication requires the Signature, Expires and "
-                      "AWSAccessKeyId parameters");
-    if (!slice_u64(expires, &end_s) || end_s > INT64_MAX / 2)
-        return denied(ret, "Invalid date (should be seconds since epoch)");
-    ret->expires_s = (int64_t)end_s;
-    return OK;
-}
-
-/* Version 2 can't sign chunks. */
-static enum err read_payload(slice hash, struct sigv4_claim *ret)
-{
-    ret->payload = PAYLOAD_UNSIGNED;
-    ret->payload_hash = S("UNSIGNED-PAYLOAD");
-    if (!hash.ptr || slice_eq(hash, S("UNSIGNED-PAYLOAD")))
-        return OK;
-    ret->payload_hash = hash;
-    ret->payload = PAYLOAD_HEX;
-    if (slice_unhex(hash, ret->payload_sha256, sizeof(ret->payload_sha256)))
-        return OK;
-    if (!slice_eq(hash, S("STREAMING-UNSIGNED-PAYLOAD-TRAILER")))
-        return ERR_BAD_ARGUMENT;
-    ret->payload = PAYLOAD_CHUNKS_TRAILER;
-    return OK;
-}
-
-enum err sigv2_claim_read(struct arena *keep, const struct http_head *head, struct sigv4_claim *ret)
-{
-    slice authorization, sha256, query_sha256, token, query_token, md5, type, date;
-    ret->v2 = true;
-    if (!header(head, S("content-md5"), &md5) || !header(head, S("content-type"), &type) ||
-        !header(head, S("date"), &date))
-        return ERR_AUTH_V2;    /* of two, one could be signed and the other be used */
-    if (!header(head, S("authorization"), &authorization) ||
-        !header(head, S("x-amz-content-sha256"), &sha256) ||
-        !header(head, S("x-amz-security-token"), &token) ||
-        !param(keep, head, S("x-amz-security-token"), &query_token) ||
-        !param(keep, head, S("x-amz-content-sha256"), &query_sha256) ||
-        (token.ptr && query_token.ptr))
-        return ERR_AUTH_V2;
-    ret->session_token = token.ptr ? token : query_token;
-    enum err e = authorization.ptr ? read_header(keep, head, authorization, ret)
-                                   : read_query(keep, head, ret);
-    return e ? e : read_payload(sha256.ptr ? sha256 : query_sha256, ret);
-}
-
 /* ---- the signed text ---- */
 
-struct line {
-    slice name, value;
-};
-
 struct lines {
-    struct line list[LINES_MAX];
+    struct http_field list[LINES_MAX];
     size_t count;
 };
 
@@ -170,23 +47,29 @@ static bool insert(struct lines *lines, slice name, slice value)
         return false;
     for (; at && slice_cmp(lines->list[at - 1].name, name) > 0; at--)
         lines->list[at] = lines->list[at - 1];
-    lines->list[at] = (struct line){ name, value };
+    lines->list[at] = (struct http_field){ name, value };
     lines->count++;
     return true;
 }
 
-/* The value of a header, or of its parameter in a presigned URL. */
-static slice said(struct arena *keep, const struct http_head *head,
-                  const struct sigv4_claim *claim, slice name)
+/* The value of a header, or of its parameter in a presigned URL. Empty if there is none, or if the
+ * parameter occurs twice. */
+static slice signed_value(struct arena *keep, const struct request_head *head,
+                          const struct sigv4_claim *claim, slice name)
 {
-    slice value;
-    if (header(head, name, &value) && !value.ptr && claim->presigned &&
-        !param(keep, head, name, &value))
-        return S("");
+    slice rest = head->query, param, text, value = request_head_get(head, name);
+    if (value.ptr || !claim->presigned)
+        return slice_trim(value);
+    while (query_next(&rest, &param, &text)) {
+        if (!slice_eq_nocase(param, name))
+            continue;
+        if (value.ptr || !text.ptr || query_decode(keep, text, &value) != OK)
+            return S("");
+    }
     return slice_trim(value);
 }
 
-static enum err put_amz(struct arena *keep, const struct http_head *head,
+static enum err put_amz(struct arena *keep, const struct request_head *head,
                         const struct sigv4_claim *claim, struct text *to)
 {
     struct lines lines = { .count = 0 };
@@ -204,7 +87,7 @@ static enum err put_amz(struct arena *keep, const struct http_head *head,
             return ERR_BAD_URI;
     }
     for (size_t i = 0; i < lines.count; i++) {
-        const struct line *line = &lines.list[i];
+        const struct http_field *line = &lines.list[i];
         if (i && slice_eq(line->name, line[-1].name))
             text_printf(to, ",%.*s", SLICE_ARG(line->value));
         else
@@ -244,7 +127,7 @@ static enum valueless other_form(slice query)
     return empty ? BARE : bare ? EMPTY : AS_SENT;
 }
 
-static void put_param(const struct line *param, char before, enum valueless valueless,
+static void put_param(const struct http_field *param, char before, enum valueless valueless,
                       struct text *to)
 {
     bool equals = valueless == AS_SENT || param->value.len ? param->value.ptr != NULL
@@ -255,7 +138,7 @@ static void put_param(const struct line *param, char before, enum valueless valu
 
 /* Writes the path and the signed parameters. Every parameter must be signed, or free, or (in a
  * presigned URL) a header. */
-static enum err put_resource(struct arena *keep, const struct http_head *head,
+static enum err put_resource(struct arena *keep, const struct request_head *head,
                              const struct sigv4_claim *claim, slice bucket,
                              struct variant variant, struct text *to)
 {
@@ -280,19 +163,19 @@ static enum err put_resource(struct arena *keep, const struct http_head *head,
     return OK;
 }
 
-static enum err text_to_sign(struct arena *keep, const struct http_head *head,
+static enum err text_to_sign(struct arena *keep, const struct request_head *head,
                              const struct sigv4_claim *claim, slice bucket,
                              struct variant variant, slice *ret)
 {
     struct text text = text_in(keep);
-    slice date = said(keep, head, claim, S("date")), amz_date;
-    if (header(head, S("x-amz-date"), &amz_date) && amz_date.ptr)
+    slice date = signed_value(keep, head, claim, S("date"));
+    if (request_head_get(head, S("x-amz-date")).ptr)
         date = S("");
     if (claim->presigned)
         date = arena_printf(keep, "%lld", (long long)claim->expires_s);
     text_printf(&text, "%.*s\n%.*s\n%.*s\n%.*s\n", SLICE_ARG(head->method),
-                SLICE_ARG(said(keep, head, claim, S("content-md5"))),
-                SLICE_ARG(said(keep, head, claim, S("content-type"))), SLICE_ARG(date));
+                SLICE_ARG(signed_value(keep, head, claim, S("content-md5"))),
+                SLICE_ARG(signed_value(keep, head, claim, S("content-type"))), SLICE_ARG(date));
     enum err e = put_amz(keep, head, claim, &text);
     if (!e)
         e = put_resource(keep, head, claim, bucket, variant, &text);
@@ -310,15 +193,15 @@ static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
 
 bool sigv2_text_is(slice secret_key, slice text, slice signature)
 {
-    uint8_t given[SHA1_BYTES], made[EVP_MAX_MD_SIZE];
+    uint8_t claimed[SHA1_BYTES], made[EVP_MAX_MD_SIZE];
     unsigned len = 0;
     check(HMAC(EVP_sha1(), secret_key.ptr, (int)secret_key.len, (const uint8_t *)text.ptr, text.len,
                made, &len) && len == SHA1_BYTES);
-    return secret_key.len && base64_read(signature, given, sizeof(given)) &&
-           CRYPTO_memcmp(given, made, sizeof(given)) == 0;
+    return secret_key.len && base64_read(signature, claimed, sizeof(claimed)) &&
+           CRYPTO_memcmp(claimed, made, sizeof(claimed)) == 0;
 }
 
-static enum err verify_as(struct arena *scratch, const struct http_head *head,
+static enum err verify_as(struct arena *scratch, const struct request_head *head,
                           const struct sigv4_claim *claim, slice bucket, struct variant variant,
                           slice secret_key)
 {
@@ -329,17 +212,18 @@ static enum err verify_as(struct arena *scratch, const struct http_head *head,
     return sigv2_text_is(secret_key, text, claim->signature) ? OK : ERR_SIGNATURE;
 }
 
-enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
+enum err sigv2_verify(struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s)
 {
-    struct variant variants[4] = { { AS_SENT, false } };    /* the one that sigv2_explain shows */
+    struct variant variants[4] = { { AS_SENT, false } };    /* sigv2_explain takes the first */
     enum valueless other = other_form(head->query);
     size_t count = 1;
     if (other != AS_SENT)
         variants[count++] = (struct variant){ other, false };
     for (size_t i = count; i && !bucket.len && is_bucket(head->path); i--, count++)
         variants[count] = (struct variant){ variants[i - 1].valueless, true };
+    check(claim->v2);
     enum err e = judge_time(claim, now_s);
     if (e)
         return e;
@@ -349,7 +233,7 @@ enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
     return e;
 }
 
-void sigv2_explain(struct arena *keep, const struct http_head *head,
+void sigv2_explain(struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, slice bucket, struct s3_fault *ret)
 {
     slice text;

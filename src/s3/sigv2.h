@@ -9,17 +9,13 @@
 
 #include "s3/sigv4.h"
 
-/* Reads "Authorization: AWS KEY:SIGNATURE", or AWSAccessKeyId, Signature and Expires in the query.
- * ERR_AUTH_V2, ERR_DENIED (no valid date or expiry), ERR_BAD_ARGUMENT. For sigv4_claim_read. */
-enum err sigv2_claim_read(struct arena *keep, const struct http_head *head,
-                          struct sigv4_claim *ret) MUST_USE;
 /* Proves the claim, in constant time. `bucket` is the one that the Host names, or empty.
  * ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED, ERR_SKEWED, ERR_BAD_URI. */
-enum err sigv2_verify(struct arena *scratch, const struct http_head *head,
+enum err sigv2_verify(struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s) MUST_USE;
 /* Explains an ERR_SIGNATURE: gives the text that the client should have signed. */
-void sigv2_explain(struct arena *keep, const struct http_head *head,
+void sigv2_explain(struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, slice bucket, struct s3_fault *ret);
 /* True if `signature` (base64) is that of `text` with this secret. In constant time. */
 bool sigv2_text_is(slice secret_key, slice text, slice signature) MUST_USE;

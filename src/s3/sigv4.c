@@ -157,17 +157,15 @@ static enum err canon_hash(struct sigv4 *sigv4, struct arena *scratch, struct ca
     return OK;
 }
 
-/* The signature of a canonical request, in hex. */
-static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct canon *canon,
-                             const struct scope *scope, int64_t at_s, slice secret, char ret[64])
+/* Writes "<algorithm>\n<time>\n<day>/<region>/<service>/aws4_request\n<hash in hex>". It is written
+ * by hand, because every request needs it. */
+static slice text_to_sign(struct arena *scratch, slice algorithm, int64_t at_s,
+                          const struct scope *scope, const uint8_t hash[32])
 {
-    uint8_t hash[32];
-    enum err e = canon_hash(sigv4, scratch, canon, hash);
-    if (e)
-        return e;
-    size_t cap = 128 + scope->date.len + scope->region.len + scope->service.len + 64;
+    size_t cap = 128 + algorithm.len + scope->date.len + scope->region.len + scope->service.len;
     char *start = arena_alloc(scratch, cap), *at = start;
-    at += slice_put(at, S("AWS4-HMAC-SHA256\n"));
+    at += slice_put(at, algorithm);
+    *at++ = '\n';
     amz_date_write(at_s, at);
     at += AMZ_DATE_BYTES - 1;
     *at++ = '\n';
@@ -177,21 +175,50 @@ static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct 
     *at++ = '/';
     at += slice_put(at, scope->service);
     at += slice_put(at, S("/aws4_request\n"));
-    hex_write(hash, sizeof(hash), at);
-    at += 64;
-    slice text = { start, (size_t)(at - start) };
-    hmac(day_key(sigv4, scratch, secret, scope), NULL, 0, text, hash);
-    hex_write(hash, sizeof(hash), ret);
+    hex_write(hash, 32, at);
+    at += SIGNATURE_CHARS;
+    check((size_t)(at - start) <= cap);
+    return (slice){ start, (size_t)(at - start) };
+}
+
+static void sign_text(struct sigv4 *sigv4, struct arena *scratch, slice secret,
+                      const struct scope *scope, slice text, char ret[SIGNATURE_CHARS])
+{
+    uint8_t mac[32];
+    hmac(day_key(sigv4, scratch, secret, scope), NULL, 0, text, mac);
+    hex_write(mac, sizeof(mac), ret);
+}
+
+/* The signature of a canonical request. */
+static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct canon *canon,
+                             const struct scope *scope, int64_t at_s, slice secret,
+                             char ret[SIGNATURE_CHARS])
+{
+    uint8_t hash[32];
+    enum err e = canon_hash(sigv4, scratch, canon, hash);
+    if (e)
+        return e;
+    sign_text(sigv4, scratch, secret, scope,
+              text_to_sign(scratch, S("AWS4-HMAC-SHA256"), at_s, scope, hash), ret);
     return OK;
 }
 
-void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
-                const struct sigv4_claim *claim, slice text, char ret[64])
+static struct scope scope_of(const struct sigv4_claim *claim)
 {
-    const struct scope scope = { claim->date, claim->region, claim->service };
-    uint8_t hash[32];
-    hmac(day_key(sigv4, scratch, secret_key, &scope), NULL, 0, text, hash);
-    hex_write(hash, sizeof(hash), ret);
+    return (struct scope){ claim->date, claim->region, claim->service };
+}
+
+void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
+                const struct sigv4_claim *claim, slice text, char ret[SIGNATURE_CHARS])
+{
+    const struct scope scope = scope_of(claim);
+    sign_text(sigv4, scratch, secret_key, &scope, text, ret);
+}
+
+bool sigv4_is_same(slice signature, const char ours[SIGNATURE_CHARS])
+{
+    return signature.len == SIGNATURE_CHARS &&
+           CRYPTO_memcmp(signature.ptr, ours, SIGNATURE_CHARS) == 0;
 }
 
 /* ---- proving ---- */
@@ -205,7 +232,7 @@ static enum err judge_time(const struct sigv4_claim *claim, int64_t now_s)
     return now_s > claim->signed_at_s + SKEW_S ? ERR_SKEWED : OK;
 }
 
-static struct canon canon_of_claim(const struct http_head *head, const struct sigv4_claim *claim)
+static struct canon canon_of_claim(const struct request_head *head, const struct sigv4_claim *claim)
 {
     return (struct canon){
         .method = head->method, .path = head->path, .query = head->query,
@@ -214,20 +241,20 @@ static struct canon canon_of_claim(const struct http_head *head, const struct si
     };
 }
 
-enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
+enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s)
 {
+    check(!claim->v2);
     enum err e = judge_time(claim, now_s);
     if (e)
         return e;
     struct canon canon = canon_of_claim(head, claim);
-    struct scope scope = { claim->date, claim->region, claim->service };
-    char signature[64];
+    struct scope scope = scope_of(claim);
+    char signature[SIGNATURE_CHARS];
     e = signature_of(sigv4, scratch, &canon, &scope, claim->signed_at_s, secret_key, signature);
     if (e)
         return e;
-    bool same = claim->signature.len == sizeof(signature) &&
-                CRYPTO_memcmp(claim->signature.ptr, signature, sizeof(signature)) == 0;
+    bool same = sigv4_is_same(claim->signature, signature);
     if (!canon_all_signed(&canon))
         return ERR_NOT_SIGNED;
     return same && secret_key.len ? OK : ERR_SIGNATURE;
@@ -257,28 +284,25 @@ void sigv4_explain_text(struct arena *keep, const struct sigv4_claim *claim, sli
         s3_fault_add(ret, S("StringToSignBytes"), spaced_hex(keep, text));
 }
 
-static void explain_signature(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
-                              const struct sigv4_claim *claim, struct s3_fault *ret)
+static void explain_signature(struct sigv4 *sigv4, struct arena *keep,
+                              const struct request_head *head, const struct sigv4_claim *claim,
+                              struct s3_fault *ret)
 {
     struct canon canon = canon_of_claim(head, claim);
+    struct scope scope = scope_of(claim);
     uint8_t hash[32];
-    char hex[64], stamp[AMZ_DATE_BYTES];
     slice text;
     if (canon_write(keep, &canon, &text) || canon_hash(sigv4, keep, &canon, hash))
         return;
-    hex_write(hash, sizeof(hash), hex);
-    amz_date_write(claim->signed_at_s, stamp);
-    slice to_sign = arena_printf(keep, "AWS4-HMAC-SHA256\n%s\n%.*s/%.*s/%.*s/aws4_request\n%.64s",
-                                 stamp, SLICE_ARG(claim->date), SLICE_ARG(claim->region),
-                                 SLICE_ARG(claim->service), hex);
-    sigv4_explain_text(keep, claim, to_sign, ret);
+    sigv4_explain_text(keep, claim, text_to_sign(keep, S("AWS4-HMAC-SHA256"), claim->signed_at_s,
+                                                 &scope, hash), ret);
     if (text.len > EXPLAINED_BYTES_MAX)
         return;
     s3_fault_add(ret, S("CanonicalRequest"), text);
     s3_fault_add(ret, S("CanonicalRequestBytes"), spaced_hex(keep, text));
 }
 
-static void explain_unsigned(struct arena *keep, const struct http_head *head,
+static void explain_unsigned(struct arena *keep, const struct request_head *head,
                              const struct sigv4_claim *claim, struct s3_fault *ret)
 {
     struct canon canon = canon_of_claim(head, claim);
@@ -317,7 +341,7 @@ static void explain_time(struct arena *keep, const struct sigv4_claim *claim, en
     s3_fault_add(ret, S("ServerTime"), iso_date_text(keep, now_s));
 }
 
-void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
+void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
                    struct s3_fault *ret)
 {
@@ -334,23 +358,13 @@ void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_he
 
 /* ---- chunks ---- */
 
-#define SIGNATURE_CHARS 64
-
 struct sigv4_chain {
     EVP_MAC_CTX *keyed;                 /* a copy, because the day key's slot may be reused */
-    char *scope;                        /* "\n<stamp>\n<date>/<region>/<service>/aws4_request\n" */
+    struct arena keep;
+    slice scope;                        /* "\n<time>\n<day>/<region>/<service>/aws4_request\n" */
     char last[SIGNATURE_CHARS];
     char *text;                         /* the text to sign; long enough for any */
-    size_t scope_len;
 };
-
-static slice chain_scope(struct arena *keep, const struct sigv4_claim *claim)
-{
-    char stamp[AMZ_DATE_BYTES];
-    amz_date_write(claim->signed_at_s, stamp);
-    return arena_printf(keep, "\n%s\n%.*s/%.*s/%.*s/aws4_request\n", stamp, SLICE_ARG(claim->date),
-                        SLICE_ARG(claim->region), SLICE_ARG(claim->service));
-}
 
 bool sigv4_can_chain(const struct sigv4_claim *claim)
 {
@@ -360,17 +374,15 @@ bool sigv4_can_chain(const struct sigv4_claim *claim)
 struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,
                                     slice secret_key)
 {
-    struct arena scratch = { 0 };
-    struct scope scope = { claim->date, claim->region, claim->service };
+    static const uint8_t no_hash[32];
+    struct scope scope = scope_of(claim);
     struct sigv4_chain *chain = must_alloc(sizeof(*chain));
-    chain->keyed = EVP_MAC_CTX_dup(day_key(sigv4, &scratch, secret_key, &scope));
+    chain->keyed = EVP_MAC_CTX_dup(day_key(sigv4, &chain->keep, secret_key, &scope));
     check(chain->keyed != NULL && sigv4_can_chain(claim));
-    slice text = chain_scope(&scratch, claim);
-    chain->scope = must_strndup(text.ptr, text.len);
-    chain->scope_len = text.len;
-    chain->text = must_alloc(32 + text.len + 3 * (SIGNATURE_CHARS + 1));
+    slice text = text_to_sign(&chain->keep, S(""), claim->signed_at_s, &scope, no_hash);
+    chain->scope = slice_sub(text, 0, text.len - SIGNATURE_CHARS);
+    chain->text = arena_alloc(&chain->keep, 32 + text.len + 2 * (SIGNATURE_CHARS + 1));
     slice_put(chain->last, claim->signature);
-    arena_free(&scratch);
     return chain;
 }
 
@@ -379,8 +391,7 @@ void sigv4_chain_free(struct sigv4_chain **chain)
     if (!*chain)
         return;
     EVP_MAC_CTX_free((*chain)->keyed);
-    free((*chain)->scope);
-    free((*chain)->text);
+    arena_free(&(*chain)->keep);
     free(*chain);
     *chain = NULL;
 }
@@ -392,7 +403,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     uint8_t mac[32];
     at += slice_put(at, link == LINK_CHUNK ? S("AWS4-HMAC-SHA256-PAYLOAD")
                                            : S("AWS4-HMAC-SHA256-TRAILER"));
-    at += slice_put(at, (slice){ chain->scope, chain->scope_len });
+    at += slice_put(at, chain->scope);
     at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
     *at++ = '\n';
     if (link == LINK_CHUNK)    /* the digest of a chunk's headers, of which there are none */
@@ -401,9 +412,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     at += SIGNATURE_CHARS;
     hmac(chain->keyed, NULL, 0, (slice){ chain->text, (size_t)(at - chain->text) }, mac);
     hex_write(mac, sizeof(mac), chain->last);
-    bool same = signature.len == sizeof(chain->last) &&
-                CRYPTO_memcmp(signature.ptr, chain->last, sizeof(chain->last)) == 0;
-    return same ? OK : ERR_SIGNATURE;
+    return sigv4_is_same(signature, chain->last) ? OK : ERR_SIGNATURE;
 }
 
 /* ---- making ---- */
@@ -411,7 +420,8 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
 void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                 const struct sigv4_credentials *with, struct sigv4_signed *ret)
 {
-    char stamp[AMZ_DATE_BYTES], signature[64];
+    char stamp[AMZ_DATE_BYTES], signature[SIGNATURE_CHARS];
+    check(ask->payload_hash.len > 0 && ask->region.len > 0 && ask->service.len > 0);
     amz_date_write(ask->now_s, stamp);
     slice date = arena_copy(keep, slice_of(stamp));
     *ret = (struct sigv4_signed){ .fields = { { S("x-amz-date"), date },
@@ -435,7 +445,7 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
     slice authorization = arena_printf(
         keep, "AWS4-HMAC-SHA256 Credential=%.*s/%.*s/%.*s/%.*s/aws4_request, SignedHeaders=%.*s, "
         "Signature=%.*s", SLICE_ARG(with->access_key), SLICE_ARG(scope.date),
-        SLICE_ARG(scope.region), SLICE_ARG(scope.service), SLICE_ARG(canon.signed_headers), 64,
-        signature);
+        SLICE_ARG(scope.region), SLICE_ARG(scope.service), SLICE_ARG(canon.signed_headers),
+        SIGNATURE_CHARS, signature);
     ret->fields[ret->field_count++] = (struct http_field){ S("authorization"), authorization };
 }

@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "s3/error.h"
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 /* The digest of zero bytes, in payload hashes and in the signatures of chunks. */
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -29,21 +29,29 @@ enum sigv4_payload {
 /* A request's claim about its signature. Nothing of it is proven yet. */
 struct sigv4_claim {
     bool presigned, v2;              /* v2: signature version 2, see s3/sigv2.h */
-    struct s3_fault fault;        /* the reason, if it can't be read */
+    struct s3_fault fault;        /* why the claim can't be read */
     slice access_key, date, region, service, signed_headers, signature;
     slice session_token;
     slice payload_hash;              /* in the form of the canonical request */
     enum sigv4_payload payload;
     uint8_t payload_sha256[32];      /* PAYLOAD_HEX */
-    int64_t signed_at_s, expires_s;  /* expires_s: if presigned, seconds of life; v2: the end */
+    int64_t signed_at_s, expires_s;  /* expires_s, if presigned: seconds of life; v2: Unix time */
 };
 
-/* Reads the claim of either version. ERR_NO_AUTH (no signature), ERR_AUTH_V2 (an unreadable one of
- * version 2), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (signed in two ways, or an
- * invalid payload hash), ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED (no valid date),
- * ERR_BAD_URI. Slices point into the head or into keep. */
-enum err sigv4_claim_read(struct arena *keep, const struct http_head *head,
+/* Reads the claim of either version. ERR_NO_AUTH (no signature), ERR_AUTH_V2 (a signature of
+ * version 2 that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (signed
+ * in two ways, or an invalid payload hash), ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED
+ * (no valid date), ERR_BAD_URI. Slices point into the head or into keep. */
+enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
                           struct sigv4_claim *ret) MUST_USE;
+
+/* Reads access key / day / region / "s3" / "aws4_request" into `ret`. False if the credential has
+ * another form; `ret_why` is then the reason in S3's words. */
+bool sigv4_credential_read(struct arena *keep, slice credential, struct sigv4_claim *ret,
+                           slice *ret_why) MUST_USE;
+/* Sets the fault of a claim, with the name and value of its wrong part. Returns
+ * ERR_BAD_ARGUMENT. */
+enum err sigv4_bad_argument(struct sigv4_claim *ret, slice message, slice name, slice value);
 
 /* Checks that the claim is for one of these regions (a list with commas; empty: any). Version 2 has
  * no regions. */
@@ -51,16 +59,17 @@ enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_clai
 
 /* Proves the claim with the secret of its access key, in constant time; an empty secret proves
  * nothing. `claim` must come from sigv4_claim_read of the same head. Host, and every x-amz-* header
- * present, must be among the signed headers. ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED (presigned;
- * a life of over 7 days is ERR_BAD_AUTH_QUERY), ERR_SKEWED (15 minutes), ERR_BAD_URI (more than 100
+ * present, must be among the signed headers. ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED (a
+ * presigned request), ERR_BAD_AUTH_QUERY (a presigned request valid for more than 7 days),
+ * ERR_SKEWED (the clocks differ by more than 15 minutes), ERR_BAD_URI (more than 100
  * parameters). */
-enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct http_head *head,
+enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
 
-/* Explains why sigv4_verify failed with `err`: the text that should have been signed, or both
- * clocks. Nothing of it is secret. It is a function of its own, so that verifying stays cheap. For
- * version 2 see sigv2_explain. */
-void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct http_head *head,
+/* Explains why sigv4_verify failed with `err`. The explanation is the text that should have been
+ * signed, or the two times that were compared. Nothing of it is secret. It is a function of its
+ * own, so that verifying stays cheap. For version 2 see sigv2_explain. */
+void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
                    struct s3_fault *ret);
 /* Explains that `text` should have been signed: gives the access key, the text, and the signature
@@ -92,13 +101,16 @@ struct sigv4_signed {
 void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask *ask,
                 const struct sigv4_credentials *with, struct sigv4_signed *ret);
 
-/* The signature of a text, in hex, with the key of the claim's date, region and service. For
- * forms. */
+#define SIGNATURE_CHARS 64    /* in hex */
+/* The signature of a text, with the key of the claim's date, region and service. For forms. */
 void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
-                const struct sigv4_claim *claim, slice text, char ret[64]);
+                const struct sigv4_claim *claim, slice text, char ret[SIGNATURE_CHARS]);
+/* Compares signatures in constant time. */
+bool sigv4_is_same(slice signature, const char ours[SIGNATURE_CHARS]) MUST_USE;
 
 /* The signatures of a body's chunks and of its trailer. Each covers the one before, and the first
- * covers that of the head, so no chunk can be left out or moved. NULL: no chain. */
+ * covers that of the head, so no chunk can be left out or moved. Where a chain is expected, NULL
+ * means chunks without signatures. */
 struct sigv4_chain;
 bool sigv4_can_chain(const struct sigv4_claim *claim);    /* has a signature to start from */
 struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,

@@ -23,28 +23,6 @@
 #define DEPTH_MAX 16
 #define ITEMS_MAX 1000
 
-/* The length of the UTF-8 character at the start of s; 0 if there is none. */
-static size_t character(slice s, uint32_t *ret_code)
-{
-    uint8_t first = (uint8_t)s.ptr[0];
-    size_t len = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    if (len == 1) {
-        *ret_code = first;
-        return 1;
-    }
-    if (first < 0xc2 || first > 0xf4 || s.len < len)
-        return 0;
-    uint32_t code = first & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if (((uint8_t)s.ptr[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | ((uint8_t)s.ptr[i] & 0x3f);
-    }
-    *ret_code = code;
-    return code >= least[len] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? len : 0;
-}
-
 static bool writable(uint32_t code)
 {
     return code >= 0x20 ? code != 0xfffe && code != 0xffff : code == '\t' || code == '\n';
@@ -54,7 +32,7 @@ void xml_escape(struct text *to, slice s)
 {
     while (s.len) {
         uint32_t code = 0;
-        size_t len = character(s, &code);
+        size_t len = utf8_read(s, &code);
         if (len && code == '&')
             text_add(to, S("&amp;"));
         else if (len && code == '<')
@@ -84,11 +62,24 @@ void xml_element(struct text *to, const char *name, slice value)
 
 /* ---- walking ---- */
 
-struct reading;
+/* The texts of a document: those that occur once, and lists of items with a few texts each. */
+#define TEXTS_MAX 4
+struct item {
+    slice texts[TEXTS_MAX];
+};
+
+struct items {
+    struct item *list;
+    size_t count;
+};
+
+/* The effect of an element. TEXT keeps its text for the document, ITEM_TEXT for the last item of a
+ * list. ITEM adds an item to a list, TEXT_ITEM an item with its text. Only HOLDS and ITEM may have
+ * elements inside. */
 struct step {
     const char *path;
-    enum err (*begin)(struct reading *reading);             /* may be NULL */
-    enum err (*end)(struct reading *reading, slice value);    /* NULL: for elements without text */
+    enum { HOLDS, TEXT, ITEM, ITEM_TEXT, TEXT_ITEM } does;
+    unsigned text, list;
 };
 
 struct reading {
@@ -97,17 +88,20 @@ struct reading {
     const struct step *steps;
     size_t step_count;
     bool strict;                /* an element without a step makes the document invalid */
-    void *result;
-    enum err err;
+    bool once;                  /* an item with two texts of one kind makes it invalid */
+    bool known;                 /* the document has an element with a step */
+    bool bad;
+    slice texts[TEXTS_MAX];
+    struct items lists[2];
     char path[PATH_BYTES_MAX];
     size_t path_len, depth;
     const struct step *open;    /* the step whose text is being collected */
     struct text value;
 };
 
-static void stop(struct reading *reading, enum err err)
+static void stop(struct reading *reading)
 {
-    reading->err = err;
+    reading->bad = true;
     XML_StopParser(reading->parser, XML_FALSE);
 }
 
@@ -120,15 +114,30 @@ static const struct step *step_here(const struct reading *reading)
     return NULL;
 }
 
+/* Adds an item to a list, an array that doubles in the arena. False: the list is full. */
+static bool add_item(struct arena *keep, struct items *items)
+{
+    if (items->count == ITEMS_MAX)
+        return false;
+    if ((items->count & (items->count - 1)) == 0) {
+        struct item *grown = arena_alloc(keep, MAX(2 * items->count, 1) * sizeof(*grown));
+        for (size_t i = 0; i < items->count; i++)
+            grown[i] = items->list[i];
+        items->list = grown;
+    }
+    items->list[items->count++] = (struct item){ 0 };
+    return true;
+}
+
 static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
 {
     struct reading *reading = arg;
     slice part = slice_of(name);
-    if (reading->err)
+    if (reading->bad)
         return;    /* expat may still call back after a stop */
     if (reading->open || slice_has(part, ':') || reading->depth == DEPTH_MAX ||
         reading->path_len + 1 + part.len > PATH_BYTES_MAX) {
-        stop(reading, ERR_BAD_XML);
+        stop(reading);
         return;
     }
     reading->path[reading->path_len++] = '/';
@@ -136,51 +145,63 @@ static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **a
     reading->path_len += part.len;
     reading->depth++;
     const struct step *step = step_here(reading);
-    if (step && step->end) {
+    bool adds = step && (step->does == ITEM || step->does == TEXT_ITEM);
+    reading->known |= step != NULL;
+    if ((!step && reading->strict) ||
+        (adds && !add_item(reading->keep, &reading->lists[step->list]))) {
+        stop(reading);
+    } else if (step && step->does != HOLDS && step->does != ITEM) {
         reading->open = step;
         reading->value = text_in(reading->keep);
-    } else if (step) {
-        enum err e = step->begin(reading);
-        if (e)
-            stop(reading, e);
-    } else if (reading->strict) {
-        stop(reading, ERR_BAD_XML);
     }
+}
+
+/* Keeps the text of the element that ends. */
+static void keep_text(struct reading *reading)
+{
+    const struct step *step = reading->open;
+    check(step->text < TEXTS_MAX && step->list < countof(reading->lists));
+    slice value = text_slice(&reading->value), *kept = &reading->texts[step->text];
+    if (step->does != TEXT) {
+        const struct items *items = &reading->lists[step->list];
+        check(items->count > 0);    /* the path of the text lies below that of its item */
+        kept = &items->list[items->count - 1].texts[step->text];
+    }
+    reading->open = NULL;
+    if (kept->ptr && reading->once)
+        stop(reading);
+    else
+        *kept = value.ptr ? value : S("");
 }
 
 static void XMLCALL on_end(void *arg, const XML_Char *name)
 {
     struct reading *reading = arg;
-    if (reading->err)
+    if (reading->bad)
         return;
-    if (reading->open) {
-        slice value = text_slice(&reading->value);
-        enum err e = reading->open->end(reading, value.ptr ? value : S(""));
-        reading->open = NULL;
-        if (e) {
-            stop(reading, e);
-            return;
-        }
-    }
-    reading->path_len -= strlen(name) + 1;
+    if (reading->open)
+        keep_text(reading);
+    size_t len = strlen(name) + 1;
+    check(reading->depth > 0 && reading->path_len >= len);
+    reading->path_len -= len;
     reading->depth--;
 }
 
 static void XMLCALL on_text(void *arg, const XML_Char *bytes, int len)
 {
     struct reading *reading = arg;
-    if (reading->err || !reading->open)
+    if (reading->bad || !reading->open)
         return;
     text_add(&reading->value, (slice){ bytes, (size_t)len });
     if (reading->value.len > VALUE_BYTES_MAX)
-        stop(reading, ERR_BAD_XML);
+        stop(reading);
 }
 
 /* Refuses a document type, the only place where entities can be declared. */
 static void XMLCALL on_doctype(void *arg, const XML_Char *name, const XML_Char *system,
                                const XML_Char *public, int has_subset)
 {
-    stop(arg, ERR_BAD_XML);
+    stop(arg);
 }
 
 /* The length of a tag, with its brackets; a tag that does not end takes all bytes. A '>' inside an
@@ -248,279 +269,123 @@ static enum err parse(struct reading *reading, slice document)
     XML_SetStartDoctypeDeclHandler(reading->parser, on_doctype);
     enum XML_Status status = XML_Parse(reading->parser, document.ptr, (int)document.len, 1);
     XML_ParserFree(reading->parser);
-    if (reading->err)
-        return reading->err;
-    return status == XML_STATUS_OK ? OK : ERR_BAD_XML;
-}
-
-static enum err walk(struct arena *keep, slice document, const struct step *steps,
-                     size_t step_count, void *result)
-{
-    struct reading reading = { .keep = keep, .steps = steps, .step_count = step_count,
-                               .result = result };
-    return parse(&reading, document);
-}
-
-/* Makes room for one more item in an array that doubles in an arena; NULL if it has reached its
- * limit. */
-static void *one_more(struct arena *keep, void *items, size_t *count, size_t item_bytes)
-{
-    if (*count == ITEMS_MAX)
-        return NULL;
-    size_t used = *count * item_bytes;
-    if ((*count & (*count - 1)) == 0) {
-        void *grown = arena_alloc(keep, MAX(2 * used, item_bytes));
-        if (used)
-            memcpy(grown, items, used);
-        items = grown;
-    }
-    ++*count;
-    return items;
+    return status == XML_STATUS_OK && !reading->bad ? OK : ERR_BAD_XML;
 }
 
 /* ---- listings ---- */
 
-struct list_state {
-    struct listing *listing;
-    slice token, marker;    /* a marker is encoded like keys; a token never is */
-    bool url_encoded, seen_root;
-};
-
-static struct list_state *list_state(struct reading *reading)
-{
-    return reading->result;
-}
-
-static struct listed *last_listed(struct reading *reading)
-{
-    struct listing *listing = list_state(reading)->listing;
-    return &listing->objects[listing->object_count - 1];
-}
-
-static enum err listing_root(struct reading *reading)
-{
-    list_state(reading)->seen_root = true;
-    return OK;
-}
-
-static enum err listing_object(struct reading *reading)
-{
-    struct listing *listing = list_state(reading)->listing;
-    struct listed *grown = one_more(reading->keep, listing->objects, &listing->object_count,
-                                    sizeof(*grown));
-    if (!grown)
-        return ERR_BAD_XML;
-    listing->objects = grown;
-    grown[listing->object_count - 1] = (struct listed){ .modified_s = -1 };
-    return OK;
-}
-
-static enum err listing_key(struct reading *reading, slice value)
-{
-    last_listed(reading)->key = value;
-    return OK;
-}
-
-static enum err listing_etag(struct reading *reading, slice value)
-{
-    last_listed(reading)->etag = value;
-    return OK;
-}
-
-static enum err listing_size(struct reading *reading, slice value)
-{
-    return slice_u64(value, &last_listed(reading)->size) ? OK : ERR_BAD_XML;
-}
-
-static enum err listing_modified(struct reading *reading, slice value)
-{
-    last_listed(reading)->modified_s = iso_date_read(value);
-    return OK;
-}
-
-static enum err listing_prefix(struct reading *reading, slice value)
-{
-    struct listing *listing = list_state(reading)->listing;
-    slice *grown = one_more(reading->keep, listing->prefixes, &listing->prefix_count,
-                            sizeof(*grown));
-    if (!grown)
-        return ERR_BAD_XML;
-    listing->prefixes = grown;
-    grown[listing->prefix_count - 1] = value;
-    return OK;
-}
-
-static enum err listing_truncated(struct reading *reading, slice value)
-{
-    list_state(reading)->listing->truncated = slice_eq(value, S("true"));
-    return OK;
-}
-
-static enum err listing_token(struct reading *reading, slice value)
-{
-    list_state(reading)->token = value;
-    return OK;
-}
-
-static enum err listing_marker(struct reading *reading, slice value)
-{
-    list_state(reading)->marker = value;
-    return OK;
-}
-
-static enum err listing_encoding(struct reading *reading, slice value)
-{
-    list_state(reading)->url_encoded = slice_eq(value, S("url"));
-    return OK;
-}
+enum { TRUNCATED, TOKEN, MARKER, ENCODING };            /* texts of a listing */
+enum { KEY, ETAG, SIZE, MODIFIED };                     /* texts of an object */
+enum { OBJECTS, PREFIXES };                             /* lists */
 
 #define ROOT "/ListBucketResult"
 static const struct step listing_steps[] = {
-    { ROOT "/Contents/Key", NULL, listing_key },
-    { ROOT "/Contents/ETag", NULL, listing_etag },
-    { ROOT "/Contents/Size", NULL, listing_size },
-    { ROOT "/Contents/LastModified", NULL, listing_modified },
-    { ROOT "/Contents", listing_object, NULL },
-    { ROOT "/CommonPrefixes/Prefix", NULL, listing_prefix },
-    { ROOT "/IsTruncated", NULL, listing_truncated },
-    { ROOT "/NextContinuationToken", NULL, listing_token },
-    { ROOT "/NextMarker", NULL, listing_marker },
-    { ROOT "/EncodingType", NULL, listing_encoding },
-    { ROOT, listing_root, NULL },
+    { ROOT "/Contents/Key", ITEM_TEXT, KEY, OBJECTS },
+    { ROOT "/Contents/ETag", ITEM_TEXT, ETAG, OBJECTS },
+    { ROOT "/Contents/Size", ITEM_TEXT, SIZE, OBJECTS },
+    { ROOT "/Contents/LastModified", ITEM_TEXT, MODIFIED, OBJECTS },
+    { ROOT "/Contents", ITEM, 0, OBJECTS },
+    { ROOT "/CommonPrefixes/Prefix", TEXT_ITEM, KEY, PREFIXES },
+    { ROOT "/IsTruncated", TEXT, TRUNCATED, 0 },
+    { ROOT "/NextContinuationToken", TEXT, TOKEN, 0 },
+    { ROOT "/NextMarker", TEXT, MARKER, 0 },
+    { ROOT "/EncodingType", TEXT, ENCODING, 0 },
+    { ROOT, HOLDS, 0, 0 },
 };
 
-static enum err form_decode(struct arena *keep, slice *value)
+/* Decodes a key, prefix or marker, if the listing encodes them. */
+static bool decode(struct arena *keep, bool encoded, slice *value)
 {
-    return query_decode(keep, *value, value) ? ERR_BAD_XML : OK;
+    return !encoded || query_decode(keep, *value, value) == OK;
 }
 
-/* Decodes at the end of the document, because EncodingType may come after the keys. */
-static enum err decode_all(struct arena *keep, struct list_state *state)
+static bool read_listed(struct arena *keep, bool encoded, const struct item *item,
+                        struct listed *ret)
 {
-    struct listing *listing = state->listing;
-    enum err e = form_decode(keep, &state->marker);
-    for (size_t i = 0; !e && i < listing->object_count; i++)
-        e = form_decode(keep, &listing->objects[i].key);
-    for (size_t i = 0; !e && i < listing->prefix_count; i++)
-        e = form_decode(keep, &listing->prefixes[i]);
-    return e;
+    slice size = item->texts[SIZE], modified = item->texts[MODIFIED];
+    *ret = (struct listed){ .key = item->texts[KEY], .etag = item->texts[ETAG],
+                            .modified_s = modified.ptr ? iso_date_read(modified) : -1 };
+    return ret->key.len && decode(keep, encoded, &ret->key) &&
+           (!size.ptr || slice_u64(size, &ret->size));
 }
 
+/* Texts are read at the end of the document, because EncodingType may come after the keys. */
 enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret)
 {
-    struct listing listing = { 0 };
-    struct list_state state = { .listing = &listing };
-    enum err e = walk(keep, document, listing_steps, countof(listing_steps), &state);
-    if (!e && state.url_encoded)
-        e = decode_all(keep, &state);
-    if (e)
-        return e;
-    for (size_t i = 0; i < listing.object_count; i++)
-        if (!listing.objects[i].key.len)
-            return ERR_BAD_XML;
-    if (!state.seen_root)
+    struct reading reading = { .keep = keep, .steps = listing_steps,
+                               .step_count = countof(listing_steps) };
+    const struct items *objects = &reading.lists[OBJECTS], *prefixes = &reading.lists[PREFIXES];
+    enum err e = parse(&reading, document);
+    if (e || !reading.known)
         return ERR_BAD_XML;
-    listing.next_token = state.token.len ? state.token : state.marker;
-    *ret = listing;
-    return OK;
+    bool encoded = slice_eq(reading.texts[ENCODING], S("url"));
+    struct listing listing = {
+        .objects = arena_alloc(keep, objects->count * sizeof(*listing.objects)),
+        .prefixes = arena_alloc(keep, prefixes->count * sizeof(*listing.prefixes)),
+        .object_count = objects->count, .prefix_count = prefixes->count,
+        .truncated = slice_eq(reading.texts[TRUNCATED], S("true")),
+        .next_token = reading.texts[MARKER],    /* encoded like keys; a token never is */
+    };
+    bool good = decode(keep, encoded, &listing.next_token);
+    if (reading.texts[TOKEN].len)
+        listing.next_token = reading.texts[TOKEN];
+    for (size_t i = 0; good && i < objects->count; i++)
+        good = read_listed(keep, encoded, &objects->list[i], &listing.objects[i]);
+    for (size_t i = 0; good && i < prefixes->count; i++) {
+        listing.prefixes[i] = prefixes->list[i].texts[KEY];
+        good = decode(keep, encoded, &listing.prefixes[i]);
+    }
+    if (good)
+        *ret = listing;
+    return good ? OK : ERR_BAD_XML;
 }
 
 /* ---- deletions ---- */
 
-struct delete_state {
-    struct deletion *items;
-    size_t count;
-    bool seen_root;
-};
-
-static enum err deletion_root(struct reading *reading)
-{
-    ((struct delete_state *)reading->result)->seen_root = true;
-    return OK;
-}
-
-static enum err deletion_begin(struct reading *reading)
-{
-    struct delete_state *state = reading->result;
-    struct deletion *grown = one_more(reading->keep, state->items, &state->count, sizeof(*grown));
-    if (!grown)
-        return ERR_BAD_XML;
-    state->items = grown;
-    grown[state->count - 1] = (struct deletion){ 0 };
-    return OK;
-}
-
-/* Refuses a second Key, because the origin could use the other one. */
-static enum err deletion_key(struct reading *reading, slice value)
-{
-    struct delete_state *state = reading->result;
-    slice *key = &state->items[state->count - 1].key;
-    if (key->ptr || !value.len)
-        return ERR_BAD_XML;
-    *key = value;
-    return OK;
-}
-
-static enum err deletion_version(struct reading *reading, slice value)
-{
-    struct delete_state *state = reading->result;
-    slice *version = &state->items[state->count - 1].version;
-    if (version->ptr)
-        return ERR_BAD_XML;
-    *version = value;
-    return OK;
-}
+enum { VERSION = KEY + 1 };
 
 static const struct step delete_steps[] = {
-    { "/Delete/Object/Key", NULL, deletion_key },
-    { "/Delete/Object/VersionId", NULL, deletion_version },
-    { "/Delete/Object", deletion_begin, NULL },
-    { "/Delete", deletion_root, NULL },
+    { "/Delete/Object/Key", ITEM_TEXT, KEY, OBJECTS },
+    { "/Delete/Object/VersionId", ITEM_TEXT, VERSION, OBJECTS },
+    { "/Delete/Object", ITEM, 0, OBJECTS },
+    { "/Delete", HOLDS, 0, 0 },
 };
 
+/* Refuses a second Key or VersionId, because the origin could use the other one. */
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
                          size_t *ret_count)
 {
-    struct delete_state state = { 0 };
-    enum err e = walk(keep, document, delete_steps, countof(delete_steps), &state);
-    if (e)
-        return e;
-    for (size_t i = 0; i < state.count; i++)
-        if (!state.items[i].key.ptr)
-            return ERR_BAD_XML;
+    struct reading reading = { .keep = keep, .steps = delete_steps,
+                               .step_count = countof(delete_steps), .once = true };
+    const struct items *objects = &reading.lists[OBJECTS];
+    enum err e = parse(&reading, document);
     /* A body without keys is fine, unless an origin could find one in it, in another namespace
      * say. */
-    if (!state.seen_root || (!state.count && memmem(document.ptr, document.len, "Key", 3)))
+    if (e || !reading.known || (!objects->count && memmem(document.ptr, document.len, "Key", 3)))
         return ERR_BAD_XML;
-    *ret = state.items;
-    *ret_count = state.count;
+    struct deletion *deletions = arena_alloc(keep, objects->count * sizeof(*deletions));
+    for (size_t i = 0; i < objects->count; i++) {
+        const slice *texts = objects->list[i].texts;
+        deletions[i] = (struct deletion){ texts[KEY], texts[VERSION] };
+        if (!texts[KEY].len)
+            return ERR_BAD_XML;
+    }
+    *ret = deletions;
+    *ret_count = objects->count;
     return OK;
 }
 
 /* ---- restores ---- */
 
-static enum err restore_begin(struct reading *reading)
-{
-    (void)reading;
-    return OK;
-}
-
-static enum err restore_value(struct reading *reading, slice value)
-{
-    (void)reading;
-    (void)value;
-    return OK;
-}
-
 bool xml_restores_in_place(struct arena *keep, slice document)
 {
     static const struct step steps[] = {
-        { "/RestoreRequest", restore_begin, NULL },
-        { "/RestoreRequest/Days", NULL, restore_value },
-        { "/RestoreRequest/Tier", NULL, restore_value },
-        { "/RestoreRequest/Description", NULL, restore_value },
-        { "/RestoreRequest/GlacierJobParameters", restore_begin, NULL },
-        { "/RestoreRequest/GlacierJobParameters/Tier", NULL, restore_value },
+        { "/RestoreRequest", HOLDS, 0, 0 },
+        { "/RestoreRequest/Days", TEXT, 0, 0 },
+        { "/RestoreRequest/Tier", TEXT, 0, 0 },
+        { "/RestoreRequest/Description", TEXT, 0, 0 },
+        { "/RestoreRequest/GlacierJobParameters", HOLDS, 0, 0 },
+        { "/RestoreRequest/GlacierJobParameters/Tier", TEXT, 0, 0 },
     };
     struct reading reading = { .keep = keep, .steps = steps, .step_count = countof(steps),
                                .strict = true };
@@ -529,65 +394,43 @@ bool xml_restores_in_place(struct arena *keep, slice document)
 
 /* ---- the credentials of STS ---- */
 
-static enum err lent_value(struct reading *reading, slice value)
-{
-    struct lent *lent = reading->result;
-    slice *const members[] = { &lent->access_key, &lent->secret_key, &lent->session_token,
-                               &lent->expires };
-    *members[(size_t)(reading->open - reading->steps) % countof(members)] = value;
-    return OK;
-}
-
-#define LENT_BY(response, result, member) \
-    { "/" response "/" result "/Credentials/" member, NULL, lent_value }
-#define ROLE(member) LENT_BY("AssumeRoleResponse", "AssumeRoleResult", member)
-#define WEB(member) \
-    LENT_BY("AssumeRoleWithWebIdentityResponse", "AssumeRoleWithWebIdentityResult", member)
-
-/* In the same order as in lent_value. */
+#define LENT_BY(response, result) \
+    { "/" response "/" result "/Credentials/AccessKeyId", TEXT, 0, 0 }, \
+    { "/" response "/" result "/Credentials/SecretAccessKey", TEXT, 1, 0 }, \
+    { "/" response "/" result "/Credentials/SessionToken", TEXT, 2, 0 }, \
+    { "/" response "/" result "/Credentials/Expiration", TEXT, 3, 0 }
 static const struct step lent_steps[] = {
-    ROLE("AccessKeyId"), ROLE("SecretAccessKey"), ROLE("SessionToken"), ROLE("Expiration"),
-    WEB("AccessKeyId"), WEB("SecretAccessKey"), WEB("SessionToken"), WEB("Expiration"),
+    LENT_BY("AssumeRoleResponse", "AssumeRoleResult"),
+    LENT_BY("AssumeRoleWithWebIdentityResponse", "AssumeRoleWithWebIdentityResult"),
 };
 
 enum err xml_read_lent(struct arena *keep, slice document, struct lent *ret)
 {
-    *ret = (struct lent){ S(""), S(""), S(""), S("") };
-    return walk(keep, document, lent_steps, countof(lent_steps), ret);
+    struct reading reading = { .keep = keep, .steps = lent_steps,
+                               .step_count = countof(lent_steps) };
+    enum err e = parse(&reading, document);
+    const slice *texts = reading.texts;
+    *ret = (struct lent){ texts[0], texts[1], texts[2], texts[3] };
+    return e;
 }
 
 /* ---- errors ---- */
 
-struct error_state {
-    slice code, message;
-};
-
-static enum err error_code(struct reading *reading, slice value)
-{
-    ((struct error_state *)reading->result)->code = value;
-    return OK;
-}
-
-static enum err error_message(struct reading *reading, slice value)
-{
-    ((struct error_state *)reading->result)->message = value;
-    return OK;
-}
-
 static const struct step error_steps[] = {
-    { "/Error/Code", NULL, error_code },
-    { "/Error/Message", NULL, error_message },
-    { "/ErrorResponse/Error/Code", NULL, error_code },
-    { "/ErrorResponse/Error/Message", NULL, error_message },
+    { "/Error/Code", TEXT, 0, 0 },
+    { "/Error/Message", TEXT, 1, 0 },
+    { "/ErrorResponse/Error/Code", TEXT, 0, 0 },
+    { "/ErrorResponse/Error/Message", TEXT, 1, 0 },
 };
 
 enum err xml_read_error(struct arena *keep, slice document, slice *ret_code, slice *ret_message)
 {
-    struct error_state state = { 0 };
-    enum err e = walk(keep, document, error_steps, countof(error_steps), &state);
+    struct reading reading = { .keep = keep, .steps = error_steps,
+                               .step_count = countof(error_steps) };
+    enum err e = parse(&reading, document);
     if (e)
         return e;
-    *ret_code = state.code;
-    *ret_message = state.message;
+    *ret_code = reading.texts[0];
+    *ret_message = reading.texts[1];
     return OK;
 }

@@ -112,10 +112,7 @@ static enum err gather(void *arg, const struct record *record, uint32_t offset)
         to->entries = more;
         to->capacity = capacity;
     }
-    to->entries[to->count++] = (struct toc_entry){
-        .id = record->id, .first_unit = record->first_unit, .offset = offset,
-        .data_len = record->data_len, .head_len = record->head_len, .kind = record->kind,
-    };
+    to->entries[to->count++] = toc_entry_of(record, offset);
     return OK;
 }
 
@@ -126,13 +123,11 @@ static bool read_toc(const struct extent *extent, struct arena *keep, struct toc
     if (!extent_read_footer(extent, &footer))
         return false;
     size_t len = (size_t)footer.count * TOC_ENTRY_BYTES;
-    uint8_t *bytes = must_alloc(len);
-    bool good = read_whole(extent->fd, bytes, len, footer.offset) &&
-                crc32c(0, bytes, len) == footer.crc;
-    *ret = arena_alloc(keep, (footer.count + 1) * sizeof(**ret));
+    *ret = arena_alloc(keep, len + 1);
+    bool good = read_whole(extent->fd, *ret, len, footer.offset) &&
+                crc32c(0, *ret, len) == footer.entries_crc;
     for (uint32_t i = 0; good && i < footer.count; i++)
-        good = toc_entry_decode(bytes + (size_t)i * TOC_ENTRY_BYTES, &(*ret)[i]) == OK;
-    free(bytes);
+        good = toc_entry_is_valid(&(*ret)[i]);
     *ret_count = footer.count;
     return good;
 }

@@ -33,7 +33,7 @@
 
 #define DEPTH 256u                    /* reads under way in one disk */
 #define POOL_THREADS 16u
-#define READ_BYTES_MAX (1u << 30)     /* the kernel answers with an int */
+#define URING_READ_MAX (1u << 30)     /* the kernel answers with an int */
 
 struct disk {
     enum disk_engine engine;
@@ -106,7 +106,7 @@ static void uring_queue(struct disk *disk, struct disk_read *read, unsigned flag
     uint64_t at = read->offset + read->got;
     if (read->part_count == 1)
         io_uring_prep_read(entry, read->fd, read->parts[0].iov_base,
-                           (unsigned)MIN(read->parts[0].iov_len, READ_BYTES_MAX), at);
+                           (unsigned)MIN(read->parts[0].iov_len, URING_READ_MAX), at);
     else
         io_uring_prep_readv(entry, read->fd, read->parts, read->part_count, at);
     io_uring_sqe_set_flags(entry, flags);
@@ -390,13 +390,13 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
     } range = { offset, len };
     struct {
         uint64_t cached, dirty, writeback, evicted, recently_evicted;
-    } told;
+    } answer;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (syscall(CACHESTAT, fd, &range, &told, 0) != 0) {
+    if (syscall(CACHESTAT, fd, &range, &answer, 0) != 0) {
         atomic_store(&refused, true);
         return true;
     }
-    return told.cached >= (offset + len + page - 1) / page - offset / page;
+    return answer.cached >= (offset + len + page - 1) / page - offset / page;
 }
 
 /* ---- which engine ---- */
@@ -420,8 +420,8 @@ static int probe_read(struct io_uring *ring, int event, int file)
     int res = answer->res;
     io_uring_cqe_seen(ring, answer);
     uint64_t signals;
-    struct pollfd told = { .fd = event, .events = POLLIN };
-    poll(&told, 1, 2000);    /* the answer may be seen before it is signalled */
+    struct pollfd signal = { .fd = event, .events = POLLIN };
+    poll(&signal, 1, 2000);    /* the answer may be seen before it is signalled */
     if (res == 1 && byte == 'p' && read(event, &signals, sizeof(signals)) == sizeof(signals))
         return 0;
     return res < 0 ? res : -EIO;

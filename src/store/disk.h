@@ -3,7 +3,7 @@
  * One struct disk belongs to one thread (a loop). Two engines behind one face: io_uring, and a pool
  * of threads for hosts that forbid it (containers' default seccomp profile does). Completions make
  * the owner's mailbox readable; the owner then calls mailbox_deliver() and disk_reap(). Writes are
- * the committer's, which may block: plain pwritev, in tail.c. */
+ * the committer's, which may block: plain pwritev, in open_extent.c. */
 #ifndef STORE_DISK_H
 #define STORE_DISK_H
 

@@ -6,7 +6,7 @@
  * so the highest is never unlinked before a higher one exists, and an address in a recycled extent
  * finds nothing instead of other bytes.
  *
- * Writing is in tail.c, what lies in an extent in contents.c, which of the files are open in
+ * Writing is in open_extent.c, what lies in an extent in contents.c, which of the files are open in
  * open_files.c.
  *
  * Threads: the lock guards the chains; all else but times and references is the committer's. */
@@ -106,7 +106,11 @@ void extent_release(struct extent **held)
 {
     struct extent *extent = *held;
     *held = NULL;
-    if (!extent || atomic_fetch_sub_explicit(&extent->refs, 1, memory_order_acq_rel) > 1)
+    if (!extent)
+        return;
+    unsigned before = atomic_fetch_sub_explicit(&extent->refs, 1, memory_order_acq_rel);
+    check(before > 0);
+    if (before > 1)
         return;
     extent_unmap(extent->all, atomic_load(&extent->map), extent->map_bytes);
     if (extent->fd >= 0)
@@ -166,7 +170,7 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     note_number(all, number);
     pthread_mutex_lock(&all->lock);
     struct extent **at = place_of(all, number);
-    check(*at == NULL);
+    check(*at == NULL && number > 0 && number <= EXTENT_NUMBER_MAX);
     *at = extent;
     list_add(&all->open, &extent->open);
     pthread_mutex_unlock(&all->lock);
@@ -242,8 +246,8 @@ static _Atomic uint32_t *mark_place(struct extent *extent, enum mark which, uint
 static void mark_put(struct extent *extent, enum mark which, uint32_t ordinal, uint32_t *mark)
 {
     _Atomic uint32_t *place = mark_place(extent, which, ordinal);
-    if (place && which == MARK_SHOWN)
-        *mark = shown_raise(place, *mark);
+    if (place && which == MARK_GRANTED)
+        *mark = granted_raise(place, *mark);
     else if (place)
         atomic_store_explicit(place, *mark, memory_order_relaxed);
 }
@@ -277,15 +281,16 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
     return mark_set(all, number, MARK_TIME, ordinal, &mark);
 }
 
-uint32_t extent_shown(struct extent *extent, uint32_t ordinal)
+uint32_t extent_granted(struct extent *extent, uint32_t ordinal)
 {
-    return mark_get(extent, MARK_SHOWN, ordinal);
+    return mark_get(extent, MARK_GRANTED, ordinal);
 }
 
-uint32_t extent_shown_raise(struct extents *all, uint32_t number, uint32_t ordinal, uint32_t shown)
+uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ordinal,
+                              uint32_t granted)
 {
-    mark_set(all, number, MARK_SHOWN, ordinal, &shown);
-    return shown;
+    mark_set(all, number, MARK_GRANTED, ordinal, &granted);
+    return granted;
 }
 
 /* ---- opening ---- */
@@ -359,9 +364,9 @@ void extents_close(struct extents *all)
     all->folder_fd = -1;
     pthread_rwlock_unlock(&all->folder_lock);
     atomic_store(&all->highest, 0);
-    extent_release(&all->log.extent);
-    free(all->log.entries);
-    memset(&all->log, 0, sizeof(all->log));
+    extent_release(&all->open_extent.extent);
+    free(all->open_extent.entries);
+    memset(&all->open_extent, 0, sizeof(all->open_extent));
 }
 
 static int by_number(const void *a, const void *b)

@@ -13,7 +13,7 @@
 #define TIMES_A_CHUNK 4096u
 #define TIME_CHUNKS 128u
 
-enum mark { MARK_TIME, MARK_SHOWN, MARK_COUNT };    /* what is kept of a record in RAM */
+enum mark { MARK_TIME, MARK_GRANTED, MARK_COUNT };    /* what is kept of a record in RAM */
 #define GATHER_MAX 128u               /* records in one append */
 #define EXTENT_NUMBER_MAX 0xF0000000u /* of 4 MiB each: 16 PB written */
 
@@ -37,7 +37,7 @@ struct extent {
 };
 
 /* The newest extent, while it takes more, and what is gathered for its next append. */
-struct log {
+struct open_extent {
     struct extent *extent;            /* NULL: none takes more */
     bool broken;                      /* a write failed: nothing more goes in */
     uint64_t end;                     /* of what is written, on a page */
@@ -45,7 +45,7 @@ struct log {
     uint32_t count, capacity;
     uint32_t gathered;
     uint64_t gathered_end;
-    /* padding, header, head, padding, data; and the last padding */
+    /* padding, header, metadata, padding, data; and the last padding */
     struct iovec parts[5 * GATHER_MAX + 1];
     int part_count;
     uint8_t headers[GATHER_MAX][RECORD_HEADER_MAX];
@@ -69,7 +69,7 @@ struct extents {
     atomic_uint highest;              /* of all files there are; 0 with none */
     _Atomic uint64_t bytes;
     atomic_uint count;
-    struct log log;
+    struct open_extent open_extent;
 };
 
 /* under the lock, or the committer */

@@ -73,7 +73,8 @@ static enum err sync_folder(const char *folder)
     return rc == 0 ? OK : ERR_IO;
 }
 
-enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
+/* A small file in it, whole or not at all. ERR_FULL, ERR_IO. */
+static enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
 {
     struct path fresh = path_in(folder, "fresh");
     int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -88,6 +89,37 @@ enum err folder_write(const char *folder, const char *name, const void *bytes, s
         return full ? ERR_FULL : ERR_IO;
     }
     return sync_folder(folder);
+}
+
+enum err folder_read_rows(const char *folder, const char *name, void *rows, size_t row_bytes,
+                          size_t max, size_t *ret_count)
+{
+    uint32_t crc;
+    *ret_count = 0;
+    check(row_bytes > sizeof(crc));
+    int fd = open(path_in(folder, name).text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+    ssize_t len = pread(fd, rows, (max + 1) * row_bytes, 0);
+    close(fd);
+    if (len < (ssize_t)sizeof(crc) || (size_t)len % row_bytes != sizeof(crc))
+        return ERR_GONE;
+    size_t bytes = (size_t)len - sizeof(crc);
+    memcpy(&crc, (char *)rows + bytes, sizeof(crc));
+    if (crc != crc32c(0, rows, bytes))
+        return ERR_GONE;
+    *ret_count = bytes / row_bytes;
+    return OK;
+}
+
+enum err folder_write_rows(const char *folder, const char *name, void *rows, size_t row_bytes,
+                           size_t count)
+{
+    size_t bytes = count * row_bytes;
+    uint32_t crc = crc32c(0, rows, bytes);
+    check(row_bytes > sizeof(crc));
+    memcpy((char *)rows + bytes, &crc, sizeof(crc));
+    return folder_write(folder, name, rows, bytes + sizeof(crc));
 }
 
 static enum err write_format(const struct folder *folder, const struct format *format)
@@ -163,7 +195,8 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "it is another folder than at the start; start again to use it";
+        *ret_why = "it is not the folder that was there when Penstock started: restart Penstock "
+                   "to use it";
         return ERR_BUSY;
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
@@ -179,8 +212,8 @@ static const char *why_no_folder(int error)
     switch (error) {
     case EACCES:
     case EPERM:
-        return "it can't be made or written to: this user may not; give it the folder, or name "
-               "another";
+        return "this user may not make it or write to it: chown it to this user, or name another "
+               "cache_dir";
     case EROFS:
         return "it can't be made or written to: its file system is mounted read-only";
     case ENOSPC:
@@ -218,7 +251,7 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     if (e)
         return e;
     struct stat st;
-    *ret_why = "it can't be looked at; if it is a link, does that lead to a folder?";
+    *ret_why = "it can't be read (stat); if it is a link, it must lead to a folder";
     if (stat(folder->path, &st) != 0)
         return ERR_IO;
     if (!S_ISDIR(st.st_mode)) {
@@ -480,7 +513,8 @@ void folder_close(struct folder *folder, bool clean)
 {
     struct metas metas;
     if (clean) {
-        enum err ignored = tail_seal(folder->extents);    /* scanned at the next opening, then */
+        /* scanned at the next opening, then */
+        enum err ignored = open_extent_seal(folder->extents);
         (void)ignored;
         clean = index_metas(folder->index, &metas) && !folder_why_lost(folder);
     }

@@ -5,7 +5,6 @@
 
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "store/extent.h"
 #include "store/index.h"
 
@@ -44,8 +43,13 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
  * that can't be written can't be told. */
 void folder_doubt(const char *path);
 void folder_doubt_ends(const char *path);
-/* A small file in it, whole or not at all. ERR_FULL, ERR_IO. */
-enum err folder_write(const char *path, const char *name, const void *bytes, size_t len) MUST_USE;
+/* A small file of rows, with the CRC of them behind. There is room for one row more than `max`, or
+ * than `count`. ERR_NOT_FOUND: there is no such file; ERR_GONE, ERR_IO: it is damaged, or can't be
+ * read. On failure *ret_count is 0. */
+enum err folder_read_rows(const char *path, const char *name, void *rows, size_t row_bytes,
+                          size_t max, size_t *ret_count) MUST_USE;
+enum err folder_write_rows(const char *path, const char *name, void *rows, size_t row_bytes,
+                           size_t count) MUST_USE;
 /* NULL: what a newcomer finds under its path is what we have open. Else why not: it was removed,
  * or another, or an older copy of it, was put in its place. Static text. */
 const char *folder_why_lost(const struct folder *folder) MUST_USE;

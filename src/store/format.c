@@ -1,8 +1,9 @@
 /* format.c - what lies on disk: encoded, decoded, checked. SPDX-License-Identifier: Apache-2.0
  *
- * Structs as they lie on disk are packed and copied whole; their sizes are asserted. Decoding
- * trusts nothing: first the checksum, then every field against what it may be, so that no caller
- * computes with a length that came from a broken disk. Pure; any thread. */
+ * Structs are copied whole, to and from the disk; their sizes are asserted. Only an entry of the
+ * index, which has flags in it, and metadata have a form of their own there. Decoding trusts
+ * nothing: first the checksum, then every field against what it may be, so that no caller computes
+ * with a length that came from a broken disk. Pure; any thread. */
 #include "store/format.h"
 
 #include <assert.h>
@@ -24,49 +25,25 @@ ON_DISK disk_entry {
     uint64_t etag_hash, mark;
     uint32_t crc;                     /* of the key, then of all before */
 };
-ON_DISK disk_record {
-    uint32_t magic;
-    uint8_t kind, blocks;
-    uint16_t zero;
-    uint8_t id[12];
-    uint32_t first_unit, data_len, head_len;
-    uint64_t etag_hash, mark;
-    uint32_t extent, ordinal, head_crc;
-    uint32_t crc;                     /* of all before, then of the data CRCs behind */
-};
-ON_DISK disk_head {
+ON_DISK disk_metadata {
     uint64_t size;
     int64_t modified_s;
     uint32_t flags, name_len, etag_len, fields_len;
 };
-ON_DISK disk_toc_entry {
-    uint8_t id[12];
-    uint32_t first_unit, offset, data_len, head_len;
-    uint8_t kind, zero[3];
-};
-ON_DISK disk_toc_footer {
-    uint32_t magic, version, extent, count, offset, entries_crc;
-    uint8_t zero[36];
-    uint32_t crc;
-};
-ON_DISK disk_format {
-    char magic[8];
-    uint32_t version, generation;
-    uint8_t secret[STORE_SECRET_BYTES];
-    uint64_t size_bytes, opening;
-    uint32_t extent_bytes, zero[2], crc;
-};
 
-enum { HEAD_FULL = 1, HEAD_UNSHARED = 2 };    /* disk_head.flags */
+enum { METADATA_FULL = 1, METADATA_UNSHARED = 2 };    /* disk_metadata.flags */
 enum { OFFSET_REFUSED = 1 };    /* in the offset of a record, which starts on 64 bytes */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little endian");
 static_assert(sizeof(struct disk_entry) == ENTRY_BYTES, "on disk");
-static_assert(sizeof(struct disk_record) == 64, "on disk");
-static_assert(sizeof(struct disk_head) == 32, "on disk");
-static_assert(sizeof(struct disk_toc_entry) == TOC_ENTRY_BYTES, "on disk");
-static_assert(sizeof(struct disk_toc_footer) == TOC_FOOTER_BYTES, "on disk");
-static_assert(sizeof(struct disk_format) == FORMAT_BYTES, "on disk");
+static_assert(offsetof(struct record, crc) == 64 && sizeof(struct record) == RECORD_HEADER_MAX,
+              "on disk");
+static_assert(offsetof(struct record, header_crc) == 60, "on disk");
+static_assert(sizeof(struct disk_metadata) == 32, "on disk");
+static_assert(sizeof(struct toc_entry) == TOC_ENTRY_BYTES, "on disk");
+static_assert(offsetof(struct toc_footer, crc) + 4 == TOC_FOOTER_BYTES, "on disk");
+static_assert(offsetof(struct format, crc) + 4 == FORMAT_BYTES, "on disk");
+static_assert(RECORD_BLOCKS <= UINT8_MAX, "a record's blocks are counted in a byte");
 static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "a WHOLE entry's length must fit");
 static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10,
               "what is left is the generation");
@@ -128,7 +105,7 @@ enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct en
         .etag_hash = disk.etag_hash,
         .mark = disk.mark,
     };
-    if (ret->whole || entry_key_unit(key) == HEAD_UNIT) {
+    if (ret->whole || entry_key_unit(key) == METADATA_UNIT) {
         ret->refused = ret->offset & OFFSET_REFUSED;
         ret->offset &= ~(uint32_t)OFFSET_REFUSED;
     }
@@ -154,61 +131,55 @@ uint32_t record_units(const struct record *record)
 
 uint32_t record_header_bytes(uint32_t data_len)
 {
-    return (uint32_t)sizeof(struct disk_record) + 4 * blocks_of(data_len);
+    return (uint32_t)offsetof(struct record, crc) + 4 * blocks_of(data_len);
 }
 
-uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t head_len)
+uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t metadata_len)
 {
-    uint64_t at = offset + record_header_bytes(data_len) + head_len;
+    uint64_t at = offset + record_header_bytes(data_len) + metadata_len;
     return data_len >= UNIT_BYTES ? round_up(at, PAGE_BYTES) : at;
 }
 
 uint64_t record_end(uint64_t offset, const struct record *record)
 {
-    return record_data_at(offset, record->data_len, record->head_len) + record->data_len;
+    return record_data_at(offset, record->data_len, record->metadata_len) + record->data_len;
 }
 
-static uint32_t record_crc(const struct disk_record *disk, const uint32_t *crcs)
+uint32_t unit_len(const struct metadata *metadata, uint32_t unit)
 {
-    uint32_t crc = crc32c(0, disk, offsetof(struct disk_record, crc));
-    return crc32c(crc, crcs, 4u * disk->blocks);
+    uint64_t start = (uint64_t)unit * UNIT_BYTES;
+    return start < metadata->size ? (uint32_t)MIN(UNIT_BYTES, metadata->size - start) : 0;
+}
+
+static uint32_t record_crc(const struct record *record)
+{
+    uint32_t crc = crc32c(0, record, offsetof(struct record, header_crc));
+    return crc32c(crc, record->crc, 4u * record->blocks);
 }
 
 void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX])
 {
-    struct disk_record disk = {
-        .magic = RECORD_MAGIC,
-        .kind = (uint8_t)record->kind,
-        .blocks = (uint8_t)record_blocks(record),
-        .first_unit = record->first_unit,
-        .data_len = record->data_len,
-        .head_len = record->head_len,
-        .etag_hash = record->etag_hash,
-        .mark = record->mark,
-        .extent = record->extent,
-        .ordinal = record->ordinal,
-        .head_crc = record->head_crc,
-    };
-    check(record->data_len <= RECORD_BYTES_MAX && record->head_len <= HEAD_BLOCK_MAX);
-    memcpy(disk.id, record->id.bytes, sizeof(disk.id));
-    disk.crc = record_crc(&disk, record->crc);
-    memcpy(ret, &disk, sizeof(disk));
-    memcpy(ret + sizeof(disk), record->crc, 4u * disk.blocks);
+    struct record disk = *record;
+    check(record->data_len <= RECORD_BYTES_MAX && record->metadata_len <= METADATA_BLOCK_MAX);
+    disk.magic = RECORD_MAGIC;
+    disk.blocks = (uint8_t)record_blocks(record);
+    disk.header_crc = record_crc(&disk);
+    memcpy(ret, &disk, record_header_bytes(record->data_len));
 }
 
 /* May a record of this kind have these lengths and this place? */
 static bool record_makes_sense(uint32_t kind, uint32_t first_unit, uint32_t data_len,
-                               uint32_t head_len)
+                               uint32_t metadata_len)
 {
-    if (data_len > RECORD_BYTES_MAX || head_len > HEAD_BLOCK_MAX)
+    if (data_len > RECORD_BYTES_MAX || metadata_len > METADATA_BLOCK_MAX)
         return false;
     switch (kind) {
     case KIND_UNITS:
-        return data_len && !head_len && first_unit < HEAD_UNIT - RECORD_UNITS;
+        return data_len && !metadata_len && first_unit < METADATA_UNIT - RECORD_UNITS;
     case KIND_WHOLE:
-        return head_len && first_unit == 0;
+        return metadata_len && first_unit == 0;
     case KIND_HEAD:
-        return head_len && !data_len && first_unit == HEAD_UNIT;
+        return metadata_len && !data_len && first_unit == METADATA_UNIT;
     default:
         return false;
     }
@@ -216,39 +187,28 @@ static bool record_makes_sense(uint32_t kind, uint32_t first_unit, uint32_t data
 
 enum err record_decode(slice bytes, struct record *ret)
 {
-    struct disk_record disk;
-    if (bytes.len < sizeof(disk))
+    struct record disk = { .magic = 0 };
+    size_t fixed = offsetof(struct record, crc);
+    if (bytes.len < fixed)
         return ERR_GONE;
-    memcpy(&disk, bytes.ptr, sizeof(disk));
+    memcpy(&disk, bytes.ptr, fixed);
     if (disk.magic != RECORD_MAGIC || disk.blocks > RECORD_BLOCKS ||
-        bytes.len < sizeof(disk) + 4u * disk.blocks)
+        bytes.len < fixed + 4u * disk.blocks)
         return ERR_GONE;
-    uint32_t crcs[RECORD_BLOCKS] = { 0 };
-    memcpy(crcs, bytes.ptr + sizeof(disk), 4u * disk.blocks);
-    if (guard_on(GUARD_CRC) && disk.crc != record_crc(&disk, crcs))
+    memcpy(disk.crc, bytes.ptr + fixed, 4u * disk.blocks);
+    if (guard_on(GUARD_CRC) && disk.header_crc != record_crc(&disk))
         return ERR_GONE;
-    if (!record_makes_sense(disk.kind, disk.first_unit, disk.data_len, disk.head_len) ||
+    if (!record_makes_sense(disk.kind, disk.first_unit, disk.data_len, disk.metadata_len) ||
         blocks_of(disk.data_len) != disk.blocks)
         return ERR_GONE;
-    *ret = (struct record){
-        .kind = (enum record_kind)disk.kind,
-        .first_unit = disk.first_unit,
-        .data_len = disk.data_len,
-        .head_len = disk.head_len,
-        .etag_hash = disk.etag_hash,
-        .mark = disk.mark,
-        .extent = disk.extent,
-        .ordinal = disk.ordinal,
-        .head_crc = disk.head_crc,
-    };
-    memcpy(ret->id.bytes, disk.id, sizeof(disk.id));
-    memcpy(ret->crc, crcs, sizeof(crcs));
+    *ret = disk;
     return OK;
 }
 
 void record_entry(const struct record *record, uint64_t offset, uint32_t index, uint32_t generation,
                   uint32_t *ret_unit, struct entry *ret)
 {
+    check(offset % RECORD_ALIGN == 0 && offset <= UINT32_MAX);
     *ret = (struct entry){
         .extent = record->extent,
         .offset = (uint32_t)offset,
@@ -259,14 +219,14 @@ void record_entry(const struct record *record, uint64_t offset, uint32_t index, 
     if (record->kind != KIND_UNITS) {
         *ret_unit = record->first_unit;
         ret->whole = record->kind == KIND_WHOLE;
-        ret->len = ret->whole ? record->data_len : record->head_len;
+        ret->len = ret->whole ? record->data_len : record->metadata_len;
         ret->mark = record->mark;
         return;
     }
     check(index < record_units(record));
     uint32_t start = index * UNIT_BYTES;
     *ret_unit = record->first_unit + index;
-    ret->offset = (uint32_t)record_data_at(offset, record->data_len, record->head_len) + start;
+    ret->offset = (uint32_t)record_data_at(offset, record->data_len, record->metadata_len) + start;
     ret->len = MIN(UNIT_BYTES, record->data_len - start);
     ret->mark = record->crc[2 * index];
     if (ret->len > BLOCK_BYTES)
@@ -279,11 +239,12 @@ uint32_t block_crc(const struct object_id *id, uint64_t etag_hash, uint32_t unit
     return crc32c(crc_seed(id, etag_hash, unit), bytes, len);
 }
 
-/* ---- a head block ---- */
+/* ---- the metadata block ---- */
 
-size_t head_block_bytes(const struct head *head)
+size_t metadata_block_bytes(const struct metadata *metadata)
 {
-    return sizeof(struct disk_head) + head->name.len + head->etag.len + head->fields.len;
+    return sizeof(struct disk_metadata) + metadata->name.len + metadata->etag.len +
+           metadata->fields.len;
 }
 
 static uint8_t *put(uint8_t *to, slice s)
@@ -293,20 +254,22 @@ static uint8_t *put(uint8_t *to, slice s)
     return to + s.len;
 }
 
-void head_block_encode(const struct head *head, uint8_t *ret)
+void metadata_block_encode(const struct metadata *metadata, uint8_t *ret)
 {
-    struct disk_head disk = {
-        .size = head->size,
-        .modified_s = head->modified_s,
-        .flags = (head->full ? HEAD_FULL : 0u) | (head->unshared ? HEAD_UNSHARED : 0u),
-        .name_len = (uint32_t)head->name.len,
-        .etag_len = (uint32_t)head->etag.len,
-        .fields_len = (uint32_t)head->fields.len,
+    struct disk_metadata disk = {
+        .size = metadata->size,
+        .modified_s = metadata->modified_s,
+        .flags = (metadata->full ? METADATA_FULL : 0u) |
+                 (metadata->unshared ? METADATA_UNSHARED : 0u),
+        .name_len = (uint32_t)metadata->name.len,
+        .etag_len = (uint32_t)metadata->etag.len,
+        .fields_len = (uint32_t)metadata->fields.len,
     };
     memcpy(ret, &disk, sizeof(disk));
-    uint8_t *to = put(ret + sizeof(disk), head->name);
-    to = put(to, head->etag);
-    put(to, head->fields);
+    check(metadata_block_bytes(metadata) <= METADATA_BLOCK_MAX);
+    uint8_t *to = put(ret + sizeof(disk), metadata->name);
+    to = put(to, metadata->etag);
+    put(to, metadata->fields);
 }
 
 /* endpoint NUL bucket NUL key NUL version. The key may hold a NUL, the others can't. */
@@ -325,51 +288,38 @@ static bool name_split(slice all, struct object_name *ret)
     return true;
 }
 
-struct head *head_block_decode(const struct object_id *id, slice bytes)
+struct metadata *metadata_block_decode(const struct object_id *id, slice bytes)
 {
-    struct disk_head disk;
+    struct disk_metadata disk;
     if (bytes.len < sizeof(disk))
         return NULL;
     memcpy(&disk, bytes.ptr, sizeof(disk));
     slice rest = slice_from(bytes, sizeof(disk));
     uint64_t total = (uint64_t)disk.name_len + disk.etag_len + disk.fields_len;
     struct object_name name;
-    if (total != rest.len || disk.flags > (HEAD_FULL | HEAD_UNSHARED) ||
+    if (total != rest.len || disk.flags > (METADATA_FULL | METADATA_UNSHARED) ||
         !name_split(slice_sub(rest, 0, disk.name_len), &name))
         return NULL;
-    struct head *head = head_new(id, &name, slice_sub(rest, disk.name_len, disk.etag_len),
-                                 slice_from(rest, (size_t)disk.name_len + disk.etag_len),
-                                 disk.size, disk.modified_s, disk.flags & HEAD_FULL);
-    head->unshared = disk.flags & HEAD_UNSHARED;
-    return head;
+    slice etag = slice_sub(rest, disk.name_len, disk.etag_len);
+    slice fields = slice_from(rest, (size_t)disk.name_len + disk.etag_len);
+    struct metadata *metadata = metadata_new(id, &name, etag, fields, disk.size, disk.modified_s,
+                                             disk.flags & METADATA_FULL);
+    metadata->unshared = disk.flags & METADATA_UNSHARED;
+    return metadata;
 }
 
 /* ---- a table of contents ---- */
 
-void toc_entry_encode(const struct toc_entry *entry, uint8_t ret[TOC_ENTRY_BYTES])
+struct toc_entry toc_entry_of(const struct record *record, uint64_t offset)
 {
-    struct disk_toc_entry disk = {
-        .first_unit = entry->first_unit,
-        .offset = entry->offset,
-        .data_len = entry->data_len,
-        .head_len = entry->head_len,
-        .kind = (uint8_t)entry->kind,
-    };
-    memcpy(disk.id, entry->id.bytes, sizeof(disk.id));
-    memcpy(ret, &disk, sizeof(disk));
+    return (struct toc_entry){ .id = record->id, .first_unit = record->first_unit,
+                               .offset = (uint32_t)offset, .data_len = record->data_len,
+                               .metadata_len = record->metadata_len, .kind = record->kind };
 }
 
-enum err toc_entry_decode(const uint8_t bytes[TOC_ENTRY_BYTES], struct toc_entry *ret)
+bool toc_entry_is_valid(const struct toc_entry *entry)
 {
-    struct disk_toc_entry disk;
-    memcpy(&disk, bytes, sizeof(disk));
-    if (!record_makes_sense(disk.kind, disk.first_unit, disk.data_len, disk.head_len))
-        return ERR_GONE;
-    *ret = (struct toc_entry){ .first_unit = disk.first_unit, .offset = disk.offset,
-                               .data_len = disk.data_len, .head_len = disk.head_len,
-                               .kind = (enum record_kind)disk.kind };
-    memcpy(ret->id.bytes, disk.id, sizeof(disk.id));
-    return OK;
+    return record_makes_sense(entry->kind, entry->first_unit, entry->data_len, entry->metadata_len);
 }
 
 uint64_t toc_bytes(uint64_t count)
@@ -379,22 +329,21 @@ uint64_t toc_bytes(uint64_t count)
 
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES])
 {
-    struct disk_toc_footer disk = { .magic = TOC_MAGIC, .version = FORMAT_VERSION,
-                                    .extent = footer->extent, .count = footer->count,
-                                    .offset = footer->offset, .entries_crc = footer->crc };
-    disk.crc = crc32c(0, &disk, offsetof(struct disk_toc_footer, crc));
+    struct toc_footer disk = *footer;
+    disk.magic = TOC_MAGIC;
+    disk.version = FORMAT_VERSION;
+    disk.crc = crc32c(0, &disk, offsetof(struct toc_footer, crc));
     memcpy(ret, &disk, sizeof(disk));
 }
 
 enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret)
 {
-    struct disk_toc_footer disk;
+    struct toc_footer disk;
     memcpy(&disk, bytes, sizeof(disk));
     if (disk.magic != TOC_MAGIC || disk.version != FORMAT_VERSION ||
-        disk.crc != crc32c(0, &disk, offsetof(struct disk_toc_footer, crc)))
+        disk.crc != crc32c(0, &disk, offsetof(struct toc_footer, crc)))
         return ERR_GONE;
-    *ret = (struct toc_footer){ .extent = disk.extent, .count = disk.count, .offset = disk.offset,
-                                .crc = disk.entries_crc };
+    *ret = disk;
     return OK;
 }
 
@@ -404,22 +353,21 @@ static const char format_magic[8] = "PENSTOCK";
 
 void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES])
 {
-    struct disk_format disk = { .version = FORMAT_VERSION, .generation = format->generation,
-                                .size_bytes = format->size_bytes, .opening = format->opening,
-                                .extent_bytes = format->extent_bytes };
+    struct format disk = *format;
+    check(format->generation < GENERATIONS);
     memcpy(disk.magic, format_magic, sizeof(format_magic));
-    memcpy(disk.secret, format->secret, sizeof(disk.secret));
-    disk.crc = crc32c(0, &disk, offsetof(struct disk_format, crc));
+    disk.version = FORMAT_VERSION;
+    disk.crc = crc32c(0, &disk, offsetof(struct format, crc));
     memcpy(ret, &disk, sizeof(disk));
 }
 
 /* The CRC comes first: a version that has a flipped bit is not a newer one. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
 {
-    struct disk_format disk = { .version = 0 };
+    struct format disk = { .version = 0 };
     uint32_t crc;
     *ret_why = "its file 'format' was damaged";
-    if (bytes.len < offsetof(struct disk_format, generation) + sizeof(crc) ||
+    if (bytes.len < offsetof(struct format, generation) + sizeof(crc) ||
         memcmp(bytes.ptr, format_magic, sizeof(format_magic)) != 0)
         return ERR_GONE;
     memcpy(&crc, bytes.ptr + bytes.len - sizeof(crc), sizeof(crc));
@@ -433,9 +381,7 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
     if (bytes.len != sizeof(disk) || disk.version != FORMAT_VERSION ||
         disk.generation >= GENERATIONS)
         return ERR_GONE;
-    *ret = (struct format){ .size_bytes = disk.size_bytes, .extent_bytes = disk.extent_bytes,
-                            .generation = disk.generation, .opening = disk.opening };
-    memcpy(ret->secret, disk.secret, sizeof(ret->secret));
+    *ret = disk;
     *ret_why = "";
     return OK;
 }

@@ -10,9 +10,9 @@
  *   FOLDER/index/          LMDB: 16-byte key (id, unit) -> 36-byte struct disk_entry
  *   FOLDER/extents/%08x    appends, each on 4 KiB, of records, each on 64 bytes; sealed by a table
  *                          of contents that starts on 4 KiB and ends, with its footer, the file
- *   record                 64-byte struct disk_record, a CRC for each 64 KiB of data, head block,
- *                          data. Data with a full unit starts on 4 KiB, other data right behind the
- *                          head.
+ *   record                 64-byte struct disk_record, a CRC for each 64 KiB of data, the metadata
+ *                          block, data. Data with a full unit starts on 4 KiB, other data right
+ *                          behind the metadata.
  *
  * A data CRC is seeded with crc_seed(id, etag_hash, unit): a block of another object, version or
  * place fails. Everything here is pure and takes any bytes: what it cannot prove right is ERR_GONE,
@@ -21,7 +21,7 @@
 #define STORE_FORMAT_H
 
 #include "store/hash.h"
-#include "store/head.h"
+#include "store/metadata.h"
 #include "store/store.h"
 
 #define FORMAT_VERSION 1u
@@ -30,8 +30,8 @@
 #define RECORD_ALIGN 64u
 #define RECORD_BLOCKS (RECORD_BYTES_MAX / BLOCK_BYTES)
 #define RECORD_HEADER_MAX (64u + 4u * RECORD_BLOCKS)
-#define HEAD_UNIT UINT32_MAX          /* the unit number of a head that lies by itself */
-#define HEAD_BLOCK_MAX 65536u
+#define METADATA_UNIT UINT32_MAX          /* the unit number of metadata that lies by itself */
+#define METADATA_BLOCK_MAX 65536u
 #define GENERATIONS 1024u             /* proof generations: 10 bits of an entry */
 
 static inline uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -43,14 +43,15 @@ static inline uint64_t round_up(uint64_t value, uint64_t to) { return (value + t
 
 struct entry {
     uint32_t extent;
-    uint32_t offset;                  /* a unit: of its data; WHOLE and heads: of the record */
+    uint32_t offset;                  /* a unit: of its data; WHOLE and metadata: of the record */
     uint32_t ordinal;                 /* of the record in its extent */
-    uint32_t len;                     /* of the data; of the head block for a head by itself */
+    /* of the data; of the metadata block for metadata by itself */
+    uint32_t len;
     bool whole;
-    bool refused;                     /* heads: the shared identity was, when it last asked */
+    bool refused;                     /* metadata: the shared identity was, when it last asked */
     uint32_t generation;              /* in which it was last vouched for */
     uint64_t etag_hash;
-    /* heads: head_mark(); units: CRCs of the two halves, first one low */
+    /* metadata: metadata_mark(); units: CRCs of the two halves, first one low */
     uint64_t mark;
 };
 
@@ -64,57 +65,69 @@ enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct en
 
 enum record_kind { KIND_UNITS = 1, KIND_WHOLE = 2, KIND_HEAD = 3 };
 
+/* The header of a record, as it lies on disk. record_encode sets magic, blocks and header_crc. */
 struct record {
-    enum record_kind kind;
+    uint32_t magic;
+    uint8_t kind;                     /* enum record_kind */
+    uint8_t blocks;                   /* data CRCs that follow the header */
+    uint16_t zero;
     struct object_id id;
-    uint32_t first_unit;              /* HEAD_UNIT for a head by itself */
-    uint32_t data_len, head_len;
+    uint32_t first_unit;              /* METADATA_UNIT for metadata by itself */
+    uint32_t data_len, metadata_len;
     uint64_t etag_hash;
-    uint64_t mark;                    /* of the head; 0 for units */
+    uint64_t mark;                    /* of the metadata; 0 for units */
     uint32_t extent, ordinal;
-    uint32_t head_crc;
+    uint32_t metadata_crc;
+    uint32_t header_crc;              /* of all before, then of the data CRCs */
     uint32_t crc[RECORD_BLOCKS];
 };
 
 uint32_t record_blocks(const struct record *record);
-/* entries in the index; 1 for a head */
+/* entries in the index; 1 for metadata */
 uint32_t record_units(const struct record *record);
 uint32_t record_header_bytes(uint32_t data_len);
 /* Where the data of a record at `offset` of its extent begins, and where the record ends. */
-uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t head_len);
+uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t metadata_len);
 uint64_t record_end(uint64_t offset, const struct record *record);
+/* The length of a unit of this object; 0 behind its end. */
+uint32_t unit_len(const struct metadata *metadata, uint32_t unit);
 void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX]);
 enum err record_decode(slice bytes, struct record *ret) MUST_USE;
 /* The entry that unit `index` (counted from 0) of a record at `offset` gets. */
 void record_entry(const struct record *record, uint64_t offset, uint32_t index, uint32_t generation,
                   uint32_t *ret_unit, struct entry *ret);
-/* CRCs of data and of a head block, seeded with whose they are. */
+/* CRCs of data and of a metadata block, seeded with whose they are. */
 uint32_t block_crc(const struct object_id *id, uint64_t etag_hash, uint32_t unit, const void *bytes,
                    size_t len);
 
-/* ---- a head block ---- */
+/* ---- the metadata block ---- */
 
-size_t head_block_bytes(const struct head *head);
-void head_block_encode(const struct head *head, uint8_t *ret);
-/* NULL if the bytes are no head. */
-struct head *head_block_decode(const struct object_id *id, slice bytes) MUST_USE;
+size_t metadata_block_bytes(const struct metadata *metadata);
+void metadata_block_encode(const struct metadata *metadata, uint8_t *ret);
+/* NULL if the bytes are no metadata. */
+struct metadata *metadata_block_decode(const struct object_id *id, slice bytes) MUST_USE;
 
 /* ---- a table of contents ---- */
 
 #define TOC_ENTRY_BYTES 32u
 #define TOC_FOOTER_BYTES 64u
 
+/* Both as they lie on disk. toc_footer_encode sets magic, version and crc. */
 struct toc_entry {
     struct object_id id;
-    uint32_t first_unit, offset, data_len, head_len;
-    enum record_kind kind;
+    uint32_t first_unit, offset, data_len, metadata_len;
+    uint8_t kind, zero[3];            /* enum record_kind */
 };
 struct toc_footer {
-    uint32_t extent, count, offset, crc;    /* of the entries */
+    uint32_t magic, version;
+    uint32_t extent, count, offset, entries_crc;
+    uint8_t zero[36];
+    uint32_t crc;                     /* of all before */
 };
 
-void toc_entry_encode(const struct toc_entry *entry, uint8_t ret[TOC_ENTRY_BYTES]);
-enum err toc_entry_decode(const uint8_t bytes[TOC_ENTRY_BYTES], struct toc_entry *ret) MUST_USE;
+struct toc_entry toc_entry_of(const struct record *record, uint64_t offset);
+/* May a record have this kind and these lengths? */
+bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES]);
 enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret) MUST_USE;
 uint64_t toc_bytes(uint64_t count);   /* from the page it starts on to the end of the file */
@@ -124,13 +137,17 @@ uint64_t toc_bytes(uint64_t count);   /* from the page it starts on to the end o
 #define FORMAT_BYTES 64u
 #define FORMAT_BYTES_MAX 4096u        /* of any version: magic, u32 version, ..., CRC of all that */
 
+/* As it lies on disk. format_encode sets magic, version and crc. */
 struct format {
+    char magic[8];
+    uint32_t version;
+    uint32_t generation;              /* the current one: entries of another are unproved */
     uint8_t secret[STORE_SECRET_BYTES];
     uint64_t size_bytes;
-    uint32_t extent_bytes;
-    uint32_t generation;              /* the current one: entries of another are unproved */
     /* counts up; the index says the same, or it is not this folder's latest */
     uint64_t opening;
+    uint32_t extent_bytes, zero[2];
+    uint32_t crc;                     /* of all before */
 };
 
 void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES]);

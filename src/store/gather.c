@@ -24,14 +24,14 @@
 #include "base/trap.h"
 #include "store/io.h"
 
-#define LARGE_READ (UNIT_BYTES + 8u * 1024u)    /* a unit, and the head before it */
+#define LARGE_READ (UNIT_BYTES + 8u * 1024u)    /* a unit, and the metadata before it */
 
 struct bulk {
     struct disk_read read;
     struct store_io *io;
-    struct buffer *buffer;            /* NULL: nothing goes there */
+    struct read_buffer *buffer;       /* NULL: nothing goes there */
     uint64_t at, end;                 /* in the extent's file */
-    uint64_t straight_at, straight_end;    /* ... what goes to the reader's memory; else both end */
+    uint64_t straight_at, straight_end;    /* ... that needs no copy; nothing: both are end */
     struct list members;
 };
 
@@ -66,12 +66,13 @@ static bool comes_again(struct store *store, uint32_t extent, uint64_t at)
 }
 
 /* Where the neighbours of the first end: the descriptor to read them with past the page cache; -1:
- * through it, as every head (a small object's bytes come with it), and what it has after all. */
+ * through it, as for all metadata (a small object's bytes come with it), and for bytes that it has
+ * after all. */
 static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t end)
 {
     const struct plan *plan = &read->op->plan;
     uint64_t at = span_of(read)->at;
-    bool direct = plan->head && store_reads_direct(io->store);
+    bool direct = plan->metadata && store_reads_direct(io->store);
     if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
         return -1;
     io->wary = WARY_READS;
@@ -148,14 +149,19 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
         else
             go_buffered(bulk->io, read);
     }
-    buffer_give(bulk->buffer);
+    read_buffer_give(bulk->buffer);
     free(bulk);
 }
 
-/* The pages of the reader's memory that can be read straight there. */
+/* Finds the pages that need no copy. A span that begins on a page goes whole into its plan's own
+ * buffer, which begins on one and takes whole pages. Else the reader's memory gets its whole pages. */
 static void find_straight(struct bulk *bulk, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;
+    if (!plan->straight_len && plan->span_count == 1 && bulk->at == span_of(read)->at) {
+        bulk->straight_at = bulk->at;
+        return;
+    }
     uint64_t at = span_of(read)->at + plan->straight_at;
     uint64_t len = plan->straight_len / DISK_ALIGN * DISK_ALIGN;
     if (read->span > 0 || !len || at % DISK_ALIGN ||
@@ -194,7 +200,7 @@ static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, u
     if (fd >= 0 && count == 1)
         find_straight(&bulk, reads[0]);
     size_t buffered = bulk.end - at - (bulk.straight_end - bulk.straight_at);
-    bulk.buffer = buffered ? buffer_take(io, buffered) : NULL;
+    bulk.buffer = buffered ? read_buffer_take(io, buffered) : NULL;
     if (buffered && !bulk.buffer) {
         reads[0]->straight = false;
         return false;

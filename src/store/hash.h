@@ -3,7 +3,7 @@
 #define STORE_HASH_H
 
 #include "base/crc.h"
-#include "store/head.h"
+#include "store/metadata.h"
 
 #define STORE_SECRET_BYTES 16
 

@@ -11,9 +11,9 @@
  * jump back here, the index is bad from then on, and it is never entered again; it stays mapped,
  * because nobody knows what was under way in it. There is no probe in a child process at open: the
  * trap does the same at any time. What no trap can undo is a write beyond a page that LMDB copied
- * to the heap: so pages are looked at before a write may touch them (pages.h). If a process dies
- * all the same, it leaves a note as it dies, and the next opening builds the index anew instead of
- * dying of it again.
+ * to the heap: so pages are looked at before a write may touch them (index_pages.h). If a process
+ * dies all the same, it leaves a note as it dies, and the next opening builds the index anew
+ * instead of dying of it again.
  *
  * Closing: the environment is taken from readers first (env = NULL), then slots are waited for. */
 #include "store/index_inside.h"

@@ -7,7 +7,7 @@
 
 #include "store/index.h"
 #include "store/metas.h"
-#include "store/pages.h"
+#include "store/index_pages.h"
 
 #define SLOTS 64u
 
@@ -24,7 +24,7 @@ struct index {
     atomic_bool faulted;              /* bad, and LMDB was left in the middle of something */
     MDB_txn *writing;
     /* The committer's, but for the map and the list of what is free; map NULL: unguarded. */
-    struct pages pages;
+    struct index_pages pages;
     /* What was last committed (index_snapshot.c). */
     _Atomic uint64_t newest;          /* its number */
     _Atomic uint64_t committing;      /* the one being committed; 0: none */

@@ -96,10 +96,10 @@ static enum err reading(struct index *index, lmdb_call *call, struct ask *ask)
 int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value,
                  struct entry *ret)
 {
-    const struct pages *pages = &ask->index->pages;
+    const struct index_pages *pages = &ask->index->pages;
     slice bytes = { value->mv_data, value->mv_size };
     if (pages->map &&
-        !pages_is_current(pages, ask->snapshot, value->mv_data, ENTRY_KEY_BYTES))
+        !index_pages_is_current(pages, ask->snapshot, value->mv_data, ENTRY_KEY_BYTES))
         return MDB_CORRUPTED;
     if (key->mv_size == ENTRY_KEY_BYTES && entry_decode(key->mv_data, bytes, ret) == OK)
         return MDB_SUCCESS;
@@ -129,21 +129,21 @@ enum err index_get(struct index *index, const struct object_id *id, uint32_t uni
     return reading(index, do_read, &ask);
 }
 
-static int find_head(struct ask *ask)
+static int find_metadata(struct ask *ask)
 {
     ask->found_unit = 0;
     int rc = cursor_get(ask, 0, ask->entries);
     if (rc == MDB_NOTFOUND || (!rc && !ask->entries->whole)) {
-        ask->found_unit = HEAD_UNIT;
-        rc = cursor_get(ask, HEAD_UNIT, ask->entries);
+        ask->found_unit = METADATA_UNIT;
+        rc = cursor_get(ask, METADATA_UNIT, ask->entries);
     }
     return rc;
 }
 
-enum err index_get_head(struct index *index, const struct object_id *id, uint32_t *ret_unit,
-                        struct entry *ret)
+enum err index_get_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
+                            struct entry *ret)
 {
-    struct ask ask = { .id = id, .entries = ret, .read = find_head };
+    struct ask ask = { .id = id, .entries = ret, .read = find_metadata };
     enum err e = reading(index, do_read, &ask);
     if (!e)
         *ret_unit = ask.found_unit;

@@ -35,10 +35,10 @@ static int find_map(struct index *index, MDB_txn *txn, const MDB_envinfo *info, 
     mdb_cursor_close(cursor);
     if (rc)
         return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;
-    index->pages = (struct pages){ .map = pages_map_of(key.mv_data, page_bytes),
-                                   .count = info->me_mapsize / page_bytes,
-                                   .page_bytes = page_bytes,
-                                   .shapes = shapes, .shape_count = countof(shapes) };
+    index->pages = (struct index_pages){ .map = index_pages_map_of(key.mv_data, page_bytes),
+                                         .count = info->me_mapsize / page_bytes,
+                                         .page_bytes = page_bytes,
+                                         .shapes = shapes, .shape_count = countof(shapes) };
     return index->pages.map ? MDB_SUCCESS : MDB_CORRUPTED;
 }
 
@@ -66,7 +66,7 @@ static int learn(struct index *index, MDB_txn *txn, MDB_env *env)
     if (rc)
         return rc;
     index->pages.free_pages = free_pages_new(index->pages.count);
-    if (!pages_begin(&index->pages, number + 1))
+    if (!index_pages_begin(&index->pages, number + 1))
         return MDB_CORRUPTED;
     take_seal(index, number - 1);
     take_seal(index, number);
@@ -77,7 +77,7 @@ static int learn(struct index *index, MDB_txn *txn, MDB_env *env)
 int snapshot_learn(struct index *index, MDB_env *env)
 {
     MDB_txn *txn;
-    index->pages = (struct pages){ .map = NULL };
+    index->pages = (struct index_pages){ .map = NULL };
     atomic_store(&index->committing, 0);
     if (!guard_on(GUARD_PAGES))
         return MDB_SUCCESS;
@@ -92,7 +92,7 @@ int snapshot_learn(struct index *index, MDB_env *env)
 void snapshot_forget(struct index *index)
 {
     free_pages_free(&index->pages.free_pages);
-    index->pages = (struct pages){ .map = NULL };
+    index->pages = (struct index_pages){ .map = NULL };
 }
 
 /* ---- the committer ---- */
@@ -107,7 +107,7 @@ int snapshot_committed(struct index *index, uint64_t transaction)
     int rc = MDB_SUCCESS;
     /* else there was nothing to commit: no meta page was written */
     if (index->pages.map && meta_transaction(meta_of(index, transaction)) == transaction) {
-        if (!pages_begin(&index->pages, transaction + 1))
+        if (!index_pages_begin(&index->pages, transaction + 1))
             rc = MDB_CORRUPTED;
         take_seal(index, transaction);
         atomic_store(&index->newest, transaction);
@@ -128,7 +128,7 @@ int snapshot_begin(struct index *index, uint64_t transaction)
     if (guard_on(GUARD_META) && (transaction != atomic_load(&index->newest) + 1 ||
                                  !has_seal(index, transaction - 1)))
         return MDB_CORRUPTED;
-    return pages_begin(&index->pages, transaction) ? MDB_SUCCESS : MDB_CORRUPTED;
+    return index_pages_begin(&index->pages, transaction) ? MDB_SUCCESS : MDB_CORRUPTED;
 }
 
 /* What `clean` will be compared with (clean.h): false if the pages are not what was committed. */

@@ -2,9 +2,9 @@
  *
  * LMDB works on copies of pages on the heap, where a broken page may make it write beyond them. So
  * a beginning looks at the meta page and the tree of free pages, each look-up at the pages that lead
- * to its key, and each change at the pages it may touch (pages.h); what is not sound makes the index
- * bad before LMDB has seen it. The committer writes back the entries it finds, with a change (a refusal,
- * a proof), so an out-of-date entry would become the latest.
+ * to its key, and each change at the pages it may touch (index_pages.h); what is not sound makes
+ * the index bad before LMDB has seen it. The committer writes back the entries it finds, with a
+ * change (a refusal, a proof), so an out-of-date entry would become the latest.
  *
  * The committer's thread only. */
 #include "store/index_inside.h"
@@ -32,14 +32,15 @@ static int do_begin(struct ask *ask)
 /* Puts, or deletes if there is no value; but first the pages are looked at. */
 static int change(struct index *index, MDB_val key, MDB_val *value)
 {
-    struct pages *pages = &index->pages;
+    struct index_pages *pages = &index->pages;
+    check(index->writing != NULL);
     slice name = { key.mv_data, key.mv_size };
-    if (pages->map && !(value ? pages_put(pages, name) : pages_delete(pages, name)))
+    if (pages->map && !(value ? index_pages_put(pages, name) : index_pages_delete(pages, name)))
         return MDB_CORRUPTED;
     int rc = value ? mdb_put(index->writing, index->dbi, &key, value, 0)
                    : mdb_del(index->writing, index->dbi, &key, NULL);
     if (!rc && pages->map)
-        pages_changed(pages);
+        index_pages_changed(pages);
     return rc;
 }
 
@@ -58,11 +59,11 @@ enum err index_begin(struct index *index)
 /* Before the library goes there. What it finds, it finds in the tree before this transaction. */
 static bool leads_there(struct ask *ask)
 {
-    struct pages *pages = &ask->index->pages;
+    struct index_pages *pages = &ask->index->pages;
     uint8_t wanted[ENTRY_KEY_BYTES];
     entry_key(ask->id, ask->unit, wanted);
     ask->snapshot = mdb_txn_id(ask->index->writing) - 1;
-    return !pages->map || pages_lead(pages, (slice){ (const char *)wanted, sizeof(wanted) });
+    return !pages->map || index_pages_lead(pages, (slice){ (const char *)wanted, sizeof(wanted) });
 }
 
 static int do_find(struct ask *ask)

@@ -1,4 +1,4 @@
-/* inside.h - what the files behind store.h share: the store itself.
+/* inside.h - struct store, shared by the files of this room alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_INSIDE_H
 #define STORE_INSIDE_H
@@ -13,26 +13,26 @@
 
 #define CHANGE_COUNTERS 1024u
 #define COMING_COUNTERS 4096u
-#define UPDATES_MAX 65536u             /* H8: small changes waiting; what more comes is dropped */
-#define BATCH_ENTRIES 100u            /* a batch ends at so many entries, or so many */
-#define BATCH_BYTES (16 * MIB)         /* bytes of records */
-#define SLOW_BATCH_MS 1000u           /* a batch under way for so long: the disk does not keep up */
+#define UPDATES_MAX 65536u             /* H8: small changes that wait; more are dropped */
+#define COMMIT_ENTRIES 100u           /* a commit closes at so many entries ... */
+#define COMMIT_BYTES (16 * MIB)       /* ... or at so many bytes of records */
+#define SLOW_COMMIT_MS 1000u          /* a longer commit is slow: the disk does not keep up */
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 /* A change of the index that carries no bytes. */
-enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_SHOWN };
+enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_GRANTED };
 struct update {
     struct list link;
     enum update_kind kind;
     struct object_id id;
     uint32_t unit, extent, ordinal;
-    uint32_t generation;              /* as it was when this was asked for */
+    uint32_t generation;              /* the store's when the change was queued */
 };
 
 struct store {
     struct store_options options;
     struct folder folder;             /* the committer's */
-    struct heads *heads;
+    struct metadata_cache *metadata_cache;
     struct names *names;
     struct restated *restated;
     struct index *index;
@@ -40,15 +40,16 @@ struct store {
     uint8_t secret[STORE_SECRET_BYTES];    /* never changes */
 
     atomic_bool open;
-    _Atomic(const char *) why;        /* not open; static text */
+    _Atomic(const char *) why;        /* why it is not open; static text */
     _Atomic(const char *) anew;       /* why it began anew; static text */
-    _Atomic uint64_t busy_since_ms;   /* the committer is at a batch; 0: it is not */
+    _Atomic uint64_t busy_since_ms;   /* when the running commit began or got further; 0: none */
     atomic_uint generation;
     _Atomic uint64_t size_bytes, reserve_bytes;
-    _Atomic uint64_t free_bytes;      /* of the file system, as the committer saw it last */
-    atomic_bool unproved;    /* a removal, or a refusal, went by while the folder was not there */
-    bool doubted;                     /* and a note of that lies in it; the committer's */
-    /* Since the batch began, so many of them committed; the committer's. */
+    _Atomic uint64_t free_bytes;      /* of the file system, when the committer last looked */
+    atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
+    bool doubted;                     /* the folder has a note of that; the committer's */
+    /* The removals since the commit began; the first removed_done are committed. The
+     * committer's. */
     struct removed {
         struct object_id id;
         bool refused, bucket;
@@ -57,16 +58,16 @@ struct store {
     atomic_size_t buffer_bytes;
     _Atomic uint32_t *lately;         /* marks of what was read past the page cache (gather.c) */
     size_t lately_count;
-    /* Raised by each commit that changes a head of the objects behind it: who puts a head that was
-     * read from the disk into RAM looks before and after. */
+    /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
+     * metadata from the disk into RAM compares the counter before and after. */
     atomic_uint changes[CHANGE_COUNTERS];
-    /* Heads handed in and not committed yet. */
+    /* Metadata handed in and not committed yet. */
     atomic_uint coming[COMING_COUNTERS];
 
     pthread_mutex_t lock;             /* guards what follows */
     pthread_cond_t more;
     struct list appends, removals, updates;
-    struct list committing;           /* removals under way, while nobody has answered them */
+    struct list committing;           /* removals in the running commit that have no answer yet */
     size_t queued_bytes, queued_entries, update_count;
     uint64_t oldest_ms;               /* when the first append of the queue came */
     bool stopping;
@@ -97,13 +98,13 @@ static inline bool store_is_serving(struct store *store)
 void store_update(struct store *store, enum update_kind kind, const struct object_id *id,
                  uint32_t unit, const struct entry *entry);
 
-/* The committer is at work, and gets on. */
+/* The committer gets on with its work. */
 static inline void store_still_alive(struct store *store)
 {
     atomic_store(&store->busy_since_ms, mono_ms());
 }
 
-/* A commit has changed the head of this object. */
+/* A commit has changed the metadata of this object. */
 static inline void store_changed(struct store *store, const struct object_id *id)
 {
     atomic_fetch_add(change_counter(store, id), 1);

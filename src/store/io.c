@@ -1,6 +1,7 @@
-/* io.c - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
+/* io.c - reads of one thread: plans, and operations that wait for the disk.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Some buffers and ops are kept for the next read. The reference to the extent is let go when the
+ * Some operations are kept for the next read. The reference to the extent is let go when the
  * bytes are in the buffer, verified or not. */
 #include "store/io.h"
 
@@ -11,79 +12,7 @@
 #include "base/metric.h"
 
 #define MAPPED_LEAST (256u * 1024u)   /* 128 KiB gained 3 %, 1 MiB a third */
-#define BATCH_KEPT 256u               /* ops, and buffers of a page: a batch wants many */
-
-/* ---- buffers ---- */
-
-static const size_t buffer_bytes[BUFFER_KINDS] = { TINY_BYTES, SMALL_BYTES, LARGE_BYTES,
-                                                   HUGE_BYTES };
-static const uint32_t kept_max[BUFFER_KINDS] = { BATCH_KEPT, 8, 8, 8 };
-
-struct buffer *buffer_take(struct store_io *io, size_t bytes)
-{
-    enum buffer_kind kind = TINY;
-    while (buffer_bytes[kind] < bytes)
-        check(++kind < BUFFER_KINDS);
-    struct buffer *buffer = io->kept[kind];
-    if (buffer) {
-        io->kept[kind] = buffer->next;
-        io->kept_count[kind]--;
-        return buffer;
-    }
-    size_t size = buffer_bytes[kind];
-    if (atomic_fetch_add(&io->store->buffer_bytes, size) >= BUFFER_BYTES_MAX) {
-        atomic_fetch_sub(&io->store->buffer_bytes, size);
-        metric_add(M_STORE_NO_BUFFER, 1);
-        return NULL;
-    }
-    buffer = must_alloc(sizeof(*buffer));
-    buffer->io = io;
-    buffer->kind = kind;
-    buffer->bytes = aligned_alloc(PAGE_BYTES, size);
-    check(buffer->bytes != NULL);
-    return buffer;
-}
-
-static void buffer_end(struct buffer *buffer)
-{
-    atomic_fetch_sub(&buffer->io->store->buffer_bytes, buffer_bytes[buffer->kind]);
-    free(buffer->bytes);
-    free(buffer);
-}
-
-static void buffers_end(struct buffer *all)
-{
-    for (struct buffer *next; all; all = next) {
-        next = all->next;
-        buffer_end(all);
-    }
-}
-
-void buffer_give(struct buffer *buffer)
-{
-    if (!buffer)
-        return;
-    struct store_io *io = buffer->io;
-    if (io->kept_count[buffer->kind] >= kept_max[buffer->kind]) {
-        buffer_end(buffer);
-        return;
-    }
-    buffer->next = io->kept[buffer->kind];
-    io->kept[buffer->kind] = buffer;
-    io->kept_count[buffer->kind]++;
-}
-
-void piece_release(struct piece *piece)
-{
-    buffer_give(piece->owner);
-    *piece = (struct piece){ { NULL, 0 }, NULL };
-}
-
-bool store_pieces_scarce(const struct store_io *io)
-{
-    size_t max = io->store->options.pieces_bytes;
-    return max && atomic_load_explicit(&io->store->buffer_bytes, memory_order_relaxed) > max;
-}
+#define OPS_KEPT 256u                 /* a batch wants many */
 
 /* ---- a reader ---- */
 
@@ -93,6 +22,7 @@ struct store_io *store_io_new(struct store *store, struct mailbox *box)
     io->store = store;
     io->disk = disk_new(store->options.engine, box);
     list_init(&io->gathered);
+    list_init(&io->huge_pages);
     return io;
 }
 
@@ -104,8 +34,7 @@ void store_io_free(struct store_io **io)
         return;
     gather_drop(mine);
     disk_free(&mine->disk);    /* ends what was dropped and is still under way */
-    for (size_t i = 0; i < BUFFER_KINDS; i++)
-        buffers_end(mine->kept[i]);
+    read_buffers_free(mine);
     for (struct store_op *next, *at = mine->ops; at; at = next) {
         next = at->next;
         free(at);
@@ -143,7 +72,7 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
         return ERR_NOT_FOUND;
     if (!bytes)
         return OK;
-    plan->buffer = buffer_take(io, bytes);
+    plan->buffer = read_buffer_take(io, bytes);
     if (!plan->buffer)
         extent_release(&plan->extent);
     return plan->buffer ? OK : ERR_NOT_FOUND;
@@ -152,7 +81,7 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
 void plan_end(struct plan *plan)
 {
     extent_release(&plan->extent);
-    buffer_give(plan->buffer);
+    read_buffer_give(plan->buffer);
     plan->buffer = NULL;
 }
 
@@ -249,7 +178,7 @@ static bool header_is(const struct plan *plan, const struct record *record)
     return record->kind == kind && memcmp(&record->id, &plan->id, sizeof(plan->id)) == 0 &&
            record->etag_hash == entry->etag_hash && record->extent == entry->extent &&
            record->ordinal == entry->ordinal &&
-           (entry->whole ? record->data_len : record->head_len) == entry->len;
+           (entry->whole ? record->data_len : record->metadata_len) == entry->len;
 }
 
 bool plan_header(const struct plan *plan, uint32_t len, struct record *ret)
@@ -281,10 +210,10 @@ void op_end(struct store_op *op)
 {
     struct store_io *io = op->io;
     extent_release(&op->plan.extent);
-    buffer_give(op->plan.buffer);
-    head_unref(&op->head);
+    read_buffer_give(op->plan.buffer);
+    metadata_unref(&op->metadata);
     free(op->name);
-    if (io->op_count >= BATCH_KEPT) {
+    if (io->op_count >= OPS_KEPT) {
         free(op);
         return;
     }
@@ -311,6 +240,7 @@ void op_read_ended(struct op_read *read, enum err err)
     read->straight = false;
     if (err && op->err != ERR_IO)
         op->err = err;
+    check(op->pending > 0);
     if (--op->pending > 0)
         return;
     if (op->dropped)
@@ -322,6 +252,7 @@ void op_read_ended(struct op_read *read, enum err err)
 void op_start(struct store_op *op)
 {
     struct plan *plan = &op->plan;
+    check(plan->extent && plan->span_count > 0 && plan->span_count <= countof(op->reads));
     op->pending = plan->span_count;
     op->err = OK;
     for (uint32_t i = 0; i < plan->span_count; i++)

@@ -10,23 +10,24 @@
 
 #include "store/inside.h"
 
-#define LARGE_BYTES (PIECE_BYTES_MAX + 16u * 1024u)
+#define LARGE_BYTES (READ_BYTES_MAX + 16u * 1024u)
 #define TINY_BYTES PAGE_BYTES         /* what lies before a small object, which goes straight */
 #define SMALL_BYTES (20u * 1024u)
-#define HUGE_BYTES (MERGED_BYTES_MAX + 128u * 1024u)
+#define MERGED_BUFFER_BYTES (MERGED_BYTES_MAX + 128u * 1024u)
 #define MERGED_BYTES_MAX (1024u * 1024u)
 #define WARY_READS 64u                /* so many are looked up before they are tried, after a miss */
-#define BLOCKS_MAX (PIECE_BYTES_MAX / BLOCK_BYTES)
+#define BLOCKS_MAX (READ_BYTES_MAX / BLOCK_BYTES)
 
-static_assert(LARGE_BYTES - PIECE_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind a piece");
-static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + HEAD_BLOCK_MAX, "and a head into a buffer");
+static_assert(LARGE_BYTES - READ_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind the bytes");
+static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + METADATA_BLOCK_MAX, "and a head into a buffer");
 
-enum buffer_kind { TINY, SMALL, LARGE, HUGE, BUFFER_KINDS };
-struct buffer {
+enum buffer_kind { TINY, SMALL, LARGE, MERGED, BUFFER_KINDS };
+struct read_buffer {
     struct store_io *io;
-    struct buffer *next;              /* while it is kept */
+    struct read_buffer *next;         /* while it is kept */
     enum buffer_kind kind;
     uint8_t *bytes;
+    struct huge_page *page;                /* which `bytes` is cut from; NULL: from none */
 };
 
 struct span {
@@ -38,21 +39,22 @@ struct span {
  * rest of their span, the first one, lies in the buffer without a hole. */
 struct plan {
     struct extent *extent;
-    struct buffer *buffer;            /* NULL: nothing goes there */
-    const struct head *head;          /* of a read of bytes; not owned */
+    struct read_buffer *buffer;       /* NULL: nothing goes there */
+    const struct metadata *metadata;    /* of a read of bytes; not owned */
     struct object_id id;
-    uint32_t generation, changes;     /* a head: as they were before the index was asked */
+    uint32_t generation, changes;     /* metadata: as they were before the index was asked */
     struct span spans[2];
     uint32_t span_count;
     uint32_t unit, unit_count;
-    uint32_t header_at;               /* in the buffer: WHOLE and heads */
+    uint32_t header_at;               /* in the buffer: WHOLE and metadata */
     uint32_t blocks_at;               /* in the first span */
     uint32_t first_block, block_count, blocks_len;    /* blocks: counted in the object */
     uint32_t skip, give;              /* of the blocks' bytes */
     uint8_t *to;                      /* the caller's memory for what is given */
     uint32_t straight_at, straight_len;    /* of the first span: what goes there straight */
     const uint8_t *mapped;            /* NULL, or where that lies already: it is copied, not read */
-    struct entry entries[RECORD_UNITS];    /* of units from `unit` on; or one WHOLE, or of a head */
+    /* of units from `unit` on; or one WHOLE, or of metadata */
+    struct entry entries[RECORD_UNITS];
 };
 
 struct op_read {
@@ -71,19 +73,20 @@ struct store_op {
     enum err err;
     bool dropped;
     void (*finish)(struct store_op *op);    /* all has been read, or failed: err */
-    head_done *head_done;
-    piece_done *piece_done;
+    metadata_done *metadata_done;
+    object_bytes_done *object_bytes_done;
     void *arg;
-    struct head *head;                /* a reference, while bytes are read */
-    char *name;                       /* a head's, joined, to be compared */
+    struct metadata *metadata;        /* a reference, while bytes are read */
+    char *name;                       /* metadata's, joined, to be compared */
     size_t name_len;
 };
 
 struct store_io {
     struct store *store;
     struct disk *disk;
-    struct buffer *kept[BUFFER_KINDS];
+    struct read_buffer *kept[BUFFER_KINDS];
     uint32_t kept_count[BUFFER_KINDS];
+    struct list huge_pages;           /* read_buffer.c */
     struct store_op *ops;
     uint32_t op_count;
     bool plugged;                     /* reads are gathered */
@@ -93,8 +96,9 @@ struct store_io {
 };
 
 /* NULL: as many as may be are in use. */
-struct buffer *buffer_take(struct store_io *io, size_t bytes) MUST_USE;
-void buffer_give(struct buffer *buffer);    /* accepts NULL */
+struct read_buffer *read_buffer_take(struct store_io *io, size_t bytes) MUST_USE;
+void read_buffer_give(struct read_buffer *buffer);    /* accepts NULL */
+void read_buffers_free(struct store_io *io);    /* with none in use */
 
 /* H1, and a buffer for it, unless bytes is 0. ERR_NOT_FOUND, a miss: with the extent gone, the index
  * forgets the entries. */
@@ -108,7 +112,7 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
 uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
 /* Where it was found: there, or in the extent's map. */
 const uint8_t *plan_found(const struct plan *plan, uint32_t at) MUST_USE;
-/* What the page cache has; sets plan->mapped. ERR_WAIT: the disk must be asked; ERR_IO,
+/* Reads from the page cache alone; sets plan->mapped. ERR_WAIT: the disk must be asked; ERR_IO,
  * ERR_FAULT. */
 enum err plan_read_cached(struct store_io *io, struct plan *plan) MUST_USE;
 /* The header that was read, if it is that of the record the index named, for this object. */

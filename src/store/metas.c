@@ -1,6 +1,6 @@
 /* metas.c - the two meta pages of the index, by themselves. SPDX-License-Identifier: Apache-2.0
  *
- * Their fields stand in pages.c. */
+ * Their fields stand in index_pages.c. */
 #include "store/metas.h"
 
 #include <fcntl.h>

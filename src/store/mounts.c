@@ -112,10 +112,10 @@ static bool is_mounted(const struct search *search, slice point)
     return found;
 }
 
-static bool is_missing(const struct search *search, slice named, const char *by,
+static bool is_missing(const struct search *search, slice path, const char *by,
                        struct mounts_missing *ret)
 {
-    slice point = without_slash(named);
+    slice point = without_slash(path);
     if (!slice_starts(point, S("/")))    /* "none", for swap */
         return false;
     slice real = resolve(search->keep, point);

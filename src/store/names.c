@@ -1,4 +1,4 @@
-/* names.c - in whose name heads were learnt. SPDX-License-Identifier: Apache-2.0
+/* names.c - in whose name metadata was learnt. SPDX-License-Identifier: Apache-2.0
  *
  * The file is rows of 28 bytes (id of the endpoint, id of the name, the highest extent of others),
  * then the CRC of them. One that can't be read knows nobody; where it can't be written, it goes, so
@@ -6,13 +6,11 @@
 #include "store/names.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/crc.h"
 #include "base/log.h"
 
 #define NAMES_MAX 256u
@@ -68,7 +66,7 @@ static struct row *find(struct row *rows, size_t count, const struct object_id *
     return NULL;
 }
 
-/* Two names for one endpoint: which of them a head was learnt in, nobody knows. */
+/* Two names for one endpoint: which of them metadata was learnt in, nobody knows. */
 static void add(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
                 const struct store_name *name)
 {
@@ -94,29 +92,10 @@ void names_set(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
     pthread_mutex_unlock(&names->lock);
 }
 
-static void read_file(const char *folder, struct file *ret)
-{
-    struct arena keep = { 0 };
-    int fd = open(arena_printf(&keep, "%s/names", folder).ptr, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? 0 : pread(fd, ret->rows, sizeof(ret->rows), 0);
-    uint32_t crc;
-    ret->count = (size_t)MAX(len, (ssize_t)0) / sizeof(struct row);
-    size_t bytes = ret->count * sizeof(struct row);
-    memcpy(&crc, (char *)ret->rows + MIN(bytes, NAMES_MAX * sizeof(struct row)), sizeof(crc));
-    if (ret->count > NAMES_MAX || crc != crc32c(0, ret->rows, bytes))
-        ret->count = 0;
-    if (fd >= 0)
-        close(fd);
-    arena_free(&keep);
-}
-
 static void write_rows(const char *folder, struct file *file)
 {
     struct arena keep = { 0 };
-    size_t bytes = file->count * sizeof(struct row);
-    uint32_t crc = crc32c(0, file->rows, bytes);
-    memcpy((char *)file->rows + bytes, &crc, sizeof(crc));
-    if (folder_write(folder, "names", file->rows, bytes + sizeof(crc))) {
+    if (folder_write_rows(folder, "names", file->rows, sizeof(struct row), file->count)) {
         unlink(arena_printf(&keep, "%s/names", folder).ptr);
         log_warn("names", "why=\"%s/names could not be written: after the next start the origin is "
                  "asked once for each object; see what the disk has free\"", folder);
@@ -143,7 +122,9 @@ void names_apply(struct names *names, const struct folder *folder)
     bool news = false;
     uint32_t others = extents_highest(folder->extents);
     pthread_mutex_lock(&names->lock);
-    read_file(folder->path, &file);
+    enum err ignored = folder_read_rows(folder->path, "names", file.rows, sizeof(struct row),
+                                        NAMES_MAX, &file.count);
+    (void)ignored;
     for (size_t i = 0; folder->doubted && i < file.count; i++, news = true)
         file.rows[i].others = others;
     for (size_t i = 0; i < names->count; i++)
@@ -154,10 +135,10 @@ void names_apply(struct names *names, const struct folder *folder)
 }
 
 bool names_are_others(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
-                      const struct head *head, uint32_t extent)
+                      const struct metadata *metadata, uint32_t extent)
 {
     struct object_id id;
-    slice rest = head->name;
+    slice rest = metadata->name;
     id_of(secret, slice_cut(&rest, '\0'), S(""), &id);
     pthread_mutex_lock(&names->lock);
     const struct row *row = find(names->rows, names->count, &id);

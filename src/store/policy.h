@@ -5,7 +5,7 @@
 #ifndef STORE_POLICY_H
 #define STORE_POLICY_H
 
-#include "store/head.h"
+#include "store/metadata.h"
 
 struct policy_extent {
     uint32_t number;

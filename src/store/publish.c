@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The rules of penstock-format(5): the later commit of a unit wins; WHOLE replaces the
- * units it holds and a head by itself; anything else of the object replaces WHOLE. Units may
- * outlive their head: they count only while their ETag hash equals that of the head there is.
- * Threads: the committer's. */
+ * units it holds and metadata by itself; anything else of the object replaces WHOLE. Units may
+ * outlive their metadata: they count only while their ETag hash equals that of the metadata there
+ * is. Threads: the committer's. */
 #include "store/publish.h"
 
 /* Not there is as good as deleted. */
@@ -29,7 +29,7 @@ static enum err put_units(struct index *index, const struct record *record, uint
     return OK;
 }
 
-/* Units 1 to 7 and the head by itself: most often there are none, and one look says so. */
+/* Units 1 to 7 and the metadata by itself: most often there are none, and one look says so. */
 static enum err drop_behind_whole(struct index *index, const struct object_id *id)
 {
     struct entry entry;
@@ -38,11 +38,11 @@ static enum err drop_behind_whole(struct index *index, const struct object_id *i
         enum err e = index_find_next(index, id, from, &unit, &entry);
         if (e == ERR_NOT_FOUND)
             return OK;
-        if (!e && (unit < RECORD_UNITS || unit == HEAD_UNIT))
+        if (!e && (unit < RECORD_UNITS || unit == METADATA_UNIT))
             e = drop(index, id, unit);
-        if (e || unit == HEAD_UNIT)
+        if (e || unit == METADATA_UNIT)
             return e;
-        from = unit < RECORD_UNITS ? unit + 1 : HEAD_UNIT;
+        from = unit < RECORD_UNITS ? unit + 1 : METADATA_UNIT;
     }
 }
 
@@ -63,14 +63,14 @@ enum err publish_record(struct index *index, const struct record *record, uint32
     return e ? e : put_units(index, record, offset, generation, refused);
 }
 
-static enum err has_head(struct index *index, const struct object_id *id, bool *ret_whole,
-                         bool *ret_any)
+static enum err has_metadata(struct index *index, const struct object_id *id, bool *ret_whole,
+                             bool *ret_any)
 {
     struct entry entry;
     enum err e = index_find(index, id, 0, &entry);
     *ret_whole = !e && entry.whole;
     if (!e || e == ERR_NOT_FOUND)
-        e = index_find(index, id, HEAD_UNIT, &entry);
+        e = index_find(index, id, METADATA_UNIT, &entry);
     *ret_any = *ret_whole || !e;
     return e == ERR_NOT_FOUND ? OK : e;
 }
@@ -79,7 +79,7 @@ enum err publish_found(struct index *index, const struct record *record, uint32_
                        uint32_t generation)
 {
     bool whole, any;
-    enum err e = has_head(index, &record->id, &whole, &any);
+    enum err e = has_metadata(index, &record->id, &whole, &any);
     if (e || whole || (any && record->kind != KIND_UNITS))
         return e;
     if (record->kind == KIND_WHOLE)
@@ -99,7 +99,7 @@ enum err publish_found(struct index *index, const struct record *record, uint32_
 enum err publish_removal(struct index *index, const struct object_id *id)
 {
     enum err e = drop_whole(index, id);
-    return e ? e : drop(index, id, HEAD_UNIT);
+    return e ? e : drop(index, id, METADATA_UNIT);
 }
 
 enum err publish_refusal(struct index *index, const struct object_id *id)
@@ -108,14 +108,14 @@ enum err publish_refusal(struct index *index, const struct object_id *id)
     uint32_t unit = 0;
     enum err e = index_find(index, id, unit, &entry);
     if (e == ERR_NOT_FOUND || (!e && !entry.whole))
-        e = index_find(index, id, unit = HEAD_UNIT, &entry);
+        e = index_find(index, id, unit = METADATA_UNIT, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.refused = true;
     return index_put(index, id, unit, &entry);
 }
 
-static enum err find_named(struct index *index, const struct object_id *id, uint32_t unit,
+static enum err find_entry(struct index *index, const struct object_id *id, uint32_t unit,
                            uint32_t extent, uint32_t ordinal, struct entry *ret)
 {
     enum err e = index_find(index, id, unit, ret);
@@ -126,29 +126,29 @@ enum err publish_forget(struct index *index, const struct object_id *id, uint32_
                         uint32_t extent, uint32_t ordinal)
 {
     struct entry entry;
-    enum err e = find_named(index, id, unit, extent, ordinal, &entry);
+    enum err e = find_entry(index, id, unit, extent, ordinal, &entry);
     if (!e)
         e = index_delete(index, id, unit);
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
 enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
-                       uint32_t extent, uint32_t ordinal, uint32_t generation, bool shown)
+                       uint32_t extent, uint32_t ordinal, uint32_t generation, bool granted)
 {
     struct entry entry;
-    enum err e = find_named(index, id, unit, extent, ordinal, &entry);
+    enum err e = find_entry(index, id, unit, extent, ordinal, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
-    entry.refused |= entry.generation != generation && !shown;
+    entry.refused |= entry.generation != generation && !granted;
     entry.generation = generation;
     return index_put(index, id, unit, &entry);
 }
 
-enum err publish_shown(struct index *index, const struct object_id *id, uint32_t unit,
-                       uint32_t extent, uint32_t ordinal)
+enum err publish_granted(struct index *index, const struct object_id *id, uint32_t unit,
+                         uint32_t extent, uint32_t ordinal)
 {
     struct entry entry;
-    enum err e = find_named(index, id, unit, extent, ordinal, &entry);
+    enum err e = find_entry(index, id, unit, extent, ordinal, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.refused = false;

@@ -22,15 +22,15 @@
 #include "base/trap.h"
 #include "store/io.h"
 
-/* Each block, once it is where it belongs. ERR_CHANGED: the record is fine, but its head is not the
- * one the plan was made with. */
+/* Each block, once it is where it belongs. ERR_CHANGED: the record is fine, but its metadata is
+ * not the one the plan was made with. */
 static enum err settle_blocks(const struct plan *plan)
 {
     struct record record;
     bool whole = plan->entries[0].whole;
     if (whole && !plan_header(plan, record_header_bytes(plan->entries[0].len), &record))
         return ERR_GONE;
-    if (whole && record.head_len != head_block_bytes(plan->head))
+    if (whole && record.metadata_len != metadata_block_bytes(plan->metadata))
         return ERR_CHANGED;
     for (uint32_t i = 0; i < plan->block_count; i++) {
         uint32_t in_span = plan->blocks_at + i * BLOCK_BYTES;
@@ -49,20 +49,15 @@ static enum err settle_blocks(const struct plan *plan)
     return OK;
 }
 
-static uint32_t len_of_unit(const struct head *head, uint32_t unit)
-{
-    return (uint32_t)MIN(UNIT_BYTES, head->size - (uint64_t)unit * UNIT_BYTES);
-}
-
-/* How many of the entries found lie in a row in one record, and are this head's. */
-static uint32_t fitting(const struct head *head, uint32_t unit, const struct entry *entries,
+/* How many of the entries found lie in a row in one record, and are this metadata's. */
+static uint32_t fitting(const struct metadata *metadata, uint32_t unit, const struct entry *entries,
                         uint32_t count)
 {
     if (count && entries[0].whole)
-        return entries[0].etag_hash == head->etag_hash && entries[0].len == head->size;
+        return entries[0].etag_hash == metadata->etag_hash && entries[0].len == metadata->size;
     uint32_t fit = 0;
-    while (fit < count && entries[fit].etag_hash == head->etag_hash &&
-           entries[fit].len == len_of_unit(head, unit + fit) &&
+    while (fit < count && entries[fit].etag_hash == metadata->etag_hash &&
+           entries[fit].len == unit_len(metadata, unit + fit) &&
            entries[fit].extent == entries[0].extent && entries[fit].ordinal == entries[0].ordinal &&
            entries[fit].offset == entries[0].offset + fit * UNIT_BYTES)
         fit++;
@@ -77,7 +72,8 @@ static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
     uint64_t at = entry->offset + blocks_start - (uint64_t)plan->unit * UNIT_BYTES;
     uint64_t before = 0;
     if (entry->whole) {
-        at = record_data_at(entry->offset, entry->len, (uint32_t)head_block_bytes(plan->head)) +
+        at = record_data_at(entry->offset, entry->len,
+                            (uint32_t)metadata_block_bytes(plan->metadata)) +
              blocks_start;
         before = at - entry->offset;
         if (plan->straight_len ? before > SMALL_BYTES : before + plan->blocks_len > LARGE_BYTES)
@@ -111,29 +107,29 @@ static void plan_straight(struct plan *plan, void *to)
 }
 
 /* `to`: the caller's memory for what is given, or NULL. */
-static enum err plan_bytes(struct store_io *io, const struct head *head, uint64_t offset,
+static enum err plan_bytes(struct store_io *io, const struct metadata *metadata, uint64_t offset,
                            uint64_t end, void *to, struct plan *plan)
 {
     memset(plan, 0, offsetof(struct plan, entries));
-    plan->head = head;
-    plan->id = head->id;
-    end = MIN(end, head->size);
+    plan->metadata = metadata;
+    plan->id = metadata->id;
+    end = MIN(end, metadata->size);
     if (offset >= end || !store_is_serving(io->store))
         return ERR_NOT_FOUND;
     uint64_t first = offset / BLOCK_BYTES;
     uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
     plan->unit = (uint32_t)(first / 2);
-    uint32_t found = index_get_run(io->store->index, &head->id, plan->unit,
+    uint32_t found = index_get_run(io->store->index, &metadata->id, plan->unit,
                                    MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS),
                                    plan->entries);
-    plan->unit_count = fitting(head, plan->unit, plan->entries, found);
+    plan->unit_count = fitting(metadata, plan->unit, plan->entries, found);
     if (!plan->unit_count)
         return ERR_NOT_FOUND;
     if (plan->entries[0].whole)
         plan->unit = 0;
     else
         last = MIN(last, 2 * ((uint64_t)plan->unit + plan->unit_count) - 1);
-    uint64_t blocks_end = MIN((last + 1) * BLOCK_BYTES, head->size);
+    uint64_t blocks_end = MIN((last + 1) * BLOCK_BYTES, metadata->size);
     plan->first_block = (uint32_t)first;
     plan->block_count = (uint32_t)(last - first + 1);
     plan->blocks_len = (uint32_t)(blocks_end - first * BLOCK_BYTES);
@@ -168,7 +164,7 @@ static int settle_straight(void *ask)
 
 /* ERR_MORE: it failed where others may write, or in the map, which proves nothing. ERR_FAULT: the
  * reader's memory is gone. */
-static enum err finish_straight(struct plan *plan, struct piece *ret)
+static enum err finish_straight(struct plan *plan, struct object_bytes *ret)
 {
     slice there = { (const char *)plan->to, plan->give };
     slice mapped = { (const char *)plan->mapped, plan->mapped ? plan->straight_len : 0 };
@@ -176,16 +172,16 @@ static enum err finish_straight(struct plan *plan, struct piece *ret)
     if (!trap_read_two(settle_straight, plan, (slice[]){ there, mapped }, &e, &failed))
         return failed == 0 ? ERR_FAULT : ERR_MORE;
     if (!e)
-        *ret = (struct piece){ there, NULL };
+        *ret = (struct object_bytes){ there, NULL };
     return e == ERR_GONE ? ERR_MORE : (enum err)e;
 }
 
-static enum err finish_buffered(struct plan *plan, struct piece *ret)
+static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
 {
     enum err e = settle_blocks(plan);
     if (!e) {
         const uint8_t *bytes = plan->buffer->bytes + plan->blocks_at + plan->skip;
-        *ret = (struct piece){ { (const char *)bytes, plan->give }, plan->buffer };
+        *ret = (struct object_bytes){ { (const char *)bytes, plan->give }, plan->buffer };
         plan->buffer = NULL;
     }
     return e;
@@ -193,7 +189,7 @@ static enum err finish_buffered(struct plan *plan, struct piece *ret)
 
 /* Takes what the plan holds into *ret, or fails and lets go of it. ERR_GONE, ERR_FAULT, ERR_MORE. */
 static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
-                             struct piece *ret)
+                             struct object_bytes *ret)
 {
     enum err e = read;
     if (!e)
@@ -205,12 +201,12 @@ static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err re
 }
 
 /* Once more, into memory of our own. ERR_WAIT: the plan stands, and the disk must be asked. */
-static enum err read_again(struct store_io *io, struct plan *plan, const struct head *head,
-                           struct piece *ret)
+static enum err read_again(struct store_io *io, struct plan *plan, const struct metadata *metadata,
+                           struct object_bytes *ret)
 {
     uint64_t offset = (uint64_t)plan->first_block * BLOCK_BYTES + plan->skip;
     metric_add(M_STORE_REREADS, 1);
-    enum err e = plan_bytes(io, head, offset, offset + plan->give, NULL, plan);
+    enum err e = plan_bytes(io, metadata, offset, offset + plan->give, NULL, plan);
     if (e)
         return ERR_GONE;
     e = plan_read_cached(io, plan);
@@ -219,38 +215,40 @@ static enum err read_again(struct store_io *io, struct plan *plan, const struct 
 
 static void op_finish(struct store_op *op)
 {
-    struct piece piece = { { NULL, 0 }, NULL };
-    enum err e = finish_bytes(op->io, &op->plan, op->err, &piece);
+    struct object_bytes held = { { NULL, 0 }, NULL };
+    enum err e = finish_bytes(op->io, &op->plan, op->err, &held);
     if (e == ERR_MORE)
-        e = read_again(op->io, &op->plan, op->head, &piece);
+        e = read_again(op->io, &op->plan, op->metadata, &held);
     if (e == ERR_WAIT) {
         op_start(op);
         return;
     }
-    piece_done *done = op->piece_done;
+    object_bytes_done *done = op->object_bytes_done;
     void *arg = op->arg;
     op_end(op);
-    done(arg, e, piece);
+    done(arg, e, held);
 }
 
-enum err store_read(struct store_io *io, const struct head *head, uint64_t offset, uint64_t end,
-                    void *to, piece_done *done, void *arg, struct piece *ret,
-                    struct store_op **ret_op)
+enum err store_read(struct store_io *io, const struct metadata *metadata, uint64_t offset,
+                    uint64_t end, void *to, object_bytes_done *done, void *arg,
+                    struct object_bytes *ret, struct store_op **ret_op)
 {
     struct plan plan;
-    enum err e = plan_bytes(io, head, offset, end, to, &plan);
+    check(offset < end && done);
+    enum err e = plan_bytes(io, metadata, offset, end, to, &plan);
     if (e)
         return e;
     e = plan_read_cached(io, &plan);
     if (e != ERR_WAIT)
         e = finish_bytes(io, &plan, e, ret);
     if (e == ERR_MORE)
-        e = read_again(io, &plan, head, ret);
+        e = read_again(io, &plan, metadata, ret);
     if (e != ERR_WAIT)
         return e == ERR_GONE ? ERR_NOT_FOUND : e;
     struct store_op *op = op_new(io, &plan, op_finish);
-    op->head = head_ref((struct head *)(uintptr_t)head);    /* counted, not changed */
-    op->piece_done = done;
+    /* counted, not changed */
+    op->metadata = metadata_ref((struct metadata *)(uintptr_t)metadata);
+    op->object_bytes_done = done;
     op->arg = arg;
     op_start(op);
     *ret_op = op;

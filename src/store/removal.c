@@ -1,15 +1,15 @@
 /* removal.c - removals, from the queue to their answer. SPDX-License-Identifier: Apache-2.0
  *
- * A removal goes with the next transaction there is, whichever: that of a batch, or, while a batch
- * makes room, one of those that recycle an extent. It is answered when that is committed, or when
- * the folder is out of service, which is as good. So it may overtake fills of the batch under way.
- * That is fine: a write marks its epoch before it hands in its removal, so that such a fill's
- * may_publish, asked in the batch's own transaction, says no (H7). What was removed without an
+ * A removal goes with the next transaction there is, whichever: that of a commit, or, while a
+ * commit makes room, one of those that recycle an extent. It is answered when that is committed, or
+ * when the folder is out of service, which is as good. So it may overtake fills of the commit under
+ * way. That is fine: a write marks its epoch before it hands in its removal, so that such a fill's
+ * may_publish, asked in the commit's own transaction, says no (H7). What was removed without an
  * epoch (the origin says that there is no such object) is removed again by that transaction, after
  * the fills; none that began after the answer can be among them, and who does not wait for it may
  * lose such a fill. Ids are copied: the watch may have answered for their owners. What the shared
  * identity has been refused goes the same way, so that it is not served after a crash, either; its
- * head only gets a mark. Threads: the committer's; giving up is the watch's. */
+ * metadata only gets a mark. Threads: the committer's; giving up is the watch's. */
 #include "store/removal.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ void removals_settle(struct store *store)
     for (size_t i = 0; i < store->removed_count; i++) {
         store_changed(store, &store->removed[i].id);
         if (!store->removed[i].refused)
-            heads_drop(store->heads, &store->removed[i].id);
+            metadata_cache_drop(store->metadata_cache, &store->removed[i].id);
     }
     store->removed_done = store->removed_count;
 }
@@ -72,6 +72,7 @@ bool removals_are_due(const struct store *store)
 
 void removals_end(struct store *store)
 {
+    check(store->removed_done <= store->removed_count);
     store->removed_count = store->removed_done = 0;
 }
 

@@ -4,18 +4,19 @@
 
 #include "store/inside.h"
 
-/* What waits goes along with the transaction that is about to be made. */
+/* Takes the waiting removals into the next transaction. */
 void removals_take(struct store *store);
-/* In it: those that are not committed yet. `again`: and those that were, since the batch began. */
+/* Inside the transaction: publishes the removals that are not committed yet. `again`: also those
+ * that were committed since the commit began. */
 enum err removals_publish(struct store *store, bool again) MUST_USE;
-/* It is committed: RAM forgets them too. */
+/* After the transaction: drops the metadata from RAM, too. */
 void removals_settle(struct store *store);
 void removals_answer(struct store *store, enum err err);
-/* Are there any that were taken, and not committed? */
+/* True if a removal was taken and is not committed. */
 bool removals_are_due(const struct store *store);
-/* The batch is over. */
+/* The commit is over. */
 void removals_end(struct store *store);
-/* The watch's: nobody is to wait for a disk that hangs. */
+/* The watch's, when the disk hangs: answers all removals, so that no write waits for it. */
 void removals_give_up(struct store *store);
 
 #endif

@@ -1,4 +1,4 @@
-/* restated.c - buckets of which heads on disk may say what is not so any more.
+/* restated.c - buckets of which metadata on disk may say what is not so any more.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The file is rows of 16 bytes (id of the bucket, the highest extent), then the CRC of them. A row
@@ -6,15 +6,10 @@
 #include "store/restated.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "base/crc.h"
 
 #define BUCKETS_MAX 1024u
 
@@ -75,35 +70,12 @@ static void put(struct restated *restated, const struct object_id *bucket, uint3
 
 static enum err write_rows(struct restated *restated, const struct folder *folder)
 {
-    size_t bytes = restated->count * sizeof(struct row);
-    uint32_t crc = crc32c(0, restated->rows, bytes);
     if (!restated->unwritten)
         return OK;
-    memcpy((char *)restated->rows + bytes, &crc, sizeof(crc));
-    enum err e = folder_write(folder->path, "restated", restated->rows, bytes + sizeof(crc));
+    enum err e = folder_write_rows(folder->path, "restated", restated->rows, sizeof(struct row),
+                                   restated->count);
     restated->unwritten = e != OK;
     return e;
-}
-
-/* False: there is a file, and it can't be read, or what is in it is wrong. */
-static bool read_rows(struct restated *restated, const struct folder *folder)
-{
-    struct arena keep = { 0 };
-    int fd = open(arena_printf(&keep, "%s/restated", folder->path).ptr, O_RDONLY | O_CLOEXEC);
-    bool good = fd < 0 && errno == ENOENT;
-    ssize_t len = fd < 0 ? 0 : pread(fd, restated->rows, sizeof(restated->rows), 0);
-    uint32_t crc;
-    size_t count = (size_t)MAX(len, (ssize_t)0) / sizeof(struct row);
-    if (fd >= 0 && count <= BUCKETS_MAX &&
-        (size_t)MAX(len, (ssize_t)0) == count * sizeof(struct row) + sizeof(crc)) {
-        memcpy(&crc, (char *)restated->rows + count * sizeof(struct row), sizeof(crc));
-        good = crc == crc32c(0, restated->rows, count * sizeof(struct row));
-    }
-    if (fd >= 0)
-        close(fd);
-    arena_free(&keep);
-    restated->count = good ? count : 0;
-    return good;
 }
 
 /* ---- any time ---- */
@@ -112,7 +84,11 @@ enum err restated_open(struct restated *restated, const struct folder *folder)
 {
     pthread_mutex_lock(&restated->lock);
     restated->unwritten = false;
-    if (!read_rows(restated, folder) || folder->doubted)
+    size_t count;
+    enum err read = folder_read_rows(folder->path, "restated", restated->rows, sizeof(struct row),
+                                     BUCKETS_MAX, &count);
+    restated->count = count;
+    if ((read && read != ERR_NOT_FOUND) || folder->doubted)
         put(restated, &every_bucket, extents_highest(folder->extents));
     enum err e = write_rows(restated, folder);
     pthread_mutex_unlock(&restated->lock);
@@ -141,10 +117,10 @@ bool restated_has(struct restated *restated, const struct object_id *bucket, uin
 }
 
 bool restated_is(struct restated *restated, const uint8_t secret[STORE_SECRET_BYTES],
-                 const struct head *head, uint32_t extent)
+                 const struct metadata *metadata, uint32_t extent)
 {
     struct object_id id;
-    slice rest = head->name;
+    slice rest = metadata->name;
     struct object_name name = { .endpoint = slice_cut(&rest, '\0') };
     name.bucket = slice_cut(&rest, '\0');
     if (atomic_load_explicit(&restated->count, memory_order_acquire) == 0)

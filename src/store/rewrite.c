@@ -1,9 +1,9 @@
-/* rewrite.c - the bytes of a small object whose head has learnt more.
+/* rewrite.c - the bytes of a small object whose metadata has learnt more.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A WHOLE object is one record, so a changed head of it is the record written again
+ * A WHOLE object is one record, so changed metadata of it is the record written again
  * (penstock-format(5)): the bytes are read back, verified like any others, and go along. What can't
- * be proved right stays behind, and the head goes alone. Threads: the committer's, which may
+ * be proved right stays behind, and the metadata goes alone. Threads: the committer's, which may
  * block. */
 #include <string.h>
 
@@ -20,52 +20,55 @@ static bool is_intact(const struct record *record, const uint8_t *bytes)
 }
 
 /* The record is of this very object: its name is compared whole, as on every read. */
-static bool is_of(const struct record *record, const struct head *head, const uint8_t *block)
+static bool is_of(const struct record *record, const struct metadata *metadata,
+                  const uint8_t *block)
 {
-    slice bytes = { (const char *)block, record->head_len };
-    if (record->kind != KIND_WHOLE || memcmp(&record->id, &head->id, sizeof(head->id)) != 0 ||
-        record->etag_hash != head->etag_hash || record->data_len != head->size ||
-        record->head_crc != block_crc(&record->id, record->etag_hash, HEAD_UNIT, block,
-                                      record->head_len))
+    slice bytes = { (const char *)block, record->metadata_len };
+    if (record->kind != KIND_WHOLE ||
+        memcmp(&record->id, &metadata->id, sizeof(metadata->id)) != 0 ||
+        record->etag_hash != metadata->etag_hash || record->data_len != metadata->size ||
+        record->metadata_crc != block_crc(&record->id, record->etag_hash, METADATA_UNIT, block,
+                                          record->metadata_len))
         return false;
-    struct head *old = head_block_decode(&record->id, bytes);
-    bool same = old && slice_eq(old->name, head->name) && slice_eq(old->etag, head->etag);
-    head_unref(&old);
+    struct metadata *old = metadata_block_decode(&record->id, bytes);
+    bool same = old && slice_eq(old->name, metadata->name) && slice_eq(old->etag, metadata->etag);
+    metadata_unref(&old);
     return same;
 }
 
 static bool read_record(const struct extent *extent, const struct entry *entry,
-                        const struct head *head, struct arena *keep, slice *ret)
+                        const struct metadata *metadata, struct arena *keep, slice *ret)
 {
     uint8_t header[RECORD_HEADER_MAX];
     struct record record;
     uint32_t header_len = record_header_bytes(entry->len);
     if (header_len > sizeof(header) || !extent_read(extent, header, header_len, entry->offset) ||
         record_decode((slice){ (char *)header, header_len }, &record) != OK ||
-        record.head_len > HEAD_BLOCK_MAX || record.data_len != entry->len)
+        record.metadata_len > METADATA_BLOCK_MAX || record.data_len != entry->len)
         return false;
-    uint8_t *block = arena_alloc(keep, record.head_len + 1);
+    uint8_t *block = arena_alloc(keep, record.metadata_len + 1);
     uint8_t *bytes = arena_alloc(keep, record.data_len + 1);
-    uint64_t data_at = record_data_at(entry->offset, record.data_len, record.head_len);
-    if (!extent_read(extent, block, record.head_len, entry->offset + header_len) ||
-        !is_of(&record, head, block) || !extent_read(extent, bytes, record.data_len, data_at) ||
+    uint64_t data_at = record_data_at(entry->offset, record.data_len, record.metadata_len);
+    if (!extent_read(extent, block, record.metadata_len, entry->offset + header_len) ||
+        !is_of(&record, metadata, block) || !extent_read(extent, bytes, record.data_len, data_at) ||
         !is_intact(&record, bytes))
         return false;
     *ret = (slice){ (char *)bytes, record.data_len };
     return true;
 }
 
-enum err rewrite_bytes(struct store *store, const struct head *head, struct arena *keep, slice *ret)
+enum err rewrite_bytes(struct store *store, const struct metadata *metadata, struct arena *keep,
+                       slice *ret)
 {
     struct entry entry;
     uint32_t unit;
-    if (!head->size || head->size > WHOLE_BYTES_MAX ||
-        index_get_head(store->index, &head->id, &unit, &entry) != OK || !entry.whole ||
-        entry.etag_hash != head->etag_hash || entry.len != head->size)
+    if (!metadata->size || metadata->size > WHOLE_BYTES_MAX ||
+        index_get_metadata(store->index, &metadata->id, &unit, &entry) != OK || !entry.whole ||
+        entry.etag_hash != metadata->etag_hash || entry.len != metadata->size)
         return ERR_NOT_FOUND;
     struct extent *extent;
     enum err e = extent_hold(store->extents, entry.extent, &extent);    /* H1 */
-    if (!e && !read_record(extent, &entry, head, keep, ret))
+    if (!e && !read_record(extent, &entry, metadata, keep, ret))
         e = ERR_NOT_FOUND;
     extent_release(&extent);
     return e;

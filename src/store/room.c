@@ -94,9 +94,9 @@ enum err room_next_extent(struct store *store)
     if (e == ERR_FULL && is_last_too_big(store))
         e = OK;
     if (!e)
-        e = tail_roll(store->extents);
+        e = open_extent_roll(store->extents);
     if (e == ERR_FULL && room_recycle(store) == OK)
-        e = tail_roll(store->extents);
+        e = open_extent_roll(store->extents);
     return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
 }
 

@@ -73,7 +73,7 @@ enum err service_begin(struct store *store, const char **ret_why)
     }
     e = restated_open(store->restated, &store->folder);
     if (e) {
-        *ret_why = "its file restated can't be written";
+        *ret_why = "its file 'restated' can't be written";
         folder_close(&store->folder, false);
         atomic_store(&store->unproved, true);
         atomic_store(&store->why, *ret_why);
@@ -86,7 +86,7 @@ enum err service_begin(struct store *store, const char **ret_why)
     atomic_store(&store->reserve_bytes, reserve);
     atomic_store(&store->size_bytes, store->folder.format.size_bytes);
     atomic_store(&store->generation, store->folder.format.generation);
-    heads_clear(store->heads);
+    metadata_cache_clear(store->metadata_cache);
     names_apply(store->names, &store->folder);
     folder_doubt_ends(store->folder.path);
     store->doubted = false;
@@ -106,7 +106,7 @@ void service_end(struct store *store, const char *why)
     atomic_store(&store->open, false);
     /* as after a crash: nothing is believed when it comes back */
     folder_close(&store->folder, false);
-    heads_clear(store->heads);
+    metadata_cache_clear(store->metadata_cache);
     service_note_doubt(store);
     service_metrics(store);
     metric_add(M_STORE_FAULTS, 1);    /* last: who sees it sees that the folder is out */
@@ -126,9 +126,7 @@ void *service_watch(void *arg)
     struct store *store = arg;
     pthread_mutex_lock(&store->lock);
     while (!store->stopping) {
-        uint64_t at = clock_ns(CLOCK_MONOTONIC) + WATCH_MS * 1000000u;
-        struct timespec ts = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) };
-        pthread_cond_timedwait(&store->stop, &store->lock, &ts);
+        cond_wait_until(&store->stop, &store->lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&store->lock);
         metric_set(M_STORE_SERVING, store_is_serving(store));
         if (!store_is_serving(store))    /* stuck in a commit, or in opening the folder */

@@ -8,12 +8,13 @@
 enum err service_begin(struct store *store, const char **ret_why) MUST_USE;
 void service_end(struct store *store, const char *why);    /* static text */
 void service_metrics(struct store *store);
-/* What the file system has left, UINT64_MAX if it does not say. Both may hang with it: the
- * committer's. */
+/* Free bytes of the file system; UINT64_MAX: it does not tell. Both may hang with the file system,
+ * so they are the committer's. */
 uint64_t service_free_bytes(const struct store *store);
 void service_measure(struct store *store);
-/* Once, while the folder is out: our memory of what it did not see ends with us. */
+/* Leaves a note in the folder, once while it is out of service: only this process knows the
+ * removals that the folder missed. */
 void service_note_doubt(struct store *store);
-void *service_watch(void *store);     /* a thread: answers for the committer when it is stuck */
+void *service_watch(void *store);     /* a thread: answers for a committer that is stuck */
 
 #endif

@@ -5,6 +5,7 @@
  * cache by its reserve, for as long as they do. */
 #include "store/sizing.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,7 +36,10 @@ uint32_t sizing_extent(uint64_t size_bytes, uint32_t wish)
 {
     uint64_t bytes = wish ? wish : MIN(MAX(size_bytes / 64, 4 * MIB), 64 * MIB);
     bytes = MIN(MIN(bytes, size_bytes / 2), 64 * MIB);
-    return (uint32_t)round_up(MAX(bytes, 2 * MIB), PAGE_BYTES);
+    bytes = round_up(MAX(bytes, 2 * MIB), PAGE_BYTES);
+    static_assert(2 * MIB >= RECORD_BYTES_MAX + METADATA_BLOCK_MAX + 3 * PAGE_BYTES,
+                  "the smallest extent takes the largest record and a table of contents");
+    return (uint32_t)bytes;
 }
 
 static uint64_t files_in(const char *folder, const char *inner)
@@ -54,7 +58,8 @@ static uint64_t files_in(const char *folder, const char *inner)
     return bytes;
 }
 
-uint64_t sizing_own(const char *folder)
+/* Bytes that the extents and the index in a folder take. */
+static uint64_t sizing_own(const char *folder)
 {
     return files_in(folder, "extents") + files_in(folder, "index");
 }

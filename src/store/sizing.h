@@ -12,7 +12,5 @@
 uint64_t sizing_derive(uint64_t kept, uint64_t free, uint64_t own);
 /* The size of an extent: a 64th of the cache's, between 4 and 64 MiB, unless `wish` says it. */
 uint32_t sizing_extent(uint64_t size_bytes, uint32_t wish);
-/* Bytes that the extents and the index in a folder take. */
-uint64_t sizing_own(const char *folder);
 
 #endif

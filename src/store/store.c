@@ -25,13 +25,13 @@ static struct store *store_new(const struct store_options *options)
 {
     struct store *store = must_alloc(sizeof(*store));
     store->options = *options;
-    check(options->heads_bytes && options->queue_bytes_max && options->commit_ms_max);
+    check(options->metadata_bytes && options->queue_bytes_max && options->commit_ms_max);
     store->folder.path = must_strndup(options->folder, strlen(options->folder));
     store->options.folder = store->folder.path;
     store->folder.lock_fd = -1;
     store->folder.index = store->index = index_new();
     store->folder.extents = store->extents = extents_new(options->memory_bytes);
-    store->heads = heads_new(options->heads_bytes);
+    store->metadata_cache = metadata_cache_new(options->metadata_bytes);
     store->lately_count = LATELY_MIN;
     while (store->lately_count < LATELY_MAX &&
            store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
@@ -46,12 +46,8 @@ static struct store *store_new(const struct store_options *options)
     list_init(&store->committing);
     list_init(&store->updates);
     pthread_mutex_init(&store->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&store->more, &monotonic);
-    pthread_cond_init(&store->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&store->more, NULL);
+    pthread_cond_init(&store->stop, NULL);
     return store;
 }
 
@@ -59,7 +55,7 @@ static void store_end(struct store *store)
 {
     index_free(&store->index);
     extents_free(&store->extents);
-    heads_free(&store->heads);
+    metadata_cache_free(&store->metadata_cache);
     names_free(&store->names);
     restated_free(&store->restated);
     pthread_cond_destroy(&store->more);
@@ -145,7 +141,7 @@ void store_status(struct store *store, struct store_status *ret)
         .capacity_bytes = store_capacity(store),
         .entries = index_entries(store->index),
         .index_bytes = index_bytes(store->index),
-        .heads_bytes = heads_bytes(store->heads),
+        .metadata_bytes = metadata_cache_bytes(store->metadata_cache),
         .extents = extents_count(store->extents),
     };
 }
@@ -166,13 +162,13 @@ void store_object_id(const struct store *store, const struct object_name *name,
 /* ---- handing in ---- */
 
 /* A disk that can't keep up makes us a slower cache, not a slower proxy: with the queue nearly full
- * and a batch that takes longer than a second, the last quarter is for what was admitted before. A
+ * and a commit that takes longer than a second, the last quarter is for what was admitted before. A
  * full queue alone is no reason: fills then wait for their slots, for milliseconds, and what was
  * read once need not be fetched again. */
 static bool has_room(struct store *store)
 {
     uint64_t since = atomic_load_explicit(&store->busy_since_ms, memory_order_relaxed);
-    if (!since || mono_ms() < since + SLOW_BATCH_MS)
+    if (!since || mono_ms() < since + SLOW_COMMIT_MS)
         return true;
     pthread_mutex_lock(&store->lock);
     bool room = store->queued_bytes < store->options.queue_bytes_max / 4 * 3;
@@ -192,15 +188,15 @@ bool store_admits(struct store *store, const struct object_id *id, uint64_t byte
 
 static void check_append(const struct store_append *append)
 {
-    const struct head *head = append->head;
+    const struct metadata *metadata = append->metadata;
     uint64_t start = (uint64_t)append->first_unit * UNIT_BYTES, end = start + append->bytes.len;
-    check(append->bytes.len || append->with_head);
-    check(append->bytes.len <= RECORD_BYTES_MAX && end <= MAX(head->size, start));
-    check(append->bytes.len % UNIT_BYTES == 0 || end == head->size);
+    check(append->done && (append->bytes.len || append->with_metadata));
+    check(append->bytes.len <= RECORD_BYTES_MAX && end <= MAX(metadata->size, start));
+    check(append->bytes.len % UNIT_BYTES == 0 || end == metadata->size);
 }
 
-/* Under the lock, before something is queued: the first of a batch opens it (commit.c). */
-static void begin_batch(struct store *store)
+/* Under the lock, before something is queued: the first of a commit opens it (commit.c). */
+static void begin_commit(struct store *store)
 {
     if (!list_empty(&store->appends) || !list_empty(&store->updates))
         return;
@@ -212,7 +208,7 @@ enum err store_append(struct store *store, struct store_append *append)
 {
     check_append(append);
     size_t bytes = append->bytes.len;
-    if (append->with_head && head_block_bytes(append->head) > HEAD_BLOCK_MAX)
+    if (append->with_metadata && metadata_block_bytes(append->metadata) > METADATA_BLOCK_MAX)
         return ERR_LIMIT;
     if (!store_is_serving(store))
         return ERR_IO;
@@ -223,14 +219,14 @@ enum err store_append(struct store *store, struct store_append *append)
     else if (store->queued_bytes + bytes > store->options.queue_bytes_max)
         e = ERR_LIMIT;
     if (!e) {
-        begin_batch(store);
+        begin_commit(store);
         list_add(&store->appends, &append->link);
         store->queued_bytes += bytes;
         store->queued_entries += 1 + bytes / UNIT_BYTES;
-        if (store->queued_entries >= BATCH_ENTRIES || store->queued_bytes >= BATCH_BYTES)
+        if (store->queued_entries >= COMMIT_ENTRIES || store->queued_bytes >= COMMIT_BYTES)
             pthread_cond_signal(&store->more);
-        if (append->with_head)
-            atomic_fetch_add(coming_counter(store, &append->head->id), 1);
+        if (append->with_metadata)
+            atomic_fetch_add(coming_counter(store, &append->metadata->id), 1);
     }
     pthread_mutex_unlock(&store->lock);
     if (e == ERR_LIMIT)
@@ -240,8 +236,9 @@ enum err store_append(struct store *store, struct store_append *append)
 
 void store_remove(struct store *store, struct store_removal *removal)
 {
+    check(removal->count > 0 && removal->done);
     for (size_t i = 0; i < removal->count && !removal->refused; i++)
-        heads_drop(store->heads, &removal->ids[i]);
+        metadata_cache_drop(store->metadata_cache, &removal->ids[i]);
     pthread_mutex_lock(&store->lock);
     list_add(&store->removals, &removal->link);
     pthread_cond_signal(&store->more);
@@ -258,7 +255,7 @@ void store_update(struct store *store, enum update_kind kind, const struct objec
     pthread_mutex_lock(&store->lock);
     bool room = store->update_count < UPDATES_MAX && !store->stopping;
     if (room) {
-        begin_batch(store);
+        begin_commit(store);
         store->update_count++;
         list_add(&store->updates, &update->link);
     }
@@ -271,37 +268,31 @@ void store_update(struct store *store, enum update_kind kind, const struct objec
 
 bool store_knows(struct store *store, const struct object_id *id)
 {
-    struct head *head = heads_get(store->heads, id);
-    bool known = head || atomic_load(coming_counter(store, id)) > 0 || !store_is_serving(store);
-    head_unref(&head);
+    struct metadata *metadata = metadata_cache_get(store->metadata_cache, id);
+    bool known = metadata || atomic_load(coming_counter(store, id)) > 0 || !store_is_serving(store);
+    metadata_unref(&metadata);
     struct entry entry;
     uint32_t unit;
-    return known || index_get_head(store->index, id, &unit, &entry) != ERR_NOT_FOUND;
+    return known || index_get_metadata(store->index, id, &unit, &entry) != ERR_NOT_FOUND;
 }
 
-static uint32_t len_of_unit(const struct head *head, uint32_t unit)
-{
-    uint64_t start = (uint64_t)unit * UNIT_BYTES;
-    return start < head->size ? (uint32_t)MIN(UNIT_BYTES, head->size - start) : 0;
-}
-
-uint32_t store_has_units(struct store *store, const struct head *head, uint32_t first,
+uint32_t store_has_units(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count)
 {
     struct entry entries[RUN];
-    uint32_t units = (uint32_t)((head->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
+    uint32_t units = (uint32_t)((metadata->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
     if (!store_is_serving(store) || first >= units)
         return 0;
     count = MIN(count, units - first);
     while (found < count) {
-        uint32_t got = index_get_run(store->index, &head->id, first + found,
+        uint32_t got = index_get_run(store->index, &metadata->id, first + found,
                                      MIN(RUN, count - found), entries);
         if (got && entries[0].whole)
-            return entries[0].etag_hash == head->etag_hash && entries[0].len == head->size
+            return entries[0].etag_hash == metadata->etag_hash && entries[0].len == metadata->size
                        ? count : found;
         for (uint32_t i = 0; i < got; i++, found++)
-            if (entries[i].etag_hash != head->etag_hash ||
-                entries[i].len != len_of_unit(head, first + found))
+            if (entries[i].etag_hash != metadata->etag_hash ||
+                entries[i].len != unit_len(metadata, first + found))
                 return found;
         if (got < RUN)
             break;
@@ -309,15 +300,15 @@ uint32_t store_has_units(struct store *store, const struct head *head, uint32_t 
     return found;
 }
 
-uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t first,
+uint32_t store_next_unit(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count)
 {
     struct entry entry;
     uint32_t unit, end = first + count;
     while (first < end && store_is_serving(store) &&
-           index_get_next(store->index, &head->id, first, &unit, &entry) == OK && unit < end) {
-        if (entry.etag_hash == head->etag_hash && !entry.whole &&
-            entry.len == len_of_unit(head, unit))
+           index_get_next(store->index, &metadata->id, first, &unit, &entry) == OK && unit < end) {
+        if (entry.etag_hash == metadata->etag_hash && !entry.whole &&
+            entry.len == unit_len(metadata, unit))
             return unit;
         first = unit + 1;    /* of another version: rare, and gone with the next commit there */
     }
@@ -325,10 +316,11 @@ uint32_t store_next_unit(struct store *store, const struct head *head, uint32_t 
 }
 
 /* Fields change without the ETag, and within a second without Last-Modified. */
-static bool same_fields(const struct head *head, const struct store_vouch *vouch)
+static bool same_fields(const struct metadata *metadata, const struct store_vouch *vouch)
 {
     return !vouch->fields.ptr ||
-           (head && head->etag_hash == vouch->etag_hash && slice_eq(head->fields, vouch->fields));
+           (metadata && metadata->etag_hash == vouch->etag_hash &&
+            slice_eq(metadata->fields, vouch->fields));
 }
 
 /* When the origin last vouched for what this entry names; 0: not known. */
@@ -351,21 +343,21 @@ static bool is_restated(struct store *store, const struct entry *entry,
                   : restated_has(store->restated, vouch->bucket, entry->extent);
 }
 
-static enum store_renewal renew(struct store *store, const struct object_id *id, struct head *head,
-                                const struct store_vouch *vouch)
+static enum store_renewal renew(struct store *store, const struct object_id *id,
+                                struct metadata *metadata, const struct store_vouch *vouch)
 {
     struct entry entry;
     uint32_t unit;
-    if (!store_is_serving(store) || index_get_head(store->index, id, &unit, &entry) != OK)
+    if (!store_is_serving(store) || index_get_metadata(store->index, id, &unit, &entry) != OK)
         return STORE_ABSENT;
     if (entry.etag_hash != vouch->etag_hash ||
-        entry.mark != head_mark(vouch->size, vouch->modified_s) || !same_fields(head, vouch) ||
-        (vouch->bucket && is_restated(store, &entry, vouch)))
+        entry.mark != metadata_mark(vouch->size, vouch->modified_s) ||
+        !same_fields(metadata, vouch) || (vouch->bucket && is_restated(store, &entry, vouch)))
         return STORE_CHANGED;
     if (!extent_time_set(store->extents, entry.extent, entry.ordinal, vouch->when_s))
         return STORE_ABSENT;
-    if (head && head->etag_hash == vouch->etag_hash)
-        atomic_store(&head->validated_s, vouch->when_s);
+    if (metadata && metadata->etag_hash == vouch->etag_hash)
+        atomic_store(&metadata->validated_s, vouch->when_s);
     if (entry.generation != atomic_load(&store->generation))
         store_update(store, UPDATE_PROVE, id, unit, &entry);
     return STORE_RENEWED;
@@ -374,30 +366,30 @@ static enum store_renewal renew(struct store *store, const struct object_id *id,
 enum store_renewal store_renew(struct store *store, const struct object_id *id,
                                const struct store_vouch *vouch)
 {
-    struct head *head = heads_get(store->heads, id);
-    enum store_renewal renewal = renew(store, id, head, vouch);
-    head_unref(&head);
+    struct metadata *metadata = metadata_cache_get(store->metadata_cache, id);
+    enum store_renewal renewal = renew(store, id, metadata, vouch);
+    metadata_unref(&metadata);
     return renewal;
 }
 
-uint32_t store_shown(struct store *store, const struct object_id *id, const struct head *only,
-                     uint32_t shown, bool forgive)
+uint32_t store_grant(struct store *store, const struct object_id *id, const struct metadata *only,
+                     uint32_t granted, bool forgive)
 {
     struct entry entry;
     uint32_t unit;
-    if (store_is_serving(store) && index_get_head(store->index, id, &unit, &entry) == OK &&
-        (!only || head_is_of(only, entry.etag_hash, entry.mark))) {
-        shown = extent_shown_raise(store->extents, entry.extent, entry.ordinal, shown);
+    if (store_is_serving(store) && index_get_metadata(store->index, id, &unit, &entry) == OK &&
+        (!only || metadata_is_of(only, entry.etag_hash, entry.mark))) {
+        granted = extent_granted_raise(store->extents, entry.extent, entry.ordinal, granted);
         bool counts = entry.refused || entry.generation != atomic_load(&store->generation);
-        if (forgive && counts && !(shown & SHOWN_REFUSED))
-            store_update(store, UPDATE_SHOWN, id, unit, &entry);
+        if (forgive && counts && !(granted & GRANTED_REFUSED))
+            store_update(store, UPDATE_GRANTED, id, unit, &entry);
     }
     store_changed(store, id);
-    struct head *head = heads_get(store->heads, id);
-    if (head && (!only || head_is_same(only, head)))
-        shown = shown_raise(&head->shown, shown);
-    head_unref(&head);
-    return shown;
+    struct metadata *metadata = metadata_cache_get(store->metadata_cache, id);
+    if (metadata && (!only || metadata_is_same(only, metadata)))
+        granted = granted_raise(&metadata->granted, granted);
+    metadata_unref(&metadata);
+    return granted;
 }
 
 /* Out of service, nobody can tell: it goes the way of a removal then, which is remembered. */
@@ -407,7 +399,7 @@ bool store_refuse(struct store *store, struct store_removal *removal)
     uint32_t unit;
     const struct object_id *id = removal->ids;
     if (store_is_serving(store) && atomic_load(coming_counter(store, id)) == 0) {
-        enum err e = index_get_head(store->index, id, &unit, &entry);
+        enum err e = index_get_metadata(store->index, id, &unit, &entry);
         if (e == ERR_NOT_FOUND || (!e && entry.refused))
             return false;
     }

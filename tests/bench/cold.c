@@ -12,6 +12,7 @@
  * pair: name=number words. */
 #include <fcntl.h>
 #include <liburing.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,12 +29,12 @@
 
 static struct {
     const char *folder, *engine, *how;
-    uint64_t bytes, objects, batch, depth, reads, pairs, gap, every, each;
-} told = { .engine = "uring", .how = "direct", .bytes = 131072, .objects = 1000, .batch = 1,
+    uint64_t bytes, objects, commit, depth, reads, pairs, gap, every, each;
+} told = { .engine = "uring", .how = "direct", .bytes = 131072, .objects = 1000, .commit = 1,
            .depth = 32, .reads = 1000, .pairs = 3, .gap = 16384, .every = 1 };
 
 static struct store *store;
-static struct head **heads;
+static struct metadata **metadata;
 static uint64_t *order;    /* of batches */
 static uint64_t rounds;
 
@@ -73,8 +74,9 @@ static void store_one(uint64_t i)
     uint8_t *bytes = malloc(told.bytes);
     for (uint64_t at = 0; at + 8 <= told.bytes; at += 8)
         memcpy(bytes + at, &(uint64_t){ (i << 32 | at) * 0x9E3779B97F4A7C15u }, 8);
-    *append = (struct store_append){ .head = heads[i], .bytes = { (char *)bytes, told.bytes },
-                                     .with_head = true, .done = stored };
+    *append = (struct store_append){ .metadata = metadata[i],
+                                     .bytes = { (char *)bytes, told.bytes },
+                                     .with_metadata = true, .done = stored };
     while (sem_wait(&free_slots) != 0)
         ;
     enum err e;
@@ -84,16 +86,17 @@ static void store_one(uint64_t i)
         die("an object can't be stored");
 }
 
-static void make_heads(void)
+static void make_metadata(void)
 {
-    heads = must_alloc(told.objects * sizeof(*heads));
+    metadata = must_alloc(told.objects * sizeof(*metadata));
     for (uint64_t i = 0; i < told.objects; i++) {
         char key[32];
         snprintf(key, sizeof(key), "%08u", (unsigned)i);
         struct object_name name = { S("http://origin"), S("bench"), slice_of(key), S("") };
         struct object_id id;
         store_object_id(store, &name, &id);
-        heads[i] = head_new(&id, &name, S("\"cold\""), S(""), told.bytes, 1700000000, true);
+        metadata[i] = metadata_new(&id, &name, S("\"cold\""), S(""), told.bytes, 1700000000,
+                                         true);
     }
 }
 
@@ -101,10 +104,12 @@ static bool find_place(uint64_t i)
 {
     struct entry entry;
     uint32_t unit;
-    if (index_get_head(store->index, &heads[i]->id, &unit, &entry) != OK || !entry.whole)
+    if (index_get_metadata(store->index, &metadata[i]->id, &unit, &entry) != OK ||
+        !entry.whole)
         return false;
     places[i].extent = entry.extent;
-    places[i].at = record_data_at(entry.offset, entry.len, (uint32_t)head_block_bytes(heads[i]));
+    places[i].at = record_data_at(entry.offset, entry.len,
+                                  (uint32_t)metadata_block_bytes(metadata[i]));
     places[i].end = places[i].at + told.bytes;
     return true;
 }
@@ -113,7 +118,7 @@ static void open_store(void)
 {
     struct store_options options = {
         .folder = told.folder, .size_bytes = told.objects * (told.bytes + 8192) * 2 + 512 * MIB,
-        .reserve_bytes = 1, .extent_bytes = 64 * MIB, .heads_bytes = MIB,
+        .reserve_bytes = 1, .extent_bytes = 64 * MIB, .metadata_bytes = MIB,
         .queue_bytes_max = 256 * MIB, .commit_ms_max = 60000, .read_gap_bytes = (uint32_t)told.gap,
         .cold_reads = *told.how == 'd' ? COLD_DIRECT : COLD_BUFFERED,
     };
@@ -129,7 +134,7 @@ static void open_store(void)
 
 static void fill(void)
 {
-    make_heads();
+    make_metadata();
     places = must_alloc(told.objects * sizeof(*places));
     sem_init(&free_slots, 0, UNDER_WAY);
     if (!find_place(told.objects - 1))
@@ -169,8 +174,8 @@ static void drop_caches(void)
 
 static void shuffle(uint64_t seed)
 {
-    uint64_t count = told.objects / (told.batch * told.every);
-    rounds = MIN(told.reads / told.batch, count);
+    uint64_t count = told.objects / (told.commit * told.every);
+    rounds = MIN(told.reads / told.commit, count);
     if (!order)
         order = must_alloc(count * sizeof(*order));
     for (uint64_t i = 0; i < count; i++)
@@ -195,8 +200,8 @@ static uint64_t plan_bare(struct stretch *to)
 {
     uint64_t count = 0;
     for (uint64_t round = 0; round < rounds; round++) {
-        for (uint64_t i = 0; i < told.batch; i++) {
-            const struct place *place = &places[(order[round] * told.batch + i) * told.every];
+        for (uint64_t i = 0; i < told.commit; i++) {
+            const struct place *place = &places[(order[round] * told.commit + i) * told.every];
             uint64_t at = place->at / PAGE * PAGE, end = round_up(place->end, PAGE);
             struct stretch *last = count ? &to[count - 1] : NULL;
             if (i && !told.each && last->extent == place->extent && at >= last->at &&
@@ -221,10 +226,10 @@ static void bare_queue(struct io_uring *ring, const struct stretch *stretch, uin
 static uint64_t bare_run(uint8_t *memory)
 {
     struct io_uring ring;
-    struct stretch *all = must_alloc(rounds * told.batch * sizeof(*all));
+    struct stretch *all = must_alloc(rounds * told.commit * sizeof(*all));
     uint64_t count = plan_bare(all), next = 0, ended = 0, bytes = 0;
     /* of a row in megabytes about two: as many as the store has under way */
-    uint64_t depth = told.batch > 1 && !told.each ? MAX(told.depth / 2, 1) : told.depth;
+    uint64_t depth = told.commit > 1 && !told.each ? MAX(told.depth / 2, 1) : told.depth;
     if (io_uring_queue_init((unsigned)depth, &ring, 0) != 0)
         die("there is no ring");
     for (; next < MIN(depth, count); next++)
@@ -264,11 +269,11 @@ struct slot {
 };
 static struct slot *over;
 
-static void item_ended(struct slot *slot, enum err err, struct piece *piece)
+static void item_ended(struct slot *slot, enum err err, struct object_bytes *held)
 {
-    if (err || piece->bytes.len != told.bytes)
+    if (err || held->bytes.len != told.bytes)
         die("a read failed");
-    piece_release(piece);
+    object_bytes_release(held);
     reader.ended++;
     if (--slot->left == 0) {
         slot->again = over;
@@ -276,35 +281,36 @@ static void item_ended(struct slot *slot, enum err err, struct piece *piece)
     }
 }
 
-static void piece_came(void *arg, enum err err, struct piece piece)
+static void bytes_came(void *arg, enum err err, struct object_bytes held)
 {
-    item_ended(arg, err, &piece);
+    item_ended(arg, err, &held);
 }
 
 static void start_batch(struct slot *slot)
 {
-    slot->first = order[reader.next++] * told.batch * told.every;
-    slot->left = told.batch;
-    for (uint64_t i = 0; i < told.batch; i++) {
-        struct piece piece = { 0 };
+    slot->first = order[reader.next++] * told.commit * told.every;
+    slot->left = told.commit;
+    for (uint64_t i = 0; i < told.commit; i++) {
+        struct object_bytes held = { 0 };
         struct store_op *op;
-        enum err e = store_read(reader.io, heads[slot->first + i * told.every], 0, told.bytes,
-                                slot->memory + i * told.bytes, piece_came, slot, &piece, &op);
+        enum err e = store_read(reader.io, metadata[slot->first + i * told.every], 0,
+                                told.bytes, slot->memory + i * told.bytes, bytes_came, slot, &held,
+                                &op);
         if (e != ERR_WAIT)
-            item_ended(slot, e, &piece);
+            item_ended(slot, e, &held);
     }
 }
 
 static void start_more(void)
 {
-    if (told.batch > 1)
+    if (told.commit > 1)
         store_io_plug(reader.io);
     while (over && reader.next < rounds) {
         struct slot *slot = over;
         over = slot->again;
         start_batch(slot);
     }
-    if (told.batch > 1)
+    if (told.commit > 1)
         store_io_unplug(reader.io);
 }
 
@@ -312,7 +318,7 @@ static void ours_run(uint8_t *memory)
 {
     reader = (struct reader){ .box = mailbox_new() };
     reader.io = store_io_new(store, reader.box);
-    uint64_t count = told.batch > 1 ? MAX(told.depth / 4, 1) : told.depth;
+    uint64_t count = told.commit > 1 ? MAX(told.depth / 4, 1) : told.depth;
     struct slot *slots = must_alloc(count * sizeof(*slots));
     over = NULL;
     for (uint64_t i = 0; i < count; i++) {
@@ -320,8 +326,9 @@ static void ours_run(uint8_t *memory)
         over = &slots[i];
     }
     start_more();
-    while (reader.ended < rounds * told.batch) {
-        mailbox_wait(reader.box, -1);
+    while (reader.ended < rounds * told.commit) {
+        poll(&(struct pollfd){ .fd = mailbox_fd(reader.box), .events = POLLIN }, 1, -1);
+        mailbox_deliver(reader.box);
         store_io_reap(reader.io);
         start_more();
     }
@@ -337,14 +344,14 @@ static void pair(uint64_t seed, uint8_t *memory)
     shuffle(seed);
     drop_caches();
     uint64_t reads = metric_read(M_DISK_READS), direct = metric_read(M_STORE_DIRECT);
-    uint64_t bytes = rounds * told.batch * told.bytes, began = now_us();
+    uint64_t bytes = rounds * told.commit * told.bytes, began = now_us();
     uint64_t bare_bytes = bare_run(memory), bare_us = now_us() - began;
     drop_caches();
     began = now_us();
     ours_run(memory);
     uint64_t ours_us = now_us() - began;
     printf("objects=%u bare_mbs=%.1f ours_mbs=%.1f bare_read=%.4f reads=%u direct=%u\n",
-           (unsigned)(rounds * told.batch), (double)bytes / (double)bare_us,
+           (unsigned)(rounds * told.commit), (double)bytes / (double)bare_us,
            (double)bytes / (double)ours_us, (double)bare_bytes / (double)bytes,
            (unsigned)(metric_read(M_DISK_READS) - reads),
            (unsigned)(metric_read(M_STORE_DIRECT) - direct));
@@ -360,7 +367,7 @@ static void read_flags(int argc, char **argv)
     } flags[] = {
         { "--folder", NULL, &told.folder }, { "--engine", NULL, &told.engine },
         { "--how", NULL, &told.how }, { "--bytes", &told.bytes, NULL },
-        { "--objects", &told.objects, NULL }, { "--batch", &told.batch, NULL },
+        { "--objects", &told.objects, NULL }, { "--batch", &told.commit, NULL },
         { "--depth", &told.depth, NULL }, { "--reads", &told.reads, NULL },
         { "--pairs", &told.pairs, NULL }, { "--gap", &told.gap, NULL },
         { "--every", &told.every, NULL }, { "--each", &told.each, NULL },
@@ -376,7 +383,7 @@ static void read_flags(int argc, char **argv)
         else
             *flags[n].text = argv[i + 1];
     }
-    if (!told.folder || told.bytes > MIB || told.bytes * told.batch > 2 * MIB || !told.depth)
+    if (!told.folder || told.bytes > MIB || told.bytes * told.commit > 2 * MIB || !told.depth)
         die("--folder F, objects of at most 1 MiB, batches of at most 2");
 }
 
@@ -392,7 +399,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < told.pairs; i++)
         pair(i + 1, memory);
     for (uint64_t i = 0; i < told.objects; i++)
-        head_unref(&heads[i]);
+        metadata_unref(&metadata[i]);
     store_close(&store);
     return 0;
 }

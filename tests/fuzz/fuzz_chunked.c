@@ -1,9 +1,8 @@
-/* FUZZ-WITH: src/s3/canon.c src/s3/checksum.c src/s3/chunked.c src/s3/encode.c src/s3/sigv4.c src/s3/error.c src/s3/xml.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lexpat -lisal -lxxhash */
 /* fuzz_chunked.c - any bytes as an aws-chunked body, beside a slow reference.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The reference sees the whole body and reads it as the grammar is written. The decoder sees it cut
- * in two places, in place, and must come to the same end and the same data. */
+ * The reference gets the whole body, and reads it by the grammar. The decoder gets the body cut in
+ * two places, decodes it in place, and must come to the same end and the same data. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,8 @@
 
 #define TRAILER S("x-amz-checksum-crc32")
 
-/* The line in front of the first CRLF; false if there is none, or a bare CR or LF, or too much. */
+/* The line in front of the first CRLF. False if there is no CRLF, if the line has a bare CR or LF,
+ * or if it is too long. */
 static bool line_of(slice *rest, slice *ret)
 {
     size_t at = 0;
@@ -24,7 +24,7 @@ static bool line_of(slice *rest, slice *ret)
     return true;
 }
 
-/* The same, but for one LF that may stand in front of the CRLF, if anything stands in front of it. */
+/* The same, but the CRLF may have one LF in front of it, unless the line is empty. */
 static bool trailer_of(slice *rest, slice *ret)
 {
     slice before = *rest;
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *raw, size_t size)
     form.chain = sigv4_chain_new(sigv4, &claim, S("secret"));
     form.trailer_must = raw[0] & 2;
     memcpy(bytes, raw + 4, len);
-    check(decode(bytes, len, cut, &form, &got_len) != OK);    /* nobody guesses a signature */
+    check(decode(bytes, len, cut, &form, &got_len) != OK);    /* no input has a valid signature */
     sigv4_chain_free(&form.chain);
     free(want);
     free(bytes);

@@ -1,8 +1,7 @@
-/* FUZZ-WITH: src/s3/form.c src/s3/form_sign.c src/s3/canon.c src/s3/claim.c src/s3/checksum.c src/s3/sigv2.c src/s3/encode.c src/s3/head.c src/s3/sigv4.c src/s3/error.c src/s3/xml.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lexpat -lisal -lxxhash */
 /* fuzz_form.c - any body as a form that a browser posts. SPDX-License-Identifier: Apache-2.0
  *
- * The first line is its Content-Type. Nobody guesses a signature; what goes on is read back as the
- * same fields and the same file, and verifies with the key it was signed with. */
+ * The first line is its Content-Type. No input has a valid signature. A form that is written anew is
+ * read back as the same fields and the same file, and verifies with the key that signed it. */
 #include <string.h>
 
 #include "s3/form.h"
@@ -22,7 +21,7 @@ static bool is_of_the_signer(slice name)
     return false;
 }
 
-/* false: it has no end */
+/* False if the file has no end. */
 static bool file_of(const struct form *form, slice body, slice *ret)
 {
     size_t bytes;
@@ -55,7 +54,7 @@ static void goes_on(struct sigv4 *sigv4, struct arena *arena, const struct form 
     text_add(&whole, file);
     text_add(&whole, end);
     if (head.len > 60000 || form->field_count > FORM_FIELDS_MAX - 6)
-        return;    /* grown beyond what is read */
+        return;    /* it grew beyond the limit of the reader */
     slice body = text_slice(&whole), same;
     check(form_read(arena, S("multipart/form-data; boundary=\"" BOUNDARY "\""),
                     slice_sub(body, 0, FORM_FIELDS_BYTES_MAX), again) == OK);
@@ -78,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sigv4_claim claim;
     slice body = { (const char *)data, size }, type = slice_cut(&body, '\n'), file;
     if (memmem(data, size, BOUNDARY, sizeof(BOUNDARY) - 1))
-        return 0;    /* guessed */
+        return 0;    /* the input has the boundary */
     slice begin = slice_sub(body, 0, FORM_FIELDS_BYTES_MAX);
     if (body.ptr && form_read(&arena, type, begin, &form) == OK && file_of(&form, body, &file)) {
         bool is_claim = form_claim(&arena, &form, &claim) == OK;

@@ -1,8 +1,7 @@
-/* FUZZ-WITH: src/s3/items.c src/s3/conditions.c src/s3/encode.c src/base/setting.c src/base/url_kind.c src/base/base.c src/base/slice.c src/base/arena.c -DSYSCONFDIR="" -DLOCALSTATEDIR="" -ljansson */
 /* fuzz_items.c - any text as the list of a batch, and as one that fills memory.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What is read lies within its limits; what is wrong is said in words. */
+ * Items that are read lie within their limits; every refusal has a sentence. */
 #include <jansson.h>
 #include <string.h>
 

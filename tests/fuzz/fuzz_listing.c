@@ -1,8 +1,7 @@
-/* FUZZ-WITH: src/s3/xml.c src/s3/encode.c src/base/base.c src/base/slice.c src/base/arena.c -lexpat */
-/* fuzz_listing.c - any bytes as each document that is read. SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_listing.c - any bytes as each XML document of S3. SPDX-License-Identifier: Apache-2.0 */
 #include "s3/xml.h"
 
-/* What was read and is written again is read as the same. */
+/* A listing that was read, and is written again, is read as the same listing. */
 static void keys_survive(struct arena *arena, const struct deletion *items, size_t count)
 {
     struct deletion *again;

@@ -1,7 +1,6 @@
-/* FUZZ-WITH: src/local/message.c src/s3/items.c src/s3/conditions.c src/s3/encode.c src/base/setting.c src/base/url_kind.c src/base/base.c src/base/slice.c src/base/arena.c -DSYSCONFDIR="" -DLOCALSTATEDIR="" -ljansson */
 /* fuzz_message.c - any text as a message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * What is read lies within its limits; what is refused has a status, a code and a sentence. */
+ * A message that is read lies within its limits; a refusal has a status, a code and a sentence. */
 #include "local/message.h"
 
 #define ITEMS_MAX 100

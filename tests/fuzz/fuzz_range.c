@@ -1,8 +1,7 @@
-/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/header.c src/base/slice.c src/base/arena.c */
 /* fuzz_range.c - any head as a request, its range and its conditions.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The input is the headers of a GET, or a whole head when it begins with a method. */
+ * The input is a whole head if it begins with a method, otherwise the headers of a GET. */
 #include "s3/request.h"
 
 static void judge(const struct s3_request *request, uint64_t size)
@@ -23,13 +22,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const uint64_t sizes[] = { 0, 1, 2, 131072, UINT64_MAX - 1, UINT64_MAX };
     struct arena arena = { 0 };
-    struct http_head head;
+    struct request_head head;
     struct s3_request request;
     slice bytes = { (const char *)data, size };
     if (!slice_has(slice_sub(bytes, 0, 8), ' ') || slice_has(slice_sub(bytes, 0, 8), ':'))
         bytes = arena_printf(&arena, "GET /bkt/k HTTP/1.1\r\nHost: h\r\n%.*s\r\n\r\n",
                              SLICE_ARG(bytes));
-    if (http_head_scan(bytes, &head, NULL) == OK &&
+    if (request_head_scan(bytes, &head, NULL) == OK &&
         s3_request_read(&arena, &head, S("h"), S(""), &request) == OK) {
         check((unsigned)request.op < S3_OP_COUNT && request.key.len <= 1024);
         check(!slice_has(request.key, '\0') && !slice_has(request.bucket, '/'));

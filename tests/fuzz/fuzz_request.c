@@ -1,9 +1,8 @@
-/* FUZZ-WITH: src/s3/request.c src/s3/operation.c src/s3/conditions.c src/s3/encode.c src/s3/head.c src/base/base.c src/base/header.c src/base/slice.c src/base/arena.c */
 /* fuzz_request.c - any head as an operation of S3. SPDX-License-Identifier: Apache-2.0
  *
- * The input is "METHOD TARGET" and headers. Whatever the order of its parameters, a request is the
- * same operation, of its own method and level; what reads changes nothing; and only a GET or HEAD
- * in which every word is known may be answered by a cache. */
+ * The input is "METHOD TARGET" and headers. The order of the parameters does not change the
+ * operation. An operation has the method and level of the request. An operation that reads changes
+ * nothing. A cache may answer only a GET or HEAD in which every word is known. */
 #include "s3/request.h"
 
 static slice turned(struct arena *arena, slice query)
@@ -20,7 +19,7 @@ static slice turned(struct arena *arena, slice query)
     return text_slice(&text);
 }
 
-static void judge(const struct http_head *head, const struct s3_request *request)
+static void judge(const struct request_head *head, const struct s3_request *request)
 {
     const struct s3_operation *row = s3_operation(request->op);
     enum s3_level level = request->key.len ? S3_OBJECT : request->bucket.len ? S3_BUCKET
@@ -40,12 +39,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct arena arena = { 0 };
-    struct http_head head;
+    struct request_head head;
     struct s3_request request, again;
     slice rest = { (const char *)data, size }, line = slice_cut(&rest, '\n');
     slice bytes = arena_printf(&arena, "%.*s HTTP/1.1\r\nHost: h\r\n%.*s\r\n\r\n", SLICE_ARG(line),
                                SLICE_ARG(rest));
-    if (http_head_scan(bytes, &head, NULL) == OK) {
+    if (request_head_scan(bytes, &head, NULL) == OK) {
         enum err e = s3_request_read(&arena, &head, S(""), S(""), &request);
         check(e == OK || e == ERR_BAD_URI || e == ERR_BAD_BUCKET || e == ERR_KEY_TOO_LONG ||
               e == ERR_BAD_METHOD || e == ERR_BAD_ARGUMENT);

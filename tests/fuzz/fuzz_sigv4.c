@@ -1,24 +1,25 @@
-/* FUZZ-WITH: src/s3/canon.c src/s3/claim.c src/s3/sigv2.c src/s3/checksum.c src/s3/encode.c src/s3/head.c src/s3/sigv4.c src/s3/error.c src/s3/xml.c src/base/base.c src/base/crc.c src/base/slice.c src/base/arena.c -lcrypto -lexpat -lisal -lxxhash */
 /* fuzz_sigv4.c - any head as a claim and a signature. SPDX-License-Identifier: Apache-2.0
  *
- * Nothing a stranger writes verifies, and what is signed with our key does. */
+ * No input verifies, and every request that is signed with the right key does. */
 #include "s3/encode.h"
 #include "s3/sigv2.h"
 
 #define SECRET S("a secret nobody guesses")
 
-/* Names of parameters count in any case, and however they are encoded. */
+/* Parameters are known by their decoded names, ignoring case. */
 static bool is_of_a_claim(struct arena *arena, slice name)
 {
     if (uri_decode(arena, name, &name) != OK)
         return false;
     return slice_eq_nocase(slice_sub(name, 0, 6), S("X-Amz-")) ||
-           slice_eq_nocase(name, S("Signature")) || slice_eq_nocase(name, S("AWSAccessKeyId"));
+           slice_eq_nocase(name, S("Signature")) || slice_eq_nocase(name, S("Expires")) ||
+           slice_eq_nocase(name, S("AWSAccessKeyId"));
 }
 
-static void signed_verifies(struct sigv4 *sigv4, struct arena *arena, const struct http_head *head)
+static void signed_verifies(struct sigv4 *sigv4, struct arena *arena,
+                            const struct request_head *head)
 {
-    struct http_head again = *head;
+    struct request_head again = *head;
     struct sigv4_signed made;
     struct sigv4_claim claim;
     struct sigv4_ask ask = { head->method, head->path, head->query, head->fields, head->field_count,
@@ -26,7 +27,7 @@ static void signed_verifies(struct sigv4 *sigv4, struct arena *arena, const stru
     for (size_t i = 0; i < head->field_count; i++)
         if (slice_has(S("\x04\x0a\x0d\x14"), (char)head->fields[i].name.len) &&
             !slice_eq_nocase(head->fields[i].name, S("host")))
-            return;    /* as long as date, authorization ...: may carry a claim of its own */
+            return;    /* it may be a header of a claim: as long as Date, Authorization ... */
     slice rest = head->query, name, value;
     for (size_t params = 0; query_next(&rest, &name, &value); params++)
         if (params == 90 || is_of_a_claim(arena, name))
@@ -41,8 +42,8 @@ static void signed_verifies(struct sigv4 *sigv4, struct arena *arena, const stru
     check(sigv4_verify(sigv4, arena, &again, &claim, S("another"), 1440938160) == ERR_SIGNATURE);
 }
 
-/* Of either version; and why is said in as many elements as there is room for. */
-static void refused(struct sigv4 *sigv4, struct arena *arena, const struct http_head *head,
+/* Verifies a claim of either version, which must fail, and explains it, which must fit its room. */
+static void refused(struct sigv4 *sigv4, struct arena *arena, const struct request_head *head,
                     const struct sigv4_claim *claim)
 {
     struct s3_fault fault;
@@ -59,10 +60,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct sigv4 *sigv4;
     if (!sigv4)
         sigv4 = sigv4_new();
-    struct http_head head;
+    struct request_head head;
     struct sigv4_claim claim;
     struct arena arena = { 0 };
-    if (http_head_scan((slice){ (const char *)data, size }, &head, NULL) != OK)
+    if (request_head_scan((slice){ (const char *)data, size }, &head, NULL) != OK)
         return 0;
     if (sigv4_claim_read(&arena, &head, &claim) == OK)
         refused(sigv4, &arena, &head, &claim);

@@ -1,4 +1,3 @@
-/* FUZZ-WITH: src/store/format.c src/store/hash.c src/store/head.c src/base/base.c src/base/crc.c src/base/slice.c src/base/testing.c -lcrypto -lisal */
 /* fuzz_value.c - an entry of the index: any bytes are decoded safely, and what decodes encodes to
  * itself. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
@@ -7,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The last word of a value is its checksum: made right, or nothing would get past it. */
+/* Corrects the checksum, the last word of a value. With a wrong one, nothing would be decoded. */
 static void mend(const uint8_t *key, uint8_t *value)
 {
     uint32_t crc = crc32c(crc32c(0, key, ENTRY_KEY_BYTES), value, ENTRY_BYTES - 4);

@@ -280,17 +280,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret, int device)
     memset(ret, 0, sizeof(*ret));
     snprintf(ret->name, sizeof(ret->name), "Fake GPU %d", device);
     ret->uuid.bytes[15] = (char)device;
-    ret->totalGlobalMem = (size_t)80 << 30;
-    ret->pciBusID = 0x3b + device;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *ret, enum cudaDeviceAttr attribute, int device)
-{
-    must_exist(device);
-    if (attribute != cudaDevAttrHostNumaId)
-        return cudaErrorInvalidValue;
-    *ret = device % 2;
     return cudaSuccess;
 }
 

@@ -535,10 +535,8 @@ static bool look_around(const char *module)
         say("NOTE", "no GPU: a fake runtime plays it. No figure below is one of a GPU");
     bool whole = first->vmm && (first->batch || probe.driver < 12080);
     say(whole ? "PASS" : "FAIL",
-        "1 driver %d, runtime %d, %zu device(s); %s at %s, NUMA node %d, %llu MiB;"
-        " copies go by %s, VMM memory %s",
-        probe.driver, probe.runtime, probe.count, first->name, first->pci, first->numa_node,
-        (unsigned long long)(first->bytes / MIB),
+        "1 driver %d, runtime %d, %zu device(s); %s; copies go by %s, VMM memory %s",
+        probe.driver, probe.runtime, probe.count, first->name,
         first->batch ? "cuMemcpyBatchAsync (12080)" : "cudaMemcpyAsync",
         first->vmm ? "can be shared" : "can't be shared");
     return true;

@@ -16,6 +16,9 @@ READS = r"[\s\S]*\x1b\[\?2004h"    # what zsh says when it reads a line from the
 with open(os.path.join(ROOT, "src/cli/command.def")) as f:
     COMMANDS = re.findall(r"^COMMAND\((\w+)\)", f.read(), re.M)
 
+if PENSTOCK:    # completion runs the penstock on the line
+    os.environ["PATH"] = os.path.dirname(os.path.abspath(PENSTOCK)) + ":" + os.environ["PATH"]
+
 
 def call(*args):
     done = subprocess.run([PENSTOCK, *args], capture_output=True, text=True, timeout=20,
@@ -112,11 +115,14 @@ with Story("b24 each command explains itself, and three shells complete it") as 
             f.write(out)
         story.fact(f"there is a completion for {shell}", status == 0 and out, out)
     status, _, err = call("config", "--completion", "tcsh")
-    story.fact("none for another, and it says for which", status == 2 and "bash, zsh" in err and "fish" in err, err)
+    story.fact("none for another, and it says for which", status == 2 and "--completion takes bash|zsh|fish" in err, err)
 
     missing = [shell for shell in ("bash", "fish", "zsh") if not shutil.which(shell)]
     if missing:
         raise Skip(f"{', '.join(missing)} is not installed: run scripts/tools all")
+    for typed, words in (("u", {"uring"}), ("", {"auto", "uring", "threads"})):    # bash makes a word of "="
+        story.same(f"bash: behind --io={typed}", in_bash(scripts["bash"], f"penstock serve --io = {typed}".rstrip()), words)
+    story.same("fish: behind --io=u", in_fish(scripts["fish"], "penstock serve --io=u"), {"--io=uring"})
     for shell, ask in (("bash", in_bash), ("fish", in_fish)):
         script = scripts[shell]
         story.same(f"{shell}: commands", ask(script, "penstock "), set(COMMANDS))
@@ -127,6 +133,11 @@ with Story("b24 each command explains itself, and three shells complete it") as 
         story.same(f"{shell}: stat's own options", ask(script, "penstock stat --js"), {"--json"})
         story.same(f"{shell}: which serve has not", ask(script, "penstock serve --js"), set())
         story.same(f"{shell}: the words of an option", ask(script, "penstock config --completion "), {"bash", "zsh", "fish"})
+        story.fact(f"{shell}: files and flags behind check", {"--strict", os.path.basename(script)}
+                   <= set(map(os.path.basename, ask(script, "penstock check ") | ask(script, "penstock check --s")
+                              | ask(script, f"penstock check {os.path.dirname(script)}/"))), "")
+        story.fact(f"{shell}: files behind a flag that takes one", os.path.basename(script) in set(
+            map(os.path.basename, ask(script, f"penstock serve --config {os.path.dirname(script)}/"))), "")
         story.fact(f"{shell}: what help knows", {"settings", "operations", "serve"} <= ask(script, "penstock help "), "")
     zsh = Zsh(scripts["zsh"])
     try:

@@ -63,6 +63,14 @@ with Story("b28 the manual is whole, and fits a screen") as story:
         made = own(values, run([PENSTOCK, "config", "--man", part])[1])
         story.fact(f"{name} has the {part} of today (else: scripts/generate)", len(made) > 1000 and kept(pages.get(name), part) == made)
 
+    commands = re.findall(r"^COMMAND\((\w+)\)", manual.read(os.path.join(ROOT, "src/cli/command.def")), re.M)
+    story.same("penstock(1) has a section for each command",
+               [c for c in commands if f"\n### {c}\n" not in manual.read(pages["penstock.1"])], [])
+    kinds = re.findall(r'^MEMORY\(\w+, "([^"]+)"', manual.read(os.path.join(ROOT, "src/local/memory.def")), re.M)
+    story.same("penstock-fill(7) has each kind of memory",
+               [k for k in kinds if f"`{k}`" not in manual.read(pages["penstock-fill.7"])], [])
+    story.fact("there are commands and kinds", len(commands) > 5 and len(kinds) > 2, (commands, kinds))
+
     for name, source in pages.items():
         story.same(f"{name}: every link leads somewhere", list(wrong_links(name, source, pages)), [])
         headings = [line for _, line in manual.prose(source) if line.startswith("## ")]

@@ -118,11 +118,14 @@ with Story("f10 misses that wait for the origin") as story:
     story.same("a list beside 30 clients that ask again and again", {i.status for i in items}, {200})
     story.fact("... takes twice as long as in the order of coming", cost <= 2 * (50 + 30) + 10, cost)
     origin.quiet(60)
+    before = asked()
     wires = [Wire(server.port) for _ in range(200)]
     for wire, name in zip(wires, keys(200)):
         wire.send(server.client.head_of("GET", f"pile/{name}"))
-    wait_for("200 clients wait", lambda: queued() == 200)
-    begun = asked()
+    # On a busy machine the first are served before the last come.
+    wait_for("200 clients wait or are served", lambda: queued() + asked() - before >= 200)
+    begun, waiting = asked(), queued()
     few = keys(3)
     items = batches.frames(server.client, "pile", [{"key": name} for name in few])
-    story.fact("who waits alone is served in the order of coming: a list later", asked() - begun >= 190, asked() - begun)
+    story.fact("who waits alone is served in the order of coming: a list later", asked() - begun >= waiting - 10,
+               (asked() - begun, waiting))

@@ -91,6 +91,13 @@ def one_client_and_others(story):
     wait_for("a single body may be larger than half", lambda: held() == (0, 7))
     large.abort()
     wait_for("who leaves gives it back", lambda: held() == (0, 0))
+    grown, chunk = bytes(7 << 20), b"10000\r\n" + bytes(0x10000) + b"\r\n"
+    wire = probe.wire()
+    wire.send(get("/echo", "Transfer-Encoding: chunked", "x-client: 7", method="PUT"))
+    wire.send(chunk * (len(grown) // 0x10000) + b"0\r\n\r\n")
+    story.same("also one whose length is not known before its end", wire.read().body, f"{len(grown)} {sum_of(grown)}\n".encode())
+    wire.close()
+    wait_for("... which gives it back", lambda: held() == (0, 0))
     crowd = [begin(7) for _ in range(8)]
     wait_for("and may hold as much as before", lambda: held() == (4, 4))
     for wire in crowd:

@@ -1,7 +1,7 @@
 """The disk stands still under bodies that lie on it: their clients wait, and nobody else does."""
 from probe import *
 
-SIZE, BODIES = 4 * MIB, 40    # more of them than pieces a loop has at once
+SIZE, BODIES = 4 * MIB, 40    # more of them than segments a loop has at once
 
 
 def disk(story):

@@ -73,16 +73,21 @@ class Wrong(Exception):
     pass
 
 
-def use_tests_daemon():
-    """From here on daemons are the tests' own: the same objects as the shipped one, and one more that can switch
-    guards off and let the ageing clock run ahead (tests/daemon/testing.c)."""
-    global PENSTOCK
+def tests_daemon():
+    """The tests' own daemon: the same objects as the shipped one, and one more that can switch guards off, let the
+    ageing clock run ahead and change constants without a warning (tests/daemon/testing.c)."""
     if PENSTOCK and PENSTOCK.endswith(TESTS_DAEMON):
-        return
+        return PENSTOCK
     beside = os.path.join(os.path.dirname(PENSTOCK or ""), TESTS_DAEMON)
     if not os.access(beside, os.X_OK):
         raise Skip(f"there is no {TESTS_DAEMON} beside penstock: run make")
-    PENSTOCK = beside
+    return beside
+
+
+def use_tests_daemon():
+    """From here on all daemons are the tests' own."""
+    global PENSTOCK
+    PENSTOCK = tests_daemon()
 
 
 def pinned(name):
@@ -608,7 +613,7 @@ def twice(spans):
 
 
 def constants():
-    """The names in base/config.def that are no settings: a test sets them in the file's object "test"."""
+    """The names in base/config.def that are no settings: the tests' daemon takes them from the file."""
     text = ""
     for name in ("config.def", "budget.def"):
         with open(os.path.join(ROOT, "src", "base", name)) as f:
@@ -627,12 +632,10 @@ class Penstock(Process):
         self.admin_port = int(settings["admin_listen"].rsplit(":", 1)[1])
         self.cache_dir = settings["cache_dir"]
         self.config_path = os.path.join(story.folder, f"penstock-{len(story.processes)}.json")
-        ours = constants()
-        said = {name: value for name, value in settings.items() if name not in ours}
-        test = {name: value for name, value in settings.items() if name in ours}
         with open(self.config_path, "w") as f:
-            json.dump({**said, **({"test": test} if test else {})}, f, indent=1)
-        super().__init__(story, "penstock", [PENSTOCK, "serve", "--config", self.config_path],
+            json.dump(settings, f, indent=1)
+        program = tests_daemon() if constants() & settings.keys() else PENSTOCK
+        super().__init__(story, "penstock", [program, "serve", "--config", self.config_path],
                          self.env)
         self.killed = False
         self.client = Client(self.port, settings.get("access_key", ACCESS_KEY),

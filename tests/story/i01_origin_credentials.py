@@ -133,7 +133,7 @@ with Story("i01 origin credentials from every source") as story:
             {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "must be https")
     refuses("no role for the token", {"AWS_WEB_IDENTITY_TOKEN_FILE": story.path("jwt")},
             "AWS_ROLE_ARN is not")
-    refuses("lent keys for clients too", container, "clients can't sign with it", access_key="",
+    refuses("lent keys for clients too", container, "clients can't sign with them", access_key="",
             secret_key=None)
 
     # ---- what only fails for now does not

@@ -146,7 +146,7 @@ def restarts(story, client, server, origin):
     began = time.monotonic()
     failure = refused(lambda: client.fill(buffer, "objects", ["a"]), penstock.Disconnected)
     story.fact("a daemon that stays away is an error, that says what to look at",
-               failure and "Nobody listens there" in str(failure), failure)
+               failure and "No process listens there" in str(failure), failure)
     story.in_time("as soon as patience ends", 0.4 < time.monotonic() - began < 5)
     return server.again()
 

@@ -28,7 +28,7 @@ static void done(struct store_append *append, enum err err)
     struct filling *filling = (struct filling *)(void *)append;
     if (err)
         atomic_fetch_add(&failed, 1);
-    head_unref(&append->head);
+    metadata_unref(&append->metadata);
     free(filling);
     sem_post(&free_slots);
 }
@@ -42,10 +42,12 @@ static enum err put(struct store *store, const struct object_name *base, slice p
     name.key = key;
     struct object_id id;
     store_object_id(store, &name, &id);
-    struct head *head = head_new(&id, &name, S("\"fill\""), S("content-type: text/plain\r\n"),
-                                 key.len, 1700000000, true);
-    atomic_store(&head->validated_s, wall_s());
-    filling->append = (struct store_append){ .head = head, .bytes = key, .with_head = true,
+    struct metadata *metadata = metadata_new(&id, &name, S("\"fill\""),
+                                             S("content-type: text/plain\r\n"), key.len, 1700000000,
+                                             true);
+    atomic_store(&metadata->validated_s, wall_s());
+    filling->append = (struct store_append){ .metadata = metadata, .bytes = key,
+                                             .with_metadata = true,
                                              .done = done };
     while (sem_wait(&free_slots) != 0)
         ;
@@ -58,7 +60,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fill_store FOLDER COUNT ENDPOINT ACCESS_KEY BUCKET PREFIX\n");
         return 2;
     }
-    struct store_options options = { .folder = argv[1], .heads_bytes = MIB,
+    struct store_options options = { .folder = argv[1], .metadata_bytes = MIB,
                                      .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
                                      .engine = DISK_THREADS };
     struct object_name base = { slice_of(argv[3]), slice_of(argv[5]), S(""), S("") };

@@ -60,7 +60,7 @@ static unsigned sum_of(const struct http_body *body)
     unsigned sum = 1;
     for (size_t at = 0, len; at < http_body_bytes(body); at += len) {
         len = sizeof(buffer);
-        const char *piece = http_body_piece(body, at, buffer, &len);
+        const char *piece = http_body_part(body, at, buffer, &len);
         if (!piece)
             return 0;
         for (size_t i = 0; i < len; i++)
@@ -188,7 +188,7 @@ static void held(void *arg)
                                           atomic_load(&held_sum)));
 }
 
-static uint64_t argument(const struct http_head *head, slice name, uint64_t otherwise)
+static uint64_t argument(const struct request_head *head, slice name, uint64_t otherwise)
 {
     slice rest = head->query;
     while (rest.ptr && rest.len) {
@@ -204,12 +204,13 @@ static slice stats(struct arena *keep)
     return arena_printf(keep,
                         "{\"complete\": %u, \"incomplete\": %u, \"stops\": %u, \"judged\": %u, "
                         "\"handled\": %u, \"held_sum\": %u, \"requests\": %zu, "
-                        "\"connections\": %zu, \"turns\": %u, \"body_memory\": %llu, "
+                        "\"connections\": %llu, \"turns\": %u, \"body_memory\": %llu, "
                         "\"body_disk\": %llu, "
                         "\"body_size\": %llu, \"no_room\": %llu, \"share\": %llu, "
                         "\"heads\": %llu, \"heads_refused\": %llu}\n",
                         complete, incomplete, stops, judged, handled, held_sum,
-                        http_open_requests(http), http_connections(http), loop_turns,
+                        http_open_requests(http),
+                        (unsigned long long)metric_read(M_HTTP_CONNECTIONS), loop_turns,
                         (unsigned long long)metric_read(M_HTTP_BODY_MEMORY),
                         (unsigned long long)metric_read(M_HTTP_BODY_DISK),
                         (unsigned long long)metric_read(M_HTTP_REFUSED_BODY),
@@ -238,11 +239,10 @@ static void echo(struct http_request *request)
 
 static void handle(void *arg, struct http_request *request)
 {
-    const struct http_head *head = http_request_head(request);
+    const struct request_head *head = http_request_head(request);
     struct arena *keep = http_request_arena(request);
     struct job *job = arena_alloc(keep, sizeof(*job));
     check(http_request_judged(request) == judged_mark);
-    check(http_request_peer(request).len > 0);
     atomic_fetch_add(&handled, 1);
     job->request = request;
     job->length = argument(head, S("n"), 0);
@@ -282,16 +282,16 @@ static void handle(void *arg, struct http_request *request)
 }
 
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
-                  const struct http_head *head, struct http_answer *ret)
+                  const struct request_head *head, struct http_answer *ret)
 {
     atomic_fetch_add(&judged, 1);
     ret->judged = judged_mark;
     uint64_t client = 0;
-    if (!slice_u64(http_head_get(head, S("x-bytes")), &ret->body_bytes))
+    if (!slice_u64(request_head_get(head, S("x-bytes")), &ret->body_bytes))
         ret->body_bytes = 0;
-    if (slice_u64(http_head_get(head, S("x-client")), &client))
+    if (slice_u64(request_head_get(head, S("x-client")), &client))
         ret->client = (unsigned)client;
-    if (!http_head_get(head, S("x-deny")).ptr)
+    if (!request_head_get(head, S("x-deny")).ptr)
         return true;
     ret->status = 403;
     ret->fields = &kind;

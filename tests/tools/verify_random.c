@@ -16,10 +16,10 @@ static struct sigv4 *sigv4;
 
 static enum err verify(slice bytes, slice access_key, slice secret_key, int64_t now_s)
 {
-    struct http_head head;
+    struct request_head head;
     struct sigv4_claim claim;
     struct arena arena = { 0 };
-    enum err e = http_head_scan(bytes, &head, NULL);
+    enum err e = request_head_scan(bytes, &head, NULL);
     if (!e)
         e = sigv4_claim_read(&arena, &head, &claim);
     if (!e && !slice_eq(claim.access_key, access_key))
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     sigv4 = sigv4_new();
     size_t len;
     uint64_t spent_ns = 0, runs = 0;
-    static char bytes[2 * HTTP_HEAD_BYTES_MAX];
+    static char bytes[2 * REQUEST_HEAD_BYTES_MAX];
     while (scanf("%zu", &len) == 1 && getchar() == '\n') {
         if (len > sizeof(bytes) || fread(bytes, 1, len, stdin) != len)
             return 2;

@@ -5,6 +5,7 @@
 
 #include "fake_origin.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -18,7 +19,7 @@ static struct {
     struct store *store;
     struct cache *cache;
     struct origin origin;
-    struct place place;
+    struct rules rules;
     const char *engine;
     int64_t if_modified_since;    /* of what is asked for; -1: none */
     uint64_t missing_ms, lists_ms;
@@ -35,7 +36,7 @@ static void open_house(uint64_t size)
     const char *engine_why;
     struct store_options options = {
         .folder = house.folder, .size_bytes = 64 * MIB, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
-        .heads_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB, .commit_ms_max = 5000,
+        .metadata_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB, .commit_ms_max = 5000,
     };
     const char *engine = getenv("PENSTOCK_IO");
     ok(disk_choose(slice_of(engine ? engine : "auto"), &options.engine, &engine_why) == OK);
@@ -44,7 +45,7 @@ static void open_house(uint64_t size)
         .store = house.store, .slots_bytes = 16 * MIB, .fetches_max = 1000,
         .missing_ms = house.missing_ms, .lists_ms = house.lists_ms,
         .lists_bytes = house.lists_bytes, .grants_bytes = MIB });
-    house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_IMMUTABLE };
+    house.rules = (struct rules){ .origin = &house.origin, .freshness = FRESH_IMMUTABLE };
     house.if_modified_since = -1;
     house.who = NULL;
     fake_begin(size);
@@ -105,14 +106,15 @@ static inline void noted(void *arg)
 
 static void turn(struct client *client)
 {
-    mailbox_wait(client->box, 20);
+    poll(&(struct pollfd){ .fd = mailbox_fd(client->box), .events = POLLIN }, 1, 20);
+    mailbox_deliver(client->box);
     cache_loop_turn(client->loop);
 }
 
 static inline void ask_for(struct client *client, const char *key, uint64_t first, uint64_t end)
 {
     struct get_ask want = {
-        .place = &house.place,
+        .rules = &house.rules,
         .who = house.who,
         .bucket = S("bucket"),
         .key = slice_of(key),
@@ -179,7 +181,7 @@ static inline bool reads(struct client *client, uint64_t first, uint64_t end)
 static inline void settle(struct client *client)    /* what is on its way to the store has arrived */
 {
     get_end(&client->get);    /* it may hold the last flight */
-    while (flights_objects(cache_flights(house.cache)) > 0)
+    while (flights_objects(house.cache->flights) > 0)
         turn(client);
 }
 

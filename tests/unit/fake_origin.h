@@ -37,7 +37,7 @@ static struct {
     atomic_bool ignore_if_match;
     atomic_bool no_store;         /* what it says of every object */
     atomic_bool knows_identities;
-    atomic_ullong renamed_ms;
+    atomic_ullong owner_changed_ms;
     atomic_bool encrypts;         /* with a key whose right a HEAD does not take */
     _Atomic(const char *) denies; /* the access key it refuses; "": unsigned and its own */
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
@@ -304,10 +304,10 @@ slice origin_endpoint(const struct origin *origin)
     return S("http://fake");
 }
 
-uint64_t origin_renamed_ms(const struct origin *origin)
+uint64_t origin_owner_changed_ms(const struct origin *origin)
 {
     (void)origin;
-    return atomic_load(&fake.renamed_ms);
+    return atomic_load(&fake.owner_changed_ms);
 }
 
 bool origin_knows_identities(const struct origin *origin)
@@ -342,7 +342,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.no_store, false);
     atomic_store(&fake.etag, NULL);
     atomic_store(&fake.knows_identities, false);
-    atomic_store(&fake.renamed_ms, 0);
+    atomic_store(&fake.owner_changed_ms, 0);
     atomic_store(&fake.denies, NULL);
     atomic_store(&fake.encrypts, false);
     atomic_store(&fake.gets, 0);

@@ -85,7 +85,7 @@ static struct store_options options_of(uint64_t size_bytes, uint32_t extent_byte
 {
     return (struct store_options){ .folder = unit_folder, .size_bytes = size_bytes,
                                    .reserve_bytes = 1, .extent_bytes = extent_bytes,
-                                   .heads_bytes = 4 * MIB,
+                                   .metadata_bytes = 4 * MIB,
                                    .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
                                    .cold_reads = unit_cold, .memory_bytes = GIB,
                                    .engine = unit_engine };
@@ -137,7 +137,7 @@ static void unit_turn(struct unit_store *unit)
 /* Byte `at` of the object `key` in version `etag`: no two are alike. */
 static void object_fill(const char *key, const char *etag, uint64_t at, uint8_t *to, size_t len)
 {
-    uint64_t seed = head_etag_hash(slice_of(key)) ^ head_etag_hash(slice_of(etag)) << 1;
+    uint64_t seed = metadata_etag_hash(slice_of(key)) ^ metadata_etag_hash(slice_of(etag)) << 1;
     for (size_t i = 0; i < len; i++) {
         uint64_t x = (seed + (at + i) / 8) * 0x9E3779B97F4A7C15u;
         x ^= x >> 29;
@@ -150,16 +150,17 @@ static struct object_name name_of(const char *key)
     return (struct object_name){ S("http://origin"), S("bucket"), slice_of(key), S("") };
 }
 
-static struct head *make_head(struct unit_store *unit, const char *key, const char *etag,
-                              uint64_t size)
+static struct metadata *make_metadata(struct unit_store *unit, const char *key, const char *etag,
+                                      uint64_t size)
 {
     struct object_name name = name_of(key);
     struct object_id id;
     store_object_id(unit->store, &name, &id);
-    struct head *head = head_new(&id, &name, slice_of(etag), S("content-type: text/plain\r\n"),
-                                 size, 1700000000, true);
-    atomic_store(&head->validated_s, 1750000000);
-    return head;
+    struct metadata *metadata = metadata_new(&id, &name, slice_of(etag),
+                                             S("content-type: text/plain\r\n"), size, 1700000000,
+                                             true);
+    atomic_store(&metadata->validated_s, 1750000000);
+    return metadata;
 }
 
 struct unit_append {
@@ -187,11 +188,13 @@ static void append_done(struct store_append *append, enum err err)
 
 __attribute__((unused)) static void append_begin(struct unit_store *unit,
                                                  struct unit_append *append,
-                                                 struct head *head, uint32_t first_unit,
-                                                 slice bytes, bool with_head)
+                                                 struct metadata *metadata, uint32_t first_unit,
+                                                 slice bytes, bool with_metadata)
 {
-    append->append = (struct store_append){ .head = head, .first_unit = first_unit, .bytes = bytes,
-                                            .with_head = with_head, .may_publish = may_publish,
+    append->append = (struct store_append){ .metadata = metadata, .first_unit = first_unit,
+                                            .bytes = bytes,
+                                            .with_metadata = with_metadata,
+                                                             .may_publish = may_publish,
                                             .done = append_done };
     sem_init(&append->ended, 0, 0);
     enum err e = store_append(unit->store, &append->append);
@@ -211,24 +214,24 @@ static enum err append_wait(struct unit_append *append)
 
 /* An object on its way in. */
 struct unit_put {
-    struct head *head;
+    struct metadata *metadata;
     uint8_t *bytes;
     struct unit_append *appends;
     size_t count;
 };
 
-/* The whole object, in records of at most 8 units; the head with the first. */
+/* The whole object, in records of at most 8 units; the metadata with the first. */
 static struct unit_put put_begin(struct unit_store *unit, const char *key, const char *etag,
                                  uint64_t size)
 {
-    struct unit_put put = { .head = make_head(unit, key, etag, size),
+    struct unit_put put = { .metadata = make_metadata(unit, key, etag, size),
                             .bytes = must_alloc(size + 1) };
     object_fill(key, etag, 0, put.bytes, size);
     put.appends = must_alloc((size_t)(size / RECORD_BYTES_MAX + 1) * sizeof(*put.appends));
     for (uint64_t at = 0; at < size || put.count == 0; at += RECORD_BYTES_MAX) {
         slice part = slice_sub((slice){ (char *)put.bytes, size }, at, RECORD_BYTES_MAX);
-        append_begin(unit, &put.appends[put.count++], put.head, (uint32_t)(at / UNIT_BYTES), part,
-                     at == 0);
+        append_begin(unit, &put.appends[put.count++], put.metadata, (uint32_t)(at / UNIT_BYTES),
+                     part, at == 0);
     }
     return put;
 }
@@ -242,7 +245,7 @@ static enum err put_wait(struct unit_put *put)
     }
     free(put->appends);
     free(put->bytes);
-    head_unref(&put->head);
+    metadata_unref(&put->metadata);
     return e;
 }
 
@@ -258,50 +261,52 @@ __attribute__((unused)) static enum err put_object(struct unit_store *unit, cons
 struct unit_answer {
     bool came;
     enum err err;
-    struct head *head;
-    struct piece piece;
+    struct metadata *metadata;
+    struct object_bytes held;
 };
 
-static void head_came(void *arg, enum err err, struct head *head)
+static void metadata_came(void *arg, enum err err, struct metadata *metadata)
 {
     struct unit_answer *answer = arg;
     answer->came = true;
     answer->err = err;
-    answer->head = head;
+    answer->metadata = metadata;
 }
 
-static void piece_came(void *arg, enum err err, struct piece piece)
+static void bytes_came(void *arg, enum err err, struct object_bytes held)
 {
     struct unit_answer *answer = arg;
     answer->came = true;
     answer->err = err;
-    answer->piece = piece;
+    answer->held = held;
 }
 
 /* A reference or NULL. */
-static struct head *get_head(struct unit_store *unit, const char *key)
+static struct metadata *get_metadata(struct unit_store *unit, const char *key)
 {
     struct object_name name = name_of(key);
     struct object_id id;
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
     store_object_id(unit->store, &name, &id);
-    enum err e = store_head(unit->io, &id, &name, head_came, &answer, &answer.head, &op);
+    enum err e = store_metadata(unit->io, &id, &name, metadata_came, &answer, &answer.metadata,
+                                &op);
     while (e == ERR_WAIT && !answer.came)
         unit_turn(unit);
     if (e == ERR_WAIT)
         e = answer.err;
     ok(e == OK || e == ERR_NOT_FOUND);
-    return e ? NULL : answer.head;
+    return e ? NULL : answer.metadata;
 }
 
 /* One piece; its length, 0 if it is not here. Fails the test if a byte is wrong. */
-static size_t read_piece(struct unit_store *unit, const struct head *head, const char *key,
+static size_t read_bytes(struct unit_store *unit, const struct metadata *metadata, const char *key,
                          uint64_t offset, uint64_t end)
 {
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
-    enum err e = store_read(unit->io, head, offset, end, NULL, piece_came, &answer, &answer.piece, &op);
+    enum err e = store_read(unit->io, metadata, offset, end, NULL, bytes_came, &answer,
+                            &answer.held, &op);
     while (e == ERR_WAIT && !answer.came)
         unit_turn(unit);
     if (e == ERR_WAIT)
@@ -309,15 +314,15 @@ static size_t read_piece(struct unit_store *unit, const struct head *head, const
     ok(e == OK || e == ERR_NOT_FOUND || e == ERR_GONE);
     if (e)
         return 0;
-    size_t len = answer.piece.bytes.len;
-    ok(len > 0 && len <= end - offset && len <= PIECE_BYTES_MAX);
+    size_t len = answer.held.bytes.len;
+    ok(len > 0 && len <= end - offset && len <= READ_BYTES_MAX);
     uint8_t *want = must_alloc(len);
     char etag[64];
-    snprintf(etag, sizeof(etag), "%.*s", SLICE_ARG(head->etag));
+    snprintf(etag, sizeof(etag), "%.*s", SLICE_ARG(metadata->etag));
     object_fill(key, etag, offset, want, len);
-    bool right = memcmp(want, answer.piece.bytes.ptr, len) == 0;
+    bool right = memcmp(want, answer.held.bytes.ptr, len) == 0;
     free(want);
-    piece_release(&answer.piece);
+    object_bytes_release(&answer.held);
     ok(right);
     return len;
 }
@@ -326,11 +331,11 @@ static size_t read_piece(struct unit_store *unit, const struct head *head, const
 __attribute__((unused)) static uint64_t read_range(struct unit_store *unit, const char *key,
                                                    uint64_t offset, uint64_t end)
 {
-    struct head *head = get_head(unit, key);
+    struct metadata *metadata = get_metadata(unit, key);
     uint64_t at = offset;
-    for (size_t got = 1; head && got && at < end; at += got)
-        got = read_piece(unit, head, key, at, end);
-    head_unref(&head);
+    for (size_t got = 1; metadata && got && at < end; at += got)
+        got = read_bytes(unit, metadata, key, at, end);
+    metadata_unref(&metadata);
     return at - offset;
 }
 
@@ -338,9 +343,9 @@ __attribute__((unused)) static uint64_t read_range(struct unit_store *unit, cons
 __attribute__((unused)) static bool has_object(struct unit_store *unit, const char *key,
                                                const char *etag, uint64_t size)
 {
-    struct head *head = get_head(unit, key);
-    bool right = head && slice_eq(head->etag, slice_of(etag)) && head->size == size;
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(unit, key);
+    bool right = metadata && slice_eq(metadata->etag, slice_of(etag)) && metadata->size == size;
+    metadata_unref(&metadata);
     return right && read_range(unit, key, 0, size) == size;
 }
 
@@ -394,9 +399,7 @@ __attribute__((unused)) static size_t each_extent(void (*with)(const char *path)
 
 static void cool_one(const char *path)
 {
-    int fd = open(path, O_RDONLY);
-    ok(fd >= 0 && fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-    close(fd);
+    (void)cool_file(path);    /* a file system that keeps its pages is the test's business */
 }
 
 /* Out of the page cache: what follows is read from the disk. */
@@ -407,10 +410,10 @@ __attribute__((unused)) static void cool(void)
 
 __attribute__((unused)) static bool is_unproved(struct unit_store *unit, const char *key)
 {
-    struct head *head = get_head(unit, key);
-    ok(head != NULL);
-    bool unproved = atomic_load(&head->unproved);
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(unit, key);
+    ok(metadata != NULL);
+    bool unproved = atomic_load(&metadata->unproved);
+    metadata_unref(&metadata);
     return unproved;
 }
 

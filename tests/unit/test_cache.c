@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cache_unit.h"
 
+#include <glob.h>
 #include <sys/mman.h>
 
 TEST(a_second_read_asks_the_origin_for_nothing)
@@ -83,6 +84,42 @@ TEST(memory_that_can_not_be_written_is_the_readers_own_trouble)
     drop_house();
 }
 
+static void cool(void)    /* what is read next comes from the disk */
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof(pattern), "%s/extents/*", house.folder);
+    ok(glob(pattern, 0, NULL, &found) == 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        (void)cool_file(found.gl_pathv[i]);
+    globfree(&found);
+}
+
+TEST(what_the_disk_must_bring_is_read_ahead_by_a_piece)
+{
+    new_house(3 * MIB + 77);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    settle(&client);
+    uint64_t ahead = metric_read(M_CACHE_READ_AHEAD), reads_before = metric_read(M_DISK_READS);
+    ok(reads(&client, 0, 0) && metric_read(M_CACHE_READ_AHEAD) == ahead);    /* it is in memory */
+    cool();
+    ok(reads(&client, 0, 0) && client.answer->source == GET_HIT);
+    if (metric_read(M_DISK_READS) > reads_before) {    /* else this file system keeps its pages */
+        ok(metric_read(M_CACHE_READ_AHEAD) > ahead);
+        ahead = metric_read(M_CACHE_READ_AHEAD);
+        cool();
+        ok(reads(&client, 2 * MIB, 2 * MIB + 1000) && metric_read(M_CACHE_READ_AHEAD) == ahead);
+        cool();
+        ask(&client, 0, 0);
+        ok(decided(&client) == OK && !read_some(&client, 1000));    /* it leaves in the middle */
+        ok(metric_read(M_CACHE_READ_AHEAD) == ahead + 1);
+    }
+    client_end(&client);
+    drop_house();
+}
+
 TEST(a_range_costs_its_units_and_no_more)
 {
     new_house(64 * MIB);
@@ -110,7 +147,7 @@ TEST(a_small_object_and_an_empty_one_are_kept_whole)
     for (int i = 0; i < 2; i++) {
         atomic_store(&fake.size, i ? 0 : 5000);
         atomic_store(&fake.gets, 0);
-        house.place.freshness = FRESH_IMMUTABLE;
+        house.rules.freshness = FRESH_IMMUTABLE;
         ask(&client, 0, 0);
         ok(decided(&client) == OK && (i == 1 || read_some(&client, UINT64_MAX)));
         settle(&client);
@@ -187,7 +224,7 @@ static void nothing_is_mixed(const char *etag)
     atomic_store(&fake.version, 2);
     ask(&second, 0, 0);    /* what went by is gone, and the rest is of the first version */
     ok(decided(&second) == OK);
-    second.version = second.answer->head == first.answer->head ? 1 : 2;
+    second.version = second.answer->metadata == first.answer->metadata ? 1 : 2;
     ok(read_some(&second, UINT64_MAX) || second.version == 1);
     second.version = 2;
     ok(reads(&second, 1 * MIB, 2 * MIB) && reads(&second, 5 * MIB, 6 * MIB));
@@ -227,7 +264,7 @@ TEST(who_asks_for_the_newest_does_not_join_what_was_asked_for_before)
 {
     struct client first, second;
     new_house(2 * MIB);
-    house.place.freshness = FRESH_ALWAYS;
+    house.rules.freshness = FRESH_ALWAYS;
     client_begin(&first);
     client_begin(&second);
     atomic_store(&fake.held, true);
@@ -254,7 +291,7 @@ TEST(a_write_takes_what_was_kept_and_what_was_on_its_way)
     ok(reads(&client, 0, 0));
     settle(&client);
     struct write_key key = { S("key"), S("") };
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), &key, 1, noted, NULL);
     while (!write_may_go(write))
         turn(&client);
     ask(&other, 0, 0);    /* a fill that begins while the write is under way sees the old version */
@@ -280,10 +317,10 @@ TEST(of_two_writes_of_a_key_the_one_that_began_later_is_the_latest)
     struct arena keep = { 0 };
     client_begin(&client);
     struct write_key keys[] = { { S("key"), S("") }, { S("another"), S("") } };
-    struct write *one = write_begin(client.loop, &house.place, S("bucket"), keys, 2, noted, NULL);
+    struct write *one = write_begin(client.loop, &house.rules, S("bucket"), keys, 2, noted, NULL);
     struct write_order first = write_order(one, &keep);
     ok(write_is_latest(&first));
-    struct write *two = write_begin(client.loop, &house.place, S("bucket"), keys, 1, noted, NULL);
+    struct write *two = write_begin(client.loop, &house.rules, S("bucket"), keys, 1, noted, NULL);
     struct write_order second = write_order(two, &keep);
     ok(!write_is_latest(&first) && write_is_latest(&second));
     write_end(&one);    /* an end changes nothing of it */
@@ -349,10 +386,11 @@ TEST(a_stale_copy_is_served_while_one_question_is_asked)
     new_house(1 * MIB);
     struct client client;
     client_begin(&client);
-    house.place = (struct place){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60,
+    house.rules = (struct rules){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60,
                                   .grace_s = 60 };
     ok(reads(&client, 0, 0));
-    atomic_store(&((struct head *)(uintptr_t)client.answer->head)->validated_s, wall_s() - 100);
+    atomic_store(&((struct metadata *)(uintptr_t)client.answer->metadata)->validated_s, wall_s() -
+                 100);
     settle(&client);
     atomic_store(&fake.version, 2);
     atomic_store(&fake.held, true);
@@ -703,24 +741,24 @@ TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
     struct fetch *all[] = { &has, &leaves, &waits };
     for (size_t i = 0; i < countof(all); i++)
         list_init(&all[i]->slot_link);
-    struct head *head = head_new(&id, &name, S("\"e\""), S(""), 8 * MIB, 0, true);
+    struct metadata *metadata = metadata_new(&id, &name, S("\"e\""), S(""), 8 * MIB, 0, true);
     flights_lock(flights, &id);
-    struct inflight *inflight = inflight_get(flights, &id, &name, NULL);
-    struct flight *first = flight_new(inflight, &has, head, 0, MIB);
-    struct flight *second = flight_new(inflight, &has, head, MIB, MIB);
-    ok(first && second && !flight_new(inflight, &leaves, head, 2 * MIB, MIB) &&
-       !flight_new(inflight, &waits, head, 3 * MIB, MIB));
+    struct inflight *inflight = inflight_get(flights, &id, &name, &(struct rules){ 0 });
+    struct flight *first = flight_new(inflight, &has, metadata, 0, MIB);
+    struct flight *second = flight_new(inflight, &has, metadata, MIB, MIB);
+    ok(first && second && !flight_new(inflight, &leaves, metadata, 2 * MIB, MIB) &&
+       !flight_new(inflight, &waits, metadata, 3 * MIB, MIB));
     flight_unref(&first);
     ok(list_empty(&leaves.slot_link) && !list_empty(&waits.slot_link));    /* its turn ... */
     slots_forget(flights, &leaves);
     ok(list_empty(&waits.slot_link));    /* ... is the next one's */
-    first = flight_new(inflight, &waits, head, 3 * MIB, MIB);
+    first = flight_new(inflight, &waits, metadata, 3 * MIB, MIB);
     ok(first);
     flight_unref(&first);
     flight_unref(&second);
     inflight_unref(&inflight);
     flights_unlock(flights, &id);
-    head_unref(&head);
+    metadata_unref(&metadata);
     flights_free(&flights);
 }
 
@@ -745,6 +783,7 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next),
     cmocka_unit_test(a_refusal_at_the_first_byte_is_freed),
     cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
+    cmocka_unit_test(what_the_disk_must_bring_is_read_ahead_by_a_piece),
     cmocka_unit_test(a_range_costs_its_units_and_no_more),
     cmocka_unit_test(what_is_here_is_read_straight_to_where_it_is_wanted),
     cmocka_unit_test(an_answer_that_does_not_fit_is_refused_before_any_byte),

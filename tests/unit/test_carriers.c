@@ -37,7 +37,7 @@ TEST(a_reply_is_emptied_when_four_later_ones_were_sent)
     ok(!is_whole(first));
     for (size_t i = 0; i < CARRIERS_KEPT; i++)
         ok(is_whole(others[i]) && close(others[i]) == 0);
-    carriers_empty(&carriers);
+    carriers_end(&carriers, true);
     close(first);
 }
 
@@ -65,7 +65,7 @@ TEST(a_reply_that_is_not_received_outlives_its_minute)
 
 TEST(a_socket_has_room_for_fewer_long_messages_than_are_kept)
 {
-    static char message[65536 + 64];    /* as a long reply is announced (lease.c) */
+    static char message[65536 + 64];    /* as a long reply is announced (session.c) */
     int ends[2], large = 4 << 20;
     unsigned taken = 0;
     ok(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);

@@ -117,21 +117,16 @@ TEST(every_global_row_is_reached_by_flag_variable_and_file)
     }
 }
 
-/* Tests have the object "test"; the old names go on for a version. */
-TEST(every_constant_is_reached_by_test_and_by_its_old_name)
+TEST(every_constant_is_reached_by_flag_variable_and_file)
 {
     size_t count = 0;
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
-        char room[64], text[256];
+        char room[64];
         if (setting->scope != SCOPE_CONSTANT)
             continue;
         count++;
-        const char *value = sample(setting, room);
-        expect_three_ways(setting, value);
-        snprintf(text, sizeof(text), "{\"test\": {\"%s\": \"%s\"}}", setting->name, value);
-        struct config *config = load(text, NULL, NULL);
-        expect(config, config, config->where, setting, value, FROM_TEST);
+        expect_three_ways(setting, sample(setting, room));
     }
     ok(count >= BUDGET_COUNT);
 }
@@ -140,9 +135,9 @@ TEST(a_setting_of_a_group_that_is_gone_is_remembered_and_no_mistake)
 {
     struct config *config = load("{\"origins\": {\"w\": {\"url\": \"http://a\",\n"
                                  " \"tries\": 2, \"wait_time\": 7}}}", NULL, NULL);
-    ok(!config->mistakes && config->gone && config->gone->next && !config->gone->next->next);
-    assert_string_equal(config->gone->next->key, "origins.w.tries");
-    ok(config->gone->next->where.line == 2);
+    size_t at = setting_at(SCOPE_ORIGIN, S("tries"));
+    ok(!config->mistakes && settings[at].scope == SCOPE_GONE);
+    ok(config->origins[0].where[at].from == FROM_FILE && config->origins[0].where[at].line == 2);
     config_free(&config);
 }
 
@@ -155,7 +150,7 @@ TEST(every_row_of_a_group_is_reached_by_file)
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
         char room[64], text[256];
-        if (setting->scope == SCOPE_GLOBAL || setting->scope == SCOPE_CONSTANT)
+        if (setting->scope == SCOPE_GLOBAL || setting->scope >= SCOPE_CONSTANT)
             continue;
         const char *value = sample(setting, room);
         snprintf(text, sizeof(text), forms[setting->scope], setting->name, value);
@@ -315,10 +310,8 @@ static const struct seeded {
     { "{\"memory\": \"63MiB\"}", 1, 12, "memory", NULL },
     { "{\"memry\": 0}", 1, 2, "memry", "memory" },
     { "{\"memory_slots\": 1}", 1, 18, "memory_slots", NULL },
-    { "{\"test\": []}", 1, 10, "test", NULL },
-    { "{\"test\": {\"fill_gest\": 9}}", 1, 11, "test.fill_gest", "fill_gets" },
-    { "{\"test\": {\"fill_gets\": 9000}}", 1, 24, "test.fill_gets", NULL },
-    { "{\"test\": {\"ttl\": \"1s\"}}", 1, 11, "test.ttl", NULL },
+    { "{\"test\": {\"fill_gets\": 9}}", 1, 2, "test", NULL },
+    { "{\"fill_gets\": 9000}", 1, 15, "fill_gets", NULL },
     { "{\"io\": \"aio\"}", 1, 8, "io", NULL },
     { "{\"freshness\": \"imutable\"}", 1, 15, "freshness", NULL },
     { "{\"revalidate\": \"\"}", 1, 16, "revalidate", NULL },
@@ -837,7 +830,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_global_row_is_reached_by_flag_variable_and_file),
-        cmocka_unit_test(every_constant_is_reached_by_test_and_by_its_old_name),
+        cmocka_unit_test(every_constant_is_reached_by_flag_variable_and_file),
         cmocka_unit_test(a_setting_of_a_group_that_is_gone_is_remembered_and_no_mistake),
         cmocka_unit_test(every_row_of_a_group_is_reached_by_file),
         cmocka_unit_test(a_row_that_inherits_names_a_global_row_of_its_kind),

@@ -151,7 +151,7 @@ static struct asked lent(struct lend *lend, const char *peer, const char *host, 
     struct arena keep = { 0 };
     struct http_field fields[] = { { S("Host"), slice_of(host) },
                                    { S("Authorization"), slice_of(auth) } };
-    struct http_head head = { .field_count = auth ? 2 : 1 };
+    struct request_head head = { .field_count = auth ? 2 : 1 };
     memcpy(head.fields, fields, sizeof(fields));
     struct http_answer answer = { 0 };
     struct asked asked = { 0 };
@@ -256,9 +256,10 @@ TEST(what_came_through_a_proxy_or_from_a_browser_gets_none)
     struct lend *lend = lend_new(S("word"));
     for (size_t i = 0; i < countof(names); i++) {
         struct arena keep = { 0 };
-        struct http_head head = { .field_count = 3, .fields = { { S("Host"), S("localhost") },
-                                                                { S("Authorization"), S("word") },
-                                                                { slice_of(names[i]), S("x") } } };
+        struct request_head head = { .field_count = 3,
+                                     .fields = { { S("Host"), S("localhost") },
+                                                 { S("Authorization"), S("word") },
+                                                 { slice_of(names[i]), S("x") } } };
         struct http_answer answer = { 0 };
         slice key;
         if (!lend_answer(lend, &keep, S("127.0.0.1:5"), &head, 1000, &key, &answer) ||

@@ -39,9 +39,9 @@ static void end(void)
     errands_end(&errands);
 }
 
-static bool comes(size_t i, uint64_t party)
+static bool comes(size_t i, uint64_t list_id)
 {
-    all[i].pass.party = party;
+    all[i].pass.list_id = list_id;
     return limiter_enter(&limiter, &all[i].pass);
 }
 

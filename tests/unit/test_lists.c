@@ -29,7 +29,7 @@ static void end(void)
 static void start(struct lister *lister, const char *bucket, const char *query, bool newest)
 {
     struct list_ask ask = {
-        .place = &house.place, .op = S3_LIST_OBJECTS_V2, .bucket = slice_of(bucket),
+        .rules = &house.rules, .op = S3_LIST_OBJECTS_V2, .bucket = slice_of(bucket),
         .query = slice_of(query), .newest = newest, .who = house.who,
     };
     *lister = (struct lister){ .get = list_start(client.loop, &ask, noted, NULL) };
@@ -111,7 +111,7 @@ TEST(who_has_an_own_identity_sees_it_no_longer_than_a_grant)
     static const struct identity somebody = { .id = 7 };
     begin(60000, 64 * MIB);
     house.who = &somebody;
-    house.place.grant_ms = 300;
+    house.rules.grant_ms = 300;
     ok(lists("a=b", 1) && lists("a=b", 1) && asked() == 1);
     usleep(310000);
     ok(lists("a=b", 1) && asked() == 2);
@@ -126,14 +126,14 @@ TEST(a_write_in_the_bucket_ends_what_was_asked_before)
     ok(lists("a=b", 1) && asked() == 1);
     atomic_store(&fake.held, true);
     start(&before, "bucket", "c=d", false);
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), &key, 1, noted, NULL);
     atomic_store(&fake.version, 2);
     write_end(&write);
     atomic_store(&fake.held, false);
     ok(lists("c=d", 2) && lists("a=b", 2) && asked() == 4);
     ok(answered(&before, 1));    /* it asked before */
     ok(lists("c=d", 2) && lists("a=b", 2) && asked() == 4);
-    write = write_begin(client.loop, &house.place, S("bucket"), NULL, 0, noted, NULL);
+    write = write_begin(client.loop, &house.rules, S("bucket"), NULL, 0, noted, NULL);
     ok(lists("a=b", 2) && lists("a=b", 2) && asked() == 6);    /* nothing holds amid a write */
     write_end(&write);
     ok(lists("a=b", 2) && asked() == 7);
@@ -146,7 +146,7 @@ TEST(it_ends_what_was_asked_by_another_name_of_the_bucket_too)
     begin(60000, 64 * MIB);
     start(&lister, "tenant:bucket", "a=b", false);
     ok(answered(&lister, 1) && asked() == 1);
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), NULL, 0, noted, NULL);
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), NULL, 0, noted, NULL);
     write_end(&write);
     atomic_store(&fake.version, 2);
     start(&lister, "tenant:bucket", "a=b", false);
@@ -158,7 +158,7 @@ TEST(what_other_credentials_of_ours_were_shown_is_asked_again)
 {
     begin(60000, 64 * MIB);
     ok(lists("a=b", 1) && lists("a=b", 1) && asked() == 1);
-    atomic_store(&fake.renamed_ms, mono_ms());
+    atomic_store(&fake.owner_changed_ms, mono_ms());
     ok(lists("a=b", 1) && asked() == 2);
     end();
 }
@@ -184,7 +184,7 @@ TEST(a_refusal_ends_what_was_listed_before_in_the_same_name_and_bucket)
     static const struct identity somebody = { .id = 7 }, *const names[] = { NULL, &somebody };
     struct lister lister;
     begin(60000, 64 * MIB);
-    house.place.grant_ms = 60000;
+    house.rules.grant_ms = 60000;
     for (size_t i = 0; i < countof(names); i++) {
         house.who = names[!i];
         ok(lists("a=b", 1));

@@ -38,7 +38,7 @@ TEST(a_key_that_was_not_there_is_asked_for_once)
     ok(client.answer->refusal->status == 404);
     ask_for(&client, "another", 0, 0);
     ok(decided(&client) == ERR_NO_SUCH_KEY && client.answer->source != GET_NEGATIVE);
-    house.place.freshness = FRESH_ALWAYS;
+    house.rules.freshness = FRESH_ALWAYS;
     ok(is_missing(&client) && client.answer->source != GET_NEGATIVE);
     end(&client);
 }
@@ -62,7 +62,8 @@ TEST(it_is_not_known_for_longer_than_was_said)
 static void put(struct client *client)
 {
     struct write_key key = { S("key"), S("") };
-    struct write *write = write_begin(client->loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    struct write *write = write_begin(client->loop, &house.rules, S("bucket"), &key, 1, noted,
+                                      NULL);
     while (!write_may_go(write))
         turn(client);
     atomic_store(&fake.status, 0);
@@ -100,7 +101,7 @@ TEST(nor_one_to_a_question_amid_a_write)
     struct client client;
     begin(&client, 60000);
     struct write_key key = { S("key"), S("") };
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), &key, 1, noted, NULL);
     ok(is_missing(&client));
     atomic_store(&fake.status, 0);    /* the origin has it now, and the write is not over */
     ok(reads(&client, 0, 0));

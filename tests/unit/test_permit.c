@@ -11,7 +11,7 @@ static void new_shared_house(uint64_t size)
 {
     new_house(size);
     atomic_store(&fake.knows_identities, true);
-    house.place.grant_ms = house.place.permission_ms = 60000;
+    house.rules.grant_ms = house.rules.permission_ms = 60000;
 }
 
 static enum err got_as(struct client *client, const struct identity *who)
@@ -48,7 +48,7 @@ TEST(a_refusal_ends_a_grant_at_once_and_gives_no_byte)
     atomic_store(&fake.denies, "BEN");
     ok(got_as(&client, &ben) == OK);    /* nobody has asked yet */
     house.who = &ben;
-    struct get_ask newest = { .place = &house.place, .who = &ben, .bucket = S("bucket"),
+    struct get_ask newest = { .rules = &house.rules, .who = &ben, .bucket = S("bucket"),
                               .key = S("key"), .revalidate = true,
                               .conditions = { .if_modified_since = -1,
                                               .if_unmodified_since = -1 } };
@@ -93,12 +93,12 @@ TEST(a_leaders_refusal_is_not_the_followers)
     client_begin(&leader);
     client_begin(&follower);
     ok(got_as(&follower, &ben) == OK);
-    house.place.grant_scope = GRANT_BUCKET;    /* so that a grant outlives the object's record */
+    house.rules.grant_scope = GRANT_BUCKET;    /* so that a grant outlives the object's record */
     struct object_name name = { .endpoint = S("http://fake"), .bucket = S("bucket") };
     struct grant_name grant = { ben.id, { { 0 } }, GRANT_BUCKET };
     store_object_id(house.store, &name, &grant.id);
     uint64_t now_ms = mono_ms();
-    grants_give(cache_grants(house.cache), &grant, 0, S("bucket"),
+    grants_give(house.cache->grants, &grant, 0, S("bucket"),
                 grant_note_now(&grant, S("bucket")), now_ms, 60000, now_ms);
     atomic_store(&fake.denies, "ANNA");
     atomic_store(&fake.held, true);
@@ -146,8 +146,8 @@ TEST(an_outage_is_bridged_only_for_who_has_a_grant)
     struct client client;
     new_shared_house(300000);
     client_begin(&client);
-    house.place.freshness = FRESH_TTL;
-    house.place.grace_s = 3600;
+    house.rules.freshness = FRESH_TTL;
+    house.rules.grace_s = 3600;
     ok(got_as(&client, &anna) == OK);
     atomic_store(&fake.down, true);
     ok(got_as(&client, &anna) == OK);
@@ -166,7 +166,7 @@ TEST(what_was_learnt_in_a_clients_name_stays_theirs_over_a_restart)
     close_house();
     open_house(300000);
     atomic_store(&fake.knows_identities, true);
-    house.place.grant_ms = house.place.permission_ms = 60000;
+    house.rules.grant_ms = house.rules.permission_ms = 60000;
     client_begin(&client);
     ok(got_as(&client, NULL) == OK);
     ok(atomic_load(&fake.heads) == 1 && atomic_load(&fake.gets) == 0);
@@ -185,11 +185,11 @@ TEST(what_was_learnt_in_our_own_name_needs_no_word_after_a_restart)
     close_house();
     open_house(300000);
     atomic_store(&fake.knows_identities, true);
-    house.place.grant_ms = house.place.permission_ms = 60000;
+    house.rules.grant_ms = house.rules.permission_ms = 60000;
     client_begin(&client);
     ok(got_as(&client, NULL) == OK);
     ok(atomic_load(&fake.heads) == 0 && atomic_load(&fake.gets) == 0);
-    house.place.permission_ms = 0;    /* ask every time */
+    house.rules.permission_ms = 0;    /* ask every time */
     ok(got_as(&client, NULL) == OK && got_as(&client, NULL) == OK);
     ok(atomic_load(&fake.heads) == 2);
     client_end(&client);
@@ -205,7 +205,7 @@ struct said {
 
 static struct get_ask quiet_ask(const char *key)
 {
-    return (struct get_ask){ .place = &house.place, .bucket = S("bucket"), .key = slice_of(key),
+    return (struct get_ask){ .rules = &house.rules, .bucket = S("bucket"), .key = slice_of(key),
                              .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 } };
 }
 
@@ -227,21 +227,21 @@ static struct inflight *under_way(const char *key)
     struct object_name name = { S("http://fake"), S("bucket"), slice_of(key), S("") };
     struct object_id id;
     store_object_id(house.store, &name, &id);
-    flights_lock(cache_flights(house.cache), &id);
-    struct inflight *inflight = inflight_get(cache_flights(house.cache), &id, &name, &house.place);
-    flights_unlock(cache_flights(house.cache), &id);
+    flights_lock(house.cache->flights, &id);
+    struct inflight *inflight = inflight_get(house.cache->flights, &id, &name, &house.rules);
+    flights_unlock(house.cache->flights, &id);
     return inflight;
 }
 
-static void answer(struct inflight *inflight, struct head *head, struct said said)
+static void answer(struct inflight *inflight, struct metadata *metadata, struct said said)
 {
-    struct fetch fetch = { .inflight = inflight, .kind = FETCH_HEAD, .head = head,
+    struct fetch fetch = { .inflight = inflight, .kind = FETCH_HEAD, .metadata = metadata,
                            .sent_ms = mono_ms() + said.asked_s * 1000 };
     flights_lock(inflight->flights, &inflight->id);
     if (said.refused)
         permit_refused(&fetch);
     else
-        permit_shown(&fetch);
+        permit_granted(&fetch);
     flights_unlock(inflight->flights, &inflight->id);
 }
 
@@ -328,7 +328,7 @@ TEST(nor_does_who_asks_after_a_change_of_who_may_read_what)
 
 static enum err newest_as(struct client *client, const struct identity *who)
 {
-    struct get_ask newest = { .place = &house.place, .who = who, .bucket = S("bucket"),
+    struct get_ask newest = { .rules = &house.rules, .who = who, .bucket = S("bucket"),
                               .key = S("key"), .revalidate = true,
                               .conditions = { .if_modified_since = -1,
                                               .if_unmodified_since = -1 } };
@@ -395,20 +395,20 @@ TEST(what_the_shared_name_was_shown_opens_no_other_object_of_its_name)
     new_shared_house(300000);
     client_begin(&client);
     ok(got_as(&client, NULL) == OK);
-    struct head *ours = head_ref((struct head *)client.answer->head);
+    struct metadata *ours = metadata_ref((struct metadata *)client.answer->metadata);
     settle(&client);
     atomic_store(&fake.version, 2);
     client.version = 2;
     ok(newest_as(&client, &ben) == OK && read_some(&client, UINT64_MAX));
-    struct head *bens = head_ref((struct head *)client.answer->head);
+    struct metadata *bens = metadata_ref((struct metadata *)client.answer->metadata);
     settle(&client);
     struct inflight *inflight = under_way("key");
-    inflight_set_head(inflight, bens);
+    inflight_set_metadata(inflight, bens);
     answer(inflight, ours, (struct said){ 1, false });    /* it took longer than his */
     let_go(inflight);
     ok(!is_let(&client, "key"));
-    head_unref(&ours);
-    head_unref(&bens);
+    metadata_unref(&ours);
+    metadata_unref(&bens);
     client_end(&client);
     drop_house();
 }
@@ -420,7 +420,7 @@ static void again(struct client *client)
     close_house();
     open_house(300000);
     atomic_store(&fake.knows_identities, true);
-    house.place.grant_ms = house.place.permission_ms = 60000;
+    house.rules.grant_ms = house.rules.permission_ms = 60000;
     client_begin(client);
 }
 
@@ -499,7 +499,7 @@ TEST(so_is_one_that_comes_while_we_run)
     settle(&client);
     ok(atomic_load(&fake.heads) == 0);
     usleep(200000);
-    atomic_store(&fake.renamed_ms, mono_ms());
+    atomic_store(&fake.owner_changed_ms, mono_ms());
     usleep(200000);
     ask_for(&client, "new", 0, 0);    /* shown to the newcomer alone */
     ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
@@ -548,12 +548,12 @@ TEST(who_was_refused_what_is_not_lost_with_the_index)
     ok(system(command) == 0);
     open_house(300000);
     atomic_store(&fake.knows_identities, true);
-    house.place.permission_ms = 60000;
+    house.rules.permission_ms = 60000;
     client_begin(&client);
     struct object_name name = { S("http://fake"), S("bucket"), S("key"), S("") };
     struct object_id id;
     store_object_id(house.store, &name, &id);
-    struct store_vouch listed = { head_etag_hash(S("\"v1\"")), 300000, 784111777, { NULL, 0 },
+    struct store_vouch listed = { metadata_etag_hash(S("\"v1\"")), 300000, 784111777, { NULL, 0 },
                                   wall_s(), 0, NULL };
     ok(store_renew(house.store, &id, &listed) == STORE_RENEWED);    /* it may list, not read */
     atomic_store(&fake.denies, "");
@@ -592,8 +592,8 @@ TEST(what_is_said_of_a_key_ends_the_permissions_to_its_versions)
     ok(got_as(&client, &anna) == OK && got_as(&client, NULL) == OK);
     ok(atomic_load(&fake.heads) == heads);
     struct write_key key = { S("key"), S("") };
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
-    write_says(write);    /* an ACL, say */
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), &key, 1, noted, NULL);
+    write_restates_key(write);    /* an ACL, say */
     while (!write_may_go(write))
         turn(&client);
     write_end(&write);
@@ -626,15 +626,15 @@ TEST(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name)
         char key[] = { 'k', (char)('a' + i), '\0' };
         ask_for(&client, key, 0, 0);
         ok(decided(&client) == OK && read_some(&client, UINT64_MAX));
-        struct head *head = head_ref((struct head *)client.answer->head);
+        struct metadata *metadata = metadata_ref((struct metadata *)client.answer->metadata);
         settle(&client);
         ok(is_let(&client, key));
         struct inflight *inflight = under_way(key);
-        answer(inflight, head, orders[i].first);
-        answer(inflight, head, orders[i].second);
+        answer(inflight, metadata, orders[i].first);
+        answer(inflight, metadata, orders[i].second);
         let_go(inflight);
         ok(is_let(&client, key) == orders[i].let);
-        head_unref(&head);
+        metadata_unref(&metadata);
     }
     client_end(&client);
     drop_house();
@@ -649,16 +649,17 @@ TEST(nor_does_one_that_brings_what_was_not_here)
         char key[] = { 'k', (char)('a' + i), '\0' };
         struct inflight *inflight = under_way(key);
         struct object_name name = { S("http://fake"), S("bucket"), slice_of(key), S("") };
-        struct head *head = head_new(&inflight->id, &name, S("\"v1\""), S(""), 0, 5, true);
+        struct metadata *metadata = metadata_new(&inflight->id, &name, S("\"v1\""), S(""), 0, 5,
+                                                 true);
         const struct said *first = &orders[i].first, *second = &orders[i].second;
-        answer(inflight, first->refused ? NULL : head, *first);
+        answer(inflight, first->refused ? NULL : metadata, *first);
         flights_lock(inflight->flights, &inflight->id);
-        inflight_set_head(inflight, head);
+        inflight_set_metadata(inflight, metadata);
         flights_unlock(inflight->flights, &inflight->id);
-        answer(inflight, second->refused ? NULL : head, *second);
+        answer(inflight, second->refused ? NULL : metadata, *second);
         ok(is_let(&client, key) == orders[i].let);
         let_go(inflight);
-        head_unref(&head);
+        metadata_unref(&metadata);
     }
     client_end(&client);
     drop_house();
@@ -670,7 +671,7 @@ static void *asks_and_hears(void *arg)
 {
     struct inflight *inflight = arg;
     for (unsigned i = 0; i < 2000; i++)
-        answer(inflight, inflight->head, (struct said){ i / 2, i % 2 });
+        answer(inflight, inflight->metadata, (struct said){ i / 2, i % 2 });
     return NULL;
 }
 
@@ -680,22 +681,22 @@ TEST(whatever_order_threads_hear_the_last_question_counts)
     new_shared_house(300000);
     client_begin(&client);
     ok(reads(&client, 0, 0));
-    struct head *head = head_ref((struct head *)client.answer->head);
+    struct metadata *metadata = metadata_ref((struct metadata *)client.answer->metadata);
     settle(&client);
     struct inflight *inflight = under_way("key");
-    inflight_set_head(inflight, head);
+    inflight_set_metadata(inflight, metadata);
     for (unsigned round = 0; round < 2; round++) {
         pthread_t threads[ASKERS];
         for (unsigned i = 0; i < ASKERS; i++)
             ok(pthread_create(&threads[i], NULL, asks_and_hears, inflight) == 0);
         if (round)    /* while they do, a question later than all of theirs is answered */
-            answer(inflight, head, (struct said){ 5000, false });
+            answer(inflight, metadata, (struct said){ 5000, false });
         for (unsigned i = 0; i < ASKERS; i++)
             pthread_join(threads[i], NULL);
         ok(is_let(&client, "key") == (round == 1));
     }
     let_go(inflight);
-    head_unref(&head);
+    metadata_unref(&metadata);
     client_end(&client);
     drop_house();
 }

@@ -25,7 +25,7 @@ TEST(at_first_all_there_was_since_the_start_counts)
     read_some(3, 1);
     uint64_t ms;
     struct gains last = recent_gains(&recent, 5000, &ms);
-    ok(ms == 5000 && last.hits == 3 && last.reads == 4);
+    ok(ms == 5000 && last.of[GAIN_HITS] == 3 && last.of[GAIN_READS] == 4);
 }
 
 TEST(the_last_minute_is_what_came_in_it)
@@ -37,8 +37,8 @@ TEST(the_last_minute_is_what_came_in_it)
         read_some(second < 240 ? 5 : 2, 1);
     }
     struct gains last = recent_gains(&recent, now_ms, &ms);
-    ok(ms == 60000 && last.hits == 120 && last.reads == 180);
-    ok(last.cache_bytes == 12000 && last.origin_bytes == 6000);
+    ok(ms == 60000 && last.of[GAIN_HITS] == 120 && last.of[GAIN_READS] == 180);
+    ok(last.of[GAIN_CACHE_BYTES] == 12000 && last.of[GAIN_ORIGIN_BYTES] == 6000);
 }
 
 TEST(before_a_minute_has_passed_it_is_what_came_so_far)
@@ -49,7 +49,7 @@ TEST(before_a_minute_has_passed_it_is_what_came_so_far)
     recent_look(&recent, 2000);
     read_some(1, 1);
     struct gains last = recent_gains(&recent, 2500, &ms);
-    ok(ms == 2500 && last.hits == 8 && last.reads == 9);
+    ok(ms == 2500 && last.of[GAIN_HITS] == 8 && last.of[GAIN_READS] == 9);
 }
 
 TEST(looks_that_came_late_make_it_longer_never_shorter)
@@ -59,7 +59,7 @@ TEST(looks_that_came_late_make_it_longer_never_shorter)
     read_some(1, 0);
     recent_look(&recent, 90000);
     struct gains last = recent_gains(&recent, 90500, &ms);
-    ok(ms == 90500 && last.hits == 1);
+    ok(ms == 90500 && last.of[GAIN_HITS] == 1);
 }
 
 TEST(items_of_the_fill_socket_are_reads)
@@ -70,9 +70,12 @@ TEST(items_of_the_fill_socket_are_reads)
     metric_add(M_FILL_BYTES, 1000);
     metric_add(M_FILL_FROM_CACHE, 990);
     struct gains now = gains_now();
-    ok(now.hits - before.hits == 99 && now.reads - before.reads == 100);
-    ok(now.cache_bytes - before.cache_bytes == 990 && now.origin_bytes - before.origin_bytes == 10);
-    ok(now.given_bytes - before.given_bytes == 1000);
+    static const uint64_t gained[GAIN_COUNT] = {
+        [GAIN_HITS] = 99, [GAIN_READS] = 100, [GAIN_CACHE_BYTES] = 990, [GAIN_ORIGIN_BYTES] = 10,
+        [GAIN_GIVEN_BYTES] = 1000,
+    };
+    for (size_t i = 0; i < GAIN_COUNT; i++)
+        ok(now.of[i] - before.of[i] == gained[i]);
 }
 
 RUN(cmocka_unit_test(at_first_all_there_was_since_the_start_counts),

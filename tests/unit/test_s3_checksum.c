@@ -93,12 +93,12 @@ TEST(crc_64_is_right_for_every_length_and_alignment)
 TEST(names_are_found_in_any_case_and_others_are_none)
 {
     for (enum checksum which = 0; which < CHECKSUM_COUNT; which++) {
-        ok(checksum_named(checksum_name(which)) == which);
+        ok(checksum_of_name(checksum_name(which)) == which);
         ok(checksum_of_header(checksum_header(which)) == which);
     }
-    ok(checksum_named(S("crc32c")) == CHECKSUM_CRC32C);
+    ok(checksum_of_name(S("crc32c")) == CHECKSUM_CRC32C);
     ok(checksum_of_header(S("X-Amz-Checksum-SHA1")) == CHECKSUM_SHA1);
-    ok(checksum_named(S("crc")) == CHECKSUM_COUNT && checksum_named(S("")) == CHECKSUM_COUNT);
+    ok(checksum_of_name(S("crc")) == CHECKSUM_COUNT && checksum_of_name(S("")) == CHECKSUM_COUNT);
     ok(checksum_of_header(S("x-amz-checksum-mode")) == CHECKSUM_COUNT);
 }
 

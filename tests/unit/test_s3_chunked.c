@@ -11,6 +11,7 @@
 
 #define BODY_BYTES_MAX (4u << 20)
 
+static const struct s3_request no_query;    /* a request without headers in its query */
 static char data[BODY_BYTES_MAX], wire[BODY_BYTES_MAX], place[BODY_BYTES_MAX];
 
 /* Decodes into `place`, cut behind the first `cut` bytes; or, with cut of SIZE_MAX, at every byte. */
@@ -311,7 +312,7 @@ TEST(a_chunk_that_is_left_out_breaks_the_chain)
 
 struct recorded {
     char name[500], lines[16][500];
-    struct http_head head;
+    struct request_head head;
     size_t size, body_len;
 };
 
@@ -410,11 +411,11 @@ static void recorded_is_right(const struct recorded *recorded)
     struct arena arena = { 0 };
     struct integrity is;
     struct sigv4_claim claim = { .payload = PAYLOAD_HEX };
-    slice why, hash = http_head_get(&recorded->head, S("x-amz-content-sha256"));
+    slice why, hash = request_head_get(&recorded->head, S("x-amz-content-sha256"));
     slice want = { data, recorded->size }, body = { wire, recorded->body_len };
     if (slice_eq(hash, S("STREAMING-UNSIGNED-PAYLOAD-TRAILER")))
         claim.payload = PAYLOAD_CHUNKS_TRAILER;
-    ok(integrity_read(&arena, &recorded->head, NULL, 0, &claim, true, &is, &why) == OK);
+    ok(integrity_read(&arena, &recorded->head, &no_query, &claim, true, &is, &why) == OK);
     ok(is.sum != CHECKSUM_COUNT && is.framed == slice_starts(slice_of(recorded->name), S("https")));
     if (is.framed) {
         struct chunked_form form = { .trailer = checksum_header(is.sum), .length = is.length };
@@ -452,13 +453,13 @@ static enum err read_head(enum sigv4_payload payload, const char *const *fields,
                           struct integrity *ret, slice *ret_why)
 {
     static struct arena arena;
-    struct http_head head = { 0 };
+    struct request_head head = { 0 };
     struct sigv4_claim claim = { .payload = payload, .payload_hash = S("STREAMING-X") };
     arena_free(&arena);
     for (; *fields; fields += 2)
         head.fields[head.field_count++] =
             (struct http_field){ slice_of(fields[0]), slice_of(fields[1]) };
-    return integrity_read(&arena, &head, NULL, 0, &claim, true, ret, ret_why);
+    return integrity_read(&arena, &head, &no_query, &claim, true, ret, ret_why);
 }
 #define READ(payload, ...) read_head(payload, (const char *const[]){ __VA_ARGS__ NULL }, &is, &why)
 
@@ -491,7 +492,8 @@ TEST(sums_that_contradict_each_other_are_invalid)
 TEST(the_length_of_the_data_may_be_said_in_the_query)
 {
     struct sigv4_claim claim = { .payload = PAYLOAD_CHUNKS_TRAILER };
-    struct http_head head = { .query = S("a=1&X-Amz-Decoded-Content-Length=66560"), .length = 70000 };
+    struct request_head head = { .query = S("a=1&X-Amz-Decoded-Content-Length=66560"),
+                                 .length = 70000 };
     uint64_t length = 0;
     ok(integrity_length(&head, &claim, &length) && length == 66560);
     head.query = S("X-Amz-Decoded-Content-Length=x");

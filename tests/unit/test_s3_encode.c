@@ -141,13 +141,15 @@ TEST(base64_has_one_way_to_write_each_value)
     ok(!base64_read(S("Zh=="), bytes, 1) && !base64_read(S("Zg"), bytes, 1) &&
        !base64_read(S("Zg=A"), bytes, 1));
     ok(!base64_read(S("Z-9v"), bytes, 3) && !base64_read(S("Zm9v"), bytes, 2));
-    char text[8];
-    base64_write((const uint8_t *)"\xfb\xff\x5a\x6e", 4, text);
-    same(((slice){ text, 8 }), S("+/9abg=="));
-    base64_write((const uint8_t *)"foofo", 5, text);
-    same(((slice){ text, 8 }), S("Zm9vZm8="));
-    base64_write((const uint8_t *)"foo", 3, text);
-    same(((slice){ text, 4 }), S("Zm9v"));
+    ok(!base64_read(S(" Zm9v"), bytes, 3) && !base64_read(S("Zm9v\n"), bytes, 3));
+    ok(!base64_read(S("===="), bytes, 1) && !base64_read(S("Zm9vZ"), bytes, 3));
+    struct arena keep = { 0 };
+    same(base64_write(&keep, S("\xfb\xff\x5a\x6e")), S("+/9abg=="));
+    same(base64_write(&keep, S("foofo")), S("Zm9vZm8="));
+    same(base64_write(&keep, S("foo")), S("Zm9v"));
+    same(base64_decode(&keep, S("Zm9vZm8=")), S("foofo"));
+    ok(!base64_decode(&keep, S("Zm9vZm8")).ptr);
+    arena_free(&keep);
 }
 
 TEST(a_query_is_shown_without_what_proves_it)

@@ -54,12 +54,13 @@ TEST(without_a_code_the_status_speaks)
 TEST(the_document_escapes_what_the_client_sent)
 {
     struct arena arena = { 0 };
-    same(s3_error_xml(&arena, ERR_NO_SUCH_KEY, S(""), S("/b/<a>&\"'\r"), S("R1")),
+    same(s3_error_xml(&arena, ERR_NO_SUCH_KEY, &(struct s3_fault){ 0 }, S("/b/<a>&\"'\r"), S("R1")),
          S("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>NoSuchKey</Code>"
            "<Message>The specified key does not exist.</Message>"
            "<Resource>/b/&lt;a&gt;&amp;&quot;&#39;&#13;</Resource>"
            "<RequestId>R1</RequestId></Error>"));
-    slice detailed = s3_error_xml(&arena, ERR_BAD_HEAD, S("two Hosts"), S(""), S("R2"));
+    struct s3_fault fault = { .message = S("two Hosts") };
+    slice detailed = s3_error_xml(&arena, ERR_BAD_HEAD, &fault, S(""), S("R2"));
     ok(strstr(arena_copy(&arena, detailed).ptr, "<Message>two Hosts</Message>") != NULL);
     arena_free(&arena);
 }

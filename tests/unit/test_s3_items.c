@@ -92,12 +92,12 @@ TEST(what_is_wrong_is_said_of_the_item_that_is)
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\"}]", true,
          "items[0]: range has no meaning here: leave it out");
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\", \"offset\": 1}]", false,
-         "items[0]: range says what offset and length say: leave out one or the other");
+         "items[0]: range has the same meaning as offset and length: leave out one or the other");
     says("[{\"key\": \"k\", \"range\": \"bytes=2-1,3-4\"}]", false,
          "items[0]: range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
          "\"bytes=-1024\"");
     says("[[\"k\", 0, 1, 2, 3]]", true, "items[0]: what follows TO must be an object");
-    says("[[\"k\", 0, 1, 2, {\"to\": 3}]]", true, "items[0]: to is said twice");
+    says("[[\"k\", 0, 1, 2, {\"to\": 3}]]", true, "items[0]: to is given twice");
     says("[{\"key\": \"k\", \"if_match\": \"a\\nb\"}]", false,
          "items[0]: if_match must be text of 1 to 1024 bytes, on one line");
     says("{}", false, "items must be an array");
@@ -173,7 +173,7 @@ TEST(many_small_things_are_not_read_into_memory)
         strcpy(ones + len, ",0");
     ok(items_are_dense(slice_of(ones), 3) && !items_are_dense(slice_of(ones), 30));
     ok(read_batch(ones, &batch) == ERR_LIMIT);
-    same(why, S("the list has more elements than 3 items can have"));
+    same(why, S("the list is too long: it has more elements than 3 items (the limit) could have"));
     memset(quoted, ',', sizeof(quoted));
     memcpy(quoted, "\"\\\"", 3);
     ok(!items_are_dense((slice){ quoted, sizeof(quoted) }, 3));    /* inside of text */

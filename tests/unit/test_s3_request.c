@@ -7,13 +7,13 @@
 #include "s3/request.h"
 
 static struct arena arena;
-static struct http_head head;
+static struct request_head head;
 
 /* "GET /b/k" plus headers that each end in CR LF. */
 static enum err read_with(const char *line, const char *headers, struct s3_request *ret)
 {
     slice bytes = arena_printf(&arena, "%s HTTP/1.1\r\nHost: h\r\n%s\r\n", line, headers);
-    ok(http_head_scan(bytes, &head, NULL) == OK);
+    ok(request_head_scan(bytes, &head, NULL) == OK);
     return s3_request_read(&arena, &head, S("localhost, s3.example"), S(""), ret);
 }
 
@@ -261,16 +261,16 @@ TEST(amz_parameters_of_a_write_are_headers)
     struct s3_request request;
     ok(read_line("PUT /bkt/k?X-Amz-Acl=private&x-id=PutObject&x-amz-%6deta-A=b%20c&X-Amz-Date=D"
                  "&x-amz-content-sha256=x&x-amz-tagging", &request) == OK);
-    ok(request.said_count == 3);
-    same(request.said[0].name, S("X-Amz-Acl"));
-    same(request.said[0].value, S("private"));
-    same(request.said[1].name, S("x-amz-meta-A"));
-    same(request.said[1].value, S("b c"));
-    ok(request.said[2].value.len == 0);
+    ok(request.query_field_count == 3);
+    same(request.query_fields[0].name, S("X-Amz-Acl"));
+    same(request.query_fields[0].value, S("private"));
+    same(request.query_fields[1].name, S("x-amz-meta-A"));
+    same(request.query_fields[1].value, S("b c"));
+    ok(request.query_fields[2].value.len == 0);
     ok(read_line("PUT /bkt/k?x-amz-acl=a&X-Amz-Acl=a", &request) == ERR_BAD_ARGUMENT);
     ok(read_with("PUT /bkt/k?x-amz-acl=a", "X-Amz-ACL: b\r\n", &request) == ERR_BAD_ARGUMENT);
     ok(read_line("GET /bkt/k?x-amz-checksum-mode=ENABLED", &request) == OK);
-    ok(request.said_count == 1 && request.checksum_mode && !request.pass);
+    ok(request.query_field_count == 1 && request.checksum_mode && !request.pass);
     ok(read_line("GET /bkt/k?x-amz-request-payer=requester", &request) == OK && request.pass);
 }
 
@@ -359,14 +359,15 @@ TEST(a_host_may_name_the_bucket)
         same(s3_host_bucket(&arena, slice_of(rows[i].host), S("localhost, s3.example")),
              rows[i].bucket);
     struct s3_request request;
-    ok(http_head_scan(S("GET /a/b HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
+    ok(request_head_scan(S("GET /a/b HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) ==
+       OK);
     ok(s3_request_read(&arena, &head, S("localhost"), S(""), &request) == OK);
     same(request.bucket, S("bkt"));
     same(request.key, S("a/b"));
-    ok(http_head_scan(S("GET / HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
+    ok(request_head_scan(S("GET / HTTP/1.1\r\nHost: bkt.localhost:1\r\n\r\n"), &head, NULL) == OK);
     ok(s3_request_read(&arena, &head, S("localhost"), S(""), &request) == OK);
     ok(request.op == S3_LIST_OBJECTS);
-    ok(http_head_scan(S("GET / HTTP/1.1\r\nHost: -a.localhost\r\n\r\n"), &head, NULL) == OK);
+    ok(request_head_scan(S("GET / HTTP/1.1\r\nHost: -a.localhost\r\n\r\n"), &head, NULL) == OK);
     ok(s3_request_read(&arena, &head, S("localhost"), S(""), &request) == ERR_BAD_BUCKET);
 }
 
@@ -643,11 +644,11 @@ TEST(who_says_something_twice_is_told_what)
 {
     struct s3_request request;
     ok(read_line("GET /bkt?prefix=a&prefix=b", &request) == ERR_BAD_ARGUMENT);
-    same(request.detail, S("The parameter prefix may be given once."));
+    same(request.detail, S("The parameter prefix may be given only once."));
     ok(read_with("PUT /bkt/k?x-amz-acl=a", "X-Amz-ACL: b\r\n", &request) == ERR_BAD_ARGUMENT);
-    same(request.detail, S("The header x-amz-acl may be given once, in the query or above it."));
+    same(request.detail, S("The header x-amz-acl must not be a query parameter, too."));
     ok(read_with("PUT /bkt/k", "x-amz-acl: a\r\nx-amz-acl: b\r\n", &request) == ERR_BAD_ARGUMENT);
-    same(request.detail, S("The header x-amz-acl may be given once."));
+    same(request.detail, S("The header x-amz-acl may be given only once."));
     ok(read_with("PUT /bkt/k", "x-amz_acl: a\r\n", &request) == ERR_BAD_ARGUMENT);
     same(request.detail, S("The header x-amz_acl must be written with '-', not '_'."));
 }

@@ -11,13 +11,13 @@
 #define SECRET S("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 #define NOW 1440938160    /* 2015-08-30T12:36:00Z */
 
-static struct http_head head;
+static struct request_head head;
 static struct sigv4_claim claim;
 
 static enum err verify(slice bytes, slice bucket, int64_t now_s)
 {
     struct arena arena = { 0 };
-    enum err e = http_head_scan(bytes, &head, NULL);
+    enum err e = request_head_scan(bytes, &head, NULL);
     if (!e)
         e = sigv4_claim_read(&arena, &head, &claim);
     if (!e && (!claim.v2 || !slice_eq(claim.access_key, S("AKIDEXAMPLE"))))
@@ -130,14 +130,12 @@ static enum err signed_as(const char *target, const char *resource)
     struct arena arena = { 0 };
     uint8_t sum[EVP_MAX_MD_SIZE];
     unsigned len = 0;
-    char base64[BASE64_BYTES(20)];
     slice secret = SECRET;
     slice text = arena_printf(&arena, "GET\n\n\nSun, 30 Aug 2015 12:36:00 GMT\n%s", resource);
     ok(HMAC(EVP_sha1(), secret.ptr, (int)secret.len, (const uint8_t *)text.ptr, text.len, sum,
             &len) && len == 20);
-    base64_write(sum, len, base64);
     slice fields = arena_printf(&arena, DATE "Authorization: AWS AKIDEXAMPLE:%.*s\r\n",
-                                (int)sizeof(base64), base64);
+                                SLICE_ARG(base64_write(&arena, (slice){ (char *)sum, len })));
     enum err e = asked(target, fields.ptr, S(""), NOW);
     arena_free(&arena);
     return e;
@@ -180,7 +178,7 @@ TEST(what_was_to_be_signed_is_told)
     for (size_t i = 0; i < countof(rows); i++) {
         struct arena arena = { 0 };
         struct s3_fault fault = { 0 };
-        ok(http_head_scan(slice_of(rows[i].bytes), &head, NULL) == OK);
+        ok(request_head_scan(slice_of(rows[i].bytes), &head, NULL) == OK);
         ok(sigv4_claim_read(&arena, &head, &claim) == OK && claim.v2);
         slice bucket = slice_of(rows[i].bucket);
         ok(sigv2_verify(&arena, &head, &claim, bucket, SECRET, NOW) == ERR_SIGNATURE);

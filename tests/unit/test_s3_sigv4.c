@@ -13,7 +13,7 @@
 #define NOW 1440938160    /* 2015-08-30T12:36:00Z */
 
 static struct sigv4 *sigv4;
-static struct http_head head;
+static struct request_head head;
 static struct sigv4_claim claim;
 
 static int set_up(void **state)
@@ -31,7 +31,7 @@ static int tear_down(void **state)
 
 static enum err read_claim(struct arena *keep, slice bytes)
 {
-    enum err e = http_head_scan(bytes, &head, NULL);
+    enum err e = request_head_scan(bytes, &head, NULL);
     return e ? e : sigv4_claim_read(keep, &head, &claim);
 }
 
@@ -203,7 +203,7 @@ TEST(what_is_long_is_not_explained_at_length)
         slice bytes = arena_printf(&arena, "GET / HTTP/1.1\r\nHost: h\r\nx-amz-meta-a: %s\r\n" AUTH(
             SCOPE, SIGNED ";x-amz-meta-a", SIGNATURE) DATE HASH "\r\n", is_long ? value : "v");
         size_t size = 0;
-        ok(http_head_scan(bytes, &head, NULL) == OK);
+        ok(request_head_scan(bytes, &head, NULL) == OK);
         ok(sigv4_claim_read(&arena, &head, &claim) == OK);
         sigv4_explain(fresh, &arena, &head, &claim, ERR_SIGNATURE, NOW, &fault);
         for (size_t i = 0; i < fault.more_count; i++)

@@ -25,16 +25,16 @@ static struct unit_store unit_open_cold(enum cold_reads how, uint64_t memory_byt
 /* How many direct reads it took to read all of it, cold; fails the test if a byte is wrong. */
 static uint64_t direct_reads_of(struct unit_store *unit, const char *key, uint64_t size)
 {
-    struct head *head = get_head(unit, key);    /* its own reads are no matter */
+    struct metadata *metadata = get_metadata(unit, key);    /* its own reads are no matter */
     uint64_t before = metric_read(M_STORE_DIRECT);
     cool();
     unit->io->wary = 1;
     for (uint64_t at = 0; at < size;) {
-        size_t got = read_piece(unit, head, key, at, size);
+        size_t got = read_bytes(unit, metadata, key, at, size);
         ok(got > 0);
         at += got;
     }
-    head_unref(&head);
+    metadata_unref(&metadata);
     return metric_read(M_STORE_DIRECT) - before;
 }
 
@@ -53,6 +53,8 @@ TEST(what_is_cold_is_read_past_the_page_cache_and_stays_cold)
     if (can_be_seen(&unit))
         for (int i = 0; i < 3; i++)
             ok(direct_reads_of(&unit, "probe", 2 * MIB) == 8);    /* pieces of 256 KiB */
+    if (can_be_seen(&unit))
+        ok(unit.io->kept_count[LARGE] == 1);    /* one buffer for disk and reader: no copy */
     ok(has_object(&unit, "probe", "\"v\"", 2 * MIB));
     unit_close(&unit);
 }
@@ -91,19 +93,19 @@ TEST(what_was_appended_just_now_is_read_past_the_page_cache)
             char key[16];
             snprintf(key, sizeof(key), "k%d", i);
             ok(put_object(&unit, key, "\"v\"", 300000) == OK);
-            struct head *head = get_head(&unit, key);
+            struct metadata *metadata = get_metadata(&unit, key);
             struct entry entry;
             struct extent *extent;
-            ok(index_get(unit.store->index, &head->id, 0, &entry) == OK);
+            ok(index_get(unit.store->index, &metadata->id, 0, &entry) == OK);
             ok(extent_hold(unit.store->extents, entry.extent, &extent) == OK);
             int fd = extent_direct_fd(extent);
             uint8_t *page = aligned_alloc(4096, 8192), want[4096];
             object_fill(key, "\"v\"", 0, want, sizeof(want));
             ok(fd >= 0 && pread(fd, page, 8192, entry.offset) == 8192);
-            ok(memcmp(page + 4096, want, 4096) == 0);    /* behind the page of its head */
+            ok(memcmp(page + 4096, want, 4096) == 0);    /* behind the page of its metadata */
             free(page);
             extent_release(&extent);
-            head_unref(&head);
+            metadata_unref(&metadata);
         }
     unit_close(&unit);
 }
@@ -134,16 +136,16 @@ TEST(a_cut_file_is_a_miss_and_no_more)
 {
     struct unit_store unit = unit_open_cold(COLD_DIRECT, 0);
     ok(put_object(&unit, "k", "\"v\"", 2 * MIB) == OK);
-    struct head *head = get_head(&unit, "k");
+    struct metadata *metadata = get_metadata(&unit, "k");
     struct entry entry;
     char path[64];
-    ok(index_get(unit.store->index, &head->id, 15, &entry) == OK);
+    ok(index_get(unit.store->index, &metadata->id, 15, &entry) == OK);
     snprintf(path, sizeof(path), "extents/%08x", entry.extent);
     cool();
     ok(truncate(in_folder(path), entry.offset + 5000) == 0);
-    ok(read_piece(&unit, head, "k", 0, MIB) > 0);
-    ok(read_piece(&unit, head, "k", 2 * MIB - 100000, 2 * MIB) == 0);
-    head_unref(&head);
+    ok(read_bytes(&unit, metadata, "k", 0, MIB) > 0);
+    ok(read_bytes(&unit, metadata, "k", 2 * MIB - 100000, 2 * MIB) == 0);
+    metadata_unref(&metadata);
     unit_close(&unit);
 }
 
@@ -189,19 +191,51 @@ TEST(what_a_direct_read_fails_to_bring_is_read_once_more)
 {
     struct unit_store unit = unit_open_cold(COLD_DIRECT, 0);
     if (can_be_seen(&unit)) {
-        struct head *head = get_head(&unit, "probe");
+        struct metadata *metadata = get_metadata(&unit, "probe");
         struct entry entry;
         struct extent *extent;
-        ok(index_get(unit.store->index, &head->id, 0, &entry) == OK);
+        ok(index_get(unit.store->index, &metadata->id, 0, &entry) == OK);
         ok(extent_hold(unit.store->extents, entry.extent, &extent) == OK);
         int none = open("/dev/null", O_WRONLY), fd = extent_direct_fd(extent);
         ok(fd >= 0 && none >= 0 && dup2(none, fd) == fd);    /* no read of this succeeds */
         close(none);
         extent_release(&extent);
-        head_unref(&head);
+        metadata_unref(&metadata);
         cool();
         ok(has_object(&unit, "probe", "\"v\"", 2 * MIB));    /* read again, buffered */
     }
+    unit_close(&unit);
+}
+
+/* Takes `count` large buffers, and gives back every seventh first: they lie in different huge
+ * pages. */
+static void take_and_give(struct store_io *io, size_t count)
+{
+    struct read_buffer *taken[100];
+    ok(count <= countof(taken));
+    for (size_t i = 0; i < count; i++)
+        ok((taken[i] = read_buffer_take(io, LARGE_BYTES)) != NULL);
+    for (size_t first = 0; first < 7; first++)
+        for (size_t i = first; i < count; i += 7)
+            read_buffer_give(taken[i]);
+}
+
+TEST(buffers_that_nobody_uses_leave_room_for_readers)
+{
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    struct unit_store unit;
+    struct store_io *others[8];
+    options.held_bytes = 12 * MIB;    /* the least of the budget */
+    ok(unit_try(&unit, options) == OK);
+    for (size_t i = 0; i < countof(others); i++) {    /* as many as there are loops */
+        others[i] = store_io_new(unit.store, unit.box);
+        take_and_give(others[i], 1);
+    }
+    ok(!store_held_bytes_scarce(unit.io));
+    take_and_give(unit.io, 80);
+    ok(!store_held_bytes_scarce(unit.io));
+    for (size_t i = 0; i < countof(others); i++)
+        store_io_free(&others[i]);
     unit_close(&unit);
 }
 
@@ -212,4 +246,5 @@ RUN_STORE(STORE_TEST(what_is_cold_is_read_past_the_page_cache_and_stays_cold),
           STORE_TEST(its_descriptor_counts_and_goes_with_the_other),
           STORE_TEST(a_cut_file_is_a_miss_and_no_more),
           STORE_TEST(a_file_system_that_refuses_is_read_through_the_page_cache_for_good),
-          STORE_TEST(what_a_direct_read_fails_to_bring_is_read_once_more))
+          STORE_TEST(what_a_direct_read_fails_to_bring_is_read_once_more),
+          STORE_TEST(buffers_that_nobody_uses_leave_room_for_readers))

@@ -14,10 +14,10 @@ static void append_one(struct extents *all, uint8_t fill, size_t len)
 {
     static uint8_t bytes[RECORD_BYTES_MAX];
     memset(bytes, fill, len);
-    struct tail_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len,
+    struct append_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len,
                                          .etag_hash = 1 },
                              .bytes = { (char *)bytes, len } };
-    ok(tail_add(all, &item) == OK && tail_write(all) == OK);
+    ok(open_extent_add(all, &item) == OK && open_extent_write(all) == OK);
 }
 
 static bool reads(const struct extent *extent, uint8_t fill)
@@ -43,22 +43,22 @@ static bool can_hold(struct extents *all, uint32_t number)
     return e == OK;
 }
 
-/* Small objects with a full unit: each has a header, a head, data, and both kinds of padding. */
+/* Small objects with a full unit: each has a header, metadata, data, and both kinds of padding. */
 TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 {
     static uint8_t bytes[UNIT_BYTES + 1];
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, 32 * MIB) == OK && tail_roll(all) == OK);
+    ok(extents_open(all, unit_folder, 32 * MIB) == OK && open_extent_roll(all) == OK);
     for (unsigned i = 0; i < GATHER_MAX; i++) {
-        struct tail_item item = {
-            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .head_len = 100,
+        struct append_item item = {
+            .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .metadata_len = 100,
                         .etag_hash = 1 },
-            .head_block = { (char *)bytes, 100 },
+            .metadata_block = { (char *)bytes, 100 },
             .bytes = { (char *)bytes, sizeof(bytes) },
         };
-        ok(tail_add(all, &item) == OK);
+        ok(open_extent_add(all, &item) == OK);
     }
-    ok(tail_write(all) == OK);
+    ok(open_extent_write(all) == OK);
     extents_free(&all);
 }
 
@@ -66,10 +66,10 @@ TEST(a_reader_keeps_a_recycled_extent_alive)
 {
     struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, EXTENT) == OK);
-    ok(tail_roll(all) == OK);
+    ok(open_extent_roll(all) == OK);
     append_one(all, 'a', UNIT_BYTES);
     struct extent *held = hold(all, 1);
-    ok(tail_roll(all) == OK);
+    ok(open_extent_roll(all) == OK);
     uint64_t bytes = extents_bytes(all);
     ok(bytes > UNIT_BYTES);
     extent_drop(all, 1);
@@ -88,13 +88,13 @@ TEST(a_number_is_never_used_again)
     struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     for (uint32_t i = 1; i <= 5; i++) {
-        ok(tail_roll(all) == OK);
+        ok(open_extent_roll(all) == OK);
         append_one(all, 'a', 100);
         if (i > 1)
             extent_drop(all, i - 1);
     }
     extents_close(all);
-    ok(extents_open(all, unit_folder, EXTENT) == OK && tail_roll(all) == OK);
+    ok(extents_open(all, unit_folder, EXTENT) == OK && open_extent_roll(all) == OK);
     struct extent *held = hold(all, 6);
     ok(extents_count(all) == 2);
     extent_release(&held);
@@ -150,7 +150,7 @@ static struct extents *open_with(uint32_t count)
     struct extents *all = extents_new(UINT64_MAX);
     ok(extents_open(all, unit_folder, EXTENT) == OK);
     for (uint32_t n = 1; n <= count; n++) {
-        ok(tail_roll(all) == OK);
+        ok(open_extent_roll(all) == OK);
         append_one(all, (uint8_t)n, UNIT_BYTES);
     }
     extents_close(all);
@@ -255,9 +255,9 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
         ok(can_hold(all, n));
     size_t count = hold_all(all, MANY, held);
     ok(count >= 4 && count <= 8);
-    ok(tail_roll(all) == ERR_LIMIT);
+    ok(open_extent_roll(all) == ERR_LIMIT);
     release_all(held, count);
-    ok(tail_roll(all) == OK);
+    ok(open_extent_roll(all) == OK);
     extents_free(&all);
 }
 
@@ -386,7 +386,7 @@ TEST(running_out_of_descriptors_forgets_nothing)
     for (int i = 0; i < COUNT; i++)
         ok(put_wait(&puts[i]) == OK);
     store_status(unit.store, &before);
-    for (int round = 0; round < 2; round++) {    /* heads in RAM, then heads on the disk */
+    for (int round = 0; round < 2; round++) {    /* metadata in RAM, then metadata on the disk */
         int here = 0;
         size_t count = hold_all(unit.store->extents, COUNT / 2, held);
         for (int i = 0; i < COUNT; i++)

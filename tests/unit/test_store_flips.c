@@ -190,7 +190,7 @@ static void read_some(struct round *round)
     for (int i = 0; i < CHANGES; i++) {
         struct object_id id = id_of(below(OBJECTS));
         (void)index_get_run(round->index, &id, below(UNITS), UNITS, entries);
-        (void)!index_get_head(round->index, &id, &unit, entries);
+        (void)!index_get_metadata(round->index, &id, &unit, entries);
         (void)!index_get_next(round->index, &id, below(UNITS), &unit, entries);
     }
 }

@@ -153,7 +153,7 @@ TEST(a_folder_removed_under_us_is_made_anew)
     put_some(&unit, 0, 3, 1000);
     remove_tree(unit_folder);
     soon(access(in_folder("format"), F_OK) == 0 && serving(&unit));
-    ok(!get_head(&unit, "k0"));
+    ok(!get_metadata(&unit, "k0"));
     put_some(&unit, 3, 5, 1000);
     unit_close(&unit);
     unit = unit_open();
@@ -231,7 +231,7 @@ static void starts_anew(const char *why)
     uint32_t before = highest_extent();
     struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
     ok(serving(&unit) && slice_eq(began_anew(&unit), slice_of(why)));
-    ok(!get_head(&unit, "k0") && used(&unit) <= 4096);
+    ok(!get_metadata(&unit, "k0") && used(&unit) <= 4096);
     put_some(&unit, 0, 3, 900000);
     ok(each_extent(NULL) <= 3 && highest_extent() > before);
     unit_close(&unit);
@@ -327,7 +327,7 @@ TEST(a_crash_while_it_starts_anew_costs_nothing_more)
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         unit = unit_open_sized(8 * MIB, 2 * MIB);
-        ok(serving(&unit) && !get_head(&unit, "k0"));
+        ok(serving(&unit) && !get_metadata(&unit, "k0"));
         unit_close(&unit);
     }
 }
@@ -377,7 +377,8 @@ static unsigned spoil_free_list(void)
             memcpy(&len, page + (node & 0xFFF), 2);
             memcpy(&key, page + (node & 0xFFF) + 6, 2);
             for (unsigned i = 16; key == 8 && i + 8 <= len && node + 16u + i <= 4096; i += 8) {
-                page[node + 8 + i + 5] = 0x10;    /* behind head and key: a count, then numbers */
+                /* behind metadata and key: a count, then numbers */
+                page[node + 8 + i + 5] = 0x10;
                 spoilt++;
             }
         }

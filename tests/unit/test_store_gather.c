@@ -7,7 +7,7 @@
 
 struct batch {
     struct unit_store unit;
-    struct head *heads[OBJECTS];
+    struct metadata *metadata[OBJECTS];
     struct unit_answer answers[OBJECTS];
     struct store_op *ops[OBJECTS];
     uint8_t *memory[OBJECTS];         /* each its own; NULL: none */
@@ -33,7 +33,7 @@ static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint3
     options.read_gap_bytes = gap;
     ok(unit_try(&batch->unit, options) == OK);
     sem_init(&until, 0, 0);
-    struct head *first = make_head(&batch->unit, "first", "\"v\"", 4);
+    struct metadata *first = make_metadata(&batch->unit, "first", "\"v\"", 4);
     struct unit_append held = { .hang = &until };
     append_begin(&batch->unit, &held, first, 0, S("wxyz"), true);
     usleep(150000);
@@ -41,17 +41,17 @@ static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint3
         puts[i] = put_begin(&batch->unit, key_of(i), "\"v\"", bytes);
     sem_post(&until);
     ok(append_wait(&held) == OK);
-    head_unref(&first);
+    metadata_unref(&first);
     for (size_t i = 0; i < count; i++)
         ok(put_wait(&puts[i]) == OK);
     for (size_t i = 0; i < count; i++)
-        batch->heads[i] = get_head(&batch->unit, key_of(i));
+        batch->metadata[i] = get_metadata(&batch->unit, key_of(i));
 }
 
 static void batch_end(struct batch *batch)
 {
     for (size_t i = 0; i < OBJECTS; i++) {
-        head_unref(&batch->heads[i]);
+        metadata_unref(&batch->metadata[i]);
         free(batch->memory[i]);
     }
     unit_close(&batch->unit);
@@ -67,10 +67,10 @@ static bool cold(struct batch *batch)
     batch->merged = metric_read(M_STORE_MERGED);
     batch->beyond = metric_read(M_STORE_BEYOND);
     store_io_plug(batch->unit.io);    /* looked up, not tried: else the kernel reads it */
-    enum err e = store_read(batch->unit.io, batch->heads[OBJECTS - 1], 0, UINT64_MAX, NULL,
-                            piece_came, &answer, &answer.piece, &op);
+    enum err e = store_read(batch->unit.io, batch->metadata[OBJECTS - 1], 0, UINT64_MAX, NULL,
+                            bytes_came, &answer, &answer.held, &op);
     store_op_drop(&op);
-    piece_release(&answer.piece);
+    object_bytes_release(&answer.held);
     store_io_unplug(batch->unit.io);
     cool();
     batch->gathered = metric_read(M_STORE_GATHERED);
@@ -81,8 +81,9 @@ static bool cold(struct batch *batch)
 static void start(struct batch *batch, size_t i)
 {
     batch->answers[i] = (struct unit_answer){ 0 };
-    ok(store_read(batch->unit.io, batch->heads[i], 0, UINT64_MAX, batch->memory[i], piece_came,
-                  &batch->answers[i], &batch->answers[i].piece, &batch->ops[i]) == ERR_WAIT);
+    ok(store_read(batch->unit.io, batch->metadata[i], 0, UINT64_MAX, batch->memory[i],
+                  bytes_came, &batch->answers[i], &batch->answers[i].held, &batch->ops[i]) ==
+                  ERR_WAIT);
 }
 
 static void await(struct batch *batch, size_t i)
@@ -95,14 +96,14 @@ static void await(struct batch *batch, size_t i)
 static bool is_right(struct batch *batch, size_t i)
 {
     struct unit_answer *answer = &batch->answers[i];
-    size_t len = batch->heads[i]->size;
+    size_t len = batch->metadata[i]->size;
     uint8_t *want = must_alloc(len);
     object_fill(key_of(i), "\"v\"", 0, want, len);
-    bool right = !answer->err && answer->piece.bytes.len == len &&
-                 memcmp(answer->piece.bytes.ptr, want, len) == 0 &&
-                 (!batch->memory[i] || answer->piece.bytes.ptr == (char *)batch->memory[i]);
+    bool right = !answer->err && answer->held.bytes.len == len &&
+                 memcmp(answer->held.bytes.ptr, want, len) == 0 &&
+                 (!batch->memory[i] || answer->held.bytes.ptr == (char *)batch->memory[i]);
     free(want);
-    piece_release(&answer->piece);
+    object_bytes_release(&answer->held);
     return right;
 }
 

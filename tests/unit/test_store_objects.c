@@ -5,7 +5,7 @@
 TEST(a_small_object_is_read_back)
 {
     struct unit_store unit = unit_open();
-    ok(!get_head(&unit, "a"));
+    ok(!get_metadata(&unit, "a"));
     ok(put_object(&unit, "a", "\"1\"", 100) == OK);
     ok(has_object(&unit, "a", "\"1\"", 100));
     unit_close(&unit);
@@ -26,12 +26,12 @@ TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart)
         for (size_t i = 0; i < countof(sizes); i++) {
             snprintf(key, sizeof(key), "o%zu", i);
             ok(has_object(&unit, key, "\"v\"", sizes[i]));
-            struct head *head = get_head(&unit, key);
-            ok(!atomic_load(&head->unproved));
-            ok(atomic_load(&head->validated_s) == (round < 2 ? 1750000000 : 0));
-            ok(store_has_units(unit.store, head, 0, 1000) ==
+            struct metadata *metadata = get_metadata(&unit, key);
+            ok(!atomic_load(&metadata->unproved));
+            ok(atomic_load(&metadata->validated_s) == (round < 2 ? 1750000000 : 0));
+            ok(store_has_units(unit.store, metadata, 0, 1000) ==
                (sizes[i] + UNIT_BYTES - 1) / UNIT_BYTES);
-            head_unref(&head);
+            metadata_unref(&metadata);
         }
         if (round == 1) {
             unit_close(&unit);
@@ -65,13 +65,13 @@ TEST(a_new_version_replaces_the_old_one)
     struct unit_store unit = unit_open();
     char etag[32] = "";
     for (size_t i = 0; i < countof(sizes); i++) {
-        struct head *old = get_head(&unit, "k");
+        struct metadata *old = get_metadata(&unit, "k");
         snprintf(etag, sizeof(etag), "\"%zu\"", i);
         ok(put_object(&unit, "k", etag, sizes[i]) == OK);
         ok(has_object(&unit, "k", etag, sizes[i]));
         if (old && old->size && sizes[i])
-            ok(read_piece(&unit, old, "k", 0, 1) == 0);
-        head_unref(&old);
+            ok(read_bytes(&unit, old, "k", 0, 1) == 0);
+        metadata_unref(&old);
     }
     unit_close(&unit);
     unit = unit_open();
@@ -79,18 +79,18 @@ TEST(a_new_version_replaces_the_old_one)
     unit_close(&unit);
 }
 
-TEST(units_count_only_for_the_head_they_were_stored_for)
+TEST(units_count_only_for_the_metadata_they_were_stored_for)
 {
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"1\"", 3 * MIB) == OK);
-    struct head *other = make_head(&unit, "k", "\"2\"", 3 * MIB);
+    struct metadata *other = make_metadata(&unit, "k", "\"2\"", 3 * MIB);
     ok(store_has_units(unit.store, other, 0, 24) == 0);
-    ok(read_piece(&unit, other, "k", 0, 100) == 0);
+    ok(read_bytes(&unit, other, "k", 0, 100) == 0);
     /* its last unit is not here */
-    struct head *longer = make_head(&unit, "k", "\"1\"", 3 * MIB + 1);
+    struct metadata *longer = make_metadata(&unit, "k", "\"1\"", 3 * MIB + 1);
     ok(store_has_units(unit.store, longer, 0, 25) == 24);
-    head_unref(&longer);
-    head_unref(&other);
+    metadata_unref(&longer);
+    metadata_unref(&other);
     unit_close(&unit);
 }
 
@@ -102,7 +102,7 @@ TEST(a_removed_object_is_gone_also_after_a_restart)
        put_object(&unit, "big", "\"1\"", 2 * MIB) == OK);
     ok(remove_object(&unit, "small") == OK && remove_object(&unit, "big") == OK);
     for (int round = 0; round < 2; round++) {
-        ok(!get_head(&unit, "small") && !get_head(&unit, "big"));
+        ok(!get_metadata(&unit, "small") && !get_metadata(&unit, "big"));
         struct object_name name = name_of("small");
         store_object_id(unit.store, &name, &id);
         ok(!store_knows(unit.store, &id));
@@ -115,12 +115,12 @@ TEST(a_removed_object_is_gone_also_after_a_restart)
 TEST(what_may_not_be_published_is_not_there)
 {
     struct unit_store unit = unit_open();
-    struct head *head = make_head(&unit, "k", "\"1\"", 10);
+    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", 10);
     struct unit_append append = { .refuse = true };
-    append_begin(&unit, &append, head, 0, S("0123456789"), true);
+    append_begin(&unit, &append, metadata, 0, S("0123456789"), true);
     ok(append_wait(&append) == ERR_CHANGED);
-    ok(!get_head(&unit, "k"));
-    head_unref(&head);
+    ok(!get_metadata(&unit, "k"));
+    metadata_unref(&metadata);
     unit_close(&unit);
 }
 
@@ -134,7 +134,8 @@ TEST(another_object_with_the_same_id_is_a_miss)
     for (int round = 0; round < 2; round++) {
         struct unit_answer answer = { 0 };
         struct store_op *op = NULL;
-        enum err e = store_head(unit.io, &id, &wrong, head_came, &answer, &answer.head, &op);
+        enum err e = store_metadata(unit.io, &id, &wrong, metadata_came, &answer, &answer.metadata,
+                                    &op);
         while (e == ERR_WAIT && !answer.came)
             unit_turn(&unit);
         ok((e == ERR_WAIT ? answer.err : e) == ERR_NOT_FOUND);
@@ -149,20 +150,20 @@ TEST(a_dropped_read_calls_nobody)
 {
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"1\"", 3 * MIB) == OK);
-    struct head *head = get_head(&unit, "k");
+    struct metadata *metadata = get_metadata(&unit, "k");
     struct unit_answer answer = { 0 };
     for (int i = 0; i < 20; i++) {
         struct store_op *op = NULL;
         cool();
-        if (store_read(unit.io, head, 0, MIB, NULL, piece_came, &answer, &answer.piece, &op) ==
+        if (store_read(unit.io, metadata, 0, MIB, NULL, bytes_came, &answer, &answer.held, &op) ==
             ERR_WAIT)
             store_op_drop(&op);
         else
-            piece_release(&answer.piece);
+            object_bytes_release(&answer.held);
         if (i % 2)
             unit_turn(&unit);
     }
-    head_unref(&head);
+    metadata_unref(&metadata);
     unit_close(&unit);
     ok(!answer.came);
 }
@@ -171,22 +172,24 @@ TEST(a_renewal_is_for_the_version_that_is_here)
 {
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"1\"", 10) == OK);
-    struct head *head = get_head(&unit, "k");
-    const struct object_id *id = &head->id;
+    struct metadata *metadata = get_metadata(&unit, "k");
+    const struct object_id *id = &metadata->id;
     const slice none = { NULL, 0 };
-    const struct store_vouch it = { head->etag_hash, 10, 1700000000, none, 1760000000, 0, NULL }, others[] = {
-        { head->etag_hash, 11, 1700000000, none, 1770000000, 0, NULL },
-        { head->etag_hash, 10, 1700000001, none, 1770000000, 0, NULL },
+    const struct store_vouch it = { metadata->etag_hash, 10, 1700000000, none, 1760000000, 0,
+                                    NULL }, others[] = {
+        { metadata->etag_hash, 11, 1700000000, none, 1770000000, 0, NULL },
+        { metadata->etag_hash, 10, 1700000001, none, 1770000000, 0, NULL },
         { 5, 10, 1700000000, none, 1770000000, 0, NULL },
-        { head->etag_hash, 10, 1700000000, S("content-type: a/other\r\n"), 1770000000, 0, NULL },
+        { metadata->etag_hash, 10, 1700000000, S("content-type: a/other\r\n"), 1770000000, 0,
+          NULL },
     };
     ok(store_renew(unit.store, id, &it) == STORE_RENEWED);
-    ok(atomic_load(&head->validated_s) == 1760000000);
+    ok(atomic_load(&metadata->validated_s) == 1760000000);
     for (size_t i = 0; i < countof(others); i++)
         ok(store_renew(unit.store, id, &others[i]) == STORE_CHANGED);
-    ok(atomic_load(&head->validated_s) == 1760000000);
+    ok(atomic_load(&metadata->validated_s) == 1760000000);
     struct store_vouch same = it;
-    same.fields = head->fields;
+    same.fields = metadata->fields;
     ok(store_renew(unit.store, id, &same) == STORE_RENEWED);
     struct object_id bucket = { { 1 } };
     same.bucket = &bucket;
@@ -197,7 +200,7 @@ TEST(a_renewal_is_for_the_version_that_is_here)
     struct object_id other = *id;
     other.bytes[0] ^= 1;
     ok(store_renew(unit.store, &other, &it) == STORE_ABSENT);
-    head_unref(&head);
+    metadata_unref(&metadata);
     unit_close(&unit);
 }
 
@@ -208,17 +211,17 @@ TEST(a_full_queue_refuses_and_counts)
     struct unit_store unit;
     ok(unit_try(&unit, options) == OK);
     uint64_t before = metric_read(M_STORE_QUEUE_FULL);
-    struct head *head = make_head(&unit, "k", "\"1\"", 3 * MIB);
+    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", 3 * MIB);
     uint8_t *bytes = must_alloc(3 * MIB);
     struct unit_append appends[3] = { 0 };
     for (uint32_t i = 0; i < 3; i++)
-        append_begin(&unit, &appends[i], head, i * 8, (slice){ (char *)bytes + i * MIB, MIB },
+        append_begin(&unit, &appends[i], metadata, i * 8, (slice){ (char *)bytes + i * MIB, MIB },
                      i == 0);
     ok(append_wait(&appends[0]) == OK && append_wait(&appends[1]) == OK);
     ok(append_wait(&appends[2]) == ERR_LIMIT);
     ok(metric_read(M_STORE_QUEUE_FULL) == before + 1);
     free(bytes);
-    head_unref(&head);
+    metadata_unref(&metadata);
     unit_close(&unit);
 }
 
@@ -233,61 +236,61 @@ TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved)
 {
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"1\"", 10) == OK && put_object(&unit, "k2", "\"1\"", 10) == OK);
-    struct head *head = make_head(&unit, "stuck", "\"1\"", 4);
+    struct metadata *metadata = make_metadata(&unit, "stuck", "\"1\"", 4);
     sem_t stuck_until;
     struct unit_append append = { .hang = &stuck_until };
     sem_init(&stuck_until, 0, 0);
-    append_begin(&unit, &append, head, 0, S("wxyz"), true);
+    append_begin(&unit, &append, metadata, 0, S("wxyz"), true);
     usleep(300000);
     uint64_t start = mono_ms();
     ok(serves(&unit) && has_object(&unit, "k", "\"1\"", 10));
     ok(remove_object(&unit, "k") == ERR_IO);
     ok(mono_ms() - start < 7000 && !serves(&unit));
-    ok(!get_head(&unit, "k") && put_object(&unit, "k3", "\"1\"", 10) == ERR_IO);
+    ok(!get_metadata(&unit, "k") && put_object(&unit, "k3", "\"1\"", 10) == ERR_IO);
     sem_post(&stuck_until);
     ok(append_wait(&append) == OK);
     for (int i = 0; i < 1000 && !serves(&unit); i++)
         usleep(10000);
-    struct head *other = get_head(&unit, "k2");
+    struct metadata *other = get_metadata(&unit, "k2");
     ok(other && atomic_load(&other->unproved));
-    head_unref(&other);
-    other = get_head(&unit, "k");    /* the removal was lost */
+    metadata_unref(&other);
+    other = get_metadata(&unit, "k");    /* the removal was lost */
     ok(!other || atomic_load(&other->unproved));
-    head_unref(&other);
-    head_unref(&head);
+    metadata_unref(&other);
+    metadata_unref(&metadata);
     unit_close(&unit);
 }
 
-TEST(a_head_that_learnt_more_takes_its_object_along)
+TEST(metadata_that_learnt_more_takes_its_object_along)
 {
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"1\"", 300000) == OK);
     struct object_name name = name_of("k");
-    struct head *old = get_head(&unit, "k");
+    struct metadata *old = get_metadata(&unit, "k");
     struct unit_append append = { 0 };
-    struct head *more = head_new(&old->id, &name, S("\"1\""),
-                                 S("x-amz-checksum-crc32: AAAAAA==\r\n"), 300000,
-                                 1700000000, true);
+    struct metadata *more = metadata_new(&old->id, &name, S("\"1\""),
+                                         S("x-amz-checksum-crc32: AAAAAA==\r\n"), 300000,
+                                         1700000000, true);
     append_begin(&unit, &append, more, 0, S(""), true);
     ok(append_wait(&append) == OK);
     ok(has_object(&unit, "k", "\"1\"", 300000));
-    head_unref(&old);
-    head_unref(&more);
+    metadata_unref(&old);
+    metadata_unref(&more);
     unit_close(&unit);
     unit = unit_open();
     ok(has_object(&unit, "k", "\"1\"", 300000));
-    old = get_head(&unit, "k");
-    same(head_field(old, S("x-amz-checksum-crc32")), S("AAAAAA=="));
-    head_unref(&old);
+    old = get_metadata(&unit, "k");
+    same(metadata_field(old, S("x-amz-checksum-crc32")), S("AAAAAA=="));
+    metadata_unref(&old);
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_head_that_learnt_more_takes_its_object_along),
+RUN_STORE(STORE_TEST(metadata_that_learnt_more_takes_its_object_along),
           STORE_TEST(a_commit_that_hangs_takes_the_folder_out_and_it_comes_back_unproved),
           STORE_TEST(a_small_object_is_read_back),
           STORE_TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart),
           STORE_TEST(any_range_is_read_back), STORE_TEST(a_new_version_replaces_the_old_one),
-          STORE_TEST(units_count_only_for_the_head_they_were_stored_for),
+          STORE_TEST(units_count_only_for_the_metadata_they_were_stored_for),
           STORE_TEST(a_removed_object_is_gone_also_after_a_restart),
           STORE_TEST(what_may_not_be_published_is_not_there),
           STORE_TEST(another_object_with_the_same_id_is_a_miss),

@@ -414,9 +414,9 @@ static bool comes_back(uint64_t bit)
     ok(unit_try(&unit, options_of(8 * MIB, 2 * MIB)) == OK);
     if (unit.why.len)
         printf("bit %d: %.*s\n", (int)bit, SLICE_ARG(unit.why));
-    struct head *head = get_head(&unit, "k");
-    bool older = head && (!atomic_load(&head->unproved) || !head->unshared);
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(&unit, "k");
+    bool older = metadata && (!atomic_load(&metadata->unproved) || !metadata->unshared);
+    metadata_unref(&metadata);
     unit_close(&unit);
     return older;
 }
@@ -437,11 +437,11 @@ TEST(no_bit_of_the_meta_pages_makes_a_folder_at_rest_older)
 static bool opens_clean(void)
 {
     struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
-    struct head *head = get_head(&unit, "k");
-    ok(head);
-    bool clean = !atomic_load(&head->unproved);
-    ok(clean != head->unshared);
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(&unit, "k");
+    ok(metadata);
+    bool clean = !atomic_load(&metadata->unproved);
+    ok(clean != metadata->unshared);
+    metadata_unref(&metadata);
     put_now(&unit, "k");    /* proved again */
     unit_close(&unit);
     return clean;
@@ -480,27 +480,27 @@ static void open_unclean(struct unit_store *unit)
 
 static bool is_unshared(struct unit_store *unit, const char *key)
 {
-    struct head *head = get_head(unit, key);
-    ok(head != NULL);
-    bool unshared = head->unshared;
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(unit, key);
+    ok(metadata != NULL);
+    bool unshared = metadata->unshared;
+    metadata_unref(&metadata);
     return unshared;
 }
 
-/* Vouched for; `shown`: to the shared identity. */
-static void vouch(struct unit_store *unit, const char *key, uint32_t shown)
+/* Vouched for; `granted`: to the shared identity. */
+static void vouch(struct unit_store *unit, const char *key, uint32_t granted)
 {
-    struct head *head = get_head(unit, key);
-    struct store_vouch said = { .etag_hash = head->etag_hash, .size = head->size,
-                                .modified_s = head->modified_s, .when_s = 1760000000 };
-    ok(store_renew(unit->store, &head->id, &said) == STORE_RENEWED);
-    if (shown)
-        (void)store_shown(unit->store, &head->id, head, shown, true);
+    struct metadata *metadata = get_metadata(unit, key);
+    struct store_vouch said = { .etag_hash = metadata->etag_hash, .size = metadata->size,
+                                .modified_s = metadata->modified_s, .when_s = 1760000000 };
+    ok(store_renew(unit->store, &metadata->id, &said) == STORE_RENEWED);
+    if (granted)
+        (void)store_grant(unit->store, &metadata->id, metadata, granted, true);
     soon(!is_unproved(unit, key));
-    head_unref(&head);
+    metadata_unref(&metadata);
 }
 
-TEST(a_head_found_by_an_unclean_opening_counts_as_refused_until_it_was_shown)
+TEST(metadata_found_by_an_unclean_opening_counts_as_refused_until_a_grant)
 {
     struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
     put_now(&unit, "k");
@@ -535,7 +535,7 @@ int main(int argc, char **argv)
         STORE_TEST(a_reader_beside_commits_finds_the_last_or_the_one_that_lands),
         STORE_TEST(no_bit_of_the_meta_pages_makes_a_folder_at_rest_older),
         STORE_TEST(a_mark_holds_for_the_folder_as_it_was_left_and_for_no_other),
-        STORE_TEST(a_head_found_by_an_unclean_opening_counts_as_refused_until_it_was_shown),
+        STORE_TEST(metadata_found_by_an_unclean_opening_counts_as_refused_until_a_grant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

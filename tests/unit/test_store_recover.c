@@ -15,12 +15,12 @@ const char *__lsan_default_suppressions(void)
 
 static bool renew(struct unit_store *unit, const char *key)
 {
-    struct head *head = get_head(unit, key);
-    ok(head != NULL);
-    struct store_vouch vouch = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
-                                 1760000000, 0, NULL };
-    bool renewed = store_renew(unit->store, &head->id, &vouch) == STORE_RENEWED;
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(unit, key);
+    ok(metadata != NULL);
+    struct store_vouch vouch = { metadata->etag_hash, metadata->size, metadata->modified_s,
+                                 { NULL, 0 }, 1760000000, 0, NULL };
+    bool renewed = store_renew(unit->store, &metadata->id, &vouch) == STORE_RENEWED;
+    metadata_unref(&metadata);
     return renewed;
 }
 
@@ -106,14 +106,14 @@ TEST(a_renewal_proves_for_this_life_and_the_next)
     unit_close(&unit);
 }
 
-TEST(a_head_in_ram_is_proved_when_the_commit_says_so)
+TEST(metadata_in_ram_is_proved_when_the_commit_says_so)
 {
     ok(killed_after(0, 0) > 0);
     struct unit_store unit = unit_open_sized(256 * MIB, 4 * MIB);
-    struct head *head = get_head(&unit, "0-0");
-    ok(atomic_load(&head->unproved) && renew(&unit, "0-0"));
-    soon(!atomic_load(&head->unproved));
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(&unit, "0-0");
+    ok(atomic_load(&metadata->unproved) && renew(&unit, "0-0"));
+    soon(!atomic_load(&metadata->unproved));
+    metadata_unref(&metadata);
     unit_close(&unit);
 }
 
@@ -135,10 +135,10 @@ static enum err restate(struct unit_store *unit, slice bucket)
 
 static bool is_restated(struct unit_store *unit, const char *key)
 {
-    struct head *head = get_head(unit, key);
-    ok(head != NULL);
-    bool restated = head->restated;
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(unit, key);
+    ok(metadata != NULL);
+    bool restated = metadata->restated;
+    metadata_unref(&metadata);
     return restated;
 }
 
@@ -161,16 +161,17 @@ TEST(the_next_life_knows_which_buckets_were_restated)
     unit_close(&unit);
     unit = unit_open_sized(256 * MIB, 4 * MIB);
     ok(is_restated(&unit, "a"));
-    struct head *head = get_head(&unit, "a");
+    struct metadata *metadata = get_metadata(&unit, "a");
     struct object_name name = { .endpoint = S("http://origin"), .bucket = S("bucket") };
     struct object_id bucket;
     store_object_id(unit.store, &name, &bucket);
-    struct store_vouch listed = { head->etag_hash, head->size, head->modified_s, { NULL, 0 },
-                                  1760000000, 0, &bucket };
-    ok(store_renew(unit.store, &head->id, &listed) == STORE_CHANGED);    /* a listing won't do, */
+    struct store_vouch listed = { metadata->etag_hash, metadata->size, metadata->modified_s,
+                                  { NULL, 0 }, 1760000000, 0, &bucket };
+    /* a listing won't do, */
+    ok(store_renew(unit.store, &metadata->id, &listed) == STORE_CHANGED);
     ok(renew(&unit, "a"));                                               /* ... a HEAD does */
-    ok(store_renew(unit.store, &head->id, &listed) == STORE_RENEWED);
-    head_unref(&head);
+    ok(store_renew(unit.store, &metadata->id, &listed) == STORE_RENEWED);
+    metadata_unref(&metadata);
     unit_close(&unit);
     garble("restated");
     unit = unit_open_sized(256 * MIB, 4 * MIB);
@@ -267,8 +268,8 @@ TEST(a_fault_in_the_map_ends_the_index_and_not_the_service)
     put_things(&unit, "\"1\"");
     /* what is mapped behind is SIGBUS now */
     ok(truncate(in_folder("index/data.mdb"), 4096) == 0);
-    struct head *head = get_head(&unit, "nothing in ram knows this key");
-    ok(!head);
+    struct metadata *metadata = get_metadata(&unit, "nothing in ram knows this key");
+    ok(!metadata);
     soon(serving(&unit));
     soon(count_things(&unit, "\"1\"") == countof(things));
     ok(is_unproved(&unit, "tiny"));
@@ -336,9 +337,9 @@ TEST(a_flipped_bit_is_counted_forgotten_and_stored_anew)
     ok(read_range(&unit, "k", 0, UNIT_BYTES) == UNIT_BYTES);
     ok(read_range(&unit, "k", 3 * UNIT_BYTES, 3 * UNIT_BYTES + 1) == 0);
     ok(metric_read(M_STORE_CRC_BAD) == before + 1);
-    struct head *head = get_head(&unit, "k");
-    soon(store_has_units(unit.store, head, 0, 16) <= 3);
-    head_unref(&head);
+    struct metadata *metadata = get_metadata(&unit, "k");
+    soon(store_has_units(unit.store, metadata, 0, 16) <= 3);
+    metadata_unref(&metadata);
     ok(put_object(&unit, "k", "\"1\"", 2 * MIB) == OK);
     ok(has_object(&unit, "k", "\"1\"", 2 * MIB));
     unit_close(&unit);
@@ -372,7 +373,7 @@ TEST(flipped_bits_in_index_values_are_found_and_the_index_is_built_again)
         struct unit_store unit = unit_open();
         put_things(&unit, "\"1\"");
         unit_close(&unit);
-        ok(flip_values(head_etag_hash(S("\"1\""))) >= countof(things));
+        ok(flip_values(metadata_etag_hash(S("\"1\""))) >= countof(things));
         unit = unit_open();
         count_things(&unit, "\"1\"");
         soon(serving(&unit) && count_things(&unit, "\"1\"") == countof(things));
@@ -507,7 +508,7 @@ TEST(a_folder_held_by_another_process_is_taken_when_it_is_free)
     ok(read(pipes[0], &byte, 1) == 1);
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
     ok(slice_ends(unit.why, S("name another cache_dir")) && !serving(&unit));
-    ok(!get_head(&unit, "k") && put_object(&unit, "k2", "\"1\"", 10) == ERR_IO);
+    ok(!get_metadata(&unit, "k") && put_object(&unit, "k2", "\"1\"", 10) == ERR_IO);
     ok(remove_object(&unit, "k") == ERR_IO);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -537,7 +538,7 @@ static int play_full(void)
     }
     if (!has_object(&unit, key, "\"1\"", 300000))
         return 4;    /* it went on by recycling */
-    if (remove_object(&unit, key) != OK || get_head(&unit, key))
+    if (remove_object(&unit, key) != OK || get_metadata(&unit, key))
         return 5;
     unit_close(&unit);
     return 0;
@@ -561,7 +562,7 @@ static int play_read_only(void)
         return 3;
     if (!slice_ends(unit.why, S("its file system is mounted read-only")))
         return 4;
-    if (put_object(&unit, "k", "\"2\"", 10) != ERR_IO || get_head(&unit, "k"))
+    if (put_object(&unit, "k", "\"2\"", 10) != ERR_IO || get_metadata(&unit, "k"))
         return 5;
     if (mount(NULL, unit_folder, NULL, MS_REMOUNT, "size=6m") != 0)
         return 6;
@@ -585,13 +586,13 @@ TEST(a_folder_that_cannot_be_made_is_served_without)
     struct store_options options = options_of(4 * MIB, 0);
     options.folder = "/proc/no/such/folder";
     ok(unit_try(&unit, options) == OK && unit.why.len && !serving(&unit));
-    ok(!get_head(&unit, "k") && put_object(&unit, "k", "\"1\"", 10) == ERR_IO);
+    ok(!get_metadata(&unit, "k") && put_object(&unit, "k", "\"1\"", 10) == ERR_IO);
     unit_close(&unit);
 }
 
 RUN_STORE(STORE_TEST(what_was_committed_before_a_kill_is_there_unproved_and_right),
           STORE_TEST(a_renewal_proves_for_this_life_and_the_next),
-          STORE_TEST(a_head_in_ram_is_proved_when_the_commit_says_so),
+          STORE_TEST(metadata_in_ram_is_proved_when_the_commit_says_so),
           STORE_TEST(the_next_life_knows_which_buckets_were_restated),
           STORE_TEST(a_lost_index_is_built_again_and_the_later_version_wins),
           STORE_TEST(an_older_index_is_not_believed),

@@ -38,8 +38,8 @@ TEST(a_named_version_is_never_asked_about_again_but_null_is_by_a_head)
 {
     struct client client;
     new_house(MIB);
-    house.place.freshness = FRESH_TTL;    /* ttl and grace are 0: expired after this second */
-    house.place.by_listing = true;
+    house.rules.freshness = FRESH_TTL;    /* ttl and grace are 0: expired after this second */
+    house.rules.by_listing = true;
     client_begin(&client);
     ok(reads_version(&client, "v2", 2) && reads_version(&client, "null", 1));
     sleep(2);
@@ -47,7 +47,7 @@ TEST(a_named_version_is_never_asked_about_again_but_null_is_by_a_head)
     ok(reads_version(&client, "v2", 2) && asked() == so_far);
     ok(reads_version(&client, "null", 1));
     ok(atomic_load(&fake.heads) == heads + 1 && atomic_load(&fake.lists) == 0);
-    house.place.freshness = FRESH_ALWAYS;
+    house.rules.freshness = FRESH_ALWAYS;
     ok(reads_version(&client, "v2", 2) && atomic_load(&fake.heads) == heads + 2);
     client_end(&client);
     drop_house();
@@ -60,7 +60,7 @@ TEST(a_write_of_the_key_takes_null_and_leaves_named_versions)
     client_begin(&client);
     ok(reads_version(&client, "v2", 2) && reads_version(&client, "null", 1));
     struct write_key key = { S("key"), S("") };
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), &key, 1, noted, NULL);
     while (!write_may_go(write))
         turn(&client);
     atomic_store(&fake.version, 5);
@@ -79,7 +79,7 @@ TEST(a_write_that_names_a_version_takes_it)
     client_begin(&client);
     ok(reads_version(&client, "v2", 2));
     struct write_key key = { S("key"), S("v2") };
-    struct write *write = write_begin(client.loop, &house.place, S("bucket"), &key, 1, noted, NULL);
+    struct write *write = write_begin(client.loop, &house.rules, S("bucket"), &key, 1, noted, NULL);
     while (!write_may_go(write))
         turn(&client);
     write_end(&write);
@@ -92,10 +92,10 @@ TEST(a_write_that_names_a_version_takes_it)
 static void say(struct client *client, bool says)
 {
     struct write_key key = { S("key"), S("") };
-    struct write *write = write_begin(client->loop, &house.place, S("bucket"), &key, 1, noted,
+    struct write *write = write_begin(client->loop, &house.rules, S("bucket"), &key, 1, noted,
                                       NULL);
     if (says)
-        write_says(write);
+        write_restates_key(write);
     while (!write_may_go(write))
         turn(client);
     write_end(&write);
@@ -169,8 +169,8 @@ TEST(where_a_part_lies_is_known_for_its_version_alone)
 {
     struct object_id id = { { 1 } };
     struct object_name name = { S("http://fake"), S("bucket"), S("key"), S("") };
-    struct head *one = head_new(&id, &name, S("\"a-3\""), S(""), 8 * MIB, 5, false);
-    struct head *two = head_new(&id, &name, S("\"b-2\""), S(""), 8 * MIB, 5, false);
+    struct metadata *one = metadata_new(&id, &name, S("\"a-3\""), S(""), 8 * MIB, 5, false);
+    struct metadata *two = metadata_new(&id, &name, S("\"b-2\""), S(""), 8 * MIB, 5, false);
     struct parts *parts = parts_new();
     struct part part = { MIB, 2 * MIB, 3, "x-amz-checksum-crc32: AAAAAA==\r\n" }, found = { 0 };
     uint64_t evicted = metric_read(M_PARTS_EVICTED);
@@ -179,17 +179,17 @@ TEST(where_a_part_lies_is_known_for_its_version_alone)
        !strcmp(found.sums, part.sums));
     ok(!parts_find(parts, one, 1, &found) && !parts_find(parts, two, 2, &found));
     for (unsigned i = 0; i < 20000; i++) {    /* of 16,384 */
-        head_unref(&two);
+        metadata_unref(&two);
         memcpy(id.bytes, &i, sizeof(i));
         memcpy(id.bytes + 4, &i, sizeof(i));
-        two = head_new(&id, &name, S("\"b-2\""), S(""), 8 * MIB, 5, false);
+        two = metadata_new(&id, &name, S("\"b-2\""), S(""), 8 * MIB, 5, false);
         parts_note(parts, two, 1, &part);
         ok(parts_find(parts, two, 1, &found));
     }
     ok(metric_read(M_PARTS_EVICTED) - evicted >= 20000 - 16384);
     parts_free(&parts);
-    head_unref(&one);
-    head_unref(&two);
+    metadata_unref(&one);
+    metadata_unref(&two);
 }
 
 RUN(cmocka_unit_test(what_is_said_of_a_key_is_asked_about_in_each_of_its_versions_once),

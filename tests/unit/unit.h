@@ -3,12 +3,16 @@
 #ifndef UNIT_H
 #define UNIT_H
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -34,5 +38,33 @@
         const struct CMUnitTest tests[] = { __VA_ARGS__ };                                     \
         return cmocka_run_group_tests(tests, NULL, NULL);                                      \
     }
+
+/* Drops a file's pages from the page cache. The kernel skips pages that it is still busy with, so
+ * this goes on until none is resident, for half a second at most: false then. */
+__attribute__((unused)) static bool cool_file(const char *path)
+{
+    bool cold = false;
+    int fd = open(path, O_RDONLY);
+    struct stat st;
+    ok(fd >= 0 && fstat(fd, &st) == 0);
+    size_t pages = ((size_t)st.st_size + 4095) / 4096;
+    uint8_t *map = pages ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+    unsigned char *resident = calloc(pages + 1, 1);
+    ok(map != MAP_FAILED && resident);
+    for (int tries = 0; tries < 50 && !cold; tries++) {
+        ok(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+        ok(!map || mincore(map, (size_t)st.st_size, resident) == 0);
+        cold = true;
+        for (size_t i = 0; i < pages && cold; i++)
+            cold = !(resident[i] & 1);
+        if (!cold)
+            usleep(10000);
+    }
+    if (map)
+        munmap(map, (size_t)st.st_size);
+    free(resident);
+    close(fd);
+    return cold;
+}
 
 #endif

@@ -1,9 +1,9 @@
 """client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
 
-A client has one session of the fill socket, made when it is needed, and made anew once when it broke:
-what was under way is asked for again, then it is an error. Where there is no fill socket the same
-calls read batches over HTTP, or single objects where the endpoint knows no batches: `way` says which.
-Any thread. In the child of a fork it has a session of its own.
+A client has one session of the fill socket, which it opens when it is needed. If the session breaks,
+the client opens another once and repeats the open fills; a second loss is an error. Without a fill
+socket the same calls read batches over HTTP, or single objects if the endpoint knows no batches:
+`way` tells which. Threads: any. In the child of a fork, the client opens a session of its own.
 """
 import logging
 import os
@@ -22,26 +22,26 @@ from .session import Session
 
 log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
-SILENCE_S = 30           # beyond the daemon's own limit for a fill
+SILENCE_S = 30           # added to the daemon's limit for a fill, for the wait for its reply
 AGAIN_S = 0.05
-NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # to come again later, by the daemon's own word
-FIRST_PAUSE_S, REFUSALS = 0.05, 6                # each pause is at most twice the last
+NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # errors after which a fill is sent again
+FIRST_PAUSE_S, REFUSALS = 0.05, 6                # the longest pause doubles each time
 clients = weakref.WeakSet()
 
 
 def connect(path=None, access_key=None, secret_key=None, session_token=None, endpoint_url=None, *,
             profile=None, region=None, credentials=None, patience=5.0):
-    """path: of the fill socket; else PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock; "" is none.
-    Keys and endpoint: arguments, AWS_* variables, ~/.aws; `credentials`: a boto3 Credentials object, or
-    a function that returns (access key, secret key, session token). Without any, what is asked is
-    unsigned. patience: seconds that a daemon that restarts is waited for. Disconnected is raised only
-    if a path was given and nobody is there."""
+    """path: the fill socket; None: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock; "": no fill socket.
+    Keys and endpoint come from the arguments, AWS_* variables or ~/.aws. credentials: a boto3
+    Credentials object, or a function that returns (access key, secret key, session token). Without keys,
+    requests are unsigned. patience: seconds to wait for a daemon that restarts. If a path is given and
+    the socket can't be reached, connect raises Disconnected."""
     return Client(path, keys.source(access_key, secret_key, session_token, profile, credentials),
                   keys.find_endpoint(endpoint_url, profile), keys.find_region(region, profile), patience)
 
 
 def device_name(device):
-    """torch.device is as good as its name."""
+    """The name of a device, also for a torch.device."""
     device = str(device)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f'device is "cpu", "cuda" or "cuda:N", not {device!r}')
@@ -50,30 +50,30 @@ def device_name(device):
 
 class Client:
     def __init__(self, path, find_keys, endpoint_url, region, patience):
-        named = path if path is not None else os.environ.get("PENSTOCK_FILL_SOCKET")
-        self.path = SOCKET if named is None else named
+        given = path if path is not None else os.environ.get("PENSTOCK_FILL_SOCKET")
+        self.path = SOCKET if given is None else given
         self.patience, self.region, self.endpoint_url = patience, region, endpoint_url
-        self.hello = None            # what the daemon said of itself
+        self.hello = None            # the daemon's reply to hello
         self._find_keys = find_keys
         self._lock = threading.RLock()
         self._session = None
         self._endpoint = Endpoint(endpoint_url, region, find_keys)
         self._buffers = weakref.WeakSet()
-        self._told = set()
+        self._logged = set()
         self.closed = False
         clients.add(self)
-        self.no_socket = None        # why there is none
+        self.no_socket = None        # why there is no fill socket
         self.has_socket = bool(self.path)
         if self.has_socket:
-            self._look(named is not None)
+            self._look(given is not None)
 
     # ---- the session ----
 
-    def _look(self, named):
+    def _look(self, given):
         try:
             self._usable()
         except Disconnected as nobody:
-            if named:
+            if given:
                 raise
             self.has_socket, self.no_socket = False, nobody.message
 
@@ -100,7 +100,7 @@ class Client:
         return session
 
     def _usable(self):
-        """The session, or a new one; of a daemon that restarts, too."""
+        """The session. A new one after a loss, also when the daemon restarts meanwhile."""
         session = self._session
         if session is not None and not session.lost:
             return session
@@ -126,7 +126,7 @@ class Client:
             buffer.forked()
 
     def status(self):
-        """What the daemon counts of this session."""
+        """The daemon's figures of this session."""
         return self._say("status", {})
 
     def _say(self, op, members):
@@ -144,13 +144,13 @@ class Client:
     # ---- buffers ----
 
     def way(self, device="cpu"):
-        """How bytes come to memory of this device: "cuda-vmm", "cuda-ipc" (straight into the GPU's),
-        "memfd" (into shared memory), "batch" or "get" (over HTTP). Chosen once; the log says it once, as
-        a warning where it is not into the memory of the GPU that was named."""
+        """The way of bytes to memory of this device: "cuda-vmm" or "cuda-ipc" (straight into GPU memory),
+        "memfd" (into shared memory), "batch" or "get" (over HTTP). It is logged once for each device: as
+        a warning if the device is a GPU and its memory can't be filled directly."""
         device = device_name(device)
         way, why = self._choose(device)
-        if device not in self._told:
-            self._told.add(device)
+        if device not in self._logged:
+            self._logged.add(device)
             falls_back = device.startswith("cuda") and not way.startswith("cuda")
             log.log(logging.WARNING if falls_back else logging.INFO, "%s for %s%s", way, device,
                     f": {why}" if why else "")
@@ -168,11 +168,11 @@ class Client:
                 why.append(f"{kind} {reason}")
         if self.has_socket:
             return "memfd", "; ".join(why)
-        why.append(self.no_socket or "no fill socket was named")
+        why.append(self.no_socket or "no fill socket was given")
         return self._endpoint.way(), "; ".join(why)
 
     def buffer(self, nbytes, device="cpu"):
-        """Memory that is filled: on the host, or, if both sides can, of a GPU ("cuda:0")."""
+        """Memory to fill: of the host or, if both sides support it, of a GPU ("cuda:0")."""
         if nbytes < 1:
             raise ValueError("a buffer has at least 1 byte")
         device = device_name(device)
@@ -186,7 +186,7 @@ class Client:
         return self._keep(buffer)
 
     def register(self, tensor):
-        """A buffer that is a CUDA tensor of torch's, contiguous; it must live until close()."""
+        """Makes a contiguous CUDA tensor of torch a buffer. The tensor must live until close()."""
         from . import cuda
         return self._keep(cuda.of_tensor(self, tensor))
 
@@ -207,15 +207,15 @@ class Client:
     # ---- fills ----
 
     def fill(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
-        """Objects, or pieces of them, into the buffer; returns Filled when all are there. items: see
-        items.py; prefix stands before each key. on_error "skip": items that fail leave their places as
-        they were and are listed in Filled.errors; "fail": PenstockError, and the buffer's bytes are
-        undefined. deadline: in seconds (over HTTP the daemon has its own). start: where items without a
-        place begin."""
+        """Reads objects, or parts of them, into the buffer, and returns Filled when all are there. items:
+        see items.py; prefix is put before each key. on_error "skip": Filled.errors has the items that
+        failed, and their places keep their bytes. "fail": PenstockError is raised, and the bytes of the
+        buffer are undefined. deadline: in seconds; over HTTP the daemon's limit holds instead. start: the
+        place of the first item that has none."""
         return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
-        """As fill, and returns at once: result() waits, done() looks."""
+        """Begins a fill and returns a Fill: result() waits for it, done() does not wait."""
         items = layout.listed(items)
         words, offsets, lengths = layout.lay_out(items, buffer.nbytes, start)
         filled = Filled(buffer, items, offsets, lengths)
@@ -227,8 +227,8 @@ class Client:
         return Fill(self, "fill", buffer, members, words, filled)
 
     def prefetch(self, bucket, items, prefix="", on_error="skip", deadline=None):
-        """Objects, or pieces of them, into Penstock's cache; as fill, without a buffer. What fails is in
-        `errors` of what it returns; with on_error "fail" it is an exception."""
+        """Reads objects, or parts of them, into Penstock's cache; as fill, without a buffer. Items that fail
+        are in `errors` of the result; with on_error "fail" PenstockError is raised."""
         return self.prefetch_async(bucket, items, prefix, on_error, deadline).result()
 
     def prefetch_async(self, bucket, items, prefix="", on_error="skip", deadline=None):
@@ -246,27 +246,28 @@ class Client:
     # ---- HTTP ----
 
     def batch(self, bucket, items, prefix="", on_error="continue"):
-        """Yields (index, bytes) in order, while later items are still read; in place of the bytes of one
-        that failed an ItemError, which ends it if on_error is "end". Needs no fill socket."""
+        """Yields (index, bytes) in order, while later items are still read. An item that failed yields an
+        ItemError in place of bytes; with on_error "end" that is the last one. Needs no fill socket."""
         return self._endpoint.batch(bucket, layout.listed(items), prefix, on_error)
 
     def get(self, bucket, key, offset=0, length=None):
-        """One object, or a piece of it, by a plain signed GET."""
+        """Reads an object, or a part of it, by a plain signed GET."""
         return self._endpoint.get(bucket, key, offset, length)
 
     def request(self, method, path, query=(), headers=(), body=b""):
-        """Any signed request; path is "/BUCKET/KEY", not encoded. Returns (status, headers, body)."""
+        """Sends a signed request of any kind. path is "/BUCKET/KEY", not encoded. Returns (status, headers,
+        body)."""
         return self._endpoint.request(method, path, query, headers, body)
 
-    # ---- its end ----
+    # ---- rings, and the end ----
 
     def ring(self, device="cpu", slots=3, slot_bytes=64 << 20):
-        """Buffers in turn: see ring.py."""
+        """Makes a ring of buffers: see ring.py."""
         from .ring import Ring
         return Ring(self, device, slots, slot_bytes)
 
     def close(self):
-        """The connection is the lease: what hangs on it ends. Views of buffers stay good."""
+        """Ends the session, with its fills and buffers. Views of buffers stay good."""
         with self._lock:
             self.closed = True
             if self._session:
@@ -281,16 +282,16 @@ class Client:
 
 
 class Filled:
-    """What a fill brought. lengths and offsets: of each item, in order, in the buffer."""
+    """The result of a fill. lengths and offsets have an element for each item: its bytes in the buffer."""
 
     def __init__(self, buffer, items, offsets, lengths):
         self.buffer, self.items, self.offsets, self.lengths = buffer, items, offsets, lengths
         self.nbytes = self.hits = self.misses = 0
         self.errors = []
-        self.stale = False    # a ring has filled the buffer anew
+        self.stale = False    # the slot went back to its ring, which fills it again
 
     def add(self, first, count, reply):
-        """Takes in the reply of items [first, first + count)."""
+        """Adds the reply for items [first, first + count)."""
         self.nbytes += reply["bytes"]
         self.hits += reply["hits"]
         self.misses += reply["misses"]
@@ -310,7 +311,7 @@ class Filled:
 
     @property
     def views(self):
-        """A memoryview of each item, of the buffer itself."""
+        """A memoryview of each item: a view of the buffer."""
         self.check()
         memory = self.buffer.memory
         return [memory[at:at + n] for at, n in zip(self.offsets, self.lengths)]
@@ -325,18 +326,18 @@ class Filled:
 
 
 class Part:
-    """Some of a long list, as one message."""
+    """The items of one message: a long list takes several."""
     __slots__ = ("first", "words", "session", "question", "tries", "refusals", "again_at")
 
     def __init__(self, first, words):
         self.first, self.words, self.tries, self.refusals = first, words, 0, 0
         self.session = self.question = None
-        self.again_at = None    # it found no room; time.monotonic()
+        self.again_at = None    # when to send it again, after an error of NO_ROOM; time.monotonic()
 
 
 class Fill:
-    """A fill under way. It is sent again once, on a new connection, if the one it went by is lost; and a few
-    times, for about three seconds, if Penstock or the origin has no room for it."""
+    """An open fill. If its connection is lost, it is sent again once, on a new one. If Penstock or the
+    origin has no room for it, it is sent again a few times, for about three seconds."""
 
     def __init__(self, client, op, buffer, members, words, filled):
         self._client, self._op, self._buffer, self._members = client, op, buffer, members
@@ -348,7 +349,7 @@ class Fill:
             self._begin(first, words[first:first + most])
 
     def _begin(self, first, words):
-        """A list that is too long for one message goes in two."""
+        """Sends items as one message, or as two if that is too long."""
         part = Part(first, words)
         try:
             self._send(part)
@@ -362,7 +363,7 @@ class Fill:
             self._parts.append(part)
 
     def _send(self, part):
-        """The connection may have ended while it lay idle; so may the next."""
+        """Tries a second connection, as the first may have ended while it was idle."""
         part.tries += 1
         for last in (False, True):
             try:
@@ -388,7 +389,7 @@ class Fill:
             session.wait_until(lambda: self._has_room(session))
 
     def _pause(self, part):
-        """Of a reply that says to come again later: seconds until then. None: any other."""
+        """Seconds until the part is sent again, after a reply of NO_ROOM. None after any other reply."""
         reply = part.question.reply
         if reply["ok"] or (reply["error"], reply["status"]) not in NO_ROOM or part.refusals == REFUSALS:
             return None
@@ -426,7 +427,8 @@ class Fill:
         return pause is None
 
     def result(self, timeout=None):
-        """Filled, or raises PenstockError. timeout: in seconds; then TimedOut, and it goes on."""
+        """Returns Filled, or raises PenstockError. timeout: in seconds; after it TimedOut is raised, and the
+        fill goes on."""
         with self._lock:
             if self._over is None:
                 self._over = self._end(timeout)

@@ -1,11 +1,11 @@
-"""cuda.py - a GPU's memory that the daemon fills: libcuda.so.1 by ctypes. SPDX-License-Identifier:
-Apache-2.0
+"""cuda.py - buffers in GPU memory, by libcuda.so.1 and ctypes. SPDX-License-Identifier: Apache-2.0
 
-cuda-vmm: a chunk of our own, whose file descriptor the daemon imports; it sees exactly that chunk.
-cuda-ipc: 64 bytes that stand for a whole allocation of cudaMalloc's, such as the one a tensor lies in,
-and where in it; the allocation must live until the daemon let go of it.
+cuda-vmm: this module allocates a chunk, and the daemon imports its file descriptor. The daemon can
+access just that chunk.
+cuda-ipc: the daemon gets a handle of 64 bytes for a whole allocation of cudaMalloc, such as the one
+that has a tensor, and an offset in it. The allocation must live until the buffer is unregistered.
 
-Written against CUDA 12's cuda.h, and run on a driver that is not one (story x15). It never ran on a GPU.
+It was written against cuda.h of CUDA 12 and tested with a fake driver (story x15). It never ran on a GPU.
 """
 import base64
 import ctypes
@@ -16,7 +16,7 @@ from . import dlpack
 from .errors import PenstockError
 from .memory import Buffer
 
-DEVICE, PINNED, POSIX_FD, READ_WRITE, MINIMUM = 1, 1, 1, 3, 0    # of cuda.h's enums
+DEVICE, PINNED, POSIX_FD, READ_WRITE, MINIMUM = 1, 1, 1, 3, 0    # values of enums in cuda.h
 IPC_CAPABLE = 10                                                  # CU_POINTER_ATTRIBUTE_...
 U64, SIZE, INT, PTR = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
 
@@ -55,7 +55,7 @@ CALLS = {
 
 
 class Driver:
-    """The driver of this machine; its calls raise what they fail with."""
+    """The driver of this machine. A call that fails raises PenstockError."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -73,7 +73,7 @@ class Driver:
             raise PenstockError("cuda", 0, f"{name}: {(text.value or b'error').decode()} ({status})")
 
     def enter(self, ordinal):
-        """Makes the device's primary context, which torch uses, too, the thread's own."""
+        """Makes the primary context of the device current in this thread. torch uses the same one."""
         if ordinal not in self.contexts:
             device, context = INT(), PTR()
             self.call("cuDeviceGet", ctypes.byref(device), ordinal)
@@ -94,7 +94,7 @@ driver_or_why = None
 
 
 def driver():
-    """The Driver; or a sentence that says why there is none."""
+    """The Driver, or a sentence that says why there is none."""
     global driver_or_why
     with lock:
         if driver_or_why is None:
@@ -112,10 +112,10 @@ def ordinal_of(device):
 
 
 def refusal(hello, kind, device):
-    """Why this kind can't be had for the device; None if it can."""
-    told = hello.get("kinds", {}).get(kind, "off: the daemon does not know it")
-    if told != "on":
-        return told
+    """Why the device can't have buffers of this kind; None if it can."""
+    state = hello.get("kinds", {}).get(kind, "off: the daemon does not know it")
+    if state != "on":
+        return state
     here = driver()
     if isinstance(here, str):
         return here
@@ -128,10 +128,10 @@ def refusal(hello, kind, device):
     return None
 
 
-# ---- chunks of our own ----
+# ---- memory ----
 
 class Chunk:
-    """Memory that has a file descriptor, mapped on its device; freed with the last reference."""
+    """GPU memory with a file descriptor, mapped on its device. It is freed with the last reference."""
 
     def __init__(self, here, ordinal, nbytes):
         self.here, self.ordinal, self.fd = here, ordinal, -1
@@ -166,7 +166,7 @@ class Chunk:
 
 
 class Allocation:
-    """Plain device memory; freed with the last reference."""
+    """Plain GPU memory. It is freed with the last reference."""
 
     def __init__(self, here, ordinal, nbytes):
         self.here, self.ordinal, self.address = here, ordinal, 0
@@ -182,7 +182,7 @@ class Allocation:
 
 
 class Borrowed:
-    """A tensor's memory."""
+    """The memory of a tensor, which this object keeps alive."""
 
     def __init__(self, tensor):
         self.tensor, self.address = tensor, tensor.data_ptr()
@@ -198,7 +198,7 @@ def need_driver():
 
 
 def ipc_members(here, address):
-    """How the daemon finds an address: its allocation's handle, and how far into it."""
+    """The handle of the allocation that has this address, and the offset in it."""
     capable, base, size, handle = ctypes.c_uint32(), U64(), SIZE(), IpcHandle()
     here.call("cuPointerGetAttribute", ctypes.byref(capable), IPC_CAPABLE, address)
     if not capable.value:

@@ -1,8 +1,8 @@
 """dlpack.py - memory as DLPack capsules, by ctypes alone. SPDX-License-Identifier: Apache-2.0
 
-A consumer (torch, numpy, jax) takes the struct out of the capsule and calls its deleter when its last
-tensor is gone; until then `held` keeps the owner alive. A capsule that nobody took deletes itself.
-Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (unversioned, and version 1).
+A consumer (torch, numpy, jax) takes the struct out of the capsule, and calls its deleter when its last
+tensor is gone. Until then `held` keeps the owner alive. The destructor of a capsule drops a struct
+that no consumer took. Layouts: https://dmlc.github.io/dlpack/latest/c_api.html (unversioned, and version 1).
 """
 import ctypes
 
@@ -39,13 +39,14 @@ def let_go(address):
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def end_capsule(capsule):
-    for name in (PLAIN, VERSIONED):    # else it was taken, and has another name
+    for name in (PLAIN, VERSIONED):    # a capsule that was taken has another name
         if is_valid(capsule, name):
             held.pop(get_pointer(capsule, name), None)
 
 
 def function(name, result, *arguments):
-    """Of its own: ctypes.pythonapi's are everybody's, and others may give them other types."""
+    """A function of Python's C API with these types. The attributes of ctypes.pythonapi are shared, so
+    other modules may give them other types."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -56,7 +57,7 @@ get_pointer = function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p,
 
 
 def capsule(owner, address, nbytes, device=(CPU, 0), max_version=None):
-    """nbytes of uint8 at address, which stay as long as owner does."""
+    """A capsule of nbytes of uint8 at address. The memory lives as long as its owner."""
     versioned = max_version is not None and max_version[0] >= 1
     managed = ManagedVersioned(major=1, minor=0) if versioned else Managed()
     shape = (ctypes.c_int64 * 1)(nbytes)
@@ -72,7 +73,7 @@ def capsule(owner, address, nbytes, device=(CPU, 0), max_version=None):
 
 
 class Span:
-    """Some of a piece of memory, as consumers of DLPack ask for it."""
+    """A part of a buffer, with the methods that consumers of DLPack call."""
 
     def __init__(self, owner, address, nbytes, device=(CPU, 0)):
         self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
@@ -82,5 +83,5 @@ class Span:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy or (dl_device is not None and tuple(dl_device) != self.device):
-            raise BufferError("this memory is handed over where it lies, and not copied")
+            raise BufferError("this memory is given where it lies, and can't be copied or moved")
         return capsule(self.owner, self.address, self.nbytes, self.device, max_version)

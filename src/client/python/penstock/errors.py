@@ -1,9 +1,9 @@
-"""errors.py - what can go wrong, in the words of the daemon. SPDX-License-Identifier: Apache-2.0"""
+"""errors.py - the exceptions, with the codes of the daemon. SPDX-License-Identifier: Apache-2.0"""
 
 
 class PenstockError(Exception):
-    """code: S3's, or the fill socket's ("NoSuchKey", "overlap", "quota"). status: as of HTTP.
-    errors: of single items, if it was about items: a list of ItemError, in their order."""
+    """code: S3's, or the fill socket's ("NoSuchKey", "overlap", "quota"). status: the HTTP status, or 0.
+    errors: the items that failed, if items failed: a list of ItemError, in their order."""
 
     def __init__(self, code, status=0, message="", errors=()):
         super().__init__(code, status, message)
@@ -20,7 +20,7 @@ class PenstockError(Exception):
 
 
 class ItemError(PenstockError):
-    """One item of a list. index: its place in the list; key: as it was asked for."""
+    """An item that failed. index: its place in the list; key: its key, as the caller gave it."""
 
     def __init__(self, index, key, code, status):
         super().__init__(code, status)
@@ -31,18 +31,18 @@ class ItemError(PenstockError):
 
 
 class Disconnected(PenstockError, ConnectionError):
-    """The daemon is gone, or was not there to begin with."""
+    """The connection ended, or the daemon could not be reached."""
 
     def __init__(self, message):
         super().__init__("disconnected", 0, message)
 
 
 class TimedOut(PenstockError, TimeoutError):
-    """No answer in time. What was asked for may still happen."""
+    """There was no reply in time. The daemon may still do what it was asked to."""
 
     def __init__(self, message):
         super().__init__("timeout", 0, message)
 
 
 class MessageTooLong(ValueError):
-    """More than the daemon takes at once."""
+    """A message is longer than the daemon takes."""

@@ -1,8 +1,8 @@
 """http.py - signed requests, and batches of objects over HTTP. SPDX-License-Identifier: Apache-2.0
 
-A batch is one POST that names thousands of items, and an answer in which they come in order, each
-behind a header of 64 bytes (penstock-batch(7)). What is not whole is an
-error: an answer without its end mark was cut. Connections are kept; each is one caller's at a time.
+A batch is a POST with a list of up to thousands of items. Its answer has them in order, each behind a
+header of 64 bytes (penstock-batch(7)). An answer without its end mark was cut, which is an error.
+Connections are kept for later requests; one caller uses a connection at a time.
 """
 import concurrent.futures
 import http.client
@@ -17,10 +17,10 @@ from . import items as layout
 from . import keys
 from .errors import Disconnected, ItemError, PenstockError
 
-HEADER = struct.Struct("<IIHHIQQQQ16s")    # of a frame
+HEADER = struct.Struct("<IIHHIQQQQ16s")    # the header of a frame
 MAGIC, END = 0x31425350, 0xFFFFFFFF
 FRAMES = "application/vnd.penstock.frames"
-BATCH_ITEMS = 4096                          # a POST; more items take several
+BATCH_ITEMS = 4096                          # items of a POST; a longer list takes several
 TIMEOUT_S = 330
 THREADS = 8
 
@@ -35,7 +35,7 @@ def refusal(status, body):
 
 
 class Answer:
-    """The body of an answer, read exactly."""
+    """The body of an answer. A read that ends too early raises Disconnected."""
 
     def __init__(self, reply):
         self.reply = reply
@@ -55,7 +55,7 @@ class Answer:
 
 
 class Frame:
-    """One item of an answer: its header, and etag and code."""
+    """The header of an item in an answer, and its etag and code. The item's bytes follow."""
 
     def __init__(self, answer):
         (magic, self.index, self.status, etag, code, self.length, self.first, self.size,
@@ -68,12 +68,12 @@ class Frame:
 
 class Endpoint:
     def __init__(self, url, region, find_keys):
-        told = urlsplit(url)
-        if told.scheme not in ("http", "https") or not told.hostname:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no endpoint: http://HOST:PORT or https://HOST:PORT")
-        self._https, self._host = told.scheme == "https", told.netloc
-        self._name, self._port = told.hostname, told.port
-        self._path, self._region, self._find_keys = told.path.rstrip("/"), region, find_keys
+        self._https, self._host = parts.scheme == "https", parts.netloc
+        self._name, self._port = parts.hostname, parts.port
+        self._path, self._region, self._find_keys = parts.path.rstrip("/"), region, find_keys
         self._idle = []
         self._lock = threading.Lock()
         self._pool = self._way = None
@@ -89,14 +89,14 @@ class Endpoint:
         return http.client.HTTPConnection(self._name, self._port, timeout=TIMEOUT_S)
 
     def _give_back(self, connection, reply):
-        if reply.will_close or not reply.isclosed():    # not read to its end
+        if reply.will_close or not reply.isclosed():    # the caller did not read to its end
             connection.close()
             return
         with self._lock:
             self._idle.append(connection)
 
     def forget(self):
-        """In the child of a fork: the parent's connections are not ours."""
+        """Closes the parent's connections in the child of a fork."""
         self._lock, self._pool, idle, self._idle = threading.Lock(), None, self._idle, []
         for connection in idle:
             connection.close()
@@ -110,7 +110,8 @@ class Endpoint:
             self._pool.shutdown(wait=False)
 
     def _open(self, method, path, query, headers, body):
-        """A connection and the head of its answer. One that was kept may have ended meanwhile."""
+        """Sends a request; returns its connection and the head of the answer. A kept connection may have
+        ended meanwhile: then another one is tried."""
         path = self._path + keys.encode(path, "/-._~")
         while True:
             connection = self._connection()
@@ -160,7 +161,7 @@ class Endpoint:
     # ---- batches ----
 
     def frames(self, bucket, words, prefix, on_error):
-        """(frame, answer) of each item in order; whoever gets one reads its bytes."""
+        """Yields (frame, answer) of each item in order. The caller reads the item's bytes."""
         body = json.dumps({"items": words, "prefix": prefix, "form": "frames",
                            "on_error": on_error}, separators=(",", ":")).encode()
         connection, reply = self._open("POST", f"/{bucket}", [("penstock-batch", "")], {
@@ -267,7 +268,7 @@ def no_delay(sock):
 
 
 def unplaced(word):
-    """A word without where it goes, read."""
+    """The members of a word, as items.read returns them, without its place and its `max`."""
     key, offset, length, _, more = layout.read(word)
     return key, offset, length, None, {n: v for n, v in (more or {}).items() if n != "max"}
 
@@ -297,7 +298,7 @@ def whole(filled, on_error):
 
 
 class Handle:
-    """As client.Fill."""
+    """A fill over HTTP, with the methods of client.Fill."""
 
     def __init__(self, future):
         self._future = future

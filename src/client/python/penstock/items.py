@@ -1,13 +1,13 @@
-"""items.py - lists of what is wanted, and where each of it lies. SPDX-License-Identifier: Apache-2.0
+"""items.py - lists of items, and their places in a buffer. SPDX-License-Identifier: Apache-2.0
 
 An item is "key", ("key", offset, length), ("key", offset, length, to), or a dict of key, offset,
-length, to, max, if_match, version_id. A length of -1, or none, is the object to its end. Items
-without a place lie one behind the other; those whose length nobody knows get equal shares of the
-room that is left, or as much as their `max`.
+length, to, max, if_match, version_id. `to` is its place in the buffer. Without a length, or with -1,
+it is the object to its end. Items without a place lie one behind the other. Items without a length
+have room for their `max`, or equal shares of the room that is left.
 """
 import itertools
 
-ALIGN = 64      # of equal shares
+ALIGN = 64      # equal shares are a multiple of it
 
 
 def listed(items):
@@ -17,7 +17,7 @@ def listed(items):
 
 
 def read(item):
-    """(key, offset, length, to, more) of one; None: not said."""
+    """(key, offset, length, to, more) of an item; None: not given."""
     if isinstance(item, str):
         return item, None, None, None, None
     if isinstance(item, dict):
@@ -31,7 +31,7 @@ def read(item):
 
 
 def word(key, offset, length, to, more):
-    """As the fill socket takes it. to None: without a place, as batches take it."""
+    """An item as the fill socket takes it; with to None, without a place, as batches take it."""
     whole = offset is None and length is None
     if more or whole:
         made = {"key": key, **(more or {})}
@@ -45,7 +45,7 @@ def word(key, offset, length, to, more):
 
 
 def share(rows, room, start):
-    """How much one item gets whose length nobody knows."""
+    """The room for an item that has neither a length nor a `max`."""
     used = start + sum(length for _, _, length, to, _ in rows if length is not None and to is None)
     open_count = sum(1 for _, _, length, to, more in rows
                      if length is None and to is None and not (more and "max" in more))
@@ -58,8 +58,8 @@ def share(rows, room, start):
 
 
 def lay_out_spans(items, start):
-    """The same, of a list of nothing but (key, offset, length), which is most of them; else None. No
-    line of it runs once an item: between two lists, what they brought has emptied the processor's cache."""
+    """lay_out_rows for a list of only (key, offset, length), as most lists are; None for other lists. No
+    line of it runs once for each item: the bytes of the last list have emptied the processor's cache."""
     if set(map(type, items)) != {tuple} or set(map(len, items)) != {3}:
         return None
     keys, firsts, lengths = zip(*items)
@@ -70,7 +70,7 @@ def lay_out_spans(items, start):
 
 
 def lay_out(items, room, start=0):
-    """Words for the fill socket, offsets, and lengths (None: as long as it is)."""
+    """Words for the fill socket, offsets, and lengths (None: to the end of the object)."""
     *laid, at = lay_out_spans(items, start) or lay_out_rows(items, room, start)
     if at > room:
         raise ValueError(f"the items need {at} bytes and the buffer has {room}")

@@ -1,10 +1,11 @@
-"""keys.py - who asks: credentials, found where SDKs look, and requests signed with them.
+"""keys.py - credentials, searched as the SDKs do, and signatures.
 SPDX-License-Identifier: Apache-2.0
 
-Order: arguments, environment, the profile in ~/.aws, a container's endpoint (Penstock's own `lend`
-is one). Anything else (SSO, roles, instances) comes by `credentials=`: a boto3 Credentials object,
-or a function that returns (access key, secret key, session token or None). SigV4 by the standard
-library; https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
+The order is: arguments, environment, the profile in ~/.aws, a container's endpoint (Penstock's own
+`lend` is one). Other credentials (SSO, roles, instances) are given by `credentials=`: a boto3
+Credentials object, or a function that returns (access key, secret key, session token or None).
+SigV4 needs only the standard library:
+https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
 import configparser
 import hashlib
@@ -29,7 +30,7 @@ class Keys(NamedTuple):
 # ---- where they come from ----
 
 def read_profile(name=None):
-    """The profile's rows of both files of ~/.aws as a dict; those of `credentials` win."""
+    """A profile of both files of ~/.aws, as a dict. Rows of `credentials` take precedence."""
     name = name or os.environ.get("AWS_PROFILE") or "default"
     found = {}
     for variable, path, section in (
@@ -46,7 +47,7 @@ def read_profile(name=None):
 
 
 class Container:
-    """Temporary keys of a container's endpoint, asked for again before they end."""
+    """Temporary keys of a container's endpoint. They are renewed before they expire."""
 
     def __init__(self, url, token=None):
         self.url, self.token, self.keys, self.until = url, token, None, 0.0
@@ -57,20 +58,21 @@ class Container:
         headers = {"Authorization": self.token} if self.token else {}
         with urllib.request.urlopen(urllib.request.Request(self.url, headers=headers),
                                     timeout=10) as reply:
-            told = json.load(reply)
-        self.keys = Keys(told["AccessKeyId"], told["SecretAccessKey"], told.get("Token"))
-        self.until = read_time(told["Expiration"]) if "Expiration" in told else time.time() + 3600
+            document = json.load(reply)
+        self.keys = Keys(document["AccessKeyId"], document["SecretAccessKey"], document.get("Token"))
+        expires = document.get("Expiration")
+        self.until = read_time(expires) if expires else time.time() + 3600
         return self.keys
 
 
 def read_time(text):
-    """Of "2026-01-31T12:00:00Z"."""
+    """Seconds since 1970 of a text like "2026-01-31T12:00:00Z"."""
     import calendar
     return calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S"))
 
 
 def source(access_key=None, secret_key=None, session_token=None, profile=None, credentials=None):
-    """A function that returns Keys, or None: whoever signs nothing."""
+    """A function that returns Keys, or None for unsigned requests."""
     if credentials is not None:
         return lambda: frozen(credentials)
     if access_key:
@@ -136,8 +138,8 @@ def now():
 
 
 def sign(keys, region, method, host, path, query=(), headers=(), body=b""):
-    """The headers of a signed request: what was given, and host, date, sum and signature. path: as it
-    is sent, percent-encoded. Without keys, unsigned."""
+    """The headers of a signed request: the given ones, and host, date, checksum and signature. path: as it
+    is sent, percent-encoded. Without keys, only host is added."""
     headers = {"host": host, **{name.lower(): value for name, value in dict(headers).items()}}
     if keys is None:
         return headers
@@ -158,7 +160,7 @@ def sign(keys, region, method, host, path, query=(), headers=(), body=b""):
 
 
 def presign(keys, region, method, host, path, expires_s=300):
-    """The URL of a request whose signature lies in its query."""
+    """The URL of a request, with its signature in the query."""
     stamp = now()
     query = [("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
              ("X-Amz-Credential", f"{keys.access}/{stamp[:8]}/{region}/s3/aws4_request"),

@@ -1,13 +1,12 @@
-"""memory.py - what is filled: a buffer, known to the daemon by a descriptor. SPDX-License-Identifier:
-Apache-2.0
+"""memory.py - buffers: memory that fills write to. SPDX-License-Identifier: Apache-2.0
 
-On the host a buffer is a memfd, sealed so that nobody can shrink it under the other, all of it
-allocated, mapped here and there: what is filled needs no copy. Views and tensors of it hold the
-mapping: it ends with the last of them, whatever became of the buffer.
+On the host a buffer is a memfd, whose descriptor the daemon gets. It is sealed, so that neither side
+can shrink it, and all its pages are allocated. Both sides map it, so a fill needs no copy. Views and
+tensors of a buffer keep its mapping alive: it ends with the last of them, also after the buffer.
 
-After a connection that was lost while it was being filled, and in the child of a fork, other memory
-takes its place under the same address, with the same bytes: nobody else's late write can reach it.
-Where there is no fill socket, a buffer is plain memory that batches are read into.
+A write of the daemon may come late: after the connection was lost during a fill, and in the child of
+a fork. Then a new memfd with the same bytes is mapped at the same address, which no late write reaches.
+Without a fill socket, a buffer is plain memory that batches are read into.
 """
 import ctypes
 import fcntl
@@ -18,7 +17,7 @@ import threading
 from . import dlpack
 from .errors import Disconnected, PenstockError
 
-ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # fcntl names them since Python 3.8 only on some
+ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # not in every fcntl module
 MAP_FIXED = 0x10
 CHUNK = 64 << 20
 
@@ -26,7 +25,7 @@ CHUNK = 64 << 20
 def sealed_file(nbytes):
     fd = os.memfd_create("penstock-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.posix_fallocate(fd, 0, nbytes)    # holes would be filled in the daemon's name
+        os.posix_fallocate(fd, 0, nbytes)    # else the daemon would allocate pages, on its account
         fcntl.fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW)
     except BaseException:
         os.close(fd)
@@ -35,18 +34,18 @@ def sealed_file(nbytes):
 
 
 def map_over(address, nbytes, fd):
-    """Maps the file in place of what is there."""
+    """Maps the file at the address, in place of the present mapping."""
     call = ctypes.CDLL(None, use_errno=True).mmap
     call.restype = ctypes.c_void_p
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
                      ctypes.c_long]
     got = call(address, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, fd, 0)
     if got != address:
-        raise OSError(ctypes.get_errno(), "the memory of a buffer could not be renewed")
+        raise OSError(ctypes.get_errno(), "the memory of a buffer could not be mapped again")
 
 
 class Memory:
-    """Mapped pages; they go with the last reference."""
+    """Mapped pages. They are unmapped with the last reference."""
 
     def __init__(self, nbytes, shared):
         self.fd = sealed_file(nbytes) if shared else -1
@@ -55,7 +54,7 @@ class Memory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
     def renew(self):
-        """The same bytes at the same address, in a file that only we know."""
+        """Moves the bytes to a file that only this process has, at the same address."""
         nbytes, fd = len(self.view), sealed_file(len(self.view))
         try:
             for at in range(0, nbytes, CHUNK):
@@ -86,13 +85,13 @@ class Buffer:
         self._fds = fds or (lambda: (memory.fd,))
         self._lock = threading.Lock()
         self._session = self._id = None
-        self._foreign = False    # somebody else may write into these pages
+        self._foreign = False    # another process may write to these pages
         self.closed = False
 
-    # ---- what a session knows it by ----
+    # ---- its id in a session ----
 
     def id_in(self, session):
-        """Its name there; registers it first, if need be."""
+        """The buffer's id in this session. Registers the buffer there, if it is not yet."""
         with self._lock:
             if self.closed:
                 raise ValueError("the buffer was closed")
@@ -111,17 +110,17 @@ class Buffer:
         self._session, self._id = session, reply["buffer"]
 
     def ended(self, reply):
-        """Of a fill; None: the connection was lost, so nobody knows when it ends."""
+        """Called at the end of a fill. None: the connection was lost, and the daemon may still write."""
         self._foreign = self._foreign or reply is None
 
     def forked(self):
         self._lock, self._session, self._foreign = threading.Lock(), None, True
 
-    # ---- what it holds ----
+    # ---- its bytes ----
 
     @property
     def memory(self):
-        """All of it, as a memoryview. Of a GPU's there is none."""
+        """The whole buffer as a memoryview. A GPU's memory has none."""
         if self.device[0] != dlpack.CPU:
             raise BufferError("a GPU's memory has no memoryview: ask for a tensor")
         return self._memory.view
@@ -130,7 +129,7 @@ class Buffer:
         return self.nbytes
 
     def span(self, offset=0, nbytes=None):
-        """A part of it that has __dlpack__."""
+        """A part of the buffer, with __dlpack__."""
         nbytes = self.nbytes - offset if nbytes is None else nbytes
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise ValueError(f"[{offset}, {offset + nbytes}) does not lie inside the {self.nbytes} bytes")
@@ -143,8 +142,8 @@ class Buffer:
         return self.span().__dlpack__(**how)
 
     def tensor(self, dtype="uint8", shape=None, offset=0):
-        """A torch tensor that is this memory. dtype: torch's, or its name; shape: of its elements,
-        None: all that fits behind offset."""
+        """A torch tensor that is a view of this memory. dtype: torch's, or its name. shape: None: one
+        dimension, with all elements that fit behind offset."""
         import torch
         dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
         if shape is None:
@@ -165,7 +164,7 @@ class Buffer:
     # ---- its end ----
 
     def close(self):
-        """The daemon lets go of it, once nothing is on its way into it. Views stay good."""
+        """Unregisters the buffer, when no fill writes to it any more. Views stay valid."""
         with self._lock:
             if self.closed:
                 return

@@ -1,15 +1,15 @@
-"""ring.py - buffers in turn, so that the next batches come while this one is used.
+"""ring.py - buffers used in turn: the next batches are read while this one is used.
 SPDX-License-Identifier: Apache-2.0
 
     ring = client.ring("cuda:0", slots=3, slot_bytes=256 << 20)
-    slot = ring.fill("train", keys)         # returns at once; waits only if all slots are in use
+    slot = ring.fill("train", keys)         # returns at once; an error if all slots are in use
     with slot:                              # waits until the bytes are there
-        x = slot.tensor("bfloat16", (len(keys), 3, 224, 224))    # a view: good until the `with` ends
+        x = slot.tensor("bfloat16", (len(keys), 3, 224, 224))    # a view, valid until the `with` ends
 
-Views of a slot that was given back show what comes next: whoever keeps one, clones it first. To ask a
-slot that was given back for one is an error; with PENSTOCK_DEBUG=1 it is overwritten with 0xDB, so that
-views that were kept show it at once. A slot of a GPU is filled again when the work that the current stream had to do at
-the end of its `with` is done. One ring is one thread's.
+A slot that was released is filled again, and its old views show the new bytes. Clone what you keep. A
+released slot makes no views (ValueError). With PENSTOCK_DEBUG=1 its bytes are overwritten with 0xDB,
+so that a kept view shows the mistake at once. A slot of GPU memory is filled again when the current
+stream has done the work that it had at the end of the `with`. Only one thread may use a ring.
 """
 import os
 
@@ -23,7 +23,7 @@ def debugging():
 
 
 class Slot:
-    """A buffer of a ring, filled or on its way to be."""
+    """A buffer of a ring, with the fill that it was last used for."""
 
     def __init__(self, ring, nbytes):
         self.ring, self.buffer = ring, ring.client.buffer(nbytes, ring.device)
@@ -32,7 +32,7 @@ class Slot:
 
     def begin(self, bucket, items, prefix, on_error, deadline):
         if self._event is not None:
-            self._event.synchronize()    # kernels that read the last batch
+            self._event.synchronize()    # the kernels that read the last batch have ended
             self._event = None
         self._busy, self._filled = True, None
         try:
@@ -44,7 +44,7 @@ class Slot:
 
     @property
     def filled(self):
-        """What lies where; waits until it is there."""
+        """Waits for the fill; returns its Filled."""
         if not self._busy:
             raise ValueError("the slot was given back: what it holds now is another batch's")
         if self._filled is None:
@@ -70,13 +70,13 @@ class Slot:
         return self.filled.lengths
 
     def release(self):
-        """The ring may fill it anew. What was still on its way is waited for."""
+        """Gives the slot back to the ring. Waits for a fill that is still open."""
         if not self._busy:
             return
         try:
             self.filled.stale = True
         except PenstockError:
-            pass    # nobody wanted it
+            pass    # the caller did not ask for the result
         on_gpu = self.buffer.kind.startswith("cuda")
         if debugging():
             self._poison(on_gpu)
@@ -112,7 +112,7 @@ class Ring:
     def __init__(self, client, device="cpu", slots=3, slot_bytes=64 << 20):
         self.client, self.device = client, device
         self.slots = [Slot(self, slot_bytes) for _ in range(slots)]
-        self.free = list(self.slots)    # the one given back first is taken first
+        self.free = list(self.slots)    # released first, used first
 
     def fill(self, bucket, items, prefix="", on_error="fail", deadline=None):
         if not self.free:

@@ -1,8 +1,8 @@
 """session.py - one connection to the fill socket. SPDX-License-Identifier: Apache-2.0
 
-A message is one JSON object; one that is too long for the socket lies in a memfd that goes with it.
-Replies carry the id of what they answer and come as they end. There is no thread for them: whoever
-waits reads, for the others, too, and who waits meanwhile is woken when theirs has come. Any thread.
+A message is one JSON object. One that is too long for the socket lies in a memfd that goes with it. A
+reply has the id of its message, and replies come in any order. No thread of its own reads them: of the
+threads that wait, one reads for all, and wakes the others when their replies have come. Threads: any.
 """
 import array
 import errno
@@ -15,17 +15,17 @@ import time
 
 from .errors import Disconnected, MessageTooLong, TimedOut
 
-MESSAGE_BYTES = 128 << 10       # until hello told
-LIST_BYTES = 4 << 20            # in a memfd, likewise
+MESSAGE_BYTES = 128 << 10       # until the reply to hello has the limit
+LIST_BYTES = 4 << 20            # the same for a message in a memfd
 RECEIVE_BYTES = 256 << 10
 ASKED = "Does Penstock run, with this fill_socket?"
 ADVICE = {errno.EACCES: "Name this user in Penstock's setting fill_users.",
-          errno.ECONNREFUSED: "Nobody listens there any more: is Penstock up?"}
+          errno.ECONNREFUSED: "No process listens there any more: is Penstock running?"}
 write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 class Question:
-    """Something that was asked, and its reply when it came. keep: what must live until then."""
+    """A message that was sent, and its reply when it has come. keep: an object that must live until then."""
     __slots__ = ("reply", "ended", "keep")
 
     def __init__(self, keep, ended):
@@ -34,13 +34,13 @@ class Question:
 
 class Session:
     def __init__(self, path, patience_s):
-        """patience_s: how long a daemon may be silent that owes a reply."""
+        """patience_s: the longest wait for a reply."""
         self.patience_s = patience_s
         self.message_bytes, self.list_bytes = MESSAGE_BYTES, LIST_BYTES
-        self.lost = None        # why, once it is
+        self.lost = None        # why the connection ended, once it has
         self._state = threading.Condition()
-        self._sending = threading.RLock()    # as _state's: a collected buffer says good-bye anywhere
-        self._reading = False   # a thread is at it
+        self._sending = threading.RLock()    # reentrant: Buffer.__del__ may send at any point
+        self._reading = False   # a thread reads
         self._open = {}         # id: Question
         self._last = 0
         self._room = bytearray(RECEIVE_BYTES)
@@ -57,8 +57,8 @@ class Session:
     # ---- asking ----
 
     def ask(self, op, members, fds=(), keep=None, ended=None):
-        """Sends; the Question to wait for. ended(reply or None) is called as the reply is read, or the
-        connection is lost."""
+        """Sends a message; returns the Question to wait for. ended(reply) is called when the reply is read,
+        ended(None) when the connection is lost."""
         question = Question(keep, ended)
         with self._state:
             if self.lost:
@@ -78,7 +78,7 @@ class Session:
         return question
 
     def say(self, op, members, fds=()):
-        """Asks and waits; the reply, whatever it says."""
+        """Sends a message and waits for its reply, which may be an error."""
         return self.wait(self.ask(op, members, fds))
 
     def _send(self, data, fds):
@@ -108,7 +108,7 @@ class Session:
         return question.reply
 
     def wait_until(self, holds, timeout_s=None):
-        """Reads, or lets another thread read, until holds(). It is looked at whenever a reply came."""
+        """Reads, or lets another thread read, until holds() is true. Each reply makes it look again."""
         until = time.monotonic() + (self.patience_s if timeout_s is None else timeout_s)
         while True:
             with self._state:
@@ -127,7 +127,7 @@ class Session:
                 self._end_turn()
 
     def _end_turn(self):
-        """Of reading: another thread may have the next."""
+        """Stops reading, so that another thread may read."""
         with self._state:
             self._reading = False
             self._state.notify_all()
@@ -171,14 +171,14 @@ class Session:
             self._state.notify_all()
         if question:
             question.keep = None
-        if question is None and not reply.get("ok", True):    # to nobody: it says why it hangs up
+        if question is None and not reply.get("ok", True):    # without an id: why the daemon hangs up
             self._lose(f"Penstock refuses: {reply.get('error')}: {reply.get('message', '')}")
             raise Disconnected(self.lost)
 
     # ---- its end ----
 
     def _read_out(self):
-        """What came before the daemon hung up: replies, and why it did."""
+        """Reads what the daemon sent before it hung up: replies, and its reason."""
         with self._state:
             if self._reading or self.lost:
                 return
@@ -202,7 +202,7 @@ class Session:
                     question.ended(None)
             self._state.notify_all()
             try:
-                self._socket.shutdown(socket.SHUT_RDWR)    # wakes who reads, who then closes it
+                self._socket.shutdown(socket.SHUT_RDWR)    # wakes the thread that reads, which closes it
             except OSError:
                 pass
             if not self._reading:
@@ -212,6 +212,6 @@ class Session:
         self._lose("the client was closed")
 
     def forget(self):
-        """In the child of a fork: our copy of the descriptor goes, the parent's connection stays."""
+        """Closes the child's copy of the descriptor after a fork; the parent's connection stays."""
         self.lost = "the process forked"
         self._socket.close()

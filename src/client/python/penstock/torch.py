@@ -3,14 +3,15 @@
     loader = GpuBatchLoader(client, "train", batches, shape=(150528,), device="cuda:0")
     for x in loader:            # uint8, (len(batch), 150528), on the GPU
 
-`batches` is what a BatchSampler gives: an iterable of lists of items (see items.py). While one is used
-the next `depth` are on their way, without a worker process: no bytes pass this process's CPU. The way
-they take is chosen once (`loader.way`) and logged once: straight into the GPU's memory (cuda-vmm,
-cuda-ipc), into shared memory (memfd) or, without a fill socket, by batches or single GETs over HTTP
-(batch, get); from the host's memory, they are then copied to the device.
+`batches` is an iterable of lists of items (see items.py), such as a BatchSampler. While one batch is
+used, the next `depth` are read, without a worker process. The way of the bytes is chosen once
+(`loader.way`) and logged once. They go straight into GPU memory (cuda-vmm, cuda-ipc), into shared
+memory (memfd) or, without a fill socket, by batches or single GETs over HTTP (batch, get). On the last
+three ways they are then copied from host memory to the device; on the first two, no byte passes this
+process's CPU.
 
-Safe by default: a batch is a copy of its slot (on a GPU, one inside the GPU). clone=False saves it: a
-batch is then good only until the next one is asked for.
+By default a batch is a copy of its slot (on a GPU, a copy inside the GPU). clone=False saves the copy:
+a batch is then valid only until the next one is taken.
 """
 import collections
 import os
@@ -40,10 +41,10 @@ def check_worker(device):
 
 
 class GpuBatchLoader:
-    """shape: of one item, all alike: a batch is one tensor. None: a batch is a list of one-dimensional
-    tensors, as long as their objects. slot_bytes: room for one batch; with a shape it is found, without
-    one, and without lengths, 64 MiB. on_error "skip" (no shape): items that failed are empty, and listed
-    in `errors`."""
+    """shape: the shape of every item; a batch is then one tensor. None: a batch is a list of
+    one-dimensional tensors, as long as their objects. slot_bytes: the room for one batch. Its default is
+    the size of the first batch, or 64 MiB if the lengths of the items are not known. on_error "skip"
+    (only without shape): items that failed are empty, and `errors` lists them."""
 
     def __init__(self, client, bucket, batches, *, dtype=torch.uint8, shape=None, device="auto", depth=3,
                  clone=True, prefix="", slot_bytes=None, on_error="fail", deadline=None):
@@ -80,20 +81,20 @@ class GpuBatchLoader:
             while waiting:
                 yield from self._take(waiting)
         finally:
-            for slot, _ in waiting:    # the epoch was left early
+            for slot, _ in waiting:    # the caller left the epoch early
                 slot.release()
 
     # ---- one batch ----
 
     def _sized(self, batch):
-        """With a shape, every item has as many bytes as that takes."""
+        """The items of a batch; with a shape, each has just the bytes of the shape."""
         batch = list(batch)
         if self.shape is None:
             return batch
         return [self._checked(item) for item in batch]
 
     def _checked(self, item):
-        """A whole object has exactly as many bytes, or is refused: never the first of more."""
+        """Refuses a range of another length. A whole object gets a `max`, so that a longer one fails."""
         key, offset, length, to, more = layout.read(item)
         if to is not None or length not in (None, self._item_bytes):
             raise ValueError(f"{item!r} is not one of shape {self.shape}, which takes {self._item_bytes} bytes")
@@ -102,7 +103,7 @@ class GpuBatchLoader:
         return item
 
     def _need(self, batch):
-        """How many bytes a batch takes, as far as that is known."""
+        """(bytes of a batch, as far as lengths are known; whether some are not)."""
         if self.shape is not None:
             return self._item_bytes * len(batch), False
         lengths = [layout.read(item)[2] for item in batch]
@@ -145,14 +146,14 @@ class GpuBatchLoader:
 
     def _own(self, tensor):
         if self._host:
-            return tensor.to(self.device)    # done when it returns: the slot is not pinned
+            return tensor.to(self.device)    # waits for the copy, as the slot is not pinned
         return tensor.clone() if self.clone else tensor
 
 
 class Dataset(data.Dataset):
-    """Map-style: dataset[i] is the bytes of items[i] as a tensor; a DataLoader that fetches by lists gets
-    a whole batch with one fill. On the host only, so it may be used in workers: each has a connection of
-    its own. transform: what is done to each."""
+    """A map-style data set: dataset[i] is the bytes of items[i] as a tensor. A DataLoader that fetches
+    lists gets a whole batch with one fill. On the host it may be used in workers: each has a connection
+    of its own. transform: a function for each tensor."""
 
     def __init__(self, client, bucket, items, *, dtype=torch.uint8, shape=None, prefix="", transform=None,
                  device="cpu", slot_bytes=SLOT_BYTES):

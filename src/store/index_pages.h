@@ -1,4 +1,4 @@
-/* pages.h - are the pages that a write will touch sound? SPDX-License-Identifier: Apache-2.0
+/* index_pages.h - are the pages that a write will touch sound? SPDX-License-Identifier: Apache-2.0
  *
  * Looks at an LMDB 0.9 data file through its map, and knows its format but nothing of its library.
  * The library copies pages to the heap and works on them there, and believes every length and
@@ -8,8 +8,8 @@
  *
  * Reads only, never beyond the map; beyond the end of the file it faults: call it in a trap. One
  * thread. */
-#ifndef STORE_PAGES_H
-#define STORE_PAGES_H
+#ifndef STORE_INDEX_PAGES_H
+#define STORE_INDEX_PAGES_H
 
 #include "base/slice.h"
 #include "store/free_pages.h"
@@ -28,7 +28,7 @@ struct tree {
     uint16_t depth;
 };
 
-struct pages {
+struct index_pages {
     const uint8_t *map;
     uint64_t count;                   /* pages in the map */
     uint32_t page_bytes;
@@ -45,25 +45,25 @@ struct pages {
 };
 
 /* Where the map begins, by an address in one of its pages; NULL if that is no page of it. */
-const uint8_t *pages_map_of(const void *inside, uint32_t page_bytes);
+const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes);
 
 /* Each call: true if all it looked at is sound. */
 /* A transaction begins, this one: the meta page of the last, and the whole tree of free pages. */
-bool pages_begin(struct pages *pages, uint64_t transaction) MUST_USE;
+bool index_pages_begin(struct index_pages *pages, uint64_t transaction) MUST_USE;
 /* What writing this key may change: the pages from the root to its leaf. None of them is free, and
  * each holds keys that belong below the ones above. */
-bool pages_put(struct pages *pages, slice key) MUST_USE;
+bool index_pages_put(struct index_pages *pages, slice key) MUST_USE;
 /* For who only reads: the same, but nothing else of the pages is looked at. */
-bool pages_lead(const struct pages *pages, slice key) MUST_USE;
+bool index_pages_lead(const struct index_pages *pages, slice key) MUST_USE;
 /* Deleting it: these, and the neighbours of each that may fall below the library's threshold. */
-bool pages_delete(struct pages *pages, slice key) MUST_USE;
+bool index_pages_delete(struct index_pages *pages, slice key) MUST_USE;
 /* That key was written or deleted: the library has copies of the pages from the root to its leaf,
  * and they need not be looked at again. */
-void pages_changed(struct pages *pages);
+void index_pages_changed(struct index_pages *pages);
 /* Does this lie in the map, in a page that the transaction's tree may use, and among its nodes? Or
  * else on the library's heap. `bytes` is a node's value, behind a key of `key_bytes`. Any thread,
  * within the bounds of free_pages_has. */
-bool pages_is_current(const struct pages *pages, uint64_t transaction, const void *bytes,
-                      uint32_t key_bytes) MUST_USE;
+bool index_pages_is_current(const struct index_pages *pages, uint64_t transaction,
+                            const void *bytes, uint32_t key_bytes) MUST_USE;
 
 #endif

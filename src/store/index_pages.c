@@ -1,4 +1,4 @@
-/* pages.c - are the pages that a write will touch sound? SPDX-License-Identifier: Apache-2.0
+/* index_pages.c - are the pages that a write will touch sound? SPDX-License-Identifier: Apache-2.0
  *
  * The format, in the machine's byte order, every field with its bytes:
  *
@@ -16,7 +16,7 @@
  * from a neighbour under the same parent, or is merged with it; for a branch's new key it reads the
  * first leaf below. To see when that may happen without seeing the heap, each page counts what it
  * may have lost since the transaction began; pages share counters: a count is never too low. */
-#include "store/pages.h"
+#include "store/index_pages.h"
 
 #include <string.h>
 
@@ -72,7 +72,7 @@ static slice key_of(const uint8_t *node)
     return (slice){ (const char *)node + NODE, u16(node + 6) };
 }
 
-static uint32_t bytes_used(const struct pages *pages, const uint8_t *page)
+static uint32_t bytes_used(const struct index_pages *pages, const uint8_t *page)
 {
     return pages->page_bytes - u16(page + 14) + u16(page + 12) - HEADER;
 }
@@ -92,7 +92,7 @@ static int number_compare(slice a, slice b)
 }
 
 /* The page, if it may have that number and says it has. */
-static const uint8_t *page_of(const struct pages *pages, uint64_t number, uint16_t flags)
+static const uint8_t *page_of(const struct index_pages *pages, uint64_t number, uint16_t flags)
 {
     if (number < 2 || number >= pages->next)
         return NULL;
@@ -101,14 +101,14 @@ static const uint8_t *page_of(const struct pages *pages, uint64_t number, uint16
 }
 
 /* Bytes of a node, even; 0 if it is none of that page. */
-typedef uint32_t node_size(const struct pages *pages, const uint8_t *node);
+typedef uint32_t node_size(const struct index_pages *pages, const uint8_t *node);
 
 static uint32_t node_end(uint32_t key_bytes, uint64_t value_bytes)
 {
     return (uint32_t)(NODE + key_bytes + value_bytes + 1) & ~1u;
 }
 
-static bool is_key_size(const struct pages *pages, uint32_t bytes)
+static bool is_key_size(const struct index_pages *pages, uint32_t bytes)
 {
     for (uint32_t i = 0; i < pages->shape_count; i++)
         if (pages->shapes[i].key_bytes == bytes)
@@ -117,13 +117,13 @@ static bool is_key_size(const struct pages *pages, uint32_t bytes)
 }
 
 /* The first child's key means nothing, and may be empty. */
-static uint32_t main_branch_node(const struct pages *pages, const uint8_t *node)
+static uint32_t main_branch_node(const struct index_pages *pages, const uint8_t *node)
 {
     uint32_t key_bytes = u16(node + 6);
     return key_bytes == 0 || is_key_size(pages, key_bytes) ? node_end(key_bytes, 0) : 0;
 }
 
-static uint32_t main_leaf_node(const struct pages *pages, const uint8_t *node)
+static uint32_t main_leaf_node(const struct index_pages *pages, const uint8_t *node)
 {
     for (uint32_t i = 0; i < pages->shape_count; i++) {
         const struct node_shape *shape = &pages->shapes[i];
@@ -133,14 +133,14 @@ static uint32_t main_leaf_node(const struct pages *pages, const uint8_t *node)
     return 0;
 }
 
-static uint32_t free_branch_node(const struct pages *pages, const uint8_t *node)
+static uint32_t free_branch_node(const struct index_pages *pages, const uint8_t *node)
 {
     uint32_t key_bytes = u16(node + 6);
     (void)pages;
     return key_bytes == 0 || key_bytes == 8 ? node_end(key_bytes, 0) : 0;
 }
 
-static uint32_t free_leaf_node(const struct pages *pages, const uint8_t *node)
+static uint32_t free_leaf_node(const struct index_pages *pages, const uint8_t *node)
 {
     uint16_t flags = u16(node + 4);
     uint32_t value_bytes = u32(node);
@@ -152,7 +152,7 @@ static uint32_t free_leaf_node(const struct pages *pages, const uint8_t *node)
 }
 
 /* The nodes fill the page from `upper` on, each at one of the offsets. */
-static bool nodes_tile(const struct pages *pages, const uint8_t *page, node_size *size_of)
+static bool nodes_tile(const struct index_pages *pages, const uint8_t *page, node_size *size_of)
 {
     uint8_t starts[PAGE_BYTES_MAX / 16];
     uint32_t count = node_count(page), upper = u16(page + 14), found = 0;
@@ -191,7 +191,7 @@ static bool keys_rise(const uint8_t *page, bool numbers)
 }
 
 /* A sound page, or NULL. */
-static const uint8_t *page_get(const struct pages *pages, uint64_t number, bool is_leaf,
+static const uint8_t *page_get(const struct index_pages *pages, uint64_t number, bool is_leaf,
                                bool is_free)
 {
     const uint8_t *page = page_of(pages, number, is_leaf ? LEAF : BRANCH);
@@ -209,14 +209,14 @@ static const uint8_t *page_get(const struct pages *pages, uint64_t number, bool 
 
 /* ---- the beginning: meta page and free pages ---- */
 
-const uint8_t *pages_map_of(const void *inside, uint32_t page_bytes)
+const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes)
 {
     uintptr_t page = (uintptr_t)inside / page_bytes * page_bytes;
     uint64_t number = u64((const uint8_t *)page);
     return number < page / page_bytes ? (const uint8_t *)(page - number * page_bytes) : NULL;
 }
 
-static bool tree_read(const struct pages *pages, const uint8_t *at, uint16_t flags,
+static bool tree_read(const struct index_pages *pages, const uint8_t *at, uint16_t flags,
                       struct tree *ret)
 {
     *ret = (struct tree){ .root = u64(at + 40), .pages = u64(at + 8) + u64(at + 16),
@@ -230,7 +230,7 @@ static bool tree_read(const struct pages *pages, const uint8_t *at, uint16_t fla
 }
 
 /* The value of a node of the free tree, which may lie in pages of its own. */
-static const uint8_t *free_value(const struct pages *pages, const uint8_t *node)
+static const uint8_t *free_value(const struct index_pages *pages, const uint8_t *node)
 {
     const uint8_t *value = node + NODE + 8;
     if (!(u16(node + 4) & LONG_VALUE))
@@ -242,7 +242,7 @@ static const uint8_t *free_value(const struct pages *pages, const uint8_t *node)
     return page + HEADER;
 }
 
-static bool takes_list(const struct pages *pages, const uint8_t *list, uint64_t bytes)
+static bool takes_list(const struct index_pages *pages, const uint8_t *list, uint64_t bytes)
 {
     uint64_t count = list ? u64(list) : UINT64_MAX, before = pages->next;
     if (count >= bytes / 8)
@@ -259,8 +259,8 @@ static bool takes_list(const struct pages *pages, const uint8_t *list, uint64_t 
 }
 
 /* What is below the page, `levels` of them with its own, and keys go on rising. */
-static bool free_below(const struct pages *pages, uint64_t number, unsigned levels, uint64_t *left,
-                       uint64_t *last)
+static bool free_below(const struct index_pages *pages, uint64_t number, unsigned levels,
+                       uint64_t *left, uint64_t *last)
 {
     const uint8_t *page = *left > 0 ? page_get(pages, number, levels == 1, true) : NULL;
     if (!page)
@@ -286,7 +286,7 @@ static bool is_page_size(uint32_t bytes)
     return bytes >= 512 && bytes <= PAGE_BYTES_MAX && (bytes & (bytes - 1)) == 0;
 }
 
-bool pages_begin(struct pages *pages, uint64_t transaction)
+bool index_pages_begin(struct index_pages *pages, uint64_t transaction)
 {
     if (!is_page_size(pages->page_bytes))
         return false;
@@ -352,7 +352,7 @@ static bool is_within(const uint8_t *page, const struct bounds *bounds)
 }
 
 /* The next page of the path, at `level` levels from the bottom. */
-static const uint8_t *path_get(struct pages *pages, uint64_t number, unsigned level,
+static const uint8_t *path_get(struct index_pages *pages, uint64_t number, unsigned level,
                                const struct bounds *bounds)
 {
     pages->path[level - 1] = number;
@@ -365,7 +365,7 @@ static const uint8_t *path_get(struct pages *pages, uint64_t number, unsigned le
     return page && (!guard_on(GUARD_LEAF) || is_within(page, bounds)) ? page : NULL;
 }
 
-void pages_changed(struct pages *pages)
+void index_pages_changed(struct index_pages *pages)
 {
     for (unsigned level = pages->main.depth; level > 0; level--) {
         uint64_t number = pages->path[level - 1];
@@ -373,7 +373,7 @@ void pages_changed(struct pages *pages)
     }
 }
 
-bool pages_put(struct pages *pages, slice key)
+bool index_pages_put(struct index_pages *pages, slice key)
 {
     struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
@@ -391,7 +391,7 @@ bool pages_put(struct pages *pages, slice key)
 /* ---- the pages of a key, for who only reads ---- */
 
 /* If it lies in its page. */
-static const uint8_t *node_in(const struct pages *pages, const uint8_t *page, uint32_t index)
+static const uint8_t *node_in(const struct index_pages *pages, const uint8_t *page, uint32_t index)
 {
     uint32_t at = u16(page + HEADER + 2 * index), room = pages->page_bytes - NODE;
     return at <= room && u16(page + at + 6) <= room - at ? page + at : NULL;
@@ -399,7 +399,7 @@ static const uint8_t *node_in(const struct pages *pages, const uint8_t *page, ui
 
 /* A page that the last tree uses, as far as a search looks at it: each of its nodes is still to be
  * judged. */
-static const uint8_t *page_in_use(const struct pages *pages, uint64_t number, bool is_leaf)
+static const uint8_t *page_in_use(const struct index_pages *pages, uint64_t number, bool is_leaf)
 {
     const uint8_t *page = page_of(pages, number, is_leaf ? LEAF : BRANCH);
     if (!page || (pages->free_pages && free_pages_has(pages->free_pages, number, pages->last)))
@@ -408,7 +408,7 @@ static const uint8_t *page_in_use(const struct pages *pages, uint64_t number, bo
     return lower >= HEADER + 2 && lower <= pages->page_bytes ? page : NULL;
 }
 
-static bool holds_within(const struct pages *pages, const uint8_t *page,
+static bool holds_within(const struct index_pages *pages, const uint8_t *page,
                          const struct bounds *bounds)
 {
     uint32_t first = u16(page + 10) == BRANCH, count = node_count(page);
@@ -417,7 +417,7 @@ static bool holds_within(const struct pages *pages, const uint8_t *page,
 }
 
 /* As go_down. False: a node on the way does not lie in the page. */
-static bool read_down(const struct pages *pages, const uint8_t *page, slice key,
+static bool read_down(const struct index_pages *pages, const uint8_t *page, slice key,
                       struct bounds *bounds, uint64_t *ret_child)
 {
     uint32_t low = 0, high = node_count(page);
@@ -435,7 +435,7 @@ static bool read_down(const struct pages *pages, const uint8_t *page, slice key,
     return node != NULL;
 }
 
-bool pages_lead(const struct pages *pages, slice key)
+bool index_pages_lead(const struct index_pages *pages, slice key)
 {
     struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
@@ -450,18 +450,18 @@ bool pages_lead(const struct pages *pages, slice key)
 
 /* ---- deleting ---- */
 
-static uint8_t *losses_of(struct pages *pages, uint64_t number)
+static uint8_t *losses_of(struct index_pages *pages, uint64_t number)
 {
     return &pages->losses[number % PAGES_COUNTS];
 }
 
-static void lose(struct pages *pages, uint64_t number)
+static void lose(struct index_pages *pages, uint64_t number)
 {
     uint8_t *losses = losses_of(pages, number);
     *losses = (uint8_t)MIN(*losses + 1, UINT8_MAX);
 }
 
-static uint32_t node_bytes_max(const struct pages *pages)
+static uint32_t node_bytes_max(const struct index_pages *pages)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < pages->shape_count; i++)
@@ -470,7 +470,7 @@ static uint32_t node_bytes_max(const struct pages *pages)
 }
 
 /* May it fall below the threshold with one more loss? It may have been split in two since. */
-static bool may_shrink(struct pages *pages, const uint8_t *page)
+static bool may_shrink(struct index_pages *pages, const uint8_t *page)
 {
     uint32_t losses = *losses_of(pages, u64(page)) + 1u;
     if (losses > UINT8_MAX)
@@ -482,7 +482,7 @@ static bool may_shrink(struct pages *pages, const uint8_t *page)
 }
 
 /* The page, and the first and last of each level below. */
-static bool edges(struct pages *pages, uint64_t number, unsigned levels)
+static bool edges(struct index_pages *pages, uint64_t number, unsigned levels)
 {
     const uint8_t *page = page_get(pages, number, levels == 1, false);
     if (!page || levels == 1)
@@ -493,7 +493,7 @@ static bool edges(struct pages *pages, uint64_t number, unsigned levels)
 
 /* Children on one side of a page that may shrink: as many as it may be merged with, one after the
  * other, before what it has gathered keeps it above the threshold. */
-static bool neighbours(struct pages *pages, const uint8_t *parent, uint32_t index, int step,
+static bool neighbours(struct index_pages *pages, const uint8_t *parent, uint32_t index, int step,
                        unsigned levels)
 {
     uint32_t gathered = 0, enough = levels == 1 ? pages->page_bytes / 4 + node_bytes_max(pages) : 2;
@@ -511,7 +511,7 @@ static bool neighbours(struct pages *pages, const uint8_t *parent, uint32_t inde
     return true;
 }
 
-bool pages_delete(struct pages *pages, slice key)
+bool index_pages_delete(struct index_pages *pages, slice key)
 {
     const uint8_t *parent = NULL;
     struct bounds bounds = { 0 };
@@ -537,8 +537,8 @@ bool pages_delete(struct pages *pages, slice key)
 /* ---- what a look-up ended in ---- */
 
 /* A node below `upper` is what a deletion left: only a pointer beyond `lower` leads there. */
-bool pages_is_current(const struct pages *pages, uint64_t transaction, const void *bytes,
-                      uint32_t key_bytes)
+bool index_pages_is_current(const struct index_pages *pages, uint64_t transaction,
+                            const void *bytes, uint32_t key_bytes)
 {
     uintptr_t at = (uintptr_t)bytes - (uintptr_t)pages->map;
     uint64_t number = at / pages->page_bytes;

@@ -1,10 +1,10 @@
-/* reply_head.c - the head of an origin's answer, while it arrives.
+/* response_head.c - the head of an origin's answer, while it arrives.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "origin/reply_head.h"
+#include "origin/response_head.h"
 
 #define HEAD_BYTES_MAX (64 * 1024)
 
-static void add_field(struct reply_head *head, slice name, slice value)
+static void add_field(struct response_head *head, slice name, slice value)
 {
     if (head->field_count == head->field_room) {
         size_t room = MAX(2 * head->field_room, 32);
@@ -17,7 +17,7 @@ static void add_field(struct reply_head *head, slice name, slice value)
     head->fields[head->field_count++] = (struct http_field){ name, value };
 }
 
-static bool keep_field(struct reply_head *head, slice line)
+static bool keep_field(struct response_head *head, slice line)
 {
     slice value = line, name = slice_cut(&value, ':');
     if (!value.ptr || head->field_count == HTTP_FIELDS_MAX)
@@ -37,7 +37,7 @@ static bool keep_field(struct reply_head *head, slice line)
     return true;
 }
 
-bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended)
+bool response_head_line(struct response_head *head, slice line, bool *ret_ended)
 {
     *ret_ended = false;
     head->bytes += line.len;
@@ -55,7 +55,7 @@ bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended)
     return *ret_ended || keep_field(head, line);
 }
 
-void reply_head_end(struct reply_head *head)
+void response_head_end(struct response_head *head)
 {
     arena_free(&head->keep);
 }

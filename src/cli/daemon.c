@@ -1,8 +1,8 @@
-/* house.c - the rooms of the service, set up lowest floor first.
+/* daemon.c - the steps that set up the rooms, lowest floor first, and the watch over them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each step takes what it needs from the settings and the steps before it, and says in serve->why
- * what went wrong: what, why, what to do. */
+ * A step reads the settings and the results of the steps before it. A step that fails leaves a
+ * sentence in serve->why: what happened, why, what to do. Threads: the main one. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -22,31 +22,22 @@
 #include "local/local.h"
 #include "store/extent.h"
 
-/* Of the file descriptors that the process may have, beside what clients get. */
+/* How the file descriptors of the process are divided. */
 #define FILES_RESERVE 64u
 #define FILES_A_LOOP 8u
-#define FILES_BODIES_SHARE 8u          /* one in so many for bodies in the cache folder */
-#define FILES_CLIENTS_SHARE 4u         /* and for connections, however much others would like */
+#define FILES_BODIES_SHARE 8u          /* one in eight is for bodies in the cache folder */
+#define FILES_CLIENTS_SHARE 4u         /* one in four, or more, is for clients' connections */
 
-/* Big buffers, once freed, go back to the system; files may be as many as the host allows. */
+/* Large buffers go back to the system when they are freed. The process may open as many files as
+ * the host allows. */
 static enum err limits_up(struct serve *serve)
 {
-    struct rlimit files;
+    struct rlimit files = { 1024, 1024 };
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     mallopt(M_ARENA_MAX, 4);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-    (void)serve;
-    return OK;
-}
-
-static enum err memory_up(struct serve *serve)
-{
-    serve->memory = memory_of(serve->config, &serve->keep);
-    log_info("memory", "bytes=%" PRIu64 " from=\"%.*s\"", serve->memory.bytes,
-             SLICE_ARG(serve->memory.from));
+    getrlimit(RLIMIT_NOFILE, &files);
+    const struct rlimit most = { files.rlim_max, files.rlim_max };
+    serve->files_max = setrlimit(RLIMIT_NOFILE, &most) == 0 ? most.rlim_cur : files.rlim_cur;
     return OK;
 }
 
@@ -57,35 +48,35 @@ static enum err engine_up(struct serve *serve)
     const char *why = "";
     enum err err = disk_choose(slice_of(serve->config->io), &serve->engine, &why);
     if (err)
-        serve->why = arena_printf(&serve->keep, "io=uring can't be had: %s; "
-                                  "use io=auto or io=threads", why);
+        serve->why = arena_printf(&serve->keep, "io=uring can't be used: %s. "
+                                  "Use io=auto or io=threads", why);
     else
         log_info("io_engine", "engine=%s why=\"%s\"",
                  serve->engine == DISK_URING ? "uring" : "threads", why);
     return err;
 }
 
-static void tell_anew(const struct serve *serve, const struct store_status *status)
+static void report_anew(const struct serve *serve, const struct store_status *status)
 {
     if (*status->anew)
-        log_warn("cache_folder_anew", "path=%s why=\"%s: all it held is lost, and fetched again\"",
+        log_warn("cache_folder_anew", "path=%s why=\"%s: its objects are lost, and fetched again\"",
                  serve->config->cache_dir, status->anew);
 }
 
-/* A derived size grows when there is more room; one that is too small is told once. */
+/* A derived size grows when there is more room. A size that is too small is logged once. */
 static void watch_size(struct serve *serve, const struct store_status *status)
 {
     struct arena keep = { 0 };
-    if (!status->serving || status->size_bytes == serve->size_told)
+    if (!status->serving || status->size_bytes == serve->size_reported)
         return;
     slice small = cli_small_cache(status->size_bytes, status->derived, &keep);
-    if (serve->size_told)
+    if (serve->size_reported)
         log_info("cache_grown", "size=%" PRIu64 " was=%" PRIu64, status->size_bytes,
-                 serve->size_told);
+                 serve->size_reported);
     if (small.len)
         log_warn("cache_small", "size=%" PRIu64 " why=\"%.*s\"", status->size_bytes,
                  SLICE_ARG(small));
-    serve->size_told = status->size_bytes;
+    serve->size_reported = status->size_bytes;
     arena_free(&keep);
 }
 
@@ -97,8 +88,8 @@ static enum err store_up(struct serve *serve)
         .size_bytes = config->cache_size_bytes,
         .reserve_bytes = config->cache_reserve_bytes,
         .extent_bytes = (uint32_t)config->extent_size_bytes,
-        .heads_bytes = serve->memory.budgets.bytes[BUDGET_heads],
-        .pieces_bytes = serve->memory.budgets.bytes[BUDGET_readers],
+        .metadata_bytes = serve->memory.budgets.bytes[BUDGET_heads],
+        .held_bytes = serve->memory.budgets.bytes[BUDGET_readers],
         .queue_bytes_max = serve->memory.budgets.bytes[BUDGET_queue],
         .commit_ms_max = (uint32_t)config->commit_time_ms,
         .read_gap_bytes = (uint32_t)config->read_gap_bytes,
@@ -114,23 +105,24 @@ static enum err store_up(struct serve *serve)
         return err;
     store_status(serve->store, &status);
     if (serve->why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s; serving without it until it can be used, "
-                 "tried every 5 s\"", status.serving, SLICE_ARG(serve->why));
+        log_warn("cache_folder", "serving=%d why=\"%.*s; Penstock serves without it, and tries it "
+                 "every 5 s\"", status.serving, SLICE_ARG(serve->why));
     else
         log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
                  " free=%" PRIu64 " entries=%" PRIu64, config->cache_dir, status.serving,
                  status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
-    tell_anew(serve, &status);
+    report_anew(serve, &status);
     watch_size(serve, &status);
     serve->serving = status.serving;
     serve->why = S("");
     return OK;
 }
 
-/* Others fill the disk, and the cache gives way, down to nothing: why the hit ratio fell. */
+/* When others fill the disk, the cache gives way, down to nothing. The log then says why the hit
+ * ratio fell. */
 static void watch_room(struct serve *serve, const struct store_status *status)
 {
-    unsigned eighths = serve->squeezed ? 6 : 4;    /* over when three quarters are there */
+    unsigned eighths = serve->squeezed ? 6 : 4;    /* it is over at three quarters */
     bool squeezed = status->capacity_bytes < status->size_bytes / 8 * eighths;
     if (!status->serving || squeezed == serve->squeezed)
         return;
@@ -138,8 +130,8 @@ static void watch_room(struct serve *serve, const struct store_status *status)
     if (squeezed)
         log_warn("cache_squeezed", "capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
                  " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
-                 "than cache_size needs, beside cache_reserve: the cache keeps less, and more "
-                 "comes from the origin; make room there, or lower cache_size\"",
+                 "space than cache_size and cache_reserve need: the cache keeps less, and more "
+                 "reads go to the origin. Make room there, or lower cache_size\"",
                  status->capacity_bytes, status->size_bytes, status->free_bytes,
                  status->reserve_bytes);
     else
@@ -149,15 +141,15 @@ static void watch_room(struct serve *serve, const struct store_status *status)
 
 /* ---- the certificate ---- */
 
-static void tell_expiry(struct serve *serve)
+static void report_expiry(struct serve *serve)
 {
     struct arena keep = { 0 };
     slice warning = cli_tls_warning(serve->tls, &keep);
     metric_set(M_TLS_EXPIRES, http_tls_expires_s(serve->tls));
-    if (warning.len && !serve->expiry_told)
+    if (warning.len && !serve->expiry_reported)
         log_warn("tls_expires", "file=%s why=\"%.*s\"", serve->config->tls_cert_file,
                  SLICE_ARG(warning));
-    serve->expiry_told = warning.len > 0;
+    serve->expiry_reported = warning.len > 0;
     arena_free(&keep);
 }
 
@@ -165,7 +157,7 @@ static enum err tls_up(struct serve *serve)
 {
     enum err err = cli_tls_open(serve->config, &serve->keep, &serve->tls, &serve->why);
     if (!err && serve->tls)
-        tell_expiry(serve);
+        report_expiry(serve);
     return err;
 }
 
@@ -174,8 +166,8 @@ static void tls_down(struct serve *serve)
     http_tls_free(&serve->tls);
 }
 
-/* All or nothing: a pair that can't be used changes nothing but a counter. */
-void house_reload(struct serve *serve)
+/* Takes over certificate and key together. A pair that can't be used changes only a counter. */
+void daemon_reload(struct serve *serve)
 {
     struct arena keep = { 0 };
     slice why;
@@ -184,27 +176,27 @@ void house_reload(struct serve *serve)
         return;
     enum err err = http_tls_reload(serve->tls, &keep, &is_new, &why);
     if (err)
-        log_warn("tls_reload_refused", "why=\"%.*s; the old certificate serves on\"",
+        log_warn("tls_reload_refused", "why=\"%.*s; the old certificate stays in use\"",
                  SLICE_ARG(why));
     else if (is_new)
         log_info("tls_reloaded", "file=%s", serve->config->tls_cert_file);
     if (err || is_new)
         metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
-    serve->expiry_told = false;
-    tell_expiry(serve);
+    serve->expiry_reported = false;
+    report_expiry(serve);
     arena_free(&keep);
 }
 
 static void watch_tls(struct serve *serve)
 {
     if (serve->tls && http_tls_changed(serve->tls))
-        house_reload(serve);
+        daemon_reload(serve);
     else if (serve->tls)
-        tell_expiry(serve);
+        report_expiry(serve);
 }
 
-/* The store returns and counts; that its folder went out of service, or came back, is said here. */
-void house_watch(struct serve *serve)
+/* The store does not log, so this function logs that its folder went out of service or came back. */
+void daemon_watch(struct serve *serve)
 {
     struct store_status status;
     store_status(serve->store, &status);
@@ -217,9 +209,10 @@ void house_watch(struct serve *serve)
     serve->serving = status.serving;
     if (status.serving) {
         log_info("cache_folder", "serving=1 entries=%" PRIu64, status.entries);
-        tell_anew(serve, &status);
+        report_anew(serve, &status);
     } else {
-        log_warn("cache_folder", "serving=0 why=\"%s; serving without it, tried again every 5 s\"",
+        log_warn("cache_folder", "serving=0 why=\"%s; Penstock serves without it, and tries it "
+                 "every 5 s\"",
                  status.why);
     }
 }
@@ -249,19 +242,20 @@ static void cache_down(struct serve *serve)
     cache_free(&serve->cache);
 }
 
-/* Whose the cache folder is: what other credentials were shown must be shown to these first. */
+/* Tells the store the names of Penstock's identities at the origins. Objects that an origin granted
+ * to other credentials are served to these only after it grants them again. */
 static enum err names_up(struct serve *serve)
 {
-    size_t count = serve->config->origin_count, named = 0;
+    size_t count = serve->config->origin_count, name_count = 0;
     struct store_name *names = arena_alloc(&serve->keep, (count + 1) * sizeof(*names));
     for (size_t i = 0; i < count; i++) {
         struct origin *origin = serve->origin_of[i];
         struct origin_health health;
         origin_health(origin, &serve->keep, &health);
         if (origin_knows_identities(origin))
-            names[named++] = (struct store_name){ origin_endpoint(origin), health.keys.name };
+            names[name_count++] = (struct store_name){ origin_endpoint(origin), health.keys.name };
     }
-    store_names(serve->store, names, named);
+    store_names(serve->store, names, name_count);
     return OK;
 }
 
@@ -269,7 +263,7 @@ static enum err names_up(struct serve *serve)
 
 static enum err keys_up(struct serve *serve)
 {
-    return places_keys(serve, serve->config, &serve->keep, &serve->why);
+    return rules_keys(serve, serve->config, &serve->keep, &serve->why);
 }
 
 static enum err clients_up(struct serve *serve)
@@ -290,9 +284,9 @@ static enum err front_up(struct serve *serve)
         .clients = serve->clients,
         .lend = serve->config->lend,
         .lend_token = slice_of(serve->config->lend_token),
-        .keys_from = places_keys_from(serve->config, &serve->keep),
-        .places = serve->places,
-        .place_count = serve->place_count,
+        .keys_from = rules_keys_from(serve->config, &serve->keep),
+        .rules = serve->rules,
+        .rules_count = serve->rules_count,
         .service = serve->config->origin_default ? &serve->service : NULL,
         .domains = slice_of(serve->config->domains),
         .forward_headers = slice_of(serve->config->forward_headers),
@@ -330,6 +324,7 @@ static bool is_ready(void *arg)
 
 static enum err admin_up(struct serve *serve)
 {
+    check(serve->front);    /* it made the name of this instance */
     struct admin_options options = {
         .version = PACKAGE_VERSION,
         .instance = front_instance(serve->front, &serve->keep).ptr,
@@ -348,8 +343,8 @@ static void admin_down(struct serve *serve)
     admin_free(&serve->admin);
 }
 
-/* Bodies may lie in the cache folder while it serves and keeps its reserve: as it is now, and not
- * at the store's last look, since many may come between two of those. */
+/* Bodies may lie in the cache folder while it is in service and keeps its reserve. The free space
+ * is read now: many bodies may have come since the store's last look. */
 static bool may_spill(void *arg, uint64_t bytes)
 {
     const struct serve *serve = arg;
@@ -360,22 +355,24 @@ static bool may_spill(void *arg, uint64_t bytes)
            now.free_bytes >= status.reserve_bytes + bytes;
 }
 
-/* Clients' connections get the descriptors that nobody else needs, so that a crowd of them leaves a
- * newcomer, an operator and a cold read theirs. */
-static unsigned connections_max(const struct serve *serve, unsigned loops, rlim_t files)
+/* Clients' connections get the descriptors that nothing else needs. So a crowd of them leaves
+ * descriptors for a new connection, an operator and a read from disk. */
+static unsigned connections_max(const struct serve *serve, unsigned loops)
 {
     const struct config *config = serve->config;
+    uint64_t files = serve->files_max;
     uint64_t others = FILES_RESERVE + loops * FILES_A_LOOP + extent_fds_allowed() +
                       ADMIN_CONNECTIONS_MAX + files / FILES_BODIES_SHARE +
                       fills_sessions(config, files);
     for (size_t i = 0; i < config->origin_count; i++)
         others += config->origins[i].connections;
     uint64_t most = MAX(files > others ? files - others : 0, files / FILES_CLIENTS_SHARE);
+    check(loops > 0);
     if (most >= config->connections_max)
         return (unsigned)config->connections_max;
     log_warn("connections_max", "set=%" PRIu64 " used=%" PRIu64 " why=\"%" PRIu64 " file "
              "descriptors are allowed (ulimit -Hn), of which others need %" PRIu64 "\"",
-             config->connections_max, most, (uint64_t)files, others);
+             config->connections_max, most, files, others);
     return (unsigned)most;
 }
 
@@ -383,9 +380,8 @@ static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
     unsigned loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u);
-    struct rlimit files = { .rlim_cur = 1024 };
-    getrlimit(RLIMIT_NOFILE, &files);
-    struct http_app *apps = arena_alloc(&serve->keep, 3 * sizeof(*apps));
+    enum { APPS_MAX = 3 };    /* listen, tls_listen, admin_listen */
+    struct http_app *apps = arena_alloc(&serve->keep, APPS_MAX * sizeof(*apps));
     size_t count = 0;
     apps[count++] = (struct http_app){
         .setting = "listen", .listen = config->listen, .arg = serve->front,
@@ -399,6 +395,7 @@ static enum err http_up(struct serve *serve)
     }
     if (serve->admin)
         apps[count++] = admin_app(serve->admin, config->admin_listen);
+    check(count <= APPS_MAX && serve->front && !serve->http);
     struct http_options options = {
         .apps = apps, .app_count = count,
         .loops = loops,
@@ -414,47 +411,49 @@ static enum err http_up(struct serve *serve)
         .bodies_memory_bytes = serve->memory.budgets.bytes[BUDGET_bodies],
         .heads_bytes = serve->memory.budgets.bytes[BUDGET_requests],
         .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
-        .spill_files_max = (unsigned)MAX(files.rlim_cur / FILES_BODIES_SHARE, (rlim_t)1),
-        .connections_max = connections_max(serve, loops, files.rlim_cur),
+        .spill_files_max = (unsigned)MAX(serve->files_max / FILES_BODIES_SHARE, 1u),
+        .connections_max = connections_max(serve, loops),
         .loop_begin = front_loop_begin, .loop_end = front_loop_end, .loop_turn = front_loop_turn,
         .arg = serve->front,
     };
     return http_start(&options, &serve->keep, &serve->http, &serve->why);
 }
 
-static bool under_way(const struct serve *serve)
+static bool is_busy(const struct serve *serve)
 {
     return http_open_requests(serve->http) > 0 || (serve->local && local_fills(serve->local) > 0);
 }
 
-void house_drain(struct serve *serve)
+/* Takes no new requests and answers the open ones, for at most drain_time. */
+static void daemon_drain(struct serve *serve)
 {
     uint64_t until_ms = mono_ms() + serve->config->drain_time_ms;
+    check(serve->http && serve->front);
     atomic_store(&serve->draining, true);
     front_drain(serve->front);
     http_drain(serve->http);
     if (serve->local)
         local_drain(serve->local);
-    while (under_way(serve) && mono_ms() < until_ms)
+    while (is_busy(serve) && mono_ms() < until_ms)
         poll(NULL, 0, 10);
     log_info("drained", "left=%zu", http_open_requests(serve->http));
 }
 
 static void http_down(struct serve *serve)
 {
-    house_drain(serve);
+    daemon_drain(serve);
     cache_stop(serve->cache);
     http_stop(&serve->http);
 }
 
-const struct step house_steps[] = {
-    { "limits", limits_up, NULL },       { "memory", memory_up, NULL },
-    { "io", engine_up, NULL },
+const struct step daemon_steps[] = {
+    { "log", serve_log_up, serve_log_down },
+    { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "clients", clients_up, clients_down },
-    { "cache", cache_up, cache_down },   { "origins", places_origins_up, places_origins_down },
-    { "names", names_up, NULL },         { "places", places_up, NULL },
+    { "cache", cache_up, cache_down },   { "origins", rules_origins_up, rules_origins_down },
+    { "names", names_up, NULL },         { "rules", rules_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
     { "fill", fills_up, fills_down },    { "http", http_up, http_down },
 };
-const size_t house_step_count = countof(house_steps);
+const size_t daemon_step_count = countof(daemon_steps);

@@ -1,17 +1,16 @@
-/* FUZZ-WITH: src/s3/head.c src/base/base.c src/base/slice.c */
-/* fuzz_head.c - any bytes as a request head. SPDX-License-Identifier: Apache-2.0
+/* fuzz_request_head.c - any bytes as a request head. SPDX-License-Identifier: Apache-2.0
  *
- * Whatever passes must be framed in one way, and a head must be judged alike whole or cut. */
+ * A head that passes is framed in one way only. A head gets the same verdict whole or cut. */
 #include <string.h>
 
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 static bool inside(slice part, slice all)
 {
     return !part.ptr || (part.ptr >= all.ptr && part.ptr + part.len <= all.ptr + all.len);
 }
 
-static size_t count_of(const struct http_head *head, slice name)
+static size_t count_of(const struct request_head *head, slice name)
 {
     size_t count = 0;
     for (size_t i = 0; i < head->field_count; i++)
@@ -23,13 +22,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     slice bytes = { (const char *)data, size };
-    struct http_head head, cut;
+    struct request_head head, cut;
     const char *why = NULL;
-    enum err e = http_head_scan(bytes, &head, &why);
+    enum err e = request_head_scan(bytes, &head, &why);
     check(e == OK || e == ERR_MORE || (why && (e == ERR_BAD_HEAD || e == ERR_HEAD_TOO_LARGE)));
     if (e == ERR_MORE || e == OK)
         for (size_t len = size / 2; len < (e ? size : head.bytes); len += 1 + size / 8)
-            check(http_head_scan(slice_sub(bytes, 0, len), &cut, NULL) == ERR_MORE);
+            check(request_head_scan(slice_sub(bytes, 0, len), &cut, NULL) == ERR_MORE);
     if (e)
         return 0;
     check(head.bytes <= size && memcmp(data + head.bytes - 4, "\r\n\r\n", 4) == 0);
@@ -45,6 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < head.bytes; i++)
         lines += data[i] == '\n';
     check(lines == head.field_count + 2);
-    check(http_head_scan(slice_sub(bytes, 0, head.bytes - 1), &cut, NULL) == ERR_MORE);
+    check(request_head_scan(slice_sub(bytes, 0, head.bytes - 1), &cut, NULL) == ERR_MORE);
     return 0;
 }

@@ -1,18 +1,19 @@
-/* places.c - from the settings to which bucket lies at which origin, and who may ask for it.
+/* rules.c - the settings made into origins, the rules of each bucket, and clients.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Rows of the settings become structs of the front, once at the start; keys of clients also with
- * each SIGHUP, all of them or none. Threads: the main one. */
+ * Rows of the settings become structs of the front once, at the start. The keys of clients are read
+ * again with each SIGHUP, all of them or none. Threads: the main one. */
 #include <string.h>
 
 #include "base/log.h"
 #include "cli/credentials.h"
 #include "cli/serve.h"
-#include "front/allow.h"
+#include "front/client.h"
 
-/* ---- origins and places ---- */
+/* ---- origins and rules ---- */
 
-struct origin_options places_options(const struct config *config, const struct config_origin *from)
+struct origin_options rules_origin_options(const struct config *config,
+                                           const struct config_origin *from)
 {
     return (struct origin_options){
         .name = from->name, .url = from->url, .region = from->region, .style = from->style,
@@ -36,7 +37,7 @@ struct origin_options places_options(const struct config *config, const struct c
 static enum err origin_up(struct serve *serve, const struct config_origin *from,
                           struct origin **ret)
 {
-    struct origin_options options = places_options(serve->config, from);
+    struct origin_options options = rules_origin_options(serve->config, from);
     enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
     if (err)
         serve->why = arena_printf(&serve->keep, "origin %s can't be used: %.*s", from->name,
@@ -46,9 +47,10 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
     return err;
 }
 
-enum err places_origins_up(struct serve *serve)
+enum err rules_origins_up(struct serve *serve)
 {
     const struct config *config = serve->config;
+    check(!serve->origins && !config->mistakes);
     serve->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
     serve->origin_of = arena_alloc(&serve->keep,
                                    (config->origin_count + 1) * sizeof(*serve->origin_of));
@@ -62,7 +64,7 @@ enum err places_origins_up(struct serve *serve)
     return OK;
 }
 
-void places_origins_down(struct serve *serve)
+void rules_origins_down(struct serve *serve)
 {
     origins_free(&serve->origins);
 }
@@ -79,8 +81,8 @@ static enum freshness freshness_of(const char *word)
            : strcmp(word, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL;
 }
 
-/* `row`: a bucket's, or the settings at large, which have members of the same names. */
-#define PLACE(serve, config_origin, row) ((struct place){                                          \
+/* `row`: the settings of a bucket, or the global ones, which have members of the same names. */
+#define RULES(serve, config_origin, row) ((struct rules){                                          \
     .origin = (serve)->origin_of[(config_origin) - (serve)->config->origins],                      \
     .freshness = freshness_of((row)->freshness),                                                   \
     .ttl_s = (int64_t)((row)->ttl_ms / 1000),                                                      \
@@ -92,26 +94,27 @@ static enum freshness freshness_of(const char *word)
     .grant_scope = scope_of((row)->grant_scope),                                                   \
 })
 
-enum err places_up(struct serve *serve)
+enum err rules_up(struct serve *serve)
 {
     const struct config *config = serve->config;
-    serve->places = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->places));
+    serve->rules = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->rules));
     for (size_t i = 0; i < config->bucket_count; i++) {
         const struct config_bucket *bucket = &config->buckets[i];
-        struct front_place *row = &serve->places[serve->place_count++];
+        struct bucket_rules *row = &serve->rules[serve->rules_count++];
+        check(bucket->from);    /* a bucket without an origin is a mistake in the settings */
         row->bucket = bucket->bucket;
         row->prefix = bucket->prefix;
-        row->place = PLACE(serve, bucket->from, bucket);
-        row->place.grant_prefix = bucket->prefix;
+        row->rules = RULES(serve, bucket->from, bucket);
+        row->rules.grant_prefix = bucket->prefix;
     }
     if (config->origin_default) {
-        serve->service = PLACE(serve, config->origin_default, config);
-        serve->places[serve->place_count++].place = serve->service;
+        serve->service = RULES(serve, config->origin_default, config);
+        serve->rules[serve->rules_count++].rules = serve->service;
     }
     return OK;
 }
 
-/* ---- who may ask ---- */
+/* ---- clients ---- */
 
 static struct front_key client_of(const struct config_key *key)
 {
@@ -119,7 +122,7 @@ static struct front_key client_of(const struct config_key *key)
         .access_key = slice_of(key->access_key), .secret_key = slice_of(key->secret_key),
         .session_token = slice_of(key->session_token),
         .policy = key->rows, .policy_count = key->row_count,
-        .own = !key->row_count,
+        .own = !key->row_count,    /* without a policy, it asks the origin by its own identity */
         .previous_secret_key = slice_of(key->secret_key_previous),
     };
     if (!client.own)
@@ -132,7 +135,8 @@ static struct front_key client_of(const struct config_key *key)
     return client;
 }
 
-/* serve may have started without credentials of its own, as nobody needed them. */
+/* serve may have started without credentials of its own, as no client needed them. A reload then
+ * can't bring a client that does. */
 static enum err judge_shared(const struct serve *serve, const struct config *config,
                              struct arena *keep, slice *ret_why)
 {
@@ -153,7 +157,7 @@ static enum err judge_shared(const struct serve *serve, const struct config *con
     return OK;
 }
 
-slice places_keys_from(const struct config *config, struct arena *keep)
+slice rules_keys_from(const struct config *config, struct arena *keep)
 {
     size_t row = setting_at(SCOPE_KEY, S("access_key"));
     for (size_t i = 0; i < config->key_count; i++)
@@ -163,9 +167,10 @@ slice places_keys_from(const struct config *config, struct arena *keep)
     return S("the AWS credentials in Penstock's environment or profile");
 }
 
-enum err places_keys(struct serve *serve, const struct config *config, struct arena *keep,
-                     slice *ret_why)
+enum err rules_keys(struct serve *serve, const struct config *config, struct arena *keep,
+                    slice *ret_why)
 {
+    check(serve->clients && !config->mistakes);
     struct front_key *keys = arena_alloc(keep, (config->key_count + 1) * sizeof(*keys));
     size_t count = config->key_count;
     for (size_t i = 0; i < count; i++)
@@ -180,6 +185,6 @@ enum err places_keys(struct serve *serve, const struct config *config, struct ar
     if (!count && !err)
         keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
                                             .policy = &allow_everything, .policy_count = 1 };
-    front_keys(serve->front, keys, count);
+    clients_set(serve->clients, keys, count);
     return OK;
 }

@@ -1,23 +1,24 @@
-/* heads.c - recently used heads, in RAM. SPDX-License-Identifier: Apache-2.0
+/* metadata_cache.c - recently used metadata, in RAM. SPDX-License-Identifier: Apache-2.0
  *
  * A hash table cut into shards, each with a lock, buckets and a queue of what lies in it. A get
  * marks the entry as used. When the bytes of all shards together exceed the budget, shards take
  * turns in giving one up: the oldest of the queue goes, but one that was used since it was queued
  * is queued again instead (CLOCK). So the budget is one for all, and no lock is held but a shard's
- * own, for a few pointers' worth of work; heads end after it was let go. */
+ * own, for a few pointers' worth of work; metadata ends after it was let go. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "base/metric.h"
-#include "store/head.h"
+#include "store/metadata.h"
 
 #define SHARDS 64u
 #define BUCKETS_FIRST 16u
 
 struct entry {
-    struct head *head;
+    struct metadata *metadata;
     struct entry *next;       /* in its bucket */
     struct list queued;
     bool used;                /* since it was queued */
@@ -30,22 +31,24 @@ struct shard {
     struct list queue;        /* oldest first */
 };
 
-struct heads {
+struct metadata_cache {
     size_t budget;
     atomic_size_t bytes;
     atomic_uint hand;         /* whose turn it is to give one up */
     struct shard shards[SHARDS];
 };
 
-static size_t entry_bytes(const struct head *head)
+static_assert((UINT8_MAX + 1) % SHARDS == 0, "a byte of an id names each shard as often");
+
+static size_t entry_bytes(const struct metadata *metadata)
 {
-    return head_bytes(head) + sizeof(struct entry) + sizeof(struct entry *);
+    return metadata_bytes(metadata) + sizeof(struct entry) + sizeof(struct entry *);
 }
 
 /* An id is a keyed hash already: its bytes serve as they are, the first for the shard. */
-static struct shard *shard_of(struct heads *heads, const struct object_id *id)
+static struct shard *shard_of(struct metadata_cache *cache, const struct object_id *id)
 {
-    return &heads->shards[id->bytes[0] % SHARDS];
+    return &cache->shards[id->bytes[0] % SHARDS];
 }
 
 static struct entry **bucket_of(const struct shard *shard, const struct object_id *id)
@@ -59,7 +62,7 @@ static struct entry **bucket_of(const struct shard *shard, const struct object_i
 static struct entry **place_of(const struct shard *shard, const struct object_id *id)
 {
     struct entry **at = bucket_of(shard, id);
-    while (*at && memcmp((*at)->head->id.bytes, id->bytes, sizeof(id->bytes)) != 0)
+    while (*at && memcmp((*at)->metadata->id.bytes, id->bytes, sizeof(id->bytes)) != 0)
         at = &(*at)->next;
     return at;
 }
@@ -70,7 +73,7 @@ static void grow(struct shard *shard)
     shard->bucket_count = MAX(BUCKETS_FIRST, shard->bucket_count * 2);
     shard->buckets = must_alloc(shard->bucket_count * sizeof(struct entry *));
     list_each(struct entry, entry, &shard->queue, queued) {
-        struct entry **bucket = bucket_of(shard, &entry->head->id);
+        struct entry **bucket = bucket_of(shard, &entry->metadata->id);
         entry->next = *bucket;
         *bucket = entry;
     }
@@ -78,7 +81,8 @@ static void grow(struct shard *shard)
 }
 
 /* Under the lock. What it returns is out of the table and goes to entry_end without the lock. */
-static struct entry *take_out(struct heads *heads, struct shard *shard, const struct object_id *id)
+static struct entry *take_out(struct metadata_cache *cache, struct shard *shard,
+                              const struct object_id *id)
 {
     struct entry **at = place_of(shard, id), *entry = *at;
     if (!entry)
@@ -86,7 +90,8 @@ static struct entry *take_out(struct heads *heads, struct shard *shard, const st
     *at = entry->next;
     list_del(&entry->queued);
     shard->count--;
-    atomic_fetch_sub_explicit(&heads->bytes, entry_bytes(entry->head), memory_order_relaxed);
+    size_t bytes = entry_bytes(entry->metadata);
+    check(atomic_fetch_sub_explicit(&cache->bytes, bytes, memory_order_relaxed) >= bytes);
     return entry;
 }
 
@@ -94,17 +99,17 @@ static void entry_end(struct entry *entry)
 {
     if (!entry)
         return;
-    head_unref(&entry->head);
+    metadata_unref(&entry->metadata);
     free(entry);
 }
 
 /* The next one to go from this shard, or NULL if it is empty. Two rounds at most. */
-static struct entry *evict(struct heads *heads, struct shard *shard)
+static struct entry *evict(struct metadata_cache *cache, struct shard *shard)
 {
     while (!list_empty(&shard->queue)) {
         struct entry *oldest = list_of(shard->queue.next, struct entry, queued);
         if (!oldest->used)
-            return take_out(heads, shard, &oldest->head->id);
+            return take_out(cache, shard, &oldest->metadata->id);
         oldest->used = false;
         list_del(&oldest->queued);
         list_add(&shard->queue, &oldest->queued);
@@ -112,14 +117,14 @@ static struct entry *evict(struct heads *heads, struct shard *shard)
     return NULL;
 }
 
-static void shrink(struct heads *heads)
+static void shrink(struct metadata_cache *cache)
 {
     unsigned empty_in_a_row = 0;
-    while (heads_bytes(heads) > heads->budget && empty_in_a_row < SHARDS) {
-        unsigned turn = atomic_fetch_add_explicit(&heads->hand, 1, memory_order_relaxed);
-        struct shard *shard = &heads->shards[turn % SHARDS];
+    while (metadata_cache_bytes(cache) > cache->budget && empty_in_a_row < SHARDS) {
+        unsigned turn = atomic_fetch_add_explicit(&cache->hand, 1, memory_order_relaxed);
+        struct shard *shard = &cache->shards[turn % SHARDS];
         pthread_mutex_lock(&shard->lock);
-        struct entry *gone = evict(heads, shard);
+        struct entry *gone = evict(cache, shard);
         pthread_mutex_unlock(&shard->lock);
         empty_in_a_row = gone ? 0 : empty_in_a_row + 1;
         metric_add(M_STORE_HEADS_EVICTED, gone != NULL);
@@ -127,95 +132,98 @@ static void shrink(struct heads *heads)
     }
 }
 
-struct heads *heads_new(size_t budget_bytes)
+struct metadata_cache *metadata_cache_new(size_t budget_bytes)
 {
-    struct heads *heads = aligned_alloc(_Alignof(struct heads), sizeof(*heads));
-    check(heads != NULL);
-    memset(heads, 0, sizeof(*heads));
-    heads->budget = budget_bytes;
+    check(budget_bytes > 0);
+    struct metadata_cache *cache = aligned_alloc(_Alignof(struct metadata_cache), sizeof(*cache));
+    check(cache != NULL);
+    memset(cache, 0, sizeof(*cache));
+    cache->budget = budget_bytes;
     for (size_t i = 0; i < SHARDS; i++) {
-        pthread_mutex_init(&heads->shards[i].lock, NULL);
-        list_init(&heads->shards[i].queue);
-        grow(&heads->shards[i]);
+        pthread_mutex_init(&cache->shards[i].lock, NULL);
+        list_init(&cache->shards[i].queue);
+        grow(&cache->shards[i]);
     }
-    return heads;
+    return cache;
 }
 
-void heads_free(struct heads **heads)
+void metadata_cache_free(struct metadata_cache **cache)
 {
-    if (!*heads)
+    if (!*cache)
         return;
     for (size_t i = 0; i < SHARDS; i++) {
-        struct shard *shard = &(*heads)->shards[i];
+        struct shard *shard = &(*cache)->shards[i];
         list_each_safe(struct entry, entry, &shard->queue, queued)
             entry_end(entry);
         free(shard->buckets);
         pthread_mutex_destroy(&shard->lock);
     }
-    free(*heads);
-    *heads = NULL;
+    free(*cache);
+    *cache = NULL;
 }
 
-struct head *heads_get(struct heads *heads, const struct object_id *id)
+struct metadata *metadata_cache_get(struct metadata_cache *cache,
+                                    const struct object_id *id)
 {
-    struct shard *shard = shard_of(heads, id);
-    struct head *head = NULL;
+    struct shard *shard = shard_of(cache, id);
+    struct metadata *metadata = NULL;
     pthread_mutex_lock(&shard->lock);
     struct entry *entry = *place_of(shard, id);
     if (entry) {
         entry->used = true;
-        head = head_ref(entry->head);
+        metadata = metadata_ref(entry->metadata);
     }
     pthread_mutex_unlock(&shard->lock);
-    return head;
+    return metadata;
 }
 
-void heads_put(struct heads *heads, struct head *head)
+void metadata_cache_put(struct metadata_cache *cache, struct metadata *metadata)
 {
     struct entry *entry = must_alloc(sizeof(*entry));
-    entry->head = head_ref(head);
-    struct shard *shard = shard_of(heads, &head->id);
+    entry->metadata = metadata_ref(metadata);
+    struct shard *shard = shard_of(cache, &metadata->id);
     pthread_mutex_lock(&shard->lock);
-    struct entry *old = take_out(heads, shard, &head->id);
+    struct entry *old = take_out(cache, shard, &metadata->id);
     if (shard->count >= shard->bucket_count)
         grow(shard);
-    struct entry **bucket = bucket_of(shard, &head->id);
+    struct entry **bucket = bucket_of(shard, &metadata->id);
     entry->next = *bucket;
     *bucket = entry;
     list_add(&shard->queue, &entry->queued);
     shard->count++;
-    atomic_fetch_add_explicit(&heads->bytes, entry_bytes(head), memory_order_relaxed);
+    atomic_fetch_add_explicit(&cache->bytes, entry_bytes(metadata), memory_order_relaxed);
     pthread_mutex_unlock(&shard->lock);
     entry_end(old);
-    shrink(heads);
+    shrink(cache);
 }
 
-void heads_drop(struct heads *heads, const struct object_id *id)
+void metadata_cache_drop(struct metadata_cache *cache, const struct object_id *id)
 {
-    struct shard *shard = shard_of(heads, id);
+    struct shard *shard = shard_of(cache, id);
     pthread_mutex_lock(&shard->lock);
-    struct entry *gone = take_out(heads, shard, id);
+    struct entry *gone = take_out(cache, shard, id);
     pthread_mutex_unlock(&shard->lock);
     entry_end(gone);
 }
 
-void heads_clear(struct heads *heads)
+void metadata_cache_clear(struct metadata_cache *cache)
 {
     for (size_t i = 0; i < SHARDS; i++) {
-        struct shard *shard = &heads->shards[i];
+        struct shard *shard = &cache->shards[i];
         struct entry *gone;
         do {
             pthread_mutex_lock(&shard->lock);
-            bool empty = list_empty(&shard->queue);
-            gone = empty ? NULL : take_out(heads, shard, &list_of(shard->queue.next, struct entry,
-                                                                  queued)->head->id);
+            gone = list_empty(&shard->queue)
+                       ? NULL : list_of(shard->queue.next, struct entry, queued);
+            if (gone)
+                take_out(cache, shard, &gone->metadata->id);
             pthread_mutex_unlock(&shard->lock);
             entry_end(gone);
         } while (gone);
     }
 }
 
-size_t heads_bytes(const struct heads *heads)
+size_t metadata_cache_bytes(const struct metadata_cache *cache)
 {
-    return atomic_load_explicit(&heads->bytes, memory_order_relaxed);
+    return atomic_load_explicit(&cache->bytes, memory_order_relaxed);
 }

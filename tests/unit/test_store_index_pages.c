@@ -1,4 +1,5 @@
-/* test_store_pages.c - pages of the index, crafted and real. SPDX-License-Identifier: Apache-2.0 */
+/* test_store_index_pages.c - pages of the index, crafted and real. SPDX-License-Identifier:
+ * Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 #include <unistd.h>
 
 #include "store/index.h"
-#include "store/pages.h"
+#include "store/index_pages.h"
 
 /* ---- crafted: a root, page 2, above two leaves, 3 and 4; free pages in 5 ---- */
 
@@ -81,7 +82,7 @@ static void leaf(uint8_t *map, uint64_t number, uint32_t first, uint32_t count)
 }
 
 /* Keys 0 to 59 and 100 to 159. In memory of its own length: the sanitizer sees a step beyond. */
-static struct pages crafted(void)
+static struct index_pages crafted(void)
 {
     uint8_t *map = must_alloc(PAGES * PAGE);
     uint8_t *meta = page_begin(map, (TRANSACTION - 1) & 1, 8);
@@ -99,26 +100,26 @@ static struct pages crafted(void)
     uint64_t list[] = { 2, 7, 6 }, key = TRANSACTION - 1;
     page_add(page_begin(map, FREE, 2), sizeof(list), 0, (slice){ (char *)&key, 8 },
              (slice){ (char *)list, sizeof(list) });
-    return (struct pages){ .map = map, .count = PAGES, .page_bytes = PAGE, .shapes = shapes,
-                           .shape_count = countof(shapes) };
+    return (struct index_pages){ .map = map, .count = PAGES, .page_bytes = PAGE, .shapes = shapes,
+                                 .shape_count = countof(shapes) };
 }
 
-static uint8_t *bytes_of(const struct pages *pages, uint64_t page)
+static uint8_t *bytes_of(const struct index_pages *pages, uint64_t page)
 {
     return (uint8_t *)(uintptr_t)pages->map + page * PAGE;
 }
 
-static void drop(struct pages *pages)
+static void drop(struct index_pages *pages)
 {
     free(bytes_of(pages, 0));
 }
 
 TEST(a_tree_of_sound_pages_is_sound)
 {
-    struct pages pages = crafted();
-    ok(pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3)));
-    ok(pages_put(&pages, key_of(99999)) && pages_delete(&pages, key_of(100)));
-    ok(!pages_begin(&pages, TRANSACTION + 1) && !pages_begin(&pages, TRANSACTION + 2));
+    struct index_pages pages = crafted();
+    ok(index_pages_begin(&pages, TRANSACTION) && index_pages_put(&pages, key_of(3)));
+    ok(index_pages_put(&pages, key_of(99999)) && index_pages_delete(&pages, key_of(100)));
+    ok(!index_pages_begin(&pages, TRANSACTION + 1) && !index_pages_begin(&pages, TRANSACTION + 2));
     drop(&pages);
 }
 
@@ -127,19 +128,19 @@ TEST(the_map_begins_where_a_page_and_its_number_say)
     uint8_t *map = aligned_alloc(PAGE, PAGES * PAGE);
     ok(map);
     leaf(map, RIGHT, 0, 3);
-    ok(pages_map_of(map + RIGHT * PAGE + 4000, PAGE) == map);
+    ok(index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE) == map);
     set(map + RIGHT * PAGE, UINT64_MAX, 8);
-    ok(!pages_map_of(map + RIGHT * PAGE + 4000, PAGE));
+    ok(!index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE));
     free(map);
 }
 
 /* One damaged field. */
 static bool is_found(uint64_t page, uint32_t at, uint64_t value, size_t bytes)
 {
-    struct pages pages = crafted();
+    struct index_pages pages = crafted();
     set(bytes_of(&pages, page) + at, value, bytes);
-    bool sound = pages_begin(&pages, TRANSACTION) && pages_put(&pages, key_of(3));
-    ok(!sound || pages_lead(&pages, key_of(3)));
+    bool sound = index_pages_begin(&pages, TRANSACTION) && index_pages_put(&pages, key_of(3));
+    ok(!sound || index_pages_lead(&pages, key_of(3)));
     drop(&pages);
     return !sound;
 }
@@ -201,15 +202,16 @@ TEST(each_damaged_field_on_the_way_to_a_key_is_found)
 
 TEST(no_bit_flipped_anywhere_leads_beyond_the_map)
 {
-    struct pages pages = crafted();
+    struct index_pages pages = crafted();
     uint32_t found = 0;
     for (uint32_t bit = 0; bit < PAGES * PAGE * 8; bit++) {
         uint8_t *byte = bytes_of(&pages, 0) + bit / 8;
         *byte ^= (uint8_t)(1u << bit % 8);
-        bool begun = pages_begin(&pages, TRANSACTION);
+        bool begun = index_pages_begin(&pages, TRANSACTION);
         for (uint32_t key = 0; begun && key < 160; key += 53)
-            (void)!pages_lead(&pages, key_of(key));
-        found += !(begun && pages_put(&pages, key_of(3)) && pages_delete(&pages, key_of(150)));
+            (void)!index_pages_lead(&pages, key_of(key));
+        found += !(begun && index_pages_put(&pages, key_of(3)) &&
+                   index_pages_delete(&pages, key_of(150)));
         *byte ^= (uint8_t)(1u << bit % 8);
     }
     ok(found > 2 * 60 * 8 * 8);       /* in the leaves' nodes alone */
@@ -219,36 +221,36 @@ TEST(no_bit_flipped_anywhere_leads_beyond_the_map)
 /* To the other leaf, and to one that is free and holds an older entry of the key. */
 TEST(a_pointer_to_another_leaf_or_to_a_free_one_leads_nowhere)
 {
-    struct pages pages = crafted();
+    struct index_pages pages = crafted();
     uint8_t *root = bytes_of(&pages, ROOT);
     pages.free_pages = free_pages_new(PAGES);
     leaf(bytes_of(&pages, 0), 6, 100, 60);
-    ok(pages_begin(&pages, TRANSACTION));
-    ok(pages_lead(&pages, key_of(3)) && pages_lead(&pages, key_of(130)));
+    ok(index_pages_begin(&pages, TRANSACTION));
+    ok(index_pages_lead(&pages, key_of(3)) && index_pages_lead(&pages, key_of(130)));
     ok(free_pages_has(pages.free_pages, 6, TRANSACTION - 1));
     ok(!free_pages_has(pages.free_pages, LEFT, TRANSACTION - 1));
     ok(!free_pages_has(pages.free_pages, 6, TRANSACTION - 2));
     uint8_t *child = root + get16(root + 18);
     set(child, LEFT, 4);
-    ok(!pages_lead(&pages, key_of(130)) && !pages_put(&pages, key_of(130)));
+    ok(!index_pages_lead(&pages, key_of(130)) && !index_pages_put(&pages, key_of(130)));
     set(child, 6, 4);
-    ok(!pages_lead(&pages, key_of(130)) && !pages_put(&pages, key_of(130)));
+    ok(!index_pages_lead(&pages, key_of(130)) && !index_pages_put(&pages, key_of(130)));
     set(child, RIGHT, 4);
-    ok(pages_lead(&pages, key_of(130)) && pages_put(&pages, key_of(130)));
+    ok(index_pages_lead(&pages, key_of(130)) && index_pages_put(&pages, key_of(130)));
     free_pages_free(&pages.free_pages);
     drop(&pages);
 }
 
 TEST(a_leaf_that_may_fall_below_a_quarter_has_its_neighbours_looked_at)
 {
-    struct pages pages = crafted();
+    struct index_pages pages = crafted();
     set(bytes_of(&pages, RIGHT) + 12, 17, 2);
-    ok(pages_begin(&pages, TRANSACTION));
+    ok(index_pages_begin(&pages, TRANSACTION));
     uint32_t deleted = 0;
-    while (deleted < 60 && pages_delete(&pages, key_of(deleted)))
+    while (deleted < 60 && index_pages_delete(&pages, key_of(deleted)))
         deleted++;
     ok(deleted > 0 && deleted < 30);    /* of 60, and a split may have halved it */
-    ok(pages_put(&pages, key_of(3)));
+    ok(index_pages_put(&pages, key_of(3)));
     drop(&pages);
 }
 

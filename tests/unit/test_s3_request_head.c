@@ -1,9 +1,10 @@
-/* test_s3_head.c - heads that are read in one way only. SPDX-License-Identifier: Apache-2.0 */
+/* test_s3_request_head.c - request heads that can be read in one way only.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
 #include <stdio.h>
 
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 #define GET "GET / HTTP/1.1\r\n"
 #define PUT "PUT /b/k HTTP/1.1\r\nHost: h\r\n"
@@ -152,14 +153,14 @@ static const struct {
 /* Byte by byte: never OK, refused for good at some byte, with the same answer as at once. */
 static void refused(slice head, enum err want, size_t number)
 {
-    struct http_head got;
+    struct request_head got;
     const char *why = NULL;
-    enum err e = http_head_scan(head, &got, &why);
+    enum err e = request_head_scan(head, &got, &why);
     if (e != want || !why)
         fail_msg("vector %zu: %s instead of %s", number, err_name(e), err_name(want));
     bool over = false;
     for (size_t len = 0; len <= head.len; len++) {
-        e = http_head_scan(slice_sub(head, 0, len), &got, NULL);
+        e = request_head_scan(slice_sub(head, 0, len), &got, NULL);
         if (over ? e != want : e != want && e != ERR_MORE)
             fail_msg("vector %zu at %zu: %s", number, len, err_name(e));
         over |= e == want;
@@ -174,14 +175,14 @@ TEST(every_vector_of_the_battery_is_refused_whole_and_byte_by_byte)
         refused(battery[i].head, battery[i].err, i);
 }
 
-static enum err scan(slice bytes, struct http_head *ret)
+static enum err scan(slice bytes, struct request_head *ret)
 {
-    return http_head_scan(bytes, ret, NULL);
+    return request_head_scan(bytes, ret, NULL);
 }
 
 TEST(a_good_head_is_cut_into_its_parts)
 {
-    struct http_head head;
+    struct request_head head;
     slice bytes = S("PUT /b/k%20x?partNumber=1&uploadId=a?b HTTP/1.1\r\nHost: [::1]:9000\r\n"
                     "x-amz-meta-a: \t caf\xc3\xa9  au lait\t \r\nX-Empty:\r\n"
                     "Expect: 100-Continue\r\n"
@@ -192,9 +193,9 @@ TEST(a_good_head_is_cut_into_its_parts)
     same(head.path, S("/b/k%20x"));
     same(head.query, S("partNumber=1&uploadId=a?b"));
     same(head.host, S("[::1]:9000"));
-    same(http_head_get(&head, S("X-AMZ-META-A")), S("caf\xc3\xa9  au lait"));
-    ok(http_head_get(&head, S("x-empty")).ptr && !http_head_get(&head, S("x-empty")).len);
-    ok(http_head_get(&head, S("x-none")).ptr == NULL);
+    same(request_head_get(&head, S("X-AMZ-META-A")), S("caf\xc3\xa9  au lait"));
+    ok(request_head_get(&head, S("x-empty")).ptr && !request_head_get(&head, S("x-empty")).len);
+    ok(request_head_get(&head, S("x-none")).ptr == NULL);
     ok(head.has_query && head.minor == 1 && head.has_length && head.length == 12);
     ok(!head.chunked && head.expect_continue && head.close && head.field_count == 6);
 }
@@ -202,7 +203,7 @@ TEST(a_good_head_is_cut_into_its_parts)
 TEST(a_good_head_asks_for_more_until_its_last_byte)
 {
     slice bytes = S("GET /a?b HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n");
-    struct http_head head;
+    struct request_head head;
     for (size_t len = 0; len < bytes.len; len++)
         ok(scan(slice_sub(bytes, 0, len), &head) == ERR_MORE);
     ok(scan((slice){ NULL, 0 }, &head) == ERR_MORE);
@@ -211,7 +212,7 @@ TEST(a_good_head_asks_for_more_until_its_last_byte)
 
 TEST(a_question_mark_without_anything_is_told_from_none)
 {
-    struct http_head head;
+    struct request_head head;
     ok(scan(S("GET /a? HTTP/1.1\r\nHost: h" END), &head) == OK);
     ok(head.has_query && head.query.len == 0);
     same(head.path, S("/a"));
@@ -252,11 +253,11 @@ TEST(a_whole_url_of_the_same_host_is_its_path_and_query)
             char bytes[200];
             snprintf(bytes, sizeof(bytes), "GET %s HTTP/1.%d\r\nA: b\r\nHost: %s\r\n\r\n",
                      urls[i].target.ptr, minor, urls[i].host.ptr);
-            struct http_head head;
+            struct request_head head;
             const char *why = NULL;
             for (size_t len = 0; len < strlen(bytes); len++)
                 ok(scan((slice){ bytes, len }, &head) == ERR_MORE);
-            if (http_head_scan(slice_of(bytes), &head, &why) != OK)
+            if (request_head_scan(slice_of(bytes), &head, &why) != OK)
                 fail_msg("%s for %s: %s", urls[i].target.ptr, urls[i].host.ptr, why);
             same(head.path, urls[i].path);
             same(head.query, urls[i].query);
@@ -269,7 +270,7 @@ TEST(a_whole_url_of_the_same_host_is_its_path_and_query)
 
 TEST(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any)
 {
-    struct http_head head;
+    struct request_head head;
     ok(scan(S(PUT "Transfer-Encoding: chunked\r\nUpgrade: h2c\r\nConnection: Upgrade" END),
             &head) == OK);
     ok(head.chunked && !head.has_length && !head.close);
@@ -278,7 +279,7 @@ TEST(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any)
 
 TEST(http_1_0_closes_unless_it_asks_to_stay)
 {
-    struct http_head head;
+    struct request_head head;
     ok(scan(S("GET / HTTP/1.0\r\nHost: h\r\nExpect: 100-continue" END), &head) == OK);
     ok(head.minor == 0 && head.close && !head.expect_continue);
     ok(scan(S(PUT "Expect: 200-ok" END), &head) == OK && !head.expect_continue);
@@ -295,24 +296,24 @@ TEST(as_many_headers_pass_as_there_is_room_for_and_no_more)
         for (int i = 1; i < count; i++)
             strcat(bytes, "A: b\r\n");
         strcat(bytes, "\r\n");
-        struct http_head head;
+        struct request_head head;
         const char *why = NULL;
-        enum err e = http_head_scan(slice_of(bytes), &head, &why);
+        enum err e = request_head_scan(slice_of(bytes), &head, &why);
         ok(count == HTTP_FIELDS_MAX ? e == OK && !why : e == ERR_HEAD_TOO_LARGE && why);
     }
 }
 
 TEST(a_head_of_32_kib_passes_and_one_byte_more_does_not)
 {
-    static char bytes[HTTP_HEAD_BYTES_MAX + 8];
+    static char bytes[REQUEST_HEAD_BYTES_MAX + 8];
     for (int more = 0; more <= 1; more++) {
         int len = snprintf(bytes, sizeof(bytes), "GET / HTTP/1.1\r\nHost: h\r\nA: ");
         memset(bytes + len, 'a', sizeof(bytes) - (size_t)len);
-        size_t total = HTTP_HEAD_BYTES_MAX + (size_t)more;
+        size_t total = REQUEST_HEAD_BYTES_MAX + (size_t)more;
         memcpy(bytes + total - 4, "\r\n\r\n", 4);
-        struct http_head head;
+        struct request_head head;
         ok(scan((slice){ bytes, total }, &head) == (more ? ERR_HEAD_TOO_LARGE : OK));
-        ok(scan((slice){ bytes, HTTP_HEAD_BYTES_MAX - 1 }, &head) == ERR_MORE);
+        ok(scan((slice){ bytes, REQUEST_HEAD_BYTES_MAX - 1 }, &head) == ERR_MORE);
     }
 }
 

@@ -1,4 +1,4 @@
-/* head.c - the raw head of an HTTP/1.1 request, judged. SPDX-License-Identifier: Apache-2.0
+/* request_head.c - the raw head of an HTTP/1.1 request, judged. SPDX-License-Identifier: Apache-2.0
  *
  * The scan is one pass from left to right. Each step takes its bytes or says why it can't. A step
  * that runs out of bytes returns ERR_MORE; everything before that point has been judged, so a bad
@@ -7,7 +7,7 @@
  * RFC 9112 requires: if a lenient and a strict parser could differ, the head is refused.
  * Invariant: after OK the lines are exactly method SP target SP version CRLF, then
  * name ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
-#include "s3/head.h"
+#include "s3/request_head.h"
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ bool http_name_is_valid(slice name)
 
 struct scan {
     const char *at, *end;
-    struct http_head *head;
+    struct request_head *head;
     const char *why;
     slice authority, default_port;    /* if the target is a whole URL; ":80" or ":443" */
     bool seen_host, seen_expect, seen_keep_alive;
@@ -129,7 +129,7 @@ static enum err url_front(struct scan *scan)
  * front of the host serves for it, so the slice still points into the head. */
 static enum err read_target(struct scan *scan)
 {
-    struct http_head *head = scan->head;
+    struct request_head *head = scan->head;
     if (scan->at == scan->end)
         return ERR_MORE;
     enum err e = *scan->at == '/' ? OK : url_front(scan);
@@ -146,7 +146,7 @@ static enum err read_target(struct scan *scan)
 
 static enum err request_line(struct scan *scan)
 {
-    struct http_head *head = scan->head;
+    struct request_head *head = scan->head;
     head->method = run_of(scan, TOKEN);
     if (scan->at == scan->end)
         return ERR_MORE;
@@ -158,7 +158,7 @@ static enum err request_line(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at++ != ' ')
-        return bad(scan, "a byte in the target that must be percent-encoded");
+        return bad(scan, "the target has a byte that must be percent-encoded");
     e = literal(scan, S("HTTP/1."), "the version is not HTTP/1.0 or HTTP/1.1");
     if (e)
         return e;
@@ -269,7 +269,7 @@ static enum err judge_field(struct scan *scan, slice name, slice raw, slice valu
         if (name.len != known[i].name.len || !slice_eq_nocase(name, known[i].name))
             continue;
         if (known[i].exact && (slice_has(raw, '\t') || (raw.len && raw.ptr[raw.len - 1] == ' ')))
-            return bad(scan, "blanks around a value that frames the message");
+            return bad(scan, "there are blanks around a value that frames the message");
         return known[i].read(scan, value);
     }
     return OK;
@@ -277,7 +277,7 @@ static enum err judge_field(struct scan *scan, slice name, slice raw, slice valu
 
 static enum err field_line(struct scan *scan)
 {
-    struct http_head *head = scan->head;
+    struct request_head *head = scan->head;
     if (*scan->at == ' ' || *scan->at == '\t')
         return bad(scan, "a folded line");
     slice name = run_of(scan, TOKEN);
@@ -289,7 +289,7 @@ static enum err field_line(struct scan *scan)
     slice raw = run_of_value(scan);
     if (scan->at == scan->end)
         return ERR_MORE;
-    enum err e = literal(scan, S("\r\n"), "a control byte in a header, or a line without CR LF");
+    enum err e = literal(scan, S("\r\n"), "a header has a control byte, or a line has no CR LF");
     if (e)
         return e;
     if (head->field_count == HTTP_FIELDS_MAX) {
@@ -323,17 +323,18 @@ static enum err scan_lines(struct scan *scan)
     return OK;
 }
 
-enum err http_head_scan(slice bytes, struct http_head *ret, const char **ret_why)
+enum err request_head_scan(slice bytes, struct request_head *ret, const char **ret_why)
 {
-    memset(ret, 0, offsetof(struct http_head, fields));
-    size_t len = MIN(bytes.len, (size_t)HTTP_HEAD_BYTES_MAX);
+    memset(ret, 0, offsetof(struct request_head, fields));
+    size_t len = MIN(bytes.len, (size_t)REQUEST_HEAD_BYTES_MAX);
     struct scan scan = { .at = bytes.ptr, .end = bytes.len ? bytes.ptr + len : bytes.ptr,
                          .head = ret };
     enum err e = scan_lines(&scan);
-    if (e == ERR_MORE && bytes.len >= HTTP_HEAD_BYTES_MAX) {
+    if (e == ERR_MORE && bytes.len >= REQUEST_HEAD_BYTES_MAX) {
         scan.why = "the head is larger than 32 KiB";
         e = ERR_HEAD_TOO_LARGE;
     }
+    check(scan.at <= scan.end && ret->field_count <= HTTP_FIELDS_MAX);
     if (e == OK)
         ret->bytes = (size_t)(scan.at - bytes.ptr);
     if (ret_why)
@@ -349,7 +350,7 @@ slice http_field_get(const struct http_field *fields, size_t count, slice name)
     return (slice){ NULL, 0 };
 }
 
-slice http_head_get(const struct http_head *head, slice name)
+slice request_head_get(const struct request_head *head, slice name)
 {
     return http_field_get(head->fields, head->field_count, name);
 }

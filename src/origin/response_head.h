@@ -1,15 +1,15 @@
-/* reply_head.h - the head of an origin's answer, while it arrives.
+/* response_head.h - the head of an origin's answer, while it arrives.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The end of the body must be certain, so two different lengths are an error. The limits are 64
  * KiB, 1xx heads included, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use. */
-#ifndef ORIGIN_REPLY_HEAD_H
-#define ORIGIN_REPLY_HEAD_H
+#ifndef ORIGIN_RESPONSE_HEAD_H
+#define ORIGIN_RESPONSE_HEAD_H
 
 #include "base/arena.h"
-#include "s3/head.h"
+#include "s3/request_head.h"
 
-struct reply_head {
+struct response_head {
     struct arena keep;
     size_t bytes;                   /* read so far, with status lines and 1xx heads */
     struct http_field *fields;      /* names in lower case; in keep */
@@ -20,7 +20,7 @@ struct reply_head {
 
 /* Takes one line with its line end. The empty line sets *ret_ended. False: the head is not
  * valid. */
-bool reply_head_line(struct reply_head *head, slice line, bool *ret_ended) MUST_USE;
-void reply_head_end(struct reply_head *head);
+bool response_head_line(struct response_head *head, slice line, bool *ret_ended) MUST_USE;
+void response_head_end(struct response_head *head);
 
 #endif

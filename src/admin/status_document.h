@@ -1,0 +1,11 @@
+/* status_document.h - the JSON of /status. SPDX-License-Identifier: Apache-2.0 */
+#ifndef ADMIN_STATUS_DOCUMENT_H
+#define ADMIN_STATUS_DOCUMENT_H
+
+#include "admin/admin.h"
+
+struct status_document *document_new(struct arena *keep) MUST_USE;
+/* The text, in keep. Frees the document and empties the caller's pointer; nothing else frees it. */
+slice document_print(struct status_document **document, struct arena *keep) MUST_USE;
+
+#endif

@@ -1,0 +1,103 @@
+/* rules.c - the rules of a call: its origin, and whether it may go there.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The longest row of bucket and prefix that fits has the rules. A call is judged once, at the first
+ * need: by the judge of a large body, or by the route (front.c). call->rules is set if the call may
+ * go to that origin. A call that lists its keys in the body (DeleteObjects, a form) gets its rules
+ * by those keys, after the body was read. Any thread: rows never change, and each call belongs to
+ * one thread. */
+#include "front/inside.h"
+
+static const struct rules *rules_of(const struct front *front, slice bucket, slice key)
+{
+    const struct bucket_rules *best = NULL;
+    for (size_t i = 0; i < front->options.rules_count; i++) {
+        const struct bucket_rules *row = &front->options.rules[i];
+        bool fits = (!row->bucket.len || slice_eq(row->bucket, bucket)) &&
+                    slice_starts(key, row->prefix);
+        size_t weight = row->bucket.len ? 1 + row->prefix.len : 0;
+        if (fits && (!best || weight > (best->bucket.len ? 1 + best->prefix.len : 0)))
+            best = row;
+    }
+    return best ? &best->rules : NULL;
+}
+
+/* A list has the rules of its prefix: it lies wholly inside a prefix with its own rules, or has
+ * those of the bucket. For other calls a prefix means nothing, and the key decides. */
+static const struct rules *rules_of_call(const struct call *call)
+{
+    const struct s3_operation *row = s3_operation(call->s3.op);
+    const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
+    bool by_prefix = prefix && row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
+    if (call->s3.op == S3_LIST_BUCKETS || call->s3.op == S3_HEAD_SERVICE)
+        return call->front->options.service;
+    return rules_of(call->front, call->s3.bucket, by_prefix ? prefix->value : call->s3.key);
+}
+
+static enum err may_ask(const struct call *call, const struct rules *rules)
+{
+    if (!rules)
+        return ERR_NO_SUCH_BUCKET;
+    enum err err = right_judge_origin(call, rules->origin);
+    if (err || s3_only_reads(call->s3.op))
+        return err;
+    return origin_is_read_only(rules->origin) ? ERR_READ_ONLY : OK;
+}
+
+/* The origin makes a copy, so source and target must lie at the same origin. The origin judges a
+ * source that is not parsed here, such as an access point. */
+static enum err judge_source(const struct call *call, const struct rules *rules, slice *ret_detail)
+{
+    const struct s3_source *source = &call->s3.source;
+    const struct rules *from = rules_of(call->front, source->bucket, source->key);
+    if (!source->bucket.len || (from && from->origin == rules->origin))
+        return OK;
+    *ret_detail = arena_printf(
+        call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" lies at "
+        "another one than \"%.*s/%.*s\": read it and write it.", SLICE_ARG(source->bucket),
+        SLICE_ARG(source->key), SLICE_ARG(call->s3.bucket), SLICE_ARG(call->s3.key));
+    return ERR_NOT_IMPLEMENTED;
+}
+
+enum err rules_judge(struct call *call, slice *ret_detail)
+{
+    enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
+    bool form_off = mutates == S3_MUTATES_FORM;    /* else rules_judge_keys judges the form */
+    check(call->client && !call->form);
+    *ret_detail = form_off ? S(FORMS_OFF) : S("");
+    if (form_off)
+        return ERR_NOT_IMPLEMENTED;
+    if (mutates == S3_MUTATES_KEYS || call->rules)
+        return OK;
+    const struct rules *rules = rules_of_call(call);
+    enum err err = may_ask(call, rules);
+    if (!err)
+        err = judge_source(call, rules, ret_detail);
+    if (!err)
+        call->rules = rules;
+    return err;
+}
+
+enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_t count,
+                          slice *ret_detail)
+{
+    const struct front *front = call->front;
+    const struct rules *rules = rules_of(front, call->s3.bucket, count ? keys[0].key : S(""));
+    *ret_detail = S("");
+    check(!call->rules);
+    for (size_t i = 1; i < count; i++) {
+        const struct rules *other = rules_of(front, call->s3.bucket, keys[i].key);
+        if ((other ? other->origin : NULL) == (rules ? rules->origin : NULL))
+            continue;
+        *ret_detail = arena_printf(
+            call->keep, "Penstock does not implement DeleteObjects of keys at several origins, and "
+            "\"%.*s\" lies at another one than \"%.*s\": delete it by a request of its own "
+            "(DeleteObject), or the keys of one origin at a time.", SLICE_ARG(keys[i].key),
+            SLICE_ARG(keys[0].key));
+        return ERR_NOT_IMPLEMENTED;
+    }
+    enum err err = may_ask(call, rules);
+    if (!err)
+        call->rules = rules;
+    return err;
+}

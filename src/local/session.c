@@ -1,0 +1,455 @@
+/* session.c - a connection, and what hangs on it. SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernel names the user at the other end (SO_PEERCRED); the hello proves whose objects it may
+ * read. When the connection ends, for whatever reason, its fills are cancelled. Its buffers are let
+ * go when the last of those fills has ended, and nothing of the client outlives that. Replies go
+ * out at once, or wait for room; a client that receives none is cut. Threads: the keeper's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "local/inside.h"
+
+#define FDS_IN_ONE 253u               /* the kernel's limit for one message (SCM_MAX_FD) */
+#define LARGE_HEAD_BYTES 65536        /* the socket has room for three of those */
+#define MESSAGES_A_TURN 16u           /* of one session, before other sessions have a turn */
+#define LOGGED_BYTES 200u             /* of the sentence of a refusal */
+
+struct reply {
+    struct list link;
+    slice text;
+};
+
+/* ---- replies ---- */
+
+/* A reply that is too large for the socket goes in a memfd, as a large message comes. The memory of
+ * such memfds is not counted anywhere. So the message that announces one is padded: then few fit
+ * into the socket of a client that does not read. */
+static ssize_t send_large(struct session *session, slice text)
+{
+    struct arena keep = { 0 };
+    int carrier = carrier_new(text);
+    if (carrier < 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    struct text head = text_in(&keep);
+    text_printf(&head, "{\"message_bytes\":%zu%*s}", text.len, LARGE_HEAD_BYTES, "");
+    char control[CMSG_SPACE(sizeof(int))] = { 0 };
+    struct iovec bytes = { head.ptr, head.len };
+    struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control,
+                              .msg_controllen = sizeof(control) };
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    *rights = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                                .cmsg_len = CMSG_LEN(sizeof(int)) };
+    memcpy(CMSG_DATA(rights), &carrier, sizeof(carrier));
+    ssize_t sent = sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    int why = errno;
+    if (sent < 0)
+        close(carrier);
+    else
+        carriers_keep(&session->carriers, carrier, mono_ms());
+    arena_free(&keep);
+    errno = why;
+    return sent;
+}
+
+static ssize_t send_now(struct session *session, slice text)
+{
+    if (text.len > MESSAGE_BYTES_MAX)
+        return send_large(session, text);
+    return send(session->fd, text.ptr, text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void watch(struct session *session, bool out)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | (out ? EPOLLOUT : 0),
+                                 .data.ptr = session };
+    if (session->wants_out != out)
+        epoll_ctl(session->worker->epoll, EPOLL_CTL_MOD, session->fd, &event);
+    session->wants_out = out;
+}
+
+static void drop_replies(struct session *session)
+{
+    list_each_safe(struct reply, reply, &session->out, link)
+        free(reply);
+    list_init(&session->out);
+    session->out_bytes = 0;
+}
+
+static void wait_for_room(struct session *session, slice text)
+{
+    struct reply *reply = must_alloc(sizeof(*reply) + text.len);
+    reply->text = (slice){ (char *)(reply + 1), slice_put((char *)(reply + 1), text) };
+    list_add(&session->out, &reply->link);
+    session->out_bytes += text.len;
+    watch(session, true);
+}
+
+/* Ends a session without a word: it has said no hello, or receives no replies. */
+static void cut(struct session *session, enum metric counter, const char *limit)
+{
+    char id[IDS_TEXT];
+    hex_write(session->id, ID_BYTES, id);
+    metric_add(counter, 1);
+    if (atomic_load(&session->worker->local->access_log))
+        log_access("fill_cut", "session=%.8s uid=%u pid=%d limit=%s", id, session->peer.uid,
+                   session->peer.pid, limit);
+    session_end(session);
+}
+
+void session_send(struct session *session, slice text)
+{
+    const struct local_options *options = &session->worker->local->options;
+    if (session->fd < 0)
+        return;
+    if (list_empty(&session->out) && send_now(session, text) >= 0)
+        return;
+    bool full = !list_empty(&session->out) || errno == EAGAIN || errno == ENOBUFS;
+    if (full && session->out_bytes + text.len <= options->replies_bytes_max) {
+        wait_for_room(session, text);
+        return;
+    }
+    if (full)
+        cut(session, M_FILL_REPLIES, "fill_replies");
+    else
+        session_end(session);
+}
+
+static void send_more(struct session *session)
+{
+    while (!list_empty(&session->out)) {
+        struct reply *reply = list_of(session->out.next, struct reply, link);
+        if (send_now(session, reply->text) < 0)
+            break;
+        list_del(&reply->link);
+        session->out_bytes -= reply->text.len;
+        free(reply);
+    }
+    if (list_empty(&session->out))
+        watch(session, false);
+    else if (errno != EAGAIN && errno != ENOBUFS)
+        session_end(session);
+}
+
+static struct ucred peer_of(int fd)
+{
+    struct ucred peer = { .uid = UINT32_MAX };
+    socklen_t len = sizeof(peer);
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+    return peer;
+}
+
+static void count_refusal(int status)
+{
+    if (status == 401 || status == 403)
+        metric_add(M_FILL_REFUSED_RIGHTS, 1);
+    else if (status == 413 || status == 429)
+        metric_add(M_FILL_REFUSED_LIMIT, 1);
+    else
+        metric_add(M_FILL_REFUSED_REQUEST, 1);
+}
+
+void session_note_refusal(const struct local *local, const struct session *session, int fd,
+                          const struct trouble *why)
+{
+    char id[IDS_TEXT] = "-";
+    struct arena keep = { 0 };
+    count_refusal(why->status);
+    if (!atomic_load(&local->access_log))
+        return;
+    struct ucred peer = session ? session->peer : peer_of(fd);
+    if (session)
+        hex_write(session->id, ID_BYTES, id);
+    slice sentence = log_sentence(&keep, slice_sub(why->message, 0, LOGGED_BYTES));
+    log_access("fill_refused", "session=%.8s uid=%u pid=%d error=%s status=%d why=\"%.*s\"",
+               id, peer.uid, peer.pid, why->code, why->status, SLICE_ARG(sentence));
+    arena_free(&keep);
+}
+
+void session_answer(struct session *session, const struct message *to, json_t *take_reply)
+{
+    check(take_reply != NULL);
+    if (!json_object_get(take_reply, "ok"))
+        json_object_set_new(take_reply, "ok", json_true());
+    if (to && to->has_number)
+        json_object_set_new(take_reply, "id", json_integer(to->number));
+    char *text = json_dumps(take_reply, JSON_COMPACT);
+    check(text != NULL);
+    session_send(session, slice_of(text));
+    free(text);
+    json_decref(take_reply);
+}
+
+json_t *id_json(const uint8_t id[ID_BYTES])
+{
+    char text[IDS_TEXT];
+    hex_write(id, ID_BYTES, text);
+    return json_stringn(text, sizeof(text));
+}
+
+void session_refuse(struct session *session, const struct message *to, const struct trouble *why)
+{
+    session_note_refusal(session->worker->local, session, session->fd, why);
+    session_answer(session, to, trouble_reply(why));
+}
+
+/* ---- messages ---- */
+
+static void close_all(const int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static size_t take_fds(struct msghdr *message, int *fds)
+{
+    size_t count = 0;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds + count, CMSG_DATA(part), here * sizeof(int));
+        count += here;
+    }
+    return count;
+}
+
+static enum err read_text(const struct session *session, slice text, struct arena *keep,
+                          struct message *ret, struct trouble *ret_why)
+{
+    size_t items_max = session->worker->local->options.items_max;
+    enum err err = message_read(keep, text, items_max, ret, ret_why);
+    metric_add(M_FILL_ITEMS_MAX, err == ERR_LIMIT);
+    return err;
+}
+
+/* A message that lies in a memfd is copied before it is looked at. */
+static bool read_large(struct session *session, const struct message *announced, struct arena *keep,
+                       int *fds, size_t fd_count, struct message *ret, struct trouble *ret_why)
+{
+    const struct local_options *options = &session->worker->local->options;
+    uint64_t bytes = announced->large_bytes;
+    *ret_why = (struct trouble){ 413, "message_too_large",
+                                 arena_printf(keep, "a message in a memfd may have %ju bytes: "
+                                              "ask for less at once",
+                                              (uintmax_t)options->list_bytes_max) };
+    metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
+    if (bytes > options->list_bytes_max)
+        return false;
+    *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" must come with "
+                                 "exactly one memfd, which holds the message from its first byte "
+                                 "on") };
+    struct stat file;
+    if (fd_count != 1 || fstat(fds[0], &file) != 0 || !S_ISREG(file.st_mode))
+        return false;
+    int seals = fcntl(fds[0], F_GET_SEALS);
+    char *text = arena_alloc(keep, bytes + 1);
+    if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)    /* a memfd: no waiting */
+        return false;
+    close(fds[0]);
+    fds[0] = -1;
+    enum err err = read_text(session, (slice){ text, bytes }, keep, ret, ret_why);
+    if (!err && ret->op == OP_LARGE)
+        *ret_why = (struct trouble){ 400, "bad_message", S("a message in a memfd must not "
+                                     "announce another memfd") };
+    return !err && ret->op != OP_LARGE;
+}
+
+static void handle(struct session *session, slice text, int *fds, size_t fd_count)
+{
+    struct arena *keep = must_alloc(sizeof(*keep));
+    struct message *message = arena_alloc(keep, sizeof(*message));
+    struct trouble why;
+    bool good = read_text(session, text, keep, message, &why) == OK;
+    if (good && message->op == OP_LARGE) {
+        struct message announced = *message;
+        good = read_large(session, &announced, keep, fds, fd_count, message, &why);
+        fd_count = fds[0] < 0 ? 0 : fd_count;
+    }
+    if (good) {
+        request_do(session, message, keep, fds, fd_count);
+    } else {
+        session_refuse(session, message, &why);
+        arena_free(keep);
+        free(keep);
+    }
+}
+
+/* False: no further message for now, or the session has ended. */
+static bool receive(struct session *session)
+{
+    int fds[FDS_IN_ONE];
+    char control[CMSG_SPACE(sizeof(fds))];
+    struct iovec bytes = { session->worker->inbox, MESSAGE_BYTES_MAX + 1 };
+    struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control,
+                              .msg_controllen = sizeof(control) };
+    ssize_t got = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (got <= 0) {
+        session_end(session);
+        return false;
+    }
+    size_t fd_count = take_fds(&message, fds);
+    struct trouble why = { 413, "message_too_large",
+                           S("a message has at most 131072 bytes: put a longer one in a memfd, and "
+                             "send {\"message_bytes\": N} with its descriptor") };
+    if (message.msg_flags & MSG_CTRUNC || fd_count > MESSAGE_FDS_MAX) {
+        why = (struct trouble){ 413, "too_many_descriptors",
+                                S("a message may bring at most 128 file descriptors, and Penstock "
+                                  "may be out of descriptors of its own: send fewer at once") };
+        metric_add(M_FILL_DESCRIPTORS, 1);
+        session_refuse(session, NULL, &why);
+    } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {
+        metric_add(M_FILL_MESSAGE, 1);
+        session_refuse(session, NULL, &why);
+    } else {
+        handle(session, (slice){ session->worker->inbox, (size_t)got }, fds, fd_count);
+    }
+    close_all(fds, fd_count);
+    return !session->dead;
+}
+
+void session_ready(struct session *session, uint32_t events)
+{
+    if (events & EPOLLOUT && session->fd >= 0)
+        send_more(session);
+    for (unsigned i = 0; i < MESSAGES_A_TURN && session->fd >= 0 && receive(session); i++)
+        ;
+    session_settle(session);
+}
+
+/* ---- its beginning and its end ---- */
+
+/* Counts the session as one of its user. */
+static bool may_stay(struct session *session, struct trouble *ret_why)
+{
+    struct local *local = session->worker->local;
+    if (!users_allow(local->users, session->peer.uid))
+        return refused(ret_why, 403, "peer_denied", S("this user may not connect here: name it in "
+                       "the setting fill_users"));
+    session->user = users_enter(local->users, session->peer.uid, local->options.user_sessions_max);
+    if (session->user)
+        return true;
+    metric_add(M_FILL_USER_SESSIONS, 1);
+    return refused(ret_why, 429, "quota", S("this user has as many sessions as one user may open "
+                   "(a quarter of fill_sessions): close one"));
+}
+
+void session_begin(struct worker *worker, int fd)
+{
+    struct local *local = worker->local;
+    struct session *session = must_alloc(sizeof(*session));
+    struct trouble why;
+    session->worker = worker;
+    session->fd = fd;
+    session->peer = peer_of(fd);
+    session->hello_ms = mono_ms() + local->options.hello_ms;
+    list_init(&session->buffers);
+    list_init(&session->fills);
+    list_init(&session->out);
+    list_init(&session->turn);
+    list_init(&session->shares);
+    list_add(&worker->sessions, &session->link);
+    check(getrandom(session->id, sizeof(session->id), 0) == sizeof(session->id));
+    struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = session };
+    epoll_ctl(worker->epoll, EPOLL_CTL_ADD, fd, &event);
+    if (!may_stay(session, &why)) {
+        session_refuse(session, NULL, &why);
+        session_end(session);
+    }
+    metric_gauge_add(M_FILL_SESSIONS, 1);
+    session_settle(session);
+}
+
+/* Empties the socket first: if a message is unread at close, the kernel reports a reset to the
+ * client in place of the last reply. */
+static void hang_up(struct session *session)
+{
+    shutdown(session->fd, SHUT_RDWR);
+    while (recv(session->fd, session->worker->inbox, 1, MSG_DONTWAIT) > 0)
+        ;
+    close(session->fd);    /* this takes it out of the epoll, too */
+}
+
+void session_end(struct session *session)
+{
+    if (session->dead)
+        return;
+    session->dead = true;
+    hang_up(session);
+    session->fd = -1;
+    drop_replies(session);
+    carriers_end(&session->carriers, !atomic_load(&session->worker->local->draining));
+    list_each(struct fill, fill, &session->fills, link)
+        fill_cancel(fill, ERR_CANCELED);
+    list_each_safe(struct buffer, buffer, &session->buffers, link)
+        buffer_release(buffer);
+}
+
+void session_settle(struct session *session)
+{
+    struct local *local = session->worker->local;
+    if (!session->dead || session->taking || !list_empty(&session->fills) ||
+        !list_empty(&session->buffers))
+        return;
+    check(session->fill_count == 0 && session->buffer_count == 0 && session->out_bytes == 0);
+    check(list_empty(&session->shares) && atomic_load(&session->running) == 0);
+    list_del(&session->link);
+    users_leave(local->users, &session->user);
+    metric_gauge_add(M_FILL_SESSIONS, -1);
+    check(atomic_fetch_sub(&local->sessions, 1) > 0);
+    arena_free(&session->keep);
+    free(session);
+}
+
+/* ---- deadlines ---- */
+
+uint64_t session_next_deadline(const struct worker *worker)
+{
+    uint64_t next_ms = UINT64_MAX;
+    list_each(struct session, session, &worker->sessions, link) {
+        if (!session->identified && !session->dead)
+            next_ms = MIN(next_ms, session->hello_ms);
+        next_ms = MIN(next_ms, carriers_next_ms(&session->carriers));
+        list_each(struct fill, fill, &session->fills, link)
+            if (!atomic_load(&fill->canceled))
+                next_ms = MIN(next_ms, fill->until_ms);
+    }
+    return next_ms;
+}
+
+/* Counted only where the setting fill_time is the limit, not a shorter deadline of the client. */
+static void too_late(struct fill *fill)
+{
+    uint64_t asked_ms = fill->message->deadline_ms;
+    uint64_t time_ms = fill->session->worker->local->options.time_ms;
+    metric_add(M_FILL_TIME, !atomic_load(&fill->canceled) && (!asked_ms || asked_ms > time_ms));
+    fill_cancel(fill, ERR_TIMEOUT);
+}
+
+void session_deadlines(struct worker *worker, uint64_t now_ms)
+{
+    list_each_safe(struct session, session, &worker->sessions, link) {
+        list_each(struct fill, fill, &session->fills, link)
+            if (now_ms >= fill->until_ms)
+                too_late(fill);
+        if (!session->identified && !session->dead && now_ms >= session->hello_ms)
+            cut(session, M_FILL_HELLO, "head_time");
+        carriers_expire(&session->carriers, session->fd, now_ms);
+        session_settle(session);
+    }
+}

@@ -1,0 +1,84 @@
+/* append_task.c - the records that an append becomes. SPDX-License-Identifier: Apache-2.0
+ *
+ * A small object whose bytes are all there is one record, WHOLE; else the metadata lies by itself
+ * and the units in another. Checksums are made here, before a byte is written. Threads: the
+ * committer's. */
+#include "store/append_task.h"
+
+#include "store/rewrite.h"
+
+static void fill_crcs(struct record *record, slice bytes)
+{
+    for (uint32_t i = 0; i < record_blocks(record); i++) {
+        slice block = slice_sub(bytes, (size_t)i * BLOCK_BYTES, BLOCK_BYTES);
+        record->crc[i] = block_crc(&record->id, record->etag_hash, record->first_unit + i / 2,
+                                   block.ptr, block.len);
+    }
+}
+
+static void fill_metadata(struct append_item *item, const struct metadata *metadata,
+                          struct arena *keep)
+{
+    struct record *record = &item->record;
+    size_t len = metadata_block_bytes(metadata);
+    uint8_t *bytes = arena_alloc(keep, len);
+    metadata_block_encode(metadata, bytes);
+    item->metadata_block = (slice){ (char *)bytes, len };
+    record->metadata_len = (uint32_t)len;
+    record->metadata_crc = block_crc(&record->id, record->etag_hash, METADATA_UNIT, bytes, len);
+    record->mark = metadata_mark(metadata->size, metadata->modified_s);
+}
+
+static struct append_item *add_item(struct append_task *task, enum record_kind kind,
+                                    uint32_t first_unit)
+{
+    const struct metadata *metadata = task->append->metadata;
+    struct append_item *item = &task->items[task->count++];
+    item->record = (struct record){ .kind = (uint8_t)kind, .id = metadata->id, .first_unit = first_unit,
+                                    .etag_hash = metadata->etag_hash };
+    return item;
+}
+
+static void add_bytes(struct append_item *item, slice bytes)
+{
+    item->bytes = bytes;
+    item->record.data_len = (uint32_t)bytes.len;
+    fill_crcs(&item->record, bytes);
+}
+
+/* All bytes of a small object, handed in with its metadata or lying here already. ERR_LIMIT: can't
+ * tell. */
+static enum err find_whole(struct store *store, const struct store_append *append,
+                           struct arena *keep, slice *ret)
+{
+    *ret = append->bytes;
+    if (!append->with_metadata || append->first_unit != 0)
+        return ERR_NOT_FOUND;
+    if (!append->bytes.len && append->metadata->size)
+        return rewrite_bytes(store, append->metadata, keep, ret);
+    bool whole = append->bytes.len == append->metadata->size &&
+                 append->metadata->size <= WHOLE_BYTES_MAX;
+    return whole ? OK : ERR_NOT_FOUND;
+}
+
+void append_task_make(struct store *store, struct append_task *task, struct store_append *append,
+                      struct arena *keep)
+{
+    slice bytes;
+    task->append = append;
+    enum err found = find_whole(store, append, keep, &bytes);
+    /* metadata by itself would cost us the bytes */
+    task->err = found == ERR_LIMIT ? ERR_FULL : OK;
+    if (task->err)
+        return;
+    if (!found) {
+        struct append_item *item = add_item(task, KIND_WHOLE, 0);
+        fill_metadata(item, append->metadata, keep);
+        add_bytes(item, bytes);
+        return;
+    }
+    if (append->with_metadata)
+        fill_metadata(add_item(task, KIND_HEAD, METADATA_UNIT), append->metadata, keep);
+    if (append->bytes.len)
+        add_bytes(add_item(task, KIND_UNITS, append->first_unit), append->bytes);
+}

@@ -1,0 +1,18 @@
+/* append_task.h - the records that an append becomes. SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_APPEND_TASK_H
+#define STORE_APPEND_TASK_H
+
+#include "store/inside.h"
+
+struct append_task {
+    struct store_append *append;
+    struct append_item items[2];         /* the metadata by itself, and units; or one WHOLE */
+    uint32_t count;
+    enum err err;
+};
+
+/* The task points into keep and into the append. Sets task->err if it can't be stored now. */
+void append_task_make(struct store *store, struct append_task *task, struct store_append *append,
+                      struct arena *keep);
+
+#endif

@@ -1,0 +1,136 @@
+/* metadata.c - what is known of one version of an object. SPDX-License-Identifier: Apache-2.0
+ *
+ * Metadata is one allocation: the struct, then its name, ETag and fields. It ends with its last
+ * reference, on whatever thread that is. */
+#include "store/metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *append(char *at, slice s)
+{
+    if (s.len)
+        memcpy(at, s.ptr, s.len);
+    return at + s.len;
+}
+
+struct metadata *metadata_new(const struct object_id *id, const struct object_name *name,
+                              slice etag, slice fields, uint64_t size, int64_t modified_s,
+                              bool full)
+{
+    size_t name_len = name->endpoint.len + name->bucket.len + name->key.len + name->version.len + 3;
+    struct metadata *metadata = must_alloc(sizeof(*metadata) + name_len + etag.len + fields.len);
+    char *text = (char *)(metadata + 1), *at = text;
+    at = append(at, name->endpoint) + 1;    /* memory is zeroed: each step leaves a NUL */
+    at = append(at, name->bucket) + 1;
+    at = append(at, name->key) + 1;
+    at = append(at, name->version);
+    metadata->name = (slice){ text, name_len };
+    metadata->etag = (slice){ at, etag.len };
+    at = append(at, etag);
+    metadata->fields = (slice){ at, fields.len };
+    append(at, fields);
+    metadata->id = *id;
+    metadata->etag_hash = metadata_etag_hash(etag);
+    metadata->size = size;
+    metadata->modified_s = modified_s;
+    metadata->full = full;
+    atomic_init(&metadata->validated_s, 0);
+    atomic_init(&metadata->granted, 0);
+    atomic_init(&metadata->unproved, false);
+    atomic_init(&metadata->refs, 1);
+    return metadata;
+}
+
+struct metadata *metadata_ref(struct metadata *metadata)
+{
+    unsigned before = atomic_fetch_add_explicit(&metadata->refs, 1, memory_order_relaxed);
+    check(before > 0);
+    return metadata;
+}
+
+void metadata_unref(struct metadata **metadata)
+{
+    struct metadata *mine = *metadata;
+    *metadata = NULL;
+    if (!mine)
+        return;
+    unsigned before = atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel);
+    check(before > 0);
+    if (before == 1)
+        free(mine);
+}
+
+size_t metadata_bytes(const struct metadata *metadata)
+{
+    return sizeof(*metadata) + metadata->name.len + metadata->etag.len + metadata->fields.len;
+}
+
+static bool takes(slice *rest, slice part)
+{
+    if (!slice_starts(*rest, part))
+        return false;
+    *rest = slice_from(*rest, part.len);
+    return true;
+}
+
+bool metadata_has_name(const struct metadata *metadata, const struct object_name *name)
+{
+    static const slice nul = { "", 1 };
+    slice rest = metadata->name;
+    return takes(&rest, name->endpoint) && takes(&rest, nul) && takes(&rest, name->bucket) &&
+           takes(&rest, nul) && takes(&rest, name->key) && takes(&rest, nul) &&
+           slice_eq(rest, name->version);
+}
+
+slice metadata_field(const struct metadata *metadata, slice name)
+{
+    slice rest = metadata->fields;
+    while (rest.len) {
+        slice value = slice_cut(&rest, '\n');
+        slice found = slice_cut(&value, ':');
+        if (value.ptr && slice_eq_nocase(found, name)) {
+            if (value.len && value.ptr[value.len - 1] == '\r')
+                value.len--;
+            return slice_trim(value);
+        }
+    }
+    return (slice){ NULL, 0 };
+}
+
+/* Spreads every bit of the input over all bits of the result; one to one. */
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xBF58476D1CE4E5B9u;
+    x ^= x >> 27;
+    x *= 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+/* On disk: FNV-1a of the bytes, mixed. */
+uint64_t metadata_etag_hash(slice etag)
+{
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < etag.len; i++)
+        hash = (hash ^ (uint8_t)etag.ptr[i]) * 0x100000001B3u;
+    hash = mix(hash);
+    return hash ? hash : 1;
+}
+
+/* On disk, too. */
+uint64_t metadata_mark(uint64_t size, int64_t modified_s)
+{
+    return mix(mix(size) + (uint64_t)modified_s);
+}
+
+bool metadata_is_of(const struct metadata *metadata, uint64_t etag_hash, uint64_t mark)
+{
+    return metadata->etag_hash == etag_hash &&
+           metadata_mark(metadata->size, metadata->modified_s) == mark;
+}
+
+bool metadata_is_same(const struct metadata *a, const struct metadata *b)
+{
+    return metadata_is_of(a, b->etag_hash, metadata_mark(b->size, b->modified_s));
+}

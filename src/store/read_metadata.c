@@ -1,0 +1,195 @@
+/* read_metadata.c - metadata, found in RAM or on the disk and verified.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Metadata lies by itself or in front of a WHOLE object; how long it is there says the record's
+ * header, so that a long one takes a second read. What fails its checks is counted, forgotten by
+ * the index (if it still names this record), and a miss (H2). What was read goes into RAM, unless a
+ * commit, a removal or a doubt came between. Threads: a store_io is its owner's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/guard.h"
+#include "store/io.h"
+
+#define METADATA_FIRST_READ 8192u
+
+static enum err plan_metadata(struct store_io *io, const struct object_id *id, struct plan *plan)
+{
+    struct store *store = io->store;
+    struct entry *entry = &plan->entries[0];
+    *plan = (struct plan){ .id = *id, .unit_count = 1 };
+    if (!store_is_serving(store))
+        return ERR_NOT_FOUND;
+    plan->generation = atomic_load(&store->generation);
+    plan->changes = atomic_load(change_counter(store, id));
+    if (index_get_metadata(store->index, id, &plan->unit, entry) != OK)
+        return ERR_NOT_FOUND;
+    uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;
+    /* how long the metadata is says the header; the append goes on to a full page */
+    if (entry->whole) {
+        uint64_t least = entry->offset + record_header_bytes(entry->len) + (uint64_t)entry->len;
+        len = MIN(METADATA_FIRST_READ, round_up(least, PAGE_BYTES) - entry->offset);
+    }
+    len = MIN(len, LARGE_BYTES);
+    plan->spans[plan->span_count++] = (struct span){ .at = entry->offset, .len = (uint32_t)len };
+    return plan_hold(io, plan, len);
+}
+
+/* ERR_MORE: the metadata is longer than what was read; the plan says now how long. */
+static enum err decode_metadata(struct store_io *io, struct plan *plan, struct metadata **ret)
+{
+    struct record record;
+    struct span *span = &plan->spans[0];
+    if (!plan_header(plan, span->len, &record))
+        return ERR_GONE;
+    uint32_t start = record_header_bytes(record.data_len), need = start + record.metadata_len;
+    if (need > span->len) {
+        if (plan->buffer->kind < LARGE) {
+            read_buffer_give(plan->buffer);
+            plan->buffer = read_buffer_take(io, LARGE_BYTES);
+        }
+        span->len = need;
+        return plan->buffer ? ERR_MORE : ERR_LIMIT;
+    }
+    slice bytes = { (const char *)plan->buffer->bytes + start, record.metadata_len };
+    if (guard_on(GUARD_CRC) &&
+        record.metadata_crc != block_crc(&plan->id, plan->entries[0].etag_hash,
+                                                                METADATA_UNIT, bytes.ptr,
+                                                                bytes.len))
+        return ERR_GONE;
+    struct metadata *metadata = metadata_block_decode(&plan->id, bytes);
+    bool right = metadata && (!guard_on(GUARD_IDENTITY) ||
+                              (metadata->etag_hash == record.etag_hash &&
+                               metadata_mark(metadata->size, metadata->modified_s) ==
+                               plan->entries[0].mark &&
+                               (record.kind == KIND_HEAD || metadata->size == record.data_len)));
+    if (!right)
+        metadata_unref(&metadata);
+    *ret = metadata;
+    return right ? OK : ERR_GONE;
+}
+
+/* Into RAM, but not over what was committed, removed or doubted since the index was asked. */
+static void remember_metadata(struct store *store, const struct plan *plan,
+                              struct metadata *metadata)
+{
+    bool unproved = plan->entries[0].generation != plan->generation;
+    metadata->unshared |= plan->entries[0].refused || (unproved && guard_on(GUARD_DOUBT)) ||
+                      names_are_others(store->names, store->secret, metadata,
+                                       plan->entries[0].extent);
+    atomic_store(&metadata->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
+    metadata->restated = restated_is(store->restated, store->secret, metadata,
+                                     plan->entries[0].extent);
+    atomic_store(&metadata->granted, extent_granted(plan->extent, plan->entries[0].ordinal));
+    atomic_store(&metadata->unproved, unproved);
+    metadata_cache_put(store->metadata_cache, metadata);
+    if (atomic_load(change_counter(store, &plan->id)) != plan->changes)
+        metadata_cache_drop(store->metadata_cache, &plan->id);
+    if (atomic_load(&store->generation) != plan->generation || !store_is_serving(store)) {
+        atomic_store(&metadata->unproved, true);
+        metadata_cache_drop(store->metadata_cache, &plan->id);
+    }
+}
+
+static enum err finish_metadata(struct store_io *io, struct plan *plan, struct metadata **ret)
+{
+    enum err e = decode_metadata(io, plan, ret);
+    if (!e)
+        remember_metadata(io->store, plan, *ret);
+    if (e == ERR_GONE) {
+        plan_disown(io, plan);
+    }
+    return e == OK || e == ERR_MORE ? e : ERR_NOT_FOUND;
+}
+
+static bool has_name(const struct metadata *metadata, const struct object_name *name)
+{
+    return !guard_on(GUARD_IDENTITY) || metadata_has_name(metadata, name);
+}
+
+/* Reads metadata from the page cache alone. ERR_WAIT: the disk must be asked; the plan stands. */
+static enum err metadata_at_once(struct store_io *io, struct plan *plan, struct metadata **ret)
+{
+    enum err e;
+    do {
+        e = plan_read_cached(io, plan);
+        if (e == ERR_WAIT)
+            return e;
+        if (e) {
+            plan_disown(io, plan);
+            e = ERR_NOT_FOUND;
+            break;
+        }
+        e = finish_metadata(io, plan, ret);
+    } while (e == ERR_MORE);
+    plan_end(plan);
+    return e;
+}
+
+/* As metadata keeps it: each part but the last with a NUL behind it. */
+static void name_keep(struct store_op *op, const struct object_name *name)
+{
+    const slice parts[] = { name->endpoint, name->bucket, name->key, name->version };
+    size_t len = countof(parts) - 1;
+    for (size_t i = 0; i < countof(parts); i++)
+        len += parts[i].len;
+    op->name = must_alloc(len + 1);
+    op->name_len = 0;
+    for (size_t i = 0; i < countof(parts); i++) {
+        if (parts[i].len)
+            memcpy(op->name + op->name_len, parts[i].ptr, parts[i].len);
+        op->name_len += parts[i].len + 1;
+    }
+    op->name_len = len;
+}
+
+static void op_finish(struct store_op *op)
+{
+    struct metadata *metadata = NULL;
+    enum err e = ERR_NOT_FOUND;
+    if (op->err) {
+        plan_disown(op->io, &op->plan);
+    } else {
+        e = finish_metadata(op->io, &op->plan, &metadata);
+    }
+    if (e == ERR_MORE) {
+        op_start(op);
+        return;
+    }
+    if (!e && guard_on(GUARD_IDENTITY) &&
+        !slice_eq(metadata->name, (slice){ op->name, op->name_len })) {
+        metadata_unref(&metadata);
+        e = ERR_NOT_FOUND;
+    }
+    metadata_done *done = op->metadata_done;
+    void *arg = op->arg;
+    op_end(op);
+    done(arg, e, metadata);
+}
+
+enum err store_metadata(struct store_io *io, const struct object_id *id,
+                        const struct object_name *name, metadata_done *done, void *arg,
+                        struct metadata **ret, struct store_op **ret_op)
+{
+    struct metadata *metadata = metadata_cache_get(io->store->metadata_cache, id);
+    struct plan plan;
+    enum err e = metadata ? OK : plan_metadata(io, id, &plan);
+    if (!metadata && !e)
+        e = metadata_at_once(io, &plan, &metadata);
+    if (e == ERR_WAIT) {
+        struct store_op *op = op_new(io, &plan, op_finish);
+        op->metadata_done = done;
+        op->arg = arg;
+        name_keep(op, name);
+        op_start(op);
+        *ret_op = op;
+        return ERR_WAIT;
+    }
+    if (!e && !has_name(metadata, name)) {
+        metadata_unref(&metadata);
+        e = ERR_NOT_FOUND;
+    }
+    if (!e)
+        *ret = metadata;
+    return e;
+}
