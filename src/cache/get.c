@@ -79,6 +79,7 @@ void get_hook_in(struct get *get)
 void get_let_go(struct get *get)
 {
     store_op_drop(&get->op);
+    read_ahead_drop(get);
     fresh_leave(&get->page, &get->waiter);
     if (!get->inflight && !get->fetch && !get->flight)    /* a hit needs no lock */
         return;
@@ -466,7 +467,8 @@ enum err get_next(struct get *get, slice *ret)
     get->pos += get->ready.len;
     *(get->held_is_cached ? &get->cost.cache_bytes : &get->cost.origin_bytes) += get->ready.len;
     get->ready = (slice){ 0 };
-    get_read_ahead(get);
+    if (get->held_is_cached && !get->ask.to)
+        read_ahead_go_on(get);
     return OK;
 }
 
@@ -482,7 +484,7 @@ const struct get_cost *get_cost(const struct get *get)
 
 bool get_writes(const struct get *get)
 {
-    return store_op_writes(get->op);
+    return get->ahead.count && store_op_writes(get->ahead.reads[get->ahead.first].op);
 }
 
 void get_end(struct get **get)
@@ -493,7 +495,6 @@ void get_end(struct get **get)
         return;
     check(mine->magic == GET_MAGIC);
     object_bytes_release(&mine->held);
-    object_bytes_release(&mine->next_held);
     get_let_go(mine);
     free(mine->copy);
     ticket_end(&mine->ticket);

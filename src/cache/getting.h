@@ -11,6 +11,7 @@
 
 #define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
 #define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
+#define AHEAD_READS 5u            /* pieces of at most READ_BYTES_MAX: one is next, four lie behind it */
 
 enum get_phase {
     GET_LOOK,            /* looks for the object's metadata */
@@ -25,6 +26,24 @@ enum get_phase {
     GET_DECIDE,          /* fixes conditions and range */
     GET_FIRST,           /* waits for the first bytes, so that X-Cache is true */
     GET_READY
+};
+
+/* A read of the store: begun, or ended and not taken yet. */
+struct ahead_read {
+    struct get *get;
+    struct store_op *op;          /* NULL: it has ended */
+    uint64_t pos, end;            /* in the object */
+    enum err err;                 /* how it ended */
+    struct object_bytes held;
+};
+
+/* The queue of these reads, from the get's pos on and without a hole (read_ahead.c). */
+struct read_ahead {
+    struct ahead_read reads[AHEAD_READS];
+    unsigned first, count;
+    unsigned more;                /* so many more than the first are read at once */
+    bool disk_was_asked;          /* by the last read: the page cache lacked it */
+    bool awaited;                 /* a pull waits for the first */
 };
 
 struct get {
@@ -70,12 +89,8 @@ struct get {
     slice ready;                  /* pulled, and not handed out yet */
     struct object_bytes held;     /* holds ready, if it came from the store */
     char *copy;                   /* holds ready, if slots or buffers were scarce */
-    struct object_bytes next_held;    /* the store's answer to op, until it is taken */
     bool held_is_cached;
-    enum err held_err;            /* how the store's read ended, once op is over */
-    bool held_was_slow;           /* the last read of the store had to wait for the disk */
-    bool pull_waits;              /* a pull said ERR_WAIT because of op */
-    bool bytes_came;
+    struct read_ahead ahead;
     bool slow;                    /* a fetch has outrun it */
     struct refusal *refusal;
     struct get_answer answer;
@@ -114,13 +129,19 @@ enum err get_prove(struct get *get) MUST_USE;
 /* Makes `ready` the bytes at pos. OK, ERR_WAIT, ERR_CHANGED, or the reason why they can't be had;
  * get->refusal is set if it is the origin's. */
 enum err get_pull(struct get *get) MUST_USE;
-/* Starts to read the bytes at pos from the disk, while the ones before them are sent. */
-void get_read_ahead(struct get *get);
 void get_hook_in(struct get *get);             /* sets get->inflight; under the lock */
 void get_let_go(struct get *get);              /* ends its waits, and releases what it reads from */
 /* Revalidates the metadata of this get in the background, at most once at a time for an object.
  * by_head: by a HEAD in the get's name, fresh or not. */
 void background_start(struct get *get, bool by_head);
+
+/* ---- read_ahead.c ---- */
+/* The store's bytes at pos, up to `end`: OK; ERR_WAIT, and the get's changed() comes; or as
+ * store_read, with what was read ahead dropped. `to` as for store_read. */
+enum err read_ahead_take(struct get *get, uint64_t end, void *to,
+                         struct object_bytes *ret) MUST_USE;
+void read_ahead_go_on(struct get *get);    /* reads what comes next, if that pays */
+void read_ahead_drop(struct get *get);
 
 /* ---- permit.c ---- */
 void permit_ask_as(struct get *get, const struct identity *who);    /* after name and id are set */

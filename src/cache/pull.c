@@ -98,25 +98,12 @@ static bool comes_whole(const struct get *get)    /* under the lock */
            get->pos < fetch->end;
 }
 
-static void bytes_came(void *arg, enum err err, struct object_bytes held)
-{
-    struct get *get = arg;
-    bool waits = get->pull_waits;
-    get->op = NULL;
-    get->next_held = held;
-    get->held_err = err;
-    get->bytes_came = true;
-    get->held_was_slow = true;
-    get->pull_waits = false;
-    if (waits)
-        get->changed(get->changed_arg);
-}
-
 /* And a small one costs less than a buffer that takes a whole piece. */
 static void take_short_copy(struct get *get)
 {
     copy_ready(get, SHORT_COPY_BYTES);
     object_bytes_release(&get->held);
+    read_ahead_drop(get);    /* it lies behind the whole piece */
     metric_add(M_STORE_SHORT_PIECES, 1);
 }
 
@@ -128,20 +115,9 @@ static void *place_for(const struct get *get)
 
 static enum err from_store(struct get *get)
 {
-    enum err err;
     bool scarce = !get->ask.to && store_held_bytes_scarce(get->loop->io);
-    if (get->bytes_came) {
-        get->bytes_came = false;
-        get->held = get->next_held;
-        get->next_held = (struct object_bytes){ .owner = NULL };
-        err = get->held_err;
-    } else {
-        uint64_t end = scarce ? MIN(get->end, get->pos + SHORT_COPY_BYTES) : get->end;
-        err = store_read(get->loop->io, get->metadata, get->pos, end, place_for(get), bytes_came,
-                         get, &get->held, &get->op);
-        get->held_was_slow = false;
-        get->pull_waits = err == ERR_WAIT;
-    }
+    uint64_t end = scarce ? MIN(get->end, get->pos + SHORT_COPY_BYTES) : get->end;
+    enum err err = read_ahead_take(get, end, place_for(get), &get->held);
     if (err == OK) {
         get->ready = get->held.bytes;
         get->held_is_cached = true;
@@ -150,23 +126,6 @@ static enum err from_store(struct get *get)
             take_short_copy(get);
     }
     return err;
-}
-
-/* A disk that waits until a client has taken one piece stands still meanwhile: with 8 readers in
- * 512 MiB it was used at half. What the page cache gives at once is not read ahead, nor is
- * anything while read buffers are scarce. */
-void get_read_ahead(struct get *get)
-{
-    check(!get->bytes_came && !get->next_held.owner);
-    if (!get->held_is_cached || !get->held_was_slow || get->ask.to || get->pos == get->end ||
-        store_held_bytes_scarce(get->loop->io))
-        return;
-    enum err err = store_read(get->loop->io, get->metadata, get->pos, get->end, NULL, bytes_came,
-                              get, &get->next_held, &get->op);
-    get->held_was_slow = err == ERR_WAIT;
-    get->bytes_came = err == OK;
-    get->held_err = err;
-    metric_add(M_CACHE_READ_AHEAD, err == OK || err == ERR_WAIT);
 }
 
 /* From the unit of pos to the next that is here, is coming, or is not wanted. */
@@ -239,9 +198,6 @@ enum err get_pull(struct get *get)
 {
     if (get->ready.len)    /* pulled before, not handed out yet */
         return OK;
-    get->pull_waits = get->op != NULL;
-    if (get->op)
-        return ERR_WAIT;
     object_bytes_release(&get->held);
     for (;;) {
         enum err err;
@@ -252,7 +208,7 @@ enum err get_pull(struct get *get)
                 return err;
             continue;
         }
-        if (!get->bytes_came && (get->inflight || !flights_idle(get->flights, &get->id))) {
+        if (!get->ahead.count && (get->inflight || !flights_idle(get->flights, &get->id))) {
             flights_lock(get->flights, &get->id);
             bool boarded = board(get);
             coming = comes_whole(get);

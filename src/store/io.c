@@ -234,6 +234,11 @@ bool store_op_writes(const struct store_op *op)
     return op && (op->reads[0].straight || op->reads[1].straight);
 }
 
+uint64_t store_op_bytes(const struct store_op *op)
+{
+    return op->plan.give;
+}
+
 void op_read_ended(struct op_read *read, enum err err)
 {
     struct store_op *op = read->op;

@@ -107,6 +107,8 @@ void store_op_drop(struct store_op **op);
 /* True if the op reads into its caller's memory. The disk may write to that memory until the read
  * ends, also if the op is dropped; at the latest until store_io_free returns. Accepts NULL. */
 bool store_op_writes(const struct store_op *op);
+/* How many bytes a read will bring, if it ends with OK. */
+uint64_t store_op_bytes(const struct store_op *op);
 
 /* The metadata of an object. OK with *ret, a reference; ERR_NOT_FOUND; or ERR_WAIT with *ret_op:
  * done comes on this thread, with OK and a reference that is the callee's, or ERR_NOT_FOUND. */

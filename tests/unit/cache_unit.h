@@ -28,6 +28,7 @@ static struct {
     const struct identity *who;   /* who asks from now on */
     uint8_t *to;                  /* where the answer goes; NULL: wherever it lies */
     uint64_t to_bytes;
+    enum cold_reads cold_reads;
 } house;
 
 static void open_house(uint64_t size)
@@ -37,6 +38,7 @@ static void open_house(uint64_t size)
     struct store_options options = {
         .folder = house.folder, .size_bytes = 64 * MIB, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
         .metadata_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB, .commit_ms_max = 5000,
+        .cold_reads = house.cold_reads,
     };
     const char *engine = getenv("PENSTOCK_IO");
     ok(disk_choose(slice_of(engine ? engine : "auto"), &options.engine, &engine_why) == OK);

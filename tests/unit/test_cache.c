@@ -5,6 +5,8 @@
 #include <glob.h>
 #include <sys/mman.h>
 
+#include "cache/getting.h"
+
 TEST(a_second_read_asks_the_origin_for_nothing)
 {
     new_house(3 * MIB + 77);
@@ -115,6 +117,89 @@ TEST(what_the_disk_must_bring_is_read_ahead_by_a_piece)
         ask(&client, 0, 0);
         ok(decided(&client) == OK && !read_some(&client, 1000));    /* it leaves in the middle */
         ok(metric_read(M_CACHE_READ_AHEAD) == ahead + 1);
+    }
+    client_end(&client);
+    drop_house();
+}
+
+/* Asks for a cold object, and takes its first piece; false: this file system keeps its pages. */
+static bool begins_cold(struct client *client)
+{
+    uint64_t asked = metric_read(M_DISK_READS);
+    cool();
+    ask(client, 0, 0);
+    ok(decided(client) == OK && !read_some(client, 1) && client->got == 262144);
+    return metric_read(M_DISK_READS) > asked;
+}
+
+TEST(who_waits_for_the_disk_reads_further_ahead_and_who_does_not_reads_one_piece)
+{
+    house.cold_reads = COLD_DIRECT;    /* else the kernel reads ahead, too */
+    new_house(3 * MIB + 77);
+    struct client client;
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    settle(&client);
+    if (begins_cold(&client)) {
+        const struct read_ahead *ahead = &client.get->ahead;
+        unsigned waits = 0;
+        slice bytes;
+        ok(ahead->count == 1 && ahead->more == 0);
+        while (client.got < 3 * MIB) {
+            if (ahead->reads[ahead->first].op) {    /* two waits for one piece count once */
+                ok(get_next(client.get, &bytes) == ERR_WAIT);
+                ok(get_next(client.get, &bytes) == ERR_WAIT);
+                waits++;
+                ok(ahead->more == MIN(waits, AHEAD_READS - 1));
+            }
+            (void)read_some(&client, client.got + 1);
+            ok(ahead->count <= ahead->more + 1);
+        }
+        ok(waits > 0 && read_some(&client, UINT64_MAX) && ahead->count == 0);
+    }
+    if (begins_cold(&client)) {
+        const struct read_ahead *ahead = &client.get->ahead;
+        while (client.got < 3 * MIB) {
+            ok(ahead->count == 1 && ahead->more == 0);
+            while (ahead->reads[ahead->first].op)
+                turn(&client);
+            (void)read_some(&client, client.got + 1);
+        }
+        ok(read_some(&client, UINT64_MAX));
+    }
+    ok(atomic_load(&fake.gets) == 1);
+    client_end(&client);
+    drop_house();
+    house.cold_reads = COLD_BUFFERED;
+}
+
+static void spoil_one_byte(const char *path, off_t at)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    ok(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= 1;
+    ok(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+}
+
+TEST(bytes_that_are_bad_are_fetched_and_what_was_read_ahead_behind_them_comes_after_them)
+{
+    new_house(3 * MIB + 77);
+    struct client client;
+    char path[128];
+    client_begin(&client);
+    ok(reads(&client, 0, 0));
+    settle(&client);
+    snprintf(path, sizeof(path), "%s/extents/00000001", house.folder);
+    uint64_t bad = metric_read(M_STORE_CRC_BAD);
+    spoil_one_byte(path, MIB + MIB / 2);
+    if (begins_cold(&client)) {
+        slice bytes;
+        ok(get_next(client.get, &bytes) == ERR_WAIT);
+        ok(read_some(&client, UINT64_MAX));
+        ok(metric_read(M_STORE_CRC_BAD) > bad && atomic_load(&fake.gets) > 1);
+        ok(atomic_load(&fake.bytes) <= 3 * MIB + 77 + 262144);    /* the rest is as good as before */
     }
     client_end(&client);
     drop_house();
@@ -784,6 +869,8 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(a_refusal_at_the_first_byte_is_freed),
     cmocka_unit_test(a_second_read_asks_the_origin_for_nothing),
     cmocka_unit_test(what_the_disk_must_bring_is_read_ahead_by_a_piece),
+    cmocka_unit_test(who_waits_for_the_disk_reads_further_ahead_and_who_does_not_reads_one_piece),
+    cmocka_unit_test(bytes_that_are_bad_are_fetched_and_what_was_read_ahead_behind_them_comes_after_them),
     cmocka_unit_test(a_range_costs_its_units_and_no_more),
     cmocka_unit_test(what_is_here_is_read_straight_to_where_it_is_wanted),
     cmocka_unit_test(an_answer_that_does_not_fit_is_refused_before_any_byte),
