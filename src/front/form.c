@@ -45,29 +45,6 @@ enum err form_judge_head(struct call *call)
 
 /* ---- the fields ---- */
 
-/* The text to sign is the policy as it stands in the form. */
-static enum err refuse_signature(struct call *call, const struct sigv4_claim *claim,
-                                 struct s3_fault *ret)
-{
-    slice policy = form_get(call->form, S("policy"));
-    struct text bytes = text_in(call->keep);
-    for (size_t i = 0; i < policy.len; i++)
-        text_printf(&bytes, "%s%02x", i ? " " : "", (unsigned char)policy.ptr[i]);
-    s3_fault_add(ret, S("AWSAccessKeyId"), claim->access_key);
-    s3_fault_add(ret, S("StringToSign"), policy);
-    s3_fault_add(ret, S("SignatureProvided"), claim->signature);
-    s3_fault_add(ret, S("StringToSignBytes"), text_slice(&bytes));
-    return ERR_SIGNATURE;
-}
-
-static enum err refuse_argument(slice message, slice name, slice value, struct s3_fault *ret)
-{
-    ret->message = message;
-    s3_fault_add(ret, S("ArgumentName"), name);
-    s3_fault_add(ret, S("ArgumentValue"), value);
-    return ERR_BAD_ARGUMENT;
-}
-
 /* Verifies the signature; sets call->client. */
 static enum err prove(struct call *call, struct s3_fault *ret)
 {
@@ -80,10 +57,10 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     }
     slice regions = call->front->options.regions, credential = S("x-amz-credential");
     if (sigv4_claim_region(call->keep, regions, claim) != OK)
-        return refuse_argument(
-            arena_printf(call->keep, "the region \"%.*s\" is wrong; expecting \"%.*s\"",
-                         SLICE_ARG(claim->region), SLICE_ARG(regions)),
-            credential, form_get(call->form, credential), ret);
+        return s3_fault_argument(
+            ret, arena_printf(call->keep, "the region \"%.*s\" is wrong; expecting \"%.*s\"",
+                              SLICE_ARG(claim->region), SLICE_ARG(regions)),
+            credential, form_get(call->form, credential));
     call->access_key = arena_copy(call->keep, claim->access_key);    /* outlives the form */
     err = front_find_client(call->front, call->keep, claim, &call->client, &secrets);
     if (err == ERR_UNKNOWN_KEY)
@@ -96,7 +73,9 @@ static enum err prove(struct call *call, struct s3_fault *ret)
         if (!err)
             front_count_secret(i);
     }
-    return err ? refuse_signature(call, claim, ret) : OK;
+    if (err)    /* the text to sign is the policy as it stands in the form */
+        sigv4_explain_text(call->keep, claim, form_get(call->form, S("policy")), ret);
+    return err;
 }
 
 /* An unsigned form goes to the origin unsigned, since there is no policy to sign anew. So its
@@ -134,9 +113,7 @@ enum err form_judge(struct call *call, enum err read, struct s3_fault *ret)
     if (read)
         return read;
     if (!key.len)
-        return refuse_argument(S("Bucket POST must contain a field named 'key'.  If it is "
-                                 "specified, please check the order of the fields."), S("key"),
-                               S(""), ret);
+        return form_lacks(call->keep, S("key"), ret);
     if (key.len > S3_KEY_BYTES_MAX)
         return ERR_KEY_TOO_LONG;
     enum err err = form_is_signed(call->form) ? prove(call, ret) : take_unsigned(call);

@@ -11,7 +11,6 @@
 #include "s3/sigv4.h"
 
 #define EXPIRES_S_MAX (7 * 86400)
-#define QUOTED_BYTES_MAX 200  /* limit of a client's text in an answer */
 #define NO_DATE "AWS authentication requires a valid Date or x-amz-date header."
 #define CREDENTIAL "Error parsing the X-Amz-Credential parameter; "
 
@@ -86,7 +85,7 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
 
 static slice quoted(slice s)
 {
-    return slice_sub(s, 0, QUOTED_BYTES_MAX);
+    return slice_sub(s, 0, S3_FAULT_QUOTED_MAX);
 }
 
 /* Reports a malformed claim. The error depends on where the claim stands, header or query. `part`
@@ -94,7 +93,7 @@ static slice quoted(slice s)
 static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *ret,
                                         const char *part, const char *fmt, ...)
 {
-    char text[2 * QUOTED_BYTES_MAX + 200];
+    char text[2 * S3_FAULT_QUOTED_MAX + 200];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
@@ -102,13 +101,6 @@ static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *
     ret->fault.message = arena_printf(keep, "%s%s", ret->presigned ? part
                                       : "The authorization header is malformed; ", text);
     return ret->presigned ? ERR_BAD_AUTH_QUERY : ERR_BAD_AUTH_HEADER;
-}
-
-enum err sigv4_bad_argument(struct sigv4_claim *ret, slice message, slice name, slice value)
-{
-    ret->fault = (struct s3_fault){ .message = message, .more_count = 2, .more = {
-        { S("ArgumentName"), name }, { S("ArgumentValue"), quoted(value) } } };
-    return ERR_BAD_ARGUMENT;
 }
 
 static enum err fault(struct sigv4_claim *ret, enum err err, const char *message)
@@ -203,12 +195,13 @@ static enum err read_payload(slice hash, struct sigv4_claim *ret)
     else if (slice_unhex(hash, ret->payload_sha256, sizeof(ret->payload_sha256)))
         ret->payload = PAYLOAD_HEX;
     else
-        return sigv4_bad_argument(
-            ret, S("x-amz-content-sha256 must be UNSIGNED-PAYLOAD, "
-                   "STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, "
-                   "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, "
-                   "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, "
-                   "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER or a valid sha256 value."),
+        return s3_fault_argument(
+            &ret->fault,
+            S("x-amz-content-sha256 must be UNSIGNED-PAYLOAD, "
+              "STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, "
+              "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, "
+              "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, "
+              "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER or a valid sha256 value."),
             S("x-amz-content-sha256"), hash);
     return OK;
 }
@@ -266,12 +259,13 @@ static enum err read_header_claim(struct arena *keep, const struct sources *from
     slice rest = from->authorization, scheme = slice_cut(&rest, ' ');
     slice credential = { NULL, 0 };
     if (!rest.ptr)
-        return sigv4_bad_argument(
-            ret, S("Authorization header is invalid -- one and only one ' ' (space) required."),
+        return s3_fault_argument(
+            &ret->fault,
+            S("Authorization header is invalid -- one and only one ' ' (space) required."),
             S("Authorization"), from->authorization);
     if (!slice_eq(scheme, S("AWS4-HMAC-SHA256")))
-        return sigv4_bad_argument(ret, S("Unsupported Authorization Type"), S("Authorization"),
-                                  scheme);
+        return s3_fault_argument(&ret->fault, S("Unsupported Authorization Type"),
+                                 S("Authorization"), scheme);
     enum err e = components_read(keep, rest, &credential, ret);
     if (!e)
         e = read_credential(keep, credential, ret);
@@ -431,10 +425,11 @@ enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
     bool v4 = from.algorithm.ptr || from.credential.ptr || from.signature.ptr ||
               from.signed_headers.ptr || from.expires.ptr;
     if ((from.authorization.ptr != NULL) + v2 + v4 > 1)
-        return sigv4_bad_argument(
-            ret, S("Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, "
-                   "Signature query string parameter or the Authorization header should be "
-                   "specified"), S("Authorization"), from.authorization);
+        return s3_fault_argument(
+            &ret->fault,
+            S("Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, "
+              "Signature query string parameter or the Authorization header should be specified"),
+            S("Authorization"), from.authorization);
     if (from.sha256.ptr && from.query_sha256.ptr && !slice_eq(from.sha256, from.query_sha256))
         return ERR_BAD_ARGUMENT;
     if (v2 || slice_starts(from.authorization, S("AWS ")))

@@ -60,6 +60,14 @@ void s3_fault_add(struct s3_fault *fault, slice name, slice value)
     fault->more[fault->more_count++] = (struct http_field){ name, value };
 }
 
+enum err s3_fault_argument(struct s3_fault *ret, slice message, slice name, slice value)
+{
+    *ret = (struct s3_fault){ .message = message };
+    s3_fault_add(ret, S("ArgumentName"), name);
+    s3_fault_add(ret, S("ArgumentValue"), slice_sub(value, 0, S3_FAULT_QUOTED_MAX));
+    return ERR_BAD_ARGUMENT;
+}
+
 slice s3_error_xml(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,
                    slice request_id)
 {

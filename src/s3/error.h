@@ -18,12 +18,15 @@ enum err s3_error_from(int status, slice code);
 
 /* The details of an error, which a client gets beside the code. */
 #define S3_FAULT_MORE_MAX 6
+#define S3_FAULT_QUOTED_MAX 200    /* bytes of a client's text in a message */
 struct s3_fault {
     slice message;                                 /* empty: the message of s3/error.def */
     struct http_field more[S3_FAULT_MORE_MAX];     /* further elements of the document */
     size_t more_count;
 };
 void s3_fault_add(struct s3_fault *fault, slice name, slice value);
+/* Sets the fault of a wrong argument; a long value is cut. Returns ERR_BAD_ARGUMENT. */
+enum err s3_fault_argument(struct s3_fault *ret, slice message, slice name, slice value);
 
 /* An <Error> document. */
 slice s3_error_xml(struct arena *keep, enum err err, const struct s3_fault *fault, slice resource,

@@ -28,6 +28,8 @@ bool form_file_ends(const struct form *form, slice bytes, size_t *ret) MUST_USE;
 /* The text with every `what` replaced. Stops behind `max` bytes. */
 slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
+/* Sets the fault of a form without that field. Returns ERR_BAD_ARGUMENT. */
+enum err form_lacks(struct arena *keep, slice name, struct s3_fault *ret);
 /* True if the form has any field of a signature. */
 bool form_is_signed(const struct form *form);
 

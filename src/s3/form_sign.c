@@ -33,16 +33,21 @@ bool form_is_signed(const struct form *form)
            is_signed_by(form, v2_names, countof(v2_names));
 }
 
+enum err form_lacks(struct arena *keep, slice name, struct s3_fault *ret)
+{
+    slice message = arena_printf(keep, "Bucket POST must contain a field named '%.*s'.  If it is "
+                                 "specified, please check the order of the fields.",
+                                 SLICE_ARG(name));
+    return s3_fault_argument(ret, message, name, S(""));
+}
+
 static enum err need_fields(struct arena *keep, const struct form *form, const char *const *names,
                             size_t count, struct sigv4_claim *claim)
 {
     for (size_t i = 0; i < count; i++) {
         slice name = slice_of(names[i]);
         if (!form_get(form, name).ptr)
-            return sigv4_bad_argument(
-                claim, arena_printf(keep, "Bucket POST must contain a field named '%.*s'.  If it "
-                                    "is specified, please check the order of the fields.",
-                                    SLICE_ARG(name)), name, S(""));
+            return form_lacks(keep, name, &claim->fault);
     }
     return OK;
 }
@@ -62,17 +67,18 @@ static enum err claim_v4(struct arena *keep, const struct form *form, struct sig
         return err;
     slice algorithm = form_get(form, S("x-amz-algorithm"));
     if (!slice_eq(algorithm, S("AWS4-HMAC-SHA256")))
-        return sigv4_bad_argument(ret, S("Only AWS4-HMAC-SHA256 is supported"),
-                                  S("X-Amz-Algorithm"), algorithm);
+        return s3_fault_argument(&ret->fault, S("Only AWS4-HMAC-SHA256 is supported"),
+                                 S("X-Amz-Algorithm"), algorithm);
     slice date = form_get(form, S("x-amz-date"));
     ret->signed_at_s = amz_date_read(date);
     if (ret->signed_at_s < 0)
-        return sigv4_bad_argument(ret, S("X-Amz-Date must be formated via ISO8601 Long format"),
-                                  S("X-Amz-Date"), date);
+        return s3_fault_argument(&ret->fault,
+                                 S("X-Amz-Date must be formated via ISO8601 Long format"),
+                                 S("X-Amz-Date"), date);
     ret->signature = form_get(form, S("x-amz-signature"));
     slice credential = form_get(form, S("x-amz-credential")), why;
     return sigv4_credential_read(keep, credential, ret, &why)
-         ? OK : sigv4_bad_argument(ret, why, S("x-amz-credential"), credential);
+         ? OK : s3_fault_argument(&ret->fault, why, S("x-amz-credential"), credential);
 }
 
 enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret)

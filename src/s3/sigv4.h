@@ -49,9 +49,6 @@ enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
  * another form; `ret_why` is then the reason in S3's words. */
 bool sigv4_credential_read(struct arena *keep, slice credential, struct sigv4_claim *ret,
                            slice *ret_why) MUST_USE;
-/* Sets the fault of a claim, with the name and value of its wrong part. Returns
- * ERR_BAD_ARGUMENT. */
-enum err sigv4_bad_argument(struct sigv4_claim *ret, slice message, slice name, slice value);
 
 /* Checks that the claim is for one of these regions (a list with commas; empty: any). Version 2 has
  * no regions. */
