@@ -184,7 +184,7 @@ enum err rules_keys(struct serve *serve, const struct config *config, struct are
         return err;
     if (!count && !err)
         keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
-                                            .policy = &allow_everything, .policy_count = 1 };
+                                            .policy = &right_everything, .policy_count = 1 };
     clients_set(serve->clients, keys, count);
     return OK;
 }

@@ -43,7 +43,7 @@ void clients_free(struct clients **all)
 
 /* ---- making a table ---- */
 
-static bool same_policy(const struct client *a, const struct front_key *b)
+static bool same_policy(const struct front_key *a, const struct front_key *b)
 {
     if (a->policy_count != b->policy_count)
         return false;
@@ -55,7 +55,7 @@ static bool same_policy(const struct client *a, const struct front_key *b)
     return true;
 }
 
-static bool is_same(const struct client *a, const struct front_key *b)
+static bool is_same(const struct front_key *a, const struct front_key *b)
 {
     return slice_eq(a->access_key, b->access_key) && slice_eq(a->secret_key, b->secret_key) &&
            slice_eq(a->previous_secret_key, b->previous_secret_key) &&
@@ -65,28 +65,26 @@ static bool is_same(const struct client *a, const struct front_key *b)
            slice_eq(a->as.session_token, b->as.session_token) && same_policy(a, b);
 }
 
-static const struct client *make(struct clients *all, const struct front_key *key)
+static const struct client *make(struct clients *all, const struct front_key *from)
 {
     struct known *known = arena_alloc(&all->keep, sizeof(*known));
     struct client *client = &known->client;
+    struct front_key *key = &client->key;
+    slice *const texts[] = { &key->access_key, &key->secret_key, &key->session_token,
+                             &key->previous_secret_key, &key->as.access_key, &key->as.secret_key,
+                             &key->as.session_token };
     struct config_policy *policy =
-        arena_alloc(&all->keep, (key->policy_count + 1) * sizeof(*policy));
-    client->access_key = arena_copy(&all->keep, key->access_key);
-    client->secret_key = arena_copy(&all->keep, key->secret_key);
-    client->previous_secret_key = arena_copy(&all->keep, key->previous_secret_key);
-    client->session_token = arena_copy(&all->keep, key->session_token);
-    client->own = key->own;
-    client->as.access_key = arena_copy(&all->keep, key->as.access_key);
-    client->as.secret_key = arena_copy(&all->keep, key->as.secret_key);
-    client->as.session_token = arena_copy(&all->keep, key->as.session_token);
-    if (client->own)
-        client->who = (struct identity){ ++all->last_id, &client->as };
-    for (size_t i = 0; i < key->policy_count; i++)
-        policy[i] = (struct config_policy){ key->policy[i].rights,
-                                            arena_copy(&all->keep, key->policy[i].bucket),
-                                            arena_copy(&all->keep, key->policy[i].prefix) };
-    client->policy = policy;
-    client->policy_count = key->policy_count;
+        arena_alloc(&all->keep, (from->policy_count + 1) * sizeof(*policy));
+    for (size_t i = 0; i < from->policy_count; i++)
+        policy[i] = (struct config_policy){ from->policy[i].rights,
+                                            arena_copy(&all->keep, from->policy[i].bucket),
+                                            arena_copy(&all->keep, from->policy[i].prefix) };
+    *key = *from;
+    key->policy = policy;
+    for (size_t i = 0; i < countof(texts); i++)
+        *texts[i] = arena_copy(&all->keep, *texts[i]);
+    if (key->own)
+        client->who = (struct identity){ ++all->last_id, &key->as };
     client->number = all->known ? all->known->client.number + 1 : CLIENT_KNOWN;
     known->next = all->known;
     all->known = known;
@@ -96,7 +94,7 @@ static const struct client *make(struct clients *all, const struct front_key *ke
 static const struct client *find_or_make(struct clients *all, const struct front_key *key)
 {
     for (const struct known *known = all->known; known; known = known->next)
-        if (is_same(&known->client, key))
+        if (is_same(&known->client.key, key))
             return &known->client;
     return make(all, key);
 }
@@ -105,7 +103,7 @@ static int compare(const void *a, const void *b)
 {
     const struct client *one = *(const struct client *const *)a;
     const struct client *other = *(const struct client *const *)b;
-    return slice_cmp(one->access_key, other->access_key);
+    return slice_cmp(one->key.access_key, other->key.access_key);
 }
 
 void clients_set(struct clients *all, const struct front_key *keys, size_t count)
@@ -117,7 +115,7 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
         if (keys[i].access_key.len && !keys[i].secret_key.len)
             continue;    /* refused by the settings: an empty secret is no secret */
         const struct client *client = find_or_make(all, &keys[i]);
-        if (client->access_key.len)
+        if (client->key.access_key.len)
             table->clients[table->count++] = client;
         else
             table->nobody = client;
@@ -134,7 +132,7 @@ static size_t count_below(const struct table *table, slice access_key)
     size_t low = 0, high = table->count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (slice_cmp(table->clients[mid]->access_key, access_key) < 0)
+        if (slice_cmp(table->clients[mid]->key.access_key, access_key) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -150,9 +148,9 @@ enum err clients_find(const struct clients *all, slice access_key, slice session
     check(table);
     for (size_t i = count_below(table, access_key); i < table->count; i++) {
         const struct client *client = table->clients[i];
-        if (!slice_eq(client->access_key, access_key))
+        if (!slice_eq(client->key.access_key, access_key))
             break;
-        if (slice_eq(client->session_token, session_token)) {
+        if (slice_eq(client->key.session_token, session_token)) {
             *ret = client;
             return OK;
         }

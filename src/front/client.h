@@ -8,7 +8,6 @@
 #define FRONT_CLIENT_H
 
 #include "cache/grant.h"
-#include "front/allow.h"
 #include "front/front.h"
 
 /* Numbers of clients outside the table. Those in it have numbers from CLIENT_KNOWN on. */
@@ -16,13 +15,8 @@ enum { CLIENT_LENT = 1, CLIENT_FORM, CLIENT_KNOWN };
 
 struct client {
     unsigned number;              /* of this client alone, as long as the process runs */
-    slice access_key, secret_key, session_token;    /* all empty: the client of unsigned requests */
-    slice previous_secret_key;    /* also valid; empty: none */
-    bool own;                     /* it has an identity of its own at the origin */
-    struct sigv4_credentials as;  /* own: the keys it signs with there; an empty key: unsigned */
-    struct identity who;
-    const struct config_policy *policy;    /* not own: what it may do as the shared identity */
-    size_t policy_count;
+    struct front_key key;
+    struct identity who;          /* at the origin: key.as if key.own, else the shared one */
 };
 
 struct clients;
@@ -39,5 +33,19 @@ enum err clients_find(const struct clients *all, slice access_key, slice session
 /* The client of unsigned requests; NULL: they are refused. */
 const struct client *clients_nobody(const struct clients *all);
 size_t clients_count(const struct clients *all);
+
+/* ---- right.c: what the rows of a policy allow. Rows only allow; no row forbids ---- */
+/* One right on one object. For a list the key is its prefix. */
+struct right_ask {
+    unsigned right;               /* one of RIGHT_... */
+    slice bucket, key;            /* bucket empty: the service, as for ListBuckets */
+    bool of_bucket;               /* as for HeadBucket: a row for any part of the bucket will do */
+};
+
+/* A row that allows all that Penstock itself may do. */
+extern const struct config_policy right_everything;
+
+/* True if one of these rows allows it. */
+bool right_allows(const struct config_policy *rows, size_t count, const struct right_ask *ask);
 
 #endif

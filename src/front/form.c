@@ -84,7 +84,7 @@ static enum err take_unsigned(struct call *call)
 {
     call->access_key = S("");
     call->client = clients_nobody(call->front->options.clients);
-    return call->client && call->client->own ? OK : ERR_DENIED;
+    return call->client && call->client->key.own ? OK : ERR_DENIED;
 }
 
 /* A field that gives others a right takes admin on the key. A field that is not known here may do

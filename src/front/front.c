@@ -157,8 +157,8 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
 }
 
 /* The client of every lent key pair. It may do what Penstock itself may. */
-static const struct client borrower = { .number = CLIENT_LENT, .policy = &allow_everything,
-                                        .policy_count = 1 };
+static const struct client borrower = { .number = CLIENT_LENT,
+                                        .key = { .policy = &right_everything, .policy_count = 1 } };
 
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
@@ -174,9 +174,9 @@ enum err front_find_client(struct front *front, struct arena *keep,
                                 claim->session_token, ret);
     if (err)
         return err;
-    ret_secrets->list[0] = (*ret)->secret_key;
-    ret_secrets->list[1] = (*ret)->previous_secret_key;
-    ret_secrets->count += (*ret)->previous_secret_key.len > 0;
+    ret_secrets->list[0] = (*ret)->key.secret_key;
+    ret_secrets->list[1] = (*ret)->key.previous_secret_key;
+    ret_secrets->count += (*ret)->key.previous_secret_key.len > 0;
     return OK;
 }
 
@@ -443,9 +443,8 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
 /* The number by which a client's bodies are limited. A single client may use all the room: 0. */
 static unsigned counts_as(const struct front *front, const struct client *client)
 {
-    size_t clients = clients_count(front->options.clients);
-    clients += front->lend ? 1 : 0;
-    clients += front->options.form_bytes_max ? 1 : 0;
+    size_t clients = clients_count(front->options.clients) + (front->lend != NULL) +
+                     (front->options.form_bytes_max > 0);
     return clients > 1 ? client->number : 0;
 }
 

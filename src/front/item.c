@@ -19,7 +19,7 @@ void item_call(struct call *ret, struct front *front, const struct client *clien
         .keep = keep,
         .s3 = { .op = S3_GET_OBJECT, .bucket = bucket },
         .id = S("-"),
-        .access_key = client->access_key,
+        .access_key = client->key.access_key,
         .client = client,
         .cache_result = "-",
     };

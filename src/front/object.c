@@ -146,7 +146,7 @@ static bool is_for_origin(const struct call *call, const struct get_answer *answ
     if (!refusal || refusal->err == ERR_DENIED || call->s3.part)
         return refusal && refusal->err != ERR_DENIED;
     const struct s3_conditions *conditions = &call->s3.conditions;
-    bool own = call->client->own;
+    bool own = call->client->key.own;
     bool headed = conditions->if_none_match.ptr || conditions->if_modified_since >= 0 || own;
     bool enough = refusal->err == ERR_NO_SUCH_KEY && !own &&
                   !s3_param_get(&call->s3, S("versionId"));

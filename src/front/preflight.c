@@ -15,7 +15,7 @@
 #include "s3/xml.h"
 
 static const struct sigv4_credentials unsigned_credentials = { 0 };
-const struct client preflight_client = { .own = true, .as = { { 0 }, { 0 }, { 0 } },
+const struct client preflight_client = { .key = { .own = true },
                                          .who = { .as = &unsigned_credentials } };
 
 bool preflight_is(const struct request_head *head)
@@ -34,8 +34,8 @@ static slice key_there(const struct call *call)
     if (!judged->claim.presigned)
         return S("");
     enum err err = front_find_client(call->front, call->keep, &judged->claim, &client, &secrets);
-    if (!err && client->own)
-        return client->as.access_key;
+    if (!err && client->key.own)
+        return client->key.as.access_key;
     origin_health(call->rules->origin, call->keep, &health);
     return health.keys.access_key;
 }

@@ -1,11 +1,17 @@
 /* right.c - may this client do this? SPDX-License-Identifier: Apache-2.0
  *
  * For a client with its own identity the origin decides: it answers the call itself, or has given a
- * grant for what the cache has (cache/permit.c). For all other clients the rows of their policy
- * decide here, before any look-up. The right is that of the operation (op.def), on its key, or on
+ * grant for what the cache has (cache/permit.c). All other clients use Penstock's identity there.
+ * The rows of their policy decide here, before any look-up. The right is that of the operation (op.def), on its key, or on
  * the prefix of a list. Side effects count, too: a copy reads its source. ADMIN is needed for a
  * header that gives others a right or locks an object, and for a restore that writes elsewhere
- * (pass_write.c). */
+ * (pass_write.c).
+ *
+ * A row has rights, and a bucket with or without a prefix, or everything. A prefix is compared byte
+ * by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list if the
+ * prefix of the list begins with the prefix of the row, because then every listed key does. No row
+ * of a bucket covers a key with "." or ".." between its slashes: an origin that reads the key as a
+ * path would find another object. Pure, any thread. */
 #include <assert.h>
 
 #include "base/log.h"
@@ -14,6 +20,41 @@
 
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
               1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
+
+/* ---- the rows of a policy ---- */
+
+const struct config_policy right_everything = { .rights = RIGHT_ALL };
+
+/* True for a key with "." or ".." between its slashes. */
+static bool has_steps(slice key)
+{
+    while (key.ptr) {
+        slice segment = slice_cut(&key, '/');
+        if (slice_eq(segment, S(".")) || slice_eq(segment, S("..")))
+            return true;
+    }
+    return false;
+}
+
+static bool covers(const struct config_policy *row, const struct right_ask *ask)
+{
+    if (!row->bucket.len)
+        return true;
+    if (!slice_eq(row->bucket, ask->bucket))
+        return false;
+    return ask->of_bucket || (slice_starts(ask->key, row->prefix) && !has_steps(ask->key));
+}
+
+bool right_allows(const struct config_policy *rows, size_t count, const struct right_ask *ask)
+{
+    check(ask->right && (ask->right & (ask->right - 1)) == 0);
+    for (size_t i = 0; i < count; i++)
+        if ((rows[i].rights & ask->right) && covers(&rows[i], ask))
+            return true;
+    return false;
+}
+
+/* ---- a call on trial ---- */
 
 /* A call and the first right that the policy of its client lacks. */
 struct trial {
@@ -24,9 +65,9 @@ struct trial {
 
 static bool allows(struct trial *trial, unsigned right, slice bucket, slice key, bool of_bucket)
 {
-    struct allow_ask ask = { right, bucket, key, of_bucket };
-    const struct client *client = trial->call->client;
-    if (allow_check(client->policy, client->policy_count, &ask))
+    struct right_ask ask = { right, bucket, key, of_bucket };
+    const struct front_key *client = &trial->call->client->key;
+    if (right_allows(client->policy, client->policy_count, &ask))
         return true;
     if (!trial->missing)
         *trial = (struct trial){ trial->call, right, bucket, key };
@@ -38,7 +79,7 @@ static bool allows(struct trial *trial, unsigned right, slice bucket, slice key,
  * whole, because both readings have them. */
 static slice certain(slice name, slice raw)
 {
-    return slice_has(raw, '+') && !allow_has_steps(name) ? slice_cut(&name, '+') : name;
+    return slice_has(raw, '+') && !has_steps(name) ? slice_cut(&name, '+') : name;
 }
 
 /* A copy reads its source; a rename also removes it. */
@@ -137,12 +178,12 @@ static enum err outcome_of(const struct trial *trial, bool may)
 enum err right_judge(const struct call *call)
 {
     struct trial trial = { .call = call };
-    return outcome_of(&trial, call->client->own || may_begin(&trial));
+    return outcome_of(&trial, call->client->key.own || may_begin(&trial));
 }
 
 enum err right_judge_origin(const struct call *call, const struct origin *origin)
 {
-    bool nobody_there = call->client->own && !origin_knows_identities(origin);
+    bool nobody_there = call->client->key.own && !origin_knows_identities(origin);
     struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
     return nobody_there ? refused(&trial, "a folder knows no identities: this client "
                                           "needs a policy") : OK;
@@ -151,7 +192,7 @@ enum err right_judge_origin(const struct call *call, const struct origin *origin
 enum err right_judge_admin(const struct call *call, slice key)
 {
     struct trial trial = { .call = call };
-    return outcome_of(&trial, call->client->own ||
+    return outcome_of(&trial, call->client->key.own ||
                 allows(&trial, RIGHT_ADMIN, call->s3.bucket, key, false));
 }
 
@@ -160,7 +201,7 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
     const struct s3_operation *row = s3_operation(call->s3.op);
     struct trial trial = { .call = call };
     bool may = true;
-    for (size_t i = 0; i < count && may && !call->client->own; i++)
+    for (size_t i = 0; i < count && may && !call->client->key.own; i++)
         may = allows(&trial, 1u << row->right, call->s3.bucket, keys[i].key, false);
     return outcome_of(&trial, may);
 }

@@ -3,11 +3,10 @@
 
 #include <jansson.h>
 
-#include "front/allow.h"
 #include "front/client.h"
 #include "front/lend.h"
 
-/* ---- allow ---- */
+/* ---- policies ---- */
 
 static const struct config_policy rows[] = {
     { RIGHT_READ | RIGHT_LIST, { "data", 4 }, { "", 0 } },
@@ -17,8 +16,8 @@ static const struct config_policy rows[] = {
 
 static bool may(unsigned right, const char *bucket, const char *key)
 {
-    return allow_check(rows, countof(rows),
-                       &(struct allow_ask){ right, slice_of(bucket), slice_of(key), false });
+    return right_allows(rows, countof(rows),
+                       &(struct right_ask){ right, slice_of(bucket), slice_of(key), false });
 }
 
 TEST(a_policy_allows_its_rows_and_nothing_else)
@@ -28,7 +27,7 @@ TEST(a_policy_allows_its_rows_and_nothing_else)
     ok(!may(RIGHT_READ, "data2", "a") && !may(RIGHT_READ, "dat", "a") && !may(RIGHT_READ, "", ""));
     ok(may(RIGHT_WRITE, "logs", "mine/x") && !may(RIGHT_READ, "logs", "mine/x"));
     ok(!may(RIGHT_WRITE, "logs", "mine") && !may(RIGHT_WRITE, "logs", "theirs/mine/x"));
-    ok(!allow_check(NULL, 0, &(struct allow_ask){ RIGHT_READ, S("data"), S("a"), true }));
+    ok(!right_allows(NULL, 0, &(struct right_ask){ RIGHT_READ, S("data"), S("a"), true }));
 }
 
 TEST(a_list_lies_inside_a_prefix_or_is_refused)
@@ -39,9 +38,9 @@ TEST(a_list_lies_inside_a_prefix_or_is_refused)
 
 TEST(a_bucket_as_such_is_seen_by_who_has_a_part_of_it)
 {
-    ok(allow_check(rows, 3, &(struct allow_ask){ RIGHT_LIST, S("logs"), S(""), true }));
-    ok(!allow_check(rows, 3, &(struct allow_ask){ RIGHT_READ, S("logs"), S(""), true }));
-    ok(!allow_check(rows, 3, &(struct allow_ask){ RIGHT_LIST, S("other"), S(""), true }));
+    ok(right_allows(rows, 3, &(struct right_ask){ RIGHT_LIST, S("logs"), S(""), true }));
+    ok(!right_allows(rows, 3, &(struct right_ask){ RIGHT_READ, S("logs"), S(""), true }));
+    ok(!right_allows(rows, 3, &(struct right_ask){ RIGHT_LIST, S("other"), S(""), true }));
 }
 
 /* An origin may take them for steps in a path, and arrive at another key, or in another bucket. */
@@ -54,14 +53,14 @@ TEST(a_key_with_steps_in_it_lies_in_no_bucket)
     for (size_t i = 0; i < countof(keys); i++)
         ok(may(RIGHT_WRITE, "logs", keys[i]) && may(RIGHT_READ, "data", keys[i]));
     static const struct config_policy all = { .rights = RIGHT_ALL };
-    ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_READ, S("any"), S("a/../b"), false }));
+    ok(right_allows(&all, 1, &(struct right_ask){ RIGHT_READ, S("any"), S("a/../b"), false }));
 }
 
 TEST(a_row_without_a_bucket_is_everywhere)
 {
     static const struct config_policy all = { .rights = RIGHT_ALL };
-    ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_ADMIN, S("any"), S("key"), false }));
-    ok(allow_check(&all, 1, &(struct allow_ask){ RIGHT_LIST, S(""), S(""), false }));
+    ok(right_allows(&all, 1, &(struct right_ask){ RIGHT_ADMIN, S("any"), S("key"), false }));
+    ok(right_allows(&all, 1, &(struct right_ask){ RIGHT_LIST, S(""), S(""), false }));
 }
 
 /* ---- clients ---- */
@@ -86,8 +85,8 @@ TEST(a_client_is_an_access_key_and_its_session_token)
     const struct client *one, *other;
     clients_set(all, keys, countof(keys));
     ok(who(all, "A", "token", &one) == OK && who(all, "A", "other", &other) == OK);
-    same(one->secret_key, S("a"));
-    ok(one->who.id && other->who.id && one->who.id != other->who.id && one->who.as == &one->as);
+    same(one->key.secret_key, S("a"));
+    ok(one->who.id && other->who.id && one->who.id != other->who.id && one->who.as == &one->key.as);
     ok(clients_count(all) == 3 && one->number >= CLIENT_KNOWN && one->number != other->number);
     ok(who(all, "A", "", &one) == ERR_UNKNOWN_KEY);
     ok(who(all, "A", "tokem", &one) == ERR_BAD_TOKEN && who(all, "B", "x", &one) == ERR_BAD_TOKEN);
@@ -116,7 +115,7 @@ TEST(a_key_that_is_taken_away_is_unknown_and_one_that_stays_keeps_its_grants)
     ok(who(all, "A", "", &before) == OK);
     clients_set(all, keys + 1, 1);
     ok(who(all, "A", "", &after) == ERR_UNKNOWN_KEY);
-    same(before->secret_key, S("a"));    /* its calls go on */
+    same(before->key.secret_key, S("a"));    /* its calls go on */
     clients_set(all, keys, 2);
     ok(who(all, "A", "", &after) == OK && after == before);
     keys[0].secret_key = keys[0].as.secret_key = S("changed");
