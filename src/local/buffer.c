@@ -4,10 +4,11 @@
  *                                                    ─ kind's release ─ [mail] ─ reply
  *
  * A buffer is a capability: a client that holds the memory's descriptor, or its handle, may
- * register it, and no memory is found by a name. Its kind takes the memory and lets it go
- * (memory.h). A buffer is released when no fill into it is in progress; then the reply to
- * unregister says that the memory is its owner's again.
- * Threads: the keeper's; fills write into it from any. */
+ * register it. Penstock finds no memory by a name. The memory's kind maps or opens the memory,
+ * and releases it (memory.h). A buffer is released when no fill into it is in progress; then
+ * Penstock replies to unregister, and the memory belongs to its owner alone again.
+ * Threads: the keeper calls these functions; any worker writes the bytes of a fill into the
+ * buffer. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "base/metric.h"
 #include "local/inside.h"
 
-/* ---- taken ---- */
+/* ---- register ---- */
 
 static struct buffer *buffer_new(struct session *session, const struct message *message)
 {
@@ -104,7 +105,7 @@ struct buffer *buffer_find(struct session *session, const uint8_t id[ID_BYTES])
     return NULL;
 }
 
-/* ---- let go ---- */
+/* ---- release ---- */
 
 static void buffer_free(struct buffer *buffer)
 {

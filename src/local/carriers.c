@@ -1,10 +1,10 @@
 /* carriers.c - memfds that carry long replies. SPDX-License-Identifier: Apache-2.0
  *
- * Penstock writes the pages of a reply, so its memory cgroup pays for them as long as any process
- * has the memfd open. A client that kept all its replies would use up that memory, and nothing
- * would count it. So each session keeps its last few memfds open, and empties the older ones. A
- * client reads a reply when it receives the message that names it, and the socket has room for
- * fewer messages than a session keeps. */
+ * Penstock writes the pages of a reply, so the kernel charges them to Penstock's memory cgroup as
+ * long as any process has the memfd open. A client that kept all its replies open would use up that
+ * memory, and no limit would count it. So each session keeps its last few memfds open, and empties
+ * the older ones. A client opens the memfd of a reply when it receives the message that names the
+ * memfd. The socket has room for fewer such messages than a session keeps memfds. */
 #include "local/carriers.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define KEPT_MS 60000u
-#define SOCKET_BYTES (80 * 1024)    /* the kernel doubles it: three messages of 64 KiB fit */
+#define SOCKET_BYTES (80 * 1024)    /* the kernel doubles it; three messages of 64 KiB fit */
 
 void carriers_socket(int fd)
 {
@@ -23,8 +23,9 @@ void carriers_socket(int fd)
     check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
 }
 
-/* A client that seals it against shrinking keeps its pages. A memfd is made sealed against further
- * seals, except where vm.memfd_noexec is set (Linux 6.3). */
+/* Penstock could not empty a memfd that a client has sealed against shrinking. So a memfd is sealed
+ * against further seals. The kernel makes memfds with that seal, unless vm.memfd_noexec is set
+ * (Linux 6.3). */
 static bool may_not_be_sealed(int fd)
 {
     (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails if it has that seal already */
@@ -68,7 +69,7 @@ uint64_t carriers_next_ms(const struct carriers *carriers)
     return next_ms;
 }
 
-/* Has the client messages that it has not received yet? */
+/* True if the client has not received all messages that were sent to it. */
 static bool is_behind(int fd)
 {
     int bytes = 0;

@@ -11,25 +11,27 @@
 struct carriers {
     struct carrier {
         int fd;
-        uint64_t until_ms;        /* 0: the place is empty */
+        uint64_t until_ms;        /* 0: this entry is empty */
     } kept[CARRIERS_KEPT];
     unsigned next;
 };
 
-/* Sets how much of a session's replies the kernel keeps for its client, whatever the machine's
- * default is. */
+/* Sets the size of the socket's send buffer: the bytes of replies that the kernel keeps for the
+ * client. The machine's default size does not count then. */
 void carriers_socket(int fd);
-/* A new memfd that holds this text and that nobody can seal; -1: none could be made. */
+/* Returns a new memfd that holds this text and that nobody can seal, or -1 if there is no memory or
+ * no descriptor for one. */
 int carrier_new(slice text) MUST_USE;
-/* Keeps a memfd that was sent. It is emptied after a minute, or when CARRIERS_KEPT later ones were
- * sent. */
+/* Keeps a memfd that was sent. It is emptied after a minute, or when CARRIERS_KEPT later memfds
+ * were sent. */
 void carriers_keep(struct carriers *carriers, int take_fd, uint64_t now_ms);
-uint64_t carriers_next_ms(const struct carriers *carriers);    /* UINT64_MAX: none is kept */
-/* Empties memfds whose minute is over, unless the client of this socket has messages that it has
- * not received yet. */
+/* The next time at which carriers_expire has work; UINT64_MAX: no memfd is kept. */
+uint64_t carriers_next_ms(const struct carriers *carriers);
+/* Empties memfds that were kept for a minute. If the client of this socket has messages that it has
+ * not received yet, the memfds are kept for another minute. */
 void carriers_expire(struct carriers *carriers, int fd, uint64_t now_ms);
-/* The session is over. Memfds are emptied, unless this process ends and the client may still read
- * them. */
+/* Closes all memfds at the end of the session. If `empty` is set, it empties them first. Without
+ * `empty` a client can still read them after this process has ended. */
 void carriers_end(struct carriers *carriers, bool empty);
 
 #endif

@@ -1,30 +1,31 @@
 /* cuda.c - the GPU backend on CUDA, penstock-cuda.so. SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime is linked in. The driver is called by entry points, and only for what the
- * runtime does not offer. Each entry point is asked for at the version that this code was written
- * against; if the driver lacks one, that feature is off. Copies go out by the batch call (driver
- * 12.8 and newer), else one by one. They run on streams of our own, and never by a kernel: kernels
- * would queue behind the trainer's.
+ * The CUDA runtime is linked in. The driver is called by entry points, and only for functions that
+ * the runtime does not offer. This code requests each entry point at the version that it was
+ * written against; if the driver lacks the entry point, that feature is off. Copies use the batch
+ * call of the driver (12.8 and newer); older drivers get one call for each copy. Copies run on
+ * streams of our own. No kernel copies, because kernels would queue behind those of the client's
+ * own program.
  *
  *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
  *         \--- pinned (host memory)         struct gpu_buffer: a mapping, and which lanes it used
  *
- * A device whose context died (a sticky error) is lost until the process ends: a flag that every
- * call reads first keeps us off the driver. No table says which errors are sticky: after a failed
- * call a harmless one is made, and if that fails, too, the error is sticky. An error that a copy
- * reports late always is.
+ * A device whose context died (by a sticky error) is lost until the process ends. Every call first
+ * reads a flag for that, so a lost device gets no further calls of the driver. No table says which
+ * errors are sticky. So after a failed call, a harmless call is made; if that call fails, too, the
+ * error is sticky. An error that a copy reports late is always sticky.
  *
- * Threads: as gpu.h has it; each call makes the device current for its thread. gpu->lock guards the
- * free list and the pinned range. It is also held from the moment when a buffer is seen not to be
- * closing until its copies are begun: so release knows all lanes that it has to wait for. Nothing
- * waits under the lock, except after a failed submit. */
+ * Threads: as gpu.h says; each call makes the device current for its thread. gpu->lock guards the
+ * free list and the pinned range. A submit holds the lock from the moment when it sees that a
+ * buffer is not closing until the buffer's copies are begun. So a release knows all lanes that it
+ * has to wait for. No thread waits for copies under the lock, except after a failed submit. */
 #include "local/cuda_inside.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of the whole process: which devices are open, and which are lost. */
+/* State of the whole process: which devices are open, and which are lost. */
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -32,7 +33,7 @@ static struct {
     } devices[GPU_DEVICES_MAX];
 } claims = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...)
 {
@@ -43,8 +44,8 @@ enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...)
     return e;
 }
 
-/* The device is lost from now on. The first thread that finds out writes the sentence; the flag
- * makes it visible. Returns ERR_GONE. */
+/* Marks the device as lost. The first thread that finds the error writes the sentence; the flag
+ * makes the sentence visible to other threads. Returns ERR_GONE. */
 static enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
 {
     pthread_mutex_lock(&claims.lock);
@@ -88,7 +89,7 @@ enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct
     return cuda_say(why, meaning(error), "%s failed: %s", what, cudaGetErrorString(error));
 }
 
-/* The driver numbers its results as the runtime does. */
+/* The driver has the same numbers for its results as the runtime. */
 enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why)
 {
     return cuda_judge(gpu, (cudaError_t)result, what, why);
@@ -134,7 +135,8 @@ struct gpu_fence *cuda_fence_take(struct gpu *gpu)
     return fence;
 }
 
-/* What an event says of its batch. No context survives a failed copy: the device is lost. */
+/* Turns the event's result into the result of its batch. No context survives a failed copy, so the
+ * device is lost then. */
 static enum err verdict(struct gpu_fence **fence, cudaError_t error)
 {
     struct gpu *gpu = (*fence)->gpu;
@@ -235,8 +237,8 @@ static enum err set_up(struct gpu *gpu, struct gpu_why *why)
     return e;
 }
 
-/* Takes down what was set up. If the device is lost, or a call fails here, the rest is left to the
- * driver. */
+/* Takes down what was set up. If the device is lost, or a call fails here, the driver cleans up the
+ * rest when the process ends. */
 static void tear_down(struct gpu *gpu)
 {
     struct gpu_why why;
@@ -253,7 +255,7 @@ static void tear_down(struct gpu *gpu)
         if (alive && gpu->lanes[i])
             alive = cudaStreamDestroy(gpu->lanes[i]) == cudaSuccess;
     if (alive)
-        (void)cudaDeviceReset();    /* the context, and its memory, go back */
+        (void)cudaDeviceReset();    /* destroys the context and frees its memory */
 }
 
 static void gpu_free(struct gpu *gpu)

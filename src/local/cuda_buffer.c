@@ -1,9 +1,9 @@
-/* cuda_buffer.c - host memory that the GPU reads, and memory of clients that it copies to.
+/* cuda_buffer.c - host memory that the GPU reads, and memory of clients that copies go to.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A buffer is a mapping that lives from import to release; release waits for the copies into it, so
- * none runs into memory that is no longer ours to write. What a client claims of its memory is
- * believed only where the driver says the same. */
+ * A buffer is a mapping that lives from its import to its release. A release waits for the copies
+ * into the buffer, so no copy writes to memory that the client has got back. A client's statements
+ * about its memory are believed only where the driver confirms them. */
 #include "local/cuda_inside.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 
 /* ---- host memory ---- */
 
-/* The pinned range has one writer, the copier. It writes under the lock, as other threads read
- * there. */
+/* Only the copier's thread writes the pinned range. It writes under the lock, because other threads
+ * read the range. */
 static void set_pinned(struct gpu *gpu, void *mem, uint64_t bytes)
 {
     pthread_mutex_lock(&gpu->lock);
@@ -31,7 +31,8 @@ enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *wh
                        "pinning host memory", why);
     if (!e)
         set_pinned(gpu, mem, bytes);
-    /* Drivers name it differently: this host does not allow that much pinned memory. */
+    /* Drivers have several errors for one fact: this host does not allow that much pinned
+     * memory. */
     return e == ERR_BAD_ARGUMENT || e == ERR_NOT_IMPLEMENTED ? ERR_LIMIT : e;
 }
 
@@ -58,7 +59,8 @@ static struct gpu_buffer *buffer_new(struct gpu *gpu, CUdeviceptr at, uint64_t b
     return buffer;
 }
 
-/* *ret: the sum of the chunks. Each must be whole granules, and their sum at least `bytes`. */
+/* Sets *ret to the sum of the chunks. Each chunk must be whole granules, and the sum at least
+ * `bytes`. */
 static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t count, uint64_t bytes,
                         uint64_t *ret, struct gpu_why *why)
 {
@@ -80,7 +82,8 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     return OK;
 }
 
-/* Refuses memory of another GPU: it could be mapped, but each copy would cross the bus twice. */
+/* Refuses memory of another GPU: it could be mapped here, but each copy would cross the bus
+ * twice. */
 static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
                             struct gpu_why *why)
 {
@@ -94,7 +97,7 @@ static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
     return e;
 }
 
-/* The mapping keeps the memory, so the handle goes back at once. */
+/* The mapping keeps the memory alive, so the handle is released at once. */
 static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t bytes,
                           struct gpu_why *why)
 {
@@ -112,7 +115,7 @@ static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t byte
     return e;
 }
 
-/* *ret_done: how many bytes are mapped, also after an error. */
+/* Sets *ret_done to the number of bytes that are mapped, also after an error. */
 static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
                         CUdeviceptr at, uint64_t *ret_done, struct gpu_why *why)
 {
@@ -130,7 +133,7 @@ static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks,
                              "making shared memory accessible", why);
 }
 
-/* Unmaps the first `mapped` bytes, then gives the `reserved` addresses back. */
+/* Unmaps the first `mapped` bytes, then frees the `reserved` bytes of address space. */
 static void unmap(struct gpu *gpu, CUdeviceptr at, uint64_t mapped, uint64_t reserved)
 {
     struct gpu_why why;
@@ -166,7 +169,8 @@ enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks
     return OK;
 }
 
-/* *ret: where the client's bytes begin in the opened allocation. They must all lie in it. */
+/* Sets *ret to the place of the client's first byte in the opened allocation. All of the client's
+ * bytes must lie in that allocation. */
 static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint64_t bytes,
                        CUdeviceptr *ret, struct gpu_why *why)
 {
@@ -191,7 +195,7 @@ enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
                          uint64_t base_offset, uint64_t bytes, struct gpu_buffer **ret,
                          struct gpu_why *why)
 {
-    static_assert(sizeof(cudaIpcMemHandle_t) == GPU_IPC_BYTES, "as the protocol has it");
+    static_assert(sizeof(cudaIpcMemHandle_t) == GPU_IPC_BYTES, "a handle has the protocol's size");
     cudaIpcMemHandle_t theirs;
     CUdeviceptr at;
     void *opened;

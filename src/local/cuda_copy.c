@@ -1,6 +1,7 @@
 /* cuda_copy.c - copies into memory of clients. SPDX-License-Identifier: Apache-2.0
  *
- * All bounds are looked at before the first copy begins, so a batch is wrong as a whole. */
+ * All bounds of a batch are checked before its first copy begins. So one wrong copy fails the whole
+ * batch. */
 #include "local/cuda_inside.h"
 
 static bool is_pinned(const struct gpu *gpu, uintptr_t at, uint64_t bytes)
@@ -63,8 +64,8 @@ static cudaError_t begin_all(struct gpu *gpu, unsigned lane, const struct gpu_co
     return error == cudaSuccess ? cudaEventRecord(after, stream) : error;
 }
 
-/* Judges and begins under one hold of the lock: a buffer that is not closing has this lane noted
- * before a release can look at its lanes. */
+/* Checks and begins the copies under one hold of the lock. So a buffer that is not closing has this
+ * lane in its set before a release can read that set. */
 static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies,
                                 size_t count, cudaEvent_t after, struct gpu_why *why)
 {

@@ -1,6 +1,6 @@
 /* cuda_inside.h - declarations of penstock-cuda.so. SPDX-License-Identifier: Apache-2.0
  *
- * The one place that names CUDA's headers. The design is at the head of cuda.c. */
+ * Only this file includes CUDA's headers. The design is at the head of cuda.c. */
 #ifndef LOCAL_CUDA_INSIDE_H
 #define LOCAL_CUDA_INSIDE_H
 
@@ -16,7 +16,8 @@
 #define BUFFER_MAGIC 0x47505542
 #define BATCH_MAX 512     /* copies in one call of the driver */
 
-/* Functions of the driver that the runtime does not offer. NULL: this driver lacks it. */
+/* Functions of the driver that the runtime does not offer. A member is NULL if this driver lacks
+ * its function. */
 struct driver {
     PFN_cuDeviceGetAttribute_v2000 attribute;
     PFN_cuMemGetAddressRange_v3020 address_range;
@@ -35,18 +36,18 @@ struct driver {
 struct gpu {
     uint32_t magic;
     int ordinal;
-    struct driver driver;        /* filled by open, constant after */
-    uint64_t granule;            /* of VMM memory; 0: it can't be imported */
+    struct driver driver;        /* set by open, constant afterwards */
+    uint64_t granule;            /* of VMM memory; 0: VMM memory can't be imported */
     unsigned lane_count;
     cudaStream_t lanes[GPU_LANES_MAX];
-    _Atomic bool is_lost;        /* set once, after the sentence was written */
+    _Atomic bool is_lost;        /* set once, after lost_why was written */
     struct gpu_why lost_why;
     pthread_mutex_t lock;
     struct gpu_fence *free_fences;
     atomic_uint fences_out, buffers;
     uintptr_t pinned;            /* the pinned range of host memory */
-    uint64_t pinned_bytes;       /* 0: there is none */
-    /* scratch of submit */
+    uint64_t pinned_bytes;       /* 0: no range is pinned */
+    /* scratch memory of submit */
     CUdeviceptr to[BATCH_MAX], from[BATCH_MAX];
     size_t bytes[BATCH_MAX];
     size_t batched;
@@ -60,41 +61,43 @@ struct gpu_fence {
 
 struct gpu_buffer {
     uint32_t magic;
-    bool closing;           /* both under gpu->lock */
-    unsigned lanes;         /* that copied here: a bit each */
+    bool closing;           /* `closing` and `lanes` are under gpu->lock */
+    unsigned lanes;         /* lanes that copied to this buffer, a bit each */
     struct gpu *gpu;
-    CUdeviceptr at;         /* where copies may begin */
-    uint64_t bytes;         /* and how far they may reach */
-    CUdeviceptr mapped;     /* VMM: what we mapped; else 0 */
+    CUdeviceptr at;         /* first byte that copies may write */
+    uint64_t bytes;         /* number of bytes that copies may write */
+    CUdeviceptr mapped;     /* VMM: the range that we mapped; else 0 */
     uint64_t mapped_bytes;
-    void *ipc;              /* what the runtime opened; else NULL */
+    void *ipc;              /* legacy IPC: the allocation that the runtime opened; else NULL */
 };
 
-/* ---- cuda.c: what went wrong; fences ---- */
+/* ---- cuda.c: errors; fences ---- */
 
-/* Writes the sentence, returns the error. */
+/* Writes the sentence into *why and returns `e`. */
 enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...) PRINTF_LIKE(3, 4);
 bool cuda_is_lost(struct gpu *gpu);
-/* Turns the outcome of a call into an err, and finds out whether it was sticky. `what` names the
- * call in words. */
+/* Turns the result of a call into an err, and finds out whether the error was sticky. `what` names
+ * the call in words. */
 enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why);
 enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why);
-/* Every function calls this first: is the device alive? Makes it current for this thread. */
+/* Every function calls this first. It returns ERR_GONE if the device is lost; else it makes the
+ * device current for this thread. */
 enum err cuda_enter(struct gpu *gpu, struct gpu_why *why) MUST_USE;
 
-struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver has none left */
+struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver gives no further event */
 void cuda_fence_give(struct gpu_fence *fence);
-/* Waits for copies that were begun on these lanes (a bit each) before now, not for later ones. */
+/* Waits for all copies on these lanes (a bit each) that were begun before this call. */
 enum err cuda_drain(struct gpu *gpu, unsigned lanes) MUST_USE;
 
-/* ---- cuda_probe.c: what is there ---- */
+/* ---- cuda_probe.c: drivers and devices ---- */
 
 void cuda_probe(struct gpu_probe *ret);
 void cuda_find_entry_points(struct driver *ret);
 bool cuda_has_vmm(const struct driver *driver, int ordinal);
-int cuda_find_device(const char *uuid, struct gpu_why *why);    /* its ordinal; -1: none, and why */
+/* The device's ordinal, or -1 and *why. */
+int cuda_find_device(const char *uuid, struct gpu_why *why);
 
-/* ---- cuda_buffer.c: memory that is pinned or shared ---- */
+/* ---- cuda_buffer.c: pinned memory, and memory of clients ---- */
 
 enum err cuda_pin(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
 void cuda_unpin(struct gpu *gpu);

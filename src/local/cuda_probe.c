@@ -1,6 +1,7 @@
-/* cuda_probe.c - which driver and GPUs there are. SPDX-License-Identifier: Apache-2.0
+/* cuda_probe.c - finds the driver and the GPUs. SPDX-License-Identifier: Apache-2.0
  *
- * Makes no context. Operators see its sentences about anything that is missing. */
+ * The probe creates no CUDA context. Operators see the sentences in gpu_why, which say what is
+ * missing. */
 #include "local/cuda_inside.h"
 
 #include <stdio.h>
@@ -60,7 +61,7 @@ bool cuda_has_vmm(const struct driver *driver, int ordinal)
                              ordinal) == CUDA_SUCCESS && yes;
 }
 
-/* The number of devices. 0: ret->why says why. */
+/* Returns the number of devices; if it is 0, ret->why says why. */
 static int count_devices(struct gpu_probe *ret)
 {
     int count = 0;
@@ -83,7 +84,7 @@ static int count_devices(struct gpu_probe *ret)
     return e == cudaSuccess ? MIN(count, GPU_DEVICES_MAX) : 0;
 }
 
-/* Describes one device. False: it does not answer. */
+/* Describes one device. Returns false if the device does not answer. */
 static bool describe(const struct driver *driver, int ordinal, struct gpu_facts *ret)
 {
     struct cudaDeviceProp from;

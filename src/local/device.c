@@ -4,20 +4,20 @@
  *   tasks ──> copier: open, pin ──> imports and releases, one by one
  *                              └─> copies, those that wait as one batch ──> fence ──> mail
  *
- * The copier opens a GPU for the first task, and closes it a minute after its last buffer has gone:
- * a context costs memory there, and time to make again. It opens and closes only between two tasks.
- * So a client that registers meanwhile waits in the queue, and the GPU is opened again for it. If
- * the GPU gives no context, or the host no pinned memory, the waiting tasks fail with the reason,
- * and the next task tries again. A GPU that reports an error its context does not survive is lost
- * until this process ends. It stays open: its buffers are let go, and the rest of the service goes
- * on.
+ * The copier opens a GPU for the first task, and closes it a minute after the GPU's last buffer was
+ * released: an open GPU costs GPU memory for its context, and opening it takes time. The copier
+ * opens and closes the GPU only between two tasks. So the registration of a client that comes
+ * during a close waits in the queue, and then the GPU is opened again. If the GPU gives no context,
+ * or the host no pinned memory, the waiting tasks fail with the reason, and the next task tries
+ * again. A GPU is lost until this process ends if it reports an error that its context does not
+ * survive. A lost GPU stays open: its buffers are released, and the rest of the service goes on.
  *
- * Slabs are shared fairly. A holder begins with a sixteenth of them. For each slab that it gives
- * back it may hold one more, so its part doubles while bytes flow; but it never holds more than it
- * leaves free. A holder that only waits for an origin gives none back and stays small, so a new
- * holder finds a slab. Only several holders together can have all of them: each grew while its
- * bytes flowed, and then all got stuck.
- * Threads: tasks and slabs are locked; the GPU is the copier's. */
+ * Holders (sessions) share the slabs fairly. A holder begins with a sixteenth of them. For each
+ * slab that a holder gives back it may hold one more, so its part doubles while its copies go on.
+ * But a holder takes another slab only while it holds fewer slabs than are free. A holder that only
+ * waits for an origin gives none back and stays small, so a new holder finds a slab. All slabs can
+ * be held only if several holders grew while their copies went on, and then all of them got stuck.
+ * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"
 
 #include <stdio.h>
@@ -32,9 +32,9 @@
 
 #define LANES 4u
 #define BATCH_COPIES 512u
-#define FENCES_MAX 16u                /* batches in flight */
-#define LOOK_NS 50000u                /* between two polls: a slab takes about so long to copy */
-#define IDLE_MS 60000u                /* without a buffer, before the GPU is closed */
+#define FENCES_MAX 16u                /* batches in progress */
+#define LOOK_NS 50000u                /* between two polls; copying a slab takes about as long */
+#define IDLE_MS 60000u                /* time without a buffer until the GPU is closed */
 
 struct flying {
     struct gpu_fence *fence;
@@ -44,21 +44,21 @@ struct flying {
 struct device {
     struct devices *all;
     const struct gpu_facts *facts;
-    unsigned number;                  /* in the list of all */
+    unsigned number;                  /* its index in the list of all devices */
     pthread_t thread;
     bool started, ending;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     /* under the lock */
     struct list tasks, slabs;
-    bool wanted;                      /* a slab_take got none */
+    bool wanted;                      /* a slab_take got no slab */
     unsigned slab_count, slabs_free;
-    /* the copier's */
+    /* only the copier's thread uses these */
     struct gpu *gpu;                  /* NULL: it is not open */
-    struct gpu_why why;               /* why it could not be opened */
-    bool warned;                      /* of `why` */
+    struct gpu_why why;               /* the reason why it could not be opened */
+    bool warned;                      /* `why` was logged */
     unsigned buffers;
-    uint64_t idle_ns;                 /* without a buffer since then; 0: it has one, or is closed */
+    uint64_t idle_ns;                 /* no buffer since then; 0: it has a buffer, or is closed */
     char *ring;
     uint64_t ring_bytes;
     struct slab *slab_list;
@@ -68,7 +68,7 @@ struct device {
 };
 
 struct devices {
-    const struct gpu_backend *backend;    /* NULL: there is no module */
+    const struct gpu_backend *backend;    /* NULL: no module is loaded */
     struct gpu_probe probe;
     uint64_t ring_bytes;
     void (*freed)(void *arg);
@@ -81,7 +81,7 @@ struct devices {
 
 #define FIRST_PART 16u                /* a holder begins with this fraction of all slabs */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static bool may_hold_more(const struct device *device, const struct slabs_held *holder)
 {
     unsigned now = holder->of[device->number].now;
@@ -141,7 +141,8 @@ static void cut_slabs(struct device *device, unsigned count)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Pins as much as the host allows: less than fill_ring is slower, none is an error. */
+/* Pins as much memory as the host allows. Less than fill_ring makes copies slower; it is an error
+ * only if nothing can be pinned. */
 static enum err make_ring(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;
@@ -176,7 +177,7 @@ static void hand_back(struct device_task *task, enum err err)
     check(posted);
 }
 
-/* `why` NULL: the error says it all. */
+/* If `why` is NULL, the error has no further reason. */
 static void hand_back_all(struct list *tasks, enum err err, const struct gpu_why *why)
 {
     list_each_safe(struct device_task, task, tasks, link) {
@@ -230,8 +231,8 @@ static void note_lost(struct device *device)
     device->lost |= why != NULL;
 }
 
-/* Hands back the tasks of the oldest batch if it has ended; waits for that if `wait`. False: it has
- * not. */
+/* Hands back the tasks of the oldest batch if its copies have ended. With `wait`, it first waits
+ * for their end. Returns false if the copies have not ended. */
 static bool land(struct device *device, bool wait)
 {
     const struct gpu_backend *backend = device->all->backend;
@@ -258,7 +259,7 @@ static void do_one(struct device *device, struct device_task *task)
     hand_back(task, err);
 }
 
-/* Submits the copies in front of `tasks` as one batch on the next lane. */
+/* Submits the copies at the head of `tasks` as one batch on the next lane. */
 static void submit(struct device *device, struct list *tasks)
 {
     static const struct gpu_why none;
@@ -332,10 +333,10 @@ static uint64_t wait_until_ns(const struct device *device)
     return device->idle_ns ? device->idle_ns + idle_ns_most() : UINT64_MAX;
 }
 
-/* Takes the tasks that have come. If there are none, it waits. With copies in flight it waits only
- * for a moment: the copies are to be polled, and a task that comes meanwhile goes behind them at
- * once. Otherwise it waits for a task, or until the GPU has been idle for long enough. False: the
- * copier ends. */
+/* Takes the tasks of the queue, and waits if there are none. While copies are in progress it waits
+ * only for a moment, because the copier must poll them; a new task ends the wait at once. Otherwise
+ * it waits for a task, or until the GPU has had no buffer for IDLE_MS. Returns false when the
+ * copier must end. */
 static bool take(struct device *device, struct list *ret)
 {
     uint64_t until_ns = wait_until_ns(device);
@@ -377,7 +378,7 @@ void device_do(struct device *device, struct device_task *task)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* ---- all of them ---- */
+/* ---- all devices ---- */
 
 struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg)
 {
@@ -424,7 +425,7 @@ const struct gpu_probe *devices_probe(const struct devices *devices)
     return &devices->probe;
 }
 
-static bool start(struct devices *devices, size_t at)    /* under the lock */
+static bool start(struct devices *devices, size_t at)    /* the caller holds the lock */
 {
     struct device *device = &devices->list[at];
     if (device->started)

@@ -2,11 +2,12 @@
  *
  *   message ─ may it begin? ─ where does each item lie? ─ shares ─ ... ─ all ended ─ reply
  *
- * Nothing is read before the whole list was judged: every item lies inside the buffer, no two
- * overlap, and none lies where another fill writes. Then the list is cut into shares of about a
- * mebibyte, which any worker takes. The reply goes out when all shares have ended, whatever became
- * of them: nothing is written after it.
- * Threads: the keeper's; between queue_put and a share's mail the share's items are a worker's. */
+ * No byte is read before the whole list was checked: every item lies inside the buffer, no two
+ * overlap, and no item lies where another fill writes. Then the list is cut into shares of about a
+ * mebibyte, and any worker may take a share. The reply is sent when all shares have ended, with or
+ * without errors. Nothing is written to the buffer after the reply.
+ * Threads: the keeper calls these functions. From queue_put until the share's mail arrives, the
+ * items of a share belong to a worker. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "base/metric.h"
 #include "local/inside.h"
 
-/* ---- may it begin? ---- */
+/* ---- checks before the fill begins ---- */
 
 static bool find_buffer(struct fill *fill, struct trouble *ret_why)
 {
@@ -45,9 +46,9 @@ static void let_memory_go(struct fill *fill)
     fill->held_bytes = 0;
 }
 
-/* Counts the memory of the list. The lists of one user together take no more than they leave free,
- * so that another user finds room. A list that is the only one may be as large as its own limits
- * allow. */
+/* Counts the memory of the list. The lists of one user together may hold at most as many bytes as
+ * remain free in the budget, so that another user finds room. If no other list is in progress at
+ * all, the list may be as large as its own limits allow. */
 static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
     uint64_t most = fill->session->worker->local->options.lists_bytes_max;
@@ -80,7 +81,7 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
            hold_memory(fill, ret_why);
 }
 
-/* ---- its beginning ---- */
+/* ---- beginning ---- */
 
 static void acknowledge(struct fill *fill)
 {
@@ -111,7 +112,8 @@ static void start(struct fill *fill)
     }
     size_t uncut = fill->keep.used_bytes;
     fill_cut(fill);
-    (void)hold_bytes(fill, fill->keep.used_bytes - uncut);    /* the shares, too */
+    /* Counts the memory of the shares, too. */
+    (void)hold_bytes(fill, fill->keep.used_bytes - uncut);
     if (fill->shares_left)
         queue_call(local, session->worker,
                    (unsigned)fill->shares_left - !run_is_full(session->worker));
@@ -142,15 +144,15 @@ void fill_begin(struct session *session, const struct message *message, struct a
     free(fill);
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 struct sum {
     uint64_t bytes;
     size_t hits, misses, failed;
-    const struct result *first;       /* that failed */
+    const struct result *first;       /* the first item that failed */
 };
 
-/* An item that a cancelled fill never read is no failure of its own. */
+/* An item that was not read because its fill was cancelled does not count as failed. */
 static bool failed(const struct result *result)
 {
     return result->err && result->err != ERR_CANCELED;
@@ -201,7 +203,8 @@ static void add_lengths(struct fill *fill, struct text *reply)
         text_char(reply, ']');
 }
 
-/* Adds the members of the error; status 0: that of the error itself. */
+/* Adds the members that describe the error. If status is 0, the status is the usual one of
+ * `err`. */
 static void add_error(struct text *reply, enum err err, int status)
 {
     struct trouble why = trouble_of(err);
@@ -209,12 +212,13 @@ static void add_error(struct text *reply, enum err err, int status)
     json_t *members = trouble_reply(&why);
     char *object = json_dumps(members, JSON_COMPACT);
     check(object != NULL);
-    text_add(reply, slice_sub(slice_of(object), 1, strlen(object) - 2));    /* without braces */
+    text_add(reply, slice_sub(slice_of(object), 1, strlen(object) - 2));    /* without its braces */
     free(object);
     json_decref(members);
 }
 
-/* By hand, as fills are many: a tree of JSON took 2 us of 35 for an item of 4 KiB. */
+/* The reply is composed by hand because fills are many: a JSON tree took 2 us of the 35 us for an
+ * item of 4 KiB. */
 static slice compose(struct fill *fill, const struct sum *sum)
 {
     struct text reply = text_in(&fill->keep);

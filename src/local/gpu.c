@@ -1,8 +1,9 @@
 /* gpu.c - loads the module for CUDA. SPDX-License-Identifier: Apache-2.0
  *
- * The module is one file at one place, fixed when Penstock was built; no client ever names it. It
- * is loaded at the first gpu_load and stays until the process ends: the CUDA runtime inside it
- * registers functions that run at exit. Threads: any; dlopen has its own lock. */
+ * The module is one file at one fixed path, set when Penstock was built. No client can name
+ * another. The first gpu_load loads the module, and it stays until the process ends, because the
+ * CUDA runtime inside it registers functions that run at exit. Threads: any; dlopen has its own
+ * lock. */
 #include "local/gpu.h"
 
 #include <dlfcn.h>
@@ -22,7 +23,7 @@ const char *gpu_module_path(void)
 static const struct gpu_backend *ask(void *module, const char *path, struct gpu_why *why)
 {
     gpu_module_get *get = NULL;
-    *(void **)&get = dlsym(module, GPU_MODULE_SYMBOL);    /* the cast that POSIX shows */
+    *(void **)&get = dlsym(module, GPU_MODULE_SYMBOL);    /* POSIX shows this cast */
     const struct gpu_backend *backend = get ? get(GPU_INTERFACE) : NULL;
     if (!backend)
         snprintf(why->text, sizeof(why->text), "%s was not built with this Penstock: install both"

@@ -1,11 +1,12 @@
 /* holes.c - a write into a hole of registered memory fails. SPDX-License-Identifier: Apache-2.0
  *
- * The kernel makes a missing page of a memfd for the process that touches it first, and charges it
- * to the memory cgroup of that process. A client could register a memfd with holes, or punch holes
- * later. Then fills would make its pages, and the limit of Penstock's container would pay for them.
- * A look at the file before a write does not help: the client may punch the hole in between.
- * userfaultfd reports the fault itself: with UFFD_FEATURE_SIGBUS the fault fails, and the kernel
- * makes no page. Pages that fallocate made are not missing, nor are pages in swap. Any thread. */
+ * If a page of a memfd is missing, the kernel makes it for the first process that touches it, and
+ * charges it to the memory cgroup of that process. A client could register a memfd with holes, or
+ * punch holes later. Then fills would make the pages, and they would count against the limit of
+ * Penstock's container. A check of the file before a write does not help: the client may punch the
+ * hole between the check and the write. userfaultfd reports the fault itself: with
+ * UFFD_FEATURE_SIGBUS the access fails, and the kernel makes no page. Pages that fallocate made are
+ * not missing, and neither are pages in swap. Any thread. */
 #include "local/holes.h"
 
 #include <fcntl.h>
@@ -22,8 +23,8 @@ int holes_open(void)
 {
     struct uffdio_api api = { .api = UFFD_API,
                               .features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM };
-    /* UFFD_USER_MODE_ONLY needs no privilege. Faults inside system calls fail all the same: the
-     * kernel looks at the SIGBUS feature first. */
+    /* UFFD_USER_MODE_ONLY needs no privilege. Accesses inside system calls fail nevertheless: the
+     * kernel tests the SIGBUS feature first. */
     int holes = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     if (holes >= 0 && ioctl(holes, UFFDIO_API, &api) == 0)
         return holes;

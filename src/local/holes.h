@@ -4,12 +4,13 @@
 
 #include "base/base.h"
 
-/* A descriptor that watches maps of this process, or -1: the kernel, or a filter of system calls,
- * forbids it. */
+/* Returns a descriptor that can watch maps of this process, or -1 if the kernel, or a filter of
+ * system calls, forbids it. */
 int holes_open(void) MUST_USE;
-/* From now on an access to a page of this map that is missing in its file fails: with SIGBUS, or
- * EFAULT in a system call. Without this call the kernel makes the page and charges it to this
- * process. The watch ends with the map. */
+/* Watches the map `base`. From now on an access to the map fails if the file has no page there (a
+ * hole): with SIGBUS, or with EFAULT inside a system call. Without the watch, the kernel makes the
+ * page and charges it to this process. The watch ends with the map. Returns false if the kernel
+ * refuses the watch. */
 bool holes_watch(int holes, void *base, uint64_t bytes) MUST_USE;
 
 #endif

@@ -4,17 +4,17 @@
  *   get ──> slab A ──> copy ─┐        one slab is read into while the other is copied out; a fill
  *       ──> slab B ──> copy ─┴─ ...   that gets only one slab reads and copies in turn
  *
- * The first slab is the share's. The second is taken when it would help: when the first is copied
- * out and more bytes are to come, and only if no share waits for a slab. While a copy is in flight
- * its slab is not touched, and the item does not end, whatever became of it.
- * Threads: the worker's. */
+ * The first slab belongs to the share. The second is taken when the first is being copied out and
+ * more bytes are to come, but only if no share waits for a slab. While a copy is in progress, its
+ * slab is not written to, and the item does not end, not even after an error.
+ * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 
 #include "local/inside.h"
 
 struct half {
     struct large *large;
-    struct slab *slab;                /* NULL: there is no second */
+    struct slab *slab;                /* NULL: there is no second slab */
     bool copying;
     struct device_task task;
     struct gpu_copy copy;
@@ -27,10 +27,11 @@ struct large {
     void (*changed)(void *arg);
     void *arg;
     struct half halves[2];
-    struct half *now;                 /* the one that is read into */
-    slice rest;                       /* bytes of the get that are not in a slab yet */
-    uint64_t used, at;                /* bytes in this slab; of the item, in slabs or copied */
-    enum err err;                     /* of a copy */
+    struct half *now;                 /* the half whose slab is read into */
+    slice rest;                       /* bytes of the get that are in no slab yet */
+    uint64_t used;                    /* bytes in the current slab */
+    uint64_t at;                      /* bytes of the item that are in slabs or copied */
+    enum err err;                     /* the first error of a copy */
 };
 
 struct large *large_new(struct share *share, const struct item *item, struct mailbox *box,
@@ -57,7 +58,7 @@ void large_free(struct large **large)
     if (!mine)
         return;
     check(!large_copies(mine));
-    slab_give(&mine->halves[1].slab);    /* the first is the share's */
+    slab_give(&mine->halves[1].slab);    /* the first slab belongs to the share */
     free(mine);
 }
 
@@ -68,12 +69,12 @@ static void copied(struct mail *mail)
     half->copying = false;
     if (half->task.err)
         large->err = half->task.err;
-    if (large->now->copying)          /* copies end in any order */
+    if (large->now->copying)          /* copies may end in any order */
         large->now = half;
     large->changed(large->arg);
 }
 
-/* Has the current slab copied out, and makes the other one current. */
+/* Starts the copy out of the current slab, and makes the other slab current. */
 static void copy_out(struct large *large, bool more)
 {
     struct fill *fill = large->share->fill;
@@ -93,7 +94,7 @@ static void copy_out(struct large *large, bool more)
     large->used = 0;
 }
 
-/* Reads up to the slab's end, or the item's. */
+/* Reads until the current slab is full, or up to the end of the item. */
 static enum err read_slab(struct large *large, struct get *get, uint64_t want)
 {
     while (large->used < SLAB_BYTES && large->at < want) {

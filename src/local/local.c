@@ -1,8 +1,9 @@
 /* local.c - the fill socket as a whole. SPDX-License-Identifier: Apache-2.0
  *
- * The socket is made beside its path and moved there, so that no client meets one that does not
- * listen yet. A socket that a dead process left is replaced, one where a process listens is not.
- * Threads: start, drain and stop are one thread's; the rest any. */
+ * The socket is made beside its path and then renamed, so that no client finds a socket that does
+ * not listen yet. A socket that a dead process left is replaced; a socket where a process listens
+ * is not.
+ * Threads: one thread calls start, drain and stop; any thread may call the rest. */
 #include "local/local.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-#define BACKLOG 128    /* the kernel's: beyond, connect waits; fill_sessions is the limit */
+/* The kernel's queue; connect waits when it is full; fill_sessions is the limit. */
+#define BACKLOG 128
 
 /* ---- the socket ---- */
 
@@ -95,7 +97,7 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
     return OK;
 }
 
-/* Unlinks the socket if it is still the one that we made: another process may have replaced it. */
+/* Unlinks the socket if this process made it: another process may have replaced it. */
 static void unlink_ours(const struct local *local)
 {
     struct stat file;
@@ -114,7 +116,7 @@ static void call_all(void *arg)
 
 static void free_all(struct local *local)
 {
-    devices_free(&local->devices);    /* first: their tasks come back to workers */
+    devices_free(&local->devices);    /* first, because their tasks post mail to workers */
     for (unsigned i = 0; i < local->worker_count; i++)
         worker_stop(&local->workers[i]);
     unlink_ours(local);
@@ -175,7 +177,7 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         err = listen_at(local, keep, ret_why);
     if (!err)
         local->devices = devices_new(options->ring_bytes, call_all, local);
-    /* All of them before the first starts: each may post to all. */
+    /* All workers are set up before the first one starts, because each may post to all. */
     while (!err && local->worker_count < options->threads)
         worker_init(local, local->worker_count++);
     for (unsigned i = 0; !err && i < local->worker_count; i++)
@@ -219,7 +221,8 @@ void local_stop(struct local **local)
         return;
     local_drain(mine);
     atomic_store(&mine->ending, true);
-    while (atomic_load(&mine->sessions) > 0) {    /* again: one may be on its way to its keeper */
+    /* Repeats, as a new session may still be on its way to its keeper. */
+    while (atomic_load(&mine->sessions) > 0) {
         call_all(mine);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }

@@ -1,6 +1,6 @@
 /* memory.c - the table of the kinds of registered memory. SPDX-License-Identifier: Apache-2.0
  *
- * One row a kind, from memory.def. Any thread. */
+ * Each kind is one row of memory.def. Any thread may call these functions. */
 #include "local/memory.h"
 
 #include <jansson.h>

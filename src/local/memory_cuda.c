@@ -1,10 +1,12 @@
 /* memory_cuda.c - memory of NVIDIA's GPUs as registered memory. SPDX-License-Identifier: Apache-2.0
  *
  *   cuda-vmm   chunks of the driver's virtual memory, a file descriptor each
- *   cuda-ipc   bytes inside an allocation of cudaMalloc, which a handle of 64 bytes stands for
+ *   cuda-ipc   bytes inside an allocation of cudaMalloc; a handle of 64 bytes names the allocation
  *
- * Calls of a GPU take milliseconds, so its copier makes them: a task goes out, and its mail comes
- * back to the keeper. Threads: the keeper's; import_vmm and import_ipc the copier's. */
+ * CUDA calls take milliseconds, so the GPU's copier thread makes them. The keeper gives the copier
+ * a device task, and the copier posts the task's mail to the keeper when the task has ended.
+ * Threads: the copier runs import_vmm, import_ipc and release_gpu. The keeper runs all other
+ * functions. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +15,13 @@
 #include "local/inside.h"
 
 static_assert(MESSAGE_FDS_MAX <= GPU_CHUNKS_MAX && IPC_HANDLE_BYTES == GPU_IPC_BYTES,
-              "what a message may hold, a GPU takes");
+              "the limits of a message fit those of a GPU's import");
 
-/* A task of the copier for one buffer; an import has the members behind `buffer`, too. */
+/* A task of the copier for one buffer. Only an import uses the members after `buffer`. */
 struct call {
     struct device_task task;
     struct buffer *buffer;
-    size_t fd_count;                  /* 0: they have been closed */
+    size_t fd_count;                  /* 0: all descriptors are closed */
     int fds[MESSAGE_FDS_MAX];
     uint64_t chunks[MESSAGE_FDS_MAX];
     uint8_t handle[IPC_HANDLE_BYTES];
@@ -36,7 +38,7 @@ static struct call *call_new(struct buffer *buffer, void (*done)(struct mail *ma
     return call;
 }
 
-/* ---- is it on? ---- */
+/* ---- is the kind on? ---- */
 
 static const char *ipc_off(const struct local *local)
 {
@@ -53,7 +55,7 @@ static const char *vmm_off(const struct local *local)
     return !probe->count ? probe->why.text : vmm ? NULL : "none of these GPUs can do that";
 }
 
-/* ---- it is taken ---- */
+/* ---- register ---- */
 
 static void close_all(struct call *call)
 {
@@ -97,7 +99,7 @@ static void imported(struct mail *mail)
 {
     struct call *call = container_of(mail, struct call, task.mail);
     struct trouble why = trouble_of_gpu(&call->task);
-    close_all(call);    /* a GPU that could not be opened never imported */
+    close_all(call);    /* if the GPU could not be opened, import_vmm never ran */
     call->buffer->gpu = call->task.buffer;
     buffer_taken(call->buffer, call->task.err ? &why : NULL);
     free(call);
@@ -155,7 +157,7 @@ static enum err take_ipc(struct buffer *buffer, const struct message *message, i
     return take(buffer, message, fds, fd_count, ret_why, import_ipc);
 }
 
-/* ---- it is let go ---- */
+/* ---- release ---- */
 
 static enum err release_gpu(const struct gpu_backend *backend, struct gpu *gpu,
                             struct device_task *task)

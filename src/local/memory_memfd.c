@@ -1,9 +1,10 @@
 /* memory_memfd.c - memfds as registered memory. SPDX-License-Identifier: Apache-2.0
  *
- * The memfd is mapped here, and items are read right into it. It must be sealed against shrinking:
- * else its owner could turn every access to the map into a fault. All its pages must be there: a
- * page that a fill made would be charged to this process, and to the limit of its container
- * (holes.h). Threads: the keeper's. */
+ * The memfd is mapped here, and items are read straight into it. It must be sealed against
+ * shrinking: otherwise its owner could make every access to the map a fault. The memfd must have
+ * all its pages: the kernel would charge a page that a fill makes to this process, and to the limit
+ * of its container (holes.h).
+ * Threads: the keeper calls these functions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -14,7 +15,7 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-#define POPULATE_BYTES GIB    /* mapped at once: 0.1 s; the pages beyond are mapped by the fills */
+#define POPULATE_BYTES GIB    /* populated in advance: 0.1 s; fills populate the pages beyond */
 
 static const char *why_off(const struct local *local)
 {
@@ -39,7 +40,7 @@ static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || fstat(fd, &file) != 0 || fstatfs(fd, &fs) != 0 || !S_ISREG(file.st_mode))
         return bad(ret_why, "the descriptor is not a memfd");
-    if (fs.f_type == HUGETLBFS_MAGIC)    /* where no huge page is free, a write there is a fault */
+    if (fs.f_type == HUGETLBFS_MAGIC)    /* a write faults if no huge page is free */
         return bad(ret_why, "memfds of huge pages are not taken");
     if (!(seals & F_SEAL_SHRINK))
         return refused(ret_why, 422, "unsealed_memfd",
@@ -49,11 +50,12 @@ static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
         return bad(ret_why, "the memfd is sealed against writing");
     if ((uint64_t)file.st_size < bytes)
         return bad(ret_why, "the memfd is smaller than \"bytes\"");
-    /* Of the whole file: st_blocks does not tell where the holes are. */
+    /* The whole file is counted: st_blocks does not tell where the holes are. */
     return file.st_blocks * 512 >= file.st_size || has_holes(ret_why);
 }
 
-/* Maps it and, where the kernel allows that, watches it before the first page is touched. */
+/* Maps the memfd, and, if the kernel allows it, watches the map for holes before the first page is
+ * touched. */
 static bool map(int holes, int fd, uint64_t bytes, char **ret, struct trouble *ret_why)
 {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

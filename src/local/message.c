@@ -1,7 +1,7 @@
 /* message.c - reads one message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
  * Each member of each kind of message is a row of one table. A member that is not in the table is
- * refused, with the name in it that comes nearest. Pure: no I/O. */
+ * refused; the refusal suggests the most similar name. Pure: no I/O. */
 #include "local/message.h"
 
 #include <assert.h>
@@ -53,7 +53,7 @@ static const char *const kind_names[] = {
 #undef MEMORY
 };
 static_assert(countof(op_names) == OP_COUNT, "each op has a name; that of OP_LARGE is NULL");
-static_assert(countof(kind_names) == MEMORY_KINDS, "each has a name");
+static_assert(countof(kind_names) == MEMORY_KINDS, "each kind has a name");
 
 /* ---- values ---- */
 
@@ -104,7 +104,7 @@ static bool read_sizes(struct reading *reading, const json_t *value)
     return true;
 }
 
-/* The place of the text among `count` names; `count` if it is none of them. */
+/* Returns the index of the text among `count` names, or `count` if it is none of them. */
 static size_t find_name(const char *const *names, size_t count, const json_t *text)
 {
     size_t at = 0;
@@ -128,7 +128,7 @@ static bool read_auth(struct reading *reading, const json_t *value, slice *ret)
     return true;
 }
 
-/* The 64 bytes of an IPC handle, in base64. */
+/* Reads the 64 bytes of an IPC handle, given in base64. */
 static bool read_handle(struct reading *reading, const json_t *value, slice *ret)
 {
     uint8_t *bytes = arena_alloc(reading->keep, IPC_HANDLE_BYTES);
@@ -162,10 +162,10 @@ static const char *const must_be[] = {
     [AUTH] = "{\"presigned\": \"http://HOST/_/fill?X-Amz-...\"}",
     [HANDLE] = "64 bytes in base64",
 };
-static_assert(countof(must_be) == HANDLE + 1, "each type has its words");
-static_assert(MESSAGE_FDS_MAX == 128, "must_be names it");
+static_assert(countof(must_be) == HANDLE + 1, "each type has its words for a refusal");
+static_assert(MESSAGE_FDS_MAX == 128, "a text in must_be names this number");
 
-/* Items are read later, when the prefix is known. */
+/* Items are read later, when the member "prefix" is known. */
 static bool read_value(struct reading *reading, const struct member *row, const json_t *value)
 {
     void *to = (char *)reading->message + row->offset;

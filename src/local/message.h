@@ -1,15 +1,16 @@
 /* message.h - reads one message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * Pure: JSON text in, a struct out. A message that breaks the protocol is refused with a sentence:
- * which member, what is wrong with it, and what would be right. Nothing is guessed. */
+ * Pure: reads JSON text into a struct. A message that breaks the protocol is refused with a
+ * sentence that says which member is wrong, why, and what would be right. Nothing is guessed. */
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
 #include "local/trouble.h"
 #include "s3/items.h"
 
-/* Limits of the protocol: a client must know them before it can ask for others. A longer message
- * lies in a memfd, up to the setting fill_list. */
+/* Limits of the protocol. They are fixed, because a client needs them before the reply to hello
+ * tells it the other limits. A longer message lies in a memfd, and may have up to fill_list bytes
+ * (a constant of config.def). */
 #define MESSAGE_BYTES_MAX (128 * KIB)
 #define MESSAGE_FDS_MAX 128u
 #define ID_BYTES 16u                          /* id of a session, a buffer, a fill */
@@ -18,7 +19,7 @@
 enum message_op {
     OP_HELLO, OP_REGISTER, OP_UNREGISTER, OP_FILL, OP_PREFETCH, OP_STATUS, OP_LARGE, OP_COUNT
 };
-/* The kinds of memory: MEMORY_MEMFD ... */
+/* The kinds of memory: MEMORY_MEMFD and the other rows of memory.def. */
 enum memory {
 #define MEMORY(id, name, table) id,
 #include "local/memory.def"
@@ -43,11 +44,11 @@ struct message {
     bool skip, async;
     uint64_t deadline_ms;             /* 0: none */
     struct items items;
-    uint64_t large_bytes;             /* OP_LARGE: how long the message in the memfd is */
+    uint64_t large_bytes;             /* OP_LARGE: length of the message in the memfd */
 };
 
-/* OK, or with *ret_why ERR_FORMAT, or ERR_LIMIT: too many items. Op and id are in *ret also then,
- * as far as they were read. */
+/* Returns OK; ERR_FORMAT if the message breaks the protocol; or ERR_LIMIT if it has too many items.
+ * Both errors set *ret_why. Even then *ret has op and id, if they were read before the error. */
 enum err message_read(struct arena *keep, slice text, size_t items_max, struct message *ret,
                       struct trouble *ret_why) MUST_USE;
 

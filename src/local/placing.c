@@ -1,8 +1,9 @@
 /* placing.c - where the items of a fill lie in its buffer. SPDX-License-Identifier: Apache-2.0
  *
- * Judged before a byte is read: each item lies inside the buffer, no two overlap, and none lies
- * where another fill is writing. An item of open length may take the room up to the next item.
- * Threads: the keeper's. */
+ * All places are checked before a byte is read: each item lies inside the buffer, no two overlap,
+ * and none lies where another fill is writing. An item of open length may take the room up to the
+ * next item.
+ * Threads: the keeper calls these functions. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -20,7 +21,8 @@ static int by_place(const void *a, const void *b)
     return one->from < other->from ? -1 : one->from > other->from;
 }
 
-/* Gives each item of open length the room behind it, up to the next place or the buffer's end. */
+/* Gives each item of open length the room after its start, up to the next place or the buffer's
+ * end. */
 static void end_places(const struct fill *fill, struct place_of *places)
 {
     uint64_t next = fill->buffer->bytes;

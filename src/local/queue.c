@@ -1,11 +1,12 @@
 /* queue.c - which share runs next. SPDX-License-Identifier: Apache-2.0
  *
- * Sessions with waiting shares stand in a line. The first gives one share and goes to the end of
- * the line; all shares have about the same number of bytes. So a list of sixteen thousand items
- * delays a single item of another session by one share. A session whose items wait for the origin
- * keeps no other session out: it has a limited number of items in progress (fill_gets). Where many
- * such sessions have filled a worker, one with nothing in progress still gets one share there.
- * Threads: any; one lock. */
+ * Sessions with waiting shares stand in a line. The first session gives one share to a worker and
+ * goes to the end of the line; all shares have about the same number of bytes. So a list of sixteen
+ * thousand items delays a single item of another session by one share. A session whose items wait
+ * for the origin does not block other sessions, because the number of its items in progress is
+ * limited (fill_gets). If many such sessions have filled a worker, a session without an item in
+ * progress still gets one share there.
+ * Threads: any; one lock guards the line. */
 #include "base/metric.h"
 #include "local/inside.h"
 
@@ -19,7 +20,7 @@ void queue_put(struct local *local, struct session *session, struct share *share
     pthread_mutex_unlock(&local->lock);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static bool may_begin(struct local *local, const struct session *session, bool full)
 {
     struct share *share = list_of(session->shares.next, struct share, link);
@@ -55,7 +56,7 @@ struct share *queue_take(struct local *local, bool full)
     return share;
 }
 
-/* Starts behind `but`, so that keepers do not all wake the same worker. */
+/* Begins with the worker after `but`, so that keepers do not all wake the same worker. */
 void queue_call(struct local *local, const struct worker *but, unsigned count)
 {
     unsigned first = but ? but->number + 1 : 0;

@@ -1,7 +1,8 @@
 /* request.c - the operations of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * A table of functions, one for each op. Before hello every other op is refused. The identity that
- * the hello proved is good until the client's key is taken away. Threads: the keeper's. */
+ * A table holds one function for each op. Before hello every other op is refused. The identity that
+ * the hello proved is valid until the client's key is removed from the settings.
+ * Threads: the keeper calls these functions. */
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 struct request {
     struct session *session;
     const struct message *message;
-    struct arena *keep;               /* NULL once it was taken */
+    struct arena *keep;               /* NULL after an operation took it */
     int *fds;
     size_t fd_count;
 };
@@ -78,7 +79,7 @@ static void hello(struct request *request)
             trouble.message = why;
         refuse(request, trouble);
         session->reader = (struct reader){ .client = NULL };
-        arena_free(&session->keep);    /* else each further try would add to it */
+        arena_free(&session->keep);    /* else each further attempt would add to it */
         return;
     }
     session->identified = true;
@@ -132,7 +133,7 @@ static void (*const ops[])(struct request *request) = {
     [OP_FILL] = do_fill, [OP_PREFETCH] = do_fill, [OP_STATUS] = do_status,
 };
 
-static_assert(countof(ops) == OP_LARGE, "each op but the announcement of a memfd");
+static_assert(countof(ops) == OP_LARGE, "each op has a function, except OP_LARGE");
 
 void request_do(struct session *session, const struct message *message, struct arena *take_keep,
                 int *fds, size_t fd_count)

@@ -1,20 +1,21 @@
 /* run.c - reads the items of a share. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is an ordinary get (cache/get.h), with the judgement, the flights and the checks of a
- * GET. So a missing item is fetched once, however many clients want it. A worker begins the items
- * of a share one after the other, and none waits for another: a hit in the page cache ends at once.
- * After some mebibytes, a long item lets others go on first. Bytes go to the item's place in the
- * buffer. The owner of that memory may write to it at the same time, or take it away. Only the
- * owner's fill suffers from it.
- * Threads: the worker's. */
+ * Each item is an ordinary get (cache/get.h), with the rights, the flights and the checks of a GET.
+ * So a missing item is fetched once, however many clients want it. A worker begins the items of a
+ * share one after the other, and does not wait for one before it begins the next: a hit in the page
+ * cache ends at once. After some mebibytes, a long item lets other items go first. Bytes go to the
+ * item's place in the buffer. The owner of that memory may write to it at the same time, or take it
+ * away; only the owner's own fill is harmed then.
+ * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 
 #include "base/trap.h"
 #include "local/inside.h"
 
-#define SESSIONS_FULL 8u    /* a worker is full with the items of so many full sessions */
-#define LOGGED_MAX 16u    /* refusals of one fill that are logged */
-#define TURN_BYTES (4 * MIB)    /* of one item, before others have a turn */
+/* A worker is full when it has the items of this number of full sessions. */
+#define SESSIONS_FULL 8u
+#define LOGGED_MAX 16u    /* refusals of one fill that are logged; the rest are only counted */
+#define TURN_BYTES (4 * MIB)    /* bytes of one item before other items have a turn */
 
 struct run {
     struct list link;
@@ -31,11 +32,11 @@ struct run {
 
 /* ---- bytes ---- */
 
-/* False: the buffer's memory has gone. */
+/* Returns false if the buffer's memory has gone. */
 static bool put(struct run *run, slice bytes)
 {
     char *to = run->to + run->at;
-    return !run->to || bytes.ptr == to ||    /* the store read it right there */
+    return !run->to || bytes.ptr == to ||    /* the store read them there */
            trap_copy_to(to, bytes.ptr, bytes.len);
 }
 
@@ -63,7 +64,8 @@ static void finish(struct run *run, enum err err)
         share_settle(share);
 }
 
-/* Sets the item's result from the decision; run->want: how many bytes follow. */
+/* Sets the item's result from the decision of the get, and run->want to the number of bytes that
+ * follow. */
 static enum err judge(struct run *run, const struct get_answer *answer)
 {
     const struct item *item = run->item;
@@ -77,7 +79,8 @@ static enum err judge(struct run *run, const struct get_answer *answer)
     return item->length == ITEM_OPEN || run->want == item->length ? OK : ERR_BAD_RANGE;
 }
 
-/* Nothing is to be moved: the item is empty, or a prefetch of bytes that the cache holds. */
+/* Returns true if no bytes are to be copied: the item is empty, or it is a prefetch of bytes that
+ * the cache holds. */
 static bool is_done(const struct run *run, const struct get_answer *answer)
 {
     bool here = answer->source != GET_MISS && answer->source != GET_PARTIAL;
@@ -101,7 +104,7 @@ static enum err move(struct run *run)
         enum err err = get_next(run->get, &bytes);
         if (err)
             return err;
-        check(bytes.len <= run->want - run->at);    /* else it would lie beyond the item's place */
+        check(bytes.len <= run->want - run->at);  /* else they would end beyond the item's place */
         if (!put(run, bytes))
             return ERR_FAULT;
         run->at += bytes.len;
@@ -109,8 +112,8 @@ static enum err move(struct run *run)
     return OK;
 }
 
-/* Ends a cancelled item, unless the disk or a GPU may still be writing for it: then its changed()
- * comes back here. */
+/* Ends a cancelled item. If the disk or a GPU may still be using its memory, it waits: the item's
+ * changed() calls this again. */
 static void give_up(struct run *run)
 {
     if (!large_copies(run->large) && (!run->get || !get_writes(run->get)))
@@ -192,15 +195,16 @@ static void start(struct worker *worker, struct share *share, size_t index)
     step(run);
 }
 
-/* False: the share needs a slab and found none; it waits for one. */
+/* Returns false if the share needs a slab and got none; then it waits for one. */
 static bool begin(struct worker *worker, struct share *share)
 {
-    size_t first = share->first, count = share->count;    /* its last item may free the share */
+    /* Copied: the end of the last item may free the share. */
+    size_t first = share->first, count = share->count;
     if (!share_take_slab(share)) {
         list_add(&worker->starved, &share->link);
         return false;
     }
-    cache_loop_plug(worker->cache);    /* reads from the disk go out together */
+    cache_loop_plug(worker->cache);    /* so that reads from the disk start together */
     for (size_t i = 0; i < count; i++)
         start(worker, share, first + i);
     cache_loop_unplug(worker->cache);
@@ -241,7 +245,7 @@ static void sweep(struct list *runs)
 void run_look(struct worker *worker)
 {
     struct list starved;
-    const struct buffer *without = NULL;    /* got no slab, so its next share gets none, too */
+    const struct buffer *without = NULL;    /* it got no slab, so its next share gets none */
     list_init(&starved);
     sweep(&worker->runs);
     sweep(&worker->ready);

@@ -1,9 +1,11 @@
-/* session.c - a connection, and what hangs on it. SPDX-License-Identifier: Apache-2.0
+/* session.c - a connection, its buffers and its fills. SPDX-License-Identifier: Apache-2.0
  *
- * The kernel names the user at the other end (SO_PEERCRED); the hello proves whose objects it may
- * read. When the connection ends, for whatever reason, its fills are cancelled. Its buffers are let
- * go when the last of those fills has ended, and nothing of the client outlives that. Replies go
- * out at once, or wait for room; a client that receives none is cut. Threads: the keeper's. */
+ * The kernel tells the user at the other end (SO_PEERCRED); the hello proves which objects the
+ * session may read. When the connection ends, for whatever reason, its fills are cancelled. Its
+ * buffers are released when the last of those fills has ended; after that nothing of the client is
+ * left. Replies are sent at once, or wait for room in the socket. A client that does not receive
+ * its replies is cut off.
+ * Threads: the keeper calls these functions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -21,9 +23,9 @@
 #include "local/inside.h"
 
 #define FDS_IN_ONE 253u               /* the kernel's limit for one message (SCM_MAX_FD) */
-#define LARGE_HEAD_BYTES 65536        /* the socket has room for three of those */
-#define MESSAGES_A_TURN 16u           /* of one session, before other sessions have a turn */
-#define LOGGED_BYTES 200u             /* of the sentence of a refusal */
+#define LARGE_HEAD_BYTES 65536        /* the socket has room for three of these heads */
+#define MESSAGES_A_TURN 16u           /* messages of one session in one turn */
+#define LOGGED_BYTES 200u             /* bytes of a refusal's sentence that are logged */
 
 struct reply {
     struct list link;
@@ -32,9 +34,9 @@ struct reply {
 
 /* ---- replies ---- */
 
-/* A reply that is too large for the socket goes in a memfd, as a large message comes. The memory of
- * such memfds is not counted anywhere. So the message that announces one is padded: then few fit
- * into the socket of a client that does not read. */
+/* A reply that is too large for the socket is sent in a memfd, as clients send large messages. No
+ * limit counts the memory of such memfds. So the message that announces the memfd is padded: then
+ * the socket of a client that does not read has room for only few. */
 static ssize_t send_large(struct session *session, slice text)
 {
     struct arena keep = { 0 };
@@ -97,7 +99,7 @@ static void wait_for_room(struct session *session, slice text)
     watch(session, true);
 }
 
-/* Ends a session without a word: it has said no hello, or receives no replies. */
+/* Ends a session without a reply, because it sent no hello, or does not receive its replies. */
 static void cut(struct session *session, enum metric counter, const char *limit)
 {
     char id[IDS_TEXT];
@@ -236,7 +238,8 @@ static enum err read_text(const struct session *session, slice text, struct aren
     return err;
 }
 
-/* A message that lies in a memfd is copied before it is looked at. */
+/* A message that lies in a memfd is copied before it is read, so that the client can't change
+ * it. */
 static bool read_large(struct session *session, const struct message *announced, struct arena *keep,
                        int *fds, size_t fd_count, struct message *ret, struct trouble *ret_why)
 {
@@ -257,7 +260,8 @@ static bool read_large(struct session *session, const struct message *announced,
         return false;
     int seals = fcntl(fds[0], F_GET_SEALS);
     char *text = arena_alloc(keep, bytes + 1);
-    if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)    /* a memfd: no waiting */
+    /* From a memfd, so it does not wait. */
+    if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)
         return false;
     close(fds[0]);
     fds[0] = -1;
@@ -288,7 +292,7 @@ static void handle(struct session *session, slice text, int *fds, size_t fd_coun
     }
 }
 
-/* False: no further message for now, or the session has ended. */
+/* Returns false if no further message is there for now, or the session has ended. */
 static bool receive(struct session *session)
 {
     int fds[FDS_IN_ONE];
@@ -332,9 +336,9 @@ void session_ready(struct session *session, uint32_t events)
     session_settle(session);
 }
 
-/* ---- its beginning and its end ---- */
+/* ---- beginning and end ---- */
 
-/* Counts the session as one of its user. */
+/* Counts the session among those of its user. */
 static bool may_stay(struct session *session, struct trouble *ret_why)
 {
     struct local *local = session->worker->local;
@@ -375,14 +379,14 @@ void session_begin(struct worker *worker, int fd)
     session_settle(session);
 }
 
-/* Empties the socket first: if a message is unread at close, the kernel reports a reset to the
- * client in place of the last reply. */
+/* Empties the socket before the close: if a message is unread then, the kernel reports a reset to
+ * the client in place of the last reply. */
 static void hang_up(struct session *session)
 {
     shutdown(session->fd, SHUT_RDWR);
     while (recv(session->fd, session->worker->inbox, 1, MSG_DONTWAIT) > 0)
         ;
-    close(session->fd);    /* this takes it out of the epoll, too */
+    close(session->fd);    /* this also removes it from the epoll */
 }
 
 void session_end(struct session *session)
@@ -432,7 +436,8 @@ uint64_t session_next_deadline(const struct worker *worker)
     return next_ms;
 }
 
-/* Counted only where the setting fill_time is the limit, not a shorter deadline of the client. */
+/* Counts the event only if the setting fill_time was the limit, not a shorter deadline of the
+ * client. */
 static void too_late(struct fill *fill)
 {
     uint64_t asked_ms = fill->message->deadline_ms;

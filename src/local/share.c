@@ -1,24 +1,25 @@
-/* share.c - a fill cut into shares, and those of GPU memory through a slab.
+/* share.c - cuts a fill into shares, and copies the shares of GPU memory through a slab.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A share is some items in a row, about a mebibyte: what a worker takes at a time. On the path ring
- * all items of a share fit into one slab, and leave it as one batch of copies when the last of them
- * has been read. An item larger than a slab is a share by itself (large.c).
- * Threads: cut by the keeper, settled by the worker that read its last item. */
+ * A share is some consecutive items, about a mebibyte; a worker takes one share at a time. On the
+ * path ring all items of a share fit into one slab. When the last item has been read, they leave
+ * the slab as one batch of copies. An item larger than a slab is a share by itself (large.c).
+ * Threads: the keeper cuts a share; the worker that read its last item settles it. */
 #include <stdlib.h>
 
 #include "base/metric.h"
 #include "local/inside.h"
 
 #define SHARE_BYTES MIB
-#define OPEN_BYTES (256 * KIB)        /* assumed of an item of open length */
+#define OPEN_BYTES (256 * KIB)        /* assumed size of an item of open length */
 
 static uint64_t weight(const struct item *item)
 {
     return item->length == ITEM_OPEN ? MIN(item->max, OPEN_BYTES) : item->length;
 }
 
-/* *ret: the item's place in the slab of its share, behind `used`. False: the room is too small. */
+/* Sets *ret to the item's place in the slab of its share, after the first `used` bytes. Returns
+ * false if the slab has no room for it. */
 static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
 {
     uint64_t bytes = item->length == ITEM_OPEN ? item->max : item->length;
@@ -30,7 +31,7 @@ static bool fits(const struct item *item, uint64_t *used, uint32_t *ret)
     return true;
 }
 
-/* For the path ring: as many items as fit into a slab, or a large one by itself. */
+/* For the path ring: takes as many items as fit into a slab, or one large item by itself. */
 static void gather_slab(struct fill *fill, struct share *share)
 {
     const struct items *items = &fill->message->items;
@@ -51,7 +52,7 @@ static void gather_bytes(struct fill *fill, struct share *share)
         bytes += weight(&items->list[share->first + share->count]);
 }
 
-/* On the keeper: the share's items have ended, and so have its copies. */
+/* The keeper calls this when the share's items and its copies have ended. */
 static void settled(struct mail *mail)
 {
     struct share *share = container_of(mail, struct share, mail);
@@ -104,7 +105,8 @@ static void copied(struct mail *mail)
     settled(&share->mail);
 }
 
-/* Hands the bytes of its items to the copier as one task. False: there are none. */
+/* Gives the copies of the share's items to the copier as one task. Returns false if no bytes are to
+ * be copied. */
 static bool copy_out(struct share *share)
 {
     struct fill *fill = share->fill;
@@ -132,5 +134,5 @@ void share_settle(struct share *share)
     if (share->slab && !share->large && copy_out(share))
         return;
     bool posted = mailbox_post(share->fill->session->worker->box, &share->mail);
-    check(posted);    /* a worker goes when no fill is left */
+    check(posted);    /* a worker ends only when no fill is left */
 }

@@ -1,7 +1,7 @@
 /* trouble.c - refusals: their statuses, codes and sentences. SPDX-License-Identifier: Apache-2.0
  *
- * The table holds the errors for which the fill socket has a sentence of its own, because it tells
- * more than S3's. All others have the code and sentence of S3. Any thread. */
+ * The table holds the errors for which the fill socket has a sentence of its own that says more
+ * than S3's. All other errors have the code and the sentence of S3. Any thread. */
 #include "local/trouble.h"
 
 #include <jansson.h>

@@ -5,14 +5,15 @@
 #include "base/slice.h"
 
 struct trouble {
-    int status;                       /* of HTTP */
+    int status;                       /* an HTTP status */
     const char *code;                 /* an S3 code, or one of the fill socket, in lower case */
-    slice message;                    /* what, why, what to do */
+    slice message;                    /* what happened, why, and what to do */
 };
 struct trouble trouble_of(enum err err);
-/* The reply to a refused message, without "id"; the caller's. */
+/* Returns the reply to a refused message, without "id"; the caller owns it. */
 struct json_t *trouble_reply(const struct trouble *why) MUST_USE;
-/* Sets *ret and returns false, so that a function that judges can end with it. */
+/* Sets *ret and returns false, so that a function that checks something can end with `return
+ * refused(...)`. */
 static inline bool refused(struct trouble *ret, int status, const char *code, slice message)
 {
     *ret = (struct trouble){ status, code, message };

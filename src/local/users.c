@@ -1,7 +1,7 @@
 /* users.c - which users may connect, and what each holds. SPDX-License-Identifier: Apache-2.0
  *
- * A user is a uid, as the kernel reports it of the other end of the socket. Each connected user has
- * a row. Threads: any; one lock. */
+ * A user is a uid: the kernel reports the uid of the process at the other end of the socket. Each
+ * connected user has a row. Threads: any; one lock guards the rows. */
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ bool users_allow(const struct users *users, uint32_t uid)
     return found;
 }
 
-static struct user *find(struct users *users, uint32_t uid)    /* under the lock */
+static struct user *find(struct users *users, uint32_t uid)    /* the caller holds the lock */
 {
     list_each(struct user, user, &users->rows, link)
         if (user->uid == uid)
@@ -100,7 +100,8 @@ struct user *users_enter(struct users *users, uint32_t uid, unsigned sessions_ma
     return user;
 }
 
-/* Frees the row with the user's last session: with fill_users="*" any number of users may come. */
+/* Frees the row with the user's last session: with fill_users="*" the number of users has no
+ * limit. */
 void users_leave(struct users *users, struct user **user)
 {
     struct user *mine = *user;

@@ -1,8 +1,9 @@
 /* worker.c - a thread that keeps sessions and reads items. SPDX-License-Identifier: Apache-2.0
  *
- * It waits for messages, mail and the disk. After each it takes one share of work, and goes on as
- * long as there is one. Nothing in it blocks. The first worker also accepts connections and hands
- * them out in turn. Threads: its own, but for init, start and stop. */
+ * The thread waits for messages, mail and the disk. After each event it takes one share, and goes
+ * on as long as shares wait. No function in it blocks. The first worker also accepts connections
+ * and gives them to the workers in turn.
+ * Threads: the worker's own, except for init, start and stop. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void adopt(struct mail *mail)
     free(newcomer);
 }
 
-/* Sessions go to the workers in turn. */
+/* Gives each new session to the next worker. */
 static void hand_over(struct local *local, int fd)
 {
     struct newcomer *newcomer = must_alloc(sizeof(*newcomer));
@@ -50,8 +51,8 @@ static void listen_for(struct worker *worker, uint32_t events)
     check(epoll_ctl(worker->epoll, EPOLL_CTL_MOD, worker->local->listen_fd, &event) == 0);
 }
 
-/* Sends a new client the reason of its refusal. The client can read it after the connection was
- * closed. */
+/* Sends the reason of its refusal to a new client. The client can still read it after the
+ * connection was closed. */
 static void turn_away(struct local *local, int fd)
 {
     bool draining = atomic_load(&local->draining);
@@ -69,8 +70,8 @@ static void turn_away(struct local *local, int fd)
     json_decref(reply);
 }
 
-/* When descriptors run out, accepting rests for a moment: a connection that waits would else wake
- * this thread again and again. */
+/* When no descriptor is left, this accepts no connections for a moment: otherwise a waiting
+ * connection would wake this thread again and again. */
 static void accept_all(struct worker *worker)
 {
     struct local *local = worker->local;
@@ -123,7 +124,7 @@ static int time_left(const struct worker *worker, bool more)
     return next_ms <= now_ms ? 0 : (int)MIN(next_ms - now_ms + 1, (uint64_t)60000);
 }
 
-/* Sessions first: mail may free a session that has an event. */
+/* Handles the events of sessions before mail, because mail may free a session that has an event. */
 static void turn(struct worker *worker, const struct epoll_event *events, int count)
 {
     bool mail = false;
@@ -193,7 +194,7 @@ void worker_stop(struct worker *worker)
         ticket_wake(worker->look);
         pthread_join(worker->thread, NULL);
     }
-    cache_loop_free(&worker->cache);    /* of a worker that never ran */
+    cache_loop_free(&worker->cache);    /* of a worker that was never started */
     ticket_end(&worker->look);
     mailbox_free(&worker->box);
     arena_free(&worker->scratch);
