@@ -161,11 +161,6 @@ static enum err tls_up(struct serve *serve)
     return err;
 }
 
-static void tls_down(struct serve *serve)
-{
-    http_tls_free(&serve->tls);
-}
-
 /* Takes over certificate and key together. A pair that can't be used changes only a counter. */
 void daemon_reload(struct serve *serve)
 {
@@ -217,11 +212,6 @@ void daemon_watch(struct serve *serve)
     }
 }
 
-static void store_down(struct serve *serve)
-{
-    store_close(&serve->store);
-}
-
 static enum err cache_up(struct serve *serve)
 {
     struct cache_options options = {
@@ -235,11 +225,6 @@ static enum err cache_up(struct serve *serve)
     };
     serve->cache = cache_new(&options);
     return OK;
-}
-
-static void cache_down(struct serve *serve)
-{
-    cache_free(&serve->cache);
 }
 
 /* Tells the store the names of Penstock's identities at the origins. Objects that an origin granted
@@ -270,11 +255,6 @@ static enum err clients_up(struct serve *serve)
 {
     serve->clients = clients_new();
     return OK;
-}
-
-static void clients_down(struct serve *serve)
-{
-    clients_free(&serve->clients);
 }
 
 static enum err front_up(struct serve *serve)
@@ -310,11 +290,6 @@ static enum err front_up(struct serve *serve)
     return OK;
 }
 
-static void front_down(struct serve *serve)
-{
-    front_free(&serve->front);
-}
-
 /* ---- listeners ---- */
 
 static bool is_ready(void *arg)
@@ -336,11 +311,6 @@ static enum err admin_up(struct serve *serve)
     if (strcmp(serve->config->admin_listen, "off") != 0)
         serve->admin = admin_new(&options);
     return OK;
-}
-
-static void admin_down(struct serve *serve)
-{
-    admin_free(&serve->admin);
 }
 
 /* Bodies may lie in the cache folder while it is in service and keeps its reserve. The free space
@@ -446,11 +416,22 @@ static void http_down(struct serve *serve)
     http_stop(&serve->http);
 }
 
+/* ---- the table ---- */
+
+static void store_down(struct serve *serve) { store_close(&serve->store); }
+static void clients_down(struct serve *serve) { clients_free(&serve->clients); }
+static void cache_down(struct serve *serve) { cache_free(&serve->cache); }
+static void origins_down(struct serve *serve) { origins_free(&serve->origins); }
+static void front_down(struct serve *serve) { front_free(&serve->front); }
+static void tls_down(struct serve *serve) { http_tls_free(&serve->tls); }
+static void admin_down(struct serve *serve) { admin_free(&serve->admin); }
+static void fills_down(struct serve *serve) { local_stop(&serve->local); }
+
 const struct step daemon_steps[] = {
     { "log", serve_log_up, serve_log_down },
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "store", store_up, store_down },   { "clients", clients_up, clients_down },
-    { "cache", cache_up, cache_down },   { "origins", rules_origins_up, rules_origins_down },
+    { "cache", cache_up, cache_down },   { "origins", rules_origins_up, origins_down },
     { "names", names_up, NULL },         { "rules", rules_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },

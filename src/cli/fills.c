@@ -60,17 +60,6 @@ enum err fills_up(struct serve *serve)
     return OK;
 }
 
-void fills_down(struct serve *serve)
-{
-    local_stop(&serve->local);
-}
-
-void fills_access_log(struct serve *serve, bool on)
-{
-    if (serve->local)
-        local_access_log(serve->local, on);
-}
-
 bool fills_could(const struct config *config, struct arena *keep, slice *ret_why)
 {
     struct local_options options = { .path = config->fill_socket,

@@ -5,8 +5,6 @@
 #include "cli/serve.h"
 
 enum err fills_up(struct serve *serve) MUST_USE;
-void fills_down(struct serve *serve);
-void fills_access_log(struct serve *serve, bool on);
 /* The limit of sessions in a process that may have `files` descriptors; 0: there is no socket. */
 unsigned fills_sessions(const struct config *config, uint64_t files);
 /* Are the settings of the socket right? If not, *ret_why says why, in keep. */

@@ -166,27 +166,19 @@ void manual_memory(struct text *to)
 
 /* ---- metrics ---- */
 
-static void add_label_value(struct text *to, const char *label)
-{
-    slice value = label_value(label);
-    text_printf(to, "`%.*s`", SLICE_ARG(value));
-}
-
 /* Adds the entry of the metric in row `first`, and returns the row behind its last. */
 static size_t add_metric(struct text *to, size_t first)
 {
-    slice labels = slice_of(metrics[first].labels);
-    size_t i = first + 1;
+    slice rest = slice_of(metrics[first].labels), label = slice_cut(&rest, '=');
+    size_t i = first;
     check(first < countof(metrics) && !metrics[first].group);
     text_printf(to, "- `%s` (%s", metrics[first].name, metrics[first].kind);
-    if (labels.len) {
-        slice label = slice_cut(&labels, '=');
+    if (label.len)
         text_printf(to, "; `%.*s`: ", SLICE_ARG(label));
-        add_label_value(to, metrics[first].labels);
-    }
     for (; i < countof(metrics) && strcmp(metrics[i].name, metrics[first].name) == 0; i++) {
-        text_add(to, S(", "));
-        add_label_value(to, metrics[i].labels);
+        slice value = label_value(metrics[i].labels);
+        if (value.len)
+            text_printf(to, "%s`%.*s`", i > first ? ", " : "", SLICE_ARG(value));
     }
     text_add(to, S("). "));
     add_sentence(to, metrics[first].help, metrics[first].name);

@@ -64,11 +64,6 @@ enum err rules_origins_up(struct serve *serve)
     return OK;
 }
 
-void rules_origins_down(struct serve *serve)
-{
-    origins_free(&serve->origins);
-}
-
 static enum grant_scope scope_of(const char *word)
 {
     return strcmp(word, "bucket") == 0   ? GRANT_BUCKET

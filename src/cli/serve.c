@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/fills.h"
 #include "cli/serve.h"
+#include "local/local.h"
 
 /* ---- signals: they set flags and wake the main thread ---- */
 
@@ -163,7 +163,8 @@ static void reload(struct serve *serve)
     log_begin(fresh);
     daemon_reload(serve);
     front_access_log(serve->front, fresh->access_log);
-    fills_access_log(serve, fresh->access_log);
+    if (serve->local)
+        local_access_log(serve->local, fresh->access_log);
     log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
              SLICE_ARG(or_nothing(waiting)));
     struct memory memory = memory_of(fresh, keep);

@@ -59,7 +59,6 @@ void daemon_watch(struct serve *serve);    /* once a second: logs what an operat
 struct origin_options rules_origin_options(const struct config *config,
                                            const struct config_origin *from);
 enum err rules_origins_up(struct serve *serve) MUST_USE;
-void rules_origins_down(struct serve *serve);
 enum err rules_up(struct serve *serve) MUST_USE;
 /* Where the keys of clients come from, in words for people. */
 slice rules_keys_from(const struct config *config, struct arena *keep);

@@ -125,13 +125,6 @@ static void add_memory(struct status_document *to, struct arena *keep,
                      memory->budgets.bytes[i]);
 }
 
-static void add_small(struct status_document *to, struct arena *keep,
-                      const struct store_status *status)
-{
-    slice warning = cli_small_cache(status->size_bytes, status->derived, keep);
-    document_text(to, "cache.warning", warning);
-}
-
 void status_tell(void *arg, struct status_document *to)
 {
     struct serve *serve = arg;
@@ -148,7 +141,7 @@ void status_tell(void *arg, struct status_document *to)
     document_text(to, "cache.folder", slice_of(serve->config->cache_dir));
     document_text(to, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
     document_store(to, "cache", &status);
-    add_small(to, &keep, &status);
+    document_text(to, "cache.warning", cli_small_cache(status.size_bytes, status.derived, &keep));
     add_counters(to);
     add_worth(to, &keep, serve);
     for (size_t i = 0; i < serve->config->origin_count; i++)

@@ -10,17 +10,9 @@
 
 enum step { SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, END_CR, END_LF, DONE };
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool size_byte(struct chunks *chunks, char c)
 {
-    int value = hex_value(c);
+    int value = hex_digit(c);
     if (value < 0) {
         chunks->step = SIZE_LF;
         return c == '\r' && chunks->digits > 0;

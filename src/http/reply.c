@@ -8,10 +8,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "s3/encode.h"
 
 static const struct {
     int status;
@@ -113,9 +113,7 @@ static slice date_of_now(struct http_loop *loop)
 {
     int64_t now_s = wall_s();
     if (now_s != loop->date_s) {
-        time_t now = (time_t)now_s;
-        struct tm utc;
-        strftime(loop->date, sizeof(loop->date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &utc));
+        http_date_write(now_s, loop->date);
         loop->date_s = now_s;
     }
     return slice_of(loop->date);
@@ -135,10 +133,7 @@ struct text response_head(struct http_loop *loop, struct arena *keep, int status
 
 static bool is_clean(slice text)
 {
-    for (size_t i = 0; i < text.len; i++)
-        if (text.ptr[i] == '\r' || text.ptr[i] == '\n' || text.ptr[i] == '\0')
-            return false;
-    return true;
+    return !slice_has(text, '\r') && !slice_has(text, '\n') && !slice_has(text, '\0');
 }
 
 /* A field with a line break in it could begin a second answer: it is left out. */
