@@ -190,11 +190,12 @@ static bool needs_token(const struct admin *admin, slice path)
 static slice why_no_token(const struct admin *admin)
 {
     return admin->options.token.len
-        ? S("this page needs admin_token: as a bearer token, or as the password of Basic "
-            "with any name; penstock stat reads it from PENSTOCK_ADMIN_TOKEN_FILE\n")
-        : S("admin_listen can be reached by others, and admin_token is not set: only "
-            "/metrics, /_/health/live and /_/health/ready answer. Set admin_token_file, or "
-            "admin_listen to a loopback address\n");
+        ? S("this page needs admin_token: send it as a bearer token, or as the password of Basic "
+            "authentication with any user name. For penstock stat, set PENSTOCK_ADMIN_TOKEN_FILE "
+            "to the file that holds the token\n")
+        : S("other machines can reach admin_listen, and admin_token is not set: so only "
+            "/metrics, /_/health/live and /_/health/ready answer here. Set admin_token_file, or "
+            "set admin_listen to a loopback address\n");
 }
 
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
@@ -202,11 +203,12 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
 {
     const struct admin *admin = arg;
     if (!admin->options.exposed && !host_is_local(head->host))
-        say(keep, 421, S("this Host is not served here: use the address or localhost\n"), ret);
+        say(keep, 421, S("the Host header names a host that is not served here: write an IP "
+                         "address or localhost in the URL\n"), ret);
     else if (!slice_eq(head->method, S("GET")) && !slice_eq(head->method, S("HEAD")))
-        say(keep, 405, S("only GET and HEAD\n"), ret);
+        say(keep, 405, S("only GET and HEAD are allowed here\n"), ret);
     else if (head->chunked || head->length)
-        say(keep, 413, S("no request bodies here\n"), ret);
+        say(keep, 413, S("a request to this address must not have a body\n"), ret);
     else if (needs_token(admin, head->path) && !brings_token(admin, keep, head))
         say(keep, 401, why_no_token(admin), ret);
     else
@@ -231,8 +233,9 @@ static void respond(const struct admin *admin, slice path, struct arena *keep,
         answer(keep, status, endpoint->type, body, ret);
         return;
     }
-    say(keep, 404, S("here are /metrics, /status, /_/health/live and /_/health/ready; S3 is at "
-                     "the address of the setting listen\n"), ret);
+    say(keep, 404, S("there is no such page: this address serves /metrics, /status, "
+                     "/_/health/live and /_/health/ready. S3 is served at the address of the "
+                     "setting listen\n"), ret);
 }
 
 static void handle(void *arg, struct http_request *request)

@@ -21,12 +21,12 @@ enum {
 #define BUDGET(id, name, share, ...) + (share)
 #include "base/budget.def"
 };
-static_assert(SHARES == 100, "the shares are percents of a whole");
+static_assert(SHARES == 100, "the sum of the shares must be 100 percent");
 
 #define BUDGET(id, name, share, least, ...) + (least)
 static_assert(MEMORY_LEAST == 0
 #include "base/budget.def"
-    , "the smallest memory gives each budget its least");
+    , "MEMORY_LEAST must be the sum of the budgets' smallest sizes");
 
 struct budgets budgets_divide(uint64_t memory)
 {

@@ -227,7 +227,7 @@ static void assign_text(struct config *config, const struct config_group *group,
         if (!may_be_repeated(setting, text))
             config_mistake_add(config, where, key, NULL, "%s", why);
         else
-            config_mistake_add(config, where, key, NULL, "%s, not \"%.*s\"", why,
+            config_mistake_add(config, where, key, NULL, "%s (given: \"%.*s\")", why,
                                SLICE_ARG(repeated));
     }
     group->where[setting - settings] = *where;

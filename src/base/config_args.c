@@ -44,8 +44,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
         const char *flag = arena_copy(&config->arena, name).ptr;
         struct setting_where where = { FROM_FLAG, flag, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
-            config_mistake_add(config, &where, "", NULL, "not a flag: settings are --name VALUE, "
-                               "or --name and --no-name for true and false");
+            config_mistake_add(config, &where, "", NULL, "not a flag: write a setting as --name "
+                               "VALUE; for true and false also as --name and --no-name");
             continue;
         }
         name = slice_from(name, 2);

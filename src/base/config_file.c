@@ -135,7 +135,8 @@ static void read_member(struct loading *load, const struct config_group *group, 
         return;
     }
     if (group->scope == SCOPE_GLOBAL && slice_eq(slice_of(name), S("config"))) {
-        config_mistake_add(config, &at_key, key, NULL, "can't be set in the file itself");
+        config_mistake_add(config, &at_key, key, NULL, "names the settings file, so the file can't "
+                           "set it: use --config FILE or PENSTOCK_CONFIG");
         return;
     }
     struct setting_where at_value = place_of(load, group, name, true);
@@ -180,14 +181,15 @@ static unsigned read_allow(struct loading *load, const struct config_group *grou
     size_t i;
     json_t *word;
     if (!json_array_size(words))
-        policy_mistake(load, group, row, "allow", THE_LIST, "is empty, which allows nothing");
+        policy_mistake(load, group, row, "allow", THE_LIST, "is empty, which allows nothing: list "
+                       "rights (read, list, write, admin or all), or remove this row");
     json_array_foreach(words, i, word) {
         unsigned right = config_policy_right(text_of(word));
         rights |= right;
         if (!right)
             policy_mistake(load, group, row, "allow", i,
-                           arena_printf(&load->config->arena, "\"allow\" knows read, list, write, "
-                                        "admin and all, not \"%.*s\"",
+                           arena_printf(&load->config->arena, "a right must be read, list, write, "
+                                        "admin or all, not \"%.*s\"",
                                         SLICE_ARG(text_of(word))).ptr);
     }
     return rights;
@@ -201,7 +203,8 @@ static void read_on(struct loading *load, const struct config_group *group, size
     if (!words)
         config_policy_add(load->config, group->values, rights, S(""));
     else if (!json_array_size(words))
-        policy_mistake(load, group, row, "on", THE_LIST, "is empty, which allows nothing");
+        policy_mistake(load, group, row, "on", THE_LIST, "is empty, which allows nothing: list "
+                       "buckets, or leave \"on\" out, which means all buckets");
     json_array_foreach(words, i, word) {
         const char *why = config_policy_on_breaks(text_of(word), &load->config->arena);
         if (why)
@@ -232,8 +235,8 @@ static void read_policy(struct loading *load, const struct config_group *group, 
     free(text);
     ((struct config_key *)group->values)->rows_read = true;
     if (!json_array_size(rows))
-        config_wrong(config, group, "policy", "is empty, so this client has no rights: "
-                     "remove its row, or list some");
+        config_wrong(config, group, "policy", "is empty, so this client has no rights: list "
+                     "rights here, or remove the client's row from keys");
 }
 
 static void read_object(struct loading *load, const struct config_group *group, json_t *object)
@@ -300,8 +303,8 @@ static void read_groups(struct loading *load, json_t *root)
     if (keys && !json_is_array(keys))
         list_mistake(load, "keys", "must be an array: [ ... ]");
     else if (keys && !json_array_size(keys))
-        list_mistake(load, "keys", "is empty, which does not lock clients out: add a row, or "
-                     "leave it out");
+        list_mistake(load, "keys", "is empty, which means the same as no keys at all and locks "
+                     "nobody out: add a row, or remove keys from the file");
     size_t index;
     json_array_foreach(keys, index, value)
         read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);
@@ -350,7 +353,7 @@ void config_read_file(struct config *config, const char *path, bool must_exist)
             root = parse(&load);
         } else {
             struct setting_where at = { FROM_FILE, load.file, 0, 0, NULL };
-            config_mistake_add(config, &at, "", NULL, "can't read it: %s", why);
+            config_mistake_add(config, &at, "", NULL, "the file can't be read: %s", why);
         }
     }
     if (root) {

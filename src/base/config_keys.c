@@ -28,8 +28,8 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
     if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; few have them */
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
-                            "wildcard: leave it out, as a prefix covers all keys below it",
-                            SLICE_ARG(on)).ptr;
+                            "wildcard: remove the wildcard, since a prefix covers all keys that "
+                            "begin with it", SLICE_ARG(on)).ptr;
     if (rule)
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s",
                             SLICE_ARG(on), rule).ptr;
@@ -74,7 +74,7 @@ void config_pair_is_whole(struct config *config, const struct config_group *grou
     bool has_access = config_is_given(group, access);
     const char *given = has_access ? access : secret;
     if (has_access != config_is_given(group, secret) && !config_is_reported(config, group, given))
-        config_wrong(config, group, given, "has no %s beside it: set both, or neither",
+        config_wrong(config, group, given, "is set without %s: set both, or neither",
                      has_access ? secret : access);
 }
 
@@ -95,16 +95,20 @@ static void pair_is_right(struct config *config, const struct config_group *row)
     bool previous = config_is_given(row, "secret_key_previous");
     if (key->anonymous && (key->access_key[0] || secret || previous || key->session_token[0]))
         wrong(config, row, "anonymous",
-              "is for requests without a signature: such a row has no keys");
+              "is for requests without a signature, so this row must not have keys: remove them, "
+              "or remove \"anonymous\"");
     else if (!key->access_key[0] && !secret && !key->anonymous)
-        wrong(config, row, "access_key", "is empty");
+        wrong(config, row, "access_key", "is empty: set it, or set \"anonymous\": true for "
+              "requests without a signature");
     else
         config_pair_is_whole(config, row, "");
     if (previous && !secret && !key->anonymous)
         wrong(config, row, "secret_key_previous",
-              "has no secret_key beside it: set the new secret there");
+              "is set without secret_key: set secret_key to the new secret");
     if (is_there_twice(config, key))
-        wrong(config, row, key->anonymous ? "anonymous" : "access_key", "is there twice");
+        wrong(config, row, key->anonymous ? "anonymous" : "access_key",
+              key->anonymous ? "is in two rows: only one row may have it"
+                             : "is there twice: each client needs an access_key of its own");
 }
 
 /* "all" becomes a row like those of an array. */
@@ -132,14 +136,16 @@ static void identity_is_one(struct config *config, const struct config_group *ro
     bool access = config_is_given(row, "origin_access_key");
     bool token = config_is_given(row, "origin_session_token");
     if (is_policy && (access || token || config_is_given(row, "origin_secret_key")))
-        wrong(config, row, "policy", "is set, and so are keys for the origin: with a policy, a "
-              "client uses Penstock's credentials there. Remove the policy or these keys");
+        wrong(config, row, "policy", "is set, and so are credentials for the origin "
+              "(origin_access_key ...): a client with a policy uses Penstock's own credentials at "
+              "the origin. Remove the policy, or these credentials");
     else if (!is_policy && no_origin_knows_identities(config))
-        wrong(config, row, "policy", "is missing: a folder knows no identities, so list "
-              "here what this client may do (\"all\", or an array)");
+        wrong(config, row, "policy", "is missing: all origins are folders, which can't judge what "
+              "a client may do. So state it here: \"all\", or an array");
     config_pair_is_whole(config, row, "origin_");
     if (token && !access)
-        wrong(config, row, "origin_session_token", "has no origin_access_key beside it");
+        wrong(config, row, "origin_session_token", "is set without origin_access_key: set that, "
+              "too, or remove it");
 }
 
 void config_key_rules(struct config *config, const struct config_group *row)

@@ -62,8 +62,8 @@ static void listeners_differ(struct config *config, const struct config_group *a
         for (size_t j = 0; j < i; j++)
             if (is_on(rows[i].address) && overlap(slice_of(rows[i].address),
                                                   slice_of(rows[j].address)))
-                config_wrong(config, all, rows[i].name, "%s overlaps %s (%s): give it another port",
-                             rows[i].address, rows[j].name, rows[j].address);
+                config_wrong(config, all, rows[i].name, "%s overlaps %s (%s): give one of them "
+                             "another port", rows[i].address, rows[j].name, rows[j].address);
 }
 
 /* A host name, and no URL: a URL would fit no request. */
@@ -92,8 +92,8 @@ static void lists_have_no_empty_parts(struct config *config, const struct config
         for (slice rest = slice_of(rows[i].list); *rows[i].list && rest.ptr;)
             empty |= config_is_blank(slice_cut(&rest, ','));
         if (empty && !config_is_reported(config, all, rows[i].name))
-            config_wrong(config, all, rows[i].name, "has an empty part, in \"%s\": take the comma "
-                         "away", rows[i].list);
+            config_wrong(config, all, rows[i].name, "has an empty entry in \"%s\": remove the "
+                         "comma that nothing follows or precedes", rows[i].list);
     }
 }
 
@@ -102,7 +102,7 @@ static void origin_has_a_name(struct config *config, const struct config_group *
     const struct setting_where *style = config_where_of(group, "style");
     if (config_is_blank(slice_of(group->name)))
         config_mistake_add(config, style, "origins", NULL,
-                           "has an origin whose name is empty: name it");
+                           "has an origin whose name is empty: give it a name");
 }
 
 static void forwarded_headers_may_be_sent(struct config *config, const struct config_group *all)
@@ -112,7 +112,7 @@ static void forwarded_headers_may_be_sent(struct config *config, const struct co
         slice name = slice_trim(slice_cut(&rest, ','));
         const char *why = header_listed_breaks(name);
         if (why)
-            config_wrong(config, all, "forward_headers", "can't name \"%.*s\": it %s",
+            config_wrong(config, all, "forward_headers", "must not have \"%.*s\": %s",
                          SLICE_ARG(name), why);
     }
 }
@@ -125,13 +125,15 @@ static const struct {
 } needs[] = {
     { "tls_listen", "tls_cert_file",
       "needs a certificate: set tls_cert_file and tls_key_file" },
-    { "tls_cert_file", "tls_listen", "is for https, which is off: set tls_listen, too" },
-    { "secret_key_previous", "access_key", "has no access_key and secret_key beside it" },
+    { "tls_cert_file", "tls_listen",
+      "is for https, which is off: set tls_listen, too, or remove tls_cert_file" },
+    { "secret_key_previous", "access_key",
+      "is set without access_key and secret_key: set them, too, or remove it" },
     { "lend_token", "lend", "has no effect, since lend is off: set lend, too, or remove it" },
     { "lend", "lend_token",
-      "needs a token: any process, and any page in a browser on this machine, could ask for a key "
-      "pair; make one (umask 077; openssl rand -hex 24 > FILE), set lend_token_file to FILE, and "
-      "give it to clients as AWS_CONTAINER_AUTHORIZATION_TOKEN" },
+      "needs a token: without one, any process and any browser page on this machine could ask for "
+      "a key pair. Make a token (umask 077; openssl rand -hex 24 > FILE), set lend_token_file to "
+      "FILE, and give clients the token as AWS_CONTAINER_AUTHORIZATION_TOKEN" },
     { "metrics_token", "admin_token",
       "needs admin_token: set admin_token_file, too, or remove it" },
 };
@@ -163,8 +165,9 @@ static void price_is_a_number(struct config *config, const struct config_group *
 {
     double ignored;
     if (!config_price(config->egress_price, &ignored))
-        config_wrong(config, all, "egress_price", "must be dollars a GB, such as 0.09, without a "
-                     "sign or a currency, from 0 to 1000, not \"%s\"", config->egress_price);
+        config_wrong(config, all, "egress_price", "must be the price of a GB in dollars: a number "
+                     "from 0 to 1000 without sign or currency, such as 0.09, not \"%s\"",
+                     config->egress_price);
 }
 
 static void strangers_need_keys(struct config *config, const struct config_group *all)
@@ -176,7 +179,8 @@ static void strangers_need_keys(struct config *config, const struct config_group
     for (size_t i = 0; i < countof(names); i++)
         if (is_on(addresses[i]) && !config_is_loopback(slice_of(addresses[i])) && !has_keys)
             config_wrong(config, all, names[i],
-                         "must be a loopback address while there is no access_key");
+                         "must be a loopback address, such as 127.0.0.1, while no access_key is "
+                         "set: set access_key and secret_key, too");
 }
 
 /* The scheme of an origin's URL, and the rest of the URL. */
@@ -195,7 +199,7 @@ static struct url_parts parts_of(const struct config *config, const struct confi
 static void cache_dir_is_absolute(struct config *config, const struct config_group *all)
 {
     if (config->cache_dir[0] != '/')
-        config_wrong(config, all, "cache_dir", "must be an absolute path");
+        config_wrong(config, all, "cache_dir", "must be an absolute path, which begins with /");
 }
 
 /* The path with its symbolic links resolved, if it exists. */
@@ -221,8 +225,9 @@ static void cache_dir_is_outside(struct config *config, const struct config_grou
     if (slice_starts(cache, folder) &&
         (cache.len == folder.len || cache.ptr[folder.len] == '/')) {
         struct config_group all = config_group_global(config);
-        config_wrong(config, &all, "cache_dir", "%s lies inside of the origin %s: give it a folder "
-                     "elsewhere", config->cache_dir, origin->url);
+        config_wrong(config, &all, "cache_dir", "%s lies inside the folder of the origin %s, whose "
+                     "clients would see the cache as objects: set cache_dir to a folder elsewhere",
+                     config->cache_dir, origin->url);
     }
 }
 
@@ -230,7 +235,8 @@ static void extent_fits_the_cache(struct config *config, const struct config_gro
 {
     uint64_t size = config->cache_size_bytes, extent = config->extent_size_bytes;
     if (size && extent && extent > size / 4)
-        config_wrong(config, all, "extent_size", "must be at most a quarter of cache_size");
+        config_wrong(config, all, "extent_size", "must be at most a quarter of cache_size: lower "
+                     "extent_size, or raise cache_size");
 }
 
 /* ---- origins and buckets ---- */
@@ -252,7 +258,7 @@ static void origin_keys_are_whole(struct config *config, const struct config_gro
 static void there_is_an_origin(struct config *config, const struct config_group *all)
 {
     if (!config->origin_count && !config->file_unread && !config_is_reported(config, all, "origin"))
-        config_wrong(config, all, "origin", "no origin at all: set origin to %s, by --origin, by "
+        config_wrong(config, all, "origin", "no origin is set: set origin to %s, by --origin, by "
                      "PENSTOCK_ORIGIN or in the settings file (%s)",
                      url_forms(config->kinds, &config->arena),
                      config->config[0] ? config->config : "--config FILE");
@@ -262,10 +268,11 @@ static void origin_has_a_url(struct config *config, const struct config_group *g
 {
     const struct config_origin *origin = group->values;
     if (!origin->url[0])
-        config_wrong(config, group, "url", "is missing");
+        config_wrong(config, group, "url", "is missing: each origin needs a url");
     if (origin != config->origins && config->origin[0] && strcmp(origin->name, "default") == 0)
         config_mistake_add(config, config_where_of(group, "url"), "origins.default", NULL,
-                           "is the name of the setting origin's own: use another");
+                           "is the name of the setting origin: give this origin another name, or "
+                           "remove the setting origin");
 }
 
 /* NULL if the file holds a certificate; whether it is a good one is judged by TLS. */
@@ -331,7 +338,8 @@ static void origin_is_not_penstock(struct config *config, const struct config_gr
                           listens_there(config->admin_listen, authority)))
         config_mistake_add(config, config_where_of(group, "url"), from_setting ? "origin" :
                            config_path(group, "url", &config->arena), NULL,
-                           "%s is where Penstock itself listens", origin->url);
+                           "%s is where Penstock itself listens: set the URL of the server that "
+                           "holds the objects", origin->url);
 }
 
 static bool same_identity(const struct config_origin *a, const struct config_origin *b)
@@ -349,8 +357,9 @@ static void endpoint_has_one_identity(struct config *config, const struct config
     for (const struct config_origin *other = config->origins; other < origin; other++)
         if (authority.len && !same_identity(origin, other) &&
             slice_eq_nocase(authority, authority_of(config, other)))
-            config_wrong(config, group, "access_key", "differs from that of origin \"%s\", the "
-                         "same endpoint: give the clients keys of their own",
+            config_wrong(config, group, "access_key", "differs from that of origin \"%s\", which "
+                         "has the same URL: use the same credentials for both. For clients with "
+                         "other rights, set origin_access_key in their rows of keys",
                          other->name);
 }
 
@@ -372,7 +381,8 @@ static void bucket_has_an_origin(struct config *config, const struct config_grou
                            "no origin is named \"%s\": add it to \"origins\", or correct the name",
                            bucket->origin);
     else if (!bucket->from && config->origin_count)
-        config_wrong(config, group, "origin", "is missing, and there is no default origin");
+        config_wrong(config, group, "origin", "is missing, and there is no default origin: name "
+                     "one of \"origins\" here, or set the setting origin");
 }
 
 const char *config_bucket_name_breaks(slice name)
@@ -406,7 +416,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
         if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
-                         "a prefix can't have another origin than its bucket");
+                         "is not the origin of the whole bucket: a bucket and its prefixes have one "
+                     "origin");
     }
 }
 
@@ -415,7 +426,8 @@ static void no_global_prefix_scope(struct config *config, const struct config_gr
 {
     if (strcmp(config->grant_scope, "prefix") == 0)
         config_wrong(config, all, "grant_scope",
-                     "\"prefix\" is for rows of buckets that name one (BUCKET/PREFIX)");
+                     "\"prefix\" is possible only in an entry of \"buckets\" whose name has a "
+                     "prefix (BUCKET/PREFIX): set it there, or use \"object\" or \"bucket\" here");
 }
 
 static void prefix_scope_has_a_prefix(struct config *config, const struct config_group *group)
@@ -423,8 +435,9 @@ static void prefix_scope_has_a_prefix(struct config *config, const struct config
     const struct config_bucket *bucket = group->values;
     if (!bucket->prefix.len && strcmp(bucket->grant_scope, "prefix") == 0 &&
         !config_is_reported(config, group, "grant_scope"))
-        config_wrong(config, group, "grant_scope", "there is no prefix in \"%s\": name one "
-                     "(BUCKET/PREFIX), or say \"bucket\"", bucket->name);
+        config_wrong(config, group, "grant_scope", "\"prefix\" needs an entry with a prefix, and "
+                     "\"%s\" has none: name it BUCKET/PREFIX, or use \"object\" or \"bucket\"",
+                     bucket->name);
 }
 
 void config_rules(struct config *config)

@@ -132,11 +132,11 @@ const char *header_listed_breaks(slice name)
     char buffer[NAME_BYTES_MAX + 1];
     slice plain = folded(name, buffer);
     if (!slice_only(plain, LOWER_CHARS DIGIT_CHARS "-"))
-        return "is no name of a header: those are of letters, digits, '-' and '_'";
+        return "a header name has only letters, digits, '-' and '_'";
     if (!name.len || name.len > NAME_BYTES_MAX)
-        return "is no name of a header: those have 1 to 64 characters, and stand between commas";
+        return "a header name has 1 to 64 characters; write commas between names";
     if (header_judge(plain, S("")).fate == HEADER_OURS)
-        return "never goes on to an origin, since it is about the connection, about who asks, or "
-               "about what is asked for, and Penstock says that itself: take it away";
+        return "Penstock writes this header itself (it concerns the connection, the client's "
+               "identity, or the operation), and never forwards it: remove it from the list";
     return NULL;
 }

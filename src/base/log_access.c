@@ -311,8 +311,8 @@ static void report_drops(uint64_t dropped, size_t room)
     uint64_t count = dropped + writer.lost - writer.reported;
     if (!count)
         return;
-    int len = snprintf(facts, sizeof(facts), "lines=%ju why=\"stderr, which access lines are "
-                       "written to, took them more slowly than they came, or failed\"",
+    int len = snprintf(facts, sizeof(facts), "lines=%ju why=\"access lines came faster than stderr "
+                       "took them, or a write to stderr failed\"",
                        (uintmax_t)count);
     struct log_entry entry = { clock_ns(CLOCK_REALTIME), LOG_LEVEL_WARN, "log_dropped",
                              { facts, (size_t)len } };

@@ -204,7 +204,7 @@ static bool read_number(const struct setting *setting, slice text, struct arena 
         return false;
     *ret_why = duration && !has_unit && *ret ? "needs a unit, as in 250ms, 60s, 10m, 1h or 7d"
                : duration && setting->unit[0] && *ret % SECONDS
-                   ? "must be whole seconds, as in 1s, 90s or 5m" : NULL;
+                   ? "must be a whole number of seconds, as in 1s, 90s or 5m" : NULL;
     if (*ret_why)
         return false;
     if ((*ret >= setting->min && *ret <= setting->max) ||
@@ -248,9 +248,10 @@ static bool read_address(const struct setting *setting, slice text, const char *
         return false;
     bool v6 = slice_starts(host, S("[")) && slice_ends(host, S("]")) && host.len > 3;
     if (!host.len)
-        *ret_why = "has no host: 0.0.0.0:PORT is every IPv4 address of this machine";
+        *ret_why = "has no host: write HOST:PORT, with 0.0.0.0 for every IPv4 address of this "
+                   "machine";
     else if (!v6 && slice_has(host, ':'))
-        *ret_why = "an IPv6 address stands in brackets: [::1]:PORT";
+        *ret_why = "must have the IPv6 address in brackets, as in [::1]:PORT";
     return v6 || (host.len && !slice_has(host, ':') && !slice_has(host, '[') &&
                   !slice_has(host, '/'));
 }
@@ -258,10 +259,10 @@ static bool read_address(const struct setting *setting, slice text, const char *
 static bool read_text(const struct setting *setting, slice text, struct arena *keep,
                       const char **ret_why)
 {
-    *ret_why = "holds a control character";
+    *ret_why = "must not have a control character, such as a line end";
     if (slice_has_control(text))
         return false;
-    *ret_why = "begins or ends with a space: take it away";
+    *ret_why = "begins or ends with a space: remove the space";
     switch (setting->type) {
     case TYPE_TEXT:
     case TYPE_SECRET: return slice_trim(text).len == text.len;

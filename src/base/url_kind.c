@@ -74,7 +74,8 @@ bool url_judge_host(slice rest, struct arena *keep, const char **ret_why)
 {
     slice path = rest, host = slice_cut(&path, '/');
     if (slice_has(host, '@')) {
-        *ret_why = "keys don't belong into a URL: see origin_access_key";
+        *ret_why = "a URL must not have credentials (the part before '@'): remove them, and set "
+                   "origin_access_key and origin_secret_key";
         return false;
     }
     slice port = url_cut_port(&host);
@@ -82,8 +83,8 @@ bool url_judge_host(slice rest, struct arena *keep, const char **ret_why)
         (port.ptr && !url_port_is_valid(port, ret_why)))
         return false;
     if (path.len)
-        *ret_why = arena_printf(keep, "leave away /%.*s: buckets are named by clients",
-                                SLICE_ARG(path)).ptr;
+        *ret_why = arena_printf(keep, "must end after the host or port: remove /%.*s, since "
+                                "clients name the buckets", SLICE_ARG(path)).ptr;
     return path.len == 0;
 }
 

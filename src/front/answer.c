@@ -85,8 +85,8 @@ void reply_fault(struct call *call, enum err err, const struct s3_fault *fault)
     slice trouble = trouble_of(call, err);
     call->err = err;
     if (trouble.len && !fault->message.len)
-        explained.message = arena_printf(call->keep, "%s It is %.*s.", s3_error_of(err)->message,
-                                         SLICE_ARG(trouble));
+        explained.message = arena_printf(call->keep, "%s Details: %.*s.",
+                                         s3_error_of(err)->message, SLICE_ARG(trouble));
     if (trouble.len)    /* for a HEAD, whose answer has no body */
         fields_add(&fields, S("x-penstock-error"), trouble);
     if (call->content_range.len)

@@ -68,7 +68,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                  f'{bad}:2:2: lisen: no such setting (did you mean "listen"?)',
                  f"{bad}:4:11: loops: must be between 1 and 256",
                  "environment: PENSTOCK_GRACE: needs a unit",
-                 "command line: --io: must be one of auto|uring|threads", "no origin at all"):
+                 "command line: --io: must be one of auto|uring|threads", "no origin is set"):
         story.fact("check says " + line.rsplit("/", 1)[-1], line in out, out)
     mixed = story.path("mixed.json")
     with open(mixed, "w") as f:
