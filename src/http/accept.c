@@ -1,13 +1,13 @@
 /* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
  *
- * The library has no cap on connections, so this accept loop is ours. At the cap, the connection of
- * this loop that has been idle for longest is closed. If the loop has no idle one, the other loops
- * are asked to close one of theirs. The listener is not read any more, so newcomers wait in the
- * kernel's queue until a connection of any loop ends.
+ * libh2o has no cap on connections, so this file has an accept loop of its own. At the cap, this
+ * loop closes the one of its connections that has been idle for longest. If none is idle, it asks
+ * the other loops to close one of theirs. It no longer reads the listener, so new connections wait
+ * in the kernel's queue until a connection of any loop ends.
  *
- * When descriptors run out, this loop closes its connection that has been idle for longest, of
- * any listener, and does not ask other loops. If it has no idle one, it stops reading the listener.
- * No event says when a descriptor is free, so the loop tries again after RETRY_MS. */
+ * When file descriptors run out, this loop closes the one of its connections, of any listener, that
+ * has been idle for longest. It does not ask other loops. If none is idle, it stops reading the
+ * listener. No event says when a descriptor is free, so the loop tries again after RETRY_MS. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -56,8 +56,8 @@ static bool newcomer_waits(h2o_socket_t *sock)
     return poll(&waiting, 1, 0) > 0;
 }
 
-/* Closes the connection of this loop that has been idle for longest. Considers only connections
- * that `cap` counts (the `open` of a bound), or all connections if it is NULL. */
+/* Closes the connection of this loop that has been idle for longest. If `cap` (the `open` of a
+ * bound) is not NULL, only connections that it counts are considered. */
 static bool close_longest_idle(struct http_loop *loop, const atomic_size_t *cap)
 {
     list_each(struct http_timer, timer, &loop->timers.rows[ROW_IDLE]->waiting, link) {
@@ -76,7 +76,7 @@ static void on_shed(struct mail *mail)
     struct listener *listener = container_of(mail, struct listener, shed);
     const struct bound *bound = listener->bound;
     atomic_store(&listener->shedding, false);
-    if (atomic_load(bound->open) >= bound->connections_max)    /* else another loop has done so */
+    if (atomic_load(bound->open) >= bound->connections_max)    /* else a place is free already */
         close_longest_idle(listener->loop, bound->open);
 }
 
@@ -152,7 +152,7 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
             if (errno == EAGAIN)
                 return;
             if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
-                continue;    /* that client left while it waited */
+                continue;    /* the client left while it waited in the queue */
             if (close_longest_idle(listener->loop, NULL))
                 continue;
             pause_without_descriptors(listener);

@@ -5,19 +5,20 @@
  *     above             --> the spill folder, else memory --+
  *
  * A body gets room for all its bytes before its first byte is read. A body of unknown length
- * (chunked) grows. In memory it moves to a larger place. When it outgrows memory, a file takes the
- * bytes from there on. So the first bytes of a body in a file lie in memory, as its front: at least
- * the bytes that came with the head.
+ * (chunked) grows. In memory it moves to a larger place. When it outgrows memory, its further bytes
+ * go to a file. So a body in a file has a front, which lies in memory: at least the bytes that came
+ * with the head.
  *
- * All bodies share one budget of memory and one of disk (H8), and one client may hold half of
- * either. So a client that sends bodies and never ends them leaves room for others. The folder is
- * the cache's: it takes a body only while it serves and keeps its reserve, which may_spill knows.
- * A body's room on disk is free again when the body is released, before its file is closed.
- * Otherwise a client whose write is done might find no room for its next. May_spill looks at what
- * the disk has. A file descriptor counts until the file is closed.
+ * All bodies share one budget of memory and one of disk (H8). One client may hold half of each
+ * budget, so a client that sends bodies and never ends them leaves room for other clients. The
+ * folder is the cache folder. It takes a body only while it is in service and keeps its reserve
+ * free; may_spill says whether that is so. A body's room in the budget of disk is free again when
+ * the body is released, before its file is closed. Otherwise a client whose write is done might
+ * find no room for its next write. may_spill looks at the free bytes of the disk itself. A file
+ * descriptor counts until the file is closed.
  *
- * Other threads create the file and write to it (spill.c). To close it may wait for the disk, and
- * takes as long as a second for gigabytes: a thread of its own does that.
+ * The spill threads create the file and write to it (spill.c). Closing a file may wait for the
+ * disk, and takes up to a second for gigabytes, so each file is closed on a thread of its own.
  *
  * Threads: a body belongs to one thread after another. A segment on its way to the file shares the
  * body with a spill thread; meanwhile only that thread touches `fd` and `allocated`. Room is
@@ -39,20 +40,21 @@
 
 #define HUGE_BYTES (2 * MIB)
 #define ALLOCATE_BYTES (8 * MIB)    /* allocated in a file ahead of the bytes written */
-#define CLIENTS 1024u               /* with more clients, some share the room that one may hold */
+#define CLIENTS 1024u               /* with more clients, some of them count as one client */
 
 enum room { ROOM_MEMORY, ROOM_DISK, ROOM_FILES, ROOM_KINDS };
 
 #define BODY_MAGIC 0x626f6479u
 struct http_body {
     unsigned magic;
-    unsigned client;                /* from the judge; 0: of no client */
-    atomic_uint refs;               /* of its owner, and of a segment on its way */
-    bool beyond_share;              /* the last place asked for was free, but not for this client */
+    unsigned client;                /* from the judge; 0: no client */
+    atomic_uint refs;               /* of the owner, and of a segment being written */
+    bool beyond_share;              /* room was free, but beyond the half of this client */
     size_t held[ROOM_KINDS];
     char *memory;
-    int fd;                         /* -1: no file was made yet */
-    size_t bytes, front, room;      /* come so far; of these in memory; it may grow to */
+    int fd;                         /* -1: there is no file yet */
+    size_t bytes, front;            /* bytes received so far; those of them that lie in memory */
+    size_t room;                    /* the body may grow to this size */
     size_t allocated, counted;      /* bytes of the file on the disk; counted in disk_allocated */
 };
 
@@ -67,7 +69,7 @@ static size_t *client_holds(const struct http_body *body)
     return clients_hold[body->client ? 1 + body->client % CLIENTS : 0];
 }
 
-/* The caller has the lock, as for may_hold. */
+/* The caller holds room_lock, here and for may_hold. */
 static void change(struct http_body *body, enum room kind, int64_t more)
 {
     body->held[kind] += (size_t)more;
@@ -77,8 +79,8 @@ static void change(struct http_body *body, enum room kind, int64_t more)
         metric_gauge_add(kind == ROOM_DISK ? M_HTTP_BODY_DISK : M_HTTP_BODY_MEMORY, more);
 }
 
-/* True if there is room for `more`. All bodies together may hold `most`; 0: any number. One client
- * may hold half of it, or more by a single body. */
+/* Returns true if there is room for `more`. All bodies together may hold `most`; 0: no limit. One
+ * client may hold half of `most`, or more if it has only one body. */
 static bool may_hold(struct http_body *body, enum room kind, size_t more, size_t most)
 {
     size_t of_client = client_holds(body)[kind];
@@ -92,8 +94,8 @@ static bool may_hold(struct http_body *body, enum room kind, size_t more, size_t
     return false;
 }
 
-/* Takes room of all kinds at once, or none. *ret_promised: the bytes that bodies hold on the disk,
- * this one included, and that the disk has not allocated yet. */
+/* Takes room of all kinds, or of none. *ret_promised is the number of bytes that all bodies, this
+ * one included, hold in the budget of disk and that the disk has not allocated yet. */
 static bool hold(const struct http_options *options, struct http_body *body,
                  const size_t more[ROOM_KINDS], size_t *ret_promised)
 {
@@ -120,8 +122,8 @@ static void give(struct http_body *body, enum room kind, size_t less)
     pthread_mutex_unlock(&room_lock);
 }
 
-/* Memory in huge pages, as far as whole ones fit: page faults of small pages would take longer than
- * to copy the bytes. */
+/* Allocates memory in huge pages, as far as whole ones fit: the page faults of small pages would
+ * take longer than the copy of the bytes. */
 static void *allocate_memory(size_t bytes)
 {
     if (bytes < HUGE_BYTES)
@@ -129,7 +131,7 @@ static void *allocate_memory(size_t bytes)
     size_t whole = bytes / HUGE_BYTES * HUGE_BYTES;
     void *at = aligned_alloc(HUGE_BYTES, whole + (bytes > whole ? HUGE_BYTES : 0));
     if (at)
-        madvise(at, whole, MADV_HUGEPAGE);    /* without them it is memory all the same */
+        madvise(at, whole, MADV_HUGEPAGE);    /* a failure leaves small pages, which will do */
     return at;
 }
 
@@ -193,7 +195,7 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
     return false;
 }
 
-/* A body that would have fitted into a socket's first buffer, behind its head, is not counted. */
+/* A body is not counted if it would have fitted, after its head, into a socket's first buffer. */
 bool body_begin(struct conn *conn, slice first, size_t bytes)
 {
     struct http_request *request = conn->request;
@@ -210,8 +212,8 @@ bool body_begin(struct conn *conn, slice first, size_t bytes)
     return !counts || place_or_refuse(conn, bytes);
 }
 
-/* A growing body gets twice its room, so that it moves seldom. If there is less, it gets less: down
- * to what it needs now. */
+/* A growing body gets twice the room it has, so that it rarely moves. If the budget has less, the
+ * body gets less, but at least `bytes`. */
 bool body_make_room(struct conn *conn, size_t bytes)
 {
     struct http_body *body = conn->request->body;
@@ -250,7 +252,8 @@ size_t body_grow(struct http_body *body, size_t bytes)
 
 enum way { WAY_IN, WAY_IN_NOW, WAY_OUT };
 
-/* One read or write of the file. WAY_IN_NOW may wait on a file system without RWF_NOWAIT. */
+/* Makes one read or write of the file. WAY_IN_NOW does not wait for the disk, except on a file
+ * system that does not know RWF_NOWAIT. */
 static ssize_t transfer_some(int fd, off_t at, char *bytes, size_t len, enum way way)
 {
     struct iovec part = { bytes, len };
@@ -260,7 +263,8 @@ static ssize_t transfer_some(int fd, off_t at, char *bytes, size_t len, enum way
     return got < 0 && errno == EOPNOTSUPP ? pread(fd, bytes, len, at) : got;
 }
 
-/* Moves bytes to or from the body at `at`. False: the disk failed, or WAY_IN_NOW would wait. */
+/* Moves bytes to or from the body at offset `at`. Returns false if the disk failed, or if
+ * WAY_IN_NOW would have to wait. */
 static bool transfer(const struct http_body *body, size_t at, char *bytes, size_t len, enum way way)
 {
     size_t done = at < body->front ? MIN(len, body->front - at) : 0;

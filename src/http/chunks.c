@@ -1,12 +1,13 @@
 /* chunks.c - takes the chunked coding off a request body. SPDX-License-Identifier: Apache-2.0
  *
- * The decoder is a machine of seven steps. Each takes exactly one byte, but for the data, whose
- * bytes are moved as a whole. Between calls it keeps only the step and what is left of a chunk. */
+ * The decoder is a state machine of seven steps. DATA moves all bytes that are there; each other
+ * step takes exactly one byte. Between calls the decoder keeps only the step, and the size of the
+ * chunk as far as it was read or is left. */
 #include "http/chunks.h"
 
 #include <string.h>
 
-#define DIGITS_MAX 15    /* of a size: below 2^60, no sum of it overflows */
+#define DIGITS_MAX 15    /* of a chunk's size: a size below 2^60 overflows no sum */
 
 enum step { SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, END_CR, END_LF, DONE };
 
@@ -21,7 +22,7 @@ static bool size_byte(struct chunks *chunks, char c)
     return ++chunks->digits <= DIGITS_MAX;
 }
 
-/* Takes one byte of a line. False: it may not stand there. */
+/* Takes one byte of a line. Returns false if that byte may not stand there. */
 static bool line_byte(struct chunks *chunks, char c)
 {
     static const struct {

@@ -1,9 +1,9 @@
 /* conn.c - one connection: its socket, its phase, its end. SPDX-License-Identifier: Apache-2.0
  *
- * Keeps the promises of inside.h: every read is ours and bounded. Bytes of the next request wait in
- * the socket's buffer, or with the client, until this request has been answered. A socket's
- * on_close is the one place where a connection is taken apart, on every way to its end. A function
- * that calls something which may close the connection holds it meanwhile (conn_hold). */
+ * This file keeps the promises of inside.h: libh2o never reads, and every read here is bounded.
+ * Bytes of the next request wait in the socket's buffer, or with the client, until this request has
+ * been answered. However a connection ends, only the socket's on_close takes it apart. A function
+ * that makes a call which may close the connection holds the connection meanwhile (conn_hold). */
 #include "http/inside.h"
 
 #include <arpa/inet.h>
@@ -45,7 +45,8 @@ void conn_release(struct conn *conn)
 
 /* ---- room for large heads ---- */
 
-/* Counts its head as large, above HEAD_SMALL_BYTES. False: no room, and it has been refused. */
+/* Counts a head above HEAD_SMALL_BYTES as large. Returns false if there is no room for another
+ * large head; the request has then been refused. */
 static bool conn_grow_head(struct conn *conn)
 {
     struct http *http = conn->loop->http;
@@ -118,7 +119,7 @@ static void print_peer(struct conn *conn, const struct sockaddr_storage *peer)
 
 /* ---- reading ---- */
 
-/* Returns the bytes read; 0: there are none now; -1: none will come any more. */
+/* Returns the number of bytes read, 0 if there are none now, or -1 if none will come any more. */
 static ssize_t read_plain(int fd, void *to, size_t bytes)
 {
     ssize_t got;
@@ -165,8 +166,9 @@ static ssize_t read_some(struct conn *conn, size_t room_bytes, size_t bytes_max)
     return got;
 }
 
-/* Of *len bytes just read, leaves those of the body, and their number in *len. Bytes behind its end
- * go to the input. False: there is no room for them, and the request has been refused. */
+/* Removes the framing from *len bytes just read: leaves the bytes of the body, and their number in
+ * *len. Bytes after the end of the body go to the input. Returns false if the input has no room for
+ * them; the request has then been refused. */
 static bool unframe(struct conn *conn, char *bytes, size_t *len)
 {
     size_t rest = 0;
@@ -195,7 +197,8 @@ static ssize_t read_memory(struct conn *conn, size_t bytes_max)
     return got;
 }
 
-/* Reads bytes for a file (spill.c). A segment takes as many bytes as have come. */
+/* Reads bytes for a file (spill.c). The segment is written with the bytes that have come, even if
+ * it is not full. */
 static ssize_t read_segment(struct conn *conn, size_t bytes_max)
 {
     size_t room, have = 0;
@@ -227,7 +230,7 @@ static void read_head(struct conn *conn)
     if (have >= HEAD_SMALL_BYTES && !conn_grow_head(conn))
         return;
     ssize_t got = read_some(conn, 4096, most - have);
-    if (have == 0 && got > 0)    /* the first byte: the time for a head begins */
+    if (have == 0 && got > 0)    /* the time for a head begins with its first byte */
         timer_start(&conn->loop->timers, ROW_HEAD, &conn->timer);
     if (got < 0)
         conn_close(conn, false);
@@ -254,7 +257,7 @@ static void look_at_body(struct conn *conn)
     }
 }
 
-/* Of a body whose length is known, no byte beyond it is read. */
+/* If the length of a body is known, no byte beyond it is read. */
 static void read_body(struct conn *conn)
 {
     size_t turn = BODY_TURN_BYTES;
@@ -277,18 +280,18 @@ static void read_body(struct conn *conn)
         turn -= (size_t)got;
         conn->request->body_read += (uint64_t)got;
         if (conn->segment)
-            break;    /* conn_written goes on */
+            break;    /* conn_written will continue */
         look_at_body(conn);
         if ((size_t)got < BODY_READ_BYTES / 2)
-            break;    /* likely all there is; if not, the next turn reads on */
+            break;    /* no more bytes are likely there; if there are, the next turn reads them */
     }
     conn_watch(conn);
     conn_release(conn);
 }
 
-/* A client that closes its side while it waits for an answer has left. A client that closes it
- * while something is sent may have got all it wants; if not, a write fails. The next request
- * waits. */
+/* A client that closes its side while it waits for bytes of the answer has left. A client that
+ * closes its side while bytes are being sent may still read them; if it does not, a write fails.
+ * Bytes of the next request are not read. */
 static void look_for_leaving(struct conn *conn)
 {
     if (conn->request->sending) {
@@ -321,13 +324,13 @@ static void shake_hands(struct conn *conn)
     }
 }
 
-/* True if no more of its body is read until conn_written. */
+/* True if no more of the body is read until conn_written is called. */
 static bool waits_for_disk(const struct conn *conn)
 {
     return conn->segment || !list_empty(&conn->line);
 }
 
-/* Bytes that are decrypted already: no poll reports them. */
+/* Notes a connection with bytes that are decrypted already, because no poll reports them. */
 static void note_unread(struct conn *conn)
 {
     bool reads = conn->phase == PHASE_HEAD ||
@@ -394,7 +397,8 @@ static void refuse_for_disk(struct conn *conn, const char *why)
     gate_refuse(conn, ERR_LIMIT, why);
 }
 
-/* The connection reads on in the next turn: no poll reports bytes that came meanwhile. */
+/* The connection reads again in the next turn, because no poll reports the bytes that came
+ * meanwhile. */
 void conn_written(struct conn *conn, bool ok)
 {
     check(conn->sock && conn->phase == PHASE_BODY && !conn->segment);
@@ -430,7 +434,8 @@ static uint64_t newly_acked(struct conn *conn)
     return more;
 }
 
-/* The timer is half of send_ms, so the end comes with the second in a row without enough bytes. */
+/* The timer's length is half of send_ms. So the connection is cut when the timer ends twice in a
+ * row without enough bytes. */
 static void look_for_stall(struct conn *conn)
 {
     uint64_t enough = MAX(conn->loop->http->options.send_progress_bytes, 1u);
@@ -443,12 +448,12 @@ static void look_for_stall(struct conn *conn)
     conn_close(conn, true);
 }
 
-/* A body may take long while it makes progress, but no longer than request_ms. */
+/* A body that makes progress may take a long time, but no longer than request_ms. */
 static void look_at_progress(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct http_options *options = &conn->loop->http->options;
-    bool ours = waits_for_disk(conn);    /* the disk is slow, and not the client */
+    bool ours = waits_for_disk(conn);    /* not the client is slow, but the disk */
     bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
     bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
     request->body_mark = request->body_read;
@@ -488,8 +493,9 @@ static void on_timeout(void *arg)
 
 /* ---- its steps ---- */
 
-/* Within one host no packet is lost, and none needs pacing. On a host that is set to bbr, bbr makes
- * a long answer twice as slow (128 KiB items of a batch: 82 us instead of 37). */
+/* Within one host no packet is lost, and no packet needs pacing. If the host uses bbr for all
+ * connections, a long answer to a client on the same host takes twice as long (an item of 128 KiB
+ * in a batch takes 82 us, not 37). */
 static bool is_on_this_host(const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
@@ -545,8 +551,8 @@ void conn_take_body(struct conn *conn)
     conn_release(conn);
 }
 
-/* Bytes behind the last request move to a new first buffer: only a large head needs a larger one.
- * An idle connection holds no buffer. */
+/* Moves the bytes that came after the last request to a new buffer of the first size, because only
+ * a large head needs a larger one. An idle connection holds no buffer. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;
@@ -612,7 +618,8 @@ bool conn_say(struct conn *conn, slice bytes)
         return session_say(conn->session, bytes);
     ssize_t sent = send(h2o_socket_get_fd(conn->sock), bytes.ptr, bytes.len,
                         MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent <= 0 || (size_t)sent == bytes.len;    /* unsent: the client soon sends anyway */
+    /* If nothing was sent, the connection is still good: the client soon sends its body anyway. */
+    return sent <= 0 || (size_t)sent == bytes.len;
 }
 
 void conn_shut(struct conn *conn)

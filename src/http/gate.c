@@ -1,9 +1,10 @@
 /* gate.c - judges every head before its body is read. SPDX-License-Identifier: Apache-2.0
  *
- * A head is scanned (s3/request_head.h), compared with the body limit and given to the app's judge.
- * Only then is its body read. A refusal is answered here: the answer is written and our side is
- * shut. For a while the bytes that the client still sends are thrown away, since a close with
- * unread bytes would reset the connection, and the client would lose the answer. */
+ * The gate scans a head (s3/request_head.h), compares its Content-Length with the body limit, and
+ * gives it to the app's judge. Only then is the body read. The gate also answers refusals: it
+ * writes the answer and shuts our side of the connection. For a while it throws away the bytes that
+ * the client still sends, because a close with unread bytes would reset the connection, and the
+ * client would lose the answer. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -22,8 +23,8 @@ static void on_answered(h2o_socket_t *sock, const char *err)
         conn_shut(conn);
 }
 
-/* Answers and closes. The answer's slices may lie in the request's arena, so the request ends after
- * they were copied. */
+/* Sends the answer and closes the connection. The answer's slices may lie in the request's arena,
+ * so the request ends only after they were copied. */
 static void answer_and_close(struct conn *conn, const struct http_answer *answer)
 {
     slice begin = { conn->sock->input->bytes, conn->sock->input->size };
@@ -86,16 +87,16 @@ void gate_slow(struct conn *conn)
     gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
 }
 
-/* A body of no bytes is invited, too: without a 100, botocore takes the final answer for the answer
- * to its next request as well. */
+/* Sends 100 (Continue) if the client expects it. A body of no bytes gets a 100, too: without one,
+ * botocore would take the final answer also as the answer to its next request. */
 static bool invite_body(struct conn *conn)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     return conn_say(conn, slice_of(go_on));
 }
 
-/* Gives the body room for all that it may come to, before it is read. Bytes of it that came with
- * the head leave the input. */
+/* Gives the body room for the largest size that it may have, before it is read. Moves the bytes of
+ * the body that came with the head from the input to the body. */
 static bool make_room(struct conn *conn, const struct request_head *head, uint64_t announced)
 {
     struct http_request *request = conn->request;
@@ -143,14 +144,15 @@ static void judge(struct conn *conn, const struct request_head *scanned)
         conn_close(conn, true);
 }
 
-/* A head that comes in many reads is scanned when a line of it has ended, not at every read. */
+/* If a head comes in many reads, it is scanned when a line has ended, not at every read. */
 static bool worth_a_scan(const struct conn *conn, slice bytes)
 {
     return bytes.len > REQUEST_HEAD_BYTES_MAX ||
            memchr(bytes.ptr + conn->scanned_bytes, '\n', bytes.len - conn->scanned_bytes);
 }
 
-/* A handshake record begins with this byte, a head with a letter: to wait for more is in vain. */
+/* A TLS handshake begins with this byte, and a head with a letter. So one byte is enough to know
+ * that no head will come. */
 static bool is_tls(slice bytes)
 {
     return bytes.len && bytes.ptr[0] == 0x16;

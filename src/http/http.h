@@ -1,9 +1,9 @@
 /* http.h - HTTP/1.1 for rooms that know nothing of sockets.
  * SPDX-License-Identifier: Apache-2.0
  *
- * There are N loops. Each is a thread with its own event loop, listeners (SO_REUSEPORT), mailbox
- * and a pointer of the apps. A gate judges every head before its body is read. A request belongs to
- * the loop that accepted it (H4). */
+ * There are N loops. Each loop is a thread with its own event loop, listeners (SO_REUSEPORT) and
+ * mailbox, and holds one pointer for the apps (http_loop_local). A gate judges every request head
+ * before the body is read. A request belongs to the loop that accepted it (H4). */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -16,21 +16,21 @@ struct http;
 struct http_loop;
 struct http_request;
 
-/* A whole, small answer. Its slices must live until http_reply returns; those of a judge, as long
- * as the arena that it was given. */
+/* A whole, small answer. Its slices must live until http_reply returns. The slices of an answer
+ * that a judge makes must live as long as the arena that the judge was given. */
 struct http_answer {
     int status;
     const struct http_field *fields;    /* without content-length, connection and date */
     size_t field_count;
     slice body;
     bool close;
-    /* From a judge that answers itself: */
-    bool is_page;                       /* it is no refusal, so none is counted */
-    bool too_large;                     /* it refuses the size of the body */
-    /* From a judge that lets the request in: */
-    void *judged;                       /* for http_request_judged() */
-    uint64_t body_bytes;                /* a chunked body may come to so many; 0: unknown */
-    unsigned client;                    /* the bodies of a client count together; 0: of none */
+    /* Set by a judge that answers itself: */
+    bool is_page;                       /* the answer is no refusal, and is not counted as one */
+    bool too_large;                     /* the answer refuses the size of the body */
+    /* Set by a judge that lets the request in: */
+    void *judged;                       /* http_request_judged() returns it */
+    uint64_t body_bytes;                /* largest size of a chunked body; 0: unknown */
+    unsigned client;                    /* the bodies of one client count together; 0: no client */
 };
 
 /* A request that is refused before the app gets it. */
@@ -38,28 +38,29 @@ struct http_refused {
     enum err err;
     const char *why;                    /* a sentence for people */
     slice peer;                         /* "127.0.0.1:4711" */
-    const struct request_head *head;    /* NULL: not complete, or malformed */
+    const struct request_head *head;    /* NULL: the head is incomplete or malformed */
 };
 
 /* An application, which answers on one address. Callbacks run on a loop. */
 struct http_app {
-    const char *setting;                /* the setting with its address: for messages */
-    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000", "*:9000": as 0.0.0.0 */
-    struct http_tls *tls;               /* the caller's, until http_stop; NULL: without */
-    unsigned connections_max;           /* its own cap; 0: it shares the one of the options */
+    const char *setting;                /* name of the setting with the address, for messages */
+    const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000"; "*:9000" is 0.0.0.0 */
+    struct http_tls *tls;               /* lent by the caller until http_stop; NULL: no TLS */
+    unsigned connections_max;           /* the app's own cap; 0: the cap of the options */
     void *arg;
-    /* Judges a head before its body is read. true: go on. false: *ret is sent and the connection
-     * closed. The gate calls it once for each request, with the request's own arena. */
+    /* Judges a head before its body is read. If judge returns false, *ret is sent and the
+     * connection is closed. The gate calls it once for each request, with the request's arena. */
     bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep,
                   slice peer, const struct request_head *head, struct http_answer *ret);
     /* Makes the answer to a request that reaches neither the judge nor handle(). err is
-     * ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (body over the
-     * limit), ERR_INCOMPLETE (over what was announced), ERR_LIMIT (no room for the body, or for a
-     * large head). At the connection cap newcomers wait and are not refused. */
+     * ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (the body is
+     * over the limit), ERR_INCOMPLETE (the body is longer than the head announced), or ERR_LIMIT
+     * (no room for the body, or for a large head). At the cap, new connections wait; they are not
+     * refused. */
     void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
-    /* A request, its body complete. Must lead to one http_reply or http_reply_start, now or later
-     * on this loop. */
+    /* Takes a request whose body is complete. The app must call http_reply or http_reply_start
+     * once for it, now or later, on this loop. */
     void (*handle)(void *arg, struct http_request *request);
 };
 
@@ -67,121 +68,129 @@ struct http_options {
     struct http_app *apps;
     size_t app_count;
     unsigned loops;
-    unsigned head_ms;                   /* a head must be complete by then */
-    unsigned request_ms;                /* so must a body; seen at the next of these looks: */
-    unsigned body_progress_ms;          /* looks at a body this often; 0: never */
-    uint64_t body_progress_bytes;       /* a body must have brought so many since the last look */
-    unsigned idle_ms;                   /* keep-alive without a request */
-    unsigned send_ms;                   /* a client that takes no byte for so long is cut; so is */
-    uint64_t send_progress_bytes;       /* one that takes fewer in each half of it; 0: any byte */
+    unsigned head_ms;                   /* a head must be complete within this time */
+    unsigned request_ms;                /* a body too; enforced at a look (body_progress_ms) */
+    unsigned body_progress_ms;          /* time between two looks at a body; 0: no looks */
+    uint64_t body_progress_bytes;       /* bytes of the body that must come between two looks */
+    unsigned idle_ms;                   /* a connection without a request may stay this long */
+    /* A client is cut if it takes no byte of an answer for send_ms, or fewer than
+     * send_progress_bytes in each half of send_ms. If that is 0, any byte will do. */
+    unsigned send_ms;
+    uint64_t send_progress_bytes;
     uint64_t body_bytes_max;
-    uint64_t body_memory_bytes;         /* a larger body lies in an unlinked file in this folder: */
+    /* A body larger than body_memory_bytes goes to an unlinked file in spill_folder. */
+    uint64_t body_memory_bytes;
     const char *spill_folder;
-    /* True if the folder may take so many bytes: all that bodies hold and the disk has not
-     * allocated yet. Called on a loop. If not, memory takes the body, if it has room. */
+    /* Returns true if the folder may take `bytes`: the bytes that all bodies hold and that the disk
+     * has not allocated yet. Called on a loop. If it returns false, the body goes to memory, if
+     * memory has room. */
     bool (*may_spill)(void *spill_arg, uint64_t bytes);
     void *spill_arg;
-    /* For all bodies together; 0: any number. A client may hold half of each, or a single body. */
-    uint64_t bodies_disk_bytes;         /* in that folder */
-    unsigned spill_files_max;           /* descriptors */
+    /* Three limits for all bodies together; 0: no limit. One client may hold half of each, or
+     * more if it has only one body. */
+    uint64_t bodies_disk_bytes;         /* in spill_folder */
+    unsigned spill_files_max;           /* file descriptors */
     uint64_t bodies_memory_bytes;       /* in memory */
-    uint64_t heads_bytes;               /* of all large heads together */
-    unsigned connections_max;           /* over all loops, of apps without a cap of their own */
-    /* On each loop's thread: when it begins, and as the last thing before it ends. loop_begin
-     * returns what http_loop_local() will. */
+    uint64_t heads_bytes;               /* limit for all large heads together */
+    unsigned connections_max;           /* over all loops, for apps without a cap of their own */
+    /* Called on each loop's thread: loop_begin when the thread begins, loop_end as the last thing
+     * before it ends. http_loop_local() returns the result of loop_begin. */
     void *(*loop_begin)(void *arg, struct http_loop *loop);
     void (*loop_end)(void *arg, void *local);
     void (*loop_turn)(void *arg, void *local);    /* after the loop's mailbox was delivered */
     void *arg;
 };
 
-/* OK if an app could listen there now; no client can connect meanwhile. Otherwise as http_start. */
+/* Returns OK if an app could listen there now. No client can connect during the test. Otherwise
+ * returns an error, with *ret_why as from http_start. */
 enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
                            slice *ret_why) MUST_USE;
-/* Start, drain and stop are for one thread, which is no loop.
- * Binds every address first (a taken port is found although SO_REUSEPORT is used), then starts the
- * loops. On failure *ret_why, in keep, says what, why and what to do. */
+/* One thread, which is no loop, calls start, drain and stop.
+ * http_start binds every address and then starts the loops. It finds a taken port although
+ * SO_REUSEPORT is used. On failure *ret_why, in keep, says what failed, why, and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
-/* Stops accepting, closes idle connections, answers with Connection: close. */
+/* Stops accepting connections and closes idle ones. Answers from now on have Connection: close. */
 void http_drain(struct http *http);
-size_t http_open_requests(struct http *http);    /* those that apps have now; any thread */
-/* Cuts the requests that are left, joins the loops, frees everything. The loops' mailboxes are
- * closed then: a thread that may still post needs a reference. */
+size_t http_open_requests(struct http *http);    /* requests that apps have now; any thread */
+/* Cuts the requests that are left, joins the loops, frees everything. It closes the loops'
+ * mailboxes: a thread that may still post to one must hold a reference to it. */
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
 void *http_loop_local(struct http_loop *loop);
 
-/* Runs fn(arg) on this loop after so many ms, once. Loop's thread only. The timer is the caller's
- * until http_timer_stop, also after it has fired. */
+/* Runs fn(arg) once, on this loop, after `ms`. Loop's thread only. The caller owns the timer, also
+ * after it has fired, and must call http_timer_stop. */
 struct http_timer;
 struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*fn)(void *arg),
                                     void *arg) MUST_USE;
-void http_timer_stop(struct http_timer **timer);    /* safe on NULL, and from within fn */
+void http_timer_stop(struct http_timer **timer);    /* *timer may be NULL; fn may call it, too */
 
 /* ---- one request ---- */
 
 struct http_loop *http_request_loop(struct http_request *request);
 struct arena *http_request_arena(struct http_request *request);    /* freed when the request ends */
 const struct request_head *http_request_head(const struct http_request *request);
-void *http_request_judged(const struct http_request *request);     /* the judge's ret->judged */
+void *http_request_judged(const struct http_request *request);     /* ret->judged of the judge */
 bool http_request_is_tls(const struct http_request *request);
 
-/* The first taker of a body owns it. So the body outlives its request: a write on its way to the
- * origin still reads it when the client has gone. NULL: there is no body, or one of no bytes; the
- * functions below accept NULL. Any thread may release it; its room is free at once. While a thread
- * writes to it, no other may read. */
+/* The first caller of http_body_take owns the body, which may outlive its request: a write on its
+ * way to the origin still reads the body when the client has gone. http_body_take returns NULL if
+ * there is no body, or a body of no bytes; the functions below accept NULL. Any thread may release
+ * a body; its room is free at once. While one thread writes to a body, no other may read it. */
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
 size_t http_body_bytes(const struct http_body *body);
-bool http_body_in_file(const struct http_body *body);    /* to read or write may wait */
-/* Copies bytes of it from, or to, `at`. False: the disk failed. */
+bool http_body_in_file(const struct http_body *body);    /* true: reads and writes may block */
+/* Read or write bytes of the body at offset `at`. They return false if the disk failed. */
 bool http_body_read(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
-/* For a loop: false also if the disk would have to be waited for. */
+/* For a loop: returns false also if the read would have to wait for the disk. */
 bool http_body_read_now(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
 bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes) MUST_USE;
-/* The bytes from `at` on, *bytes at most: where they lie in memory, or read into `buffer`. NULL:
- * the disk failed. */
+/* Finds at most *bytes bytes of the body from offset `at` on, and sets *bytes to their number.
+ * Returns where they lie in memory, or `buffer` if they were read from the file into it. Returns
+ * NULL if the disk failed. */
 char *http_body_part(const struct http_body *body, size_t at, char *buffer,
                       size_t *bytes) MUST_USE;
 
-/* A whole answer at once. */
+/* Sends a whole answer at once. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
 
 /* An answer whose body comes in parts: one send, then wait for proceed (H5). For a HEAD, give the
  * length that GET would have, and send nothing: http_reply_start completes the answer. */
 struct http_source {
-    void (*proceed)(void *arg);         /* the last send is out: send more, now or later */
+    void (*proceed)(void *arg);         /* the bytes are out: the source may send more */
     void (*stop)(void *arg);            /* the client is gone: unhook and return, send no more */
 };
 void http_reply_start(struct http_request *request, int status, const struct http_field *fields,
                       size_t field_count, uint64_t length, const struct http_source *source,
                       void *arg);
-/* A length that is not known yet. The body goes out in chunks (to HTTP/1.0: until the end of the
- * connection), and must be ended. The answer to a HEAD then has no length. */
+/* The `length` of a body whose length is not known yet. The body goes out in chunks (to an HTTP/1.0
+ * client, until the connection ends), and the caller must end it. The answer to a HEAD then has no
+ * Content-Length. */
 #define HTTP_OPEN UINT64_MAX
-/* Ends a body of unknown length, while nothing is sent. A last proceed comes, perhaps before it
- * returns. */
+/* Ends a body of unknown length. No send may be in progress. A last proceed follows, perhaps before
+ * this returns. */
 void http_reply_end(struct http_request *request);
-/* Bytes must stay until proceed or stop. A last proceed follows the send that completes the length;
- * the request is over when that returns. */
+/* Sends the next bytes, which must stay until proceed or stop. The send that completes the length
+ * is followed by a last proceed. The request is over when that proceed returns. */
 void http_reply_send(struct http_request *request, slice bytes);
-/* The same for several runs of bytes, none empty, in one write. `runs` itself is needed only until
- * it returns. last: they end a body of unknown length. */
+/* Sends several runs of bytes in one write. No run may be empty. The array `runs` may go when this
+ * returns, the bytes at proceed or stop. `last` is true if the runs end a body of unknown
+ * length. */
 #define HTTP_RUNS_MAX 64
 void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last);
-/* Something failed mid-body: the connection is reset, not closed (H10). No callback follows. */
+/* For a failure in the middle of a body: resets the connection (H10). No callback follows. */
 void http_reply_abort(struct http_request *request);
 
-/* ended() is called once, when the request is over in whatever way: for the access log. Before
- * http_reply_start it is also the only sign that the client has gone. The request must not be
- * touched after it. */
+/* ended() is called once, however the request ends, for the access log. Before http_reply_start it
+ * is also the only sign that the client has gone. The request must not be touched after ended(). */
 struct http_outcome {
     int status;
     uint64_t body_bytes_sent;
-    bool complete;                      /* false: the client left or we cut it */
+    bool complete;                      /* false: the client left, or Penstock cut it */
     uint64_t took_ns;
 };
 void http_request_on_end(struct http_request *request,

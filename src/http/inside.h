@@ -4,19 +4,19 @@
  *                     ^                                                                    |
  *                     +---------------------- next head <----- reply.c <-------------------+
  *
- * libh2o 2.2.5 gives the event loop, the sockets and their buffers, and no more. Its HTTP parses
- * heads and chunks leniently, has one timer for everything and no slow-reader timeout, and closes a
- * TLS connection in its own time. Its sockets are do-not-read ones: the library reports that bytes
- * have come and never reads them. So every read is ours, and bounded. A head is read into
- * sock->input, its body into memory of ours (body.c) or into a segment on its way to a file
- * (spill.c). Bytes of the next request that came along wait in sock->input until this request has
- * been answered.
+ * This room uses only the event loop, the sockets and their buffers of libh2o 2.2.5. The HTTP part
+ * of libh2o parses heads and chunks leniently, has one timer for everything and no timeout for a
+ * slow reader, and a caller cannot choose when it closes a TLS connection. The sockets are
+ * do-not-read sockets: libh2o reports that bytes have come, and never reads them. So this room
+ * makes every read, and bounds it. It reads a head into sock->input, and the body into memory
+ * (body.c) or into a segment on its way to a file (spill.c). Bytes of the next request that came
+ * with the body wait in sock->input until this request has been answered.
  * Threads: a connection, its request and its timers belong to one loop (H4). Other threads touch
  * only the atomics. */
 #ifndef HTTP_INSIDE_H
 #define HTTP_INSIDE_H
 
-#define H2O_USE_EPOLL 1    /* the variant of the library that we link: libh2o-evloop */
+#define H2O_USE_EPOLL 1    /* Penstock links the variant libh2o-evloop */
 #include <h2o/socket.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -29,10 +29,11 @@
 
 /* ---- timers: a row for each length, in order of age ---- */
 
-enum row { ROW_HEAD, ROW_BODY, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };    /* of connections */
+/* The rows of timers that connections use. */
+enum row { ROW_HEAD, ROW_BODY, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
 
 struct http_timer {
-    struct list link;                   /* in its row, while it waits */
+    struct list link;                   /* in a row, while the timer waits */
     uint64_t due_ms;
     void (*fn)(void *arg);
     void *arg;
@@ -44,16 +45,17 @@ struct timer_row {
 };
 
 struct timers {
-    struct timer_row **rows;            /* those of connections first, by enum row */
+    struct timer_row **rows;            /* the rows of connections first, by enum row */
     size_t count;
 };
 
 void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);
 void timers_free(struct timers *timers);
-/* A timer of the caller's, with its fn; one that waits already begins again. list_del stops it. */
+/* Starts a timer that the caller owns; fn and arg are set. A timer that waits already starts again.
+ * list_del stops it. */
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer);
-int timers_wait_ms(const struct timers *timers);    /* until the next is due; bounded */
-bool timers_run(struct timers *timers);             /* true if any was due */
+int timers_wait_ms(const struct timers *timers);    /* until the next timer is due; bounded */
+bool timers_run(struct timers *timers);             /* returns true if a timer was due */
 
 /* ---- an address, on all loops ---- */
 
@@ -61,7 +63,7 @@ struct bound {
     struct http *http;
     struct http_app app;
     unsigned connections_max;
-    atomic_size_t *open;                /* connections under that cap: of all apps, or its own */
+    atomic_size_t *open;                /* connections that count: of all apps, or &own_open */
     atomic_size_t own_open;
 };
 
@@ -69,11 +71,11 @@ struct listener {                       /* one address on one loop */
     struct bound *bound;
     struct http_loop *loop;
     h2o_socket_t *sock;
-    atomic_bool paused;                 /* at the cap; a connection that ends wakes it by: */
+    atomic_bool paused;                 /* at the cap; a connection that ends posts `resume` */
     struct mail resume;
-    atomic_bool shedding;               /* another loop is at the cap, and this is on its way: */
+    atomic_bool shedding;               /* another loop is at the cap and has posted `shed` */
     struct mail shed;
-    struct http_timer *retry;           /* out of descriptors: until the next try */
+    struct http_timer *retry;           /* out of file descriptors: runs until the next try */
 };
 
 struct http_loop {
@@ -88,12 +90,12 @@ struct http_loop {
     struct list conns;                  /* of struct conn: all of this loop */
     struct list unread;                 /* conns with bytes that no poll reports: conn->unread */
     struct list line;                   /* conns that wait for a segment: conn->line */
-    struct list segments;                 /* of struct body_segment: free, kept */
+    struct list segments;               /* of struct body_segment: free ones that are kept */
     unsigned segments_out, segments_kept;
     struct listener *listeners;         /* one for each app */
     struct request_head scratch;        /* for the head being scanned */
     int64_t date_s;
-    char date[32];                      /* as answers have it, of that second */
+    char date[32];                      /* date_s as text, for the Date of answers */
     struct mail drain, end;
     void *local;
 };
@@ -111,20 +113,22 @@ struct http {
 /* loop.c */
 void loop_init(struct http_loop *loop, struct http *http, unsigned number);
 bool loop_start(struct http_loop *loop) MUST_USE;
-void loop_free(struct http_loop *loop);    /* all are joined: they touch each other's listeners */
+/* Only after all loops were joined, because a loop touches the listeners of other loops. */
+void loop_free(struct http_loop *loop);
 
 /* ---- a connection ---- */
 
 enum phase {
     PHASE_HANDSHAKE,  /* of TLS */
-    PHASE_HEAD,       /* waits for a head, or reads it */
-    PHASE_BODY,       /* the head was judged; reads the body */
+    PHASE_HEAD,       /* the connection waits for a head, or reads it */
+    PHASE_BODY,       /* the head was judged; the body is being read */
     PHASE_REQUEST,    /* the app has the request, or its answer is on its way */
-    PHASE_LINGER      /* the last answer is out; throws away what the client still sends */
+    PHASE_LINGER      /* the last answer is out; bytes of the client are thrown away */
 };
 
 #define HEAD_SMALL_BYTES 8192           /* a socket's first buffer: every connection may have it */
-/* Counted for a larger head: its buffer, its copy, and all that the request makes of it. */
+/* A larger head counts with this size: its buffer, its copy, and all that the request makes of
+ * it. */
 #define HEAD_LARGE_BYTES (128 * KIB)
 #define CONN_MAGIC 0x636f6e6eu
 struct conn {
@@ -132,16 +136,16 @@ struct conn {
     h2o_socket_t *sock;                 /* NULL once closed */
     struct http_loop *loop;
     struct listener *listener;
-    struct session *session;            /* NULL: without TLS */
+    struct session *session;            /* NULL: no TLS */
     struct list link, unread, line;
-    struct body_segment *segment;       /* of its body, on its way to the disk; no read meanwhile */
+    struct body_segment *segment;       /* of the body, being written; nothing is read meanwhile */
     struct http_timer timer;            /* for the one thing that the connection waits for */
     enum phase phase;
-    unsigned holds;                     /* freed at 0; the open socket is one */
+    unsigned holds;                     /* freed at 0; the open socket counts as one */
     size_t scanned_bytes;               /* of the head being read */
-    bool large_head;                    /* its head is counted as large, until the answer is out */
+    bool large_head;                    /* the head counts as large, until the answer is out */
     size_t lingered_bytes;
-    size_t stalls;                      /* send timers in a row without a byte taken */
+    size_t stalls;                      /* send timers in a row without enough bytes taken */
     uint64_t acked_bytes;
     struct http_request *request;       /* from the judged head to the end of the answer */
     struct arena refusal;               /* the answer of a refused head */
@@ -152,24 +156,28 @@ struct conn *conn_of(h2o_socket_t *sock);
 void conn_open(struct listener *listener, int fd, const struct sockaddr_storage *peer);
 void conn_hold(struct conn *conn);
 void conn_release(struct conn *conn);
-/* Closes it; a request under way ends incomplete. With reset the peer sees no clean end. */
+/* Closes the connection. A request in progress ends incomplete. If `reset`, the client sees a reset
+ * and no clean end. */
 void conn_close(struct conn *conn, bool reset);
 void conn_next_head(struct conn *conn);    /* an answer is complete */
 void conn_end(struct conn *conn);          /* an answer is complete, and it was the last */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
-void conn_read_start(struct conn *conn);   /* the library reports again that bytes have come */
-void conn_written(struct conn *conn, bool ok);    /* its segment is written, or it may take one */
-/* Takes the framing off the next bytes of a chunked body, and returns how many bytes of the body
- * are left. Behind them lie *ret_rest bytes that came behind the end of the body. */
+void conn_read_start(struct conn *conn);   /* libh2o reports again that bytes have come */
+/* Its segment is written, or a segment is free for it. */
+void conn_written(struct conn *conn, bool ok);
+/* Removes the framing from the next bytes of a chunked body, in place. Returns the number of bytes
+ * of the body among them. The *ret_rest bytes that came after the end of the body follow these. */
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest);
-/* Runs of bytes in one write: head, a chunk's line, its runs, its end. */
+/* The most runs of bytes in one write: head, a chunk's line, its runs, its end. */
 #define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
-/* One write at a time. done(sock, err) comes in a later turn: all is out, or err is not NULL. */
+/* Only one write at a time. done(sock, err) is called in a later turn, when all bytes are out or
+ * the write has failed (err is not NULL). */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
-bool conn_say(struct conn *conn, slice bytes);    /* a few bytes, now; false: it is broken */
+/* Sends a few bytes now. Returns false if the connection is broken. */
+bool conn_say(struct conn *conn, slice bytes);
 void conn_shut(struct conn *conn);             /* no more bytes will be sent */
-void conns_read_on(struct http_loop *loop);    /* those with bytes that are decrypted already */
-/* While a request is there and nothing is sent: lets the loop notice that the client leaves. */
+void conns_read_on(struct http_loop *loop);    /* reads all connections of loop->unread */
+/* Lets the loop notice that the client leaves, while a request is there and nothing is sent. */
 void conn_watch(struct conn *conn);
 
 /* tls.c */
@@ -177,103 +185,111 @@ SSL *tls_new_ssl(struct http_tls *tls);
 
 /* accept.c */
 void listener_open(struct listener *listener, int fd);
-void listener_drain(struct listener *listener);    /* accepts what waits already, then closes */
+void listener_drain(struct listener *listener);    /* accepts waiting connections, then closes */
 void listener_close(struct listener *listener);
-void listener_idle(struct listener *listener);    /* wakes it: it may find room now; any thread */
-void bound_left(struct bound *bound);      /* a connection has ended; on any loop */
+/* Wakes a paused listener, which may find room under the cap now. Any thread. */
+void listener_idle(struct listener *listener);
+void bound_left(struct bound *bound);      /* a connection has ended; called on any loop */
 
 /* gate.c */
 void gate_look(struct conn *conn);         /* new bytes of a head are in sock->input */
 void gate_slow(struct conn *conn);         /* the head took too long */
-/* Answers and closes. Only before the app has the request. */
+/* Sends a refusal and closes the connection. Only before the app has the request. */
 void gate_refuse(struct conn *conn, enum err err, const char *why);
-/* A body above what its head announced, or above what any request may bring. */
+/* Refuses a body that is larger than its head announced (`announced`), or than any body may be. */
 void gate_refuse_too_large(struct conn *conn, bool announced);
-void gate_drain(struct conn *conn);        /* bytes after a refusal */
+void gate_drain(struct conn *conn);        /* throws away bytes that come after a refusal */
 
 /* ---- a request ---- */
 
 #define REQUEST_MAGIC 0x72657175u
 struct http_request {
     unsigned magic;
-    struct arena arena;                 /* it lives in here itself */
+    struct arena arena;                 /* the request itself lies in it */
     struct conn *conn;
-    bool handled;                       /* its body is complete, the app has it */
-    bool close;                         /* it is the last of its connection */
+    bool handled;                       /* the body is complete, and the app has the request */
+    bool close;                         /* the connection ends with this request */
     struct chunks chunks;
-    uint64_t body_read, body_mark;      /* bytes from the socket; at the last look at progress */
-    uint64_t body_max;                  /* the body may have so many bytes, as it was judged */
-    enum err framing;                   /* of its chunks so far: ERR_MORE until they end */
-    unsigned client;                    /* whose bodies count together; 0: of no client */
+    uint64_t body_read, body_mark;      /* bytes read so far; the same at the last progress look */
+    uint64_t body_max;                  /* the largest size of the body that the judge allows */
+    enum err framing;                   /* result of chunks_decode; ERR_MORE until the end */
+    unsigned client;                    /* the bodies of one client count together; 0: no client */
     struct http_body *body;             /* NULL: there is none, or an app has taken it */
     void *judged;
     uint64_t began_ns;
     /* the answer */
     int status;
     bool answered, sending;
-    bool open;                          /* its length is not known yet */
-    bool chunked, ended_open;           /* open: it goes out in chunks; its end has come */
+    bool open;                          /* the body's length is not known yet */
+    bool chunked, ended_open;           /* if open: it goes out in chunks; its end was given */
     char chunk[24];                     /* the line before a chunk */
-    slice reply;                        /* the head, until it leaves with the first bytes */
+    slice reply;                        /* the response head, until the first bytes leave */
     uint64_t length, sent_bytes;        /* of the body on the wire; length is 0 for HEAD */
     const struct http_source *source;
     void *source_arg;
     void (*ended)(void *arg, const struct http_outcome *outcome);
     void *ended_arg;
-    struct request_head head;           /* last: allocated for as many fields as came; slices
-                                         * point into the arena */
+    /* The last member, because only the fields that came are allocated. Its slices point into the
+     * arena. */
+    struct request_head head;
 };
 
 struct http_request *request_new(struct conn *conn, const struct request_head *head);
 void request_handle(struct http_request *request);    /* its body is complete */
-/* Ends it: stop() if its source still waits, ended(), memory. Not to be touched after. */
+/* Ends the request: calls stop() if the source still waits, calls ended(), frees the memory. */
 void request_end(struct http_request **request, bool complete);
 
 /* body.c */
-#define BODY_READ_BYTES 65536    /* at most, in one read of a body into memory */
-/* Makes request->body, which begins with `first` and has room for so many bytes. False: there is no
- * room, and the request has been refused. */
+#define BODY_READ_BYTES 65536    /* the most that one read takes of a body in memory */
+/* Makes request->body, which begins with `first` and has room for `bytes`. Returns false if there
+ * is no room; the request has then been refused. */
 bool body_begin(struct conn *conn, slice first, size_t bytes) MUST_USE;
-/* Gives a growing body room for so many bytes. False: as body_begin. */
+/* Gives a growing body room for `bytes`. Returns false as body_begin does. */
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
-/* Where the next bytes of a body in memory go. *ret_room: how many there may be, also in a file. */
+/* Returns where the next bytes of a body in memory go. *ret_room is the number of bytes that the
+ * body still has room for, in memory or in a file. */
 char *body_end(struct http_body *body, size_t *ret_room);
-/* Counts the next bytes: they are there, or on their way to the file. Returns where they begin. */
+/* Adds bytes that are in memory, or on their way to the file, to the size of the body. Returns the
+ * offset of the first of them. */
 size_t body_grow(struct http_body *body, size_t bytes);
 struct http_body *body_ref(struct http_body *body) MUST_USE;
-void body_unref(struct http_body **body);    /* the last one frees it; the owner releases instead */
-/* On a spill thread: writes bytes that belong at `at` to the file, which it creates if needed. */
+/* The last reference frees the body. The owner calls http_body_release instead. */
+void body_unref(struct http_body **body);
+/* On a spill thread: writes bytes to the file at offset `at` of the body. Creates the file if
+ * needed. */
 bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes,
                 size_t len) MUST_USE;
 void body_spilled(struct http_body *body);    /* on its loop: counts what body_spill allocated */
 
 /* spill.c */
 #define BODY_SEGMENT_BYTES (256 * KIB)
-struct body_segment {                   /* bytes of a body, on their way into its file */
+struct body_segment {                   /* bytes of a body, on their way to its file */
     struct mail mail;
     struct list link;
     struct http_loop *loop;
-    struct conn *conn;                  /* NULL: its request has ended */
-    atomic_bool abandoned;              /* so has its request, for the workers: not to be written */
+    struct conn *conn;                  /* NULL: the request has ended */
+    atomic_bool abandoned;              /* the request has ended: spill threads write nothing */
     struct http_body *body;
-    size_t at, len;                     /* where it belongs in the body */
+    size_t at, len;                     /* offset of the bytes in the body; their number */
     bool failed;
     char bytes[BODY_SEGMENT_BYTES];
 };
 
-struct workers *spill_new(void) MUST_USE;    /* NULL: no thread could be had */
-/* NULL: there is none, and the connection waits in line until conn_written. */
-struct body_segment *segment_take(struct conn *conn) MUST_USE;
-/* Writes its first bytes as the body's next. If there are any, conn->segment is set until
+struct workers *spill_new(void) MUST_USE;    /* NULL: no thread could be started */
+/* Returns NULL if no segment is free. The connection then waits in loop->line until
  * conn_written. */
+struct body_segment *segment_take(struct conn *conn) MUST_USE;
+/* Lets a spill thread write the first `bytes` of the segment, as the next bytes of the body. If
+ * `bytes` is not 0, conn->segment is set until conn_written. */
 void segment_write(struct conn *conn, struct body_segment *segment, size_t bytes);
-void segment_give(struct body_segment *segment);     /* back, unused or written */
-void segment_leave(struct conn *conn);      /* the request ends: it needs no segment any more */
+void segment_give(struct body_segment *segment);     /* gives it back, unused or written */
+void segment_leave(struct conn *conn);      /* the request ends and needs no segment any more */
 void segments_free(struct http_loop *loop);
 
 /* reply.c */
+/* If length is HTTP_OPEN, there is no Content-Length. The caller adds the blank line at the end. */
 struct text response_head(struct http_loop *loop, struct arena *keep, int status, bool close,
-                          uint64_t length);    /* HTTP_OPEN: without; a blank line ends it */
+                          uint64_t length);
 void reply_fields(struct text *head, const struct http_field *fields, size_t count);
 
 #endif

@@ -1,8 +1,8 @@
 /* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
  *
- * The mailbox's descriptor joins the event loop as a do-not-read socket: the library reports that
- * it is readable, and we read it. Callbacks outside of the library's turn (our timers) may leave
- * work for the library, so the turn after them does not sleep. */
+ * The mailbox's descriptor joins the event loop as a do-not-read socket: libh2o reports that it is
+ * readable, and this file reads it. Our timers run outside of libh2o's turn, and their callbacks
+ * may leave work for libh2o. So after a timer ran, the next turn does not sleep. */
 #include "http/inside.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static void set_up(struct http_loop *loop)
     struct http *http = loop->http;
     const struct http_options *options = &http->options;
     loop->events = h2o_evloop_create();
-    int fd = fcntl(mailbox_fd(loop->box), F_DUPFD_CLOEXEC, 0);    /* the library closes its own */
+    int fd = fcntl(mailbox_fd(loop->box), F_DUPFD_CLOEXEC, 0);    /* libh2o closes this copy */
     check(fd >= 0);
     loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
     loop->box_sock->data = loop;
@@ -69,7 +69,7 @@ static void tear_down(struct http_loop *loop)
     }
     options->loop_end(options->arg, loop->local);
     h2o_socket_close(loop->box_sock);
-    h2o_evloop_run(loop->events, 0);    /* frees the closed sockets */
+    h2o_evloop_run(loop->events, 0);    /* libh2o frees closed sockets in a turn */
     h2o_evloop_destroy(loop->events);
     timers_free(&loop->timers);
 }

@@ -1,8 +1,8 @@
 /* reply.c - answers, whole or in parts. SPDX-License-Identifier: Apache-2.0
  *
  * The head of an answer leaves with the first bytes of its body, in one write. When all bytes are
- * out, the source gets its last proceed, and the request is over (finish). One send at a time
- * (H5). */
+ * out, the source gets its last proceed, and the request is over (finish). Only one send is in
+ * progress at a time (H5). */
 #include "http/inside.h"
 
 #include <inttypes.h>
@@ -73,7 +73,7 @@ static const char *reason(int status)
     return "Unknown";
 }
 
-/* All bytes are out. */
+/* Ends the request, after all bytes are out. */
 static void finish(struct conn *conn)
 {
     bool close = conn->request->close;
@@ -136,7 +136,7 @@ static bool is_clean(slice text)
     return !slice_has(text, '\r') && !slice_has(text, '\n') && !slice_has(text, '\0');
 }
 
-/* A field with a line break in it could begin a second answer: it is left out. */
+/* A field with a line break could begin a second answer, so it is left out. */
 void reply_fields(struct text *head, const struct http_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -183,7 +183,7 @@ static h2o_iovec_t iovec_of(slice bytes)
     return (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
 }
 
-/* A chunk without bytes is the last, so it needs no further end. */
+/* A chunk without bytes is the last chunk, so no other last chunk follows it. */
 static slice end_of_chunk(const struct http_request *request, size_t bytes)
 {
     return request->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
@@ -261,7 +261,7 @@ void http_reply_end(struct http_request *request)
     check(request->magic == REQUEST_MAGIC && request->open && !request->sending);
     request->ended_open = true;
     if (request->chunked || request->reply.len) {
-        push(request, (slice){ 0 });    /* as the last chunk */
+        push(request, (slice){ 0 });    /* an empty chunk is the last one */
         return;
     }
     struct conn *conn = request->conn;

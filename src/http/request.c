@@ -1,18 +1,18 @@
 /* request.c - one request, from its judged head to the end of its answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A request lives in its own arena, together with a copy of its head as it came. */
+ * A request lives in its own arena, together with a copy of the bytes of its head. */
 #include "http/inside.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 
-/* Copies a head. The slices of `from` point into its bytes; those of the copy, into the copied. */
+/* Copies a head and its bytes. The slices of the copy point into the copied bytes. */
 static void copy_head(struct http_request *request, const struct request_head *from)
 {
     struct request_head *head = &request->head;
-    const char *base = from->method.ptr;    /* the first byte of a head is its method's */
+    const char *base = from->method.ptr;    /* a head begins with its method */
     const char *copy = arena_copy(&request->arena, (slice){ base, from->bytes }).ptr;
     memcpy(head, from, offsetof(struct request_head, fields));
     slice *moved[] = { &head->method, &head->path, &head->query, &head->host };
@@ -73,7 +73,7 @@ void request_end(struct http_request **ended, bool complete)
     }
     http_body_release(&request->body);
     request->magic = 0;
-    struct arena arena = request->arena;    /* the request lies in it */
+    struct arena arena = request->arena;    /* a copy, because the request lies in the arena */
     arena_free(&arena);
 }
 

@@ -1,8 +1,8 @@
 /* server.c - the loops as a whole: addresses, start, drain, stop.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every address is tried without SO_REUSEPORT first. With it, a port that another Penstock listens
- * on would look free, and the two would divide the clients between them. */
+ * Every address is bound without SO_REUSEPORT first. With that option, a port that another Penstock
+ * listens on would look free, and each process would get a part of the clients. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static bool resolve(const char *listen_on, struct address *ret)
     return true;
 }
 
-/* A listening socket, or -1 with errno. */
+/* Returns a bound socket, or -1 with errno. */
 static int bind_shared(const struct address *address)
 {
     int on = 1, fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -88,7 +88,7 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
     return err;
 }
 
-/* OK if `app` could listen there now; it does not, so no client can connect. */
+/* Returns OK if `app` could listen there now. It never listens, so no client can connect. */
 static enum err could_listen(const struct http_app *app, struct arena *keep,
                              struct address *ret_address, slice *ret_why)
 {

@@ -1,8 +1,9 @@
 /* session.c - TLS on one connection. SPDX-License-Identifier: Apache-2.0
  *
- * Answers leave in records of 16 KiB; the head of an answer shares one with the first bytes of its
- * body. When the socket is full, we wait for room and offer the same bytes again, as OpenSSL
- * requires. OpenSSL's queue of errors belongs to the thread, so it is emptied before each call. */
+ * Answers leave in records of 16 KiB. The first record has the head of the answer and the first
+ * bytes of its body. When the socket is full, the session waits for room and offers the same bytes
+ * again, as OpenSSL requires. OpenSSL's queue of errors belongs to the thread, so it is emptied
+ * before each call. */
 #include "http/inside.h"
 
 #include <openssl/err.h>
@@ -21,7 +22,7 @@ struct session {
     int fd;
     bool up;                            /* the handshake is done */
     bool broken;                        /* no byte can be sent or read any more */
-    h2o_iovec_t *out;                   /* not written yet */
+    h2o_iovec_t *out;                   /* runs that are not written yet */
     size_t out_count, out_room;
     h2o_socket_cb done;
 };
@@ -88,10 +89,10 @@ static ssize_t outcome_of(struct session *session, int got)
     int error = SSL_get_error(session->ssl, got);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
         return 0;
-    if (error != SSL_ERROR_ZERO_RETURN)    /* a close_notify, after which we may send ours */
+    if (error != SSL_ERROR_ZERO_RETURN)    /* it means a close_notify: ours may still be sent */
         session->broken = true;
     bool left = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
-    if (error == SSL_ERROR_SSL && !left)    /* an end without close_notify is no bad record */
+    if (error == SSL_ERROR_SSL && !left)    /* a missing close_notify is no bad record */
         metric_add(M_TLS_BAD_RECORD, 1);
     return -1;
 }
@@ -139,7 +140,7 @@ static void take_off(struct session *session, size_t bytes)
     }
 }
 
-/* The bytes of the next record: where they lie, or several runs copied together. */
+/* Returns the bytes of the next record: where they lie, or several runs copied into `block`. */
 static slice next_record(const struct session *session, char block[RECORD_BYTES])
 {
     const h2o_iovec_t *out = session->out;
@@ -179,7 +180,7 @@ static void push(struct session *session, h2o_socket_t *sock)
         }
     }
     session->out_count = 0;
-    h2o_socket_write(sock, NULL, 0, on_done);    /* no bytes: calls back in the next turn */
+    h2o_socket_write(sock, NULL, 0, on_done);    /* writes nothing; on_done comes next turn */
 }
 
 static void on_room(h2o_socket_t *sock, const char *err)

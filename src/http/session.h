@@ -1,9 +1,9 @@
 /* session.h - TLS on one connection. SPDX-License-Identifier: Apache-2.0
  *
- * A session reads from and writes to the socket's descriptor itself, a record at a time. So reads
- * are as bounded as without TLS, and a client that takes nothing costs one record of memory beside
- * the bytes being sent. Only session_shut sends a close_notify: a connection that is cut ends
- * without one (H10). Threads: the connection's loop. */
+ * A session itself reads and writes the socket's descriptor, one TLS record at a time. So reads
+ * are as bounded as without TLS. A client that takes no bytes costs one record of memory in
+ * addition to the bytes being sent. Only session_shut sends a close_notify: a connection that is
+ * cut ends without one (H10). Threads: everything runs on the connection's loop. */
 #ifndef HTTP_SESSION_H
 #define HTTP_SESSION_H
 
@@ -13,19 +13,20 @@
 
 struct session;
 
-/* SHAKEN_PLAIN: the client speaks no TLS. */
+/* The state of the handshake. SHAKEN_PLAIN: the client speaks no TLS. */
 enum shaken { SHAKEN_MORE, SHAKEN_DONE, SHAKEN_FAILED, SHAKEN_PLAIN };
 
 struct session *session_new(struct http_tls *tls, int fd) MUST_USE;    /* NULL: no memory */
 enum shaken session_shake(struct session *session) MUST_USE;
-/* Returns the bytes read; 0: there are none now; -1: none will come any more. */
+/* Returns the number of bytes read, 0 if there are none now, or -1 if none will come any more. */
 ssize_t session_read(struct session *session, void *to, size_t bytes) MUST_USE;
-ssize_t session_peek(struct session *session) MUST_USE;    /* likewise for one byte, which stays */
-bool session_holds(struct session *session);    /* true: bytes to read that no poll reports */
-/* Bytes must stay until done(sock, err), in a later turn. One write at a time. */
+/* Returns as session_read for one byte, which stays to be read. */
+ssize_t session_peek(struct session *session) MUST_USE;
+bool session_holds(struct session *session);    /* true: it has bytes that no poll reports */
+/* The bytes must stay until done(sock, err) is called in a later turn. One write at a time. */
 void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_t *bufs,
                    size_t count, h2o_socket_cb done);
-/* Sends a few bytes now. False: it could not, and the session is broken. */
+/* Sends a few bytes now. Returns false if it could not; the session is then broken. */
 bool session_say(struct session *session, slice bytes);
 void session_shut(struct session *session);    /* sends a close_notify, if it can */
 void session_free(struct session **session);

@@ -1,15 +1,16 @@
 /* spill.c - bodies on their way to the disk, beside the loops. SPDX-License-Identifier: Apache-2.0
  *
- * A disk may stand still, or make a writer wait that is faster than the disk. A loop has other
+ * A write to a file may block: the disk may hang, or be slower than its writer. A loop has other
  * clients, so it never writes to a file itself. It reads the next bytes of the body into a segment,
  * which has memory of its own. A few threads create the file, allocate its blocks and write the
- * segment. Meanwhile the loop reads nothing more of that body: its client waits, and no other. When
- * the request ends, the segment forgets its connection; it has a reference to the body.
+ * segment. Until the segment is written, the loop reads nothing more of that body: only the client
+ * of that body waits. When the request ends, the segment forgets its connection, but keeps its
+ * reference to the body.
  *
- * Each loop has a limited number of segments. A connection that finds none waits in a line; a
- * segment that comes back wakes the first of the line.
- * Threads: segments and their line belong to a loop. While a segment is written, it belongs to the
- * workers. */
+ * Each loop has a limited number of segments. A connection that finds no free segment waits in a
+ * line. A segment that becomes free wakes the first connection of the line.
+ * Threads: segments and the line belong to a loop. While a segment is written, it belongs to a
+ * spill thread. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static void deliver(struct mail *mail)
         conn_written(conn, !failed);
 }
 
-/* Wakes the first connection of the line if there is a segment, which it takes in its next turn. */
+/* If a segment is free, wakes the first connection of the line, which takes it in its next turn. */
 static void wake_next(struct http_loop *loop)
 {
     if (!list_empty(&loop->line) && loop->segments_out < SEGMENTS_A_LOOP)
@@ -123,7 +124,7 @@ void segment_leave(struct conn *conn)
         atomic_store(&conn->segment->abandoned, true);
     }
     conn->segment = NULL;
-    wake_next(conn->loop);    /* it may have been woken before, and taken no segment */
+    wake_next(conn->loop);    /* this connection may have been woken, and taken no segment */
 }
 
 void segments_free(struct http_loop *loop)

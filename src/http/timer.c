@@ -1,10 +1,11 @@
-/* timer.c - what a loop waits for. SPDX-License-Identifier: Apache-2.0
+/* timer.c - the timers of a loop. SPDX-License-Identifier: Apache-2.0
  *
  * A loop's timers have few different lengths. Each length has a row. A timer is added at the end of
- * its row, so the oldest timer of a row is always its first. To start or stop a timer changes a few
- * pointers. To find the next timer that is due, the loop looks at one timer of each row. The first
- * rows belong to connections; the others come with the first timer of their length, and stay. All
- * use the monotonic clock. h2o's own timers are not used, because they follow the wall clock. */
+ * its row, so the first timer of a row is always the oldest. Starting or stopping a timer changes a
+ * few pointers. To find the next timer that is due, the loop looks at one timer of each row. The
+ * first rows belong to connections. Each further row is made with the first timer of its length,
+ * and stays. All use the monotonic clock. h2o's own timers are not used, because they follow the
+ * wall clock. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -84,7 +85,7 @@ void http_timer_stop(struct http_timer **timer)
     *timer = NULL;
 }
 
-/* The timer of a row that is due first; NULL: none waits. */
+/* Returns the timer of a row that is due first, or NULL if none waits. */
 static struct http_timer *oldest(const struct timer_row *row)
 {
     return list_empty(&row->waiting) ? NULL : list_of(row->waiting.next, struct http_timer, link);
@@ -107,7 +108,7 @@ bool timers_run(struct timers *timers)
     for (size_t i = 0; i < timers->count; i++) {
         while ((timer = oldest(timers->rows[i])) && timer->due_ms <= now) {
             list_del(&timer->link);
-            timer->fn(timer->arg);    /* may stop it: not touched after */
+            timer->fn(timer->arg);    /* fn may free the timer: it is not touched after */
             any = true;
         }
     }

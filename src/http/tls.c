@@ -1,9 +1,9 @@
 /* tls.c - the certificate and key of this server. SPDX-License-Identifier: Apache-2.0
  *
  * There is one SSL_CTX at a time. A reload makes a new one from the files and puts it in place
- * under the lock; sessions hold the one that they began with. Tickets are sealed with keys of that
- * SSL_CTX and carry no identity of the client. So no session is resumed across a reload or a
- * restart, and there is no session cache to fill. */
+ * under the lock; a session keeps the SSL_CTX that it began with. Session tickets are sealed with
+ * keys of their SSL_CTX and carry no identity of the client. So no session is resumed across a
+ * reload or a restart, and there is no session cache to fill. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The state of a file: another one means that the file has changed. */
+/* The state of a file. If it differs from an earlier one, the file has changed. */
 struct stamp {
     dev_t dev;
     ino_t ino;
@@ -29,7 +29,7 @@ struct stamp {
 struct http_tls {
     struct arena arena;
     const char *cert_file, *key_file;
-    pthread_mutex_t lock;    /* of all below */
+    pthread_mutex_t lock;    /* guards the members below */
     SSL_CTX *context;
     int64_t expires_s;
     struct stamp seen[2];
@@ -173,7 +173,7 @@ static STACK_OF(X509) *chain_of(SSL_CTX *context)
     return chain;
 }
 
-/* With the same certificates, the key is the same, too: it fits the first of them. */
+/* If the certificates are the same, the key is, too, because it fits the first certificate. */
 static bool same_certificates(SSL_CTX *a, SSL_CTX *b)
 {
     STACK_OF(X509) *left = chain_of(a), *right = chain_of(b);
@@ -203,13 +203,14 @@ static int64_t first_end(SSL_CTX *context)
 
 enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new, slice *ret_why)
 {
-    /* Taken before the files are read: a change meanwhile is noticed at the next look. */
+    /* The stamps are taken before the files are read. If a file changes during the read, the next
+     * look at the stamps shows it. */
     struct stamp seen[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
     SSL_CTX *fresh = load(tls->cert_file, tls->key_file, keep, ret_why), *old = fresh;
     pthread_mutex_lock(&tls->lock);
     memcpy(tls->seen, seen, sizeof(seen));
     *ret_new = fresh && (!tls->context || !same_certificates(tls->context, fresh));
-    if (*ret_new) {    /* otherwise the old one stays, with its tickets */
+    if (*ret_new) {    /* otherwise the old context stays, so its tickets stay valid */
         old = tls->context;
         tls->context = fresh;
         tls->expires_s = first_end(fresh);

@@ -1,9 +1,10 @@
 /* tls.h - the certificate and key of this server, for TLS. SPDX-License-Identifier: Apache-2.0
  *
- * A certificate with its chain, and a key, are read from two files, and again when the files
- * change. TLS 1.2 and 1.3, ECDHE with AEAD, http/1.1 alone. Every name that a client asks for
- * (SNI) gets the same certificate. A new pair is taken as a whole or not at all; open connections
- * keep the old one. Any thread. */
+ * Two files hold a certificate with its chain, and a key. They are read at the start, and again
+ * when they change. The server speaks TLS 1.2 and 1.3, with ECDHE and AEAD ciphers, and http/1.1
+ * alone. Every name that a client asks for (SNI) gets the same certificate. A new certificate and
+ * key replace the old ones together or not at all; open connections keep the old ones. Any
+ * thread. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
@@ -16,11 +17,11 @@ enum err http_tls_open(const char *cert_file, const char *key_file, struct arena
                        struct http_tls **ret, slice *ret_why) MUST_USE;
 /* True if the files, good or bad, are not those of the last read. */
 bool http_tls_changed(struct http_tls *tls);
-/* Reads the files again. *ret_new: they hold other certificates, which are used from now on. On
- * failure the old pair stays in use. */
+/* Reads the files again. *ret_new is true if they hold other certificates, which are used from now
+ * on. On failure the old certificate and key stay in use. */
 enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new,
                          slice *ret_why) MUST_USE;
-int64_t http_tls_expires_s(struct http_tls *tls);    /* of the first in its chain to expire */
+int64_t http_tls_expires_s(struct http_tls *tls);    /* when the first one of the chain expires */
 void http_tls_free(struct http_tls **tls);           /* connections may outlive it */
 
 #endif
