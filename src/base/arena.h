@@ -1,8 +1,8 @@
 /* arena.h - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0
  *
  * All memory of an arena lives until the arena is freed; no part of it is freed alone. Each request
- * owns one. Only one thread may use an arena at a time.
- * text is a string that grows inside an arena. */
+ * owns one arena. Only one thread may use an arena at a time.
+ * A struct text is a string that grows inside an arena. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -13,14 +13,14 @@
 struct arena_block;
 struct arena {
     struct arena_block *newest;
-    size_t used_bytes;        /* allocated so far: callers compare it with their limits (H8) */
+    size_t used_bytes;        /* allocated so far; callers compare it with their limits (H8) */
 };
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */
-slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* ends with a NUL */
-slice arena_lower(struct arena *arena, slice s) MUST_USE;    /* the same in lower case (ASCII) */
+slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* followed by a NUL */
+slice arena_lower(struct arena *arena, slice s) MUST_USE;    /* a copy in lower case (ASCII) */
 slice arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;
-void arena_free(struct arena *arena);    /* leaves an empty one: all zeroes */
+void arena_free(struct arena *arena);    /* leaves an empty arena, all zeroes */
 
 struct text {
     struct arena *arena;

@@ -1,7 +1,7 @@
 /* base.h - the header that every file includes. SPDX-License-Identifier: Apache-2.0
  *
- * check() is for a mistake in this program, MUST_USE for a result that a caller must not ignore,
- * and enum err for a failure. A peer, a disk or a client can only cause an err, never a failed
+ * check() catches a mistake in this program; MUST_USE marks a result that a caller must not ignore;
+ * an enum err reports a failure. A peer, a disk or a client can cause an err, but never a failed
  * check. */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H
@@ -23,14 +23,15 @@
 #define MIB (KIB * 1024)
 #define GIB (MIB * 1024)
 
-/* Cheap, always on: prints the condition and its place, then aborts. */
+/* Cheap, so it is always on. If cond is false, it prints the condition and its place, and
+ * aborts. */
 #define check(cond) ((cond) ? (void)0 : check_failed(#cond, __FILE__, __LINE__, __func__))
 void check_failed(const char *cond, const char *file, int line, const char *func) NORETURN;
 
-/* Small memory that another limit bounds. Without memory the process ends with a line that says so.
- * Large memory (slots, bodies) comes from byte budgets instead. */
+/* For small memory that another limit bounds. If there is no memory, the process ends with a line
+ * that says so. Large memory (slots, bodies) comes from byte budgets instead. */
 void *must_alloc(size_t bytes) MUST_USE;    /* zeroed */
-char *must_strndup(const char *text, size_t len) MUST_USE;    /* ends with a NUL */
+char *must_strndup(const char *text, size_t len) MUST_USE;    /* followed by a NUL */
 
 /* Every way to fail, one row each in err.def. OK is 0. */
 enum err {
@@ -40,7 +41,7 @@ enum err {
     ERR_COUNT
 };
 
-const char *err_name(enum err err);    /* "ERR_LIMIT": for logs, stable, grep-able */
+const char *err_name(enum err err);    /* "ERR_LIMIT": a stable name for logs */
 const char *err_text(enum err err);    /* a short sentence for people */
 
 #endif

@@ -1,14 +1,15 @@
 /* budget.c - the memory of the setting `memory`, divided. SPDX-License-Identifier: Apache-2.0
  *
- * One table gives each budget its share. It is read once, at the start. Budgets do not borrow from
- * each other: a budget that lent its memory could not have it back at the moment of need. */
+ * One table gives each budget its share. The memory is divided once, at the start. Budgets do not
+ * borrow from each other: a budget that lent its memory could not get it back when it needs it. */
 #include "base/budget.h"
 
 #include <assert.h>
 
-/* The default is half of the allowed memory. The other half is for the page cache, through which
- * warm bytes and the index are read, and for connections, threads and libraries. The maximum is
- * about the sum of all budgets in version 0.1, when each had a setting (1,616 MiB). */
+/* The default of `memory` is half of the allowed memory. The other half is for connections,
+ * threads, libraries and the page cache, through which cached bytes and the index are read. The
+ * default is at most about the sum of all budgets in version 0.1, when each budget had its own
+ * setting (1,616 MiB). */
 #define DEFAULT_MOST (1536 * MIB)
 
 const struct budget_row budget_rows[BUDGET_COUNT] = {

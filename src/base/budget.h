@@ -12,22 +12,24 @@ enum budget {
 
 struct budget_row {
     const char *name;           /* "memory_slots" */
-    unsigned share;             /* in percent, of the memory above all leasts */
+    unsigned share;             /* percent of the memory above the sum of all leasts */
     uint64_t least, most;
-    const char *holds, *full;   /* words for people */
+    const char *holds, *full;   /* what uses the budget, and what happens when it is full */
 };
 extern const struct budget_row budget_rows[BUDGET_COUNT];
 
-/* The sum of all leasts: the smallest `memory` there is. */
+/* The sum of all leasts, which is the smallest possible `memory`. */
 #define MEMORY_LEAST (64 * MIB)
 
 struct budgets {
     uint64_t bytes[BUDGET_COUNT];
 };
 
-/* Divides at least MEMORY_LEAST. The sum of the budgets is never above `memory`. */
+/* Divides `memory`, which must be at least MEMORY_LEAST. The sum of the budgets is at most
+ * `memory`. */
 struct budgets budgets_divide(uint64_t memory) MUST_USE;
-/* The value of `memory` if it is not set. allowed: the memory that this process may use. */
+/* Returns the value of the setting `memory` if it is not set. `allowed` is the memory that this
+ * process may use. */
 uint64_t budgets_default(uint64_t allowed) MUST_USE;
 
 #endif

@@ -1,11 +1,11 @@
 /* cgroup.c - the control groups that this process is in. SPDX-License-Identifier: Apache-2.0
  *
- * The limits of outer groups bind, too, so all groups are read, from ours outward. Version 1 has a
- * tree for each controller, version 2 has one tree; a hybrid host mounts both.
- * /proc/self/cgroup names our group in each tree, and /proc/self/mountinfo the place where a tree
- * is mounted. In a container without a cgroup namespace the group has the host's name, and only a
- * part of the tree is mounted: the root of the mount is that part. A file that can't be read sets
- * no limit. */
+ * The limits of outer groups also apply, so all groups are read, from this process's group outward.
+ * Version 1 has a tree for each controller, version 2 has one tree; a hybrid host mounts both.
+ * /proc/self/cgroup names the process's group in each tree, and /proc/self/mountinfo names the
+ * folder where a tree is mounted. In a container without a cgroup namespace the group has the
+ * host's name, and only a part of the tree is mounted: the ROOT field of the mount names that part.
+ * A file that can't be read sets no limit. */
 #include "base/cgroup.h"
 
 #include <limits.h>
@@ -34,7 +34,8 @@ bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
     return good;
 }
 
-/* A line is NUMBER:CONTROLLERS:PATH; version 2 has the number 0 and no controllers. */
+/* A line has the form NUMBER:CONTROLLERS:PATH; in version 2 the number is 0 and there are no
+ * controllers. */
 static bool group_of(const struct walk *walk, bool second, char ret[PATH_MAX])
 {
     char path[PATH_MAX], *line = NULL;
@@ -59,7 +60,7 @@ static bool group_of(const struct walk *walk, bool second, char ret[PATH_MAX])
     return found;
 }
 
-/* Looks at each group from ours up to the root of the mount. */
+/* Visits each group from this process's group up to the root of the mount. */
 static void climb(const struct walk *walk, const char *mount, const char *mounted, bool second)
 {
     char group[PATH_MAX] = "", folder[3 * PATH_MAX];
@@ -76,7 +77,7 @@ static void climb(const struct walk *walk, const char *mount, const char *mounte
     }
 }
 
-/* "31 23 0:28 ROOT MOUNT OPTIONS ... - TYPE SOURCE OPTIONS" */
+/* A line has the form "31 23 0:28 ROOT MOUNT OPTIONS ... - TYPE SOURCE OPTIONS". */
 static void look_at_mount(const struct walk *walk, const char *line)
 {
     char mounted[PATH_MAX], mount[PATH_MAX], type[32], options[256];

@@ -4,12 +4,12 @@
 
 #include "base/base.h"
 
-/* Calls look() with the folder of our group, and then of each group around it: in version 2, and in
- * the tree of `controller` in version 1. root: a folder that holds /proc and the mounts; a test has
- * one of its own, else it is "". */
+/* Calls look() with the folder of this process's group, and then with the folder of each group
+ * around it: in the tree of version 2, and in the tree of `controller` in version 1. `root` is a
+ * folder that holds /proc and the mounts; it is "" except in tests. */
 void cgroup_each(const char *root, const char *controller,
                  void (*look)(void *arg, const char *folder), void *arg);
-/* Reads the first line of a file, without its newline. False: there is none. */
+/* Reads the first line of a file, without its newline. Returns false if there is no such line. */
 bool cgroup_line(const char *folder, const char *file, char *ret, int cap) MUST_USE;
 
 #endif

@@ -1,13 +1,13 @@
-/* clock.h - what time it is. SPDX-License-Identifier: Apache-2.0
+/* clock.h - the clocks. SPDX-License-Identifier: Apache-2.0
  *
  * Rooms that wait or measure call these; pure functions take `now` as an argument (H9). There are
  * three clocks:
  * - wall time is for times that other machines or people see: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
- * - ageing time measures the age of an origin's answer: freshness, grants, permissions, refusals
- *   and listings that are kept. ageing_s() is wall time, and ageing_ms() is monotonic time. In the
- *   tests' daemon a test lets both run ahead (testing.h). Compare a time of this clock only with
- *   times of this clock. */
+ * - ageing time measures the age of an origin's answer: freshness, grants, permissions, and the
+ * refusals and listings that are kept. ageing_s() is wall time, and ageing_ms() is monotonic time.
+ * In the tests' daemon a test can set both ahead (testing.h). Compare a time of this clock only
+ * with times of this clock. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -28,8 +28,8 @@ static inline uint64_t mono_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 static inline uint64_t mono_ms(void) { return mono_ns() / 1000000u; }
 static inline int64_t wall_s(void) { return (int64_t)(clock_ns(CLOCK_REALTIME) / 1000000000u); }
 
-/* Waits for the condition until a monotonic time at most. It may wake earlier, like any wait for a
- * condition. The caller holds the lock. */
+/* Waits for the condition, but at most until the monotonic time until_ns. Like any wait for a
+ * condition, it may return early. The caller holds the lock. */
 static inline void cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
 {
     struct timespec until = { (time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u) };

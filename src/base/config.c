@@ -1,9 +1,10 @@
 /* config.c - settings from flags, environment and file. SPDX-License-Identifier: Apache-2.0
  *
- * Every row of the table is filled from its default, then from the file (config_file.c), the
- * environment and the flags (config_args.c). So the last source wins, and each value knows its
- * source. No mistake ends the load: all are kept, in the order of the sources. Then groups inherit
- * what they leave out, and config_rules.c checks the settings together. */
+ * Every row of the table gets its default, then the value from the file (config_file.c), from
+ * the environment and from the flags (config_args.c). So the last source wins. Each value
+ * records its source. A mistake does not end the load: all mistakes are kept, in the order of
+ * the sources. Then groups inherit the values that they leave out, and config_rules.c checks the
+ * settings together. */
 #include "base/config.h"
 
 #include <stdio.h>
@@ -13,11 +14,12 @@
 #include "base/config_inside.h"
 
 #define SECRET_BYTES_MAX 8192u
-#define REPEATED_BYTES_MAX 200u    /* of a wrong value, in a message */
+#define REPEATED_BYTES_MAX 200u    /* bytes of a wrong value that a message repeats */
 
 /* ---- mistakes ---- */
 
-/* In the order they came; mistakes of one file in the order of their places. */
+/* Keeps mistakes in the order in which they came, except that those of one file are in the order of
+ * their places. */
 static void put_in_order(struct config *config, struct config_mistake *mistake)
 {
     struct config_mistake **at = &config->mistakes;
@@ -124,7 +126,7 @@ struct config_group config_group_global(struct config *config)
     return (struct config_group){ SCOPE_GLOBAL, "", config, config->where };
 }
 
-static struct setting_where *where_new(struct config *config)    /* all FROM_DEFAULT */
+static struct setting_where *where_new(struct config *config)    /* all members FROM_DEFAULT */
 {
     return arena_alloc(&config->arena, setting_count * sizeof(struct setting_where));
 }
@@ -168,7 +170,8 @@ bool config_is_given(const struct config_group *group, const char *member)
 
 /* ---- one value ---- */
 
-/* May a message repeat the value? No secret, and no URL with a user, which may hold one. */
+/* Returns true if a message may repeat the value: it is no secret, and no URL with a user, which
+ * may hold a secret. */
 static bool may_be_repeated(const struct setting *setting, slice text)
 {
     return setting->type != TYPE_SECRET && !slice_has(text, '@') && !slice_has_control(text) &&
@@ -180,8 +183,8 @@ bool config_is_blank(slice text)
     return slice_only(text, " \t\n\v\f\r");
 }
 
-/* Everybody knows an empty secret. It comes from a failed substitution, or a file that is not
- * written yet. False: the secret is empty, and the mistake is added. */
+/* Refuses an empty secret, because everybody knows it: a substitution failed, or the secret's file
+ * is not written yet. Returns false if the secret is empty, after adding the mistake. */
 static bool secret_is_there(struct config *config, const struct config_group *group,
                             const struct setting *setting, slice text,
                             const struct setting_where *where)
@@ -200,7 +203,7 @@ static bool secret_is_there(struct config *config, const struct config_group *gr
     return false;
 }
 
-/* A URL is read as a text first. If no kind of origin takes it, the value stays empty. */
+/* A URL is first read as a text. If no kind of origin accepts it, the value stays empty. */
 static bool read_value(struct config *config, const struct config_group *group,
                        const struct setting *setting, slice text, const char **ret_why)
 {
@@ -240,7 +243,8 @@ static slice without_space(slice text)
     return slice_trim(text);
 }
 
-/* A mounted secret. The value is the file's text without the space that editors leave around it. */
+/* Reads a secret from its file. The value is the file's text without the spaces and newlines around
+ * it, which editors leave. */
 static void assign_file(struct config *config, const struct config_group *group,
                         const struct setting *setting, slice path,
                         const struct setting_where *where)
@@ -255,7 +259,7 @@ static void assign_file(struct config *config, const struct config_group *group,
         assign_text(config, group, setting, without_space(secret), &inside);
         return;
     }
-    group->where[setting - settings] = inside;    /* given, though its text is unknown */
+    group->where[setting - settings] = inside;    /* counts as given, though its text is unknown */
     const char *key = arena_printf(&config->arena, "%s_file",
                                    config_path(group, setting->name, &config->arena)).ptr;
     if (given)
@@ -264,7 +268,8 @@ static void assign_file(struct config *config, const struct config_group *group,
         config_mistake_add(config, where, key, NULL, "is empty: name a file, or leave it out");
 }
 
-/* One source gives a value and a file for it: neither wins over the other, so it is a mistake. */
+/* If one source gives both a value and a file for it, neither wins over the other, so this is a
+ * mistake. */
 static void stand_alone(struct config *config, const struct config_group *group,
                         const struct setting *setting, bool by_file,
                         const struct setting_where *where)
@@ -305,8 +310,8 @@ void config_assign_defaults(struct config *config, const struct config_group *gr
     }
 }
 
-/* A text that is given and wrong is empty. The group then inherits the value, but keeps the place of
- * its own text. */
+/* A value that is given but wrong is empty here. The group then inherits the value, but records the
+ * place of its own text. */
 static void inherit(struct config *config, const struct config_group *group)
 {
     for (size_t i = 0; i < setting_count; i++) {
@@ -323,9 +328,10 @@ static void inherit(struct config *config, const struct config_group *group)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- all settings ---- */
 
-/* The origin* settings make an origin like those of the file, and the first. */
+/* Makes an origin from the origin* settings. It is an origin like those of the file, and the first
+ * one. */
 static void add_default_origin(struct config *config)
 {
     if (!config->origin[0])
@@ -357,7 +363,7 @@ static void add_default_key(struct config *config)
             config->where[setting_at(SCOPE_GLOBAL, slice_of(members[i]))];
 }
 
-/* The variable of the AWS SDKs counts where no setting is given. */
+/* AWS_CA_BUNDLE, the variable of the AWS SDKs, applies if origin_ca_file is not set. */
 static void use_aws_ca_bundle(struct config *config)
 {
     if (!config->aws_ca_bundle || config->origin_ca_file[0])

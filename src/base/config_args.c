@@ -1,13 +1,13 @@
 /* config_args.c - settings from the environment and from flags. SPDX-License-Identifier: Apache-2.0
  *
- * Both give values to GLOBAL rows and constants. Only the file has groups. */
+ * Both can set GLOBAL rows and constants. Only the file has groups. */
 #include "base/config_inside.h"
 
 #include <string.h>
 
-/* An orchestrator may set PENSTOCK_SERVICE_HOST and the like for a service of the name penstock. So
- * a name that is near no setting is ignored. An empty variable gives no value, except to a secret:
- * there it comes from a substitution that failed. */
+/* An orchestrator may set PENSTOCK_SERVICE_HOST and similar variables for a service with the name
+ * penstock. So a variable whose name resembles no setting is ignored. An empty variable gives no
+ * value. For a secret it is a mistake, because it comes from a substitution that failed. */
 void config_read_env(struct config *config, const char *const *env)
 {
     struct config_group global = config_group_global(config);
@@ -34,8 +34,8 @@ void config_read_env(struct config *config, const char *const *env)
     }
 }
 
-/* --name VALUE, --name=VALUE; for a BOOL also --name (before another flag, or last) and
- * --no-name. */
+/* Reads --name VALUE and --name=VALUE; for a BOOL also --no-name, and --name without a value if it
+ * is the last argument or another flag follows. */
 void config_read_flags(struct config *config, size_t argc, const char *const *argv)
 {
     struct config_group global = config_group_global(config);
@@ -61,7 +61,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
             config_mistake_add(config, &where, "", setting_nearest(SCOPE_GLOBAL, name),
                                "no such setting");
             if (!value.ptr && i + 1 < argc && argv[i + 1][0] != '-')
-                i++;    /* probably its value */
+                i++;    /* skips what is probably its value */
             continue;
         }
         bool is_word = i + 1 < argc && argv[i + 1][0] != '-';
@@ -76,7 +76,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
     }
 }
 
-/* The path of the file: the last --config, else the variable, else the caller's, else the default. */
+/* Returns the path of the file: from the last --config, else from the variable, else the caller's
+ * path, else the default. */
 const char *config_file_path(const struct config_sources *from, bool *ret_given)
 {
     const char *path = NULL;

@@ -1,15 +1,15 @@
-/* config_changes.c - what differs between two loads of the settings.
+/* config_changes.c - finds the differences between two loads of the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A group is the same group if it has the same name; a row of keys, if it has the same access key,
- * wherever it stands. A group that came or went is one change. */
+ * Two groups with the same name are the same group; two rows of keys with the same access key are
+ * the same row, wherever they stand. A group that was added or removed is one change. */
 #include <string.h>
 
 #include "base/config.h"
 
 struct changes {
     struct text *into;
-    bool reloadable;             /* report these, or the ones that need a restart */
+    bool reloadable;             /* report these settings, or else those that need a restart */
 };
 
 static void name(struct changes *changes, const char *group, const char *setting)
@@ -30,7 +30,8 @@ static bool is_same(const struct setting *setting, const void *a, const void *b)
     return memcmp(at, other, setting_bytes(setting)) == 0;
 }
 
-/* An inherited value is no change of the group: it changes where it is written. */
+/* A change of an inherited value is reported for the setting that it comes from, not for the
+ * group. */
 static void compare(struct changes *changes, const struct config_group *before,
                     const struct config_group *after)
 {
@@ -42,8 +43,8 @@ static void compare(struct changes *changes, const struct config_group *before,
             name(changes, after->name, settings[i].name);
 }
 
-/* As config_group_at, but a row of keys has the name of its access key. The pair of the settings is
- * no row: it keeps its empty name. */
+/* As config_group_at, but the name of a row of keys is its access key. The key pair of the settings
+ * is no row: it keeps its empty name. */
 static bool group_at(const struct config *config, enum setting_scope scope, size_t i,
                      struct config_group *ret)
 {
@@ -64,7 +65,7 @@ static bool find_group(const struct config *config, enum setting_scope scope, co
     return false;
 }
 
-/* Names the groups of `some` that `others` lacks. */
+/* Names the groups of `some` that do not exist in `others`. */
 static void name_lone(struct changes *changes, enum setting_scope scope, const struct config *some,
                       const struct config *others, const char *what)
 {
@@ -84,7 +85,7 @@ slice config_changes(const struct config *before, const struct config *after, bo
         for (size_t i = 0; group_at(after, scope, i, &is); i++)
             if ((*is.name || scope != SCOPE_KEY) && find_group(before, scope, is.name, &was))
                 compare(&changes, &was, &is);
-        if (reloadable == (scope == SCOPE_KEY)) {    /* other groups need a restart */
+        if (reloadable == (scope == SCOPE_KEY)) {    /* groups other than keys need a restart */
             name_lone(&changes, scope, after, before, "(new)");
             name_lone(&changes, scope, before, after, "(gone)");
         }

@@ -1,8 +1,8 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
- * JSON, and the only file of this room that knows it. The members of the object are GLOBAL rows;
- * its members "origins", "buckets" and "keys" hold groups. A name that begins with '#' is a
- * comment. Each value and each mistake knows its line and column (json_place.h). */
+ * The file is JSON, and only this file of the room knows that. The members of the object are GLOBAL
+ * rows; its members "origins", "buckets" and "keys" hold groups. A member whose name begins with
+ * '#' is a comment. Each value and each mistake has its line and column (json_place.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -46,7 +46,8 @@ static const char *const lists[] = {
     [SCOPE_ORIGIN] = "origins", [SCOPE_BUCKET] = "buckets", [SCOPE_KEY] = "keys",
 };
 
-/* Where a value below a group stands, or its name. steps: the way from the group to it. */
+/* Returns the place of a value below a group, or of its name. `steps` is the path from the group to
+ * it. */
 static struct setting_where place(const struct loading *load, const struct config_group *group,
                                   const struct json_step *steps, size_t step_count, bool of_value)
 {
@@ -63,7 +64,7 @@ static struct setting_where place(const struct loading *load, const struct confi
     for (size_t i = 0; i < step_count; i++)
         all[depth++] = steps[i];
     bool ignored = json_place(load->text, all, depth, &key, &value);
-    (void)ignored;    /* the nearest place is good enough */
+    (void)ignored;    /* if a step is missing, the nearest place will do */
     struct text_place at = of_value ? value : key;
     return (struct setting_where){ FROM_FILE, load->file, at.line, at.column, NULL };
 }
@@ -79,8 +80,8 @@ static slice text_of(const json_t *word)
     return (slice){ json_string_value(word), json_string_length(word) };
 }
 
-/* The text of a scalar. Text must be in quotes, so that 007 and true are not taken for numbers and
- * truth values. */
+/* Reads the text of a scalar. A text must be in quotes, so that 007 and true are not read as a
+ * number and a truth value. */
 static bool scalar_text(const struct setting *setting, json_t *value, struct arena *keep,
                         slice *ret, const char **ret_why)
 {
@@ -126,7 +127,7 @@ static void read_member(struct loading *load, const struct config_group *group, 
     const struct setting *setting = setting_resolve(group->scope, slice_of(name), &by_file);
     const char *key = config_path(group, name, &config->arena), *why;
     struct setting_where at_key = place_of(load, group, name, false);
-    if (setting && setting->scope == SCOPE_GONE) {    /* a warning (cli/warn.c), and no mistake */
+    if (setting && setting->scope == SCOPE_GONE) {    /* cli/warn.c warns; this is no mistake */
         group->where[setting - settings] = at_key;
         return;
     }
@@ -161,7 +162,8 @@ static bool are_texts(const json_t *array)
 
 #define THE_LIST SIZE_MAX
 
-/* At a row of a policy (list NULL), at its list of that name, or at a word in there. */
+/* Adds a mistake at a row of a policy (`list` is NULL), at the list of that name in the row, or at
+ * a word in that list. */
 static void policy_mistake(struct loading *load, const struct config_group *group, size_t row,
                            const char *list, size_t word, const char *why)
 {
@@ -214,7 +216,7 @@ static void read_on(struct loading *load, const struct config_group *group, size
     }
 }
 
-/* A policy that is an array of { "allow": [...], "on": [...] }. */
+/* Reads a policy that is an array of { "allow": [...], "on": [...] }. */
 static void read_policy(struct loading *load, const struct config_group *group, json_t *rows)
 {
     struct config *config = load->config;
@@ -254,7 +256,7 @@ static void read_object(struct loading *load, const struct config_group *group, 
     }
 }
 
-/* The object of one group: its defaults, then its members. */
+/* Reads the object of one group: first its defaults, then its members. */
 static void read_group(struct loading *load, enum setting_scope scope, const char *name,
                        json_t *object)
 {
@@ -285,7 +287,7 @@ static void read_groups(struct loading *load, json_t *root)
     struct config *config = load->config;
     json_t *origins = json_object_get(root, "origins"), *buckets = json_object_get(root, "buckets");
     json_t *keys = json_object_get(root, "keys"), *value;
-    /* one more of each: the default origin, and the key pair of the GLOBAL rows */
+    /* room for one more of each: the default origin, and the key pair of the GLOBAL rows */
     config->origins = arena_alloc(&config->arena,
                                   (json_object_size(origins) + 1) * sizeof(*config->origins));
     config->buckets = arena_alloc(&config->arena,
@@ -310,7 +312,7 @@ static void read_groups(struct loading *load, json_t *root)
         read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);
 }
 
-/* The most frequent mistakes in JSON; the parser's message does not name them. */
+/* Explains the most frequent mistakes in JSON, which the parser's message does not name. */
 static const char *comma_hint(const char *text)
 {
     if (strstr(text, "near '}'") || strstr(text, "near ']'"))
@@ -318,8 +320,8 @@ static const char *comma_hint(const char *text)
     return strstr(text, "expected near '\"'") ? " (a comma missing before it?)" : "";
 }
 
-/* Parses the whole text. NULL: it can't be parsed, and the mistake is added. A name that is given
- * twice is a mistake, too, but the rest is still read. */
+/* Parses the whole text. Returns NULL if it can't be parsed, after adding the mistake. A name that
+ * is given twice is a mistake, too, but then the rest is still read. */
 static json_t *parse(struct loading *load)
 {
     json_error_t error;

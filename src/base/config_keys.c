@@ -1,7 +1,7 @@
 /* config_keys.c - the rules about rows of "keys". SPDX-License-Identifier: Apache-2.0
  *
  * A row is a client: a key pair, or anonymous. It has either an origin identity of its own or a
- * policy. Both at once is a mistake, because each of them allows other reads. */
+ * policy. To have both is a mistake, because they could allow different reads. */
 #include "base/config_inside.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
 {
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
-    if (slice_has(on, '*') || slice_has(on, '?'))    /* S3 allows them in keys; few have them */
+    if (slice_has(on, '*') || slice_has(on, '?'))  /* S3 allows both in keys; few keys have them */
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
                             "wildcard: remove the wildcard, since a prefix covers all keys that "
                             "begin with it", SLICE_ARG(on)).ptr;
@@ -58,7 +58,7 @@ bool config_shares_identity(const struct config *config, const struct config_key
 
 /* ---- rules ---- */
 
-/* At most one mistake for each value. */
+/* Adds at most one mistake for each value. */
 static void wrong(struct config *config, const struct config_group *row, const char *member,
                   const char *why)
 {
@@ -111,7 +111,7 @@ static void pair_is_right(struct config *config, const struct config_group *row)
                              : "is there twice: each client needs an access_key of its own");
 }
 
-/* "all" becomes a row like those of an array. */
+/* Turns the policy "all" into a row like those of an array. */
 static void policy_is_read(struct config *config, const struct config_group *row)
 {
     struct config_key *key = row->values;

@@ -1,9 +1,9 @@
 /* config_rules.c - rules about several settings together.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each rule is a function in one table. It is called with each group of its scope, and adds a
- * mistake at the value that should change. Where one setting needs another one, that is a row of
- * `needs`. */
+ * Each rule is a function in one table. The function is called with each group of its scope, and
+ * adds a mistake at the value that should change. If one setting needs another one, that is a row
+ * of the table `needs`. */
 #include "base/config_inside.h"
 
 #include "base/header.h"
@@ -40,7 +40,7 @@ static bool is_everywhere(slice address)
            slice_starts(address, S("*:"));
 }
 
-/* Could a client of one address reach the other? */
+/* Returns true if a client that connects to one address could reach the other. */
 static bool overlap(slice a, slice b)
 {
     bool by_name = slice_starts(a, S("localhost:")) || slice_starts(b, S("localhost:"));
@@ -66,7 +66,7 @@ static void listeners_differ(struct config *config, const struct config_group *a
                              "another port", rows[i].address, rows[j].name, rows[j].address);
 }
 
-/* A host name, and no URL: a URL would fit no request. */
+/* A domain must be a host name, not a URL: no request could match a URL. */
 static void domains_are_names(struct config *config, const struct config_group *all)
 {
     slice rest = slice_of(config->domains);
@@ -117,9 +117,9 @@ static void forwarded_headers_may_be_sent(struct config *config, const struct co
     }
 }
 
-/* A setting that is given needs the other one to be given, too.
- * lend needs a token because /_/credentials is served by the port of the objects. To a browser, an
- * object and the credentials have the same origin, and any local process can connect. */
+/* If setting `name` is given, the setting `other` must be given, too.
+ * lend needs a token because the port of the objects also serves /_/credentials. To a browser, an
+ * object and the credentials have the same (web) origin; and any local process can connect. */
 static const struct {
     const char *name, *other, *why;
 } needs[] = {
@@ -202,7 +202,7 @@ static void cache_dir_is_absolute(struct config *config, const struct config_gro
         config_wrong(config, all, "cache_dir", "must be an absolute path, which begins with /");
 }
 
-/* The path with its symbolic links resolved, if it exists. */
+/* Returns the path with its symbolic links resolved, if the path exists. */
 static const char *resolved(struct config *config, const char *path)
 {
     char *real = realpath(path, NULL);
@@ -211,8 +211,8 @@ static const char *resolved(struct config *config, const char *path)
     return kept;
 }
 
-/* Cached bytes inside an origin's folder would be objects of the origin, and every client would see
- * them. */
+/* Cached bytes inside the folder of an origin would be objects of that origin, and every client
+ * would see them. */
 static void cache_dir_is_outside(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;
@@ -246,7 +246,8 @@ static void global_keys_are_whole(struct config *config, const struct config_gro
     config_pair_is_whole(config, all, "origin_");
 }
 
-/* An inherited pair is the one above. */
+/* global_keys_are_whole checks the pair that a group may inherit, so only a group's own pair is
+ * checked here. */
 static void origin_keys_are_whole(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;
@@ -275,7 +276,8 @@ static void origin_has_a_url(struct config *config, const struct config_group *g
                            "remove the setting origin");
 }
 
-/* NULL if the file holds a certificate; whether it is a good one is judged by TLS. */
+/* Returns NULL if the file holds a certificate, else the fault. TLS later judges whether the
+ * certificate is valid. */
 static const char *ca_file_fault(struct config *config, const char *path)
 {
     struct arena keep = { 0 };
@@ -289,7 +291,7 @@ static const char *ca_file_fault(struct config *config, const char *path)
     return fault;
 }
 
-/* Several origins may inherit one file: its fault is one mistake. */
+/* Several origins may inherit one file; then its fault is reported once. */
 static void ca_file_holds_certificates(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;
@@ -303,8 +305,8 @@ static void ca_file_holds_certificates(struct config *config, const struct confi
                            config_path(group, "ca_file", &config->arena), NULL, "%s", fault);
 }
 
-/* "HOST:PORT" of an origin, with the scheme's default port if the URL has none. Empty: the URL has
- * no host. */
+/* Returns "HOST:PORT" of an origin, with the scheme's default port if the URL has none. The result
+ * is empty if the URL has no host. */
 static slice authority_of(struct config *config, const struct config_origin *origin)
 {
     struct url_parts parts = parts_of(config, origin);
@@ -326,8 +328,8 @@ static bool listens_there(const char *listen, slice authority)
             (is_everywhere(own) || config_is_loopback(own)));
 }
 
-/* Else each miss would send a request to Penstock itself, until all connections wait for each
- * other. */
+/* If Penstock were its own origin, each miss would send a request to Penstock itself, until all
+ * connections wait for each other. */
 static void origin_is_not_penstock(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;
@@ -348,8 +350,8 @@ static bool same_identity(const struct config_origin *a, const struct config_ori
            strcmp(a->session_token, b->session_token) == 0;
 }
 
-/* The cache keeps one copy of an endpoint's objects, for one shared identity. With two, a client of
- * one would read what only the other may read. */
+/* The cache keeps one copy of an endpoint's objects, for one shared identity. If there were two
+ * shared identities, clients of one could read objects that only the other may read. */
 static void endpoint_has_one_identity(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;
@@ -406,8 +408,8 @@ static void bucket_name_is_valid(struct config *config, const struct config_grou
                            "must be BUCKET or BUCKET/PREFIX, and %s", rule);
 }
 
-/* A prefix is part of its bucket. With two origins its keys would have two homes, and two names in
- * the cache. */
+/* A prefix is part of its bucket. With an origin of its own, the same keys would belong to two
+ * origins, and have two names in the cache. */
 static void prefix_has_its_buckets_origin(struct config *config, const struct config_group *group)
 {
     const struct config_bucket *part = group->values;
@@ -421,7 +423,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
     }
 }
 
-/* A prefix is the one in the name of a bucket's row, so no other place can have this scope. */
+/* The scope "prefix" means the prefix in the name of a bucket's row, so only such a row can have
+ * this scope. */
 static void no_global_prefix_scope(struct config *config, const struct config_group *all)
 {
     if (strcmp(config->grant_scope, "prefix") == 0)

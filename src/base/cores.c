@@ -1,7 +1,7 @@
-/* cores.c - how many cores, and how much memory, this process may use.
+/* cores.c - the number of cores, and the memory, that this process may use.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A container with a quota of 2 cores on a node of 128 must not start 128 threads, so the quota
+ * A container with a quota of 2 cores on a node with 128 must not start 128 threads, so the quota
  * counts. A file that can't be read sets no limit. */
 #include "base/cores.h"
 
@@ -26,7 +26,8 @@ static unsigned cores_of(long quota_us, long period_us)
     return (unsigned)MAX((quota_us + period_us - 1) / period_us, 1);
 }
 
-/* "max 100000" or "150000 100000"; version 1 has a file for each of the two. */
+/* The file holds "max 100000" or "150000 100000"; version 1 has one file for each of the two
+ * numbers. */
 static void look_for_cores(void *arg, const char *folder)
 {
     unsigned *least = arg;
@@ -48,8 +49,8 @@ unsigned cores_available(void)
     return least;
 }
 
-/* "max" or "4294967296". The kernel slows a group above memory.high until it hardly runs, so this
- * limit binds like memory.max. */
+/* The file holds "max" or "4294967296". The kernel slows a group above memory.high until it hardly
+ * runs, so memory.high counts as a limit, like memory.max. */
 static void look_for_memory(void *arg, const char *folder)
 {
     static const char *const files[] = { "memory.max", "memory.high", "memory.limit_in_bytes" };

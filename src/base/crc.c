@@ -1,13 +1,13 @@
 /* crc.c - cyclic checksums. SPDX-License-Identifier: Apache-2.0
  *
- * CRC-32 and CRC-32C are ISA-L's. Its crc32_iscsi takes and returns the bare register, so the usual
- * inversion before and after is done here; crc32_gzip_refl inverts by itself. Both take int
- * lengths. ISA-L (2.30) lacks the polynomial of CRC-64/NVME. If the processor has carry-less
- * multiplication, the input is folded into four lanes of 16 bytes, 64 bytes at a time. To move a
- * lane by k bits, its low half is multiplied by x^(k+64) and its high half by x^k, modulo the
- * polynomial. Bits are reflected, which makes each product one bit short, so the exponents of the
- * constants are one less. A table serves the last 16 bytes and short inputs. Constants and table
- * are computed once. */
+ * ISA-L computes CRC-32 and CRC-32C. Its crc32_iscsi takes and returns the bare register, so the
+ * usual inversion before and after is done here; crc32_gzip_refl inverts by itself. Both take
+ * lengths of type int. ISA-L (2.30) lacks the polynomial of CRC-64/NVME. If the processor has
+ * carry-less multiplication, the input is folded into four lanes of 16 bytes, 64 bytes at a time.
+ * To move a lane by k bits, its low half is multiplied by x^(k+64) and its high half by x^k, modulo
+ * the polynomial. Bits are reflected, which makes each product one bit short, so the exponents of
+ * the constants are one less. A table serves the last 16 bytes and short inputs. Constants and
+ * table are computed once. */
 #include "base/crc.h"
 
 #include <isa-l/crc.h>
@@ -18,12 +18,12 @@
 #include <immintrin.h>
 #endif
 
-#define NVME_POLYNOMIAL 0x9a6c9329ac4bc9b5u    /* reflected; x^64 left out */
+#define NVME_POLYNOMIAL 0x9a6c9329ac4bc9b5u    /* reflected, without x^64 */
 #define FOLD_BYTES_LEAST 128u
 
 uint32_t crc32c(uint32_t seed, const void *bytes, size_t len)
 {
-    unsigned char *at = (unsigned char *)(uintptr_t)bytes;    /* ISA-L forgot the const */
+    unsigned char *at = (unsigned char *)(uintptr_t)bytes;    /* ISA-L's argument is not const */
     unsigned int sum = ~seed;
     while (len) {
         int part = (int)MIN(len, (size_t)INT_MAX);
@@ -43,7 +43,7 @@ uint32_t crc32(uint32_t seed, const void *bytes, size_t len)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t table[8][256];
-static uint64_t fold_far[2], fold_near[2];    /* move a lane by 64, by 16 bytes: [0] its low half */
+static uint64_t fold_far[2], fold_near[2];    /* move a lane by 64 or 16 bytes; [0]: its low half */
 static bool can_fold;
 
 /* x^power modulo the polynomial; bit 63 is x^0, as everywhere here. */

@@ -1,14 +1,15 @@
 /* header.c - the table of known request headers. SPDX-License-Identifier: Apache-2.0
  *
- * Every header of every request is looked up. A hash table holds the exact names; it is made at the
- * first look-up. The few prefixes are compared one by one, and only with names that have a '-'. */
+ * Every header of every request is looked up. A hash table holds the names that are no prefixes;
+ * the first look-up makes it. The few prefixes are compared one by one, and only with names that
+ * have a '-'. */
 #include "base/header.h"
 
 #include <pthread.h>
 #include <search.h>
 #include <string.h>
 
-#define NAME_BYTES_MAX 64    /* of a row; a longer name can only match a prefix */
+#define NAME_BYTES_MAX 64    /* of a row's name; a longer name can only match a prefix */
 
 enum times { TIMES_ANY, TIMES_ONCE };
 enum right { RIGHT_OF_PLAIN, RIGHT_OF_ADMIN };
@@ -51,7 +52,7 @@ static void fill(void)
     }
 }
 
-/* The first bytes of a name in lower case, with a NUL behind them. */
+/* Returns the first bytes of a name in lower case, followed by a NUL. */
 static slice lower(slice name, char buffer[NAME_BYTES_MAX + 1])
 {
     name.len = MIN(name.len, (size_t)NAME_BYTES_MAX);
@@ -67,7 +68,7 @@ static const struct row *exact(slice low)
     if (!hsearch_r((ENTRY){ .key = (char *)(uintptr_t)low.ptr }, FIND, &found, &exact_rows))
         return NULL;
     const struct row *row = found->data;
-    return slice_eq(row->name, low) ? row : NULL;    /* a name may hold a NUL */
+    return slice_eq(row->name, low) ? row : NULL;    /* compared again, as a name may hold a NUL */
 }
 
 static const struct row *longest_prefix(slice name)
@@ -108,7 +109,8 @@ bool header_is_vendors(slice name)
     return begins_as_vendors(lower(name, buffer));
 }
 
-/* Lower case, with '-' for '_': CGI makes no difference between them. */
+/* Returns the name in lower case, with '-' in place of '_': CGI makes no difference between the
+ * two. */
 static slice folded(slice name, char buffer[NAME_BYTES_MAX + 1])
 {
     slice low = lower(name, buffer);

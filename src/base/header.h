@@ -17,12 +17,13 @@ struct header_known {
     bool once, admin;
 };
 
-/* listed: the setting forward_headers, names separated by commas. Any case. */
+/* `listed` is the value of the setting forward_headers: names separated by commas, in any case. */
 struct header_known header_judge(slice name, slice listed) MUST_USE;
 bool header_is_vendors(slice name);    /* it begins with a VENDOR prefix of header.def */
-/* Would a server that rewrites names as CGI does read it as a vendor's? Never true of metadata. */
+/* Returns true if a server that rewrites names as CGI does would read this name as a vendor's
+ * header. The result is never true for metadata. */
 bool header_is_disguised(slice name);
-/* NULL, or why forward_headers can't list this name: the end of a sentence. */
+/* Returns NULL, or why forward_headers can't list this name: the end of a sentence. */
 const char *header_listed_breaks(slice name);
 
 #endif

@@ -1,8 +1,8 @@
 /* json_place.c - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0
  *
  * The JSON library gives line and column of syntax errors only. This scanner walks the text again,
- * for a value that is valid JSON but a wrong setting. It compares names as they are written, so it
- * does not find a name with escapes; the place is then that of the parent. */
+ * for a value that is valid JSON but a wrong setting. It compares names without decoding them. So
+ * it does not find a name that is written with escapes; the place is then that of the parent. */
 #include "base/json_place.h"
 
 struct scan {
@@ -26,7 +26,7 @@ static void skip_space(struct scan *scan)
         scan->at++;
 }
 
-/* Moves from the opening quote to behind the closing one; returns the bytes between them. */
+/* Moves from the opening quote past the closing one. Returns the bytes between them. */
 static slice skip_string(struct scan *scan)
 {
     size_t start = ++scan->at;
@@ -59,8 +59,8 @@ static void skip_value(struct scan *scan)
     } while (depth && peek(scan));
 }
 
-/* Moves from an object or array to the value of the step. False: it has none, and *ret_key
- * stays. */
+/* Moves from an object or array to the value of the step. Returns false if there is no such value;
+ * *ret_key does not change then. */
 static bool enter(struct scan *scan, const struct json_step *step, size_t *ret_key)
 {
     bool by_name = step->name.ptr != NULL;
@@ -73,7 +73,7 @@ static bool enter(struct scan *scan, const struct json_step *step, size_t *ret_k
         if (by_name) {
             name = skip_string(scan);
             skip_space(scan);
-            scan->at++;    /* the colon */
+            scan->at++;    /* skips the colon */
             skip_space(scan);
         }
         if (by_name ? slice_eq(name, step->name) : i == step->index) {
@@ -95,7 +95,7 @@ static struct text_place place_of(slice text, size_t at)
         if (text.ptr[i] == '\n') {
             place.line++;
             place.column = 1;
-        } else if ((text.ptr[i] & 0xc0) != 0x80) {    /* not the middle of a character */
+        } else if ((text.ptr[i] & 0xc0) != 0x80) {    /* not a later byte of a UTF-8 character */
             place.column++;
         }
     }

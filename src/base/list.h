@@ -1,7 +1,7 @@
 /* list.h - intrusive doubly linked lists. SPDX-License-Identifier: Apache-2.0
  *
  * A struct list is either the head of a list or a link in it. An unlinked link points at itself, so
- * list_del may be called twice. The caller does the locking. */
+ * list_del may be called twice. The caller must hold the locks that the list needs. */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
@@ -21,7 +21,7 @@ static inline bool list_empty(const struct list *list)
     return list->next == list;
 }
 
-static inline void list_add(struct list *head, struct list *link)    /* at the end */
+static inline void list_add(struct list *head, struct list *link)    /* adds the link at the end */
 {
     link->prev = head->prev;
     link->next = head;
@@ -36,7 +36,7 @@ static inline void list_del(struct list *link)
     list_init(link);
 }
 
-/* Appends all links of `from` to `to`. */
+/* Moves all links of `from` to the end of `to`. */
 static inline void list_move(struct list *to, struct list *from)
 {
     if (list_empty(from))

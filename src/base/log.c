@@ -1,10 +1,11 @@
 /* log.c - one line an event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A line is built on the stack and written by one write of at most PIPE_BUF bytes. So lines of
- * several threads, or of processes on one pipe, never mix, and logging allocates nothing. A longer
- * line is cut and marked. In JSON the same facts become members: whole numbers stay numbers, and a
- * value in double quotes is always a string. Access lines are written elsewhere (log_access.c). */
+ * A line is built on the stack and written by one call of write, with at most PIPE_BUF bytes. So
+ * lines of several threads, or of several processes on one pipe, never mix, and logging
+ * allocates no memory. A longer line is cut and marked. In JSON the same facts become members:
+ * whole numbers stay numbers, and a value in double quotes is always a string. log_access.c
+ * writes access lines. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,8 +35,8 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
 }
 
-#define CODE_BYTES_MAX 6    /* of one escaped byte: "\\u001b" */
-/* Room for a line's end is reserved from the start. */
+#define CODE_BYTES_MAX 6    /* the longest code of one byte: "\\u001b" */
+/* Room for the end of a line is reserved from the start. */
 #define END_BYTES sizeof(",\"cut\":true}\n")
 
 static void add(struct line *line, slice s)
@@ -54,8 +55,8 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
 }
 
-/* Writes the escape code of a byte that a JSON string must not hold as it is. Returns its
- * length. */
+/* Writes the escape code of a byte that must not stand in a JSON string unescaped. Returns the
+ * length of the code. */
 static size_t put_code(char *to, unsigned char c)
 {
     static const char digits[] = "0123456789abcdef";
@@ -66,7 +67,8 @@ static size_t put_code(char *to, unsigned char c)
                                     : (slice){ code, sizeof(code) });
 }
 
-/* Is it a whole number in JSON, and short enough for a double to hold it exactly? */
+/* Returns true if the text is a whole number in JSON, and so short that a double holds it
+ * exactly. */
 static bool is_number(slice s)
 {
     if (slice_starts(s, S("-")))
@@ -75,7 +77,8 @@ static bool is_number(slice s)
     return s.len <= 15 && (s.len == 1 || !slice_starts(s, S("0"))) && slice_u64(s, &ignored);
 }
 
-/* Writes `before`, then the string. Returns its end; NULL: it does not fit before `end`. */
+/* Writes the character `before`, then the string. Returns the end of the text, or NULL if it does
+ * not fit before `end`. */
 static char *put_string(char *to, const char *end, char before, slice s, bool quotes)
 {
     if (!to || end - to < 3)
@@ -97,7 +100,7 @@ static char *put_string(char *to, const char *end, char before, slice s, bool qu
     return to;
 }
 
-/* A line has a member whole or not at all. The first that does not fit ends the line. */
+/* Adds a whole member, or nothing. The first member that does not fit ends the line. */
 static void add_member(struct line *line, slice name, slice value, bool quotes)
 {
     const char *end = line->bytes + sizeof(line->bytes) - END_BYTES;
@@ -108,7 +111,7 @@ static void add_member(struct line *line, slice name, slice value, bool quotes)
         line->len = (size_t)(to - line->bytes);
 }
 
-/* Cuts the next word off the facts. Spaces between double quotes do not end a word. */
+/* Cuts the first word off the facts. Spaces between double quotes do not end a word. */
 static slice next_word(slice *facts)
 {
     size_t len = 0;
@@ -136,7 +139,8 @@ static void add_facts_json(struct line *line, slice facts)
     }
 }
 
-/* Replaces control bytes: they would break a text line in two, or control the reader's terminal. */
+/* Adds the facts, with control bytes replaced: those would split a line, or control the reader's
+ * terminal. */
 static void add_facts_text(struct line *line, slice facts)
 {
     size_t room = sizeof(line->bytes) - END_BYTES - line->len;
@@ -174,7 +178,7 @@ static void add_time(struct line *line, uint64_t when_ns)
     add_digits(line, (unsigned)(when_ns / 1000000u % 1000u), 3, 'Z');
 }
 
-/* The end of a line, with a mark if the line was cut. */
+/* Returns the end of a line, with a mark if the line was cut. */
 static slice end_of(const struct line *line, bool json)
 {
     if (line->cut)
@@ -204,8 +208,8 @@ void log_line_build(struct line *line, const struct log_entry *entry)
     line->len += slice_put(line->bytes + line->len, end_of(line, json));
 }
 
-/* Waits until stderr has room for a line, at most PATIENCE_MS. False: it has none, and the line is
- * lost. While the reader of stderr stalls, the next lines wait only STALLING_MS. */
+/* Waits until stderr has room for a line, at most PATIENCE_MS. Returns false if there is no room;
+ * then the line is lost. While the reader of stderr stalls, further lines wait only STALLING_MS. */
 static bool takes_line(void)
 {
     static atomic_bool stalls;
@@ -233,7 +237,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     log_line_build(&line, &entry);
     if (!takes_line())
         return;
-    ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);    /* nowhere else to report it */
+    ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);  /* an error has nowhere to go */
     (void)ignored;
 }
 
@@ -249,7 +253,7 @@ static slice escaped(struct arena *keep, slice value, const char *stays)
     while (plain < value.len && !is_special((unsigned char)value.ptr[plain]))
         plain++;
     if (plain == value.len)
-        return arena_copy(keep, value);    /* the usual case */
+        return arena_copy(keep, value);    /* most values need no escapes */
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
         bool special = is_special(c);

@@ -1,22 +1,23 @@
-/* log_access.c - access lines, written behind the requests. SPDX-License-Identifier: Apache-2.0
+/* log_access.c - access lines, which a thread writes later. SPDX-License-Identifier: Apache-2.0
  *
  *     loop-0 ──> ring ──┐
  *     loop-1 ──> ring ──┼──> thread "log": builds the lines, many a write ──> stderr
  *     fill-0 ──> ring ──┘
  *
- * A thread takes a ring at its first access line, and it alone fills the ring. Only the writer
- * empties rings. So head and tail are plain counts, each with one owner. A record in a ring is the
- * printed facts, the time and the event's name; the writer turns records into text or JSON, oldest
- * first. If a ring is full, the line is dropped: a stalled reader of stderr costs lines, but no
- * loop waits for it. Rings are never freed. When a thread ends, the next new thread takes its ring.
+ * A thread takes a ring at its first access line. Only that thread fills the ring, and only the
+ * writer empties it. So head and tail are plain counters, and each has one thread that writes it. A
+ * record in a ring is the printed facts, the time and the event's name. The writer turns records
+ * into lines of text or JSON, the oldest first. If a ring is full, the line is dropped: if the
+ * reader of stderr stalls, lines are lost, but no loop waits. Rings are never freed. When a thread
+ * ends, the next new thread takes its ring.
  *
  * The writer sleeps while all rings are empty. The first line wakes it; it then waits 50 ms for
- * more, or until a ring is half full. So a busy loop makes a system call for some hundred lines,
- * and an idle process makes none.
+ * more lines, or until a ring is half full. So a busy loop makes one system call for some hundred
+ * lines, and an idle process makes none.
  *
  * A write to a file has up to 64 KiB. A write to anything else has at most PIPE_BUF bytes and
- * begins when there is room. Then a pipe takes it whole, between the lines of other writers, and
- * the writer is never inside a blocked write when the process ends. */
+ * begins when there is room. Then a pipe takes it as a whole, between the lines of other writers,
+ * and the writer is never inside a blocked write when the process ends. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +35,7 @@
 #include "base/metric.h"
 #include "base/thread.h"
 
-#ifndef LOG_RING_BYTES    /* a test makes them small */
+#ifndef LOG_RING_BYTES    /* a test defines it, to get small rings */
 #define LOG_RING_BYTES (1 * MIB)
 #endif
 #define GATHER_MS 50
@@ -46,22 +47,22 @@
 
 struct record {
     uint64_t when_ns;
-    const char *event;    /* a literal */
+    const char *event;    /* a string literal */
     uint64_t len;
     char facts[];
 };
-/* The most room that a record needs. If less is left before the end of the ring, the record begins
- * at the start of the ring. */
+/* The most bytes that a record needs. If fewer bytes are left before the end of the ring, the
+ * record begins at the start of the ring. */
 #define RECORD_BYTES (sizeof(struct record) + PIPE_BUF)
 static_assert(LOG_RING_BYTES >= 4 * RECORD_BYTES && LOG_RING_BYTES % 8 == 0, "records fit");
 
 struct ring {
-    struct ring *next;              /* as long as the process lives */
-    atomic_bool taken;              /* by a thread */
-    uint64_t seen_tail;             /* the filler's: tail, when it was last read */
+    struct ring *next;              /* links stay as long as the process lives */
+    atomic_bool taken;              /* a thread uses this ring */
+    uint64_t seen_tail;             /* tail when the filling thread last read it */
     _Atomic uint64_t dropped;
-    _Alignas(64) _Atomic uint64_t head;    /* bytes ever put in: the filler's */
-    _Alignas(64) _Atomic uint64_t tail;    /* bytes ever taken out: the writer's */
+    _Alignas(64) _Atomic uint64_t head;    /* bytes ever put in; the filling thread writes it */
+    _Alignas(64) _Atomic uint64_t tail;    /* bytes ever taken out; the writer writes it */
     _Alignas(64) char bytes[LOG_RING_BYTES];
 };
 
@@ -71,12 +72,12 @@ static struct writer {
     _Atomic(struct ring *) rings;
     atomic_bool runs, ending;
     atomic_int state;
-    atomic_bool draining;           /* by the writer, or by the handler of a signal */
+    atomic_bool draining;           /* the writer, or the handler of a signal, is draining */
     pthread_t thread;
     int wake_fd;
-    _Atomic uint64_t give_up_ms;    /* when to stop waiting for a reader that takes nothing */
+    _Atomic uint64_t give_up_ms;    /* when to stop waiting for a reader of stderr that stalls */
     uint64_t lost, reported;        /* lines that could not be written; drops already logged */
-    size_t len, lines;              /* of what is to be written next */
+    size_t len, lines;              /* bytes and lines that are to be written next */
     char bytes[WRITE_BYTES];
 } writer = { .wake_fd = -1 };
 
@@ -119,7 +120,8 @@ static struct ring *ring_take(void)
     return ring;
 }
 
-/* The begin of the record at or after `at`. Filler and writer compute the same. */
+/* Returns the start of the record at or after `at`. The filling thread and the writer compute the
+ * same value. */
 static uint64_t begin_of(uint64_t at)
 {
     uint64_t rest = LOG_RING_BYTES - at % LOG_RING_BYTES;
@@ -150,7 +152,7 @@ static void wake(void)
     (void)ignored;
 }
 
-/* The order is sequentially consistent here and in rest(): either this thread sees that the writer
+/* Uses sequentially consistent order, as rest() does: either this thread sees that the writer
  * rests, or the writer sees the line. */
 static void publish(struct ring *ring, uint64_t head)
 {
@@ -197,7 +199,7 @@ void log_access(const char *event, const char *fmt, ...)
 
 /* ---- the writer ---- */
 
-/* Waits until stderr has room. False: give_up_ms has passed without any. */
+/* Waits until stderr has room. Returns false if there was none until give_up_ms. */
 static bool wait_for_room(void)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -219,8 +221,8 @@ static size_t lines_in(const char *bytes, size_t len)
     return lines;
 }
 
-/* False: some of the bytes could not be written. The writer counts access lines; a signal handler
- * does not, because counting may allocate. */
+/* Returns false if some of the bytes could not be written. Only the writer counts the access lines;
+ * the handler of a signal must not, because counting may allocate memory. */
 static bool write_out(void)
 {
     size_t done = 0;
@@ -255,13 +257,13 @@ static void put_line(const struct log_entry *entry, size_t room)
     writer.len += line.len;
 }
 
-/* The records that a ring held when the writer looked at it, and the next of them. */
+/* The records that a ring held when the writer looked at it, and the place of the next one. */
 struct cursor {
     struct ring *ring;
     uint64_t at, end;
     const struct record *record;
 };
-#define CURSORS_MAX 64u    /* further rings are drained after these */
+#define CURSORS_MAX 64u    /* any further rings are drained after these */
 
 static void cursor_set(struct cursor *cursor, uint64_t at)
 {
@@ -321,7 +323,8 @@ static void report_drops(uint64_t dropped, size_t room)
         writer.reported += count;
 }
 
-/* Only a file takes a large write at once; anything else may be shared, or stall. */
+/* Returns the size of a write. Only a file gets large writes; any other reader may be shared, or
+ * stall. */
 static size_t room_of_a_write(void)
 {
     struct stat st;
@@ -339,7 +342,7 @@ static void drain(void)
     report_drops(dropped, room);
 }
 
-/* Does any ring hold more bytes than that? */
+/* Returns true if any ring holds more than `bytes`. */
 static bool holds_more(uint64_t bytes)
 {
     for (struct ring *ring = atomic_load(&writer.rings); ring; ring = ring->next)
@@ -349,8 +352,8 @@ static bool holds_more(uint64_t bytes)
     return false;
 }
 
-/* Sleeps until a thread wakes the writer or the timeout passes (-1: never). Returns at once if a
- * ring holds more than `bytes`. */
+/* Sleeps until a thread wakes the writer or the timeout passes (-1: no timeout). Returns at once if
+ * a ring holds more than `bytes`. */
 static void rest(enum state state, uint64_t bytes, int timeout_ms)
 {
     struct pollfd woken = { .fd = writer.wake_fd, .events = POLLIN };
@@ -377,7 +380,7 @@ static void *run(void *arg)
         rest(GATHERING, LOG_RING_BYTES / 2, GATHER_MS);
         last = atomic_load(&writer.ending);    /* later lines are not written */
         if (!take_draining())
-            break;    /* the process ends */
+            break;    /* the handler of a signal drains: the process ends */
         do
             drain();
         while (last && holds_more(0));

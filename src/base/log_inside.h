@@ -1,6 +1,7 @@
 /* log_inside.h - a log line under construction. SPDX-License-Identifier: Apache-2.0
  *
- * log.c builds lines and writes those that are written at once; log_access.c writes the others. */
+ * log.c builds all lines, and writes those that are written at once; log_access.c writes the access
+ * lines. */
 #ifndef BASE_LOG_INSIDE_H
 #define BASE_LOG_INSIDE_H
 
@@ -8,15 +9,15 @@
 
 #include "base/log.h"
 
-/* One event, as it is written. PIPE_BUF bytes, because the kernel never splits such a write to a
- * pipe. */
+/* The line of one event. It has at most PIPE_BUF bytes, because the kernel never splits such a
+ * write to a pipe. */
 struct line {
     size_t len;
     bool cut;
     char bytes[PIPE_BUF];
 };
 
-/* The contents of a line. The facts are printed already: "name=value name=value". */
+/* The contents of a line. The facts are already in printed form: "name=value name=value". */
 struct log_entry {
     uint64_t when_ns;    /* CLOCK_REALTIME */
     enum log_level level;

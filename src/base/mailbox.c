@@ -1,7 +1,8 @@
 /* mailbox.c - messages from one thread to another. SPDX-License-Identifier: Apache-2.0
  *
- * A lock-free stack. Its owner takes it whole and reverses it, so the mail of one sender arrives in
- * the order it was posted. Only a post that finds the stack empty writes the eventfd. */
+ * A mailbox is a lock-free stack. Its owner takes the whole stack and reverses it, so the mail of
+ * one sender arrives in the order in which it was posted. Only a post that finds the stack empty
+ * writes to the eventfd. */
 #include "base/mailbox.h"
 
 #include <stdatomic.h>
@@ -58,7 +59,7 @@ int mailbox_fd(const struct mailbox *box)
 bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
     check(box->magic == MAILBOX_MAGIC && mail->deliver);
-    int fd = box->fd;    /* read before: after the exchange the owner may free the sender */
+    int fd = box->fd;    /* before the exchange: after it the owner may free the sender */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
     do {
         if (newest == &closed)
@@ -68,7 +69,8 @@ bool mailbox_post(struct mailbox *box, struct mail *mail)
                                                     memory_order_release, memory_order_relaxed));
     if (!newest) {
         uint64_t one = 1;
-        ssize_t ignored = write(fd, &one, sizeof(one));    /* a full counter is readable already */
+        /* If the counter is full, fd is readable already. */
+        ssize_t ignored = write(fd, &one, sizeof(one));
         (void)ignored;
     }
     return true;
@@ -127,7 +129,7 @@ static void ticket_deliver(struct mail *mail)
 {
     struct ticket *ticket = container_of(mail, struct ticket, mail);
     check(ticket->magic == TICKET_MAGIC);
-    atomic_store(&ticket->posted, false);    /* before the call: a wake from now on is a new one */
+    atomic_store(&ticket->posted, false);    /* before the call: a later wake posts again */
     if (ticket->woken)
         ticket->woken(ticket->arg);
     ticket_unref(&ticket);

@@ -1,9 +1,9 @@
 /* mailbox.h - messages from one thread to another. SPDX-License-Identifier: Apache-2.0
  *
  * A mailbox belongs to one thread, which waits on its descriptor and empties it. Any thread may
- * post. A ticket is a handle that may outlive its owner (H4). A waiter gives tickets to other
- * threads and ends its ticket when it goes; a later wake does nothing. All wakes between two
- * deliveries count as one. */
+ * post. A ticket is a handle that may outlive its owner (H4). The owner gives references to other
+ * threads, which may wake it. When the owner goes, it ends the ticket; a later wake then does
+ * nothing. All wakes between two deliveries count as one. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 
@@ -11,7 +11,7 @@
 
 struct mail {
     struct mail *next;
-    void (*deliver)(struct mail *mail);    /* on the mailbox's thread */
+    void (*deliver)(struct mail *mail);    /* called on the mailbox's thread */
 };
 
 struct mailbox;
@@ -21,9 +21,9 @@ struct mailbox *mailbox_new(void) MUST_USE;
 void mailbox_free(struct mailbox **box);
 struct mailbox *mailbox_ref(struct mailbox *box) MUST_USE;
 void mailbox_unref(struct mailbox **box);
-int mailbox_fd(const struct mailbox *box);          /* an eventfd: readable when there is mail */
-/* For a thread that holds a reference, or knows that the owner still exists. False: the box is
- * closed, and the mail stays the caller's. */
+int mailbox_fd(const struct mailbox *box);          /* an eventfd, readable when there is mail */
+/* The caller must hold a reference, or know that the owner still exists. Returns false if the box
+ * is closed; then the mail still belongs to the caller. */
 bool mailbox_post(struct mailbox *box, struct mail *mail);
 size_t mailbox_deliver(struct mailbox *box);        /* owner only; returns how many it delivered */
 struct ticket;

@@ -1,11 +1,12 @@
 /* metric.c - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
  *
- * Each thread counts in slots of its own, made at its first count: a plain load and store, and no
- * shared cache line. Readers sum the slots of all threads under a lock. A thread that ends adds its
- * counts to `gone` under the same lock, so no count is lost or read twice.
+ * Each thread counts in slots of its own, which its first count makes. So a count is a plain load
+ * and store, and no cache line is shared. Readers sum the slots of all threads under a lock. A
+ * thread that ends adds its counts to `gone` under the same lock, so no count is lost or read
+ * twice.
  * A histogram has nine log-linear steps a decade, from 1 us to 1,000 s. The exposition has the
- * 1-2-5 bounds between 10 us and 500 s. Each of these is a bound of the steps, too, so the numbers
- * are exact. */
+ * 1-2-5 bounds between 10 us and 500 s. Each of these bounds is also a bound of a step, so the
+ * numbers are exact. */
 #include "base/metric.h"
 
 #include <assert.h>
@@ -31,7 +32,7 @@ enum {
 
 static const struct row {
     enum kind kind;
-    unsigned histogram;    /* which, for that kind */
+    unsigned histogram;    /* the index of its histogram, if it is one */
     const char *name, *labels, *help;
 } rows[] = {
 #undef COUNTER
@@ -44,7 +45,7 @@ static const struct row {
 #undef GAUGE
 #undef HISTOGRAM
 };
-static_assert(countof(rows) == METRIC_COUNT, "one row an id");
+static_assert(countof(rows) == METRIC_COUNT, "there is one row for each id");
 
 #define FIRST_NS 1000u
 #define DECADES 9u
@@ -61,7 +62,7 @@ struct slots {
     struct histogram histograms[HISTOGRAM_COUNT];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* threads and gone */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards threads and gone */
 static struct list threads = { &threads, &threads };
 static struct slots gone;
 static _Atomic int64_t gauges[METRIC_COUNT];
@@ -74,7 +75,7 @@ static uint64_t get(const _Atomic uint64_t *cell)
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* Only for a cell with one writer: its thread, or the holder of the lock. */
+/* Only for a cell that one thread writes: its own thread, or the holder of the lock. */
 static void put(_Atomic uint64_t *cell, uint64_t by)
 {
     atomic_store_explicit(cell, get(cell) + by, memory_order_relaxed);
@@ -97,7 +98,7 @@ static void thread_ends(void *arg)
         histogram_fold(&gone.histograms[i], &slots->histograms[i]);
     list_del(&slots->link);
     pthread_mutex_unlock(&lock);
-    mine = NULL;    /* a later destructor that counts gets new slots, ended like these */
+    mine = NULL;    /* if a later destructor counts, it gets new slots, ended like these */
     free(slots);
 }
 
@@ -138,7 +139,8 @@ void metric_gauge_add(enum metric gauge, int64_t by)
     atomic_fetch_add_explicit(&gauges[gauge], by, memory_order_relaxed);
 }
 
-/* The bucket whose bounds hold ns: (below, up to and including its bound]. */
+/* Returns the bucket of ns. A bucket holds the times above the bound below it, up to and including
+ * its own. */
 static size_t bucket_of(uint64_t ns)
 {
     uint64_t unit = FIRST_NS;

@@ -1,14 +1,14 @@
 /* metric.h - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
  *
- * Each is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are counted in
- * slots of each thread (relaxed, not shared) and summed when they are read; a gauge is one atomic.
- * The set of labels is closed: labels are part of the row. Any thread. */
+ * Each metric is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are
+ * counted in slots of each thread (relaxed, not shared) and summed when they are read; a gauge is
+ * one atomic. The set of labels is closed: labels are part of the row. Any thread. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 
 #include "base/arena.h"
 
-#ifndef METRIC_DEF    /* a test of metric.c brings rows of its own */
+#ifndef METRIC_DEF    /* a test of metric.c has rows of its own */
 #define METRIC_DEF "base/metric.def"
 #endif
 
@@ -28,7 +28,7 @@ void metric_set(enum metric gauge, int64_t value);
 void metric_gauge_add(enum metric gauge, int64_t by);
 void metric_time(enum metric histogram, uint64_t ns);    /* exposed in seconds */
 
-uint64_t metric_read(enum metric metric);                /* counter sum or gauge value */
+uint64_t metric_read(enum metric metric);  /* the sum of a counter, or the value of a gauge */
 void metrics_expose(struct text *to);                    /* Prometheus text format, all of them */
 
 #endif

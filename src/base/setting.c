@@ -1,8 +1,8 @@
 /* setting.c - the table of settings, and how values are read and printed.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each type has one reader. If it refuses a value, it gives the reason: the end of a sentence that
- * begins with the key. */
+ * Each type has one function that reads it. If that function refuses a value, it gives the reason:
+ * the end of a sentence that begins with the key. */
 #include "base/setting.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ const struct setting settings[] = {
 };
 const size_t setting_count = countof(settings);
 
-/* Each row takes a number. A heading has the number of the row below it, and takes none. */
+/* Each row gets a number. A heading has the number of the row below it, and uses up none. */
 enum {
 #define SECTION(id, title) FIRST_OF_##id, BEFORE_##id = FIRST_OF_##id - 1,
 #define GLOBAL(id, ...) ROW_OF_##id,
@@ -100,7 +100,7 @@ unsigned name_distance(slice a, slice b)
 {
     if (a.len > NAME_MAX_LEN || b.len > NAME_MAX_LEN)
         return NAME_MAX_LEN;
-    /* three rows of the edit matrix; two neighbours that are swapped count as one edit */
+    /* three rows of the edit matrix; a swap of two neighbouring letters counts as one edit */
     unsigned row[3][NAME_MAX_LEN + 1];
     unsigned *older = row[0], *old = row[1], *now = row[2];
     for (unsigned j = 0; j <= b.len; j++)
@@ -124,7 +124,8 @@ unsigned name_distance(slice a, slice b)
 const char *setting_nearest(enum setting_scope scope, slice name)
 {
     const char *best = NULL;
-    unsigned best_distance = name.len <= 3 ? 2 : name.len <= 8 ? 3 : 4;    /* must be below */
+    /* Distances must be below this. */
+    unsigned best_distance = name.len <= 3 ? 2 : name.len <= 8 ? 3 : 4;
     for (size_t i = 0; i < setting_count; i++) {
         if (settings[i].scope != scope)
             continue;
@@ -160,7 +161,7 @@ static const struct unit *units_of(const struct setting *setting)
                                             : no_units;
 }
 
-/* "64MiB": digits, then one of the units, or nothing at all. */
+/* Reads "64MiB": digits, then one of the units, or no unit. */
 static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, bool *ret_has_unit)
 {
     size_t digits = 0;
@@ -181,7 +182,7 @@ static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, b
     return factor && !__builtin_mul_overflow(number, factor, ret);
 }
 
-/* Powers of ten are only read. */
+/* A number is never written with a power of ten, although it may be read with one. */
 slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep)
 {
     for (const struct unit *unit = units_of(setting); value && unit->name; unit++)
@@ -236,7 +237,7 @@ static bool read_choice(const struct setting *setting, slice text, struct arena 
     return false;
 }
 
-/* HOST:PORT, [V6]:PORT */
+/* Reads HOST:PORT or [IPV6]:PORT. */
 static bool read_address(const struct setting *setting, slice text, const char **ret_why)
 {
     *ret_why = setting->unit[0] ? "must be HOST:PORT, [IPV6]:PORT or off"

@@ -1,7 +1,7 @@
 /* slice.h - text as pointer and length. SPDX-License-Identifier: Apache-2.0
  *
- * A slice borrows: it never owns its bytes, and no NUL needs to follow them. These functions only
- * cut, compare and read; functions that need new memory take an arena (arena.h). */
+ * A slice borrows its bytes: it never owns them, and no NUL needs to follow them. These functions
+ * only cut, compare and read; functions that need new memory take an arena (arena.h). */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 
@@ -16,43 +16,44 @@ typedef struct slice {
 #define SLICE_ARG(s) (int)(s).len, (s).ptr    /* for "%.*s" */
 
 slice slice_of(const char *text);                       /* NULL gives an empty slice */
-slice slice_from(slice s, size_t start);                /* the rest, clamped */
-slice slice_sub(slice s, size_t start, size_t len);     /* clamped */
-slice slice_trim(slice s);                              /* spaces and tabs off both ends */
-/* Cuts off and returns the bytes before the first `at`; *rest begins behind it. Without an `at`, it
- * returns everything, and *rest is empty with ptr NULL, which distinguishes "a" from "a,". */
+slice slice_from(slice s, size_t start);  /* the bytes from start on; start is clamped */
+slice slice_sub(slice s, size_t start, size_t len);     /* start and len are clamped */
+slice slice_trim(slice s);                              /* cuts spaces and tabs off both ends */
+/* Cuts off and returns the bytes before the first `at`; *rest begins after it. If there is no `at`,
+ * it returns all bytes, and *rest is empty with ptr NULL, which distinguishes "a" from "a,". */
 slice slice_cut(slice *rest, char at);
 
-size_t slice_put(char *to, slice s);                    /* copies the bytes; returns how many */
+size_t slice_put(char *to, slice s);                    /* copies the bytes; returns their number */
 
 bool slice_eq(slice a, slice b);
 bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
-/* For secrets: its time depends on their lengths, and not on the place of a difference. */
+/* For secrets: the time depends on the lengths, not on the place of a difference. */
 bool slice_eq_secret(slice a, slice b) MUST_USE;
-int slice_cmp(slice a, slice b);                        /* bytes, as memcmp */
+int slice_cmp(slice a, slice b);                        /* compares bytes, as memcmp does */
 bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
-bool slice_only(slice s, const char *chars);            /* no byte is outside of `chars` */
+bool slice_only(slice s, const char *chars);            /* true if every byte is one of `chars` */
 bool slice_has_control(slice s);                        /* a byte below 0x20, or 0x7f */
 #define LOWER_CHARS "abcdefghijklmnopqrstuvwxyz"
 #define UPPER_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGIT_CHARS "0123456789"
-/* Is the word a part of a list, apart from spaces and the case of ASCII letters? */
+/* Returns true if `word` is a part of the list, whose parts are separated by `between`. Spaces
+ * around a part, and the case of ASCII letters, do not count. */
 bool slice_list_has(slice list, char between, slice word);
 bool slice_is_one_of(slice s, const char *const *words, size_t count);
 bool slice_is_one_of_nocase(slice s, const char *const *words, size_t count);    /* ASCII only */
 
-/* Decimal digits only: no sign, no space, no overflow. On failure *ret stays as it was. */
+/* Reads decimal digits only: no sign, no space, no overflow. On failure *ret does not change. */
 bool slice_u64(slice s, uint64_t *ret) MUST_USE;
-/* Hex digits in lower or upper case, exactly two for each of the bytes. */
+/* Reads hex digits in lower or upper case, exactly two for each of the bytes. */
 bool slice_unhex(slice s, uint8_t *ret, size_t bytes) MUST_USE;
 void hex_write(const uint8_t *bytes, size_t count, char *ret);    /* 2 * count chars, lower case */
 static inline char char_lower(char c)                    /* ASCII only */
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
-int hex_digit(char c);                                  /* -1: c is no hex digit */
+int hex_digit(char c);                                  /* -1 if c is no hex digit */
 
 #endif

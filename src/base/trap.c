@@ -1,11 +1,12 @@
 /* trap.c - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
- * A fault in a trapped call jumps back to trap_run and abandons the call: its locks stay locked,
- * and its memory is lost. A call of trap_read is left only by a fault of the disk in its map.
- * Any other fault goes to the handler that was installed before, or ends the process. First our
- * handler creates the note, for which it only needs open(), and writes the waiting access lines.
- * SIGABRT is never trapped, because a heap that the C library finds broken can't be repaired.
- * SIGFPE is trapped, because damaged bytes may hold a size of 0 that the library divides by. */
+ * A fault in a trapped call jumps back to trap_run, and the call never ends: its locks stay
+ * locked, and its memory is lost. In trap_read only a fault of the disk in the map ends the
+ * call. Any other fault goes to the handler that was installed before ours, or ends the process.
+ * Before that, our handler creates the note, for which it needs only open(), and writes the
+ * waiting access lines. SIGABRT is never trapped, because a heap that the C library finds broken
+ * can't be repaired. SIGFPE is trapped, because damaged bytes may hold a size of 0, and the
+ * library may divide by it. */
 #include "base/trap.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 struct trap {
     sigjmp_buf back;
-    bool reads;              /* catches only faults in these pages */
+    bool reads;              /* only faults in these pages are caught */
     struct pages {
         uintptr_t from, to;
     } pages[2];
@@ -29,7 +30,7 @@ struct trap {
 static _Thread_local struct trap *volatile armed;
 static const int signals[] = { SIGBUS, SIGSEGV, SIGFPE, SIGABRT };
 static struct sigaction before[countof(signals)];    /* the handlers before ours */
-static char note_path[4096];          /* empty: none */
+static char note_path[4096];          /* empty: no note */
 
 void trap_note(const char *path)
 {
@@ -52,7 +53,7 @@ static const struct sigaction *before_us(int signal)
     return &before[i];
 }
 
-/* The value for siglongjmp, above 0, or 0: the call is not left. */
+/* Returns a value above 0 for siglongjmp, or 0 if the trap does not catch this fault. */
 static int way_out(const struct trap *trap, int signal, const siginfo_t *info)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
@@ -79,7 +80,7 @@ static void faulted(int signal, siginfo_t *info, void *context)
     else if (other->sa_handler != SIG_DFL && other->sa_handler != SIG_IGN)
         other->sa_handler(signal);
     else if (sigaction(signal, other, NULL) == 0)
-        raise(signal);    /* ends the process */
+        raise(signal);    /* this ends the process */
 }
 
 static void install_for(int signal, struct sigaction *ret_before)
@@ -104,8 +105,9 @@ void trap_install(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* After the jump out of the handler, the signals that it blocked must be unblocked. The thread
- * sanitizer blocks all signals, whatever our mask is, and a blocked fault ends the process. */
+/* Unblocks the signals that the handler blocked, after the jump out of it. The thread sanitizer
+ * blocks all signals, whatever our mask is, and a fault whose signal is blocked ends the
+ * process. */
 static void unblock(void)
 {
     sigset_t faults;
@@ -115,7 +117,7 @@ static void unblock(void)
     check(pthread_sigmask(SIG_UNBLOCK, &faults, NULL) == 0);
 }
 
-/* 0: the call ran to its end; else the value of way_out. */
+/* Returns 0 if the call ran to its end, else the value of way_out. */
 __attribute__((noinline))
 static int run_in(struct trap *trap, trap_call *call, void *ask, int *ret)
 {

@@ -1,8 +1,8 @@
 /* trap.h - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
- * For calls into a library that works on mapped bytes that may be damaged, and for our own calls
- * that read a file's map. Any thread. A thread has one trap at a time: a trapped call must not trap
- * another. */
+ * Two sorts of calls need a trap: calls into a library that works on mapped bytes that may be
+ * damaged, and our own calls that read a file's map. Any thread. A thread has one trap at a time: a
+ * trapped call must not trap another call. */
 #ifndef BASE_TRAP_H
 #define BASE_TRAP_H
 
@@ -13,20 +13,23 @@ typedef int trap_call(void *ask);
 /* Installs the handler of SIGBUS, SIGSEGV, SIGFPE and SIGABRT. Call it again after other code may
  * have installed a handler of its own. */
 void trap_install(void);
-/* Runs the call; its result is in *ret. False: a fault or trap_spring ended it in the middle. Its
- * data must not be used any more. */
+/* Runs the call and sets *ret to its result. Returns false if a fault or trap_spring ended the call
+ * in the middle. Then the data of the call must not be used any more. */
 bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
 /* The same for a call that reads a file's map. Only a fault of the disk in these bytes (SIGBUS, in
- * one of their pages) ends the call. Any other fault is a mistake of ours and ends the process. */
+ * one of their pages) ends the call. Any other fault is a mistake in this program and ends the
+ * process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
-/* The same for two maps. False: *ret_failed is 0 or 1, the map that failed. */
+/* The same for two maps. If it returns false, *ret_failed is 0 or 1: the index of the map that
+ * failed. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
-/* memcpy to a map, trapped in the same way. */
+/* As memcpy to a map, trapped in the same way. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
-/* Called inside a trapped call: ends it as a fault would. */
+/* Ends the trapped call that calls it, as a fault would. */
 void trap_spring(void) NORETURN;
-/* The file to create when a fault or abort() that no trap caught ends the process; NULL: none. */
+/* Sets the file that is created when a fault or abort() that no trap caught ends the process. NULL:
+ * no file. */
 void trap_note(const char *path);
 
 #endif

@@ -9,7 +9,7 @@
 struct workers {
     const char *name;
     bool (*work)(struct list *link);
-    pthread_mutex_t lock;    /* guards the rest */
+    pthread_mutex_t lock;    /* guards all members below */
     pthread_cond_t wake;
     struct list queue;
     size_t queued, idle;
@@ -38,14 +38,15 @@ static void *run(void *arg)
         pthread_mutex_lock(&workers->lock);
         if (over)
             continue;
-        list_add(&workers->queue, link);    /* no signal: this thread takes the next link */
+        list_add(&workers->queue, link);    /* no signal, as this thread takes the next link */
         workers->queued++;
     }
     pthread_mutex_unlock(&workers->lock);
     return NULL;
 }
 
-/* Under the lock. Only the first thread must start; a failure of another is ignored. */
+/* The caller holds the lock. Only the first thread must start; a failure of a later one is
+ * ignored. */
 static void grow(struct workers *workers)
 {
     check(workers->count < workers->most);

@@ -1,8 +1,8 @@
 /* workers.h - a pool of threads with a queue. SPDX-License-Identifier: Apache-2.0
  *
- * For work that would block a loop: checksums of bodies, reads of disks and mounts. The order is
- * first in, first out. Long work is done in parts and goes to the end of the queue after each
- * part. */
+ * The pool does work that would block a loop: checksums of bodies, reads of disks and mounts. Links
+ * are taken first in, first out. Long work is done in parts; after each part the link goes to the
+ * end of the queue. */
 #ifndef BASE_WORKERS_H
 #define BASE_WORKERS_H
 
@@ -10,9 +10,10 @@
 
 struct workers;
 #define WORKERS_MAX 64u
-/* Starts a pool of at most `most` threads: "name-0", "name-1" and so on. One starts now, another
- * when work waits and no thread is idle. work(link) runs on any of them. False: a part is done, and
- * the link goes to the end of the queue. NULL: not even one thread could be started. */
+/* Starts a pool of at most `most` threads, named "name-0", "name-1" and so on. One thread starts
+ * now, and another whenever work waits and no thread is idle. Any thread of the pool calls
+ * work(link). If work returns false, one part is done, and the link goes to the end of the queue.
+ * workers_new returns NULL if not even one thread could be started. */
 struct workers *workers_new(unsigned most, const char *name,
                             bool (*work)(struct list *link)) MUST_USE;
 void workers_put(struct workers *workers, struct list *link);    /* any thread */
