@@ -17,7 +17,7 @@ struct background {
     struct cache_loop *loop;
     struct get *get;
     struct metadata *metadata;    /* whose mark it holds */
-    char *bucket, *key, *version;
+    struct arena keep;            /* holds what the get asks for */
 };
 
 static void background_end(struct background *background)
@@ -27,9 +27,7 @@ static void background_end(struct background *background)
     background->loop->background_count--;
     get_end(&background->get);
     metadata_unref(&background->metadata);
-    free(background->bucket);
-    free(background->key);
-    free(background->version);
+    arena_free(&background->keep);
     free(background);
 }
 
@@ -53,14 +51,11 @@ void background_start(struct get *get, bool by_head)
     struct background *background = must_alloc(sizeof(*background));
     background->loop = loop;
     background->metadata = metadata_ref(get->metadata);
-    background->bucket = must_strndup(get->name.bucket.ptr, get->name.bucket.len);
-    background->key = must_strndup(get->name.key.ptr, get->name.key.len);
-    background->version = must_strndup(get->name.version.ptr, get->name.version.len);
     struct get_ask ask = {
         .rules = get->ask.rules,
-        .bucket = { background->bucket, get->name.bucket.len },
-        .key = { background->key, get->name.key.len },
-        .version = { background->version, get->name.version.len },
+        .bucket = arena_copy(&background->keep, get->name.bucket),
+        .key = arena_copy(&background->keep, get->name.key),
+        .version = arena_copy(&background->keep, get->name.version),
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
         .who = get->asker.who,
         .list_id = get->ask.list_id,

@@ -68,29 +68,15 @@ bool epoch_holds(const struct object_id *id, struct epoch_note since)
 
 static struct epoch_pair buckets[BUCKET_EPOCHS];
 
-unsigned epoch_bucket_of(slice endpoint, slice bucket)
+struct epoch_pair *epoch_bucket_of(slice endpoint, slice bucket)
 {
-    return (metadata_etag_hash(endpoint) * 31 + metadata_etag_hash(bucket)) % BUCKET_EPOCHS;
+    uint64_t hash = metadata_etag_hash(endpoint) * 31 + metadata_etag_hash(bucket);
+    return &buckets[hash % BUCKET_EPOCHS];
 }
 
-void epoch_bucket_write_begins(unsigned pair)
+bool epoch_bucket_holds(struct epoch_pair *pair, struct epoch_note since)
 {
-    epoch_pair_begins(&buckets[pair]);
-}
-
-void epoch_bucket_write_ends(unsigned pair)
-{
-    epoch_pair_ends(&buckets[pair]);
-}
-
-struct epoch_note epoch_bucket_now(unsigned pair)
-{
-    return epoch_pair_now(&buckets[pair]);
-}
-
-bool epoch_bucket_holds(unsigned pair, struct epoch_note since)
-{
-    return !guard_on(GUARD_LISTS) || epoch_pair_holds(&buckets[pair], since);
+    return !guard_on(GUARD_LISTS) || epoch_pair_holds(pair, since);
 }
 
 uint64_t epoch_moment(void)

@@ -59,11 +59,8 @@ bool epoch_holds(const struct object_id *id, struct epoch_note since);
 /* The same for lists: what one shows changes with any write in its bucket. A pair a bucket, of an
  * array of their own: buckets are written to all the time, and keys that shared a pair with one
  * would never be kept. */
-unsigned epoch_bucket_of(slice endpoint, slice bucket);    /* which pair */
-void epoch_bucket_write_begins(unsigned pair);
-void epoch_bucket_write_ends(unsigned pair);
-struct epoch_note epoch_bucket_now(unsigned pair);
-bool epoch_bucket_holds(unsigned pair, struct epoch_note since);
+struct epoch_pair *epoch_bucket_of(slice endpoint, slice bucket);
+bool epoch_bucket_holds(struct epoch_pair *pair, struct epoch_note since);
 
 /* A write of a key's tags, retention or ACL that names no version changes the current version,
  * whichever that is. So metadata of any version from before it is revalidated, and a proof of a

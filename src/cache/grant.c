@@ -48,11 +48,7 @@ static atomic_uint refusals[REFUSALS];
 /* Of the bucket by its plain name: a change under another name is one of the same bucket. */
 static struct change *change_of(slice bucket)
 {
-    uint32_t hash = 2166136261u;    /* FNV-1a */
-    bucket = alias_bucket(bucket);
-    for (size_t i = 0; i < bucket.len; i++)
-        hash = (hash ^ (uint8_t)bucket.ptr[i]) * 16777619u;
-    return &changes[(hash ^ hash >> 16) % BUCKETS];
+    return &changes[metadata_etag_hash(alias_bucket(bucket)) % BUCKETS];
 }
 
 void grants_change_begins(slice bucket, uint64_t now_ms)

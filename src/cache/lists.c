@@ -30,7 +30,7 @@ struct shared {
     unsigned refs;
     struct arena arena;
     slice key;
-    unsigned pair;                    /* of its bucket */
+    struct epoch_pair *pair;          /* of its bucket */
     struct epoch_note epoch;
     struct grant_name owner;          /* who asks, and the bucket */
     uint32_t refusals;                /* of theirs, until it was asked */
@@ -305,7 +305,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->key = arena_copy(&shared->arena, key);
     shared->pair =
         epoch_bucket_of(origin_endpoint(ask->rules->origin), alias_bucket(ask->bucket));
-    shared->epoch = epoch_bucket_now(shared->pair);
+    shared->epoch = epoch_pair_now(shared->pair);
     shared->owner = owner_of(lists, ask);
     shared->refusals = grant_refusals(&shared->owner);
     shared->sent_ms = ageing_ms();

@@ -140,9 +140,7 @@ static struct stretch *at(struct paging *paging, size_t i, const struct folder_n
 
 static slice put(char **to, slice s)
 {
-    slice mine = { *to, s.len };
-    if (s.len)
-        memcpy(*to, s.ptr, s.len);
+    slice mine = { *to, slice_put(*to, s) };
     *to += s.len;
     return mine;
 }

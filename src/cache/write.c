@@ -32,7 +32,7 @@ struct write {
     bool restates_key;            /* it changes metadata of a version that it does not name */
     bool restates_bucket;         /* it may change the metadata of all objects of its bucket */
     slice bucket;                 /* its name, if so; owned */
-    unsigned pair;                /* of the bucket, for its lists */
+    struct epoch_pair *pair;      /* of the bucket, for its lists */
     struct object_id bucket_id;
     struct removing *removing, *restating;
 };
@@ -147,7 +147,7 @@ struct write *write_begin(struct cache_loop *loop, const struct rules *rules, sl
     for (size_t i = 0; i < key_count; i++)
         add_names(write, rules, bucket, &keys[i]);
     write->pair = epoch_bucket_of(origin_endpoint(rules->origin), bucket);
-    epoch_bucket_write_begins(write->pair);
+    epoch_pair_begins(write->pair);
     write->number = epoch_write_number();
     for (size_t i = 0; i < write->id_count; i++)
         epoch_write_begins(&write->ids[i], write->number);
@@ -201,7 +201,7 @@ void write_end(struct write **write)
         epoch_bucket_restate_ends(mine->bucket, now());
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
-    epoch_bucket_write_ends(mine->pair);
+    epoch_pair_ends(mine->pair);
     unhook_all(mine);
     if (mine->removing)
         removing_unref(mine->removing);
