@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -19,30 +18,22 @@
 
 typedef bool is_ours(const char *name);
 
-static bool is_one_of(const char *name, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool is_before_use(const char *name)
 {
     static const char *const ours[] = { "lock", "fresh", "clean", "doubt", "lost+found" };
-    return is_one_of(name, ours, countof(ours));
+    return slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 
 static bool is_in_use(const char *name)
 {
     static const char *const ours[] = { "format", "index", "extents", "names", "restated" };
-    return is_before_use(name) || is_one_of(name, ours, countof(ours));
+    return is_before_use(name) || slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 
 static bool is_of_index(const char *name)
 {
     static const char *const ours[] = { "data.mdb", "lock.mdb", INDEX_SUSPECT };
-    return is_one_of(name, ours, countof(ours));
+    return slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 
 static bool is_extent(const char *name)
@@ -75,7 +66,7 @@ static enum err look(const char *folder, const char *inner, is_ours *ours, struc
         return e;
     while (!e && (item = readdir(dir))) {
         static const char *const dots[] = { ".", ".." };
-        if (is_one_of(item->d_name, dots, 2) || ours(item->d_name))
+        if (slice_is_one_of(slice_of(item->d_name), dots, 2) || ours(item->d_name))
             continue;
         slice name = log_word(keep, slice_of(item->d_name));
         *ret_stranger = arena_printf(keep, "'%s%s%.*s'", inner, *inner ? "/" : "",

@@ -12,20 +12,15 @@
 
 #define WINDOW_BYTES 16384u
 
-static bool read_whole(int fd, void *to, size_t len, uint64_t offset)
+bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
 {
     for (size_t got = 0; got < len;) {
-        ssize_t n = pread(fd, (char *)to + got, len - got, (off_t)(offset + got));
+        ssize_t n = pread(extent->fd, (char *)to + got, len - got, (off_t)(offset + got));
         if (n <= 0 && !(n < 0 && errno == EINTR))
             return false;
         got += n > 0 ? (size_t)n : 0;
     }
     return true;
-}
-
-bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
-{
-    return read_whole(extent->fd, to, len, offset);
 }
 
 /* The footer, if the file ends in one that is this extent's and fits. */
@@ -34,15 +29,15 @@ bool extent_read_footer(const struct extent *extent, struct toc_footer *ret)
     uint8_t bytes[TOC_FOOTER_BYTES];
     uint64_t size = extent_size(extent);
     return size >= PAGE_BYTES &&
-           read_whole(extent->fd, bytes, sizeof(bytes), size - sizeof(bytes)) &&
+           extent_read(extent, bytes, sizeof(bytes), size - sizeof(bytes)) &&
            toc_footer_decode(bytes, ret) == OK && ret->extent == extent->number &&
            ret->offset + toc_bytes(ret->count) == size;
 }
 
-/* A file read forward through a small buffer. */
+/* An extent read forward through a small buffer. */
 struct window {
-    int fd;
-    uint64_t size, start;
+    const struct extent *extent;
+    uint64_t start;
     size_t len;
     char bytes[WINDOW_BYTES];
 };
@@ -50,13 +45,14 @@ struct window {
 /* Up to `len` bytes at `offset`; fewer at the end of the file, none when it can't be read. */
 static slice window_at(struct window *window, uint64_t offset, size_t len)
 {
-    if (offset >= window->size)
+    uint64_t size = extent_size(window->extent);
+    if (offset >= size)
         return (slice){ NULL, 0 };
-    len = (size_t)MIN(len, window->size - offset);
+    len = (size_t)MIN(len, size - offset);
     if (offset < window->start || offset + len > window->start + window->len) {
         window->start = offset;
-        window->len = (size_t)MIN(WINDOW_BYTES, window->size - offset);
-        if (!read_whole(window->fd, window->bytes, window->len, offset)) {
+        window->len = (size_t)MIN(WINDOW_BYTES, size - offset);
+        if (!extent_read(window->extent, window->bytes, window->len, offset)) {
             window->len = 0;
             return (slice){ NULL, 0 };
         }
@@ -64,28 +60,26 @@ static slice window_at(struct window *window, uint64_t offset, size_t len)
     return (slice){ window->bytes + (offset - window->start), len };
 }
 
-static bool record_at(struct window *window, uint64_t offset, uint32_t number, uint32_t ordinal,
-                      struct record *ret)
+static bool record_at(struct window *window, uint64_t offset, uint32_t ordinal, struct record *ret)
 {
     return record_decode(window_at(window, offset, RECORD_HEADER_MAX), ret) == OK &&
-           ret->extent == number && ret->ordinal == ordinal &&
-           record_end(offset, ret) <= window->size;
+           ret->extent == window->extent->number && ret->ordinal == ordinal &&
+           record_end(offset, ret) <= extent_size(window->extent);
 }
 
 /* Header after header, up to the first that is none. */
 static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
 {
     struct window *window = must_alloc(sizeof(*window));
-    window->fd = extent->fd;
-    window->size = extent_size(extent);
+    window->extent = extent;
     enum err e = OK;
     uint64_t at = 0;
     for (uint32_t ordinal = 0; !e; ordinal++) {
         struct record record;
         at = round_up(at, RECORD_ALIGN);
-        if (!record_at(window, at, extent->number, ordinal, &record)) {
+        if (!record_at(window, at, ordinal, &record)) {
             at = round_up(at, PAGE_BYTES);    /* the next append, perhaps */
-            if (!record_at(window, at, extent->number, ordinal, &record))
+            if (!record_at(window, at, ordinal, &record))
                 break;
         }
         e = each(arg, &record, (uint32_t)at);
@@ -124,7 +118,7 @@ static bool read_toc(const struct extent *extent, struct arena *keep, struct toc
         return false;
     size_t len = (size_t)footer.count * TOC_ENTRY_BYTES;
     *ret = arena_alloc(keep, len + 1);
-    bool good = read_whole(extent->fd, *ret, len, footer.offset) &&
+    bool good = extent_read(extent, *ret, len, footer.offset) &&
                 crc32c(0, *ret, len) == footer.entries_crc;
     for (uint32_t i = 0; good && i < footer.count; i++)
         good = toc_entry_is_valid(&(*ret)[i]);
@@ -160,12 +154,11 @@ static enum err each_listed(const struct extent *extent, const struct toc_entry 
                             uint32_t count, extent_visit *each, void *arg)
 {
     struct window *window = must_alloc(sizeof(*window));
-    window->fd = extent->fd;
-    window->size = extent_size(extent);
+    window->extent = extent;
     enum err e = OK;
     for (uint32_t i = 0; !e && i < count; i++) {
         struct record record;
-        if (record_at(window, entries[i].offset, extent->number, i, &record))
+        if (record_at(window, entries[i].offset, i, &record))
             e = each(arg, &record, entries[i].offset);
     }
     free(window);

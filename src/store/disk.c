@@ -224,11 +224,7 @@ static size_t threads_reap(struct disk *disk)
     struct list mine;
     list_init(&mine);
     pthread_mutex_lock(&disk->lock);
-    while (!list_empty(&disk->ended)) {
-        struct list *link = disk->ended.next;
-        list_del(link);
-        list_add(&mine, link);
-    }
+    list_move(&mine, &disk->ended);
     pthread_mutex_unlock(&disk->lock);
     size_t count = 0;
     while (!list_empty(&mine)) {

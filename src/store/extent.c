@@ -386,18 +386,6 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret)
     return count;
 }
 
-size_t extents_list(struct extents *all, struct arena *keep, struct policy_extent **ret)
-{
-    uint32_t *numbers;
-    size_t count = extents_numbers(all, keep, &numbers);
-    *ret = arena_alloc(keep, (count + 1) * sizeof(**ret));
-    for (size_t i = 0; i + 1 < count; i++) {
-        uint64_t bytes = extent_size(extent_find(all, numbers[i]));
-        (*ret)[i] = (struct policy_extent){ numbers[i], .live_bytes = bytes, .bytes = bytes };
-    }
-    return count ? count - 1 : 0;
-}
-
 bool extent_is_sealed(struct extents *all, uint32_t number)
 {
     struct extent *extent = extent_find(all, number);

@@ -8,7 +8,6 @@
 
 #include "base/arena.h"
 #include "store/format.h"
-#include "store/policy.h"
 
 struct extent;
 struct extents;
@@ -58,8 +57,6 @@ uint32_t extents_count(const struct extents *all);    /* any thread */
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);
 uint32_t extent_fds_allowed(void);    /* extents' share of the process's descriptors; any thread */
-/* All extents but the newest, oldest first; in keep. */
-size_t extents_list(struct extents *all, struct arena *keep, struct policy_extent **ret);
 
 /* Calls `each` for every record, in order, with its whole header. A record that fails its check is
  * left out; in an unsealed extent all records after it are, too. Stops at the first error that

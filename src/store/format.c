@@ -247,13 +247,6 @@ size_t metadata_block_bytes(const struct metadata *metadata)
            metadata->fields.len;
 }
 
-static uint8_t *put(uint8_t *to, slice s)
-{
-    if (s.len)
-        memcpy(to, s.ptr, s.len);
-    return to + s.len;
-}
-
 void metadata_block_encode(const struct metadata *metadata, uint8_t *ret)
 {
     struct disk_metadata disk = {
@@ -267,9 +260,10 @@ void metadata_block_encode(const struct metadata *metadata, uint8_t *ret)
     };
     memcpy(ret, &disk, sizeof(disk));
     check(metadata_block_bytes(metadata) <= METADATA_BLOCK_MAX);
-    uint8_t *to = put(ret + sizeof(disk), metadata->name);
-    to = put(to, metadata->etag);
-    put(to, metadata->fields);
+    char *to = (char *)ret + sizeof(disk);
+    to += slice_put(to, metadata->name);
+    to += slice_put(to, metadata->etag);
+    slice_put(to, metadata->fields);
 }
 
 /* endpoint NUL bucket NUL key NUL version. The key may hold a NUL, the others can't. */

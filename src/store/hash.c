@@ -2,7 +2,8 @@
  *
  * The one file of the store that names OpenSSL. Its SipHash is fetched once a process, because a
  * fetch costs more than the hash; each thread keeps one context, keyed anew by every call, and a
- * thread that ends frees its own. Any thread. */
+ * thread that ends frees its own. Numbers are hashed as they lie in memory, little endian
+ * (format.c). Any thread. */
 #include "store/hash.h"
 
 #include <assert.h>
@@ -47,12 +48,6 @@ static EVP_MAC_CTX *own_context(void)
     return context;
 }
 
-static void put_le(uint8_t *to, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        to[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* SipHash-2-4 with 128 bits of result, over `count` slices as if they were one. */
 static void siphash_128(const uint8_t key[STORE_SECRET_BYTES], const slice *parts, size_t count,
                         uint8_t ret[SIPHASH_BYTES])
@@ -70,11 +65,9 @@ static void siphash_128(const uint8_t key[STORE_SECRET_BYTES], const slice *part
 void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
                   struct object_id *ret)
 {
-    uint8_t lengths[16], hash[SIPHASH_BYTES];
-    put_le(lengths, name->endpoint.len, 4);
-    put_le(lengths + 4, name->bucket.len, 4);
-    put_le(lengths + 8, name->key.len, 4);
-    put_le(lengths + 12, name->version.len, 4);
+    uint8_t hash[SIPHASH_BYTES];
+    const uint32_t lengths[] = { (uint32_t)name->endpoint.len, (uint32_t)name->bucket.len,
+                                 (uint32_t)name->key.len, (uint32_t)name->version.len };
     const slice parts[] = { { (const char *)lengths, sizeof(lengths) },
                             name->endpoint, name->bucket, name->key, name->version };
     siphash_128(secret, parts, countof(parts), hash);
@@ -93,9 +86,11 @@ void secret_make(uint8_t ret[STORE_SECRET_BYTES])
 
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit)
 {
-    uint8_t whose[sizeof(id->bytes) + 12];
-    memcpy(whose, id->bytes, sizeof(id->bytes));
-    put_le(whose + sizeof(id->bytes), etag_hash, 8);
-    put_le(whose + sizeof(id->bytes) + 8, unit, 4);
-    return crc32c(0, whose, sizeof(whose));
+    const struct __attribute__((packed)) {
+        struct object_id id;
+        uint64_t etag_hash;
+        uint32_t unit;
+    } whose = { *id, etag_hash, unit };
+    static_assert(sizeof(whose) == 24, "on disk");
+    return crc32c(0, &whose, sizeof(whose));
 }

@@ -171,11 +171,6 @@ static int do_open(struct ask *ask)
     return rc ? rc : snapshot_learn(ask->index, ask->env);
 }
 
-static struct wreck *wreck_new(void)
-{
-    return must_alloc(sizeof(struct wreck));
-}
-
 /* Closes it with all its readers' transactions, or leaves it as the wreck it is. */
 static void env_end(struct index *index, MDB_env *env, struct wreck *wreck)
 {
@@ -217,7 +212,7 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
         atomic_store(&index->env, env);
     } else {
         snapshot_forget(index);
-        env_end(index, env, wreck_new());
+        env_end(index, env, must_alloc(sizeof(struct wreck)));
     }
     return e;
 }
@@ -228,7 +223,7 @@ void index_close(struct index *index)
     if (!env)
         return;
     trap_note(NULL);
-    struct wreck *wreck = wreck_new();
+    struct wreck *wreck = must_alloc(sizeof(*wreck));
     wreck->writing = index->writing;
     index_abort(index);
     for (size_t i = 0; i < SLOTS; i++) {

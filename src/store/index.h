@@ -26,8 +26,6 @@ bool index_is_suspect(const char *path) MUST_USE;
  * its checksum. Set it aside and build another. */
 bool index_is_bad(const struct index *index);
 
-enum err index_get(struct index *index, const struct object_id *id, uint32_t unit,
-                   struct entry *ret) MUST_USE;
 /* The entry of the metadata: of the WHOLE record (unit 0), else of its own (METADATA_UNIT). */
 enum err index_get_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
                             struct entry *ret) MUST_USE;
@@ -44,8 +42,11 @@ enum err index_get_next(struct index *index, const struct object_id *id, uint32_
  * The committer's. */
 bool index_metas(struct index *index, struct metas *ret) MUST_USE;
 
-uint64_t index_entries(struct index *index);
-uint64_t index_bytes(struct index *index);
+/* Of what was last committed; all 0: it can't be read. */
+struct index_size {
+    uint64_t entries, bytes;
+};
+struct index_size index_size(struct index *index);
 /* Frees the reader slots of killed processes. Called each minute. */
 void index_check_readers(struct index *index);
 

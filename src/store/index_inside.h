@@ -43,6 +43,7 @@ struct ask {
     uint32_t unit, count;
     const struct entry *put;
     uint64_t number;
+    struct index_size size;
     struct entry *entries;            /* what was found: in the caller's memory */
     uint32_t found, found_unit;
     uint64_t snapshot, seal;          /* the transaction whose tree is read, and its meta page's */

@@ -77,13 +77,6 @@ static uint32_t bytes_used(const struct index_pages *pages, const uint8_t *page)
     return pages->page_bytes - u16(page + 14) + u16(page + 12) - HEADER;
 }
 
-/* Memory order, the shorter first. */
-static int key_compare(slice a, slice b)
-{
-    int order = memcmp(a.ptr, b.ptr, MIN(a.len, b.len));
-    return order ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 /* Of two keys of the free tree. */
 static int number_compare(slice a, slice b)
 {
@@ -183,7 +176,7 @@ static bool keys_rise(const uint8_t *page, bool numbers)
         slice key = key_of(node_at(page, i));
         if (!key.len)
             return false;
-        if (before.len && (numbers ? number_compare : key_compare)(before, key) >= 0)
+        if (before.len && (numbers ? number_compare : slice_cmp)(before, key) >= 0)
             return false;
         before = key;
     }
@@ -311,35 +304,39 @@ bool index_pages_begin(struct index_pages *pages, uint64_t transaction)
 
 /* ---- the pages of a key ---- */
 
-/* The child to go to: the last whose key is not above. */
-static uint32_t child_for(const uint8_t *page, slice key)
+/* A page on the way to a key: the place of its node in its parent, and what it may hold. Keys are
+ * not below `low`, and below `high`; without a pointer: no such limit. */
+struct bounds {
+    uint32_t index;
+    slice low, high;
+};
+
+/* The node, if it lies in its page. */
+static const uint8_t *node_in(const struct index_pages *pages, const uint8_t *page, uint32_t index)
+{
+    uint32_t at = u16(page + HEADER + 2 * index), room = pages->page_bytes - NODE;
+    return at <= room && u16(page + at + 6) <= room - at ? page + at : NULL;
+}
+
+/* From a page to the child to go to for a key, the last whose key is not above. False: a node on
+ * the way does not lie in the page. */
+static bool go_down(const struct index_pages *pages, const uint8_t *page, slice key,
+                    struct bounds *bounds, uint64_t *ret_child)
 {
     uint32_t low = 0, high = node_count(page);
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (key_compare(key_of(node_at(page, middle)), key) <= 0)
-            low = middle;
-        else
-            high = middle;
+        const uint8_t *node = node_in(pages, page, middle);
+        if (!node)
+            return false;
+        bool below = slice_cmp(key_of(node), key) <= 0;
+        *(below ? &low : &high) = middle;
+        *(below ? &bounds->low : &bounds->high) = key_of(node);
     }
-    return low;
-}
-
-/* Keys of a page: not below `low`, and below `high`; without a pointer: no such limit. */
-struct bounds {
-    slice low, high;
-};
-
-/* The child to go to for a key, and what it may hold. */
-static uint64_t go_down(const uint8_t *page, slice key, uint32_t *ret_index, struct bounds *bounds)
-{
-    uint32_t index = child_for(page, key);
-    if (index > 0)
-        bounds->low = key_of(node_at(page, index));
-    if (index + 1 < node_count(page))
-        bounds->high = key_of(node_at(page, index + 1));
-    *ret_index = index;
-    return child_of(node_at(page, index));
+    const uint8_t *node = node_in(pages, page, low);
+    bounds->index = low;
+    *ret_child = node ? child_of(node) : 0;
+    return node != NULL;
 }
 
 static bool is_within(const uint8_t *page, const struct bounds *bounds)
@@ -347,8 +344,8 @@ static bool is_within(const uint8_t *page, const struct bounds *bounds)
     uint32_t first = u16(page + 10) == BRANCH, count = node_count(page);
     if (first >= count)
         return true;
-    return (!bounds->low.ptr || key_compare(bounds->low, key_of(node_at(page, first))) <= 0) &&
-           (!bounds->high.ptr || key_compare(key_of(node_at(page, count - 1)), bounds->high) < 0);
+    return (!bounds->low.ptr || slice_cmp(bounds->low, key_of(node_at(page, first))) <= 0) &&
+           (!bounds->high.ptr || slice_cmp(key_of(node_at(page, count - 1)), bounds->high) < 0);
 }
 
 /* The next page of the path, at `level` levels from the bottom. */
@@ -377,25 +374,15 @@ bool index_pages_put(struct index_pages *pages, slice key)
 {
     struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
-    uint32_t index;
     for (unsigned level = pages->main.depth; level > 0; level--) {
         const uint8_t *page = path_get(pages, number, level, &bounds);
-        if (!page)
+        if (!page || (level > 1 && !go_down(pages, page, key, &bounds, &number)))
             return false;
-        if (level > 1)
-            number = go_down(page, key, &index, &bounds);
     }
     return true;
 }
 
 /* ---- the pages of a key, for who only reads ---- */
-
-/* If it lies in its page. */
-static const uint8_t *node_in(const struct index_pages *pages, const uint8_t *page, uint32_t index)
-{
-    uint32_t at = u16(page + HEADER + 2 * index), room = pages->page_bytes - NODE;
-    return at <= room && u16(page + at + 6) <= room - at ? page + at : NULL;
-}
 
 /* A page that the last tree uses, as far as a search looks at it: each of its nodes is still to be
  * judged. */
@@ -416,25 +403,6 @@ static bool holds_within(const struct index_pages *pages, const uint8_t *page,
                               is_within(page, bounds));
 }
 
-/* As go_down. False: a node on the way does not lie in the page. */
-static bool read_down(const struct index_pages *pages, const uint8_t *page, slice key,
-                      struct bounds *bounds, uint64_t *ret_child)
-{
-    uint32_t low = 0, high = node_count(page);
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        const uint8_t *node = node_in(pages, page, middle);
-        if (!node)
-            return false;
-        bool below = key_compare(key_of(node), key) <= 0;
-        *(below ? &low : &high) = middle;
-        *(below ? &bounds->low : &bounds->high) = key_of(node);
-    }
-    const uint8_t *node = node_in(pages, page, low);
-    *ret_child = node ? child_of(node) : 0;
-    return node != NULL;
-}
-
 bool index_pages_lead(const struct index_pages *pages, slice key)
 {
     struct bounds bounds = { 0 };
@@ -442,7 +410,7 @@ bool index_pages_lead(const struct index_pages *pages, slice key)
     for (unsigned level = pages->main.depth; level > 0 && guard_on(GUARD_LEAF); level--) {
         const uint8_t *page = page_in_use(pages, number, level == 1);
         if (!page || !holds_within(pages, page, &bounds) ||
-            (level > 1 && !read_down(pages, page, key, &bounds, &number)))
+            (level > 1 && !go_down(pages, page, key, &bounds, &number)))
             return false;
     }
     return true;
@@ -516,20 +484,18 @@ bool index_pages_delete(struct index_pages *pages, slice key)
     const uint8_t *parent = NULL;
     struct bounds bounds = { 0 };
     uint64_t number = pages->main.root;
-    uint32_t index = 0;
     for (unsigned level = pages->main.depth; level > 0; level--) {
         const uint8_t *page = path_get(pages, number, level, &bounds);
         if (!page)
             return false;
         if (parent && may_shrink(pages, page) &&
-            !(edges(pages, number, level) && neighbours(pages, parent, index, -1, level) &&
-              neighbours(pages, parent, index, 1, level)))
+            !(edges(pages, number, level) && neighbours(pages, parent, bounds.index, -1, level) &&
+              neighbours(pages, parent, bounds.index, 1, level)))
             return false;
         lose(pages, number);
-        if (level == 1)
-            break;
+        if (level > 1 && !go_down(pages, page, key, &bounds, &number))
+            return false;
         parent = page;
-        number = go_down(page, key, &index, &bounds);
     }
     return true;
 }

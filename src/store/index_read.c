@@ -117,18 +117,6 @@ static int cursor_get(struct ask *ask, uint32_t unit, struct entry *ret)
     return rc ? rc : index_decode(ask, &key, &value, ret);
 }
 
-static int find_entry(struct ask *ask)
-{
-    return cursor_get(ask, ask->unit, ask->entries);
-}
-
-enum err index_get(struct index *index, const struct object_id *id, uint32_t unit,
-                   struct entry *ret)
-{
-    struct ask ask = { .id = id, .unit = unit, .entries = ret, .read = find_entry };
-    return reading(index, do_read, &ask);
-}
-
 static int find_metadata(struct ask *ask)
 {
     ask->found_unit = 0;
@@ -221,42 +209,25 @@ enum err index_get_next(struct index *index, const struct object_id *id, uint32_
     return e;
 }
 
-static int do_stat(struct ask *ask)
+static int do_size(struct ask *ask)
 {
     MDB_stat stat;
+    MDB_envinfo info;
     int rc = mdb_env_stat(ask->env, &stat);
+    if (!rc)
+        rc = mdb_env_info(ask->env, &info);
     if (rc)
         return rc;
-    ask->number = stat.ms_entries ? stat.ms_entries - 1 : 0;    /* the opening's is none */
-    ask->found = stat.ms_psize;
+    ask->size.entries = stat.ms_entries ? stat.ms_entries - 1 : 0;    /* the opening's is none */
+    ask->size.bytes = (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize;
     return MDB_SUCCESS;
 }
 
-static uint64_t number_of(struct index *index, lmdb_call *call)
+struct index_size index_size(struct index *index)
 {
     struct ask ask = { 0 };
-    return reading(index, call, &ask) == OK ? ask.number : 0;
-}
-
-uint64_t index_entries(struct index *index)
-{
-    return number_of(index, do_stat);
-}
-
-static int do_info(struct ask *ask)
-{
-    MDB_envinfo info;
-    int rc = do_stat(ask);
-    if (!rc)
-        rc = mdb_env_info(ask->env, &info);
-    if (!rc)
-        ask->number = (uint64_t)(info.me_last_pgno + 1) * ask->found;
-    return rc;
-}
-
-uint64_t index_bytes(struct index *index)
-{
-    return number_of(index, do_info);
+    enum err e = reading(index, do_size, &ask);
+    return e ? (struct index_size){ 0 } : ask.size;
 }
 
 static int do_check_readers(struct ask *ask)
@@ -268,6 +239,5 @@ static int do_check_readers(struct ask *ask)
 void index_check_readers(struct index *index)
 {
     struct ask ask = { 0 };
-    enum err ignored = reading(index, do_check_readers, &ask);
-    (void)ignored;
+    (void)!reading(index, do_check_readers, &ask);
 }

@@ -200,9 +200,7 @@ static int do_abort(struct ask *ask)
 void index_abort(struct index *index)
 {
     struct ask ask = { 0 };
-    if (index->writing && !atomic_load(&index->faulted)) {
-        enum err ignored = index_call(index, do_abort, &ask);
-        (void)ignored;
-    }
+    if (index->writing && !atomic_load(&index->faulted))
+        (void)!index_call(index, do_abort, &ask);
     index->writing = NULL;
 }

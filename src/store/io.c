@@ -209,10 +209,9 @@ struct store_op *op_new(struct store_io *io, const struct plan *plan,
 void op_end(struct store_op *op)
 {
     struct store_io *io = op->io;
-    extent_release(&op->plan.extent);
-    read_buffer_give(op->plan.buffer);
+    plan_end(&op->plan);
     metadata_unref(&op->metadata);
-    free(op->name);
+    free((char *)op->name.ptr);
     if (io->op_count >= OPS_KEPT) {
         free(op);
         return;

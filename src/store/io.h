@@ -77,8 +77,7 @@ struct store_op {
     object_bytes_done *object_bytes_done;
     void *arg;
     struct metadata *metadata;        /* a reference, while bytes are read */
-    char *name;                       /* metadata's, joined, to be compared */
-    size_t name_len;
+    slice name;                       /* owned: metadata's, to be compared */
 };
 
 struct store_io {

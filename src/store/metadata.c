@@ -5,31 +5,36 @@
 #include "store/metadata.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-static char *append(char *at, slice s)
+size_t object_name_bytes(const struct object_name *name)
 {
-    if (s.len)
-        memcpy(at, s.ptr, s.len);
-    return at + s.len;
+    return name->endpoint.len + name->bucket.len + name->key.len + name->version.len + 3;
+}
+
+slice object_name_write(const struct object_name *name, char *to)
+{
+    const slice parts[] = { name->endpoint, name->bucket, name->key, name->version };
+    char *at = to;
+    for (size_t i = 0; i < countof(parts); i++) {
+        if (i > 0)
+            *at++ = '\0';
+        at += slice_put(at, parts[i]);
+    }
+    return (slice){ to, (size_t)(at - to) };
 }
 
 struct metadata *metadata_new(const struct object_id *id, const struct object_name *name,
                               slice etag, slice fields, uint64_t size, int64_t modified_s,
                               bool full)
 {
-    size_t name_len = name->endpoint.len + name->bucket.len + name->key.len + name->version.len + 3;
+    size_t name_len = object_name_bytes(name);
     struct metadata *metadata = must_alloc(sizeof(*metadata) + name_len + etag.len + fields.len);
-    char *text = (char *)(metadata + 1), *at = text;
-    at = append(at, name->endpoint) + 1;    /* memory is zeroed: each step leaves a NUL */
-    at = append(at, name->bucket) + 1;
-    at = append(at, name->key) + 1;
-    at = append(at, name->version);
-    metadata->name = (slice){ text, name_len };
-    metadata->etag = (slice){ at, etag.len };
-    at = append(at, etag);
-    metadata->fields = (slice){ at, fields.len };
-    append(at, fields);
+    char *at = (char *)(metadata + 1);
+    metadata->name = object_name_write(name, at);
+    at += name_len;
+    metadata->etag = (slice){ at, slice_put(at, etag) };
+    at += etag.len;
+    metadata->fields = (slice){ at, slice_put(at, fields) };
     metadata->id = *id;
     metadata->etag_hash = metadata_etag_hash(etag);
     metadata->size = size;

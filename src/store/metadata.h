@@ -20,6 +20,10 @@ struct object_name {
     slice endpoint, bucket, key, version;
 };
 
+/* The form in which metadata keeps a name: its parts, with a NUL between each two. */
+size_t object_name_bytes(const struct object_name *name);
+slice object_name_write(const struct object_name *name, char *to);    /* the slice is of `to` */
+
 struct metadata {
     struct object_id id;
     /* metadata_etag_hash(etag): units belong to this metadata if theirs is equal */

@@ -12,11 +12,11 @@ bool policy_admit(const struct object_id *id, uint64_t size)
     return true;
 }
 
-size_t policy_victim(const struct policy_extent *extents, size_t count)
+size_t policy_victim(const uint32_t *extents, size_t count)
 {
     size_t oldest = count;
     for (size_t i = 0; i < count; i++)
-        if (oldest == count || extents[i].number < extents[oldest].number)
+        if (oldest == count || extents[i] < extents[oldest])
             oldest = i;
     return oldest;
 }

@@ -7,13 +7,9 @@
 
 #include "store/metadata.h"
 
-struct policy_extent {
-    uint32_t number;
-    uint64_t live_bytes, bytes;
-};
-
 bool policy_admit(const struct object_id *id, uint64_t size);
-/* Index into extents[], or count if none may go. The newest is never asked about. */
-size_t policy_victim(const struct policy_extent *extents, size_t count);
+/* Index into extents[], which are numbers, or count if none may go. The newest is never asked
+ * about. */
+size_t policy_victim(const uint32_t *extents, size_t count);
 
 #endif

@@ -14,19 +14,21 @@ static enum err drop(struct index *index, const struct object_id *id, uint32_t u
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
+/* only_missing: entries that are there stay as they are. */
 static enum err put_units(struct index *index, const struct record *record, uint32_t offset,
-                          uint32_t generation, bool refused)
+                          uint32_t generation, bool refused, bool only_missing)
 {
-    for (uint32_t i = 0; i < record_units(record); i++) {
-        struct entry entry;
+    enum err e = OK;
+    for (uint32_t i = 0; !e && i < record_units(record); i++) {
+        struct entry entry, there;
         uint32_t unit;
         record_entry(record, offset, i, generation, &unit, &entry);
         entry.refused = refused && record->kind != KIND_UNITS;
-        enum err e = index_put(index, &record->id, unit, &entry);
-        if (e)
-            return e;
+        e = only_missing ? index_find(index, &record->id, unit, &there) : ERR_NOT_FOUND;
+        if (e == ERR_NOT_FOUND)
+            e = index_put(index, &record->id, unit, &entry);
     }
-    return OK;
+    return e;
 }
 
 /* Units 1 to 7 and the metadata by itself: most often there are none, and one look says so. */
@@ -60,40 +62,34 @@ enum err publish_record(struct index *index, const struct record *record, uint32
 {
     enum err e = record->kind == KIND_WHOLE ? drop_behind_whole(index, &record->id)
                                             : drop_whole(index, &record->id);
-    return e ? e : put_units(index, record, offset, generation, refused);
+    return e ? e : put_units(index, record, offset, generation, refused, false);
 }
 
-static enum err has_metadata(struct index *index, const struct object_id *id, bool *ret_whole,
-                             bool *ret_any)
+static enum err find_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
+                              struct entry *ret)
 {
-    struct entry entry;
-    enum err e = index_find(index, id, 0, &entry);
-    *ret_whole = !e && entry.whole;
-    if (!e || e == ERR_NOT_FOUND)
-        e = index_find(index, id, METADATA_UNIT, &entry);
-    *ret_any = *ret_whole || !e;
-    return e == ERR_NOT_FOUND ? OK : e;
+    *ret_unit = 0;
+    enum err e = index_find(index, id, 0, ret);
+    if (e == ERR_NOT_FOUND || (!e && !ret->whole)) {
+        *ret_unit = METADATA_UNIT;
+        e = index_find(index, id, METADATA_UNIT, ret);
+    }
+    return e;
 }
 
 enum err publish_found(struct index *index, const struct record *record, uint32_t offset,
                        uint32_t generation)
 {
-    bool whole, any;
-    enum err e = has_metadata(index, &record->id, &whole, &any);
-    if (e || whole || (any && record->kind != KIND_UNITS))
+    struct entry metadata;
+    uint32_t unit;
+    enum err e = find_metadata(index, &record->id, &unit, &metadata);
+    if (e && e != ERR_NOT_FOUND)
         return e;
-    if (record->kind == KIND_WHOLE)
-        return publish_record(index, record, offset, generation, true);
-    for (uint32_t i = 0; !e && i < record_units(record); i++) {
-        struct entry entry, there;
-        uint32_t unit;
-        record_entry(record, offset, i, generation, &unit, &entry);
-        entry.refused = record->kind != KIND_UNITS;
-        e = index_find(index, &record->id, unit, &there);
-        if (e == ERR_NOT_FOUND)
-            e = index_put(index, &record->id, unit, &entry);
-    }
-    return e;
+    if (!e && (metadata.whole || record->kind != KIND_UNITS))
+        return OK;
+    return record->kind == KIND_WHOLE
+               ? publish_record(index, record, offset, generation, true)
+               : put_units(index, record, offset, generation, true, true);
 }
 
 enum err publish_removal(struct index *index, const struct object_id *id)
@@ -105,10 +101,8 @@ enum err publish_removal(struct index *index, const struct object_id *id)
 enum err publish_refusal(struct index *index, const struct object_id *id)
 {
     struct entry entry;
-    uint32_t unit = 0;
-    enum err e = index_find(index, id, unit, &entry);
-    if (e == ERR_NOT_FOUND || (!e && !entry.whole))
-        e = index_find(index, id, unit = METADATA_UNIT, &entry);
+    uint32_t unit;
+    enum err e = find_metadata(index, id, &unit, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.refused = true;

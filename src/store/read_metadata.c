@@ -53,15 +53,12 @@ static enum err decode_metadata(struct store_io *io, struct plan *plan, struct m
     }
     slice bytes = { (const char *)plan->buffer->bytes + start, record.metadata_len };
     if (guard_on(GUARD_CRC) &&
-        record.metadata_crc != block_crc(&plan->id, plan->entries[0].etag_hash,
-                                                                METADATA_UNIT, bytes.ptr,
-                                                                bytes.len))
+        record.metadata_crc != block_crc(&plan->id, plan->entries[0].etag_hash, METADATA_UNIT,
+                                         bytes.ptr, bytes.len))
         return ERR_GONE;
     struct metadata *metadata = metadata_block_decode(&plan->id, bytes);
     bool right = metadata && (!guard_on(GUARD_IDENTITY) ||
-                              (metadata->etag_hash == record.etag_hash &&
-                               metadata_mark(metadata->size, metadata->modified_s) ==
-                               plan->entries[0].mark &&
+                              (metadata_is_of(metadata, record.etag_hash, plan->entries[0].mark) &&
                                (record.kind == KIND_HEAD || metadata->size == record.data_len)));
     if (!right)
         metadata_unref(&metadata);
@@ -96,9 +93,8 @@ static enum err finish_metadata(struct store_io *io, struct plan *plan, struct m
     enum err e = decode_metadata(io, plan, ret);
     if (!e)
         remember_metadata(io->store, plan, *ret);
-    if (e == ERR_GONE) {
+    if (e == ERR_GONE)
         plan_disown(io, plan);
-    }
     return e == OK || e == ERR_MORE ? e : ERR_NOT_FOUND;
 }
 
@@ -126,38 +122,19 @@ static enum err metadata_at_once(struct store_io *io, struct plan *plan, struct 
     return e;
 }
 
-/* As metadata keeps it: each part but the last with a NUL behind it. */
-static void name_keep(struct store_op *op, const struct object_name *name)
-{
-    const slice parts[] = { name->endpoint, name->bucket, name->key, name->version };
-    size_t len = countof(parts) - 1;
-    for (size_t i = 0; i < countof(parts); i++)
-        len += parts[i].len;
-    op->name = must_alloc(len + 1);
-    op->name_len = 0;
-    for (size_t i = 0; i < countof(parts); i++) {
-        if (parts[i].len)
-            memcpy(op->name + op->name_len, parts[i].ptr, parts[i].len);
-        op->name_len += parts[i].len + 1;
-    }
-    op->name_len = len;
-}
-
 static void op_finish(struct store_op *op)
 {
     struct metadata *metadata = NULL;
     enum err e = ERR_NOT_FOUND;
-    if (op->err) {
+    if (op->err)
         plan_disown(op->io, &op->plan);
-    } else {
+    else
         e = finish_metadata(op->io, &op->plan, &metadata);
-    }
     if (e == ERR_MORE) {
         op_start(op);
         return;
     }
-    if (!e && guard_on(GUARD_IDENTITY) &&
-        !slice_eq(metadata->name, (slice){ op->name, op->name_len })) {
+    if (!e && guard_on(GUARD_IDENTITY) && !slice_eq(metadata->name, op->name)) {
         metadata_unref(&metadata);
         e = ERR_NOT_FOUND;
     }
@@ -180,7 +157,7 @@ enum err store_metadata(struct store_io *io, const struct object_id *id,
         struct store_op *op = op_new(io, &plan, op_finish);
         op->metadata_done = done;
         op->arg = arg;
-        name_keep(op, name);
+        op->name = object_name_write(name, must_alloc(object_name_bytes(name)));
         op_start(op);
         *ret_op = op;
         return ERR_WAIT;

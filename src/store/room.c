@@ -61,10 +61,10 @@ static enum err recycle(struct store *store, uint32_t number, struct arena *keep
 enum err room_recycle(struct store *store)
 {
     struct arena keep = { 0 };
-    struct policy_extent *extents;
-    size_t count = extents_list(store->extents, &keep, &extents);
-    size_t victim = policy_victim(extents, count);
-    enum err e = victim < count ? recycle(store, extents[victim].number, &keep) : ERR_FULL;
+    uint32_t *numbers;
+    size_t count = extents_numbers(store->extents, &keep, &numbers);
+    size_t old = count ? count - 1 : 0, victim = policy_victim(numbers, old);    /* not the newest */
+    enum err e = victim < old ? recycle(store, numbers[victim], &keep) : ERR_FULL;
     arena_free(&keep);
     return e;
 }

@@ -27,7 +27,7 @@ static void grow(struct store *store, uint64_t free)
 {
     uint64_t size = atomic_load(&store->size_bytes), own = extents_bytes(store->extents);
     uint64_t most = (uint64_t)SIZE_EXTENTS_MAX * store->folder.format.extent_bytes;
-    uint64_t derived = sizing_derive(size, free, own + index_bytes(store->index));
+    uint64_t derived = sizing_derive(size, free, own + index_size(store->index).bytes);
     if (!store->options.size_bytes && atomic_load(&store->open))
         atomic_store(&store->size_bytes, MAX(size, MIN(derived, most)));
 }
@@ -54,7 +54,7 @@ uint64_t store_capacity(struct store *store)
 void service_metrics(struct store *store)
 {
     metric_set(M_STORE_BYTES, (int64_t)extents_bytes(store->extents));
-    metric_set(M_STORE_ENTRIES, (int64_t)index_entries(store->index));
+    metric_set(M_STORE_ENTRIES, (int64_t)index_size(store->index).entries);
     metric_set(M_STORE_SERVING, store_is_serving(store));
 }
 

@@ -42,6 +42,7 @@ uint32_t sizing_extent(uint64_t size_bytes, uint32_t wish)
     return (uint32_t)bytes;
 }
 
+/* Bytes that the files in one of a folder's own folders take. */
 static uint64_t files_in(const char *folder, const char *inner)
 {
     char path[4096];
@@ -58,18 +59,13 @@ static uint64_t files_in(const char *folder, const char *inner)
     return bytes;
 }
 
-/* Bytes that the extents and the index in a folder take. */
-static uint64_t sizing_own(const char *folder)
-{
-    return files_in(folder, "extents") + files_in(folder, "index");
-}
-
 uint64_t store_derived_size(const char *folder, const char *on)
 {
     struct format format;
     const char *why;
     struct store_space space = { 0 };
     uint64_t kept = folder_peek(folder, &format, &why) == OK ? format.size_bytes : 0;
-    return store_space(on, &space) == OK
-        ? sizing_derive(kept, space.free_bytes, sizing_own(folder)) : MAX(kept, SIZE_LEAST);
+    uint64_t own = files_in(folder, "extents") + files_in(folder, "index");
+    return store_space(on, &space) == OK ? sizing_derive(kept, space.free_bytes, own)
+                                         : MAX(kept, SIZE_LEAST);
 }

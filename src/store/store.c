@@ -129,6 +129,7 @@ void store_status(struct store *store, struct store_status *ret)
 {
     bool serving = store_is_serving(store);
     bool stuck = !serving && atomic_load(&store->open);
+    struct index_size index = index_size(store->index);
     *ret = (struct store_status){
         .serving = serving,
         .why = stuck ? "a commit takes too long" : atomic_load(&store->why),
@@ -139,8 +140,8 @@ void store_status(struct store *store, struct store_status *ret)
         .reserve_bytes = atomic_load(&store->reserve_bytes),
         .free_bytes = atomic_load(&store->free_bytes),
         .capacity_bytes = store_capacity(store),
-        .entries = index_entries(store->index),
-        .index_bytes = index_bytes(store->index),
+        .entries = index.entries,
+        .index_bytes = index.bytes,
         .metadata_bytes = metadata_cache_bytes(store->metadata_cache),
         .extents = extents_count(store->extents),
     };

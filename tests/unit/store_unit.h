@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "store/hash.h"
+#include "store/index.h"
 #include "store/store.h"
 
 static enum disk_engine unit_engine = DISK_THREADS;
@@ -347,6 +348,13 @@ __attribute__((unused)) static bool has_object(struct unit_store *unit, const ch
     bool right = metadata && slice_eq(metadata->etag, slice_of(etag)) && metadata->size == size;
     metadata_unref(&metadata);
     return right && read_range(unit, key, 0, size) == size;
+}
+
+/* The entry of one unit, as readers find it. */
+__attribute__((unused)) static enum err find_unit(struct index *index, const struct object_id *id,
+                                                  uint32_t unit, struct entry *ret)
+{
+    return index_get_run(index, id, unit, 1, ret) ? OK : ERR_NOT_FOUND;
 }
 
 struct unit_removal {

@@ -96,7 +96,7 @@ TEST(what_was_appended_just_now_is_read_past_the_page_cache)
             struct metadata *metadata = get_metadata(&unit, key);
             struct entry entry;
             struct extent *extent;
-            ok(index_get(unit.store->index, &metadata->id, 0, &entry) == OK);
+            ok(find_unit(unit.store->index, &metadata->id, 0, &entry) == OK);
             ok(extent_hold(unit.store->extents, entry.extent, &extent) == OK);
             int fd = extent_direct_fd(extent);
             uint8_t *page = aligned_alloc(4096, 8192), want[4096];
@@ -139,7 +139,7 @@ TEST(a_cut_file_is_a_miss_and_no_more)
     struct metadata *metadata = get_metadata(&unit, "k");
     struct entry entry;
     char path[64];
-    ok(index_get(unit.store->index, &metadata->id, 15, &entry) == OK);
+    ok(find_unit(unit.store->index, &metadata->id, 15, &entry) == OK);
     snprintf(path, sizeof(path), "extents/%08x", entry.extent);
     cool();
     ok(truncate(in_folder(path), entry.offset + 5000) == 0);
@@ -194,7 +194,7 @@ TEST(what_a_direct_read_fails_to_bring_is_read_once_more)
         struct metadata *metadata = get_metadata(&unit, "probe");
         struct entry entry;
         struct extent *extent;
-        ok(index_get(unit.store->index, &metadata->id, 0, &entry) == OK);
+        ok(find_unit(unit.store->index, &metadata->id, 0, &entry) == OK);
         ok(extent_hold(unit.store->extents, entry.extent, &extent) == OK);
         int none = open("/dev/null", O_WRONLY), fd = extent_direct_fd(extent);
         ok(fd >= 0 && none >= 0 && dup2(none, fd) == fd);    /* no read of this succeeds */

@@ -195,7 +195,7 @@ TEST(threads_share_metadata)
 
 TEST(the_oldest_extent_goes_first)
 {
-    struct policy_extent extents[] = { { 9, 1, 2 }, { 4, 2, 2 }, { 11, 0, 2 } };
+    const uint32_t extents[] = { 9, 4, 11 };
     ok(policy_victim(extents, 3) == 1);
     ok(policy_victim(extents, 1) == 0);
     ok(policy_victim(extents, 0) == 0);    /* as many as there are: none may go */

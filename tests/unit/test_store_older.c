@@ -97,7 +97,7 @@ static void look(struct memory *memory, uint32_t object, bool writing)
     enum err e = writing ? index_begin(memory->index) : OK;
     if (!e)
         e = writing ? index_find(memory->index, &id, 0, &entry)
-                    : index_get(memory->index, &id, 0, &entry);
+                    : find_unit(memory->index, &id, 0, &entry);
     if (writing)
         index_abort(memory->index);
     memory->older += !e && entry.extent != memory->latest[object];
@@ -329,7 +329,7 @@ static void *read_on(void *arg)
     while (!atomic_load(&race->over)) {
         struct entry entry;
         uint32_t least = atomic_load(&race->published);
-        enum err e = index_get(race->memory->index, &id, 0, &entry);
+        enum err e = find_unit(race->memory->index, &id, 0, &entry);
         atomic_fetch_add(&race->wrong, e || entry.extent < least);
         atomic_fetch_add(&race->reads, 1);
     }

@@ -254,7 +254,7 @@ static struct extent *extent_of(struct unit_store *unit, const struct metadata *
 {
     struct entry entry;
     struct extent *extent;
-    ok(index_get(unit->store->index, &metadata->id, 0, &entry) == OK);
+    ok(find_unit(unit->store->index, &metadata->id, 0, &entry) == OK);
     ok(extent_hold(unit->store->extents, entry.extent, &extent) == OK);
     return extent;
 }
