@@ -1,9 +1,10 @@
 """client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
 
-A client has one session of the fill socket, which it opens when it is needed. If the session breaks,
-the client opens another once and repeats the open fills; a second loss is an error. Without a fill
-socket the same calls read batches over HTTP, or single objects if the endpoint knows no batches:
-`way` tells which. Threads: any. In the child of a fork, the client opens a session of its own.
+A client has one session of the fill socket, and opens it when it needs it. If the session is lost, the
+client opens another one and repeats each fill in progress once; if a fill loses this session, too, it
+fails. Without a fill socket, the same calls read over HTTP: batches, or single objects if the endpoint
+is not a Penstock. `Client.way` says which. Threads: any. In the child of a fork, the client opens a
+session of its own.
 """
 import logging
 import os
@@ -22,29 +23,31 @@ from .session import Session
 
 log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
-SILENCE_S = 30           # added to the daemon's limit for a fill, for the wait for its reply
-AGAIN_S = 0.05
+SILENCE_S = 30           # the client waits this much longer for a reply than a fill may take
+AGAIN_S = 0.05           # between two tries to connect
 NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # errors after which a fill is sent again
-FIRST_PAUSE_S, REFUSALS = 0.05, 6                # the longest pause doubles each time
+FIRST_PAUSE_S, REFUSALS = 0.05, 6                # the longest pause doubles with each refusal
 clients = weakref.WeakSet()
 
 
 def connect(path=None, access_key=None, secret_key=None, session_token=None, endpoint_url=None, *,
             profile=None, region=None, credentials=None, patience=5.0):
-    """path: the fill socket; None: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock; "": no fill socket.
-    Keys and endpoint come from the arguments, AWS_* variables or ~/.aws. credentials: a boto3
-    Credentials object, or a function that returns (access key, secret key, session token). Without keys,
-    requests are unsigned. patience: seconds to wait for a daemon that restarts. If a path is given and
-    the socket can't be reached, connect raises Disconnected."""
+    """Makes a Client. path: the path of the fill socket. If path is None, it is the variable
+    PENSTOCK_FILL_SOCKET, or /run/penstock/fill.sock without the variable. If path is "", the client uses
+    no fill socket. Keys and endpoint come from the arguments, the AWS_* variables or ~/.aws. credentials:
+    a boto3 Credentials object, or a function that returns (access key, secret key, session token).
+    Without keys, requests are unsigned. patience: how many seconds the client waits for a daemon that
+    restarts. Raises Disconnected if the argument or the variable gives a path, and the client cannot
+    connect to it."""
     return Client(path, keys.source(access_key, secret_key, session_token, profile, credentials),
                   keys.find_endpoint(endpoint_url, profile), keys.find_region(region, profile), patience)
 
 
 def device_name(device):
-    """The name of a device, also for a torch.device."""
+    """Returns the name of a device. Accepts a torch.device, too."""
     device = str(device)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise ValueError(f'device is "cpu", "cuda" or "cuda:N", not {device!r}')
+        raise ValueError(f'device must be "cpu", "cuda" or "cuda:N", not {device!r}')
     return device
 
 
@@ -100,13 +103,13 @@ class Client:
         return session
 
     def _usable(self):
-        """The session. A new one after a loss, also when the daemon restarts meanwhile."""
+        """Returns the session. After a loss, opens a new one, and waits for a daemon that restarts."""
         session = self._session
         if session is not None and not session.lost:
             return session
         with self._lock:
             if self.closed:
-                raise ValueError("the client was closed")
+                raise ValueError("the client was closed: make a new one with penstock.connect()")
             until = time.monotonic() + (self.patience if self._session else 0)
             while self._session is None or self._session.lost:
                 try:
@@ -126,7 +129,7 @@ class Client:
             buffer.forked()
 
     def status(self):
-        """The daemon's figures of this session."""
+        """Returns what the daemon knows of this session, as a dict: buffers, bytes, fills, kinds, limits."""
         return self._say("status", {})
 
     def _say(self, op, members):
@@ -144,9 +147,9 @@ class Client:
     # ---- buffers ----
 
     def way(self, device="cpu"):
-        """The way of bytes to memory of this device: "cuda-vmm" or "cuda-ipc" (straight into GPU memory),
-        "memfd" (into shared memory), "batch" or "get" (over HTTP). It is logged once for each device: as
-        a warning if the device is a GPU and its memory can't be filled directly."""
+        """Returns how bytes get into memory of this device: "cuda-vmm" or "cuda-ipc" (straight into GPU
+        memory), "memfd" (into shared memory), "batch" or "get" (over HTTP). Logs the way once for each
+        device. The log message is a warning if the device is a GPU whose memory can't be filled directly."""
         device = device_name(device)
         way, why = self._choose(device)
         if device not in self._logged:
@@ -168,13 +171,14 @@ class Client:
                 why.append(f"{kind} {reason}")
         if self.has_socket:
             return "memfd", "; ".join(why)
-        why.append(self.no_socket or "no fill socket was given")
+        why.append(self.no_socket or "the client was made without a fill socket")
         return self._endpoint.way(), "; ".join(why)
 
     def buffer(self, nbytes, device="cpu"):
-        """Memory to fill: of the host or, if both sides support it, of a GPU ("cuda:0")."""
+        """Allocates memory to fill, and returns it as a Buffer. With the device "cuda:0" this is GPU memory,
+        if client and daemon support it; otherwise it is memory of the host."""
         if nbytes < 1:
-            raise ValueError("a buffer has at least 1 byte")
+            raise ValueError(f"a buffer must have at least 1 byte, not {nbytes}")
         device = device_name(device)
         kind = self.way(device)
         if kind.startswith("cuda"):
@@ -186,7 +190,8 @@ class Client:
         return self._keep(buffer)
 
     def register(self, tensor):
-        """Makes a contiguous CUDA tensor of torch a buffer. The tensor must live until close()."""
+        """Makes a Buffer of the memory of a contiguous CUDA tensor of torch. The tensor must live until the
+        close() of the buffer."""
         from . import cuda
         return self._keep(cuda.of_tensor(self, tensor))
 
@@ -208,14 +213,15 @@ class Client:
 
     def fill(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
         """Reads objects, or parts of them, into the buffer, and returns Filled when all are there. items:
-        see items.py; prefix is put before each key. on_error "skip": Filled.errors has the items that
-        failed, and their places keep their bytes. "fail": PenstockError is raised, and the bytes of the
-        buffer are undefined. deadline: in seconds; over HTTP the daemon's limit holds instead. start: the
-        place of the first item that has none."""
+        see items.py. prefix: text before each key. With on_error "fail", the first item that fails raises
+        PenstockError, and the bytes of all items are undefined. With "skip", Filled.errors has the items
+        that failed, and the bytes of these items are undefined. deadline: in seconds; over HTTP, the limits
+        of the daemon hold instead. start: where in the buffer the items without a place begin."""
         return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
-        """Begins a fill and returns a Fill: result() waits for it, done() does not wait."""
+        """Begins a fill and returns a Fill. Its result() waits for the end of the fill; its done() says at
+        once whether the fill has ended."""
         items = layout.listed(items)
         words, offsets, lengths = layout.lay_out(items, buffer.nbytes, start)
         filled = Filled(buffer, items, offsets, lengths)
@@ -227,13 +233,16 @@ class Client:
         return Fill(self, "fill", buffer, members, words, filled)
 
     def prefetch(self, bucket, items, prefix="", on_error="skip", deadline=None):
-        """Reads objects, or parts of them, into Penstock's cache; as fill, without a buffer. Items that fail
-        are in `errors` of the result; with on_error "fail" PenstockError is raised."""
+        """Reads objects, or parts of them, into Penstock's cache only. The arguments are as for fill. With
+        on_error "skip", `errors` of the result has the items that failed. With "fail", the first item that
+        fails raises PenstockError."""
         return self.prefetch_async(bucket, items, prefix, on_error, deadline).result()
 
     def prefetch_async(self, bucket, items, prefix="", on_error="skip", deadline=None):
         if not self.has_socket:
-            raise PenstockError("no_fill_socket", 0, "prefetch needs the fill socket: set fill_socket")
+            raise PenstockError("no_fill_socket", 0, "prefetch needs a fill socket: set fill_socket in "
+                                "Penstock's settings, and give its path to connect() or in "
+                                "PENSTOCK_FILL_SOCKET")
         items = layout.listed(items)
         rows = [layout.read(item) for item in items]
         words = [layout.word(*row) for row in rows]
@@ -246,28 +255,28 @@ class Client:
     # ---- HTTP ----
 
     def batch(self, bucket, items, prefix="", on_error="continue"):
-        """Yields (index, bytes) in order, while later items are still read. An item that failed yields an
-        ItemError in place of bytes; with on_error "end" that is the last one. Needs no fill socket."""
+        """Reads over HTTP, and yields (index, bytes) for each item in order, while Penstock still reads later
+        items. For an item that failed it yields an ItemError in place of the bytes; with on_error "end" it
+        then yields no more. Needs no fill socket."""
         return self._endpoint.batch(bucket, layout.listed(items), prefix, on_error)
 
     def get(self, bucket, key, offset=0, length=None):
-        """Reads an object, or a part of it, by a plain signed GET."""
+        """Reads an object, or a part of it, with one signed GET."""
         return self._endpoint.get(bucket, key, offset, length)
 
     def request(self, method, path, query=(), headers=(), body=b""):
-        """Sends a signed request of any kind. path is "/BUCKET/KEY", not encoded. Returns (status, headers,
-        body)."""
+        """Sends a signed HTTP request. path: "/BUCKET/KEY", not encoded. Returns (status, headers, body)."""
         return self._endpoint.request(method, path, query, headers, body)
 
     # ---- rings, and the end ----
 
     def ring(self, device="cpu", slots=3, slot_bytes=64 << 20):
-        """Makes a ring of buffers: see ring.py."""
+        """Makes a ring of buffers; see ring.py."""
         from .ring import Ring
         return Ring(self, device, slots, slot_bytes)
 
     def close(self):
-        """Ends the session, with its fills and buffers. Views of buffers stay good."""
+        """Ends the session, with its fills and buffers. Views of buffers stay valid."""
         with self._lock:
             self.closed = True
             if self._session:
@@ -282,16 +291,17 @@ class Client:
 
 
 class Filled:
-    """The result of a fill. lengths and offsets have an element for each item: its bytes in the buffer."""
+    """The result of a fill. offsets and lengths have an element for each item: where it begins in the
+    buffer, and how many bytes it has there. An item that failed has length 0."""
 
     def __init__(self, buffer, items, offsets, lengths):
         self.buffer, self.items, self.offsets, self.lengths = buffer, items, offsets, lengths
         self.nbytes = self.hits = self.misses = 0
         self.errors = []
-        self.stale = False    # the slot went back to its ring, which fills it again
+        self.stale = False    # True: the slot was given back to its ring, which fills it again
 
     def add(self, first, count, reply):
-        """Adds the reply for items [first, first + count)."""
+        """Adds the reply that answers items [first, first + count)."""
         self.nbytes += reply["bytes"]
         self.hits += reply["hits"]
         self.misses += reply["misses"]
@@ -307,17 +317,18 @@ class Filled:
 
     def check(self):
         if self.stale:
-            raise ValueError("the slot was given back: what it holds now is another batch's")
+            raise ValueError("the slot was given back to its ring, and may hold another batch now: use a slot "
+                             "only inside its `with`, or clone what you keep")
 
     @property
     def views(self):
-        """A memoryview of each item: a view of the buffer."""
+        """A memoryview for each item. It is a view of the buffer."""
         self.check()
         memory = self.buffer.memory
         return [memory[at:at + n] for at, n in zip(self.offsets, self.lengths)]
 
     def tensors(self, dtype="uint8"):
-        """One-dimensional torch tensors that are views of the buffer."""
+        """Returns a one-dimensional torch tensor for each item. It is a view of the buffer."""
         import torch
         self.check()
         dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
@@ -326,18 +337,18 @@ class Filled:
 
 
 class Part:
-    """The items of one message: a long list takes several."""
+    """The items of one message. A long list takes several messages."""
     __slots__ = ("first", "words", "session", "question", "tries", "refusals", "again_at")
 
     def __init__(self, first, words):
         self.first, self.words, self.tries, self.refusals = first, words, 0, 0
         self.session = self.question = None
-        self.again_at = None    # when to send it again, after an error of NO_ROOM; time.monotonic()
+        self.again_at = None    # when to send it again after an error of NO_ROOM, by time.monotonic()
 
 
 class Fill:
-    """An open fill. If its connection is lost, it is sent again once, on a new one. If Penstock or the
-    origin has no room for it, it is sent again a few times, for about three seconds."""
+    """A fill in progress. If its connection is lost, the fill is sent again once, on a new connection. If
+    Penstock or the origin has no room for it, the fill is sent again a few times, for about three seconds."""
 
     def __init__(self, client, op, buffer, members, words, filled):
         self._client, self._op, self._buffer, self._members = client, op, buffer, members
@@ -349,7 +360,7 @@ class Fill:
             self._begin(first, words[first:first + most])
 
     def _begin(self, first, words):
-        """Sends items as one message, or as two if that is too long."""
+        """Sends the items as one message, or in halves if one message would be too long."""
         part = Part(first, words)
         try:
             self._send(part)
@@ -363,7 +374,7 @@ class Fill:
             self._parts.append(part)
 
     def _send(self, part):
-        """Tries a second connection, as the first may have ended while it was idle."""
+        """Sends a message. Tries a second connection, as the first may have ended while it was idle."""
         part.tries += 1
         for last in (False, True):
             try:
@@ -389,7 +400,8 @@ class Fill:
             session.wait_until(lambda: self._has_room(session))
 
     def _pause(self, part):
-        """Seconds until the part is sent again, after a reply of NO_ROOM. None after any other reply."""
+        """Returns the seconds until the part is to be sent again, if its reply is an error of NO_ROOM and
+        it was not refused too often. Otherwise returns None: the reply is final."""
         reply = part.question.reply
         if reply["ok"] or (reply["error"], reply["status"]) not in NO_ROOM or part.refusals == REFUSALS:
             return None
@@ -404,7 +416,7 @@ class Fill:
         self._send(part)
 
     def done(self):
-        """Whether result() would return at once."""
+        """Returns True if result() would return at once."""
         if self._over:
             return True
         if not self._lock.acquire(blocking=False):
@@ -427,8 +439,8 @@ class Fill:
         return pause is None
 
     def result(self, timeout=None):
-        """Returns Filled, or raises PenstockError. timeout: in seconds; after it TimedOut is raised, and the
-        fill goes on."""
+        """Returns Filled, or raises PenstockError. timeout: in seconds. When it is over, result raises
+        TimedOut, and the fill goes on."""
         with self._lock:
             if self._over is None:
                 self._over = self._end(timeout)
@@ -465,7 +477,8 @@ class Fill:
                 return reply
             if left is not None and pause > left:
                 time.sleep(left)
-                raise TimedOut(f"no room for it within {timeout:g} s: {reply['error']}: {reply.get('message', '')}")
+                raise TimedOut(f"Penstock had no room for the fill within {timeout:g} s: {reply['error']}: "
+                               f"{reply.get('message', '')}")
             time.sleep(pause)
             self._ask_again(part)
 

@@ -1,11 +1,13 @@
 """cuda.py - buffers in GPU memory, by libcuda.so.1 and ctypes. SPDX-License-Identifier: Apache-2.0
 
-cuda-vmm: this module allocates a chunk, and the daemon imports its file descriptor. The daemon can
-access just that chunk.
-cuda-ipc: the daemon gets a handle of 64 bytes for a whole allocation of cudaMalloc, such as the one
-that has a tensor, and an offset in it. The allocation must live until the buffer is unregistered.
+cuda-vmm: this module allocates a chunk, and the daemon imports the chunk's file descriptor. The daemon
+can access that chunk alone.
+cuda-ipc: the daemon gets a handle of 64 bytes for a whole allocation of cudaMalloc, such as the one in
+which a tensor lies, and the buffer's offset in the allocation. The allocation must live until the buffer
+is unregistered.
 
-It was written against cuda.h of CUDA 12 and tested with a fake driver (story x15). It never ran on a GPU.
+This module was written against cuda.h of CUDA 12, and tested with a fake driver (story x15). It has not
+run on a GPU yet.
 """
 import base64
 import ctypes
@@ -55,7 +57,7 @@ CALLS = {
 
 
 class Driver:
-    """The driver of this machine. A call that fails raises PenstockError."""
+    """The CUDA driver of this machine. If a call fails, `call` raises PenstockError."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -70,10 +72,10 @@ class Driver:
         if status:
             text = ctypes.c_char_p()
             self.library.cuGetErrorName(status, ctypes.byref(text))
-            raise PenstockError("cuda", 0, f"{name}: {(text.value or b'error').decode()} ({status})")
+            raise PenstockError("cuda", 0, f"{name} failed: {(text.value or b'error').decode()} ({status})")
 
     def enter(self, ordinal):
-        """Makes the primary context of the device current in this thread. torch uses the same one."""
+        """Makes the primary context of the device current in this thread. torch uses the same context."""
         if ordinal not in self.contexts:
             device, context = INT(), PTR()
             self.call("cuDeviceGet", ctypes.byref(device), ordinal)
@@ -94,14 +96,15 @@ driver_or_why = None
 
 
 def driver():
-    """The Driver, or a sentence that says why there is none."""
+    """Returns the Driver, or a sentence that says why there is none."""
     global driver_or_why
     with lock:
         if driver_or_why is None:
             try:
                 driver_or_why = Driver()
             except OSError:
-                driver_or_why = "there is no libcuda.so.1 here: no NVIDIA driver, or a container without it"
+                driver_or_why = ("libcuda.so.1 can't be loaded: this machine has no NVIDIA driver, or this "
+                                 "container can't see it")
             except (PenstockError, AttributeError) as failure:
                 driver_or_why = f"the NVIDIA driver can't be used: {failure}"
         return driver_or_why
@@ -112,26 +115,27 @@ def ordinal_of(device):
 
 
 def refusal(hello, kind, device):
-    """Why the device can't have buffers of this kind; None if it can."""
-    state = hello.get("kinds", {}).get(kind, "off: the daemon does not know it")
+    """Returns None if the device can have buffers of this kind. Otherwise returns why not: "off: REASON"."""
+    state = hello.get("kinds", {}).get(kind, "off: the daemon does not support this kind")
     if state != "on":
         return state
     here = driver()
     if isinstance(here, str):
-        return here
+        return f"off: {here}"
     try:
         uuid = here.uuid(ordinal_of(device))
     except PenstockError as failure:
-        return str(failure)
+        return f"off: {failure}"
     if uuid not in [gpu["uuid"] for gpu in hello.get("gpus", ())]:
-        return f"off: Penstock does not see {uuid}"
+        return f"off: Penstock does not see the GPU {uuid}"
     return None
 
 
 # ---- memory ----
 
 class Chunk:
-    """GPU memory with a file descriptor, mapped on its device. It is freed with the last reference."""
+    """GPU memory with a file descriptor, mapped on its device. It is freed when the last reference to this
+    object has gone."""
 
     def __init__(self, here, ordinal, nbytes):
         self.here, self.ordinal, self.fd = here, ordinal, -1
@@ -166,7 +170,7 @@ class Chunk:
 
 
 class Allocation:
-    """Plain GPU memory. It is freed with the last reference."""
+    """Plain GPU memory. It is freed when the last reference to this object has gone."""
 
     def __init__(self, here, ordinal, nbytes):
         self.here, self.ordinal, self.address = here, ordinal, 0
@@ -182,7 +186,7 @@ class Allocation:
 
 
 class Borrowed:
-    """The memory of a tensor, which this object keeps alive."""
+    """The memory of a tensor. This object keeps the tensor alive."""
 
     def __init__(self, tensor):
         self.tensor, self.address = tensor, tensor.data_ptr()
@@ -198,12 +202,13 @@ def need_driver():
 
 
 def ipc_members(here, address):
-    """The handle of the allocation that has this address, and the offset in it."""
+    """Returns the handle of the allocation in which this address lies, and the address's offset in it."""
     capable, base, size, handle = ctypes.c_uint32(), U64(), SIZE(), IpcHandle()
     here.call("cuPointerGetAttribute", ctypes.byref(capable), IPC_CAPABLE, address)
     if not capable.value:
-        raise PenstockError("not_ipc_capable", 422, "this memory can't be shared: torch's expandable segments, "
-                            "cudaMallocAsync or managed memory. Use Client.buffer(nbytes, device)")
+        raise PenstockError("not_ipc_capable", 422, "this memory can't be shared, as it comes from torch's "
+                            "expandable segments or cudaMallocAsync, or is managed memory: use "
+                            "Client.buffer(nbytes, device)")
     here.call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), address)
     here.call("cuIpcGetMemHandle", ctypes.byref(handle), base)
     return {"handle": base64.b64encode(bytes(handle)).decode(), "base_offset": address - base.value}
@@ -226,7 +231,8 @@ def buffer(client, kind, nbytes, device):
 def of_tensor(client, tensor):
     here = need_driver()
     if not tensor.is_cuda or not tensor.is_contiguous():
-        raise ValueError("only a contiguous CUDA tensor can be registered; host memory is Client.buffer's")
+        raise ValueError("register() needs a contiguous CUDA tensor: for memory of the host, use "
+                         "Client.buffer(nbytes)")
     ordinal = tensor.device.index
     here.enter(ordinal)
     members = {"gpu": here.uuid(ordinal), **ipc_members(here, tensor.data_ptr())}

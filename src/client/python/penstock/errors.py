@@ -2,8 +2,8 @@
 
 
 class PenstockError(Exception):
-    """code: S3's, or the fill socket's ("NoSuchKey", "overlap", "quota"). status: the HTTP status, or 0.
-    errors: the items that failed, if items failed: a list of ItemError, in their order."""
+    """code: a code of S3 ("NoSuchKey") or of the fill socket ("overlap", "quota"). status: the HTTP status,
+    or 0 if there is none. errors: a list with an ItemError for each item that failed, in the items' order."""
 
     def __init__(self, code, status=0, message="", errors=()):
         super().__init__(code, status, message)
@@ -20,7 +20,7 @@ class PenstockError(Exception):
 
 
 class ItemError(PenstockError):
-    """An item that failed. index: its place in the list; key: its key, as the caller gave it."""
+    """An item that failed. index: its index in the caller's list. key: its key, as the caller gave it."""
 
     def __init__(self, index, key, code, status):
         super().__init__(code, status)
@@ -38,11 +38,11 @@ class Disconnected(PenstockError, ConnectionError):
 
 
 class TimedOut(PenstockError, TimeoutError):
-    """There was no reply in time. The daemon may still do what it was asked to."""
+    """No reply came in time. The daemon may still carry out the request."""
 
     def __init__(self, message):
         super().__init__("timeout", 0, message)
 
 
 class MessageTooLong(ValueError):
-    """A message is longer than the daemon takes."""
+    """A message is longer than the daemon accepts."""

@@ -1,8 +1,8 @@
 """http.py - signed requests, and batches of objects over HTTP. SPDX-License-Identifier: Apache-2.0
 
-A batch is a POST with a list of up to thousands of items. Its answer has them in order, each behind a
-header of 64 bytes (penstock-batch(7)). An answer without its end mark was cut, which is an error.
-Connections are kept for later requests; one caller uses a connection at a time.
+A batch is a POST with a list of up to thousands of items. The answer has the items in order; before each
+item stands a header of 64 bytes (penstock-batch(7)). An answer without its end mark is incomplete, which
+is an error. Connections are kept for later requests; one caller at a time uses a connection.
 """
 import concurrent.futures
 import http.client
@@ -20,7 +20,7 @@ from .errors import Disconnected, ItemError, PenstockError
 HEADER = struct.Struct("<IIHHIQQQQ16s")    # the header of a frame
 MAGIC, END = 0x31425350, 0xFFFFFFFF
 FRAMES = "application/vnd.penstock.frames"
-BATCH_ITEMS = 4096                          # items of a POST; a longer list takes several
+BATCH_ITEMS = 4096                          # items of one POST; a longer list takes several POSTs
 TIMEOUT_S = 330
 THREADS = 8
 
@@ -35,7 +35,7 @@ def refusal(status, body):
 
 
 class Answer:
-    """The body of an answer. A read that ends too early raises Disconnected."""
+    """The body of an answer. If the body ends too early, a read raises Disconnected."""
 
     def __init__(self, reply):
         self.reply = reply
@@ -45,7 +45,7 @@ class Answer:
         while at < len(view):
             count = self.reply.readinto(view[at:])
             if not count:
-                raise Disconnected("the answer was cut: what came so far is not whole")
+                raise Disconnected("the answer was cut before its end: send the request again")
             at += count
 
     def bytes(self, count):
@@ -55,13 +55,13 @@ class Answer:
 
 
 class Frame:
-    """The header of an item in an answer, and its etag and code. The item's bytes follow."""
+    """The header of an item in an answer, with the item's etag and code. The item's bytes follow."""
 
     def __init__(self, answer):
         (magic, self.index, self.status, etag, code, self.length, self.first, self.size,
          self.modified, _) = HEADER.unpack(answer.bytes(HEADER.size))
         if magic != MAGIC or code > 1024:
-            raise PenstockError("bad_answer", 0, "this is no frame of a batch")
+            raise PenstockError("bad_answer", 0, "the answer to a batch is damaged: no frame begins here")
         self.etag = answer.bytes(etag).decode("latin-1")
         self.code = answer.bytes(code).decode("latin-1")
 
@@ -70,7 +70,8 @@ class Endpoint:
     def __init__(self, url, region, find_keys):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no endpoint: http://HOST:PORT or https://HOST:PORT")
+            raise ValueError(f"{url!r} is not the URL of an endpoint: it must be http://HOST:PORT or "
+                             "https://HOST:PORT")
         self._https, self._host = parts.scheme == "https", parts.netloc
         self._name, self._port = parts.hostname, parts.port
         self._path, self._region, self._find_keys = parts.path.rstrip("/"), region, find_keys
@@ -89,14 +90,14 @@ class Endpoint:
         return http.client.HTTPConnection(self._name, self._port, timeout=TIMEOUT_S)
 
     def _give_back(self, connection, reply):
-        if reply.will_close or not reply.isclosed():    # the caller did not read to its end
+        if reply.will_close or not reply.isclosed():    # not closed: it was not read to its end
             connection.close()
             return
         with self._lock:
             self._idle.append(connection)
 
     def forget(self):
-        """Closes the parent's connections in the child of a fork."""
+        """In the child of a fork, closes its copies of the parent's connections."""
         self._lock, self._pool, idle, self._idle = threading.Lock(), None, self._idle, []
         for connection in idle:
             connection.close()
@@ -110,8 +111,8 @@ class Endpoint:
             self._pool.shutdown(wait=False)
 
     def _open(self, method, path, query, headers, body):
-        """Sends a request; returns its connection and the head of the answer. A kept connection may have
-        ended meanwhile: then another one is tried."""
+        """Sends a request, and returns its connection and the answer's head. If a connection that was kept
+        has ended, sends the request on another connection."""
         path = self._path + keys.encode(path, "/-._~")
         while True:
             connection = self._connection()
@@ -127,14 +128,15 @@ class Endpoint:
             except (OSError, http.client.HTTPException) as failure:
                 connection.close()
                 if not kept:
-                    raise Disconnected(f"{self._host}: {failure or type(failure).__name__}") from None
+                    raise Disconnected(f"the request to {self._host} failed: "
+                                       f"{failure or type(failure).__name__}") from None
 
     def request(self, method, path, query=(), headers=(), body=b""):
         connection, reply = self._open(method, path, query, headers, body)
         try:
             return reply.status, dict(reply.headers), reply.read()
         except (OSError, http.client.HTTPException) as failure:
-            raise Disconnected(f"the answer was cut: {failure}") from None
+            raise Disconnected(f"the answer was cut before its end: {failure}") from None
         finally:
             self._give_back(connection, reply)
 
@@ -155,13 +157,13 @@ class Endpoint:
         if status not in (200, 206):
             raise refusal(status, body)
         if length is not None and len(body) != length:
-            raise PenstockError("InvalidRange", 416, "the object ends before the range does")
+            raise PenstockError("InvalidRange", 416, "the object has fewer bytes than the range")
         return body
 
     # ---- batches ----
 
     def frames(self, bucket, words, prefix, on_error):
-        """Yields (frame, answer) of each item in order. The caller reads the item's bytes."""
+        """Yields (frame, answer) for each item in order. The caller reads the item's bytes."""
         body = json.dumps({"items": words, "prefix": prefix, "form": "frames",
                            "on_error": on_error}, separators=(",", ":")).encode()
         connection, reply = self._open("POST", f"/{bucket}", [("penstock-batch", "")], {
@@ -170,14 +172,15 @@ class Endpoint:
             if reply.status != 200:
                 raise refusal(reply.status, reply.read())
             if reply.headers.get("content-type") != FRAMES:
-                raise PenstockError("NotImplemented", 501, "this endpoint knows no batches")
+                raise PenstockError("NotImplemented", 501, "this endpoint does not answer a batch as Penstock "
+                                    "does")
             answer = Answer(reply)
             while (frame := Frame(answer)).index != END:
                 yield frame, answer
             reply.read()    # the last chunk
         except (OSError, http.client.HTTPException) as failure:
             raise failure if isinstance(failure, PenstockError) else Disconnected(
-                f"the answer was cut: {failure}") from None
+                f"the answer was cut before its end: {failure}") from None
         finally:
             self._give_back(connection, reply)
 
@@ -212,7 +215,7 @@ class Endpoint:
                 return
 
     def way(self):
-        """"batch" where the endpoint is a Penstock, else "get"."""
+        """Returns "batch" if the endpoint is a Penstock, otherwise "get"."""
         if self._way is None:
             status, headers, _ = self.request("GET", "/_/health/live")
             ours = status == 200 and headers.get("Server", "").startswith("penstock")
@@ -268,7 +271,7 @@ def no_delay(sock):
 
 
 def unplaced(word):
-    """The members of a word, as items.read returns them, without its place and its `max`."""
+    """Returns the members of a word as items.read does, but without its place and its `max`."""
     key, offset, length, _, more = layout.read(word)
     return key, offset, length, None, {n: v for n, v in (more or {}).items() if n != "max"}
 
@@ -311,4 +314,4 @@ class Handle:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError:
             from .errors import TimedOut
-            raise TimedOut(f"no answer within {timeout:g} s") from None
+            raise TimedOut(f"the fill has not ended within {timeout:g} s: it goes on") from None

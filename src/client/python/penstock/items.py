@@ -1,23 +1,24 @@
 """items.py - lists of items, and their places in a buffer. SPDX-License-Identifier: Apache-2.0
 
 An item is "key", ("key", offset, length), ("key", offset, length, to), or a dict of key, offset,
-length, to, max, if_match, version_id. `to` is its place in the buffer. Without a length, or with -1,
-it is the object to its end. Items without a place lie one behind the other. Items without a length
-have room for their `max`, or equal shares of the room that is left.
+length, to, max, if_match, version_id. `to` is the item's place: its offset in the buffer. An item without
+a length, or with length -1, goes to the end of the object. Items without a place are put one after
+another. An item without a length has room for its `max` bytes. Items with neither length nor `max` get
+equal parts of the room that is left.
 """
 import itertools
 
-ALIGN = 64      # equal shares are a multiple of it
+ALIGN = 64      # equal parts of at least this size are a multiple of it
 
 
 def listed(items):
     if isinstance(items, (str, bytes, dict)):
-        raise TypeError(f"items is a list of them, not one: [{items!r}]")
+        raise TypeError(f"items must be a list, not a single item: write [{items!r}]")
     return list(items)
 
 
 def read(item):
-    """(key, offset, length, to, more) of an item; None: not given."""
+    """Returns (key, offset, length, to, more) of an item. None stands for what the item does not give."""
     if isinstance(item, str):
         return item, None, None, None, None
     if isinstance(item, dict):
@@ -25,13 +26,15 @@ def read(item):
         length = item.get("length")
         return item["key"], item.get("offset"), None if length == -1 else length, item.get("to"), more
     if len(item) not in (1, 3, 4):
-        raise ValueError(f"{item!r} is neither (key, offset, length) nor (key, offset, length, to)")
+        raise ValueError("an item must be a key, (key, offset, length), (key, offset, length, to) or a dict, "
+                         f"not {item!r}")
     key, offset, length, to = (tuple(item) + (None, None, None))[:4]
     return key, offset, None if length == -1 else length, to, None
 
 
 def word(key, offset, length, to, more):
-    """An item as the fill socket takes it; with to None, without a place, as batches take it."""
+    """Returns an item in the form of the fill socket's messages. If `to` is None, the item has no place, as
+    in a batch."""
     whole = offset is None and length is None
     if more or whole:
         made = {"key": key, **(more or {})}
@@ -45,7 +48,7 @@ def word(key, offset, length, to, more):
 
 
 def share(rows, room, start):
-    """The room for an item that has neither a length nor a `max`."""
+    """Returns the room for each item that has neither a length nor a `max`."""
     used = start + sum(length for _, _, length, to, _ in rows if length is not None and to is None)
     open_count = sum(1 for _, _, length, to, more in rows
                      if length is None and to is None and not (more and "max" in more))
@@ -58,8 +61,9 @@ def share(rows, room, start):
 
 
 def lay_out_spans(items, start):
-    """lay_out_rows for a list of only (key, offset, length), as most lists are; None for other lists. No
-    line of it runs once for each item: the bytes of the last list have emptied the processor's cache."""
+    """Does what lay_out_rows does, for a list that has only (key, offset, length), as most lists do. Returns
+    None for other lists. It has no loop over the items in Python, which would be slow: the bytes of the
+    last list have displaced Python's code and data from the processor's cache."""
     if set(map(type, items)) != {tuple} or set(map(len, items)) != {3}:
         return None
     keys, firsts, lengths = zip(*items)
@@ -70,10 +74,12 @@ def lay_out_spans(items, start):
 
 
 def lay_out(items, room, start=0):
-    """Words for the fill socket, offsets, and lengths (None: to the end of the object)."""
+    """Returns [words, offsets, lengths] of the items: words for the fill socket, offsets in the buffer, and
+    lengths (None: to the end of the object)."""
     *laid, at = lay_out_spans(items, start) or lay_out_rows(items, room, start)
     if at > room:
-        raise ValueError(f"the items need {at} bytes and the buffer has {room}")
+        raise ValueError(f"the items need {at} bytes, and the buffer has {room}: use a larger buffer or fewer "
+                         "items")
     return laid
 
 

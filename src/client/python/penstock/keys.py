@@ -1,10 +1,10 @@
-"""keys.py - credentials, searched as the SDKs do, and signatures.
+"""keys.py - finds credentials as the SDKs do, and signs requests.
 SPDX-License-Identifier: Apache-2.0
 
-The order is: arguments, environment, the profile in ~/.aws, a container's endpoint (Penstock's own
-`lend` is one). Other credentials (SSO, roles, instances) are given by `credentials=`: a boto3
-Credentials object, or a function that returns (access key, secret key, session token or None).
-SigV4 needs only the standard library:
+The sources in their order: arguments, environment, the profile in ~/.aws, the endpoint of a container
+(such as Penstock's own `lend`). For other credentials (SSO, roles, instances), the caller gives
+`credentials=`: a boto3 Credentials object, or a function that returns (access key, secret key, session
+token or None). Signature version 4 is done here with the standard library alone:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
 import configparser
@@ -30,7 +30,7 @@ class Keys(NamedTuple):
 # ---- where they come from ----
 
 def read_profile(name=None):
-    """A profile of both files of ~/.aws, as a dict. Rows of `credentials` take precedence."""
+    """Returns a profile from both files of ~/.aws, as a dict. Rows of `credentials` take precedence."""
     name = name or os.environ.get("AWS_PROFILE") or "default"
     found = {}
     for variable, path, section in (
@@ -40,14 +40,14 @@ def read_profile(name=None):
         try:
             parser.read(os.path.expanduser(os.environ.get(variable) or path))
         except configparser.Error as failure:
-            raise ValueError(f"{variable.lower()}: {failure}") from None
+            raise ValueError(f"the file of {variable} (default {path}) is not valid: {failure}") from None
         if parser.has_section(section):
             found.update(parser[section])
     return found
 
 
 class Container:
-    """Temporary keys of a container's endpoint. They are renewed before they expire."""
+    """Temporary keys from the endpoint of a container. A call returns Keys that are not about to expire."""
 
     def __init__(self, url, token=None):
         self.url, self.token, self.keys, self.until = url, token, None, 0.0
@@ -66,13 +66,13 @@ class Container:
 
 
 def read_time(text):
-    """Seconds since 1970 of a text like "2026-01-31T12:00:00Z"."""
+    """Returns the seconds since 1970 for a text like "2026-01-31T12:00:00Z"."""
     import calendar
     return calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S"))
 
 
 def source(access_key=None, secret_key=None, session_token=None, profile=None, credentials=None):
-    """A function that returns Keys, or None for unsigned requests."""
+    """Returns a function that returns Keys, or returns None if requests are to be unsigned."""
     if credentials is not None:
         return lambda: frozen(credentials)
     if access_key:
@@ -97,7 +97,7 @@ def source(access_key=None, secret_key=None, session_token=None, profile=None, c
 def frozen(credentials):
     if callable(credentials):
         return Keys(*credentials())
-    if hasattr(credentials, "get_frozen_credentials"):    # boto3's, which renew themselves
+    if hasattr(credentials, "get_frozen_credentials"):    # boto3's objects renew themselves
         credentials = credentials.get_frozen_credentials()
     return Keys(credentials.access_key, credentials.secret_key, credentials.token)
 
@@ -138,8 +138,8 @@ def now():
 
 
 def sign(keys, region, method, host, path, query=(), headers=(), body=b""):
-    """The headers of a signed request: the given ones, and host, date, checksum and signature. path: as it
-    is sent, percent-encoded. Without keys, only host is added."""
+    """Returns the headers of a signed request: the given headers, and host, date, checksum and signature.
+    Without keys, it adds only host. path: percent-encoded, as in the request line."""
     headers = {"host": host, **{name.lower(): value for name, value in dict(headers).items()}}
     if keys is None:
         return headers
@@ -160,7 +160,7 @@ def sign(keys, region, method, host, path, query=(), headers=(), body=b""):
 
 
 def presign(keys, region, method, host, path, expires_s=300):
-    """The URL of a request, with its signature in the query."""
+    """Returns the URL of a request, with the signature in the query."""
     stamp = now()
     query = [("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
              ("X-Amz-Credential", f"{keys.access}/{stamp[:8]}/{region}/s3/aws4_request"),

@@ -1,12 +1,12 @@
 """memory.py - buffers: memory that fills write to. SPDX-License-Identifier: Apache-2.0
 
-On the host a buffer is a memfd, whose descriptor the daemon gets. It is sealed, so that neither side
-can shrink it, and all its pages are allocated. Both sides map it, so a fill needs no copy. Views and
-tensors of a buffer keep its mapping alive: it ends with the last of them, also after the buffer.
+On the host a buffer is a memfd. The client sends its descriptor to the daemon. The memfd is sealed, so
+that neither side can shrink it, and all its pages are allocated. Both sides map it, so a fill needs no
+copy. Views and tensors of a buffer keep its mapping alive, even after the buffer itself has gone.
 
-A write of the daemon may come late: after the connection was lost during a fill, and in the child of
-a fork. Then a new memfd with the same bytes is mapped at the same address, which no late write reaches.
-Without a fill socket, a buffer is plain memory that batches are read into.
+The daemon may write to a buffer late: after the connection was lost during a fill, and in the child of
+a fork. In these cases the client maps a new memfd with the same bytes at the same address, so that a
+late write goes to the old memfd. Without a fill socket, a buffer is plain memory.
 """
 import ctypes
 import fcntl
@@ -17,7 +17,7 @@ import threading
 from . import dlpack
 from .errors import Disconnected, PenstockError
 
-ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # not in every fcntl module
+ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # some fcntl modules do not have them
 MAP_FIXED = 0x10
 CHUNK = 64 << 20
 
@@ -25,7 +25,7 @@ CHUNK = 64 << 20
 def sealed_file(nbytes):
     fd = os.memfd_create("penstock-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.posix_fallocate(fd, 0, nbytes)    # else the daemon would allocate pages, on its account
+        os.posix_fallocate(fd, 0, nbytes)    # else the daemon's cgroup is charged for the pages
         fcntl.fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW)
     except BaseException:
         os.close(fd)
@@ -34,7 +34,7 @@ def sealed_file(nbytes):
 
 
 def map_over(address, nbytes, fd):
-    """Maps the file at the address, in place of the present mapping."""
+    """Maps the file at the address, in place of the mapping that is there."""
     call = ctypes.CDLL(None, use_errno=True).mmap
     call.restype = ctypes.c_void_p
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
@@ -45,7 +45,7 @@ def map_over(address, nbytes, fd):
 
 
 class Memory:
-    """Mapped pages. They are unmapped with the last reference."""
+    """Mapped pages. They are unmapped when the last reference to this object has gone."""
 
     def __init__(self, nbytes, shared):
         self.fd = sealed_file(nbytes) if shared else -1
@@ -54,7 +54,7 @@ class Memory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
     def renew(self):
-        """Moves the bytes to a file that only this process has, at the same address."""
+        """Moves the bytes to a new memfd that only this process has, and maps it at the same address."""
         nbytes, fd = len(self.view), sealed_file(len(self.view))
         try:
             for at in range(0, nbytes, CHUNK):
@@ -77,7 +77,8 @@ class Memory:
 
 
 class Buffer:
-    """kind: "memfd", "cuda-vmm", "cuda-ipc", or "memory" (no fill socket). Made by Client.buffer."""
+    """Memory to fill; Client.buffer makes it. kind: "memfd", "cuda-vmm", "cuda-ipc", or "memory" (without a
+    fill socket)."""
 
     def __init__(self, client, kind, memory, nbytes, members=None, fds=None, device=(dlpack.CPU, 0)):
         self.client, self.kind, self.nbytes, self.device = client, kind, nbytes, device
@@ -91,10 +92,10 @@ class Buffer:
     # ---- its id in a session ----
 
     def id_in(self, session):
-        """The buffer's id in this session. Registers the buffer there, if it is not yet."""
+        """Returns the id of the buffer in this session. Registers the buffer there, if that was not done."""
         with self._lock:
             if self.closed:
-                raise ValueError("the buffer was closed")
+                raise ValueError("the buffer was closed: make a new one with Client.buffer()")
             if self._session is not session:
                 self._register(session)
             return self._id
@@ -110,7 +111,7 @@ class Buffer:
         self._session, self._id = session, reply["buffer"]
 
     def ended(self, reply):
-        """Called at the end of a fill. None: the connection was lost, and the daemon may still write."""
+        """Called at the end of a fill. reply is None if the connection was lost: the daemon may still write."""
         self._foreign = self._foreign or reply is None
 
     def forked(self):
@@ -120,19 +121,20 @@ class Buffer:
 
     @property
     def memory(self):
-        """The whole buffer as a memoryview. A GPU's memory has none."""
+        """The whole buffer as a memoryview. A buffer in GPU memory has none."""
         if self.device[0] != dlpack.CPU:
-            raise BufferError("a GPU's memory has no memoryview: ask for a tensor")
+            raise BufferError("a buffer in GPU memory has no memoryview: use tensor()")
         return self._memory.view
 
     def __len__(self):
         return self.nbytes
 
     def span(self, offset=0, nbytes=None):
-        """A part of the buffer, with __dlpack__."""
+        """Returns a part of the buffer as an object with __dlpack__."""
         nbytes = self.nbytes - offset if nbytes is None else nbytes
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
-            raise ValueError(f"[{offset}, {offset + nbytes}) does not lie inside the {self.nbytes} bytes")
+            raise ValueError(f"bytes [{offset}, {offset + nbytes}) do not lie inside the buffer, which has "
+                             f"{self.nbytes} bytes")
         return dlpack.Span(self._memory, self._memory.address + offset, nbytes, self.device)
 
     def __dlpack_device__(self):
@@ -142,8 +144,8 @@ class Buffer:
         return self.span().__dlpack__(**how)
 
     def tensor(self, dtype="uint8", shape=None, offset=0):
-        """A torch tensor that is a view of this memory. dtype: torch's, or its name. shape: None: one
-        dimension, with all elements that fit behind offset."""
+        """Returns a torch tensor that is a view of this memory. dtype: a torch.dtype, or its name. offset: in
+        bytes. If shape is None, the tensor has one dimension, and all elements that fit after offset."""
         import torch
         dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
         if shape is None:
@@ -164,7 +166,7 @@ class Buffer:
     # ---- its end ----
 
     def close(self):
-        """Unregisters the buffer, when no fill writes to it any more. Views stay valid."""
+        """Waits until no fill writes to the buffer any more, and unregisters it. Views stay valid."""
         with self._lock:
             if self.closed:
                 return

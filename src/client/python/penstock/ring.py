@@ -1,15 +1,16 @@
-"""ring.py - buffers used in turn: the next batches are read while this one is used.
+"""ring.py - buffers used in turn: while one batch is used, the next batches are read.
 SPDX-License-Identifier: Apache-2.0
 
     ring = client.ring("cuda:0", slots=3, slot_bytes=256 << 20)
-    slot = ring.fill("train", keys)         # returns at once; an error if all slots are in use
-    with slot:                              # waits until the bytes are there
+    slot = ring.fill("train", keys)         # returns at once; raises if all slots are in use
+    with slot:                              # waits until the fill has ended
         x = slot.tensor("bfloat16", (len(keys), 3, 224, 224))    # a view, valid until the `with` ends
 
-A slot that was released is filled again, and its old views show the new bytes. Clone what you keep. A
-released slot makes no views (ValueError). With PENSTOCK_DEBUG=1 its bytes are overwritten with 0xDB,
-so that a kept view shows the mistake at once. A slot of GPU memory is filled again when the current
-stream has done the work that it had at the end of the `with`. Only one thread may use a ring.
+The end of the `with` releases the slot. A released slot is filled again, and then its old views show the
+new bytes: clone what you keep. A released slot makes no new views (ValueError). With PENSTOCK_DEBUG=1 the
+release overwrites the slot's bytes with 0xDB, so that a program that still uses an old view shows its
+mistake at once. A slot of GPU memory is filled again only when the current stream has done the work that
+was in it at the release. Only one thread may use a ring.
 """
 import os
 
@@ -23,7 +24,7 @@ def debugging():
 
 
 class Slot:
-    """A buffer of a ring, with the fill that it was last used for."""
+    """A buffer of a ring, with its last fill."""
 
     def __init__(self, ring, nbytes):
         self.ring, self.buffer = ring, ring.client.buffer(nbytes, ring.device)
@@ -44,9 +45,10 @@ class Slot:
 
     @property
     def filled(self):
-        """Waits for the fill; returns its Filled."""
+        """Waits for the end of the fill, and returns its Filled."""
         if not self._busy:
-            raise ValueError("the slot was given back: what it holds now is another batch's")
+            raise ValueError("the slot was given back to its ring, and may hold another batch now: use a slot "
+                             "only inside its `with`, or clone what you keep")
         if self._filled is None:
             self._filled = self._fill.result()
         return self._filled
@@ -70,13 +72,13 @@ class Slot:
         return self.filled.lengths
 
     def release(self):
-        """Gives the slot back to the ring. Waits for a fill that is still open."""
+        """Gives the slot back to the ring. If its fill is still in progress, waits for the end of the fill."""
         if not self._busy:
             return
         try:
             self.filled.stale = True
         except PenstockError:
-            pass    # the caller did not ask for the result
+            pass    # the fill failed, and the caller did not ask for its result
         on_gpu = self.buffer.kind.startswith("cuda")
         if debugging():
             self._poison(on_gpu)
@@ -112,11 +114,12 @@ class Ring:
     def __init__(self, client, device="cpu", slots=3, slot_bytes=64 << 20):
         self.client, self.device = client, device
         self.slots = [Slot(self, slot_bytes) for _ in range(slots)]
-        self.free = list(self.slots)    # released first, used first
+        self.free = list(self.slots)    # the slot that was released first is used first
 
     def fill(self, bucket, items, prefix="", on_error="fail", deadline=None):
         if not self.free:
-            raise RuntimeError(f"all {len(self.slots)} slots are in use: leave the `with` of one first")
+            raise RuntimeError(f"all {len(self.slots)} slots of the ring are in use: release one first, by "
+                               "leaving its `with`")
         slot = self.free.pop(0)
         try:
             return slot.begin(bucket, items, prefix, on_error, deadline)

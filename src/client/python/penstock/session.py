@@ -1,8 +1,9 @@
 """session.py - one connection to the fill socket. SPDX-License-Identifier: Apache-2.0
 
-A message is one JSON object. One that is too long for the socket lies in a memfd that goes with it. A
-reply has the id of its message, and replies come in any order. No thread of its own reads them: of the
-threads that wait, one reads for all, and wakes the others when their replies have come. Threads: any.
+A message is one JSON object. If a message is too long for the socket, the client sends it in a memfd. A
+reply has the id of its message, and replies come in any order. A session has no thread of its own: one of
+the threads that wait reads the replies for all of them, and wakes the other threads when their replies
+have come. Threads: any.
 """
 import array
 import errno
@@ -15,17 +16,18 @@ import time
 
 from .errors import Disconnected, MessageTooLong, TimedOut
 
-MESSAGE_BYTES = 128 << 10       # until the reply to hello has the limit
+MESSAGE_BYTES = 128 << 10       # the limit of a message, until the reply to hello gives it
 LIST_BYTES = 4 << 20            # the same for a message in a memfd
 RECEIVE_BYTES = 256 << 10
-ASKED = "Does Penstock run, with this fill_socket?"
-ADVICE = {errno.EACCES: "Name this user in Penstock's setting fill_users.",
-          errno.ECONNREFUSED: "No process listens there any more: is Penstock running?"}
+ASKED = "Check that Penstock runs, and that its setting fill_socket is this path."
+ADVICE = {errno.EACCES: "Add this user to Penstock's setting fill_users.",
+          errno.ECONNREFUSED: "No process listens there any more: start Penstock with this fill_socket."}
 write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 class Question:
-    """A message that was sent, and its reply when it has come. keep: an object that must live until then."""
+    """A message that was sent, and its reply, once that has come. keep: an object that must live until the
+    reply has come. ended: a function to call with the reply; see Session.ask."""
     __slots__ = ("reply", "ended", "keep")
 
     def __init__(self, keep, ended):
@@ -34,14 +36,14 @@ class Question:
 
 class Session:
     def __init__(self, path, patience_s):
-        """patience_s: the longest wait for a reply."""
+        """path: of the fill socket. patience_s: the longest time to wait for a reply."""
         self.patience_s = patience_s
         self.message_bytes, self.list_bytes = MESSAGE_BYTES, LIST_BYTES
         self.lost = None        # why the connection ended, once it has
         self._state = threading.Condition()
         self._sending = threading.RLock()    # reentrant: Buffer.__del__ may send at any point
-        self._reading = False   # a thread reads
-        self._open = {}         # id: Question
+        self._reading = False   # True while a thread reads replies
+        self._open = {}         # id: Question, for each message without a reply
         self._last = 0
         self._room = bytearray(RECEIVE_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -57,8 +59,8 @@ class Session:
     # ---- asking ----
 
     def ask(self, op, members, fds=(), keep=None, ended=None):
-        """Sends a message; returns the Question to wait for. ended(reply) is called when the reply is read,
-        ended(None) when the connection is lost."""
+        """Sends a message, and returns the Question to wait for. When the reply has come, ended(reply) is
+        called; when the connection is lost, ended(None)."""
         question = Question(keep, ended)
         with self._state:
             if self.lost:
@@ -86,8 +88,8 @@ class Session:
             self._send_one(data, fds)
             return
         if fds or len(data) > self.list_bytes:
-            raise MessageTooLong(f"a message of {len(data)} bytes is too long; {self.list_bytes} may be: "
-                                 "ask for less at once")
+            raise MessageTooLong(f"a message of {len(data)} bytes is too long: the limit is {self.list_bytes}. "
+                                 "Ask for fewer items at once")
         carrier = os.memfd_create("penstock-message", os.MFD_CLOEXEC)
         try:
             with open(carrier, "wb", closefd=False) as file:
@@ -108,7 +110,8 @@ class Session:
         return question.reply
 
     def wait_until(self, holds, timeout_s=None):
-        """Reads, or lets another thread read, until holds() is true. Each reply makes it look again."""
+        """Reads replies, or lets another thread read them, until holds() is true. Calls holds() again after
+        each reply."""
         until = time.monotonic() + (self.patience_s if timeout_s is None else timeout_s)
         while True:
             with self._state:
@@ -127,7 +130,7 @@ class Session:
                 self._end_turn()
 
     def _end_turn(self):
-        """Stops reading, so that another thread may read."""
+        """Ends the turn of the thread that reads, so that another thread may read."""
         with self._state:
             self._reading = False
             self._state.notify_all()
@@ -140,7 +143,7 @@ class Session:
     def _too_late(self, timeout_s):
         if timeout_s is None:
             raise TimedOut(f"Penstock has not answered for {self.patience_s:g} s")
-        raise TimedOut(f"no answer within {timeout_s:g} s")
+        raise TimedOut(f"Penstock has not answered within {timeout_s:g} s: the request goes on")
 
     def _receive(self, until, timeout_s):
         if not self._poll.poll(max(0, (until - time.monotonic()) * 1000)):
@@ -171,14 +174,14 @@ class Session:
             self._state.notify_all()
         if question:
             question.keep = None
-        if question is None and not reply.get("ok", True):    # without an id: why the daemon hangs up
-            self._lose(f"Penstock refuses: {reply.get('error')}: {reply.get('message', '')}")
+        if question is None and not reply.get("ok", True):    # no id: why the daemon closes the connection
+            self._lose(f"Penstock refused the session: {reply.get('error')}: {reply.get('message', '')}")
             raise Disconnected(self.lost)
 
     # ---- its end ----
 
     def _read_out(self):
-        """Reads what the daemon sent before it hung up: replies, and its reason."""
+        """Reads what the daemon sent before it closed the connection: replies, and its reason."""
         with self._state:
             if self._reading or self.lost:
                 return
@@ -202,7 +205,7 @@ class Session:
                     question.ended(None)
             self._state.notify_all()
             try:
-                self._socket.shutdown(socket.SHUT_RDWR)    # wakes the thread that reads, which closes it
+                self._socket.shutdown(socket.SHUT_RDWR)    # wakes the thread that reads; it closes the socket
             except OSError:
                 pass
             if not self._reading:
@@ -212,6 +215,6 @@ class Session:
         self._lose("the client was closed")
 
     def forget(self):
-        """Closes the child's copy of the descriptor after a fork; the parent's connection stays."""
+        """After a fork, closes the child's copy of the descriptor. The parent's connection stays open."""
         self.lost = "the process forked"
         self._socket.close()

@@ -4,14 +4,14 @@
     for x in loader:            # uint8, (len(batch), 150528), on the GPU
 
 `batches` is an iterable of lists of items (see items.py), such as a BatchSampler. While one batch is
-used, the next `depth` are read, without a worker process. The way of the bytes is chosen once
-(`loader.way`) and logged once. They go straight into GPU memory (cuda-vmm, cuda-ipc), into shared
-memory (memfd) or, without a fill socket, by batches or single GETs over HTTP (batch, get). On the last
-three ways they are then copied from host memory to the device; on the first two, no byte passes this
-process's CPU.
+used, the next `depth` batches are read, without a worker process. The loader chooses the way of the bytes
+once (`loader.way`) and logs it once. With cuda-vmm and cuda-ipc, the bytes go straight into GPU memory,
+and this process copies none of them. With memfd they go into shared memory. Without a fill socket they
+come over HTTP, by batches (batch) or single GETs (get). With memfd, batch and get, torch then copies the
+bytes from host memory to the device, if the device is a GPU.
 
-By default a batch is a copy of its slot (on a GPU, a copy inside the GPU). clone=False saves the copy:
-a batch is then valid only until the next one is taken.
+By default a batch is a copy of its slot (on a GPU, a copy inside the GPU). With clone=False there is no
+copy, and a batch is valid only until the program takes the next one.
 """
 import collections
 import os
@@ -35,21 +35,21 @@ def choose_device(device):
 
 def check_worker(device):
     if device != "cpu" and data.get_worker_info() is not None:
-        raise RuntimeError(f"device={device!r} inside a DataLoader worker: CUDA does not survive a fork, and "
-                           "the GPU's memory is this process's. Use num_workers=0 (the loader reads ahead by "
-                           "itself), or device=\"cpu\" in workers")
+        raise RuntimeError(f"device={device!r} can't be used in a DataLoader worker, because CUDA does not "
+                           "survive a fork: use num_workers=0 (the loader reads ahead without workers), or "
+                           "device=\"cpu\" in workers")
 
 
 class GpuBatchLoader:
-    """shape: the shape of every item; a batch is then one tensor. None: a batch is a list of
-    one-dimensional tensors, as long as their objects. slot_bytes: the room for one batch. Its default is
-    the size of the first batch, or 64 MiB if the lengths of the items are not known. on_error "skip"
-    (only without shape): items that failed are empty, and `errors` lists them."""
+    """Yields batches as tensors. shape: the shape of every item; a batch is then one tensor. Without a shape,
+    a batch is a list of one-dimensional tensors, each as long as its item. slot_bytes: the room for one
+    batch. The default is the size of the first batch, or 64 MiB if some of its lengths are not given. With
+    on_error "skip" (only without a shape), items that failed are empty, and `errors` lists them."""
 
     def __init__(self, client, bucket, batches, *, dtype=torch.uint8, shape=None, device="auto", depth=3,
                  clone=True, prefix="", slot_bytes=None, on_error="fail", deadline=None):
         if shape is not None and on_error != "fail":
-            raise ValueError("on_error=\"skip\" leaves holes in a tensor: it goes with shape=None")
+            raise ValueError("on_error=\"skip\" would leave holes in a tensor: use it only without shape")
         self.client, self.bucket, self.batches, self.prefix = client, bucket, batches, prefix
         self.dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
         self.shape = None if shape is None else tuple(shape)
@@ -87,23 +87,25 @@ class GpuBatchLoader:
     # ---- one batch ----
 
     def _sized(self, batch):
-        """The items of a batch; with a shape, each has just the bytes of the shape."""
+        """Returns the items of a batch. With a shape, each item has exactly the bytes of the shape."""
         batch = list(batch)
         if self.shape is None:
             return batch
         return [self._checked(item) for item in batch]
 
     def _checked(self, item):
-        """Refuses a range of another length. A whole object gets a `max`, so that a longer one fails."""
+        """Refuses an item of another length. Gives an item without a length a `max`, so that a longer object
+        fails."""
         key, offset, length, to, more = layout.read(item)
         if to is not None or length not in (None, self._item_bytes):
-            raise ValueError(f"{item!r} is not one of shape {self.shape}, which takes {self._item_bytes} bytes")
+            raise ValueError(f"{item!r} does not fit the shape {self.shape}: an item must have "
+                             f"{self._item_bytes} bytes, and no place (to)")
         if length is None:
             return {**(item if isinstance(item, dict) else {"key": key}), "max": self._item_bytes}
         return item
 
     def _need(self, batch):
-        """(bytes of a batch, as far as lengths are known; whether some are not)."""
+        """Returns (the bytes that a batch needs, as far as lengths are known; True if some are not known)."""
         if self.shape is not None:
             return self._item_bytes * len(batch), False
         lengths = [layout.read(item)[2] for item in batch]
@@ -117,8 +119,8 @@ class GpuBatchLoader:
             self._ring = Ring(self.client, "cpu" if self._host else self.device, self.depth + 1,
                               self._slot_bytes)
         if need > self._slot_bytes:
-            raise ValueError(f"a batch of {need} bytes is larger than the first, and than slot_bytes, "
-                             f"{self._slot_bytes}: say slot_bytes")
+            raise ValueError(f"a batch needs {need} bytes, and a slot has {self._slot_bytes}: set slot_bytes "
+                             "to the size of the largest batch")
         waiting.append((self._ring.fill(self.bucket, batch, self.prefix, self.on_error, self.deadline), batch))
 
     def _take(self, waiting):
@@ -137,7 +139,7 @@ class GpuBatchLoader:
             if length != self._item_bytes:
                 key = layout.key_of(filled.items[i])
                 raise PenstockError("wrong_length", 422, f"{key!r} has {length} bytes, and shape {self.shape} "
-                                    f"takes {self._item_bytes}")
+                                    f"needs {self._item_bytes}")
 
     def _batch_of(self, slot, batch):
         if self.shape is not None:
@@ -151,9 +153,9 @@ class GpuBatchLoader:
 
 
 class Dataset(data.Dataset):
-    """A map-style data set: dataset[i] is the bytes of items[i] as a tensor. A DataLoader that fetches
-    lists gets a whole batch with one fill. On the host it may be used in workers: each has a connection
-    of its own. transform: a function for each tensor."""
+    """A map-style data set: dataset[i] is a tensor with the bytes of items[i]. If a DataLoader asks for a list
+    of items, one fill reads them all. With device "cpu" the data set may be used in workers; each worker has
+    a connection of its own. transform: a function that is applied to each tensor."""
 
     def __init__(self, client, bucket, items, *, dtype=torch.uint8, shape=None, prefix="", transform=None,
                  device="cpu", slot_bytes=SLOT_BYTES):
