@@ -15,7 +15,14 @@
 
 #include <stdlib.h>
 
-static void pass_unref(struct pass *pass)
+struct pass *pass_ref(struct pass *pass)
+{
+    check(pass->magic == PASS_MAGIC);
+    atomic_fetch_add(&pass->refs, 1);
+    return pass;
+}
+
+void pass_unref(struct pass *pass)
 {
     check(pass->magic == PASS_MAGIC);
     unsigned refs = atomic_fetch_sub(&pass->refs, 1);

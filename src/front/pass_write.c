@@ -3,7 +3,13 @@
  *
  *   intake of the body ─ keys it changes, some from the body ─ place and rights ─ H7 ─ origin call
  *
+ * The body goes to the origin from memory or the page cache. What the page cache has lost is read
+ * again by a thread of its own, and the upload pauses: the origin's threads have other calls, and
+ * the disk may hang.
  * Threads: the loop; the origin's thread calls read_body. */
+#include <stdlib.h>
+
+#include "base/thread.h"
 #include "cache/alias.h"
 #include "cache/populate.h"
 #include "front/passing.h"
@@ -13,6 +19,8 @@
 
 #define KEYS_GIVEN_MAX 3    /* in a request head, or in a form */
 #define RESTORE_BYTES_MAX (16 * KIB)    /* a larger body of a restore is not read */
+#define BODY_READ_AHEAD_BYTES (4 * MIB)    /* by one thread, in parts */
+#define BODY_PART_BYTES (256 * KIB)
 
 static void add_key(struct pass *pass, slice key, slice version)
 {
@@ -80,18 +88,71 @@ static bool changes_bucket(const struct pass *pass)
            pass->call->s3.foreign.ptr;
 }
 
-/* ---- a write, from the intake to the origin ---- */
+/* ---- the body, on its way to the origin ---- */
+
+/* Bytes that one thread brings into the page cache. */
+struct body_read {
+    struct pass *pass;            /* a reference, as the one to its body */
+    struct http_body *hold;
+    size_t at, end;
+};
+
+static void *run_body_read(void *arg)
+{
+    struct body_read *read = arg;
+    struct pass *pass = read->pass;
+    char *buffer = malloc(BODY_PART_BYTES);
+    bool good = buffer != NULL;
+    for (size_t part; good && read->at < read->end; read->at += part) {
+        part = MIN(read->end - read->at, BODY_PART_BYTES);
+        good = http_body_read(read->hold, read->at, buffer, part);
+    }
+    free(buffer);
+    if (!good)
+        atomic_store(&pass->lost, true);
+    atomic_store(&pass->reading, false);
+    origin_resume(&pass->origin);
+    http_body_unref(&read->hold);
+    pass_unref(pass);
+    free(read);
+    return NULL;
+}
+
+/* False: there is no thread for it. */
+static bool start_body_read(struct pass *pass, size_t at)
+{
+    pthread_t thread;
+    struct body_read *read = must_alloc(sizeof(*read));
+    size_t end = MIN(at + BODY_READ_AHEAD_BYTES, pass->body_at + pass->source.length);
+    *read = (struct body_read){ pass_ref(pass), http_body_ref(pass->hold), at, end };
+    atomic_store(&pass->reading, true);
+    if (thread_start(&thread, run_body_read, read, "body-read")) {
+        pthread_detach(thread);
+        return true;
+    }
+    atomic_store(&pass->reading, false);
+    http_body_unref(&read->hold);
+    pass_unref(pass);
+    free(read);
+    return false;
+}
 
 static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     struct pass *pass = arg;
     check(pass->magic == PASS_MAGIC && offset <= pass->source.length);
-    size_t part = MIN(bytes, pass->source.length - offset);
-    if (http_body_read(pass->hold, pass->body_at + offset, ret, part))
+    size_t part = MIN(bytes, pass->source.length - offset), at = pass->body_at + offset;
+    if (atomic_load(&pass->reading))
+        return ORIGIN_LATER;
+    if (!atomic_load(&pass->lost) && http_body_read_now(pass->hold, at, ret, part))
         return part;
+    if (!atomic_load(&pass->lost) && start_body_read(pass, at))
+        return ORIGIN_LATER;
     atomic_store(&pass->lost, true);
     return 0;
 }
+
+/* ---- a write, from the intake to the origin ---- */
 
 /* The body of a restore may name a bucket to write to. The right WRITE on the key does not cover
  * that. */

@@ -28,6 +28,7 @@ struct pass {
     struct write_order order;     /* tells whether a later write of these keys has begun */
     atomic_bool abandoned;        /* the client has gone */
     atomic_bool lost;             /* the disk with the body failed */
+    atomic_bool reading;          /* a thread brings bytes of the body into the page cache */
     struct intake_keys listed;    /* the keys that the body lists */
     struct write_key *keys;       /* all keys that the write may change */
     size_t key_count;
@@ -62,6 +63,8 @@ struct pass {
 
 /* ---- pass.c ---- */
 struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules is known, or will be */
+struct pass *pass_ref(struct pass *pass) MUST_USE;
+void pass_unref(struct pass *pass);
 void pass_call_origin(struct pass *pass);
 void pass_changed(void *pass);    /* the removal is committed, or the origin has answered */
 void pass_settle(struct pass *pass);    /* the pass is over for the loop, which lets go of it */

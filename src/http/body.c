@@ -367,14 +367,14 @@ static void *dispose(void *arg)
     return NULL;
 }
 
-struct http_body *body_ref(struct http_body *body)
+struct http_body *http_body_ref(struct http_body *body)
 {
     check(body->magic == BODY_MAGIC);
     atomic_fetch_add(&body->refs, 1);
     return body;
 }
 
-void body_unref(struct http_body **body)
+void http_body_unref(struct http_body **body)
 {
     struct http_body *mine = *body;
     *body = NULL;
@@ -408,5 +408,5 @@ void http_body_release(struct http_body **body)
     change(mine, ROOM_DISK, -(int64_t)mine->held[ROOM_DISK]);
     disk_allocated -= mine->counted;
     pthread_mutex_unlock(&room_lock);
-    body_unref(&mine);
+    http_body_unref(&mine);
 }

@@ -142,11 +142,15 @@ bool http_request_is_tls(const struct http_request *request);
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
+/* For a reader beside the owner. The last reference frees the body. The owner calls
+ * http_body_release instead. */
+struct http_body *http_body_ref(struct http_body *body) MUST_USE;
+void http_body_unref(struct http_body **body);
 size_t http_body_bytes(const struct http_body *body);
 bool http_body_in_file(const struct http_body *body);    /* true: reads and writes may block */
 /* Read or write bytes of the body at offset `at`. They return false if the disk failed. */
 bool http_body_read(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
-/* For a loop: returns false also if the read would have to wait for the disk. */
+/* For a thread that must not wait: returns false also if the read would wait for the disk. */
 bool http_body_read_now(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
 bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes) MUST_USE;
 /* Finds at most *bytes bytes of the body from offset `at` on, and sets *bytes to their number.

@@ -252,9 +252,6 @@ char *body_end(struct http_body *body, size_t *ret_room);
 /* Adds bytes that are in memory, or on their way to the file, to the size of the body. Returns the
  * offset of the first of them. */
 size_t body_grow(struct http_body *body, size_t bytes);
-struct http_body *body_ref(struct http_body *body) MUST_USE;
-/* The last reference frees the body. The owner calls http_body_release instead. */
-void body_unref(struct http_body **body);
 /* On a spill thread: writes bytes to the file at offset `at` of the body. Creates the file if
  * needed. */
 bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes,

@@ -48,7 +48,7 @@ static void deliver(struct mail *mail)
         conn->segment = NULL;
         body_spilled(segment->body);
     }
-    body_unref(&segment->body);
+    http_body_unref(&segment->body);
     segment_give(segment);
     if (conn)
         conn_written(conn, !failed);
@@ -96,7 +96,7 @@ void segment_write(struct conn *conn, struct body_segment *segment, size_t bytes
     check(bytes <= BODY_SEGMENT_BYTES && !conn->segment);
     segment->conn = conn;
     conn->segment = segment;
-    segment->body = body_ref(body);
+    segment->body = http_body_ref(body);
     segment->at = body_grow(body, bytes);
     segment->len = bytes;
     workers_put(conn->loop->http->spill, &segment->link);

@@ -48,6 +48,7 @@ struct exchange {
     unsigned progress_ms, answer_ms, connect_ms;
     uint64_t started_ns, moved_ms;  /* moved_ms: when a byte last came or went */
     bool writes, is_head, connected, answered, headed, bodiless, paused;
+    bool sends_later;               /* paused, too: the next bytes of `body` are not there yet */
     bool rewound;                   /* the whole request was sent, and libcurl began again */
     bool anew;                      /* nothing was sent, and it must use a new connection */
     enum err why;                   /* the reason, if this file ended the exchange */
@@ -199,9 +200,15 @@ static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
     check(exchange->body_at <= body->length);
     size_t want = MIN(size * count, body->length - exchange->body_at);
     moved(exchange);
+    exchange->sends_later = false;
     if (want == 0)
         return 0;
-    if (body->read(body->arg, exchange->body_at, ptr, want) != want) {
+    size_t got = body->read(body->arg, exchange->body_at, ptr, want);
+    if (got == ORIGIN_LATER) {
+        exchange->sends_later = true;
+        return CURL_READFUNC_PAUSE;
+    }
+    if (got != want) {
         exchange->why = ERR_IO;
         return CURL_READFUNC_ABORT;
     }
@@ -342,11 +349,16 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
 void exchange_resume(struct exchange *exchange)
 {
     check(exchange->magic == EXCHANGE_MAGIC);
-    if (!exchange->paused)
+    if (!exchange->paused && !exchange->sends_later)
         return;
-    exchange->paused = false;
+    exchange->paused = exchange->sends_later = false;
     exchange->moved_ms = mono_ms();
     curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* the next perform reports a failure */
+}
+
+bool exchange_sends_later(const struct exchange *exchange)
+{
+    return exchange->sends_later;
 }
 
 static bool was_connected(const struct exchange *exchange)
@@ -472,7 +484,8 @@ static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
     uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
     limit += limit && !exchange->connected ? exchange->connect_ms : 0;
-    return limit && !exchange->paused && now_ms > exchange->moved_ms + limit;
+    bool waits_for_us = exchange->paused || exchange->sends_later;
+    return limit && !waits_for_us && now_ms > exchange->moved_ms + limit;
 }
 
 void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms)

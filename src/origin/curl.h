@@ -57,7 +57,8 @@ struct exchange_events {
 struct exchange;
 struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
                                 const struct exchange_events *events, void *arg) MUST_USE;
-void exchange_resume(struct exchange *exchange);
+void exchange_resume(struct exchange *exchange);    /* after PAUSE, or ORIGIN_LATER */
+bool exchange_sends_later(const struct exchange *exchange);    /* it waits for bytes of its body */
 void exchange_drop(struct exchange **exchange);     /* no callback follows */
 
 #endif

@@ -49,12 +49,14 @@ struct origin_events {
     void (*done)(struct origin_call *call, enum err err);
 };
 
-/* A request body. read() is called on origin threads and must not block for long. */
+/* A request body. read() is called on origin threads, and waits for no disk. */
+#define ORIGIN_LATER SIZE_MAX
 struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
     /* Copies bytes at `offset`, which goes back if a try is repeated. Returns their number; fewer
-     * than requested is a failure. */
+     * than requested is a failure. ORIGIN_LATER: the bytes are not there yet. The request pauses,
+     * and asks for them again after origin_resume. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
@@ -88,7 +90,7 @@ struct origin_call {
 
 /* Starts a call; any thread. It never fails: done() reports every failure. */
 void origin_start(struct origin *origin, struct origin_call *call);
-void origin_resume(struct origin_call *call);    /* after PAUSE or SPARE; any thread */
+void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
 /* Tells that may_send would refuse now, or that the call has left its list. A waiting call then
  * ends, or waits alone; a call that is being sent goes on. Any thread. */

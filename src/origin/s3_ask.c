@@ -120,8 +120,11 @@ static size_t read_form(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     const struct form_body *form = arg;
     size_t got = 0;
-    for (size_t piece = 1; piece && got < bytes; got += piece)
+    for (size_t piece = 1; piece && got < bytes; got += piece) {
         piece = read_piece(form, offset + got, ret + got, bytes - got);
+        if (piece == ORIGIN_LATER)
+            return piece;
+    }
     return got;
 }
 

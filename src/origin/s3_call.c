@@ -388,7 +388,8 @@ static enum exchange_take on_body(void *arg, slice bytes)
         let_go(call);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
-    atomic_store(&call->resumed, false);
+    if (!exchange_sends_later(call->exchange))    /* else a resume is on its way, or has come */
+        atomic_store(&call->resumed, false);
     enum origin_take take = hook_body(&call->hook, bytes);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;

@@ -37,12 +37,12 @@ size_t body_grow(struct http_body *body, size_t bytes)
     return 0;
 }
 
-struct http_body *body_ref(struct http_body *body)
+struct http_body *http_body_ref(struct http_body *body)
 {
     return body;
 }
 
-void body_unref(struct http_body **body)
+void http_body_unref(struct http_body **body)
 {
     *body = NULL;
 }

@@ -868,6 +868,69 @@ TEST(a_body_that_was_cut_on_its_way_is_sent_again)
     origins_free(&all);
 }
 
+/* Its bytes are not there before it is told so. */
+struct late_body {
+    atomic_bool there;
+    atomic_int asked;
+};
+
+static size_t read_late(void *arg, uint64_t offset, char *ret, size_t bytes)
+{
+    struct late_body *late = arg;
+    if (atomic_load(&late->there))
+        return read_alphabet(NULL, offset, ret, bytes);
+    atomic_fetch_add(&late->asked, 1);
+    return ORIGIN_LATER;
+}
+
+static struct watched *put_late(struct late_body *late, struct origin_body *body)
+{
+    *body = (struct origin_body){ .length = 50000, .read = read_late, .arg = late };
+    struct watched *watched = watch_new(S3_PUT_OBJECT, S("bucket"), S("key"), S(""));
+    watched->call.body = body;
+    origin_start(origin, &watched->call);
+    return watched;
+}
+
+static bool asked_for(struct late_body *late, int times)
+{
+    for (int i = 0; i < 5000 && atomic_load(&late->asked) < times; i++)
+        usleep(1000);
+    return atomic_load(&late->asked) == times;
+}
+
+TEST(an_upload_whose_bytes_are_late_pauses_and_no_other_call_waits)
+{
+    struct late_body late = { false };
+    struct origin_body body;
+    begin(takes_second_put, WITH(.progress_ms = 300));
+    struct watched *watched = put_late(&late, &body);
+    ok(asked_for(&late, 1));
+    leave_connections();    /* each carrier answers others */
+    usleep(600000);         /* longer than a request may send nothing */
+    ok(asked_for(&late, 1));
+    origin_resume(&watched->call);
+    ok(asked_for(&late, 2));    /* it was resumed too soon */
+    atomic_store(&late.there, true);
+    origin_resume(&watched->call);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == OK && watched->status == 200);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
+TEST(an_upload_whose_bytes_never_come_can_be_canceled)
+{
+    struct late_body late = { false };
+    struct origin_body body;
+    begin(takes_second_put, PLAIN);
+    struct watched *watched = put_late(&late, &body);
+    ok(asked_for(&late, 1));
+    origin_cancel(&watched->call);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == ERR_CANCELED);
+    watch_free(&watched);
+    origins_free(&all);
+}
+
 static bool shows_fields(struct request *request)
 {
     bool right = field_of(request, "\r\nRange: bytes=1-2\r\n") &&
@@ -1300,6 +1363,8 @@ int main(void)
         cmocka_unit_test(what_may_have_been_written_is_not_written_again),
         cmocka_unit_test(what_can_t_have_been_written_is_sent_again),
         cmocka_unit_test(a_body_that_was_cut_on_its_way_is_sent_again),
+        cmocka_unit_test(an_upload_whose_bytes_are_late_pauses_and_no_other_call_waits),
+        cmocka_unit_test(an_upload_whose_bytes_never_come_can_be_canceled),
         cmocka_unit_test(fields_are_sent_and_signed_and_never_smuggle_others),
         cmocka_unit_test(pauses_lose_and_repeat_nothing),
         cmocka_unit_test(a_paused_call_is_not_late),
