@@ -19,6 +19,12 @@ bool config_is_loopback(slice s)
            slice_starts(s, S("localhost:"));
 }
 
+bool config_is_everywhere(slice address)
+{
+    return slice_starts(address, S("0.0.0.0:")) || slice_starts(address, S("[::]:")) ||
+           slice_starts(address, S("*:"));
+}
+
 /* ---- addresses and folders ---- */
 
 static bool is_on(const char *address)
@@ -28,16 +34,7 @@ static bool is_on(const char *address)
 
 static slice port_of(slice address)
 {
-    size_t i = address.len;
-    while (i && address.ptr[i - 1] != ':')
-        i--;
-    return slice_from(address, i);
-}
-
-static bool is_everywhere(slice address)
-{
-    return slice_starts(address, S("0.0.0.0:")) || slice_starts(address, S("[::]:")) ||
-           slice_starts(address, S("*:"));
+    return url_cut_port(&address);
 }
 
 /* Returns true if a client that connects to one address could reach the other. */
@@ -46,7 +43,7 @@ static bool overlap(slice a, slice b)
     bool by_name = slice_starts(a, S("localhost:")) || slice_starts(b, S("localhost:"));
     if (!slice_eq(port_of(a), port_of(b)))
         return false;
-    return slice_eq(a, b) || is_everywhere(a) || is_everywhere(b) ||
+    return slice_eq(a, b) || config_is_everywhere(a) || config_is_everywhere(b) ||
            (by_name && config_is_loopback(a) && config_is_loopback(b));
 }
 
@@ -325,7 +322,7 @@ static bool listens_there(const char *listen, slice authority)
     slice own = slice_of(listen);
     return slice_eq(own, authority) ||
            (slice_eq(port_of(own), port_of(authority)) && config_is_loopback(authority) &&
-            (is_everywhere(own) || config_is_loopback(own)));
+            (config_is_everywhere(own) || config_is_loopback(own)));
 }
 
 /* If Penstock were its own origin, each miss would send a request to Penstock itself, until all

@@ -107,6 +107,12 @@ bool slice_has(slice s, char c)
     return s.len && memchr(s.ptr, c, s.len) != NULL;
 }
 
+size_t slice_find(slice s, slice part)
+{
+    const char *found = s.len ? memmem(s.ptr, s.len, part.ptr, part.len) : NULL;
+    return found ? (size_t)(found - s.ptr) : s.len;
+}
+
 bool slice_only(slice s, const char *chars)
 {
     for (size_t i = 0; i < s.len; i++)

@@ -12,12 +12,9 @@
 /* A service that listens at every address of this machine listens at its loopback address, too. */
 static slice reachable(struct arena *keep, slice address)
 {
-    static const char *const everywhere[] = { "0.0.0.0:", "[::]:", "*:" };
-    for (size_t i = 0; i < countof(everywhere); i++)
-        if (slice_starts(address, slice_of(everywhere[i])))
-            return arena_printf(keep, "127.0.0.1:%.*s",
-                                SLICE_ARG(slice_from(address, strlen(everywhere[i]))));
-    return address;
+    slice host = address, port = url_cut_port(&host);
+    return config_is_everywhere(address)
+         ? arena_printf(keep, "127.0.0.1:%.*s", SLICE_ARG(port)) : address;
 }
 
 struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms)
@@ -72,12 +69,9 @@ bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret
 }
 
 /* The value of `name` in a health document: JSON at `listen`, NAME=VALUE at the admin address. */
-static slice value_in(slice document, const char *name)
+static slice value_in(slice document, slice name)
 {
-    const char *found = memmem(document.ptr, document.len, name, strlen(name));
-    if (!found)
-        return S("");
-    slice rest = slice_from(document, (size_t)(found - document.ptr) + strlen(name));
+    slice rest = slice_from(document, slice_find(document, name) + name.len);
     while (rest.len && strchr("\":= ", rest.ptr[0]))
         rest = slice_from(rest, 1);
     size_t len = 0;
@@ -88,7 +82,7 @@ static slice value_in(slice document, const char *name)
 
 static void print_health(slice address, const struct answer *answer)
 {
-    slice instance = value_in(answer->body, "instance"), pid = value_in(answer->body, "pid");
+    slice instance = value_in(answer->body, S("instance")), pid = value_in(answer->body, S("pid"));
     if (answer->status == 200 && instance.len)
         printf("ready: %.*s, instance %.*s, pid %.*s\n", SLICE_ARG(address), SLICE_ARG(instance),
                SLICE_ARG(pid));

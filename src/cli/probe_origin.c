@@ -97,8 +97,8 @@ static bool speaks_s3(const struct trial *trial)
 {
     slice body = { trial->body, trial->body_len };
     bool refusal = trial->status >= 300 && trial->status != 400;
-    return trial->call.as || memmem(body.ptr, body.len, "<ListAllMyBucketsResult", 23) ||
-           (refusal && memmem(body.ptr, body.len, "<Error", 6));
+    return trial->call.as || slice_find(body, S("<ListAllMyBucketsResult")) < body.len ||
+           (refusal && slice_find(body, S("<Error")) < body.len);
 }
 
 /* The parts of an origin's URL that may be wrong: they depend on its kind. */

@@ -7,8 +7,6 @@
  * request id and the address of its own endpoint. */
 #include "front/forward.h"
 
-#include <string.h>
-
 #include "base/metric.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
@@ -85,18 +83,12 @@ slice forward_query(struct arena *keep, const struct s3_request *s3)
     return text_slice(&query);
 }
 
-static size_t find(slice in, slice what)
-{
-    const char *at = in.len ? memmem(in.ptr, in.len, what.ptr, what.len) : NULL;
-    return at ? (size_t)(at - in.ptr) : in.len;
-}
-
 /* The document with another value in the first element of that name, if there is one. A search for
  * the tags is enough: in a value they would be escaped. */
 static slice with_element(struct arena *keep, slice document, const char *name, slice value)
 {
     slice open = arena_printf(keep, "<%s>", name), end = arena_printf(keep, "</%s>", name);
-    size_t from = find(document, open) + open.len, to = find(document, end);
+    size_t from = slice_find(document, open) + open.len, to = slice_find(document, end);
     struct text text = text_in(keep);
     if (to == document.len || from > to)
         return document;

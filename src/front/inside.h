@@ -149,6 +149,9 @@ enum err form_judge_head(struct call *call) MUST_USE;
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
+/* The key by which a call is judged. A list is judged by its prefix. For other calls a prefix means
+ * nothing. */
+slice rules_key(const struct call *call) MUST_USE;
 /* Before the body is read. OK without call->rules if the keys are in the body (DeleteObjects). */
 enum err rules_judge(struct call *call, slice *ret_detail) MUST_USE;
 /* By the keys in a body. Their rules may differ from those of the bucket, but all keys must lie at

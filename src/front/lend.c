@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/url_kind.h"
 #include "s3/encode.h"
 
 #define HANDED_S 3600
@@ -101,23 +102,12 @@ bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice se
 
 /* ---- the page ---- */
 
-/* The host of a Host header or an address, without its port. */
-static slice host_of(slice name)
+/* Takes the value of a Host header, or an address, with or without a port. */
+static bool is_loopback(slice host)
 {
-    size_t end = name.len, colons = 0;
-    for (size_t i = name.len; i-- > 0 && name.ptr[i] != ']';)
-        if (name.ptr[i] == ':') {
-            end = i;
-            colons++;
-        }
-    return colons == 1 ? slice_sub(name, 0, end) : name;    /* more: a bare IPv6 address */
-}
-
-static bool is_loopback(slice name)
-{
-    slice host = host_of(name);
     uint64_t part;
     unsigned parts = 0;
+    (void)url_cut_port(&host);
     if (slice_eq(host, S("[::1]")) || slice_eq_nocase(host, S("localhost")))
         return true;
     for (slice rest = host; rest.ptr; parts++)

@@ -124,20 +124,16 @@ static bool is_privileged(const struct call *call)
     return false;
 }
 
-/* A list is judged by its prefix. A call about the bucket itself is judged by any row in it. */
+/* A call about the bucket itself is judged by any row in it. */
 static bool may_begin(struct trial *trial)
 {
     const struct call *call = trial->call;
     const struct s3_operation *row = s3_operation(call->s3.op);
-    const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     unsigned right = 1u << row->right;
     bool by_body = row->mutates == S3_MUTATES_KEYS || row->mutates == S3_MUTATES_FORM;
     bool of_bucket = by_body || call->s3.op == S3_HEAD_BUCKET || row->route == S3_ITEMS ||
                      call->s3.op == S3_GET_BUCKET_LOCATION;
-    bool by_prefix = row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
-    slice key = call->s3.key;
-    if (by_prefix && prefix)
-        key = prefix->value;
+    slice key = rules_key(call);
     if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
         (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)) ||
         (call->s3.foreign.ptr && !allows(trial, RIGHT_ADMIN, call->s3.bucket, S(""), false)))

@@ -22,16 +22,20 @@ static const struct rules *rules_of(const struct front *front, slice bucket, sli
     return best ? &best->rules : NULL;
 }
 
-/* A list has the rules of its prefix: it lies wholly inside a prefix with its own rules, or has
- * those of the bucket. For other calls a prefix means nothing, and the key decides. */
-static const struct rules *rules_of_call(const struct call *call)
+slice rules_key(const struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     bool by_prefix = prefix && row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
+    return by_prefix ? prefix->value : call->s3.key;
+}
+
+/* A list lies wholly inside a prefix with its own rules, or has those of the bucket. */
+static const struct rules *rules_of_call(const struct call *call)
+{
     if (call->s3.op == S3_LIST_BUCKETS || call->s3.op == S3_HEAD_SERVICE)
         return call->front->options.service;
-    return rules_of(call->front, call->s3.bucket, by_prefix ? prefix->value : call->s3.key);
+    return rules_of(call->front, call->s3.bucket, rules_key(call));
 }
 
 static enum err may_ask(const struct call *call, const struct rules *rules)

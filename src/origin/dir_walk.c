@@ -44,11 +44,10 @@ static bool roll(const struct dir_ask *ask, slice key, slice *ret)
     if (!ask->delimiter.len || !slice_starts(key, ask->prefix))
         return false;
     slice rest = slice_from(key, ask->prefix.len);
-    const char *found = rest.len ? memmem(rest.ptr, rest.len, ask->delimiter.ptr,
-                                          ask->delimiter.len) : NULL;
-    if (!found)
+    size_t at = slice_find(rest, ask->delimiter);
+    if (at == rest.len)
         return false;
-    *ret = slice_sub(key, 0, (size_t)(found - key.ptr) + ask->delimiter.len);
+    *ret = slice_sub(key, 0, ask->prefix.len + at + ask->delimiter.len);
     return true;
 }
 

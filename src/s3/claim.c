@@ -111,10 +111,11 @@ static enum err fault(struct sigv4_claim *ret, enum err err, const char *message
 
 /* ---- the parts of a claim ---- */
 
-static slice cut_last(slice *rest)
+/* Cuts off the bytes behind the last `between`; all, if there is none. */
+static slice cut_last(slice *rest, char between)
 {
     size_t at = rest->len;
-    while (at && rest->ptr[at - 1] != '/')
+    while (at && rest->ptr[at - 1] != between)
         at--;
     slice last = slice_from(*rest, at);
     rest->len = at ? at - 1 : 0;
@@ -126,11 +127,12 @@ bool sigv4_credential_read(struct arena *keep, slice s, struct sigv4_claim *ret,
     size_t slashes = 0;
     for (size_t i = 0; i < s.len; i++)
         slashes += s.ptr[i] == '/';
-    slice terminal = cut_last(&s);    /* from the end, because the access key may hold a slash */
+    /* from the end, because the access key may hold a slash */
+    slice terminal = cut_last(&s, '/');
     bool ours = slice_eq(terminal, S("aws4_request"));
-    ret->service = cut_last(&s);
-    ret->region = cut_last(&s);
-    ret->date = cut_last(&s);
+    ret->service = cut_last(&s, '/');
+    ret->region = cut_last(&s, '/');
+    ret->date = cut_last(&s, '/');
     ret->access_key = s;
     char stamp[AMZ_DATE_BYTES];
     slice_put(stamp, slice_sub(ret->date, 0, 8));
@@ -356,14 +358,11 @@ static int64_t v2_date_read(struct arena *keep, slice s)
 static enum err read_v2_header(struct arena *keep, const struct sources *from,
                                struct sigv4_claim *ret)
 {
-    slice key = slice_trim(slice_from(from->authorization, 4));
-    size_t colon = key.len;
-    while (colon && key.ptr[colon - 1] != ':')
-        colon--;
-    if (colon < 2 || colon == key.len)
+    slice key = slice_trim(slice_from(from->authorization, 4)), signature = cut_last(&key, ':');
+    if (!key.len || !signature.len)
         return ERR_AUTH_V2;
-    ret->access_key = slice_sub(key, 0, colon - 1);
-    ret->signature = slice_from(key, colon);
+    ret->access_key = key;
+    ret->signature = signature;
     ret->signed_at_s = v2_date_read(keep, from->amz_date.ptr ? from->amz_date : from->date);
     return ret->signed_at_s < 0 ? fault(ret, ERR_DENIED, NO_DATE) : OK;
 }

@@ -214,11 +214,9 @@ static int64_t read_rfc850(slice s)
     static const char *const days[] = { "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
                                         "Friday", "Saturday" };
     slice rest = s, weekday = slice_cut(&rest, ',');
-    bool known = false;
-    for (size_t i = 0; i < countof(days); i++)
-        known |= slice_eq(weekday, slice_of(days[i]));
     struct moment m;
-    if (!known || !picture_read(rest, " DD-NNN-YY hh:mm:ss GMT", &m))
+    if (!slice_is_one_of(weekday, days, countof(days)) ||
+        !picture_read(rest, " DD-NNN-YY hh:mm:ss GMT", &m))
         return -1;
     m.year += m.year < 70 ? 2000 : 1900;
     return moment_seconds(&m);

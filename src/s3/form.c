@@ -42,10 +42,9 @@ static slice parameter(slice header, slice name)
 static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
 {
     for (size_t at = 0; at + delimiter.len <= rest->len;) {
-        const char *found = memmem(rest->ptr + at, rest->len - at, delimiter.ptr, delimiter.len);
-        if (!found)
+        size_t begin = at + slice_find(slice_from(*rest, at), delimiter);
+        if (begin == rest->len)
             return false;
-        size_t begin = (size_t)(found - rest->ptr);
         slice behind = slice_from(*rest, begin + delimiter.len), line = slice_sub(behind, 0, 0);
         bool last = slice_starts(behind, S("--"));
         for (int i = 0; i < PADDING_MAX && behind.len && memchr(" \t", *behind.ptr, 2); i++)
@@ -100,12 +99,11 @@ static enum err add_field(struct form *form, slice name, slice value)
 slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max)
 {
     struct text text = text_in(keep);
-    const char *found;
-    while (what.len && in.len && text.len <= max &&
-           (found = memmem(in.ptr, in.len, what.ptr, what.len)) != NULL) {
-        text_add(&text, slice_sub(in, 0, (size_t)(found - in.ptr)));
+    size_t at;
+    while (what.len && text.len <= max && (at = slice_find(in, what)) < in.len) {
+        text_add(&text, slice_sub(in, 0, at));
         text_add(&text, with);
-        in = slice_from(in, (size_t)(found - in.ptr) + what.len);
+        in = slice_from(in, at + what.len);
     }
     text_add(&text, in);
     return text.len ? text_slice(&text) : S("");
@@ -115,14 +113,13 @@ slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t
  * name. */
 static enum err put_filename(struct arena *keep, struct form *form, slice filename)
 {
-    static const slice mark = { "${filename}", 11 };
+    slice mark = S("${filename}");
     for (size_t i = filename.len; i > 0; i--)
         if (filename.ptr[i - 1] == '/' || filename.ptr[i - 1] == '\\') {
             filename = slice_from(filename, i);
             break;
         }
-    if (filename.len > S3_KEY_BYTES_MAX ||
-        memmem(filename.ptr ? filename.ptr : "", filename.len, mark.ptr, mark.len))
+    if (filename.len > S3_KEY_BYTES_MAX || slice_find(filename, mark) < filename.len)
         return ERR_BAD_FORM;
     for (size_t i = 0; i < form->field_count; i++) {
         slice *value = &form->fields[i].value;
@@ -130,7 +127,7 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
             continue;
         *value = form_replaced(keep, *value, mark, filename, FORM_FIELDS_BYTES_MAX);
         if (value->len > FORM_FIELDS_BYTES_MAX ||    /* or the text around formed a new mark */
-            memmem(value->ptr, value->len, mark.ptr, mark.len))
+            slice_find(*value, mark) < value->len)
             return ERR_BAD_FORM;
     }
     return OK;

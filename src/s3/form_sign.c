@@ -112,10 +112,8 @@ static slice escaped(struct arena *keep, slice s)
 /* Adds conditions at the front of the document's list; a document without a list stays as it is. */
 static slice with_conditions(struct arena *keep, slice document, slice conditions)
 {
-    static const slice name = { "\"conditions\"", 12 };
-    const char *found =
-        document.len ? memmem(document.ptr, document.len, name.ptr, name.len) : NULL;
-    slice behind = found ? slice_from(document, (size_t)(found - document.ptr) + name.len) : S("");
+    slice name = S("\"conditions\"");
+    slice behind = slice_from(document, slice_find(document, name) + name.len);
     (void)slice_cut(&behind, '[');
     if (!behind.ptr || !conditions.len)
         return document;

@@ -33,22 +33,13 @@ const struct s3_param *s3_param_get(const struct s3_request *request, slice name
 
 /* ---- path and parameters ---- */
 
-static bool bucket_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '.' || c == '_' || c == ':';
-}
-
 /* Looser than AWS, which no longer allows upper case and '_', because other stores do. radosgw
  * writes the owner of a bucket as "tenant:bucket". */
 bool s3_bucket_is_valid(slice s)
 {
-    if (s.len < 3 || s.len > 63 || slice_has(S("-._"), s.ptr[0]) || slice_starts(s, S("arn:")))
-        return false;
-    for (size_t i = 0; i < s.len; i++)
-        if (!bucket_char(s.ptr[i]))
-            return false;
-    return true;
+    return s.len >= 3 && s.len <= 63 && !slice_has(S("-._"), s.ptr[0]) &&
+           !slice_starts(s, S("arn:")) &&
+           slice_only(s, LOWER_CHARS UPPER_CHARS DIGIT_CHARS "-._:");
 }
 
 slice s3_host_bucket(struct arena *keep, slice host, slice domains)
@@ -252,15 +243,6 @@ static void read_sources(struct arena *keep, const struct request_head *head,
         read_source(keep, copied, &ret->source);
 }
 
-static void read_cache_control(slice value, struct s3_request *ret)
-{
-    while (value.ptr) {
-        slice word = slice_trim(slice_cut(&value, ','));
-        if (slice_eq_nocase(word, S("no-cache")) || slice_eq_nocase(word, S("max-age=0")))
-            ret->no_cache = true;
-    }
-}
-
 static void read_headers(struct arena *keep, const struct request_head *head,
                          struct s3_request *ret)
 {
@@ -273,7 +255,9 @@ static void read_headers(struct arena *keep, const struct request_head *head,
     const struct s3_param *part = s3_param_get(ret, S("partNumber"));
     if (part && !slice_u64(part->value, &ret->part))
         ret->part = 0;
-    read_cache_control(http_field_join(keep, fields, count, S("cache-control")), ret);
+    slice control = http_field_join(keep, fields, count, S("cache-control"));
+    ret->no_cache = slice_list_has(control, ',', S("no-cache")) ||
+                    slice_list_has(control, ',', S("max-age=0"));
     ret->checksum_mode =
         slice_eq_nocase(s3_header_get(head, ret, S("x-amz-checksum-mode")), S("ENABLED"));
 }

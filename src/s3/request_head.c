@@ -241,13 +241,8 @@ static enum err read_expect(struct scan *scan, slice value)
 
 static enum err read_connection(struct scan *scan, slice value)
 {
-    while (value.ptr) {
-        slice word = slice_trim(slice_cut(&value, ','));
-        if (slice_eq_nocase(word, S("close")))
-            scan->head->close = true;
-        if (slice_eq_nocase(word, S("keep-alive")))
-            scan->seen_keep_alive = true;
-    }
+    scan->head->close |= slice_list_has(value, ',', S("close"));
+    scan->seen_keep_alive |= slice_list_has(value, ',', S("keep-alive"));
     return OK;
 }
 

@@ -231,8 +231,8 @@ static size_t markup_bytes(slice s, bool *ret_tag)
         if (!slice_starts(s, others[i].begin))
             continue;
         slice rest = slice_from(s, others[i].begin.len);
-        const char *end = memmem(rest.ptr, rest.len, others[i].end.ptr, others[i].end.len);
-        return end ? (size_t)(end - s.ptr) + others[i].end.len : s.len;
+        size_t inside = slice_find(rest, others[i].end);
+        return MIN(others[i].begin.len + inside + others[i].end.len, s.len);
     }
     *ret_tag = true;
     return tag_bytes(s);
@@ -361,7 +361,7 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
     enum err e = parse(&reading, document);
     /* A body without keys is fine, unless an origin could find one in it, in another namespace
      * say. */
-    if (e || !reading.known || (!objects->count && memmem(document.ptr, document.len, "Key", 3)))
+    if (e || !reading.known || (!objects->count && slice_find(document, S("Key")) < document.len))
         return ERR_BAD_XML;
     struct deletion *deletions = arena_alloc(keep, objects->count * sizeof(*deletions));
     for (size_t i = 0; i < objects->count; i++) {
