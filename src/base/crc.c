@@ -13,7 +13,6 @@
 #include <isa-l/crc.h>
 #include <limits.h>
 #include <pthread.h>
-#include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <search.h>
-#include <string.h>
 
 #define NAME_BYTES_MAX 64    /* of a row's name; a longer name can only match a prefix */
 

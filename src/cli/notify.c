@@ -1,6 +1,5 @@
 /* notify.c - states of the daemon for the service manager. SPDX-License-Identifier: Apache-2.0
  * The whole protocol is one datagram to $NOTIFY_SOCKET, so no library is needed. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -3,7 +3,6 @@
  *
  * Each request reads the figures anew. Threads: the loop that serves the request. */
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/metric.h"

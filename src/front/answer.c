@@ -7,7 +7,6 @@
 #include "front/forward.h"
 #include "s3/encode.h"
 
-
 static void grow(struct fields *fields)
 {
     size_t room = MAX(2 * fields->room, 32);

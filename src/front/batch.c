@@ -168,7 +168,6 @@ static void lost(void *arg)
     batch_free(batch);
 }
 
-
 void batch_read(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);

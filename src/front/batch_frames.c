@@ -44,7 +44,6 @@ static size_t head(char *to, const struct batch_entry *entry)
     return len + slice_put(to + len, entry->code);
 }
 
-
 static size_t fail(struct batch_end *end, char *to, const struct batch_entry *entry)
 {
     (void)end;

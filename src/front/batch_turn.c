@@ -7,7 +7,6 @@
  * the other load. Threads: the loop. */
 #include "front/batching.h"
 
-
 #include "base/metric.h"
 #include "s3/xml.h"
 

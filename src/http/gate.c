@@ -7,7 +7,6 @@
  * client would lose the answer. */
 #include "http/inside.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/metric.h"

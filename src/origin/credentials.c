@@ -5,7 +5,6 @@
  * environment. SSO and MFA, which other SDKs support, are left to a credential_process, and the
  * message says so. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "origin/source.h"

@@ -15,13 +15,11 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "s3/checksum.h"
-#include "s3/encode.h"
 
 #define YOUNG_NS (2 * (int64_t)1000000000)
 

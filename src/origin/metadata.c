@@ -6,7 +6,6 @@
  * may get no answer. If the service that renews an instance's credentials fails, AWS accepts them
  * beyond their expiry. So they are used until the origin refuses them, as the SDKs do ("static
  * stability"). */
-#include <string.h>
 
 #include "base/json.h"
 #include "base/url_kind.h"

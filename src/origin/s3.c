@@ -5,9 +5,7 @@
 #include "origin/s3.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void s3_free(struct origin *origin)
 {

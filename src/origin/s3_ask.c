@@ -5,7 +5,6 @@
  * out. Threads: carriers. */
 #include <assert.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"

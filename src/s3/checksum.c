@@ -8,7 +8,6 @@
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/crc.h"

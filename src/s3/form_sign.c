@@ -4,7 +4,6 @@
  * Clients sign forms by version 4, or by the older version 2. The form for the origin is signed by
  * version 4, which every origin accepts. Its policy stays the same except for the signer: the
  * origin judges the conditions and the expiry, and answers in its own words. */
-#include <string.h>
 
 #include "s3/encode.h"
 #include "s3/form.h"

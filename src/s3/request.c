@@ -5,8 +5,6 @@
  * else. operation.c finds the operation. Any thread. */
 #include "s3/request.h"
 
-#include <string.h>
-
 #include "s3/encode.h"
 
 #define PARAMS_MAX 100
