@@ -127,12 +127,12 @@ static int run_health(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--url", "URL", "ask this URL instead; it must begin with http://" },
+    { "--url", "URL", "ask this URL, which must begin with http://, and not listen" },
     { 0 },
 };
 
 const struct command command_health = {
     .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
-    .help = "exit 0 if the service at listen (or URL, or --admin-listen) is ready",
+    .help = "exit 0 if the service at listen (or at --admin-listen or --url) is ready",
     .options = options,
 };

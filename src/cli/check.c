@@ -38,13 +38,14 @@ static void report_found(struct check *check, const char *name, const struct cre
     if (found->expires_s)
         iso_date_write(found->expires_s, expires);
     slice key = found->access_key.len ? found->access_key
-                                      : S("an identity that --offline does not ask for");
-    check_report(check, NOTED, "credentials: origin %s is asked as %.*s, from: %.*s%s%s", name,
-                 SLICE_ARG(key), SLICE_ARG(found->from), *expires ? ", until " : "", expires);
+                                      : S("a key that is not fetched with --offline");
+    check_report(check, NOTED, "credentials: Penstock signs to origin %s with %.*s, from: "
+                 "%.*s%s%s", name, SLICE_ARG(key), SLICE_ARG(found->from),
+                 *expires ? "; they expire at " : "", expires);
     if (found->nameless)    /* the cache serves an identity only what the origin let it read */
-        check_report(check, NOTED, "credentials: origin %s: the source does not say whose they "
-                     "are. If it ever gives the credentials of another role, empty the cache",
-                     name);
+        check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
+                     "credentials it gives. If it ever gives those of another role, empty the "
+                     "cache", name);
 }
 
 /* Asks for the credentials as serve will, so that a failure of serve shows now. */
@@ -55,8 +56,9 @@ static void check_origin(struct check *check, const struct config_origin *origin
     enum err err = credentials_at_origin(origin, !check->offline, check->keep, &found, &why);
     bool is_mistake = err == ERR_NOT_FOUND || err == ERR_BAD_ARGUMENT;    /* else serve starts */
     if (err == ERR_NOT_FOUND && credentials_may_lack(check->config, origin))
-        check_report(check, NOTED, "credentials: origin %s: Penstock has none of its own and needs "
-                     "none, as every client has an origin identity of its own", origin->name);
+        check_report(check, NOTED, "credentials: origin %s: Penstock has no credentials of its own "
+                     "and needs none, since every client has its own origin identity",
+                     origin->name);
     else if (err)
         check_report(check, is_mistake ? MISTAKEN : WARNED, "credentials: %.*s", SLICE_ARG(why));
     else
@@ -152,7 +154,7 @@ static int verdict(const struct check *check, bool strict)
     if (mistakes)
         printf("settings: %zu mistake%s\n", mistakes, mistakes == 1 ? "" : "s");
     else if (check->count[STOPPED])
-        puts("settings: fine, but serve would not start, or would run without its cache: see the "
+        puts("settings: fine, but serve would not start, or would run without a cache: see the "
              "errors above");
     else
         puts("settings: fine");
@@ -186,17 +188,18 @@ static int run_check(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--strict", NULL, "warnings are failures, too: exit 1" },
-    { "--offline", NULL, "ask no origin, and no source that lends credentials" },
+    { "--strict", NULL, "exit 1 also if there are only warnings" },
+    { "--offline", NULL, "call no origin, and no source of temporary credentials" },
     { 0 },
 };
 
 const struct command command_check = {
     .name = "check", .args = "[FILE] [SETTINGS]", .run = run_check, .takes_settings = true,
-    .help = "say what is wrong in the settings, and what serve would meet", .words = "FILE",
-    .options = options,
+    .help = "find mistakes in settings, folders, ports and origins before a start",
+    .words = "FILE", .options = options,
     .more = "FILE is read in place of the settings file in force. Nothing is changed.\n"
-            "The exit status is 2 if the settings are wrong, and 1 if serve would not start or\n"
-            "would run without its cache. Else it is 0, also after warnings.\n"
-            "Don't use it as an ExecStartPre: a cache must start while its origin is down.",
+            "The exit status is 2 if the settings are wrong, 1 if serve would not start or\n"
+            "would run without a cache, and 0 in all other cases, also after warnings.\n"
+            "Don't use it as an ExecStartPre: Penstock must start even while an origin is\n"
+            "down.",
 };

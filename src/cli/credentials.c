@@ -23,15 +23,14 @@ enum err credentials_of_clients(const struct config *config, struct arena *keep,
     check(config->key_count == 0);
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (!err && ret->kind == CREDENTIALS_LENT) {
-        *ret_why = arena_printf(keep, "the credentials of Penstock (%.*s) are lent to it and "
-                                "change, so clients can't sign with them: set a key pair for "
-                                "clients",
+        *ret_why = arena_printf(keep, "Penstock's own credentials (%.*s) are temporary, so clients "
+                                "can't sign with them: set access_key and secret_key",
                                 SLICE_ARG(ret->from));
         err = ERR_NOT_FOUND;
     }
     if (err)
-        *ret_why = arena_printf(keep, "clients have no key to sign with (access_key, secret_key): "
-                                "%.*s", SLICE_ARG(*ret_why));
+        *ret_why = arena_printf(keep, "clients have no key to sign with, since access_key and "
+                                "secret_key are not set: %.*s", SLICE_ARG(*ret_why));
     return err;
 }
 
@@ -64,7 +63,7 @@ enum err credentials_at_origin(const struct config_origin *origin, bool may_lend
     };
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (err)
-        *ret_why = arena_printf(keep, "origin %s can't be asked: %.*s", origin->name,
-                                SLICE_ARG(*ret_why));
+        *ret_why = arena_printf(keep, "Penstock has no credentials for origin %s: %.*s",
+                                origin->name, SLICE_ARG(*ret_why));
     return err;
 }

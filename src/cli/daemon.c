@@ -48,8 +48,8 @@ static enum err engine_up(struct serve *serve)
     const char *why = "";
     enum err err = disk_choose(slice_of(serve->config->io), &serve->engine, &why);
     if (err)
-        serve->why = arena_printf(&serve->keep, "io=uring can't be used: %s. "
-                                  "Use io=auto or io=threads", why);
+        serve->why = arena_printf(&serve->keep, "io is uring, which can't be used here: %s. "
+                                  "Set io to auto or threads", why);
     else
         log_info("io_engine", "engine=%s why=\"%s\"",
                  serve->engine == DISK_URING ? "uring" : "threads", why);
@@ -59,8 +59,8 @@ static enum err engine_up(struct serve *serve)
 static void report_anew(const struct serve *serve, const struct store_status *status)
 {
     if (*status->anew)
-        log_warn("cache_folder_anew", "path=%s why=\"%s: its objects are lost, and fetched again\"",
-                 serve->config->cache_dir, status->anew);
+        log_warn("cache_folder_anew", "path=%s why=\"the cache folder begins empty: %s. Objects "
+                 "are fetched again when they are read\"", serve->config->cache_dir, status->anew);
 }
 
 /* A derived size grows when there is more room. A size that is too small is logged once. */
@@ -105,8 +105,8 @@ static enum err store_up(struct serve *serve)
         return err;
     store_status(serve->store, &status);
     if (serve->why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s; Penstock serves without it, and tries it "
-                 "every 5 s\"", status.serving, SLICE_ARG(serve->why));
+        log_warn("cache_folder", "serving=%d why=\"%.*s; Penstock serves without a cache, and "
+                 "tries the folder again every 5 s\"", status.serving, SLICE_ARG(serve->why));
     else
         log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
                  " free=%" PRIu64 " entries=%" PRIu64, config->cache_dir, status.serving,
@@ -130,8 +130,9 @@ static void watch_room(struct serve *serve, const struct store_status *status)
     if (squeezed)
         log_warn("cache_squeezed", "capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
                  " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
-                 "space than cache_size and cache_reserve need: the cache keeps less, and more "
-                 "reads go to the origin. Make room there, or lower cache_size\"",
+                 "space than cache_size and cache_reserve need: the cache keeps fewer objects, and "
+                 "more reads go to the origin. Make room on that file system, or lower "
+                 "cache_size\"",
                  status->capacity_bytes, status->size_bytes, status->free_bytes,
                  status->reserve_bytes);
     else
@@ -206,9 +207,8 @@ void daemon_watch(struct serve *serve)
         log_info("cache_folder", "serving=1 entries=%" PRIu64, status.entries);
         report_anew(serve, &status);
     } else {
-        log_warn("cache_folder", "serving=0 why=\"%s; Penstock serves without it, and tries it "
-                 "every 5 s\"",
-                 status.why);
+        log_warn("cache_folder", "serving=0 why=\"the cache folder is out of service: %s; Penstock "
+                 "serves without a cache, and tries the folder again every 5 s\"", status.why);
     }
 }
 
@@ -340,8 +340,9 @@ static unsigned connections_max(const struct serve *serve, unsigned loops)
     check(loops > 0);
     if (most >= config->connections_max)
         return (unsigned)config->connections_max;
-    log_warn("connections_max", "set=%" PRIu64 " used=%" PRIu64 " why=\"%" PRIu64 " file "
-             "descriptors are allowed (ulimit -Hn), of which others need %" PRIu64 "\"",
+    log_warn("connections_max", "set=%" PRIu64 " used=%" PRIu64 " why=\"this process may have %"
+             PRIu64 " file descriptors (ulimit -Hn), and needs %" PRIu64 " of them for other "
+             "things: raise that limit (LimitNOFILE), or lower connections_max\"",
              config->connections_max, most, files, others);
     return (unsigned)most;
 }

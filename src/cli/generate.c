@@ -72,9 +72,9 @@ void generate_example(struct text *to, struct arena *keep)
 {
     for (size_t i = 0; i < countof(example_values); i++)
         check(setting_find(example_values[i].scope, slice_of(example_values[i].name)));
-    text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. What begins with # "
-                   "is a comment; leave out what you don't change. Secrets have no default: write "
-                   "them with a value, or not at all.\",\n\n"));
+    text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. A name that begins "
+                   "with # is a comment. Leave out the settings that you don't change. Secrets "
+                   "have no default: give each a value, or leave it out.\",\n\n"));
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
         if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
@@ -93,17 +93,18 @@ void generate_example(struct text *to, struct arena *keep)
         text_char(to, '\n');
     }
     text_add(to, S("  \"# origins\": "
-                   "\"more origins by name; what is left out is as in the origin_ settings\",\n"
+                   "\"more origins, each with a name; a setting left out here has the value of "
+                   "its origin_ setting above\",\n"
                    "  \"origins\": {\n    \"west\": {\n"));
     example_group(to, SCOPE_ORIGIN, "      ");
     text_add(to, S("\n    }\n  },\n\n"
                    "  \"# buckets\": \"BUCKET or BUCKET/PREFIX; "
-                   "what is left out is as in the settings above\",\n"
+                   "a setting left out here has its value from above\",\n"
                    "  \"buckets\": {\n    \"datasets/imagenet\": {\n"));
     example_group(to, SCOPE_BUCKET, "      ");
     text_add(to, S("\n    }\n  },\n\n"
                    "  \"# more key pairs of clients; "
-                   "take the # and the space away to use them\": 0,\n"
+                   "to use them, remove '# ' from the next line\": 0,\n"
                    "  \"# keys\": [\n    {\n"));
     example_group(to, SCOPE_KEY, "      ");
     text_add(to, S("\n    }\n  ]\n}\n"));

@@ -18,9 +18,9 @@ static const char *const scope_heads[SCOPE_COUNT] = {
     [SCOPE_BUCKET] = "Settings of \"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, "
                      "in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
-    [SCOPE_GONE] = "No setting any more: the name has no effect",
-    [SCOPE_CONSTANT] = "No setting: a constant, with its reason. "
-                       "Setting it by its name gives a warning",
+    [SCOPE_GONE] = "A setting of older versions: the name has no effect now",
+    [SCOPE_CONSTANT] = "A constant, not a setting. Setting it by its name still works, with a "
+                       "warning",
 };
 
 /* Adds the words of a text to a line with `column` characters. Further lines begin at `indent`. */
@@ -80,12 +80,12 @@ static void help_commands(struct text *to)
     for (size_t i = 0; i < command_count; i++)
         text_printf(to, "  penstock %-10s %s\n", commands[i]->name, commands[i]->help);
     text_add(to, S("\n"
-        "Settings are flags, PENSTOCK_ variables or a JSON file (--config FILE), in this order.\n"
-        "To begin:\n"
+        "A setting is a flag, a PENSTOCK_ variable or a key in a JSON file (--config FILE). If\n"
+        "it is given twice, the flag counts first, then the variable. To begin:\n"
         "  penstock serve --origin https://s3.us-east-1.amazonaws.com"
         " --cache-dir ~/penstock-cache\n"
         "More: penstock COMMAND --help, penstock help SETTING, man penstock\n"
-        "Exit status: 0 fine, 1 failed, 2 wrong usage or wrong settings.\n"));
+        "Exit status: 0 success, 1 failure, 2 wrong usage or wrong settings.\n"));
 }
 
 const struct command *command_find(const char *name, const char **ret_nearest)
@@ -154,8 +154,9 @@ static void heading(struct text *to, const char *title)
 static void help_settings(struct text *to)
 {
     text_add(to, S("A setting is a flag --NAME VALUE, a variable PENSTOCK_NAME or a key of the\n"
-                   "settings file. Where two are given, the first of these counts. A secret may\n"
-                   "lie in a file of its own: NAME_file, --NAME-file, PENSTOCK_NAME_FILE.\n"));
+                   "settings file. A flag beats a variable, and a variable beats the file. To\n"
+                   "read a secret from a file of its own, give the path of that file as\n"
+                   "NAME_file, --NAME-file or PENSTOCK_NAME_FILE.\n"));
     help_each_setting(to, scope_heads, heading, setting_row);
 }
 
@@ -172,8 +173,8 @@ static void help_setting(struct text *to, const struct setting *setting)
         text_char(to, *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
     text_printf(to, "\n  file      \"%s\"\n", setting->name);
     if (setting->type == TYPE_SECRET)
-        text_printf(to, "  or read from a file that \"%s_file\" names (--%.*s-file)\n",
-                    setting->name, SLICE_ARG(flag));
+        text_printf(to, "  or the path of a file that holds the value: \"%s_file\" "
+                    "(--%.*s-file)\n", setting->name, SLICE_ARG(flag));
 }
 
 /* ---- the command ---- */
@@ -222,5 +223,6 @@ static int run_help(struct cli *cli)
 
 const struct command command_help = {
     .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
-    .help = "show this, or a command, a setting, all of them", .words = "settings|operations",
+    .help = "explain the commands, one command, one setting, all settings or all operations",
+    .words = "settings|operations",
 };

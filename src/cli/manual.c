@@ -214,14 +214,15 @@ static const struct words routes[] = {
 };
 static const struct words leaves[] = {
     [S3_MUTATES_NOTHING] = { "-", "nothing leaves the cache" },
-    [S3_MUTATES_KEY] = { "its object", "the object leaves the cache" },
-    [S3_MUTATES_PROPERTY] = { "its metadata", "the metadata of the object leaves the cache" },
-    [S3_MUTATES_KEYS] = { "those in its body", "the objects that the body names leave the cache" },
-    [S3_MUTATES_FORM] = { "that of its form", "the object that the form names leaves the cache" },
+    [S3_MUTATES_KEY] = { "the object", "the object leaves the cache" },
+    [S3_MUTATES_PROPERTY] = { "object's metadata", "the metadata of the object leaves the cache" },
+    [S3_MUTATES_KEYS] = { "objects in body", "the objects that the body names leave the cache" },
+    [S3_MUTATES_FORM] = { "object in form", "the object that the form names leaves the cache" },
     [S3_MUTATES_GRANTS] = { "permissions", "the permissions leave the cache" },
-    [S3_MUTATES_HEADS] = { "all its metadata",
+    [S3_MUTATES_HEADS] = { "bucket's metadata",
                            "the metadata of the bucket's objects leaves the cache" },
-    [S3_MUTATES_BUCKET] = { "all of it", "permissions and metadata of the bucket leave the cache" },
+    [S3_MUTATES_BUCKET] = { "permissions, metadata",
+                            "permissions and metadata of the bucket leave the cache" },
 };
 
 static bool same_kind(const struct s3_operation *a, const struct s3_operation *b)
@@ -262,11 +263,11 @@ void manual_operations(struct text *to)
 
 void manual_help_operations(struct text *to)
 {
-    text_printf(to, "%-41s %-23s %-18s %s\n", "Operation", "answered by", "leaves the cache",
+    text_printf(to, "%-41s %-23s %-21s %s\n", "Operation", "answered by", "leaves the cache",
                 "right");
     for (int op = 0; op < S3_OP_COUNT; op++) {
         const struct s3_operation *row = s3_operation((enum s3_op)op);
-        text_printf(to, "%-41s %-23s %-18s %s\n", row->name, WORDS(routes, row->route)->brief,
+        text_printf(to, "%-41s %-23s %-21s %s\n", row->name, WORDS(routes, row->route)->brief,
                     WORDS(leaves, row->mutates)->brief, WORDS(rights, row->right)->brief);
     }
 }

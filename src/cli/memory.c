@@ -28,13 +28,13 @@ struct memory memory_of(const struct config *config, struct arena *keep)
     const struct setting_where *where = &config->where[setting_at(SCOPE_GLOBAL, S("memory"))];
     memory.bytes = config->memory_bytes ? config->memory_bytes : budgets_default(allowed.bytes);
     check(memory.bytes >= MEMORY_LEAST);
-    const char *share = memory.bytes == allowed.bytes / 2 ? "half"
-                        : memory.bytes == MEMORY_LEAST    ? "the least, out"
-                                                          : "the most that is taken";
+    const char *share = memory.bytes == allowed.bytes / 2 ? "half of the limit"
+                        : memory.bytes == MEMORY_LEAST    ? "the smallest default"
+                                                          : "the largest default";
     memory.from = config->memory_bytes
         ? config_where(where, keep)
-        : arena_printf(keep, "default: %s of %" PRIu64 " MiB, %s", share, allowed.bytes / MIB,
-                       allowed.by);
+        : arena_printf(keep, "default: %s; the limit is %" PRIu64 " MiB, %s", share,
+                       allowed.bytes / MIB, allowed.by);
     memory.budgets = budgets_divide(memory.bytes);
     take_given(config, &memory.budgets);
     return memory;
@@ -44,11 +44,12 @@ slice memory_warning(const struct memory *memory, struct arena *keep)
 {
     if (memory->bytes <= memory->allowed_bytes / 4 * 3)
         return S("");
+    bool half = memory->allowed_bytes / 2 >= MEMORY_LEAST;
     return arena_printf(keep, "memory is %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB, of "
                         "which page cache, connections and libraries need a part: under load the "
-                        "kernel may kill Penstock. Set memory to %s", memory->bytes / MIB,
+                        "kernel may kill Penstock. Set memory to %s%.*s%s", memory->bytes / MIB,
                         SLICE_ARG(memory->allowed_by), memory->allowed_bytes / MIB,
-                        memory->allowed_bytes / 2 >= MEMORY_LEAST
-                            ? "half of that, or leave it out"
-                            : "64MiB, its minimum, and raise that limit to 128 MiB or more");
+                        half ? "at most half of " : "64MiB, its minimum, and raise ",
+                        SLICE_ARG(memory->allowed_by),
+                        half ? ", or leave memory out" : " to 128 MiB or more");
 }

@@ -56,8 +56,8 @@ static void engine(struct check *check)
     enum disk_engine found;
     const char *why = "";
     if (disk_choose(slice_of(check->config->io), &found, &why))
-        check_report(check, STOPPED, "io=uring can't be used: %s. serve would not start. Use "
-                     "io=auto or io=threads", why);
+        check_report(check, STOPPED, "io is uring, which can't be used here: %s. So serve would "
+                     "not start. Set io to auto or threads", why);
 }
 
 static void folder(struct check *check)
@@ -66,12 +66,12 @@ static void folder(struct check *check)
     const char *path = check->config->cache_dir;
     enum err err = store_probe(path, check->keep, &why);
     if (err == ERR_BUSY && check->running)
-        check_report(check, NOTED, "cache_dir: the running Penstock with these settings holds %s",
+        check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);
     else if (err)
         check_report(check, STOPPED, "the cache folder %s can't be used: %.*s; serve would %s",
                      path, SLICE_ARG(why),
-                     err == ERR_FORMAT ? "not start" : "run without its cache");
+                     err == ERR_FORMAT ? "not start" : "run without a cache");
 }
 
 static void size(struct check *check)

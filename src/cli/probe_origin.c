@@ -112,28 +112,29 @@ static slice advice(struct arena *keep, enum err err, const struct url_kind *kin
                     const struct origin_keys *keys)
 {
     if (err == ERR_ORIGIN_CONNECT)
-        return arena_printf(keep, "Check %sits URL (the setting origin, or url in origins), and "
-                            "how this machine reaches it: names, network, firewall",
+        return arena_printf(keep, "Check %sthe URL (the setting origin, or url in origins), and "
+                            "how this machine reaches the origin: DNS, network, firewall",
                             parts_of_url(kind));
     if (err == ERR_ORIGIN_CERT)
-        return S("Its URL must have the host name of the certificate, and the certificate must be "
-                 "valid at the date of this machine");
+        return S("The certificate must be for the host name in the origin's URL, and must be valid "
+                 "now, by this machine's clock");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
-    return arena_printf(keep, "Check origin_access_key and origin_secret_key (it was asked as "
-                        "%.*s, from: %.*s), and this machine's clock", SLICE_ARG(keys->access_key),
-                        SLICE_ARG(keys->from));
+    return arena_printf(keep, "Check origin_access_key and origin_secret_key (the request was "
+                        "signed with %.*s, from: %.*s), and this machine's clock",
+                        SLICE_ARG(keys->access_key), SLICE_ARG(keys->from));
 }
 
 static void report_foreign(struct check *check, const struct config_origin *from, int status)
 {
     const struct url_scheme *schemes = from->kind->schemes;
     slice scheme = schemes[1].start
-        ? arena_printf(check->keep, ", with the scheme that it speaks there (%s or %s)",
+        ? arena_printf(check->keep, ", and is its scheme right (%s or %s)",
                        schemes[0].form, schemes[1].form)
         : S("");
-    check_report(check, WARNED, "origin %s, %s: it answered %d, and not as S3 does. Is this the "
-                 "URL of an S3 endpoint%.*s?", from->name, from->url, status, SLICE_ARG(scheme));
+    check_report(check, WARNED, "origin %s, %s: the server answered %d, and not as S3 does. Is "
+                 "this the URL of an S3 endpoint%.*s?", from->name, from->url, status,
+                 SLICE_ARG(scheme));
 }
 
 static void report(struct check *check, const struct config_origin *from, const struct trial *trial)

@@ -142,9 +142,9 @@ static enum err judge_shared(const struct serve *serve, const struct config *con
         origin_health(serve->origin_of[i], keep, &health);
         if (!origin_knows_identities(serve->origin_of[i]) || health.keys.from.len)
             continue;
-        *ret_why = arena_printf(keep, "%s uses Penstock's own credentials, and origin %s was "
-                                "started without any: set origin_access_key and "
-                                "origin_secret_key, and restart",
+        *ret_why = arena_printf(keep, "%s needs Penstock's own credentials, and Penstock was "
+                                "started without credentials for origin %s: set origin_access_key "
+                                "and origin_secret_key, and restart Penstock",
                                 !key ? "lend" : key->name[0] ? key->name : "access_key",
                                 serve->config->origins[i].name);
         return ERR_NO_KEYS;

@@ -96,7 +96,8 @@ enum err serve_log_up(struct serve *serve)
     cli_warnings(config, &serve->memory, log_warning, NULL);
     if (log_access_start())
         return OK;
-    serve->why = S("can't start a thread for the access log: see ulimit -u");
+    serve->why = S("can't start a thread for the access log: raise the limit of threads "
+                   "(ulimit -u, TasksMax)");
     return ERR_LIMIT;
 }
 
@@ -210,5 +211,5 @@ static int run_serve(struct cli *cli)
 const struct command command_serve = {
     .name = "serve", .args = "[SETTINGS]", .run = run_serve, .takes_settings = true,
     .help = "run the cache in the foreground",
-    .more = "SIGTERM ends it in order. SIGHUP reads the reloadable settings again.",
+    .more = "SIGTERM stops it cleanly. SIGHUP makes it read the reloadable settings again.",
 };

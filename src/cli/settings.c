@@ -106,15 +106,17 @@ static bool write_text(struct cli *cli, const struct command_option *option, str
             return true;
         }
     if (word)
-        fprintf(stderr, "penstock: %s takes %s, not \"%s\"\n", option->flag, option->value, word);
+        fprintf(stderr, "penstock: the value of %s must be one of %s (given: \"%s\")\n",
+                option->flag, option->value, word);
     return !word;
 }
 
 static const struct command_option options[] = {
-    { "--example", NULL, "print a settings file with every setting in it instead" },
-    { "--completion", "bash|zsh|fish", "print the script by which that shell completes commands" },
-    { "--complete", "LINE", "print the completions of the last word of LINE, for these scripts" },
-    { "--man", "settings|memory|metrics|operations", "print that part of the manual, in Markdown" },
+    { "--example", NULL, "print an example of a settings file, with every setting" },
+    { "--completion", "bash|zsh|fish", "print the completion script of that shell" },
+    { "--complete", "LINE", "print the completions of the last word of LINE (the completion "
+      "scripts call this)" },
+    { "--man", "settings|memory|metrics|operations", "print this part of the manual, in Markdown" },
     { 0 },
 };
 
@@ -146,8 +148,8 @@ static int run_config(struct cli *cli)
 const struct command command_config = {
     .name = "config", .args = "[SETTINGS]", .run = run_config, .takes_settings = true,
     .help = "show every setting in force and where it came from", .options = options,
-    .more = "Completion, for the shell in use:\n"
+    .more = "To let a shell complete commands and settings:\n"
             "  bash: . <(penstock config --completion bash)\n"
-            "  zsh: penstock config --completion zsh >FOLDER/_penstock, a FOLDER of $fpath\n"
+            "  zsh: penstock config --completion zsh >FOLDER/_penstock (FOLDER: one of $fpath)\n"
             "  fish: penstock config --completion fish | source",
 };

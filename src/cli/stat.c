@@ -117,7 +117,7 @@ static void print_works(struct arena *keep, json_t *root)
     json_t *origin;
     size_t index;
     if (!json_is_true(find(root, "ready")))
-        text_printf(&text, "; it is stopping, and takes no new connections");
+        text_printf(&text, "; the service is stopping, and accepts no new connections");
     if (!json_is_true(find(root, "cache.serving")))
         text_printf(&text, "; the cache folder is out of service, and all reads go to the origin: "
                     "%s", text_of(root, "cache.why"));
@@ -126,7 +126,7 @@ static void print_works(struct arena *keep, json_t *root)
             text_printf(&text, "; origin %s fails: %s", text_of(origin, "name"),
                         text_of(origin, "last_failure_why"));
     slice trouble = text_slice(&text);
-    printf("works      %s%.*s\n", trouble.len ? "not all of it" : "yes", SLICE_ARG(trouble));
+    printf("works      %s%.*s\n", trouble.len ? "in part" : "yes", SLICE_ARG(trouble));
 }
 
 static void print_hits(struct arena *keep, const char *title, json_t *gains, slice when)
@@ -147,7 +147,7 @@ static void print_saved(struct arena *keep, json_t *all)
     if (dollars)
         printf(value < 1 ? ": $%.4f\n" : ": $%.2f\n", value);
     else
-        puts(" (egress_price says what that is worth)");
+        puts(" (set egress_price to see what that is worth)");
 }
 
 static void print_answers_first(struct arena *keep, json_t *root)
@@ -157,7 +157,7 @@ static void print_answers_first(struct arena *keep, json_t *root)
     size_t index;
     print_service(keep, root);
     print_works(keep, root);
-    print_hits(keep, "hits", find(root, "worth.all"), S(" since its start"));
+    print_hits(keep, "hits", find(root, "worth.all"), S(" since the start"));
     print_hits(keep, "", find(root, "worth.last_minute"),
                arena_printf(keep, " in the last %jd s", (intmax_t)seconds));
     print_saved(keep, find(root, "worth.all"));
@@ -168,8 +168,8 @@ static void print_answers_first(struct arena *keep, json_t *root)
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
         print_line(keep, root, "fills      {fill.sessions} sessions, {fill.lists} lists, "
-                               "{fill.items.hit} items from the cache, {fill.items.miss} not, "
-                               "{fill.filled_bytes}\n");
+                               "{fill.items.hit} items from the cache, {fill.items.miss} from "
+                               "origins, {fill.filled_bytes}\n");
     json_array_foreach(find(root, "origins"), index, origin)
         print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "
                                  "last failure {last_failure}\n");
@@ -180,8 +180,8 @@ static int print_page(struct arena *keep, slice body, bool brief)
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
     if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: the server that answered is not Penstock: its /status is not a "
-                "JSON object. Check --admin-listen or --url\n");
+        fprintf(stderr, "penstock: the server that answered is not Penstock, since its /status is "
+                "not a JSON object. Check --admin-listen or --url\n");
         json_decref(root);
         return EXIT_FAILED;
     }
@@ -218,8 +218,9 @@ static bool find_service(struct cli *cli, struct question *question, int *ret)
         return false;
     *ret = EXIT_FAILED;
     if (!url && slice_eq(question->address, S("off"))) {
-        fprintf(stderr, "penstock: there is no service to ask: admin_listen is off. If the service "
-                "has other settings, give its address: --admin-listen HOST:PORT\n");
+        fprintf(stderr, "penstock: there is no service to ask, since admin_listen is off in these "
+                "settings. If the service runs with other settings, give its address: "
+                "--admin-listen HOST:PORT\n");
         return false;
     }
     return true;
@@ -231,14 +232,15 @@ static void report_failure(const struct question *question, const struct answer 
     if (answer->status == 401)
         fprintf(stderr, "penstock: %.*s refuses: %.*s%s", SLICE_ARG(address),
                 SLICE_ARG(answer->body),
-                question->token.len ? "(the admin_token that was sent is wrong)\n" : "");
+                question->token.len ? "(admin_token was sent, and is not the service's)\n" : "");
     else if (answer->status)
         fprintf(stderr, "penstock: %.*s answered %d: is this the admin_listen of a Penstock?\n",
                 SLICE_ARG(address), answer->status);
     else
         fprintf(stderr, "penstock: can't ask %.*s: %.*s. Is the service running, and is this its "
-                "admin_listen? If not, give it: --admin-listen HOST:PORT, --url http://HOST:PORT "
-                "or PENSTOCK_ADMIN_LISTEN\n", SLICE_ARG(address), SLICE_ARG(answer->why));
+                "admin_listen? If it has another address, give that by --admin-listen HOST:PORT, "
+                "--url http://HOST:PORT or PENSTOCK_ADMIN_LISTEN\n", SLICE_ARG(address),
+                SLICE_ARG(answer->why));
 }
 
 static int ask_once(const struct question *question)
@@ -279,17 +281,17 @@ static int run_stat(struct cli *cli)
 
 static const struct command_option options[] = {
     { "--json", NULL, "print the JSON document as the service sent it" },
-    { "--watch", NULL, "print every 2 s, without the figures: does it work, is it worth it" },
-    { "--url", "URL", "ask this URL (http://HOST:PORT of an admin_listen)" },
+    { "--watch", NULL, "print only the summary, every 2 s" },
+    { "--url", "URL", "ask this URL: http://HOST:PORT, with the admin_listen of the service" },
     { 0 },
 };
 
 const struct command command_stat = {
     .name = "stat", .args = "[--json] [--watch] [--url URL] [SETTINGS]", .run = run_stat,
     .takes_settings = true,
-    .help = "show whether the running service works, and whether it is worth it",
+    .help = "show whether the running service works, and what it saves",
     .options = options,
-    .more = "If the service has other settings, give its admin_listen by --admin-listen\n"
-            "HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If it needs a token, set\n"
+    .more = "If the service runs with other settings, give its admin_listen by --admin-listen\n"
+            "HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If the service needs a token, set\n"
             "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE).",
 };

@@ -26,7 +26,7 @@ slice cli_tls_warning(struct http_tls *tls, struct arena *keep)
     if (left_s > SOON_S)
         return S("");
     if (left_s <= 0)
-        return S("the certificate of tls_cert_file has expired: clients refuse it");
-    return arena_printf(keep, "the certificate of tls_cert_file expires in %d days",
+        return S("the certificate in tls_cert_file has expired, so clients refuse it: renew it");
+    return arena_printf(keep, "the certificate in tls_cert_file expires in %d days: renew it",
                         (int)(left_s / DAY_S));
 }

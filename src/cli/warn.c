@@ -35,7 +35,7 @@ static slice size_is_not_there(const struct config *config, struct arena *keep)
         return S("");
     slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
     return arena_printf(keep, "cache_size is %.*s (%.1f GiB), and the file system of %.*s has "
-                        "%.1f GiB: Penstock uses only what is there", SLICE_ARG(size),
+                        "%.1f GiB: Penstock uses only as much as is there", SLICE_ARG(size),
                         (double)config->cache_size_bytes / (double)GIB, SLICE_ARG(folder),
                         (double)there.bytes / (double)GIB);
 }
@@ -44,9 +44,10 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
 {
     if (!derived || size_bytes >= SMALL_BYTES)
         return S("");
-    return arena_printf(keep, "the cache has %" PRIu64 " MiB, 80 %% of the free space of its file "
-                        "system: too little to be of use. Make room there (the cache then grows), "
-                        "or set another cache_dir, or set cache_size if so little is meant",
+    return arena_printf(keep, "the cache has only %" PRIu64 " MiB, which is 80 %% of the free "
+                        "space of its file system: too little to be of use. Make room on that file "
+                        "system (the cache then grows), or set another cache_dir. If such a small "
+                        "cache is meant, set cache_size",
                         size_bytes / MIB);
 }
 
@@ -68,8 +69,8 @@ static slice key_is_open(const struct config *config, struct arena *keep)
     const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
     if (!key[0] || !holds_a_key(key) || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
         return S("");
-    return arena_printf(keep, "%s, the private key of tls_listen, is readable for every user "
-                        "of this machine. Run: chmod o= %s", key, key);
+    return arena_printf(keep, "every user of this machine can read %s, the private key of "
+                        "tls_listen. Run: chmod o= %s", key, key);
 }
 
 static bool has_own_identities(const struct config *config)
@@ -85,14 +86,14 @@ static slice grants_cost(const struct config *config, struct arena *keep)
     if (!has_own_identities(config))
         return S("");
     if (config->grant_time_ms == 0)
-        return S("grant_time is 0: before each read of a client with an origin identity of its "
-                 "own, Penstock asks the origin");
+        return S("grant_time is 0: Penstock asks the origin before each read of a client that has "
+                 "its own origin identity");
     if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
         return S("");
-    return arena_printf(keep, "for clients with an origin identity of their own, Penstock sends "
-                        "the origin a HEAD for each object once in grant_time (%" PRIu64 " s). "
-                        "With many small objects, a longer grant_time or a wider grant_scope is "
-                        "faster",
+    return arena_printf(keep, "for each client with its own origin identity, Penstock sends the "
+                        "origin a HEAD for each object that it reads, once in grant_time (%" PRIu64
+                        " s). If the objects are many and small, a longer grant_time or a wider "
+                        "grant_scope makes reads faster",
                         config->grant_time_ms / 1000);
 }
 
@@ -101,8 +102,8 @@ static slice permission_costs(const struct config *config, struct arena *keep)
     (void)keep;
     return config->permission_time_ms
         ? S("")
-        : S("permission_time is 0: before each read with the shared identity, Penstock asks the "
-            "origin");
+        : S("permission_time is 0: Penstock asks the origin before each read of a client that uses "
+            "Penstock's own credentials there");
 }
 
 static slice anybody_may_write(const struct config *config, struct arena *keep)
@@ -111,9 +112,9 @@ static slice anybody_may_write(const struct config *config, struct arena *keep)
         for (size_t j = 0; j < config->keys[i].row_count; j++)
             if (config->keys[i].anonymous &&
                 (config->keys[i].rows[j].rights & (RIGHT_WRITE | RIGHT_ADMIN)))
-                return arena_printf(keep, "%s lets requests without a signature write: anybody who "
-                                    "reaches Penstock may overwrite and delete objects. The "
-                                    "public needs only read and list", config->keys[i].name);
+                return arena_printf(keep, "%s allows writes without a signature: anybody who "
+                                    "reaches Penstock may overwrite and delete objects. Allow "
+                                    "such clients only read and list", config->keys[i].name);
     return S("");
 }
 
@@ -121,10 +122,11 @@ static slice http_is_exposed(const struct config *config, struct arena *keep)
 {
     if (config_is_loopback(slice_of(config->listen)))
         return S("");
-    return arena_printf(keep, "listen is %s, which other machines reach, and speaks http: others "
-                        "on that network can read objects, and use presigned URLs until they "
-                        "expire. Set tls_listen with tls_cert_file and listen on a loopback "
-                        "address, or make sure that you trust the network", config->listen);
+    return arena_printf(keep, "listen is %s, which other machines can reach, and speaks http: "
+                        "anybody who sees the traffic of that network can read objects, and use "
+                        "presigned URLs until they expire. Set tls_listen and tls_cert_file, and "
+                        "set listen to a loopback address; or make sure that you trust the network",
+                        config->listen);
 }
 
 static slice admin_is_exposed(const struct config *config, struct arena *keep)
@@ -133,15 +135,16 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
     if (strcmp(address, "off") == 0 || config_is_loopback(slice_of(address)))
         return S("");
     if (!config->admin_token[0])
-        return arena_printf(keep, "admin_listen is %s, which other machines reach, and there is no "
-                            "admin_token: everybody there may read /metrics, and /status (penstock "
-                            "stat) answers 401. Set admin_token_file (and metrics_token, if "
-                            "metrics are not for everybody), or listen on a loopback address",
-                            address);
-    return arena_printf(keep, "admin_listen is %s, which other machines reach, and speaks http: "
-                        "others on that network can read admin_token%s. Listen on a loopback "
-                        "address, or make sure that you trust the network", address,
-                        config->metrics_token ? "" : ", and /metrics needs none");
+        return arena_printf(keep, "admin_listen is %s, which other machines can reach, and "
+                            "admin_token is not set: every machine there can read /metrics, and "
+                            "/status (penstock stat) answers 401. Set admin_token_file (and "
+                            "metrics_token, if not everybody may read the metrics), or set "
+                            "admin_listen to a loopback address", address);
+    return arena_printf(keep, "admin_listen is %s, which other machines can reach, and speaks "
+                        "http: anybody who sees the traffic of that network can read "
+                        "admin_token%s. Set admin_listen to a loopback address, or make sure that "
+                        "you trust the network", address,
+                        config->metrics_token ? "" : ", and anybody can read /metrics without it");
 }
 
 static bool is_budget(const struct setting *setting)
@@ -157,15 +160,16 @@ static slice old_name(const struct setting *setting, const struct setting_where 
 {
     slice place = config_where(where, keep);
     if (is_budget(setting))
-        return arena_printf(keep, "%s (%.*s) is an old name: it still limits that budget, and will "
-                            "be a mistake in the next version. Set memory instead, which is "
-                            "divided into all budgets (penstock config shows how)",
+        return arena_printf(keep, "%s (%.*s) is an old setting: it still limits this budget of "
+                            "memory, and will be a mistake in the next version. Set memory "
+                            "instead, which is divided into all budgets (penstock config shows "
+                            "how)",
                             setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
-    return arena_printf(keep, "%s (%.*s) is an old name: it still has its effect, and will be a "
-                        "mistake in the next version, where it is always %s. Remove it",
+    return arena_printf(keep, "%s (%.*s) is an old setting: it still has its effect, and will be a "
+                        "mistake in the next version, where its value is always %s. Remove it",
                         setting->name, SLICE_ARG(place),
-                        derived ? "derived from others" : setting->standard);
+                        derived ? "derived from other settings" : setting->standard);
 }
 
 /* Settings of older versions. In the tests' daemon, constants are settings still. */
@@ -179,7 +183,7 @@ static void warn_of_old_names(const struct config *config, struct arena *keep,
     for (size_t i = 0; config_group_at(config, SCOPE_ORIGIN, i, &group); i++)
         for (size_t j = 0; j < setting_count; j++)
             if (settings[j].scope == SCOPE_GONE && group.where[j].from != FROM_DEFAULT)
-                report(arg, arena_printf(keep, "%s (%.*s) is an old name without effect: %s. "
+                report(arg, arena_printf(keep, "%s (%.*s) is an old setting without effect: %s. "
                                          "Remove it", config_path(&group, settings[j].name, keep),
                                          SLICE_ARG(config_where(&group.where[j], keep)),
                                          settings[j].help));

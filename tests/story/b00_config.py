@@ -95,7 +95,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     aws = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "envsecret"}
     status, out, _ = call("check", "--origin", "http://origin.example", env={"HOME": "/nowhere"})
     story.fact("check finds that there are no credentials", status == 2
-               and "clients have no key" in out and "origin default can't be asked" in out, out)
+               and "clients have no key" in out and "Penstock has no credentials for origin default" in out, out)
     status, out, _ = call("check", "--origin", "http://origin.example",
                           env={"AWS_ACCESS_KEY_ID": "A", "HOME": "/nowhere"})
     story.fact("or half of a pair", status == 2 and "AWS_ACCESS_KEY_ID is set and "
@@ -126,7 +126,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                        "keys": [{"anonymous": True, "policy": [{"allow": rights}]}]}, f)
         status, out, _ = call("check", public, *here)
         story.fact(f"anybody may {rights[-1]}: a warning if that changes anything", status == 0
-                   and ("warning: keys[0] lets requests without a signature" in out) == warned, out)
+                   and ("warning: keys[0] allows writes without a signature" in out) == warned, out)
     status, out, _ = call("config", "--origin", "http://origin.example", env=aws)
     shown = {line.split()[0]: line.split(None, 3) for line in out.splitlines()}
     for name in ("in_force.access_key", "in_force.origins.default.access_key"):
@@ -142,7 +142,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
 
     status, told, _ = call("check", story.path("example.json"), "--offline", *here, env=aws)
     story.same("the example is right", (status, [line for line in told.splitlines() if not line.startswith("memory:")]),
-               (0, ["credentials: origin west is asked as AKIAEXAMPLE, from: env AWS_ACCESS_KEY_ID", "settings: fine"]))
+               (0, ["credentials: Penstock signs to origin west with AKIAEXAMPLE, from: env AWS_ACCESS_KEY_ID", "settings: fine"]))
     names = {line.split()[0] for line in out.splitlines()
              if "." not in line.split()[0]} - {"config"}
     rows = json.loads(example)
@@ -156,7 +156,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                and "\nGetObject " in out and max(map(len, out.splitlines())) <= 100, out)
     story.same("... and config --man names the same ones", sorted(listed), sorted(row.split()[0] for row in out.splitlines()[1:]))
     status, _, err = call("config", "--man", "nothing")
-    story.fact("config --man with a part that is none", status == 2 and "--man takes settings|memory|metrics|operations" in err, err)
+    story.fact("config --man with a part that is none", status == 2 and "the value of --man must be one of settings|memory|metrics|operations" in err, err)
     with open(story.path("completion"), "w") as f:
         f.write(call("config", "--completion", "bash")[1])
     script = f'. {story.path("completion")}; COMP_WORDS=({PENSTOCK} serve --io ""); COMP_CWORD=3; _penstock; echo "${{COMPREPLY[@]}}"'

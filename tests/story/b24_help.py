@@ -115,7 +115,7 @@ with Story("b24 each command explains itself, and three shells complete it") as 
             f.write(out)
         story.fact(f"there is a completion for {shell}", status == 0 and out, out)
     status, _, err = call("config", "--completion", "tcsh")
-    story.fact("none for another, and it says for which", status == 2 and "--completion takes bash|zsh|fish" in err, err)
+    story.fact("none for another, and it says for which", status == 2 and "the value of --completion must be one of bash|zsh|fish" in err, err)
 
     missing = [shell for shell in ("bash", "fish", "zsh") if not shutil.which(shell)]
     if missing:

@@ -37,7 +37,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
     shares = [int(rows[f"in_force.{name}"][0].removesuffix("MiB")) for name in leasts]
     story.fact("... and how it is divided", 1000 < sum(shares) <= 1024, rows)
     told = run("config", "--origin", "dir:/tmp")[1]
-    story.fact("... where nobody sets it, too", re.search(r"in_force\.memory +\d+MiB +size +default: .* of \d+ MiB, ", told), told)
+    story.fact("... where nobody sets it, too", re.search(r"in_force\.memory +\d+MiB +size +default: .* limit is \d+ MiB, ", told), told)
     out = run("check", "--offline", "--memory", "60TiB", "--origin", "dir:/tmp", "--access-key", "A", "--secret-key", "B")[1]
     story.fact("more than is allowed is a warning", "warning: memory is 62914560 MiB" in out and "may kill Penstock" in out, out)
 
@@ -53,7 +53,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
     story.fact("those of budgets name memory", sum("Set memory instead" in w for w in warnings) == 2
                and any(w.startswith(f"warning: memory_slots ({old}:1)") for w in warnings)
                and any(w.startswith("warning: memory_readers (env PENSTOCK_MEMORY_READERS)") for w in warnings), warnings)
-    story.fact("those of constants say what holds", any(w.startswith("warning: fill_gets (flag --fill-gets) is an old name: it still has "
+    story.fact("those of constants say what holds", any(w.startswith("warning: fill_gets (flag --fill-gets) is an old setting: it still has "
                "its effect") and "always 64" in w for w in warnings), warnings)
     story.fact("those of rows that are gone, too", any("origins.west.tries" in w and "without effect" in w and "4 tries" in w
                                                        for w in warnings), warnings)
@@ -63,11 +63,11 @@ with Story("m03 one setting for memory", seconds=100) as story:
     server = story.penstock(origin=origin.url, cache_dir=story.path("old"), env={"PENSTOCK_MEMORY_HEADS": "5MiB"})
     status = json.loads(plain(server.admin_port, "GET", "/status").body)["memory"]
     story.same("serve takes them", status["budgets"]["memory_heads_bytes"], 5 * MIB)
-    story.same("... and warns once", server.log().count("memory_heads (env PENSTOCK_MEMORY_HEADS) is an old name"), 1)
+    story.same("... and warns once", server.log().count("memory_heads (env PENSTOCK_MEMORY_HEADS) is an old setting"), 1)
     shown = run("help", "settings")[1] + run("config", "--example")[1] + run("config", "--complete", "serve ")[1]
     hidden = sorted(name for name in constants() if re.search(rf"\b{name}\b|--{name.replace('_', '-')}\b", shown))
     story.same("nothing shows them", hidden, [])
-    story.fact("help of one tells its reason", "No setting: a constant" in run("help", "fill_gets")[1])
+    story.fact("help of one tells its reason", "A constant, not a setting" in run("help", "fill_gets")[1])
 
     # ---- the tests' daemon ----
     server = story.penstock(origin=origin.url, cache_dir=story.path("test"), batch_items=7)
