@@ -1,5 +1,5 @@
-/* config_inside.h - declarations that the files config*.c share. SPDX-License-Identifier:
- * Apache-2.0 */
+/* config_inside.h - declarations that the files config*.c share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef BASE_CONFIG_INSIDE_H
 #define BASE_CONFIG_INSIDE_H
 
