@@ -32,9 +32,9 @@ clients = weakref.WeakSet()
 
 def connect(path=None, access_key=None, secret_key=None, session_token=None, endpoint_url=None, *,
             profile=None, region=None, credentials=None, patience=5.0):
-    """Makes a Client. path: the path of the fill socket. If path is None, it is the variable
-    PENSTOCK_FILL_SOCKET, or /run/penstock/fill.sock without the variable. If path is "", the client uses
-    no fill socket. Keys and endpoint come from the arguments, the AWS_* variables or ~/.aws. credentials:
+    """Makes a Client. path: the path of the fill socket. If path is None, the client takes the path from the
+    variable PENSTOCK_FILL_SOCKET, or /run/penstock/fill.sock without the variable. If path is "", the client
+    uses no fill socket. Keys and endpoint come from the arguments, the AWS_* variables or ~/.aws. credentials:
     a boto3 Credentials object, or a function that returns (access key, secret key, session token).
     Without keys, requests are unsigned. patience: how many seconds the client waits for a daemon that
     restarts. Raises Disconnected if the argument or the variable gives a path, and the client cannot
