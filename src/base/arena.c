@@ -76,9 +76,7 @@ static void text_reserve(struct text *text, size_t more)
 void text_add(struct text *text, slice s)
 {
     text_reserve(text, s.len);
-    if (s.len)
-        memcpy(text->ptr + text->len, s.ptr, s.len);
-    text->len += s.len;
+    text->len += slice_put(text->ptr + text->len, s);
 }
 
 void text_char(struct text *text, char c)

@@ -36,6 +36,14 @@ static inline void list_del(struct list *link)
     list_init(link);
 }
 
+/* Unlinks the first link, and returns it. The list is not empty. */
+static inline struct list *list_take(struct list *head)
+{
+    struct list *first = head->next;
+    list_del(first);
+    return first;
+}
+
 /* Moves all links of `from` to the end of `to`. */
 static inline void list_move(struct list *to, struct list *from)
 {

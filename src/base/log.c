@@ -237,8 +237,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     log_line_build(&line, &entry);
     if (!takes_line())
         return;
-    ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);  /* an error has nowhere to go */
-    (void)ignored;
+    (void)!write(STDERR_FILENO, line.bytes, line.len);  /* an error has nowhere to go */
 }
 
 static bool is_special(unsigned char c)

@@ -97,8 +97,7 @@ static void thread_ends(void *arg)
 
 static void make_key(void)
 {
-    int failed = pthread_key_create(&at_thread_end, thread_ends);
-    check(!failed);
+    check(pthread_key_create(&at_thread_end, thread_ends) == 0);
 }
 
 static struct ring *ring_take(void)
@@ -148,8 +147,7 @@ static bool has_room(struct ring *ring, uint64_t begin)
 static void wake(void)
 {
     uint64_t one = 1;
-    ssize_t ignored = write(writer.wake_fd, &one, sizeof(one));
-    (void)ignored;
+    (void)!write(writer.wake_fd, &one, sizeof(one));
 }
 
 /* Uses sequentially consistent order, as rest() does: either this thread sees that the writer
@@ -362,8 +360,7 @@ static void rest(enum state state, uint64_t bytes, int timeout_ms)
         poll(&woken, 1, timeout_ms);
     atomic_store(&writer.state, BUSY);
     uint64_t count;
-    ssize_t ignored = read(writer.wake_fd, &count, sizeof(count));
-    (void)ignored;
+    (void)!read(writer.wake_fd, &count, sizeof(count));
 }
 
 static bool take_draining(void)

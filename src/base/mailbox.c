@@ -70,8 +70,7 @@ bool mailbox_post(struct mailbox *box, struct mail *mail)
     if (!newest) {
         uint64_t one = 1;
         /* If the counter is full, fd is readable already. */
-        ssize_t ignored = write(fd, &one, sizeof(one));
-        (void)ignored;
+        (void)!write(fd, &one, sizeof(one));
     }
     return true;
 }
@@ -99,8 +98,7 @@ size_t mailbox_deliver(struct mailbox *box)
 {
     check(box->magic == MAILBOX_MAGIC);
     uint64_t count;
-    ssize_t ignored = read(box->fd, &count, sizeof(count));
-    (void)ignored;
+    (void)!read(box->fd, &count, sizeof(count));
     return deliver_all(atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire));
 }
 

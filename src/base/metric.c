@@ -104,8 +104,7 @@ static void thread_ends(void *arg)
 
 static void make_key(void)
 {
-    int failed = pthread_key_create(&at_thread_end, thread_ends);
-    check(!failed);
+    check(pthread_key_create(&at_thread_end, thread_ends) == 0);
 }
 
 static struct slots *my_slots(void)

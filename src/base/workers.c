@@ -29,8 +29,7 @@ static void *run(void *arg)
         workers->idle--;
         if (list_empty(&workers->queue))
             break;
-        struct list *link = workers->queue.next;
-        list_del(link);
+        struct list *link = list_take(&workers->queue);
         check(workers->queued > 0);
         workers->queued--;
         pthread_mutex_unlock(&workers->lock);

@@ -210,8 +210,7 @@ static void invite(struct flights *flights)    /* under slots_lock */
 {
     if (list_empty(&flights->slots_queue) || flights->slots_used >= flights->slots_max)
         return;
-    struct fetch *next = list_of(flights->slots_queue.next, struct fetch, slot_link);
-    list_del(&next->slot_link);
+    struct fetch *next = list_of(list_take(&flights->slots_queue), struct fetch, slot_link);
     next->slot_invited = true;
     fetch_slot_free(next);    /* only posts: the lock may be held */
 }

@@ -94,8 +94,7 @@ struct slab *slab_take(struct device *device, struct slabs_held *holder, bool sp
     struct slab *slab = NULL;
     pthread_mutex_lock(&device->lock);
     if (may_hold_more(device, holder) && !(spare && device->wanted)) {
-        slab = list_of(device->slabs.next, struct slab, link);
-        list_del(&slab->link);
+        slab = list_of(list_take(&device->slabs), struct slab, link);
         device->slabs_free--;
         slab->holder = holder;
         holder->of[device->number].now++;
@@ -173,8 +172,7 @@ static enum err make_ring(struct device *device)
 static void hand_back(struct device_task *task, enum err err)
 {
     task->err = err;
-    bool posted = mailbox_post(task->box, &task->mail);
-    check(posted);
+    check(mailbox_post(task->box, &task->mail));
 }
 
 /* If `why` is NULL, the error has no further reason. */

@@ -43,8 +43,7 @@ struct share *queue_take(struct local *local, bool full)
         if (!may_begin(local, session, full))
             continue;
         check(!list_empty(&session->shares));
-        share = list_of(session->shares.next, struct share, link);
-        list_del(&share->link);
+        share = list_of(list_take(&session->shares), struct share, link);
         list_del(&session->turn);
         if (!list_empty(&session->shares))
             list_add(&local->waiting, &session->turn);

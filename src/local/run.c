@@ -113,15 +113,16 @@ static enum err move(struct run *run)
 }
 
 /* Ends a cancelled item. If the disk or a GPU may still be using its memory, it waits: the item's
- * changed() calls this again. */
+ * next step() calls this again. */
 static void give_up(struct run *run)
 {
     if (!large_copies(run->large) && (!run->get || !get_writes(run->get)))
         finish(run, ERR_CANCELED);
 }
 
-static void step(struct run *run)
+static void step(void *arg)
 {
+    struct run *run = arg;
     const struct get_answer *answer;
     enum err err = OK;
     if (atomic_load(&run->share->fill->canceled)) {
@@ -143,11 +144,6 @@ static void step(struct run *run)
     err = move(run);
     if (err != ERR_WAIT)
         finish(run, err);
-}
-
-static void changed(void *arg)
-{
-    step(arg);
 }
 
 static enum err ask_for(struct run *run, struct get_ask *ret)
@@ -180,7 +176,7 @@ static void start(struct worker *worker, struct share *share, size_t index)
     list_add(&worker->runs, &run->link);
     worker->run_count++;
     if (share->slab && share->large)
-        run->large = large_new(share, run->item, worker->box, changed, run);
+        run->large = large_new(share, run->item, worker->box, step, run);
     else if (share->slab)
         run->to = share->slab->mem + share->offsets[index - share->first];
     else if (fill->buffer && !fill->buffer->device)
@@ -191,7 +187,7 @@ static void start(struct worker *worker, struct share *share, size_t index)
         finish(run, err);
         return;
     }
-    run->get = get_start(worker->cache, &ask, changed, run);
+    run->get = get_start(worker->cache, &ask, step, run);
     step(run);
 }
 
@@ -224,8 +220,7 @@ bool run_turn(struct worker *worker)
     list_init(&mine);
     list_move(&mine, &worker->ready);
     while (!list_empty(&mine)) {
-        struct run *run = list_of(mine.next, struct run, link);
-        list_del(&run->link);
+        struct run *run = list_of(list_take(&mine), struct run, link);
         list_add(&worker->runs, &run->link);
         step(run);
     }
@@ -251,9 +246,8 @@ void run_look(struct worker *worker)
     sweep(&worker->ready);
     list_move(&starved, &worker->starved);
     while (!list_empty(&starved)) {
-        struct share *share = list_of(starved.next, struct share, link);
+        struct share *share = list_of(list_take(&starved), struct share, link);
         struct fill *fill = share->fill;
-        list_del(&share->link);
         if (fill->buffer == without && !atomic_load(&fill->canceled))
             list_add(&worker->starved, &share->link);
         else if (!begin(worker, share))

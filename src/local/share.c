@@ -133,6 +133,6 @@ void share_settle(struct share *share)
     check(share->left == 0);
     if (share->slab && !share->large && copy_out(share))
         return;
-    bool posted = mailbox_post(share->fill->session->worker->box, &share->mail);
-    check(posted);    /* a worker ends only when no fill is left */
+    /* a worker ends only when no fill is left */
+    check(mailbox_post(share->fill->session->worker->box, &share->mail));
 }

@@ -41,8 +41,7 @@ static void hand_over(struct local *local, int fd)
     struct newcomer *newcomer = must_alloc(sizeof(*newcomer));
     unsigned turn = atomic_fetch_add(&local->next_worker, 1) % local->worker_count;
     *newcomer = (struct newcomer){ { .deliver = adopt }, &local->workers[turn], fd };
-    bool posted = mailbox_post(newcomer->worker->box, &newcomer->mail);
-    check(posted);
+    check(mailbox_post(newcomer->worker->box, &newcomer->mail));
 }
 
 static void listen_for(struct worker *worker, uint32_t events)

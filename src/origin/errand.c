@@ -95,8 +95,7 @@ static void wake_the_due(struct errands *of, uint64_t now_ms)
         list_add(&due, &errand->timer);
     }
     while (!list_empty(&due)) {
-        struct errand *errand = list_of(due.next, struct errand, timer);
-        list_del(&errand->timer);
+        struct errand *errand = list_of(list_take(&due), struct errand, timer);
         errand->woken(errand);
     }
 }

@@ -80,8 +80,7 @@ static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool ha
     limiter->waiters--;
     if (list_empty(&pass->behind))
         return;
-    struct limiter_pass *next = list_of(pass->behind.next, struct limiter_pass, link);
-    list_del(&next->link);
+    struct limiter_pass *next = list_of(list_take(&pass->behind), struct limiter_pass, link);
     list_move(&next->behind, &pass->behind);
     list_add(before, &next->link);
     list_add(row_of(limiter, next->list_id), &next->first);
@@ -93,8 +92,7 @@ static void press(struct limiter *limiter)
 {
     if (limiter->pressed >= limiter->waiters || list_empty(&limiter->spare))
         return;
-    struct limiter_pass *first = list_of(limiter->spare.next, struct limiter_pass, link);
-    list_del(&first->link);
+    struct limiter_pass *first = list_of(list_take(&limiter->spare), struct limiter_pass, link);
     first->pressed = true;
     limiter->pressed++;
     errand_wake(first->errand);

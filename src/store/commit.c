@@ -119,20 +119,16 @@ static enum err publish_task(struct commit *commit, struct append_task *task)
 
 static enum err publish_update(struct store *store, const struct update *update)
 {
+    const struct named_entry *of = &update->of;
     if (update->kind == UPDATE_FORGET)
-        return publish_forget(store->index, &update->id, update->unit, update->extent,
-                              update->ordinal);
-    if (update->kind == UPDATE_GRANTED) {
-        uint32_t now = extent_granted_raise(store->extents, update->extent, update->ordinal, 0);
-        return !now || now & GRANTED_REFUSED    /* refused since */
-            ? OK : publish_granted(store->index, &update->id, update->unit, update->extent,
-                                   update->ordinal);
-    }
+        return publish_forget(store->index, of);
+    uint32_t now = extent_granted_raise(store->extents, of->extent, of->ordinal, 0);
+    bool granted = now && !(now & GRANTED_REFUSED);
+    if (update->kind == UPDATE_GRANTED)
+        return granted ? publish_granted(store->index, of) : OK;    /* else refused since */
     if (update->generation != atomic_load(&store->generation))
         return OK;    /* vouched for before something went by unseen */
-    uint32_t now = extent_granted_raise(store->extents, update->extent, update->ordinal, 0);
-    return publish_proof(store->index, &update->id, update->unit, update->extent, update->ordinal,
-                         update->generation, now && !(now & GRANTED_REFUSED));
+    return publish_proof(store->index, of, update->generation, granted);
 }
 
 static enum err publish_all(struct commit *commit)
@@ -185,8 +181,9 @@ static void settle_update(struct store *store, const struct update *update)
 {
     if (update->kind != UPDATE_PROVE || update->generation != atomic_load(&store->generation))
         return;
-    store_changed(store, &update->id);    /* who reads it from the disk just now saw it unproved */
-    struct metadata *metadata = metadata_cache_get(store->metadata_cache, &update->id);
+    /* who reads it from the disk just now saw it unproved */
+    store_changed(store, &update->of.id);
+    struct metadata *metadata = metadata_cache_get(store->metadata_cache, &update->of.id);
     if (metadata)
         atomic_store(&metadata->unproved, false);
     metadata_unref(&metadata);
@@ -264,9 +261,9 @@ static void take_commit(struct store *store, struct commit *commit)
     size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&store->size_bytes) / 4);
     while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES &&
            (bytes == 0 || bytes < bytes_max)) {
-        struct store_append *append = list_of(store->appends.next, struct store_append, link);
-        list_del(&append->link);
-        list_add(&commit->appends, &append->link);
+        struct list *first = list_take(&store->appends);
+        struct store_append *append = list_of(first, struct store_append, link);
+        list_add(&commit->appends, first);
         entries += 1 + append->bytes.len / UNIT_BYTES;
         bytes += append->bytes.len;
         count++;
@@ -334,8 +331,7 @@ static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms
         service_note_doubt(store);
         if (now - *retried_ms < RETRY_MS)
             return;
-        enum err ignored = service_begin(store, &why);    /* store_status says why */
-        (void)ignored;
+        (void)!service_begin(store, &why);    /* store_status says why */
         *retried_ms = mono_ms();
     } else if (index_is_bad(store->index)) {    /* a reader found out */
         service_end(store, "its index failed");

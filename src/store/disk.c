@@ -228,9 +228,7 @@ static size_t threads_reap(struct disk *disk)
     pthread_mutex_unlock(&disk->lock);
     size_t count = 0;
     while (!list_empty(&mine)) {
-        struct disk_read *read = list_of(mine.next, struct disk_read, link);
-        list_del(&read->link);
-        end(disk, read);
+        end(disk, list_of(list_take(&mine), struct disk_read, link));
         count++;
     }
     return count;
@@ -343,11 +341,8 @@ size_t disk_reap(struct disk *disk)
     disk->reaping = true;
     size_t count = disk->engine == DISK_URING ? uring_reap(disk) : threads_reap(disk);
     disk->reaping = false;
-    while (disk->under_way < DEPTH && !list_empty(&disk->waiting)) {
-        struct disk_read *read = list_of(disk->waiting.next, struct disk_read, link);
-        list_del(&read->link);
-        start(disk, read);
-    }
+    while (disk->under_way < DEPTH && !list_empty(&disk->waiting))
+        start(disk, list_of(list_take(&disk->waiting), struct disk_read, link));
     if (disk->engine == DISK_URING)
         uring_submit(disk);
     return count;

@@ -208,8 +208,7 @@ void extent_drop(struct extents *all, uint32_t number)
     char name[16];
     snprintf(name, sizeof(name), "%08x", number);
     /* left behind: found again at the next opening */
-    int ignored = unlinkat(all->folder_fd, name, 0);
-    (void)ignored;
+    (void)!unlinkat(all->folder_fd, name, 0);
     unlist(all, number);
 }
 

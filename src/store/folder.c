@@ -310,11 +310,8 @@ static enum err build_from_extents(struct folder *folder, bool everything)
         e = index_commit(folder->index);
     index_abort(folder->index);
     for (size_t i = 0; !e && i < count; i++)
-        if (!extent_is_sealed(folder->extents, numbers[i])) {
-            /* scanned again, then */
-            enum err ignored = extent_seal_old(folder->extents, numbers[i]);
-            (void)ignored;
-        }
+        if (!extent_is_sealed(folder->extents, numbers[i]))    /* if not: scanned again, then */
+            (void)!extent_seal_old(folder->extents, numbers[i]);
     arena_free(&keep);
     return e;
 }
@@ -514,17 +511,13 @@ void folder_close(struct folder *folder, bool clean)
     struct metas metas;
     if (clean) {
         /* scanned at the next opening, then */
-        enum err ignored = open_extent_seal(folder->extents);
-        (void)ignored;
+        (void)!open_extent_seal(folder->extents);
         clean = index_metas(folder->index, &metas) && !folder_why_lost(folder);
     }
     index_close(folder->index);
     extents_close(folder->extents);
-    if (clean) {
-        /* without: an unclean stop */
-        enum err ignored = clean_leave(folder->path, folder->format.opening, &metas);
-        (void)ignored;
-    }
+    if (clean)    /* if it can't be written: an unclean stop */
+        (void)!clean_leave(folder->path, folder->format.opening, &metas);
     if (folder->lock_fd >= 0)
         close(folder->lock_fd);
     folder->lock_fd = -1;

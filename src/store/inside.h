@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "store/folder.h"
 #include "store/names.h"
+#include "store/publish.h"
 #include "store/restated.h"
 
 #define CHANGE_COUNTERS 1024u
@@ -24,8 +25,7 @@ enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_GRANTED };
 struct update {
     struct list link;
     enum update_kind kind;
-    struct object_id id;
-    uint32_t unit, extent, ordinal;
+    struct named_entry of;
     uint32_t generation;              /* the store's when the change was queued */
 };
 

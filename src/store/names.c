@@ -122,9 +122,8 @@ void names_apply(struct names *names, const struct folder *folder)
     bool news = false;
     uint32_t others = extents_highest(folder->extents);
     pthread_mutex_lock(&names->lock);
-    enum err ignored = folder_read_rows(folder->path, "names", file.rows, sizeof(struct row),
-                                        NAMES_MAX, &file.count);
-    (void)ignored;
+    (void)!folder_read_rows(folder->path, "names", file.rows, sizeof(struct row), NAMES_MAX,
+                            &file.count);
     for (size_t i = 0; folder->doubted && i < file.count; i++, news = true)
         file.rows[i].others = others;
     for (size_t i = 0; i < names->count; i++)

@@ -164,8 +164,7 @@ enum err open_extent_roll(struct extents *all)
 {
     struct open_extent *open = &all->open_extent;
     /* without a table its headers are scanned instead */
-    enum err ignored = open_extent_seal(all);
-    (void)ignored;
+    (void)!open_extent_seal(all);
     uint32_t highest = extents_highest(all);
     if (highest >= EXTENT_NUMBER_MAX)
         return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */

@@ -109,44 +109,42 @@ enum err publish_refusal(struct index *index, const struct object_id *id)
     return index_put(index, id, unit, &entry);
 }
 
-static enum err find_entry(struct index *index, const struct object_id *id, uint32_t unit,
-                           uint32_t extent, uint32_t ordinal, struct entry *ret)
+static enum err find_entry(struct index *index, const struct named_entry *named, struct entry *ret)
 {
-    enum err e = index_find(index, id, unit, ret);
-    return !e && (ret->extent != extent || ret->ordinal != ordinal) ? ERR_NOT_FOUND : e;
+    enum err e = index_find(index, &named->id, named->unit, ret);
+    bool another = !e && (ret->extent != named->extent || ret->ordinal != named->ordinal);
+    return another ? ERR_NOT_FOUND : e;
 }
 
-enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit,
-                        uint32_t extent, uint32_t ordinal)
+enum err publish_forget(struct index *index, const struct named_entry *named)
 {
     struct entry entry;
-    enum err e = find_entry(index, id, unit, extent, ordinal, &entry);
+    enum err e = find_entry(index, named, &entry);
     if (!e)
-        e = index_delete(index, id, unit);
+        e = index_delete(index, &named->id, named->unit);
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
-                       uint32_t extent, uint32_t ordinal, uint32_t generation, bool granted)
+enum err publish_proof(struct index *index, const struct named_entry *named, uint32_t generation,
+                       bool granted)
 {
     struct entry entry;
-    enum err e = find_entry(index, id, unit, extent, ordinal, &entry);
+    enum err e = find_entry(index, named, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.refused |= entry.generation != generation && !granted;
     entry.generation = generation;
-    return index_put(index, id, unit, &entry);
+    return index_put(index, &named->id, named->unit, &entry);
 }
 
-enum err publish_granted(struct index *index, const struct object_id *id, uint32_t unit,
-                         uint32_t extent, uint32_t ordinal)
+enum err publish_granted(struct index *index, const struct named_entry *named)
 {
     struct entry entry;
-    enum err e = find_entry(index, id, unit, extent, ordinal, &entry);
+    enum err e = find_entry(index, named, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.refused = false;
-    return index_put(index, id, unit, &entry);
+    return index_put(index, &named->id, named->unit, &entry);
 }
 
 enum err publish_recycled(struct index *index, const struct toc_entry *entry, uint32_t extent,
@@ -155,6 +153,7 @@ enum err publish_recycled(struct index *index, const struct toc_entry *entry, ui
     struct record record = { .kind = entry->kind, .data_len = entry->data_len };
     enum err e = OK;
     for (uint32_t i = 0; !e && i < record_units(&record); i++)
-        e = publish_forget(index, &entry->id, entry->first_unit + i, extent, ordinal);
+        e = publish_forget(index, &(struct named_entry){ entry->id, entry->first_unit + i, extent,
+                                                         ordinal });
     return e;
 }

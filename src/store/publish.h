@@ -18,17 +18,19 @@ enum err publish_found(struct index *index, const struct record *record, uint32_
 enum err publish_removal(struct index *index, const struct object_id *id) MUST_USE;
 /* The shared identity was refused the object: marks its metadata, if there is any. */
 enum err publish_refusal(struct index *index, const struct object_id *id) MUST_USE;
-/* Three changes of an entry, made only if it still names this record. forget: deletes it. proof:
+/* An entry of the index, and the record that it named when it was looked up. */
+struct named_entry {
+    struct object_id id;
+    uint32_t unit, extent, ordinal;
+};
+/* Three changes of an entry, made only if it still names that record. forget: deletes it. proof:
  * the origin has confirmed it. granted: the shared identity was granted it after a refusal. */
-enum err publish_forget(struct index *index, const struct object_id *id, uint32_t unit,
-                        uint32_t extent, uint32_t ordinal) MUST_USE;
+enum err publish_forget(struct index *index, const struct named_entry *named) MUST_USE;
 /* Unproved metadata counts as refused. When it is proved, it stays refused unless it was `granted`
  * to the shared identity: an answer to another identity proves metadata, too. */
-enum err publish_proof(struct index *index, const struct object_id *id, uint32_t unit,
-                       uint32_t extent, uint32_t ordinal, uint32_t generation,
+enum err publish_proof(struct index *index, const struct named_entry *named, uint32_t generation,
                        bool granted) MUST_USE;
-enum err publish_granted(struct index *index, const struct object_id *id, uint32_t unit,
-                         uint32_t extent, uint32_t ordinal) MUST_USE;
+enum err publish_granted(struct index *index, const struct named_entry *named) MUST_USE;
 /* Deletes the entries that still name this record of an extent that is recycled. */
 enum err publish_recycled(struct index *index, const struct toc_entry *entry, uint32_t extent,
                           uint32_t ordinal) MUST_USE;

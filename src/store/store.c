@@ -250,9 +250,8 @@ void store_update(struct store *store, enum update_kind kind, const struct objec
                  uint32_t unit, const struct entry *entry)
 {
     struct update *update = must_alloc(sizeof(*update));
-    *update = (struct update){ .kind = kind, .id = *id, .unit = unit, .extent = entry->extent,
-                               .ordinal = entry->ordinal,
-                               .generation = atomic_load(&store->generation) };
+    *update = (struct update){ .kind = kind, .generation = atomic_load(&store->generation),
+                               .of = { *id, unit, entry->extent, entry->ordinal } };
     pthread_mutex_lock(&store->lock);
     bool room = store->update_count < UPDATES_MAX && !store->stopping;
     if (room) {
