@@ -1,8 +1,8 @@
 /* fill.c - fills and prefetches of the C client: their messages, and their replies.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A fill is open until the program has waited for its reply. Several may be open. Threads:
- * penstock.h. */
+ * A fill is open until the program has received its reply with penstock_fill_wait. Several fills
+ * may be open. Threads: penstock.h. */
 #include "inside.h"
 
 #include <assert.h>
@@ -11,9 +11,10 @@
 
 /* ---- the list ---- */
 
-static_assert(PENSTOCK_TO_END == -1, "the length of a whole object, as the fill socket has it");
+static_assert(PENSTOCK_TO_END == -1, "the fill socket has this length for a whole object");
 
-/* `placed`: with the item's place in the buffer. NULL: a name is not UTF-8, or no memory. */
+/* Returns the JSON of an item, with its place in the buffer if `placed` is set. Returns NULL if a
+ * name is not UTF-8, or if there is no memory. */
 static json_t *item_json(const struct penstock_item *item, bool placed)
 {
     json_t *word = json_pack("{s:s, s:s*, s:s*}", "key", item->key, "if_match", item->if_match,
@@ -79,7 +80,7 @@ void penstock_fill_free(struct penstock_fill *fill)
     struct penstock_fill **at = &fill->client->fills;
     while (*at && *at != fill)
         at = &(*at)->next;
-    check(*at);    /* a fill is waited for once, and not after its client was closed */
+    check(*at);    /* true unless the fill was waited for twice, or its client was closed */
     *at = fill->next;
     json_decref(fill->reply);
     free(fill->lengths);
@@ -157,7 +158,7 @@ int penstock_fill_wait(struct penstock_fill **fill, struct penstock_result *resu
     if (!ended->reply)
         ended->reply = penstock_reply_to(ended->client, ended->id, error);
     if (!ended->reply && ended->client->fd >= 0)
-        return -1;    /* no reply in time: the fill stays open, and the program may wait again */
+        return -1;    /* no reply in time: the fill stays open, and may be waited for again */
     int status = ended->reply ? take_reply(ended, result, error) : -1;
     *fill = NULL;
     penstock_fill_free(ended);

@@ -1,7 +1,8 @@
 /* penstock.c - connections and buffers of the C client. SPDX-License-Identifier: Apache-2.0
  *
- * It needs two libraries that the daemon needs, too: jansson for JSON, OpenSSL for SHA-256. It
- * shares no code with the daemon, only the messages on the socket (wire.c). Threads: penstock.h. */
+ * The library needs two libraries that the daemon needs, too: jansson for JSON, OpenSSL for
+ * SHA-256. It shares no code with the daemon, only the protocol of the socket (wire.c). Threads:
+ * penstock.h. */
 #include "inside.h"
 
 #include <assert.h>
@@ -103,7 +104,7 @@ static void unmap(struct penstock_buffer *buffer)
     struct penstock_buffer **at = &buffer->client->buffers;
     while (*at && *at != buffer)
         at = &(*at)->next;
-    check(*at);    /* a buffer is freed once, and not after its client was closed */
+    check(*at);    /* true unless the buffer was freed twice, or its client was closed */
     *at = buffer->next;
     munmap(buffer->data, buffer->bytes);
     close(buffer->fd);
@@ -127,8 +128,8 @@ void penstock_close(struct penstock **client)
 
 /* ---- buffers ---- */
 
-/* Allocates all pages now. Otherwise the daemon would allocate them when it writes, on its own
- * account. */
+/* Allocates all pages now. Otherwise the daemon's writes would allocate them, and the kernel would
+ * charge them to the daemon's memory cgroup. */
 static int make_memory(struct penstock_buffer *buffer, struct penstock_error *error)
 {
     buffer->fd = memfd_create("penstock-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING);

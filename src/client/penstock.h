@@ -18,12 +18,14 @@
  *
  * Sizes are in bytes, times in milliseconds. Functions return 0, or -1 with *error set; `error` may
  * be NULL. Text is UTF-8 and ends with NUL. A function that ends something takes the address of
- * your pointer and sets it to NULL. Those that close and free accept a NULL there.
+ * your pointer and sets the pointer to NULL. Functions that close or free accept a pointer that is
+ * NULL.
  *
  * Threads: only one thread at a time may use a client with its buffers and fills. Each thread may
- * have a client of its own. After a fork the child must not use the client, but may close it:
- * penstock_close there ends only the child's part. When the daemon restarts, the connection ends
- * ("disconnected"): connect again. A misuse, such as waiting for a fill twice, ends the program. */
+ * have a client of its own. After a fork the child must not use the client, but it may call
+ * penstock_close, which then ends nothing for the parent. When the daemon restarts, the connection
+ * ends ("disconnected"): connect again. A misuse, such as waiting for a fill twice, ends the
+ * program. */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
 
@@ -37,13 +39,14 @@ extern "C" {
 #define PENSTOCK_TO_END INT64_C(-1)
 #define PENSTOCK_NO_ITEM SIZE_MAX
 
-struct penstock;           /* a connection; it ends its session, and so its buffers and fills */
+struct penstock;           /* a connection; its end also ends its buffers and fills */
 struct penstock_buffer;    /* memory that the daemon fills */
-struct penstock_fill;      /* a fill that was begun and not waited for */
+struct penstock_fill;      /* a fill that was begun, and not waited for yet */
 
-/* code: S3's or the fill socket's ("NoSuchKey", "overlap", "quota"), or one of this library:
- * "disconnected", "timeout", "bad_reply", "bad_message", "bad_argument", "memory". status: the HTTP
- * status; 0 for codes of this library. item: the first item that failed, or PENSTOCK_NO_ITEM. */
+/* code: a code of S3 or of the fill socket ("NoSuchKey", "overlap", "quota"), or one of this
+ * library: "disconnected", "timeout", "bad_reply", "bad_message", "bad_argument", "memory". status:
+ * the HTTP status; 0 for codes of this library. item: the index of the first item that failed, or
+ * PENSTOCK_NO_ITEM. */
 struct penstock_error {
     char code[64], message[256];
     int status;
@@ -52,20 +55,21 @@ struct penstock_error {
 
 struct penstock_options {
     const char *socket;        /* NULL: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock */
-    /* NULL: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. Without a key the client
-     * is anonymous. */
+    /* NULL: taken from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. Without an
+     * access key the client is anonymous. */
     const char *access_key, *secret_key, *session_token;
     const char *region;        /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
     uint32_t silence_ms;       /* the longest wait for a reply; 0: 120,000 */
 };
 
-/* options may be NULL. */
+/* `options` may be NULL. */
 int penstock_connect(struct penstock **ret, const struct penstock_options *options,
                      struct penstock_error *error);
-/* Ends the connection, and its buffers and fills. */
+/* Ends the connection, with its buffers and fills. */
 void penstock_close(struct penstock **client);
 
-/* Shared memory of at least 1 byte, all zero: a sealed memfd, mapped here and in the daemon. */
+/* Makes shared memory of at least 1 byte, all zero: a sealed memfd, mapped here and in the
+ * daemon. */
 int penstock_buffer_new(struct penstock *client, size_t bytes, struct penstock_buffer **ret,
                         struct penstock_error *error);
 void *penstock_buffer_data(const struct penstock_buffer *buffer);
@@ -73,13 +77,14 @@ size_t penstock_buffer_bytes(const struct penstock_buffer *buffer);
 /* Waits until no fill writes to the buffer, then unmaps its memory. */
 void penstock_buffer_free(struct penstock_buffer **buffer);
 
-/* [offset, offset + length) of the object, to the buffer's byte `to`. An object that ends before
- * the range does is an error. Items must not overlap in the buffer. */
+/* The bytes [offset, offset + length) of the object go to the buffer, from its byte `to` on. An
+ * object that ends before the end of this range is an error. Items must not overlap in the
+ * buffer. */
 struct penstock_item {
     const char *key;
     uint64_t offset;
-    int64_t length;            /* or PENSTOCK_TO_END: */
-    uint64_t max;              /* a longer object is an error; 0: up to the next item's place */
+    int64_t length;            /* or PENSTOCK_TO_END, with `max`: */
+    uint64_t max;              /* a longer object is an error; 0: up to the next item's `to` */
     uint64_t to;
     const char *if_match;      /* an ETag with its quotes, or NULL */
     const char *version_id;    /* or NULL */
@@ -88,11 +93,12 @@ struct penstock_item {
 struct penstock_fill_options {
     const char *prefix;        /* put before each key; NULL: none */
     uint32_t deadline_ms;      /* 0: the daemon's limit */
-    int skip;                  /* not 0: the other items are filled when one fails */
+    int skip;                  /* not 0: if an item fails, the others are still filled */
 };
 
-/* lengths and statuses are arrays of the caller with an element for each item, or NULL. They get
- * the number of its bytes in the buffer, and 0 or the HTTP status of its failure. */
+/* `lengths` and `statuses` are NULL, or arrays of the caller with an element for each item. An
+ * item's element of `lengths` gets the number of its bytes in the buffer. Its element of `statuses`
+ * gets 0, or the HTTP status of its failure. */
 struct penstock_result {
     uint64_t bytes;
     size_t hits, misses, failed;
@@ -100,22 +106,22 @@ struct penstock_result {
     int *statuses;
 };
 
-/* Returns when all items are in the buffer, or with a failure. The bytes of the buffer are
- * undefined after a failure; with skip, only the bytes of the items that failed. options and result may be
- * NULL. The daemon takes 16,384 items in one list. */
+/* Returns when all items are in the buffer, or after a failure. After a failure the bytes of the
+ * buffer are undefined; with `skip`, only those of the items that failed. `options` and `result`
+ * may be NULL. The daemon accepts at most 16,384 items in one list. */
 int penstock_fill(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                   const struct penstock_item *items, size_t count,
                   const struct penstock_fill_options *options, struct penstock_result *result,
                   struct penstock_error *error);
-/* The same in two steps. Several fills may be open: 16, unless the daemon has another limit.
- * penstock_fill_begin keeps no argument but the buffer. */
+/* The same in two steps. Several fills may be open: 16, unless the daemon has another limit. After
+ * penstock_fill_begin the caller may free all arguments except the buffer. */
 int penstock_fill_begin(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                         const struct penstock_item *items, size_t count,
                         const struct penstock_fill_options *options, struct penstock_fill **ret,
                         struct penstock_error *error);
 int penstock_fill_wait(struct penstock_fill **fill, struct penstock_result *result,
                        struct penstock_error *error);
-/* Fills only the daemon's cache; `to` and `max` are ignored. */
+/* Reads the items into the daemon's cache only; `to` and `max` are ignored. */
 int penstock_prefetch(struct penstock *client, const char *bucket,
                       const struct penstock_item *items, size_t count,
                       const struct penstock_fill_options *options, struct penstock_result *result,

@@ -1,8 +1,8 @@
 /* presign.c - the identity of the C client: a presigned URL in its hello.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It is the URL of a POST that is never sent, with a signature of version 4. It depends only on the
- * keys and the time. */
+ * The URL is that of a POST that is never sent, with a signature of version 4. It depends only on
+ * the keys and the time. */
 #include "inside.h"
 
 #include <openssl/evp.h>
@@ -64,7 +64,7 @@ static bool sign(const char *secret, const char *day, const char *region, const 
     return good;
 }
 
-/* Adds the query without its signature. The names are in order, as the signature needs them. */
+/* Adds the query without its signature. The names are sorted, as the signature requires. */
 static void add_query(struct url *query, const struct penstock_options *who, const char *stamp)
 {
     char credential[512];

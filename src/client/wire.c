@@ -1,8 +1,9 @@
 /* wire.c - messages and errors of the C client. SPDX-License-Identifier: Apache-2.0
  *
- * A message is one JSON object in one packet. A longer object lies in a memfd, and the packet has
- * its descriptor and its length. A reply has the id of its message. Replies come in any order, so a
- * wait for one of them keeps the others that it reads. Threads: penstock.h. */
+ * A message is one JSON object in one packet. A longer object lies in a memfd, and the packet
+ * has the memfd's descriptor and the object's length. A reply has the id of its message. Replies
+ * come in any order, so a wait for one reply keeps the other replies that it reads. Threads:
+ * penstock.h. */
 #include "inside.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ int penstock_fail(struct penstock_error *error, const char *code, const char *fo
     return -1;
 }
 
-/* Ends the connection. All further calls fail with this reason. */
+/* Ends the connection. All further calls will fail with this reason. */
 static int lose(struct penstock *client, struct penstock_error *error, const char *what,
                 const char *why)
 {
@@ -122,7 +123,7 @@ int penstock_ask(struct penstock *client, json_t *take_message, int fd, json_int
         snprintf(head, sizeof(head), "{\"message_bytes\":%zu}", len);
         sent = carrier >= 0 && send_packet(client->fd, head, strlen(head), carrier);
     }
-    if (!sent && errno != EPIPE)    /* EPIPE: Penstock hung up; its last reply says why */
+    if (!sent && errno != EPIPE)    /* EPIPE: Penstock closed; its last reply says why */
         lost = lose(client, error, "a message to Penstock could not be sent", strerror(errno));
     if (carrier >= 0)
         close(carrier);
@@ -150,7 +151,7 @@ static int rights_of(struct msghdr *message)
     return fd;
 }
 
-/* The next reply, to any message. NULL with *error. */
+/* Returns the next reply, to any message; or NULL with *error. */
 static json_t *receive(struct penstock *client, struct penstock_error *error)
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
@@ -190,7 +191,7 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
     return reply;
 }
 
-/* Keeps the reply of an open fill until the program waits for it. Other replies are dropped. */
+/* Keeps the reply of an open fill until the program waits for it. Drops any other reply. */
 static void keep_reply(struct penstock *client, json_t *take_reply)
 {
     json_int_t id = json_integer_value(json_object_get(take_reply, "id"));
@@ -203,7 +204,8 @@ static void keep_reply(struct penstock *client, json_t *take_reply)
         json_decref(take_reply);
 }
 
-/* Reads until the reply to a message comes. A reply without an id says why the daemon hangs up. */
+/* Reads until the reply to a message comes. A reply without an id says why the daemon closes the
+ * connection. */
 json_t *penstock_reply_to(struct penstock *client, json_int_t id, struct penstock_error *error)
 {
     while (client->fd >= 0) {

@@ -82,7 +82,7 @@ static slice look_up(slice file, slice section, slice name)
     return found;
 }
 
-/* The config file writes "profile" before each name but "default". */
+/* In the config file, "profile" stands before each name, except before "default". */
 static slice look_up_config(const struct aws_files *files, slice profile, slice name)
 {
     struct arena keep = { 0 };

@@ -12,16 +12,17 @@ struct aws_files {
     slice credentials, config;      /* their text */
 };
 
-/* A missing file counts as empty. ERR_IO, with a sentence in *ret_why: a file can't be read. */
+/* Reads both files; a missing file counts as empty. Returns ERR_IO, with a sentence in *ret_why, if
+ * a file can't be read. */
 enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name),
                         struct aws_files *ret, slice *ret_why) MUST_USE;
-/* Reads a whole small file. ERR_NOT_FOUND or ERR_IO, with a sentence in *ret_why. */
+/* Reads a whole small file. Returns ERR_NOT_FOUND or ERR_IO with a sentence in *ret_why. */
 enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_why) MUST_USE;
 
-slice aws_without_line_end(slice text);    /* without the CRs and LFs at its end */
+slice aws_without_line_end(slice text);    /* cuts the CRs and LFs off its end */
 
-/* The value of a profile's `name`; empty if there is none. Looks in the credentials file first, then
- * in the config file. */
+/* Returns the value of a profile's `name`, or an empty text if there is none. Looks in the
+ * credentials file first, then in the config file. */
 slice aws_files_value(const struct aws_files *files, slice profile, slice name);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define POOL_MAX 64
 #define CARRIERS_MAX 64
-#define TICK_MS 50                  /* the carrier looks for stuck exchanges this often */
+#define TICK_MS 50                  /* pause between two looks for stuck exchanges */
 
 struct carrier {
     struct carriers *all;
@@ -20,10 +20,10 @@ struct carrier {
     struct errands errands;
     CURLM *multi;
     struct list exchanges;
-    uint64_t tick_ms;               /* the last look for stuck exchanges */
+    uint64_t tick_ms;               /* time of the last look for stuck exchanges */
     CURL *pool[POOL_MAX];           /* easy handles for reuse */
     size_t pool_count;
-    int served[UINT16_MAX + 1];     /* by local port: sockets of connections, after an exchange */
+    int served[UINT16_MAX + 1];     /* local port -> socket; set after an exchange */
 };
 
 struct carriers {
@@ -34,17 +34,18 @@ struct carriers {
     struct carrier carriers[CARRIERS_MAX];
 };
 
-/* Setting an option can fail for three reasons: libcurl is not the one of the build, memory is out,
- * or a reused handle was not reset (exchange_drop resets it). */
+/* Setting an option can fail for three reasons: libcurl is not the one of the build, there is no
+ * memory, or a reused handle was not reset (exchange_drop resets it). */
 #define CURL_SET(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
 
-void curl_init(void);    /* before any other call of libcurl */
-/* In curl.c. Sets the options that every request has; `ca_file` empty: the system's store. */
+void curl_init(void);    /* must be called before any other call of libcurl */
+/* In curl.c: sets the options that every request has. If `ca_file` is empty, the system's store is
+ * used. */
 void curl_rules(CURL *easy, const char *ca_file);
-/* The fields as libcurl takes them; the caller frees the list. */
+/* Returns the fields in libcurl's form; the caller frees the list. */
 struct curl_slist *curl_fields(const struct http_field *fields, size_t count) MUST_USE;
 
-/* In curl.c; call them on the carrier. Ending an exchange may start others. */
+/* In curl.c; called on the carrier. An exchange that ends may start another. */
 void exchanges_end_finished(struct carrier *carrier);
 void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms);
 

@@ -1,9 +1,9 @@
 /* credentials.c - finds the credentials for an origin. SPDX-License-Identifier: Apache-2.0
  *
  * A table of sources, tried in order. Each source tells whether it is configured at all. A key pair
- * always comes from one source; only a secret in a mounted file may go with an access key in the
- * environment. SSO and MFA, which other SDKs support, are left to a credential_process, and the
- * message says so. */
+ * always comes from one source, with one exception: a secret in a mounted file may go with an
+ * access key in the environment. Other SDKs also support SSO and MFA. Penstock leaves those to a
+ * credential_process, and its message says so. */
 #include <stdio.h>
 
 #include "base/json.h"
@@ -71,7 +71,7 @@ static bool is_bare(slice text)    /* no space at either end */
     return slice_trim(text).len == text.len;
 }
 
-/* Judges a pair: both halves must be there, and none may have a space at its ends. The names are
+/* Checks a pair: both parts must be there, and neither may begin or end with a space. The names are
  * for the message. */
 static enum err settle(struct seek *seek, struct credentials *ret, const char *access_name,
                        const char *secret_name)
@@ -92,8 +92,8 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
                      in_file ? " in " : "", SLICE_ARG(in_file ? ret->from : S("")));
 }
 
-/* Reads a file that an orchestrator mounts, and rewrites when its content changes. Without a path,
- * *ret stays as it is. */
+/* Reads a file that an orchestrator mounts, and rewrites when its content changes. If `path` is
+ * empty, *ret does not change. */
 static enum err from_file(struct seek *seek, slice path, slice *ret)
 {
     slice text;
@@ -132,7 +132,7 @@ enum err source_env(struct seek *seek, struct credentials *ret)
     return settle(seek, ret, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
 }
 
-/* Secrets in files that an orchestrator mounts, and rewrites when they change. */
+/* Reads secrets from files that an orchestrator mounts, and rewrites when they change. */
 static enum err source_mounted(struct seek *seek, struct credentials *ret)
 {
     const struct {
@@ -170,7 +170,7 @@ enum err source_profile(struct seek *seek, struct credentials *ret)
 
 static const struct {
     enum err (*find)(struct seek *seek, struct credentials *ret);
-    bool is_env;    /* skipped if the settings name a profile */
+    bool is_env;    /* skip it if the settings name a profile */
 } sources[] = {
     { source_settings, false },
     { source_mounted, true },    /* before source_env, whose access key it may use */
@@ -237,7 +237,7 @@ enum err credentials_find(struct arena *keep, const struct credentials_ask *ask,
     enum err files = aws_files_read(keep, ask->env, &seek.files, &unread);
     find_region(&seek);
     enum err e = walk(&seek, ret);
-    if (e == ERR_NOT_FOUND && files) {    /* the unreadable file may have held the credentials */
+    if (e == ERR_NOT_FOUND && files) {    /* the credentials may be in the unreadable file */
         e = files;
         seek.why = unread;
     }

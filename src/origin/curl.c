@@ -3,21 +3,22 @@
  * libcurl signs nothing, follows no redirect, decodes nothing, uses no proxy and no netrc, and
  * sends exactly the headers it is given.
  *
- * Time: libcurl limits connecting. This file limits silence: each exchange remembers when a byte
- * last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. A paused
- * exchange does not wait for its origin, so its clock stands still. A 1xx head is no progress;
- * otherwise an origin could send them for ever. Once the whole request was sent, the limit is
- * answer_ms, because an origin may need long for its work.
+ * Time: libcurl limits the time to connect. This file limits silence: each exchange records when a
+ * byte last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. The
+ * time of a paused exchange does not count, because it does not wait for its origin. A 1xx head is
+ * no progress; otherwise an origin could send 1xx heads for ever. Once the whole request was sent,
+ * the limit is answer_ms, because an origin may need long for its work.
  *
  * If a reused connection dies before the first byte of the answer, the origin's idle timeout most
  * likely ended it, and libcurl repeats the request by itself. But the origin may have read the
- * request first. So a write that was sent to its last byte is not repeated, and a write uses a
- * reused connection only if that connection has not ended yet.
+ * request before that. So a write that was sent to its last byte is not repeated, and a write uses
+ * a reused connection only if that connection has not ended yet.
  *
- * Bytes left behind one answer must never be read as part of the next. radosgw ends its answer to a
- * HEAD of the service with a last chunk, which may arrive at any time: that connection is not
- * reused. (AWS says "chunked" with refused HEADs but sends no chunk: those connections are reused.)
- * If a reused connection holds any other unread byte, the request goes over a new connection.
+ * Bytes left after one answer must never be read as part of the next answer. radosgw ends its
+ * answer to a HEAD of the service with a last chunk, which may arrive at any time: that connection
+ * is not reused. (AWS says "chunked" when it refuses a HEAD, but sends no chunk: those connections
+ * are reused.) If a reused connection holds any other unread byte, the request goes over a new
+ * connection.
  * Threads: an exchange belongs to its carrier. */
 #include <errno.h>
 #include <stdio.h>
@@ -32,12 +33,12 @@
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
-#define DEAD_MS 1000u    /* a reused connection that was dead fails within this time */
+#define DEAD_MS 1000u    /* if a reused connection was dead, it fails within this time */
 
 #define EXCHANGE_MAGIC 0x65786368u
 struct exchange {
     unsigned magic;
-    struct list link;               /* in carrier->exchanges */
+    struct list link;               /* entry of carrier->exchanges */
     struct carrier *carrier;
     const struct exchange_events *events;
     void *arg;
@@ -46,20 +47,20 @@ struct exchange {
     const struct origin_body *body;
     uint64_t body_at;
     unsigned progress_ms, answer_ms, connect_ms;
-    uint64_t started_ns, moved_ms;  /* moved_ms: when a byte last came or went */
+    uint64_t started_ns, moved_ms;  /* moved_ms: when a byte was last sent or received */
     bool writes, is_head, connected, answered, headed, bodiless, paused;
-    bool sends_later;               /* paused, too: the next bytes of `body` are not there yet */
-    bool rewound;                   /* the whole request was sent, and libcurl began again */
-    bool anew;                      /* nothing was sent, and it must use a new connection */
-    enum err why;                   /* the reason, if this file ended the exchange */
-    uint64_t got;                   /* bytes received of the body */
-    struct response_head head;      /* of the answer; filled while it arrives, kept to the end */
+    bool sends_later;               /* also paused: the next bytes of `body` are not there yet */
+    bool rewound;                   /* the whole request was sent, and libcurl sends it again */
+    bool anew;                      /* nothing was sent, and a new connection is needed */
+    enum err why;                   /* the reason if this file, not libcurl, ended it */
+    uint64_t got;                   /* bytes of the body that were received */
+    struct response_head head;      /* of the answer; filled as it arrives, kept to the end */
     char error[CURL_ERROR_SIZE];
 };
 
 /* ---- callbacks of libcurl ---- */
 
-/* libcurl hands back the pointer that it was given (CURLOPT_PRIVATE and the like). */
+/* libcurl passes back the pointer that was set (CURLOPT_PRIVATE and similar options). */
 static struct exchange *exchange_of(void *arg)
 {
     struct exchange *exchange = arg;
@@ -67,7 +68,7 @@ static struct exchange *exchange_of(void *arg)
     return exchange;
 }
 
-/* Ends the exchange from within a callback: libcurl gives up on a result that is not the length. */
+/* Ends the exchange from inside a callback: libcurl gives up if the result is not the length. */
 static size_t give_up(struct exchange *exchange, enum err why)
 {
     exchange->why = why;
@@ -79,7 +80,7 @@ static void moved(struct exchange *exchange)
     exchange->moved_ms = mono_ms();
 }
 
-/* The whole request was sent, so the origin may act on it. */
+/* Returns true if the whole request was sent, so the origin may act on it. */
 static bool is_out(const struct exchange *exchange)
 {
     return exchange->connected && exchange->body_at == exchange->body->length;
@@ -90,7 +91,8 @@ static bool was_out(const struct exchange *exchange)
     return exchange->rewound || is_out(exchange);
 }
 
-/* The connection may have been dead from the start: no answer came, and it failed soon. */
+/* Returns true if the connection may have been dead from the start: no answer came, and it failed
+ * soon. */
 static bool died_at_once(const struct exchange *exchange)
 {
     return !exchange->why && !exchange->answered && mono_ms() <= exchange->moved_ms + DEAD_MS;
@@ -108,7 +110,7 @@ static bool give_head(struct exchange *exchange, int status)
     };
     exchange->bodiless = exchange->is_head || status == 204 || status == 304;
     if (!exchange->head.has_length && !exchange->head.chunked && !exchange->bodiless) {
-        exchange->why = ERR_ORIGIN_REPLY;    /* a cut would look like the end of the body */
+        exchange->why = ERR_ORIGIN_REPLY;    /* an early end would look like the end of the body */
         return false;
     }
     if (exchange->is_head && status < 300 && exchange->head.chunked)
@@ -131,7 +133,7 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
     if (status >= 200)
         moved(exchange);
     if (exchange->headed)
-        return line.len;    /* a trailer */
+        return line.len;    /* the line is a trailer */
     bool ended;
     if (!response_head_line(&exchange->head, line, &ended))
         return give_up(exchange, ERR_ORIGIN_REPLY);
@@ -162,8 +164,8 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
     return bytes.len;
 }
 
-/* True for a reused connection that has ended or holds unread bytes. libcurl looks too, but 7.88
- * takes unread bytes for a sign of life. */
+/* Returns true for a reused connection that has ended or holds unread bytes. libcurl tests this,
+ * too, but version 7.88 takes unread bytes for a sign that the connection lives. */
 static bool has_ended(const struct exchange *exchange, int local_port)
 {
     long connects = 1;
@@ -247,7 +249,7 @@ void curl_rules(CURL *easy, const char *ca_file)
     CURL_SET(easy, CURLOPT_QUICK_EXIT, 1L);
     CURL_SET(easy, CURLOPT_USERAGENT, "penstock/0.1");
     CURL_SET(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    if (ca_file[0]) {    /* this file alone: by default libcurl reads its CA folder too */
+    if (ca_file[0]) {    /* only this file; by default libcurl also reads its CA folder */
         CURL_SET(easy, CURLOPT_CAINFO, ca_file);
         CURL_SET(easy, CURLOPT_CAPATH, NULL);
     }
@@ -279,10 +281,10 @@ static void add_line(struct curl_slist **lines, const char *line)
 struct curl_slist *curl_fields(const struct http_field *fields, size_t count)
 {
     struct curl_slist *lines = NULL;
-    struct arena keep = { 0 };    /* for this call alone, because libcurl copies the lines */
+    struct arena keep = { 0 };    /* freed at the end of this function: libcurl copies the lines */
     for (size_t i = 0; i < count; i++) {
         slice name = fields[i].name, value = fields[i].value;
-        slice line = value.len    /* "name;" makes libcurl send a field without a value */
+        slice line = value.len    /* libcurl sends "name;" as a field without a value */
             ? arena_printf(&keep, "%.*s: %.*s", SLICE_ARG(name), SLICE_ARG(value))
             : arena_printf(&keep, "%.*s;", SLICE_ARG(name));
         add_line(&lines, arena_copy(&keep, line).ptr);
@@ -300,7 +302,7 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
     CURL_SET(easy, CURLOPT_URL, ask->url);
     CURL_SET(easy, CURLOPT_REQUEST_TARGET, ask->target);
     CURL_SET(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
-    if (ask->once)    /* on a reused connection, libcurl may repeat by itself */
+    if (ask->once)    /* on a reused connection, libcurl may repeat the request by itself */
         CURL_SET(easy, CURLOPT_FRESH_CONNECT, 1L);
     exchange->body = ask->sends_length && ask->body ? ask->body : &empty;
     if (ask->sends_length) {
@@ -377,8 +379,8 @@ void exchange_drop(struct exchange **dropped)
     check(exchange->magic == EXCHANGE_MAGIC && exchange->easy);
     struct carrier *carrier = exchange->carrier;
     check(curl_multi_remove_handle(carrier->multi, exchange->easy) == CURLM_OK);
-    /* libcurl 7.88: after a failed name look-up the handle keeps its buffer and refuses another
-     * buffer size, so such a handle can't be reused. */
+    /* libcurl 7.88: after a failed name look-up a handle keeps its buffer and refuses another
+     * buffer size. So such a handle can't be reused. */
     if (was_connected(exchange) && carrier->pool_count < POOL_MAX) {
         curl_easy_reset(exchange->easy);
         carrier->pool[carrier->pool_count++] = exchange->easy;
@@ -406,7 +408,7 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_CONNECT_ERROR:
         return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
     case CURLE_PEER_FAILED_VERIFICATION: case CURLE_SSL_CACERT_BADFILE: case CURLE_SSL_ISSUER_ERROR:
-        return ERR_ORIGIN_CERT;    /* before a byte was sent; a repetition would change nothing */
+        return ERR_ORIGIN_CERT;    /* nothing was sent; a repetition would fail again */
     case CURLE_RECV_ERROR: case CURLE_SEND_ERROR: case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE:
         return ERR_ORIGIN_CUT;
     default:
@@ -419,8 +421,8 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     return whole ? OK : ERR_ORIGIN_CUT;
 }
 
-/* libcurl tells the socket only at the end of an exchange, but the local port at its beginning too.
- * So has_ended finds the socket of a reused connection by its port. */
+/* libcurl tells the socket only at the end of an exchange, but the local port at its beginning,
+ * too. So has_ended finds the socket of a reused connection by its port. */
 static void remember_socket(struct exchange *exchange)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
@@ -441,7 +443,7 @@ static void end(struct exchange *exchange, CURLcode code)
     curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's message lacks the errno */
         snprintf(why, sizeof(why), "%.180s: %s", exchange->error, strerror((int)error));
-    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl knows only that a callback gave up */
+    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl's message names only a failed callback */
         snprintf(why, sizeof(why), "the connection ended before the origin answered");
     struct exchange_end result = {
         .err = err_of(exchange, code),
@@ -479,7 +481,7 @@ void exchanges_end_finished(struct carrier *carrier)
     }
 }
 
-/* While connecting, libcurl keeps the time, so the limit grows by connect_ms. */
+/* While it connects, libcurl limits the time, so this limit is longer by connect_ms. */
 static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
     uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
@@ -493,7 +495,7 @@ void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms)
     if (now_ms < carrier->tick_ms + TICK_MS)
         return;
     carrier->tick_ms = now_ms;
-    for (bool again = true; again;) {    /* end() may change the list, so start over after each */
+    for (bool again = true; again;) {    /* end() may change the list, so restart after each */
         again = false;
         list_each_safe(struct exchange, exchange, &carrier->exchanges, link)
             if (is_stuck(exchange, now_ms)) {

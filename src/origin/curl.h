@@ -12,7 +12,7 @@
 
 struct carriers;
 struct carriers *carriers_new(unsigned threads) MUST_USE;
-/* The carriers take turns: returns the errands of the next one, for errand_enter. */
+/* Returns the errands of the next carrier, for errand_enter; the carriers take turns. */
 struct errands *carriers_next(struct carriers *all) MUST_USE;
 /* Tells every errand to stop, and waits until all have left. */
 void carriers_free(struct carriers **all);
@@ -22,43 +22,45 @@ struct exchange_ask {
     const char *url;                /* the server to connect to, as scheme://host:port/ */
     const char *ca_file;            /* empty: the system's store */
     const char *target;             /* the target of the request line, byte for byte */
-    const struct http_field *fields;    /* every field but Content-Length, which the body gives */
+    const struct http_field *fields;    /* all fields except Content-Length, which the body gives */
     size_t field_count;
     const struct origin_body *body;
-    bool sends_length;              /* the method has a body, though it may be empty */
-    bool once;                      /* must not reach the origin twice: no reused connection */
+    bool sends_length;              /* the method has a body, which may be empty */
+    bool once;                      /* must not reach the origin twice, so no reused connection */
     bool writes;                    /* the origin should not act on it twice */
     unsigned connect_ms, progress_ms;
-    unsigned answer_ms;             /* longest silence once the whole request was sent */
+    unsigned answer_ms;             /* longest silence after the whole request was sent */
 };
 
 struct exchange_end {
     enum err err;           /* ERR_CANCELED: a callback ended the exchange */
-    bool reused;            /* failed at once, on a reused connection */
-    bool sent;              /* the whole request went out: the origin may have acted on it */
+    bool reused;            /* a reused connection failed at once */
+    bool sent;              /* the whole request was sent: the origin may act on it */
     const char *why;        /* libcurl's message for logs; may be empty */
 };
 
 enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 
-/* Called on the carrier. A callback must not start, resume or drop exchanges; only `end` may start
- * one. */
+/* The callbacks are called on the carrier. They must not start, resume or drop exchanges; only
+ * `end` may start one. */
 struct exchange_events {
-    /* The connection stands and nothing was sent yet. Returning false ends the exchange. Called
-     * again if a reused connection turns out dead and libcurl repeats the request by itself. */
+    /* The connection is ready and nothing was sent yet. If this returns false, the exchange
+     * ends. It is called again if a reused connection was dead and libcurl repeats the request
+     * by itself. */
     bool (*ready)(void *arg);
-    /* `reply` does not tell the tries. Must not return EXCHANGE_PAUSE. */
+    /* Gets the head of the answer; reply->tries is not set. Must not return EXCHANGE_PAUSE. */
     enum exchange_take (*head)(void *arg, const struct origin_reply *reply);
     enum exchange_take (*body)(void *arg, slice bytes);
-    /* The exchange has ended and is freed. */
+    /* The exchange has ended and is already freed. */
     void (*end)(void *arg, const struct exchange_end *end);
 };
 
 struct exchange;
 struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
                                 const struct exchange_events *events, void *arg) MUST_USE;
-void exchange_resume(struct exchange *exchange);    /* after PAUSE, or ORIGIN_LATER */
-bool exchange_sends_later(const struct exchange *exchange);    /* it waits for bytes of its body */
-void exchange_drop(struct exchange **exchange);     /* no callback follows */
+void exchange_resume(struct exchange *exchange);    /* after PAUSE or ORIGIN_LATER */
+/* Returns true while the exchange waits for bytes of its request body. */
+bool exchange_sends_later(const struct exchange *exchange);
+void exchange_drop(struct exchange **exchange);     /* no callback is called after it */
 
 #endif

@@ -1,9 +1,9 @@
 /* dir.c - a POSIX directory that answers like an S3 server. SPDX-License-Identifier: Apache-2.0
  *
- * "dir:/path": the sub-directories of the path are buckets, the files beneath them are objects, and
- * the relative paths of the files are keys. Read-only. Links to files are followed, also in
+ * "dir:/path": each sub-directory of the path is a bucket, the files below it are objects, and a
+ * file's path relative to the bucket is its key. Read-only. Links to files are followed, also in
  * listings; listings do not walk into linked directories. A file that changed less than 2 s ago may
- * change again unseen (dir_file.c), so its answer says "cache-control: no-store".
+ * change again unnoticed (dir_file.c), so its answer says "cache-control: no-store".
  * Threads: those of dir_pool.c. */
 #include "origin/dir.h"
 
@@ -38,7 +38,7 @@ static void add(struct draft *draft, const char *name, slice value)
     draft->fields[draft->field_count++] = (struct http_field){ slice_of(name), value };
 }
 
-/* Hands out the head. After a HEAD or a 304 no bytes follow, whatever the length. */
+/* Gives the head to the caller. After a HEAD or a 304 no bytes follow, whatever the length says. */
 static void give_head(struct draft *draft)
 {
     struct dir_call *call = draft->call;
@@ -296,7 +296,7 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
 
 static void *dir_shared_new(unsigned threads)
 {
-    (void)threads;              /* a setting for network threads; file systems get their own */
+    (void)threads;              /* this counts network threads; file systems have their own */
     return dir_pool_new(THREADS);
 }
 

@@ -1,7 +1,7 @@
-/* dir.h - a directory as an origin: what its files share. SPDX-License-Identifier: Apache-2.0
+/* dir.h - a directory as an origin: declarations of its files. SPDX-License-Identifier: Apache-2.0
  *
  * dir_pool.c runs the calls. dir.c answers them with objects (dir_file.c) and with listings
- * (dir_list.c), whose keys dir_walk.c finds. */
+ * (dir_list.c). dir_walk.c finds the keys of a listing. */
 #ifndef ORIGIN_DIR_H
 #define ORIGIN_DIR_H
 
@@ -17,13 +17,13 @@ struct dir {
     int root;                       /* O_PATH */
 };
 
-/* One call. Its answer is a head, then `end - at` bytes from a file or from memory. */
+/* One call. Its answer is a head, then the bytes from `at` to `end` of a file or of memory. */
 struct dir_call {
     struct origin_hook hook;
-    struct list link, of_pool;      /* the threads' queue; all calls of the pool */
-    bool parked;                    /* pool->lock: not with the threads */
-    bool resumed;                   /* pool->lock: a resume came while the call ran */
-    _Atomic enum err stopped;       /* OK, or the reason to end; long work polls it */
+    struct list link, of_pool;      /* the pool's queue; all calls of the pool */
+    bool parked;                    /* pool->lock: no thread of the pool has it */
+    bool resumed;                   /* pool->lock: it was resumed while it ran */
+    _Atomic enum err stopped;       /* OK, or why it must end; long work polls it */
 
     struct arena keep;
     uint64_t started_ns;
@@ -41,25 +41,26 @@ void dir_pool_start(struct dir_pool *pool, struct dir_call *take_call);
 void dir_pool_resume(struct dir_pool *pool, struct dir_call *call);
 void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);
 
-/* dir.c: the work of a call, on a pool thread. */
-enum err dir_answer(struct dir_call *call) MUST_USE;    /* hands out the head, sets up the body */
+/* dir.c: the work of a call, done on a thread of the pool. */
+enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head, prepares the body */
 void dir_call_free(struct dir_call *call);
 
-/* dir_file.c. Opening fails with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (*ret_why may say more),
- * ERR_DENIED, ERR_SLOW_DOWN (out of descriptors or memory) or ERR_IO. */
+/* dir_file.c. Both functions that open fail with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (*ret_why may
+ * say more), ERR_DENIED, ERR_SLOW_DOWN (no descriptors or no memory left) or ERR_IO. */
 enum err dir_open_bucket(const struct dir_call *call, int *ret_fd) MUST_USE;
 enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* sets fd and file */
-/* Reads at most `bytes` bytes at call->at. *ret lies in `buffer`, or is the call's own memory.
- * ERR_ORIGIN_CUT: the file has changed since it was opened, or can't be read. */
+/* Reads at most `bytes` bytes at call->at. *ret lies in `buffer`, or in the call's own memory.
+ * Returns ERR_ORIGIN_CUT if the file has changed since it was opened, or can't be read. */
 enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
-/* openat2 beneath `at`. With `follow`, symbolic links are followed as long as they stay beneath it.
- * On failure -1 and errno. */
+/* As openat2, only beneath `at`. If `follow` is set, symbolic links are followed as long as they
+ * stay beneath `at`. Returns -1 and errno on failure. */
 int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
 bool dir_is_file_name(slice key);                   /* true if a file could have this name */
 bool dir_is_young(const struct stat *file);         /* true if changed less than 2 s ago */
 slice dir_etag(struct arena *keep, const struct stat *file) MUST_USE;    /* with its quotes */
 
-/* dir_list.c: XML documents. `bucket` is an open directory. ERR_CANCELED once *stopped is set. */
+/* dir_list.c makes XML documents. `bucket` is an open directory. Returns ERR_CANCELED when *stopped
+ * was set. */
 enum err dir_list_objects(struct arena *keep, int bucket, const struct origin_call *call,
                           _Atomic enum err *stopped, slice *ret_document, slice *ret_why) MUST_USE;
 enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document) MUST_USE;

@@ -1,13 +1,13 @@
 /* dir_file.c - files and folders as buckets and objects. SPDX-License-Identifier: Apache-2.0
  *
- * openat2 resolves the client's key beneath the bucket: "..", absolute symbolic links and links
- * that lead out of the bucket find nothing. A key that can't be a file name ("a//b", "./x", "x/", a
- * component of more than 255 bytes) gets a 404 that says so.
+ * openat2 resolves the client's key beneath the bucket: with "..", an absolute symbolic link or a
+ * link that leads out of the bucket, it finds nothing. A key that can't be a file name ("a//b",
+ * "./x", "x/", a component of more than 255 bytes) gets a 404 that says so.
  *
  * Nothing locks a file while it is read. So fstat compares the file after every read, before the
- * block is handed out: a changed file ends the call with ERR_ORIGIN_CUT, and two versions never
- * mix. A write within one tick of the file system's clock would go unseen, so a file that changed
- * less than 2 s ago counts as young (dir_is_young). */
+ * block is given to the caller. If the file has changed, the call ends with ERR_ORIGIN_CUT, so two
+ * versions never mix. A write within one tick of the file system's clock would not be noticed, so a
+ * file that changed less than 2 s ago counts as young (dir_is_young). */
 #include "origin/dir.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ int dir_open(int at, const char *path, int flags, bool follow)
     };
     long fd;
     int tries = 0;
-    do    /* EAGAIN: a directory on the path was renamed meanwhile */
+    do    /* EAGAIN: a directory on the path was just renamed */
         fd = syscall(SYS_openat2, at, path, &how, sizeof(how));
     while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++tries < 16)));
     return (int)fd;
@@ -55,8 +55,8 @@ static int64_t stat_ns(struct timespec when)
     return (int64_t)when.tv_sec * 1000000000 + when.tv_nsec;
 }
 
-/* The ETag must change with the file, and must not look like an MD5, which clients would verify.
- * The "-1" at its end is how S3 marks a digest of digests. */
+/* The ETag must change with the file. It must not look like an MD5, because clients would verify
+ * that. In S3, the "-1" at the end marks a digest of digests. */
 slice dir_etag(struct arena *keep, const struct stat *file)
 {
     uint64_t facts[] = { (uint64_t)file->st_dev, (uint64_t)file->st_ino, (uint64_t)file->st_size,

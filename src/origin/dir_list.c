@@ -1,8 +1,8 @@
 /* dir_list.c - listings of a directory origin as S3's documents.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Reads the parameters from the query, lets dir_walk.c find the keys, and writes them as XML: the
- * objects of a bucket (ListObjects, ListObjectsV2), or the folders that are buckets. */
+ * This file reads the parameters from the query, lets dir_walk.c find the keys, and writes them as
+ * XML: the objects of a bucket (ListObjects, ListObjectsV2), or the folders that are buckets. */
 #include "origin/dir_walk.h"
 
 #include <dirent.h>
@@ -147,7 +147,7 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
     size_t count = 0;
     for (struct dirent *found; count < BUCKETS_MAX && (found = readdir(dir)) != NULL;) {
         slice name = slice_of(found->d_name);
-        bool valid = s3_bucket_is_valid(name) && !slice_has(name, ':');    /* not "owner:bucket" */
+        bool valid = s3_bucket_is_valid(name) && !slice_has(name, ':');    /* no "owner:bucket" */
         int sub = valid ? dir_open(root, found->d_name, O_PATH | O_DIRECTORY, true) : -1;
         if (sub < 0)
             continue;

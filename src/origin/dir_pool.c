@@ -1,10 +1,11 @@
 /* dir_pool.c - threads that may block on a file system. SPDX-License-Identifier: Apache-2.0
  *
- * Reading a file of an NFS or Lustre mount blocks, so directory origins have threads of their own.
- * A call is with the threads (queued, or one thread works on it, without the lock) or parked (its
- * reader returned PAUSE; it takes no thread). A call runs for a turn of a few blocks, then goes to
- * the end of the queue, so large files do not hold up small ones. The state changes only under
- * pool->lock; that is why the callbacks of a call come one at a time. */
+ * A read of a file on an NFS or Lustre mount may block, so directory origins have threads of their
+ * own. A call is either with the threads or parked. With the threads it is queued, or one thread
+ * works on it, without the lock. It is parked after its reader returned PAUSE, and then uses no
+ * thread. A call runs for a turn of a few blocks, then goes to the end of the queue, so large files
+ * do not delay small ones. The state changes only under pool->lock, so the callbacks of a call come
+ * one at a time. */
 #include "origin/dir.h"
 
 #include <pthread.h>
@@ -19,7 +20,7 @@
 struct dir_pool {
     struct workers *workers;
     pthread_mutex_t lock;
-    pthread_cond_t idle;        /* no call is left */
+    pthread_cond_t idle;        /* signalled when no call is left */
     struct list calls;
     bool stopping;              /* every call ends with ERR_STOPPING */
 };
@@ -42,8 +43,8 @@ static void forget_resume(struct dir_pool *pool, struct dir_call *call)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Delivers the head or one block. ERR_WAIT: the reader wants a pause; ERR_MORE: there is more; OK:
- * everything was delivered. */
+/* Delivers the head or one block. Returns ERR_WAIT if the reader wants a pause, ERR_MORE if more is
+ * to come, or OK if everything was delivered. */
 static enum err step(struct dir_pool *pool, struct dir_call *call, char *buffer)
 {
     enum err e = atomic_load(&call->stopped);
@@ -123,7 +124,7 @@ void dir_pool_start(struct dir_pool *pool, struct dir_call *call)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void unpark(struct dir_pool *pool, struct dir_call *call)
 {
     if (call->parked)
@@ -139,11 +140,11 @@ void dir_pool_resume(struct dir_pool *pool, struct dir_call *call)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void stop_call(struct dir_pool *pool, struct dir_call *call, enum err why)
 {
     enum err none = OK;
-    atomic_compare_exchange_strong(&call->stopped, &none, why);    /* the first reason counts */
+    atomic_compare_exchange_strong(&call->stopped, &none, why);  /* only the first reason is kept */
     unpark(pool, call);
 }
 

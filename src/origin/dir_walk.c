@@ -1,15 +1,16 @@
 /* dir_walk.c - the keys of a directory tree in order, a page at a time.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A listing is in the byte order of whole keys, but a directory hands out its entries in no order.
- * So a directory is read whole, and the smallest entries ahead of the cursor are kept, sorted: a
- * window. Names are compared as they stand in keys, with a '/' behind those of directories: "a-b" <
- * "a/b". The entries behind a window are found by reading the directory again, from the cursor's
- * new place. So memory is bounded by the requested page (times the depth), never by the tree.
+ * A listing is in the byte order of whole keys, but a directory returns its entries in no order. So
+ * a directory is read as a whole, and the smallest entries after the cursor are kept, sorted: they
+ * are a window. Names are compared as they stand in keys, with a '/' after the name of a directory:
+ * "a-b" < "a/b". To find the entries after a window, the directory is read again, from the cursor's
+ * new place. So the size of the requested page (times the depth) limits the memory, not the size of
+ * the tree.
  *
- * The cursor alone says which keys are listed already: every key up to `after`, and, if `after` is
- * a rolled-up prefix, every key below it. The continuation token is this cursor, written down. A
- * directory is never opened if all its keys are listed already, or none can have the prefix. */
+ * The cursor alone tells which keys are already listed: every key up to `after`, and, if `after` is
+ * a rolled-up prefix, every key below it. The continuation token is this cursor as text. A
+ * directory is not opened if all its keys are already listed, or if none can have the prefix. */
 #include "origin/dir_walk.h"
 
 #include <dirent.h>
@@ -22,7 +23,7 @@
 
 #include "s3/encode.h"
 
-#define ROLLED_WINDOW 16            /* small, because a rolled-up prefix needs only one key */
+#define ROLLED_WINDOW 16            /* small, because one key is enough for a rolled-up prefix */
 
 struct walk {
     struct arena *keep;
@@ -32,13 +33,14 @@ struct walk {
     char after[S3_KEY_BYTES_MAX + 1];  /* the cursor */
     size_t after_len;
     bool after_rolled;
-    struct dir_item *items;         /* ask->max + 1; the last only shows that there are more */
+    struct dir_item *items;         /* ask->max + 1; the last one only tells that more follow */
     size_t count;
 };
 
 /* ---- the cursor ---- */
 
-/* Sets *ret to the prefix that `key` is rolled up into; false if the key is listed itself. */
+/* Sets *ret to the prefix that `key` is rolled up into, and returns true. Returns false if the key
+ * is listed itself. */
 static bool roll(const struct dir_ask *ask, slice key, slice *ret)
 {
     if (!ask->delimiter.len || !slice_starts(key, ask->prefix))
@@ -65,7 +67,7 @@ static void move_cursor(struct walk *walk, slice key, bool rolled)
     walk->after_rolled = rolled;
 }
 
-/* True if this key, or everything in this directory, is listed already. */
+/* Returns true if this key, or everything in this directory, is already listed. */
 static bool behind_cursor(const struct walk *walk, slice key, bool is_dir)
 {
     slice after = cursor(walk);
@@ -121,7 +123,7 @@ struct entry {
     bool is_dir, is_link;
 };
 
-struct window {             /* the smallest entries, sorted; has room for 2 * cap while reading */
+struct window {             /* the smallest entries, sorted; holds 2 * cap while reading */
     struct entry *entries;
     size_t count, cap;
     bool more;              /* larger entries were left out */
@@ -158,7 +160,7 @@ static void window_add(struct window *window, slice name, bool is_link)
         window_cut(window);
 }
 
-/* A key is UTF-8, so a file with any other name is not listed. */
+/* A key is UTF-8, so a file whose name is not UTF-8 is not listed. */
 static bool is_utf8(slice s)
 {
     uint32_t code;
@@ -168,7 +170,7 @@ static bool is_utf8(slice s)
     return len > 0;
 }
 
-/* DT_DIR, DT_REG, DT_LNK, or any other value for an entry that is never listed. */
+/* Returns DT_DIR, DT_REG or DT_LNK, or any other value if the entry is never listed. */
 static int type_of(int fd, const struct dirent *found)
 {
     struct stat file;
@@ -180,8 +182,8 @@ static int type_of(int fd, const struct dirent *found)
          : S_ISLNK(file.st_mode) ? DT_LNK : DT_UNKNOWN;
 }
 
-/* Reads the entries that can be listed next into the window. `path` is the directory's, and so the
- * start of every key in it. If the whole directory rolls up into one prefix, any one file ahead of
+/* Reads the entries that can be listed next into the window. `path` is the directory's path, and so
+ * the start of every key in it. If the whole directory rolls up into one prefix, any one file after
  * the cursor is enough. */
 static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
                             struct window *window)
@@ -223,7 +225,8 @@ static bool is_full(const struct walk *walk)
     return walk->count > walk->ask->max;
 }
 
-/* True, with *ret, if the entry is a regular file, or a link to one inside the bucket. */
+/* Returns true and *ret if the entry is a regular file, or a link to a regular file inside the
+ * bucket. */
 static bool stat_entry(const struct walk *walk, int dir, const struct entry *entry, const char *key,
                        struct stat *ret)
 {
@@ -242,7 +245,7 @@ static void list_file(struct walk *walk, int dir, const struct entry *entry, sli
     slice listed = key;
     check(walk->count <= walk->ask->max);
     if (!stat_entry(walk, dir, entry, key.ptr, &item.file))
-        return;    /* the entry was removed meanwhile, or is no file */
+        return;    /* the entry was just removed, or is no file */
     item.rolled = roll(walk->ask, key, &listed);
     item.key = arena_copy(walk->keep, listed);
     walk->items[walk->count++] = item;
@@ -254,7 +257,7 @@ static enum err walk_dir(struct walk *walk, DIR *take_dir, slice path);
 static enum err walk_entry(struct walk *walk, int dir, slice key, const struct entry *entry)
 {
     if (behind_cursor(walk, key, entry->is_dir))
-        return OK;    /* a prefix listed since the window was read covers it */
+        return OK;    /* a prefix that was listed after the window was read covers it */
     if (!entry->is_dir) {
         list_file(walk, dir, entry, key);
         return OK;
@@ -264,10 +267,10 @@ static enum err walk_entry(struct walk *walk, int dir, slice key, const struct e
     if (below)
         return walk_dir(walk, below, key);
     bool failed = errno == EMFILE || errno == ENFILE || errno == EIO;
-    return failed ? ERR_IO : OK;    /* else it was removed, or may not be read: not listed */
+    return failed ? ERR_IO : OK;    /* else it is not listed: it was removed, or may not be read */
 }
 
-/* Walks an entry, and moves the cursor behind it; for a directory, behind everything in it. */
+/* Walks an entry, and moves the cursor past it; for a directory, past everything in it. */
 static enum err pass(struct walk *walk, int dir, slice path, const struct entry *entry)
 {
     char text[S3_KEY_BYTES_MAX + 1];
@@ -302,7 +305,7 @@ static enum err walk_dir(struct walk *walk, DIR *dir, slice path)
     return e;
 }
 
-/* Starts the walk in the deepest directory that holds every key with the prefix. */
+/* Starts the walk in the deepest directory that contains every key with the prefix. */
 static enum err walk_bucket(struct walk *walk)
 {
     slice path = walk->ask->prefix.len ? walk->ask->prefix : S("");

@@ -6,7 +6,7 @@
 #include "origin/dir.h"
 
 struct dir_ask {                    /* the decoded parameters of a listing */
-    bool v2, url;                   /* url: encoding-type=url */
+    bool v2, url;                   /* url: the client asked for encoding-type=url */
     slice prefix, delimiter, marker, start_after, token;
     uint64_t max;                   /* limit of keys and rolled-up prefixes on a page */
 };
@@ -20,15 +20,15 @@ struct dir_item {
 struct dir_list {
     struct dir_item *items;         /* in the order of their keys */
     size_t count;
-    bool more;                      /* the listing goes on behind this page */
+    bool more;                      /* more keys follow after this page */
 };
 
-/* Fills a page from the bucket, which is an open directory. ERR_BAD_ARGUMENT: the continuation
- * token is not valid; ERR_DENIED, ERR_IO; ERR_CANCELED once *stopped is set. */
+/* Fills a page from the bucket, which is an open directory. Returns ERR_BAD_ARGUMENT if the
+ * continuation token is not valid, ERR_DENIED or ERR_IO, or ERR_CANCELED when *stopped was set. */
 enum err dir_walk(struct arena *keep, int bucket, const struct dir_ask *ask,
                   _Atomic enum err *stopped, struct dir_list *ret) MUST_USE;
-/* The continuation token to go on behind this item: "k", or "p" for a rolled-up prefix, and the key
- * in hex, which is safe in XML and URLs whatever the key is. */
+/* Returns the continuation token of the page that ends with this item: "k", or "p" for a rolled-up
+ * prefix, and then the key in hex. Hex is safe in XML and URLs, whatever the key is. */
 slice dir_token(struct arena *keep, const struct dir_item *last) MUST_USE;
 
 #endif

@@ -1,10 +1,10 @@
 /* endpoint.c - the address of an S3 origin, and the URLs of its requests.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Path style puts the bucket into the path, host style puts it in front of the host. "auto" uses
- * path style for IP addresses, for hosts of a single label ("localhost", "minio"), and for buckets
- * that can't be a host label. With https a bucket whose name has a dot can't be one either, because
- * the certificate would not match. */
+ * Path style puts the bucket into the path; host style puts the bucket before the host name. "auto"
+ * uses path style for IP addresses, for hosts of a single label ("localhost", "minio"), and for
+ * buckets whose name can't be a host label. With https, a bucket whose name has a dot also gets
+ * path style, because the certificate would not match. */
 #include "origin/endpoint.h"
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ static bool read_port(slice s, unsigned standard, unsigned *ret)
     return true;
 }
 
-/* "host", "host:port", "[::1]:port" */
+/* Reads "host", "host:port" or "[::1]:port". */
 static bool read_authority(slice s, unsigned standard, struct endpoint *ret)
 {
     slice port = url_cut_port(&s);
@@ -138,7 +138,7 @@ static slice host_of_region(struct arena *keep, slice host, slice region)
          : arena_printf(keep, "s3.%.*s.amazonaws.com", SLICE_ARG(region));
 }
 
-/* Escapes the bytes that a request line can't hold; existing escapes stay. */
+/* Escapes the bytes that a request line can't hold; existing escapes do not change. */
 static slice sendable(struct arena *keep, slice query)
 {
     struct text to = text_in(keep);
@@ -155,7 +155,7 @@ static slice sendable(struct arena *keep, slice query)
 void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
                     slice query, slice region, struct target *ret)
 {
-    check(bucket.len > 0 || key.len == 0);    /* a key is of a bucket */
+    check(bucket.len > 0 || key.len == 0);    /* a key needs a bucket */
     slice host = host_of_region(keep, endpoint->host, region);
     bool in_host = bucket_in_host(endpoint, bucket);
     if (in_host)

@@ -6,25 +6,25 @@
 #include "base/arena.h"
 
 struct endpoint {
-    slice scheme, host;         /* lower case; an IPv6 host with its brackets */
+    slice scheme, host;         /* in lower case; an IPv6 host has its brackets */
     unsigned port;              /* 0: the default port of the scheme */
     enum { STYLE_AUTO, STYLE_PATH, STYLE_HOST } style;
 };
 
-/* Reads http://host[:port] or https://... On ERR_BAD_ARGUMENT, *ret_why is a sentence for
- * people. */
+/* Reads http://host[:port] or https://... If it returns ERR_BAD_ARGUMENT, *ret_why is a sentence
+ * for people. */
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
                        slice *ret_why) MUST_USE;
-/* The canonical URL: scheme and host in lower case, without a default port or a slash at the
- * end. */
+/* Returns the canonical URL: scheme and host in lower case, without a default port or a slash at
+ * the end. */
 slice endpoint_url(struct arena *keep, const struct endpoint *endpoint) MUST_USE;
 
 struct target {                  /* of one request */
-    slice url;                  /* to connect to: "https://bucket.host:port/" */
+    slice url;                  /* the server to connect to: "https://bucket.host:port/" */
     slice host;                 /* the Host header */
     slice path, query;          /* as sent, percent-encoded */
 };
-/* `region` was learnt for this bucket; if it is empty, the endpoint is used as it is. */
+/* `region` was learnt for this bucket. If it is empty, the endpoint's host does not change. */
 void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
                     slice query, slice region, struct target *ret);
 

@@ -1,8 +1,9 @@
-/* errand.c - work that lives on one thread and is woken there. SPDX-License-Identifier: Apache-2.0
+/* errand.c - work that belongs to one thread and is woken there.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Wakes travel as tickets (mailbox.h), so several wakes between two rounds become one. Timers are a
- * list in order of time. Most timers are set to a fixed time from now and so belong at the end,
- * where the search for their place begins. */
+ * A wake is a ticket (mailbox.h), so several wakes between two rounds become one. Timers are a list
+ * sorted by time. Most timers are set to a fixed time from now, so their place is near the end, and
+ * the search for it starts there. */
 #include "origin/errand.h"
 
 #define WAIT_MS_MAX 1000
@@ -28,7 +29,7 @@ void errand_enter(struct errands *of, struct errand *errand)
 
 void errand_wake(struct errand *errand)
 {
-    check(errand->ticket);    /* it has entered, and not left */
+    check(errand->ticket);    /* it has entered, and has not left */
     ticket_wake(errand->ticket);
 }
 
@@ -43,7 +44,7 @@ void errand_due(struct errand *errand, uint64_t at_ms)
     for (before = timers->prev; before != timers; before = before->prev)
         if (list_of(before, struct errand, timer)->due_ms <= at_ms)
             break;
-    list_add(before->next, &errand->timer);    /* list_add puts it in front: so behind `before` */
+    list_add(before->next, &errand->timer);    /* list_add puts it in front, so after `before` */
 }
 
 bool errand_stopping(const struct errand *errand)
@@ -83,7 +84,7 @@ bool errands_over(const struct errands *of)
     return atomic_load(&of->stopping) && atomic_load(&of->live) == 0;
 }
 
-/* woken() may end its own errand, but no other: an errand can only wake the others. */
+/* woken() may end its own errand, but no other errand: an errand can only wake other errands. */
 static void wake_the_due(struct errands *of, uint64_t now_ms)
 {
     struct list due;

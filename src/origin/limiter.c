@@ -1,19 +1,19 @@
 /* limiter.c - a limit of calls at once; the other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The limit of connections to an origin holds over all threads. A call that leaves hands its place
- * straight to a waiting one, so no call that comes later can slip in between.
+ * The limit of connections to an origin counts all threads together. A call that leaves gives its
+ * place directly to a waiting call, so no call that comes later can take it first.
  *
  * The calls for the items of one list carry one list id. A list has one place in the queue of
- * turns; when its turn comes, its next call goes to the end of the queue. So a list delays the
- * calls behind it by one of its items, not by all. But every second place goes by the order of
- * coming: otherwise an endless crowd of single calls would leave a list one place in a hundred. No
- * call waits more than twice as long as by either rule alone. The cost of a place does not grow
- * with the number of waiting calls: a hash finds the first call of a list, which leads the
- * others.
+ * turns; when its turn comes, its next call goes to the end of that queue. So a list delays the
+ * calls after it by one of its items, not by all. But every second free place goes to the call that
+ * has waited longest: otherwise an endless stream of single calls would leave a list one place in a
+ * hundred. No call waits more than twice as long as with either rule alone. The cost of a place
+ * does not grow with the number of waiting calls: a hash finds the first call of a list, and the
+ * other calls of the list are linked to it.
  *
- * While calls wait, calls inside that do not need their places are asked to leave: as many as wait,
- * and first the one that has spared its place longest. */
+ * While calls wait, calls inside that can do without their places are asked to leave: as many as
+ * there are waiting calls, and first the one that has spared its place longest. */
 #include "origin/limiter.h"
 
 #include <assert.h>
@@ -68,8 +68,8 @@ static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
     limiter->waiters++;
 }
 
-/* Takes a pass out of the queue. The next pass of its list goes to the end of the turns if this
- * one `had_turn`, otherwise to the place that becomes free. */
+/* Takes a pass out of the queue. The next pass of its list goes to the end of the turns if this one
+ * `had_turn`, otherwise to this one's place. */
 static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
 {
     struct list *before = had_turn ? &limiter->turns : pass->link.next;
@@ -173,7 +173,7 @@ bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs
 {
     pthread_mutex_lock(&limiter->lock);
     check(pass->where == LIMITER_INSIDE);
-    bool stays = !pass->pressed || limiter->waiters == 0;    /* other calls may have left by now */
+    bool stays = !pass->pressed || limiter->waiters == 0;    /* waiting calls may have left */
     if (stays && pass->pressed) {
         relieve(limiter, pass);
         list_add(&limiter->spare, &pass->link);

@@ -13,34 +13,35 @@ struct limiter {                    /* any thread */
     pthread_mutex_t lock;
     unsigned most, inside, waiters;
     unsigned pressed;               /* number of calls inside that were asked to leave */
-    bool by_turn;                   /* the last place went by `turns`; the next goes by `order` */
-    struct list turns;              /* waiting passes; of a list only the first */
-    struct list order;              /* all waiting passes, in the order of coming */
+    bool by_turn;  /* the last free place went by `turns`, the next goes by `order` */
+    struct list turns;              /* waiting passes; only the first one of each list */
+    struct list order;              /* all waiting passes, the longest wait first */
     struct list firsts[LIMITER_ROWS];    /* the first pass of each list, by a hash of its id */
-    struct list spare;              /* passes inside that may be asked to leave; longest first */
+    struct list spare;              /* passes inside that may be asked to leave, the oldest first */
 };
 
-struct limiter_pass {                  /* of one errand; all zeroes at start */
+struct limiter_pass {                  /* belongs to one errand; all zeroes at first */
     struct errand *errand;
     uint64_t list_id;               /* set before the pass enters; 0: no list */
-    struct list link;               /* in turns, behind the first of its list, or in spare */
-    struct list came;               /* in order */
-    struct list first, behind;      /* of a list's first: link in firsts, and the passes behind */
+    struct list link;               /* entry of turns, of the first pass's `behind`, or of spare */
+    struct list came;               /* entry of order */
+    struct list first, behind;  /* of a list's first pass: entry of firsts, and the other passes */
     bool pressed;
-    enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* limiter->lock */
+    enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* under limiter->lock */
 };
 
 void limiter_init(struct limiter *limiter, unsigned most);
 void limiter_end(struct limiter *limiter);
-/* False: the pass waits, and its errand is woken once it is inside. */
+/* Returns false if the pass must wait; its errand is woken once it is inside. */
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
-/* A waiting pass leaves its list, and takes turns alone from now on. */
+/* A waiting pass leaves its list, and from now on takes turns alone. */
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass);
-/* The pass does not need its place for now. Its errand is woken when another needs the place. */
+/* The pass does not need its place for now. Its errand is woken when another pass needs the
+ * place. */
 void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);
-/* False: another pass needs the place, and this one must leave. `needs`: the pass needs its place
- * again, so it is not asked to leave any more. */
+/* Returns false if another pass needs the place, and this one must leave. Set `needs` if the pass
+ * needs its place again; then it is not asked to leave any more. */
 bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs) MUST_USE;
 void limiter_leave(struct limiter *limiter, struct limiter_pass *pass);    /* inside or waiting */
 

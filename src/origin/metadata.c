@@ -1,11 +1,11 @@
 /* metadata.c - credentials of the container or instance. SPDX-License-Identifier: Apache-2.0
  *
- * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) finds a URL in its
+ * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) has a URL in its
  * environment. An instance asks 169.254.169.254: a PUT gets a token, then two GETs read the role's
- * name and its credentials (IMDSv2). The token travels only one hop, so a container on an instance
- * may get no answer. If the service that renews an instance's credentials fails, AWS accepts them
- * beyond their expiry. So they are used until the origin refuses them, as the SDKs do ("static
- * stability"). */
+ * name and its credentials (IMDSv2). The token's packet may take only one network hop, so a
+ * container on an instance may get no answer. If the service that renews an instance's credentials
+ * fails, AWS accepts them after their expiry. So they are used until the origin refuses them, as
+ * the SDKs do ("static stability"). */
 
 #include "base/json.h"
 #include "base/url_kind.h"
@@ -13,9 +13,9 @@
 #include "origin/web.h"
 
 #define TOKEN_SECONDS "21600"
-#define FIRST_TIME_MS 1000u    /* limit in the first search: outside an instance nobody answers */
+#define FIRST_TIME_MS 1000u  /* limit in the first search: outside an instance no server answers */
 
-/* Accepts https, and plain http only from this machine and from AWS's link-local addresses. */
+/* Returns true for https, and for plain http to this machine or to AWS's link-local addresses. */
 static bool is_trusted(slice url)
 {
     static const char *const near[] = {
@@ -144,7 +144,7 @@ static enum err instance_role(struct seek *seek, slice base, struct credentials 
     bool first = seek->ask->source == CREDENTIALS_ANY;
     enum err e = instance_ask(seek, "PUT", first ? FIRST_TIME_MS : WEB_TIME_MS, token_url, life,
                               ret->from, &token);
-    if (e)    /* no metadata service answers: this is no instance, or the service is out of reach */
+    if (e)    /* this is no instance, or its service can't be reached */
         return first ? ERR_NOT_FOUND : e;
     e = instance_get(seek, base, S(""), token, ret->from, &roles);
     if (e)

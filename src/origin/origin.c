@@ -1,11 +1,11 @@
-/* origin.c - every origin there is, and the contract they all keep.
+/* origin.c - the table of origin kinds, and the contract of a call.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Holds the table of kinds, chooses the kind of an origin by its URL, and passes calls on to it.
- * All callbacks go out through the hook_ functions here: one head, then bodies, then one done; here
- * they are counted. Threads: call->priv is set, read and emptied under one of a few locks, chosen
- * by the call's address. A cancel or resume that loses the race with done() finds it empty and does
- * nothing. */
+ * This file holds the table of kinds, chooses the kind of an origin by its URL, and passes calls on
+ * to the kind. All callbacks go through the hook_ functions here: one head, then bodies, then one
+ * done. The hooks also count them. Threads: call->priv is set, read and set to NULL under one of a
+ * few locks, chosen by the call's address. If a cancel or resume comes after done(), it finds NULL
+ * and does nothing. */
 #include "origin/origin.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ static const struct origin_kind *const kinds[] = {
 struct origins {
     struct list list;
     unsigned threads;
-    void *shared[countof(kinds)];   /* beside the table; each NULL until an origin needs it */
+    void *shared[countof(kinds)];   /* one for each kind; NULL until an origin needs it */
 };
 
 /* ---- hooks ---- */
@@ -75,15 +75,15 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
     return take;
 }
 
-/* True if the origin works but does not support this request. For other requests it is as good as
- * before. */
+/* Returns true if the origin works but does not support this request. That says nothing against the
+ * origin for other requests. */
 static bool is_lack(const struct origin_hook *hook, enum err err)
 {
     return err == ERR_BAD_REQUEST || err == ERR_READ_ONLY || err == ERR_NOT_IMPLEMENTED ||
            (!err && hook->status == 501);
 }
 
-/* True if the fault was the origin's, not the client's or the request's. */
+/* Returns true if the failure is the origin's fault, not the client's or the request's. */
 static bool is_failure(const struct origin_hook *hook, enum err err)
 {
     return (err || hook->status >= 500) && !is_lack(hook, err) && err != ERR_BUSY &&
@@ -148,7 +148,7 @@ slice origin_reply_get(const struct origin_reply *reply, slice name)
 void origin_start(struct origin *origin, struct origin_call *call)
 {
     check(origin->magic == ORIGIN_MAGIC);
-    check(!call->form || call->body);    /* the form's file */
+    check(!call->form || call->body);    /* `body` is the file of the form */
     check(call->fields || !call->field_count);
     check(call->events && call->events->head && call->events->body && call->events->done);
     pthread_mutex_t *lock = lock_of(call);
@@ -223,7 +223,7 @@ uint64_t origin_owner_changed_ms(const struct origin *origin)
     return origin->kind->owner_changed_ms ? origin->kind->owner_changed_ms(origin) : 0;
 }
 
-/* ---- making them ---- */
+/* ---- making origins ---- */
 
 const struct url_kind *origin_url_kind(size_t i)
 {

@@ -1,10 +1,10 @@
 /* origin.h - where objects come from. SPDX-License-Identifier: Apache-2.0
  *
- * An origin answers calls. The caller owns a call, and must keep it until its done() was called,
- * which happens exactly once, also after a cancel. The callbacks of a call come one at a time, on
- * an origin thread and never on an HTTP loop. They must not block.
+ * An origin answers calls. The caller owns a call, and must keep it until done() was called. done()
+ * is called exactly once, also after a cancel. The callbacks of a call come one at a time, on an
+ * origin thread and never on an HTTP loop. They must not block.
  * The table of kinds is kind.def. This room also retries calls, but only as long as no part of an
- * answer was handed out. */
+ * answer was given to the caller. */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
@@ -23,29 +23,29 @@ struct origin_call;
 struct origin_reply {
     int status;
     bool has_length;
-    uint64_t length;                    /* of the body; for a HEAD, of the body a GET would have */
+    uint64_t length;                    /* of the body; for a HEAD, what a GET would have */
     const struct http_field *fields;    /* all fields, with names in lower case */
     size_t field_count;
-    uint64_t first_byte_ns;             /* from the start of the last try to its head */
+    uint64_t first_byte_ns;             /* time from the start of the last try to its head */
     unsigned tries;
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* The answer of body(). PAUSE: the same bytes come again after origin_resume; not allowed for a
- * 400, 401 or 403. SPARE: as PAUSE, but the origin ends the call with ERR_YIELDED if another call
- * waits for its connection before the resume. */
+/* The result of body(). PAUSE: the same bytes come again after origin_resume; not allowed for a
+ * 400, 401 or 403. SPARE: as PAUSE, but if another call waits for the connection before the resume,
+ * the origin ends this call with ERR_YIELDED. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 
 struct origin_events {
-    /* Status and headers, also of an error status. Called once, before any body. */
+    /* Status and headers of the answer, also for an error status. Called once, before any body. */
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
-    /* The end of the call. OK only if the whole body was delivered; ERR_ORIGIN_CONNECT,
-     * ERR_ORIGIN_CERT, ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (mid-body), ERR_ORIGIN_REPLY,
-     * ERR_ORIGIN_KEYS (the origin refuses Penstock's own credentials; then no head came),
-     * ERR_NO_KEYS (Penstock has no valid credentials), ERR_SLOW_DOWN (no connection was free in
-     * time), ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING; from kinds that answer without
-     * a status also ERR_READ_ONLY and ERR_NOT_IMPLEMENTED. */
+    /* The end of the call. The result is OK only if the whole body was delivered. Errors:
+     * ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT, ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (in the middle of the
+     * body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (the origin refuses Penstock's own credentials; then
+     * no head came), ERR_NO_KEYS (Penstock has no valid credentials), ERR_SLOW_DOWN (no connection
+     * was free in time), ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING. Kinds that answer
+     * without a status also give ERR_READ_ONLY and ERR_NOT_IMPLEMENTED. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
@@ -54,70 +54,73 @@ struct origin_events {
 struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
-    /* Copies bytes at `offset`, which goes back if a try is repeated. Returns their number; fewer
-     * than requested is a failure. ORIGIN_LATER: the bytes are not there yet. The request pauses,
-     * and asks for them again after origin_resume. */
+    /* Copies bytes from `offset` to ret, and returns their number; fewer than `bytes` is a failure.
+     * If a try is repeated, `offset` goes back. Returns ORIGIN_LATER if the bytes are not there yet.
+     * Then the request pauses; after origin_resume it asks for the same bytes again. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
 
-/* The caller fills it in. The memory behind every slice must outlive the call. */
+/* The caller fills in a call. The memory of every slice must outlive the call. */
 struct origin_call {
     const struct origin_events *events;
     enum s3_op op;
-    slice bucket, key;                  /* as the client named them, decoded */
-    slice query;                        /* raw, as it should be sent, without '?'; may be empty */
+    slice bucket, key;                  /* decoded from the client's request */
+    slice query;                        /* as it is sent, escaped, without '?'; may be empty */
     const struct http_field *fields;    /* further fields to send and sign (range, if-match, ...) */
     size_t field_count;
-    const struct origin_body *body;     /* NULL: none */
-    const struct form *form;            /* carries its own signature; `body` is its file; or NULL */
+    const struct origin_body *body;     /* NULL: no body */
+    const struct form *form;  /* a form with its own signature; `body` is its file; or NULL */
     bool no_retry;                      /* the request must not happen twice */
-    /* The credentials of a client, to sign with; they must outlive the call. NULL: Penstock's own
-     * credentials for this origin. An empty access key: unsigned. If the origin refuses a client's
-     * key, its answer goes to the client. It becomes ERR_ORIGIN_KEYS only if the origin finds fault
-     * with Penstock's signature or clock. */
+    /* The credentials of a client to sign with; they must outlive the call. NULL: Penstock's own
+     * credentials for this origin. If the access key is empty, the request is unsigned. If the
+     * origin refuses a client's key, its answer goes to the client. The call ends with
+     * ERR_ORIGIN_KEYS only if the origin refuses Penstock's signature or clock. */
     const struct sigv4_credentials *as;
-    /* Called on an origin thread before a request waits or is sent, and last right before its first
-     * byte. Returns OK, or the error that ends the call. `again`: a request was sent, or a try was
-     * made. Once it has refused, it must refuse for ever. NULL: always OK. */
+    /* Called on an origin thread before a request waits or is sent, and once more right before its
+     * first byte. Returns OK, or the error that ends the call. `again` is true if a request of this
+     * call was sent before, or a try was made. Once it has refused, it must refuse for ever. NULL:
+     * always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
-    /* Calls for the items of one list carry its id and share one turn when calls wait for a
-     * connection (limiter.c). 0: no list. After setting it to 0 during the call, call
+    /* Calls for the items of one list carry its id, and share one turn when calls wait for a
+     * connection (limiter.c). 0: no list. A caller that sets it to 0 during the call must then call
      * origin_ask_again. */
     _Atomic uint64_t list_id;
-    void *priv;                         /* for this room; NULL at start */
+    void *priv;                         /* used by this room; must be NULL at first */
 };
 
 /* Starts a call; any thread. It never fails: done() reports every failure. */
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
-/* Tells that may_send would refuse now, or that the call has left its list. A waiting call then
- * ends, or waits alone; a call that is being sent goes on. Any thread. */
+/* Tells the origin that may_send would refuse now, or that the call has left its list. In the first
+ * case a waiting call ends, in the second it waits alone; a call that is being sent goes on. Any
+ * thread. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */
 slice origin_endpoint(const struct origin *origin);
 bool origin_is_read_only(const struct origin *origin);
-/* True if the answer depends on the signer. A directory does not tell clients apart. */
+/* Returns true if the answers depend on the signer. A directory answers all clients alike. */
 bool origin_knows_identities(const struct origin *origin);
 
-/* The time (of the ageing clock) when the owner of Penstock's own credentials changed; 0: never.
- * Earlier answers were given to the owner before. */
+/* Returns the time (of the ageing clock) when the owner of Penstock's own credentials changed; 0:
+ * never. Answers from before that time were given to the previous owner. */
 uint64_t origin_owner_changed_ms(const struct origin *origin);
 
 /* Penstock's own credentials at an origin. Times are wall seconds; 0: never. */
 struct origin_keys {
-    slice access_key, from;             /* the key and its source; empty while there is none */
-    /* The owner, which stays the same when keys are renewed: `from` for lent keys with a session
-     * token, otherwise the access key. Empty while there are none. */
+    slice access_key, from;             /* the key and its source; empty while there is no key */
+    /* The owner of the credentials; it stays the same when keys are renewed. For lent keys with
+     * a session token it is `from`, otherwise the access key. Empty while there are no
+     * credentials. */
     slice name;
-    int64_t expires_s, renewed_s, failed_s;    /* failed_s: the last time the source gave none */
+    int64_t expires_s, renewed_s, failed_s;  /* failed_s: last time that the source gave no keys */
     slice why;                          /* the last failure, in words */
 };
 /* The results of the calls of an origin. Times as above. */
 struct origin_health {
-    uint64_t calls;                     /* number under way or waiting */
+    uint64_t calls;                     /* calls in progress or waiting */
     slice name;                         /* lives as long as origin */
     int64_t answered_s, failed_s;
     bool failing;                       /* the last call failed */
@@ -127,24 +130,24 @@ struct origin_health {
 };
 void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret);
 
-/* ---- making them ---- */
+/* ---- making origins ---- */
 
 struct origin_options {
     const char *name;
-    const char *url;            /* of a kind in kind.def */
-    const char *region;         /* empty: us-east-1 until a redirect tells */
-    const char *style;          /* "path", "host", "auto": path for IPs and single labels */
+    const char *url;            /* a URL of a kind in kind.def */
+    const char *region;         /* empty: us-east-1 until a redirect names another */
+    const char *style;          /* "path", "host", or "auto": path for IPs and single labels */
     const char *ca_file;        /* certificates trusted for https; empty: the system's store */
-    const char *access_key, *secret_key, *session_token;    /* empty: found as by the AWS SDKs */
-    const char *secret_key_file, *session_token_file;    /* files they were read from, or NULL */
-    bool keys_optional;         /* a lack of credentials is no mistake: no client needs them */
+    const char *access_key, *secret_key, *session_token;    /* empty: searched as the AWS SDKs do */
+    const char *secret_key_file, *session_token_file;    /* files with these values, or NULL */
+    bool keys_optional;         /* finding no credentials is fine: no client needs any */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
-    unsigned connections_max;   /* to this origin, over all threads; at least 1 */
-    unsigned connect_ms;        /* limit for connecting, of one try */
-    unsigned progress_ms;       /* a try fails after so long without a byte; 0: no limit */
-    unsigned answer_ms;         /* the same for a write, once its request is sent */
-    unsigned wait_ms;           /* limit of the wait for a free connection; 0: no limit */
-    unsigned total_ms;          /* limit for all tries together; 0: no limit */
+    unsigned connections_max;   /* to this origin, from all threads; at least 1 */
+    unsigned connect_ms;        /* limit of one try for connecting */
+    unsigned progress_ms;       /* a try fails after this time without a byte; 0: no limit */
+    unsigned answer_ms;         /* the same for a write, after its request is sent */
+    unsigned wait_ms;           /* longest wait for a free connection; 0: no limit */
+    unsigned total_ms;          /* limit of all tries together; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */
 };
 
@@ -152,10 +155,11 @@ struct origin_options {
 const struct url_kind *origin_url_kind(size_t i);
 
 struct origins *origins_new(unsigned threads) MUST_USE;
-/* Opens an origin and adds it. On failure *ret_why is a sentence for people, in keep. */
+/* Opens an origin and adds it to the list. On failure *ret_why is a sentence for people, in
+ * keep. */
 enum err origins_add(struct origins *all, const struct origin_options *options, struct arena *keep,
                      struct origin **ret, slice *ret_why) MUST_USE;
-/* Cancels all calls, waits for every done(), ends the threads, frees the origins. */
+/* Cancels all calls, waits for the done() of each, ends the threads and frees the origins. */
 void origins_free(struct origins **all);
 
 #endif

@@ -1,7 +1,8 @@
 /* process.c - credentials that a program prints. SPDX-License-Identifier: Apache-2.0
  *
- * Runs the credential_process of a profile: without a shell, but with words split as a shell splits
- * them. The program prints JSON on standard output. Its standard error is Penstock's. */
+ * This file runs the credential_process of a profile. It uses no shell, but splits the command into
+ * words as a shell does. The program prints JSON on standard output. Its standard error is the same
+ * as Penstock's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +21,7 @@
 #define RUN_MS_MAX 60000u
 #define LOOK_MS 100
 
-/* The next word, without its quotes and backslashes; NULL at the end. */
+/* Returns the next word, without its quotes and backslashes, or NULL at the end. */
 static char *next_word(struct arena *keep, slice *rest)
 {
     struct text word = text_in(keep);
@@ -100,8 +101,9 @@ static bool may_wait(const struct seek *seek, uint64_t until_ms)
     return mono_ms() < until_ms && !(seek->ask->stop && atomic_load(seek->ask->stop));
 }
 
-/* Reads everything that the program prints; false if that takes too long or is too much. It ends
- * with the program, because a process that the program started may hold the output open. */
+/* Reads everything that the program prints. Returns false if the program takes too long or prints
+ * too much. It reads until the program has ended, and not until the output is closed, because a
+ * process that the program started may hold the output open. */
 static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
                       struct text *ret)
 {
@@ -112,7 +114,7 @@ static bool listen_to(const struct seek *seek, struct child *child, int out, uin
         if (poll(&ready, 1, ended ? 0 : LOOK_MS) < 1) {
             if (ended)
                 return true;
-            ended = has_ended(child);    /* last words may have arrived since: poll once more */
+            ended = has_ended(child);    /* output may have come since, so poll once more */
             continue;
         }
         ssize_t got = read(out, piece, sizeof(piece));

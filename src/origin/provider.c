@@ -1,15 +1,16 @@
 /* provider.c - keeps the credentials of an origin valid. SPDX-License-Identifier: Apache-2.0
  *
- * A look reads the source. Credentials are used until they expire, however many later looks fail.
- * After that, calls fail with ERR_NO_KEYS, on which clients retry, until a look succeeds. Only
- * credentials of an instance are used beyond their expiry; if the origin then refuses them, calls
- * fail with ERR_NO_KEYS too.
+ * A look is one search of the source. Credentials are used until they expire, even if later looks
+ * fail. After that, calls fail with ERR_NO_KEYS, which makes clients retry, until a look succeeds.
+ * Only credentials of an instance are used after their expiry; if the origin then refuses them,
+ * calls fail with ERR_NO_KEYS, too.
  *
- * One look runs at a time. The next comes LEAD_S before the expiry, and up to JITTER_S earlier, so
- * that the hosts of a fleet do not all ask at once. For a short life it comes at half of it. After
- * a failure the pauses grow. Wall time decides, and is read every few seconds, so a changed clock
- * or a machine that slept is noticed. Threads: looks run on the provider's thread, and the first in
- * provider_new. Everything else is under the lock, which is never held during a look. */
+ * One look runs at a time. The next look comes LEAD_S before the expiry, and up to JITTER_S
+ * earlier, so that the hosts of a fleet do not all ask at once. If the credentials live only a
+ * short time, the look comes at half of that time. After each failure the pause grows. The time of
+ * a look is wall time. The wall clock is read every few seconds, so a changed clock or a machine
+ * that slept is noticed. Threads: the first look runs in provider_new, all others on the provider's
+ * thread. A lock guards everything else; it is never held during a look. */
 #include "origin/provider.h"
 
 #include <pthread.h>
@@ -24,9 +25,9 @@
 
 #define LEAD_S 300
 #define JITTER_S 60
-#define FILES_EVERY_S 10            /* credentials in files are read this often */
-#define CLOCK_EVERY_MS 2000u        /* the wall clock is read this often */
-#define PAUSE_S_MAX 30              /* longest pause between failing looks */
+#define FILES_EVERY_S 10            /* pause between two reads of credentials in files */
+#define CLOCK_EVERY_MS 2000u        /* pause between two reads of the wall clock */
+#define PAUSE_S_MAX 30              /* longest pause between two looks that fail */
 #define FAILED_MS 1000u             /* provider_renew starts no look this long after a failure, */
 #define SAME_MS 1000u               /* ... and this long after a look that found nothing new, */
 #define GUESS_MS 30000u             /* ... or this long, if its caller only guesses */
@@ -41,7 +42,7 @@ struct provider {
     atomic_bool stop;
     atomic_uint version, looks;
     _Atomic uint64_t owner_changed_ms;
-    pthread_mutex_t lock;           /* for the members below */
+    pthread_mutex_t lock;           /* guards the members below */
     pthread_cond_t change;
     struct arena held;              /* holds the texts of `now` */
     struct credentials now;
@@ -49,10 +50,10 @@ struct provider {
     int64_t look_s;                 /* time of the next look; INT64_MAX: only on request */
     unsigned failures;              /* failed looks in a row */
     uint64_t failed_ms;
-    uint64_t same_ms;               /* when the last look found nothing new; 0: it did */
-    bool wanted;                    /* a call was refused and requests a look */
+    uint64_t same_ms;               /* when the last look found nothing new; 0: it found new ones */
+    bool wanted;                    /* a call was refused and asks for a look */
     int64_t renewed_s, failed_s;
-    slice from;                     /* in `keep`: the source, for when it never gave anything */
+    slice from;                     /* in `keep`: the source, even if it never gave credentials */
     char why[600];
 };
 
@@ -109,9 +110,9 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
-/* The owner of credentials. Lent ones are renewed with other keys by the same source, so the source
- * is their owner. Keys in settings or files may belong to anyone after the next change, with or
- * without a session token, so the access key is their owner. */
+/* Returns the owner of credentials. Lent ones are renewed by the same source with other keys, so
+ * the source is their owner. Keys in settings or files may belong to anyone after the next change,
+ * with or without a session token, so the access key is their owner. */
 static slice name_of(const struct credentials *found)
 {
     bool renewed = found->kind == CREDENTIALS_LENT && found->session_token.len;
@@ -132,7 +133,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
         provider->now.secret_key = arena_copy(&held, found->secret_key);
         provider->now.session_token = arena_copy(&held, found->session_token);
         provider->now.from = arena_copy(&held, found->from);
-        provider->now.region = S("");    /* unused here */
+        provider->now.region = S("");    /* the provider does not use it */
         arena_free(&provider->held);
         provider->held = held;
         provider->renewed_s = now_s;
@@ -148,7 +149,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
         log_found(provider, found);
 }
 
-static bool is_good(const struct provider *provider, int64_t now_s)    /* under the lock */
+static bool is_good(const struct provider *provider, int64_t now_s)  /* the caller holds the lock */
 {
     return atomic_load(&provider->version) &&
            (provider->now.outlasts || !is_past(&provider->now, now_s));
@@ -288,7 +289,7 @@ void provider_health(struct provider *provider, struct arena *keep, struct origi
     pthread_mutex_unlock(&provider->lock);
 }
 
-/* ---- making one ---- */
+/* ---- making a provider ---- */
 
 static void keep_ask(struct provider *provider, const struct credentials_ask *ask)
 {
@@ -304,13 +305,14 @@ static void keep_ask(struct provider *provider, const struct credentials_ask *as
         *texts[i] = arena_copy(keep, *texts[i]);
 }
 
-/* A lack of credentials is fine only if it was allowed, and the settings name no profile. */
+/* No credentials is no error only if the caller allows it and the settings name no profile. */
 static bool is_nothing(const struct credentials_ask *ask, enum err e)
 {
     return e == ERR_NOT_FOUND && ask->optional && !ask->profile.len;
 }
 
-/* A mistake stays one until somebody changes the configuration; any other failure may pass. */
+/* A mistake remains until somebody changes the configuration; any other failure may end by
+ * itself. */
 static bool is_mistake(enum err e)
 {
     return e == ERR_NOT_FOUND || e == ERR_BAD_ARGUMENT;

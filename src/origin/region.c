@@ -1,7 +1,7 @@
 /* region.c - the regions of buckets, as origins reported them. SPDX-License-Identifier: Apache-2.0
  *
- * A short list, because few buckets lie in another region than the settings say. When it is full,
- * the oldest entry is dropped, and learnt again if needed. */
+ * The list is short, because few buckets lie in another region than the settings say. When the list
+ * is full, its oldest entry is dropped; it is learnt again if it is needed. */
 #include "origin/region.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static struct learnt *find(struct regions *regions, slice bucket)
     return NULL;
 }
 
-/* The entry of a bucket, to write its region into. */
+/* Returns the entry of a bucket, so that the caller writes the bucket's region into it. */
 static struct learnt *place(struct regions *regions, slice bucket)
 {
     struct learnt *learnt = find(regions, bucket);

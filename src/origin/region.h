@@ -10,7 +10,7 @@
 
 #define REGION_BYTES_MAX 64
 
-struct regions {                    /* of one origin */
+struct regions {                    /* belongs to one origin */
     pthread_mutex_t lock;
     struct list list;               /* the oldest first */
     size_t count;
@@ -18,9 +18,10 @@ struct regions {                    /* of one origin */
 
 void regions_init(struct regions *regions);
 void regions_end(struct regions *regions);
-bool region_valid(slice region) MUST_USE;    /* a region becomes part of a host name */
+bool region_valid(slice region) MUST_USE;    /* strict, as a region becomes part of a host name */
 void region_learn(struct regions *regions, slice bucket, slice region);
-/* Copies the region of the bucket. False if none was learnt: ret is then `otherwise`. */
+/* Copies the region of the bucket to ret. Returns false if no region was learnt; then ret is
+ * `otherwise`. */
 bool region_get(struct regions *regions, slice bucket, slice otherwise, char ret[REGION_BYTES_MAX]);
 
 #endif

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The end of the body must be certain, so two different lengths are an error. The limits are 64
- * KiB, 1xx heads included, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use. */
+ * KiB, including 1xx heads, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use. */
 #ifndef ORIGIN_RESPONSE_HEAD_H
 #define ORIGIN_RESPONSE_HEAD_H
 
@@ -11,15 +11,15 @@
 
 struct response_head {
     struct arena keep;
-    size_t bytes;                   /* read so far, with status lines and 1xx heads */
+    size_t bytes;                   /* bytes read so far, with status lines and 1xx heads */
     struct http_field *fields;      /* names in lower case; in keep */
     size_t field_count, field_room;
     bool has_length, chunked;
     uint64_t length;
 };
 
-/* Takes one line with its line end. The empty line sets *ret_ended. False: the head is not
- * valid. */
+/* Takes one line with its line end. The empty line sets *ret_ended. Returns false if the head is
+ * not valid. */
 bool response_head_line(struct response_head *head, slice line, bool *ret_ended) MUST_USE;
 void response_head_end(struct response_head *head);
 

@@ -1,10 +1,11 @@
 /* retry.c - whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
- * Safe to repeat is a request that was not wholly sent, one that the origin refused unread (429,
- * 503), and one that changes nothing. A write is repeated also if the origin says that it failed
- * (500). After silence, a cut, or a gateway that gave up (502, 504), the write may have happened or
- * may still happen. A reused connection that fails at once most likely met the origin's idle
- * timeout: if the request may be repeated, the first such repetition of a call is free. */
+ * Three sorts of requests may be repeated: one that was not sent completely, one that the origin
+ * refused without reading it (429, 503), and one that changes nothing. A write is also repeated if
+ * the origin says that it failed (500). After silence, a connection that ended early, or a gateway
+ * that gave up (502, 504), the write may have happened or may still happen. If a reused connection
+ * fails at once, the most likely cause is the origin's idle timeout. So if the request may be
+ * repeated, the first such repetition of a call is free. */
 #include "origin/retry.h"
 
 #include "s3/encode.h"
@@ -42,7 +43,7 @@ static bool is_passing(const struct retry_case *what, bool *ret_refused_unread)
     case ERR_ORIGIN_CONNECT: case ERR_ORIGIN_CUT:
         *ret_refused_unread = !what->sent;
         return true;
-    case ERR_ORIGIN_TIMEOUT:    /* one server of many may hang; a third wait would not help */
+    case ERR_ORIGIN_TIMEOUT:    /* one server of many may hang; a third try would not help */
         *ret_refused_unread = !what->sent;
         return what->tries < 2;
     default:

@@ -1,8 +1,8 @@
 /* role.c - credentials that AWS STS lends. SPDX-License-Identifier: Apache-2.0
  *
- * AssumeRole is signed with other credentials, of source_profile or of the source that
+ * AssumeRole is signed with other credentials: those of source_profile, or of the source that
  * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token that an
- * orchestrator mounts; its file is read anew each time. */
+ * orchestrator mounts; its file is read again for each request. */
 #include <assert.h>
 
 #include "origin/source.h"
@@ -34,7 +34,8 @@ static void add(struct text *form, const char *name, slice value)
     uri_encode(form, value, true);
 }
 
-/* The value of an environment variable (unless the settings name a profile), or of the profile. */
+/* Returns the value of an environment variable (unless the settings name a profile), else that of
+ * the profile. */
 static slice setting(const struct seek *seek, const char *variable, const char *member)
 {
     slice set = seek->ask->profile.len || seek->depth ? S("") : seek_env(seek, variable);
@@ -68,11 +69,11 @@ static slice sha256_hex(struct arena *keep, slice bytes)
 }
 
 #define FIELDS_MAX 6
-static_assert(FIELDS_MAX >= 2 + countof(((struct sigv4_signed *)NULL)->fields), "Host, type");
+static_assert(FIELDS_MAX >= 2 + countof(((struct sigv4_signed *)NULL)->fields), "+ Host, type");
 static const struct http_field form_type = { { "Content-Type", 12 },
                                              { "application/x-www-form-urlencoded", 33 } };
 
-/* Signs a request. Returns its fields. */
+/* Signs a request and returns the number of its fields. */
 static size_t sign(const struct seek *seek, const struct credentials *with, slice url, slice body,
                    struct http_field fields[FIELDS_MAX])
 {
@@ -109,7 +110,7 @@ static enum err refused(struct seek *seek, slice from, const struct web_reply *r
                      SLICE_ARG(slice_sub(message, 0, 300)));
 }
 
-/* Sends a request to STS. `with` NULL: unsigned. */
+/* Sends a request to STS. If `with` is NULL, the request is unsigned. */
 static enum err ask_sts(struct seek *seek, slice body, const struct credentials *with,
                         struct credentials *ret)
 {
@@ -167,7 +168,7 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
         source_role, source_web_identity, source_profile, source_process,
     };
     enum err e = ERR_NOT_FOUND;
-    /* A profile that names itself as its source uses its own keys for the role. */
+    /* If a profile names itself as its source, its own keys are used for the role. */
     for (size_t i = slice_eq(name, seek->profile) ? 2 : 0; i < countof(ways); i++) {
         *ret = (struct credentials){ 0 };
         e = ways[i](&lender, ret);

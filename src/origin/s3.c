@@ -1,7 +1,7 @@
 /* s3.c - opens and frees an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
  *
- * s3_call.c runs its calls. Threads: calls come from any thread; an origin is opened and freed
- * while no call is under way. */
+ * s3_call.c runs its calls. Threads: any thread may start a call; an origin is opened and freed
+ * while no call is in progress. */
 #include "origin/s3.h"
 
 #include <pthread.h>

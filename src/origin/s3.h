@@ -1,4 +1,4 @@
-/* s3.h - an S3 server as an origin: what its files share. SPDX-License-Identifier: Apache-2.0
+/* s3.h - an S3 server as an origin: declarations of its files. SPDX-License-Identifier: Apache-2.0
  *
  * s3.c opens an origin, s3_call.c runs its calls, s3_ask.c builds the request of each try, and
  * s3_keys.c tells whether an answer refuses Penstock's own credentials. */
@@ -16,9 +16,9 @@
 #include "origin/region.h"
 #include "origin/retry.h"
 
-/* Limits log lines to one a second, because a failure mostly hits every call. */
+/* Limits log lines to one a second, because a failure usually hits every call. */
 struct seldom {
-    uint64_t logged_ms, unlogged;   /* time of the last line; number of lines left out since */
+    uint64_t logged_ms, unlogged;   /* time of the last line; lines left out since */
 };
 
 struct s3 {
@@ -32,12 +32,12 @@ struct s3 {
     unsigned connect_ms, progress_ms, answer_ms, wait_ms, total_ms, tries_max;
     struct limiter limiter;
     struct regions regions;
-    pthread_mutex_t lock;           /* for sigv4, budget, failures, refusals */
+    pthread_mutex_t lock;           /* guards sigv4, budget, failures, refusals */
     struct sigv4 *sigv4;
     struct retry_budget budget;
     struct seldom failures, refusals;
     atomic_bool keys_taken;         /* the origin has accepted Penstock's own credentials */
-    atomic_bool keys_refused;       /* its last word on them was a refusal */
+    atomic_bool keys_refused;       /* its last answer about them was a refusal */
 };
 
 /* s3_call.c: the functions of the kind (kind.h). */
@@ -46,25 +46,25 @@ void s3_call_resume(struct origin_hook *hook);
 void s3_call_cancel(struct origin_hook *hook);
 void s3_call_ask_again(struct origin_hook *hook);
 
-/* s3_ask.c: builds the request of a try, in keep, signed with `with`. `region` is set to the region
- * that it is signed for. */
+/* s3_ask.c: builds the request of a try, in keep, and signs it with `with`. Sets `region` to the
+ * region that the signature is for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
-enum effect s3_effect(const struct origin_call *asked);    /* if the request happens twice */
+enum effect s3_effect(const struct origin_call *asked);    /* if it is received twice */
 /* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
-void s3_keys_taken(struct s3 *s3);    /* notes an answer that is no refusal */
-/* True if the answer is a refusal, which it logs. The answer to a HEAD has no document that says
- * so: then the last answer with a document decides. */
+void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */
+/* Returns true if the answer is a refusal, and logs the refusal. The answer to a HEAD has no
+ * document that would say so; then the last answer with a document decides. */
 bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
-/* True if the source may have newer credentials than those refused here. */
+/* Returns true if the source may have newer credentials than those that this answer refuses. */
 bool s3_keys_may_be_old(int status, slice document);
-/* For a request signed as a client: true if the origin finds fault with Penstock's signature or
- * clock. A fault of the client's key is the client's to hear. */
+/* For a request signed as a client: returns true if the origin refuses Penstock's signature or
+ * clock. If the client's key is refused, the client gets the answer. */
 bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document);
 bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged);
-/* True if no field holds a byte that could split the head. */
+/* Returns true if no field contains a byte that could split the head. */
 bool s3_fields_are_sendable(const struct origin_call *asked);
 
 #endif

@@ -1,8 +1,8 @@
 /* s3_ask.c - the request of one try, built and signed. SPDX-License-Identifier: Apache-2.0
  *
- * Each try is built anew, with its own date, and signed for the region that is known by then.
- * Fields about the connection or the signature are Penstock's own; those of the caller are left
- * out. Threads: carriers. */
+ * Each try is built again, with its own date, and signed for the region that is known by then.
+ * Fields about the connection or the signature are Penstock's own; the caller's fields of these
+ * names are left out. Threads: carriers. */
 #include <assert.h>
 #include <pthread.h>
 #include <sys/random.h>
@@ -11,10 +11,10 @@
 #include "origin/s3.h"
 
 #define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
-static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "and Host");
+static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "Host fits, too");
 
-/* Some servers read other characters as '-'. So only names of metadata, which no server acts on,
- * may have every character of RFC 9110. */
+/* Some servers read other characters as '-'. So only names of metadata may have every character of
+ * RFC 9110, because no server acts on them. */
 static bool is_sendable_name(slice name)
 {
     if (slice_starts_nocase(name, S("x-amz-meta-")))
@@ -40,8 +40,8 @@ bool s3_fields_are_sendable(const struct origin_call *asked)
     return true;
 }
 
-/* True for a conditional write. After it has happened its condition no longer holds, so a
- * repetition would be refused, and the client would hear that another writer won. */
+/* Returns true for a conditional write. After the write has happened, its condition no longer
+ * holds. So a repetition would be refused, and the client would be told that another writer won. */
 static bool is_conditional(const struct origin_call *asked)
 {
     for (size_t i = 0; i < asked->field_count; i++) {
@@ -54,8 +54,9 @@ static bool is_conditional(const struct origin_call *asked)
     return false;
 }
 
-/* A second CompleteMultipartUpload is an error, and a second CreateBucket may be one. A second
- * CreateMultipartUpload leaks an upload. The effect of an unknown POST is unknown. */
+/* A second CompleteMultipartUpload is an error, and a second CreateBucket may be an error. A second
+ * CreateMultipartUpload leaves an upload that nobody ends. The effect of an unknown POST is
+ * unknown. */
 enum effect s3_effect(const struct origin_call *asked)
 {
     enum s3_op op = asked->op;
@@ -89,7 +90,7 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
     struct sigv4_signed added;
     if (!with->access_key.len)
         return count;
-    pthread_mutex_lock(&s3->lock);    /* a signer serves one thread at a time */
+    pthread_mutex_lock(&s3->lock);    /* only one thread at a time may use a signer */
     sigv4_sign(s3->sigv4, keep, &ask, with, &added);
     pthread_mutex_unlock(&s3->lock);
     for (size_t i = 0; i < added.field_count; i++)
@@ -97,7 +98,7 @@ static size_t add_signature(struct s3 *s3, struct arena *keep, const struct orig
     return count;
 }
 
-/* The form of a try: the bytes before the file, the file, the bytes behind it. */
+/* The body of a form: the bytes before the file, the file, and the bytes after it. */
 struct form_body {
     struct origin_body body;
     const struct origin_body *file;
@@ -151,8 +152,8 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     return &made->body;
 }
 
-/* True for a caller's field that is sent, if its being unsigned is as given. Fields about the
- * connection or the signature are never sent. */
+/* Returns true if a caller's field is sent and signed; with `unsigned_ones`, if it is sent and not
+ * signed. Fields about the connection or the signature are never sent. */
 static bool is_of_fate(struct http_field field, bool unsigned_ones)
 {
     enum header_fate fate = header_judge(field.name, S("")).fate;

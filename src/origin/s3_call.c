@@ -5,18 +5,20 @@
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |
  *               +------- BACKING_OFF <--------+  the try failed and may be repeated
- * +------- RENEWING <-----------+  once: Penstock's credentials expired or were refused
+ *               +------- RENEWING <-----------+  once: own credentials expired or refused
  *
  * Only the carrier changes the state, so the callbacks of a call come one at a time. Other threads
- * set a flag and wake the errand. Each try is built and signed anew (s3_ask.c). If a try will be
- * repeated, its answer is read and dropped. Once a head was handed out, nothing is repeated.
+ * set a flag and wake the errand. Each try is built and signed again (s3_ask.c). If a try will be
+ * repeated, its answer is read and dropped. After a head was given to the caller, nothing is
+ * repeated.
  *
  * An answer that may refuse Penstock's own credentials is held back until its whole document is
- * there. A client that got it at once would take its own credentials for wrong (s3_keys.c).
+ * there. A client that got such an answer at once would believe that its own credentials are wrong
+ * (s3_keys.c).
  *
  * For a bucket of another region, the origin answers 301, 307 or 400 and names the region. The
- * region is remembered for the bucket, and the request is signed anew for it. The target of a
- * redirect is never asked: signed requests go to the endpoint of the settings, or to AWS's own
+ * region is stored for the bucket, and the request is signed again for it. Penstock never connects
+ * to the target of a redirect: signed requests go to the endpoint of the settings, or to AWS's own
  * endpoint of the region. */
 #include "origin/s3.h"
 
@@ -32,7 +34,7 @@
 
 #define SWALLOW_BYTES_MAX (64 * 1024)
 #define HELD_BYTES_MAX (16 * 1024)
-#define RENEW_MS 11000u             /* limit of RENEWING; longer than the 10 s that STS gets */
+#define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
 #define TRUST "; set origin_ca_file to a file with the certificates to trust"
 #define NO_TLS "; this port does not speak TLS: should the URL begin with http://?"
@@ -48,9 +50,9 @@ struct s3_call {
     struct arena keep;              /* lives as long as this try */
     char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
     struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
-    unsigned with_version, looks;   /* state of the provider when they were taken */
-    uint64_t renew_until_ms;        /* end of RENEWING, which happens once; 0: not yet begun */
-    bool tried_others;              /* newer credentials of the provider were tried */
+    unsigned with_version, looks;   /* state of the provider when `with` was taken */
+    uint64_t renew_until_ms;        /* end of RENEWING, which happens once; 0: not yet */
+    bool tried_others;              /* newer credentials of the provider were tried, too */
     unsigned tries, free_tries;
     bool region_learnt;
     bool sent;                      /* a request of this call was sent */
@@ -61,7 +63,7 @@ struct s3_call {
     struct text held_body;
 };
 
-/* ---- the course of a call ---- */
+/* ---- the states of a call ---- */
 
 static const struct exchange_events events;
 
@@ -96,8 +98,8 @@ static enum err must_stop(const struct s3_call *call)
     return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
 }
 
-/* OK, or why a request that is not sent yet must not be sent: its caller may not want it any
- * more. */
+/* Returns OK, or the reason why a request that is not sent yet must not be sent: its caller may not
+ * want it any more. */
 static enum err must_not_send(const struct s3_call *call)
 {
     struct origin_call *asked = call->hook.call;
@@ -131,8 +133,8 @@ static void wait_for_connection(struct s3_call *call)
     errand_due(&call->errand, until_ms < UINT64_MAX ? until_ms : 0);
 }
 
-/* Ends a call that has waited too long for a connection. Told to slow down, a client retries later;
- * left waiting, it would time out and retry at once. */
+/* Ends a call that has waited too long for a connection. A client that is told to slow down retries
+ * later; a client that is left waiting would time out and retry at once. */
 static void judge_wait(struct s3_call *call)
 {
     if (mono_ms() < call->waited_out_ms)
@@ -155,7 +157,8 @@ static void begin(struct s3_call *call)
     wait_for_connection(call);
 }
 
-/* Woken while sending: the call goes on after a pause, or must give its place to another call. */
+/* Called when the call was woken while sending: it was resumed, or must give its place to another
+ * call. */
 static void go_on_or_yield(struct s3_call *call)
 {
     bool resumed = atomic_exchange(&call->resumed, false);
@@ -165,8 +168,9 @@ static void go_on_or_yield(struct s3_call *call)
         exchange_resume(call->exchange);
 }
 
-/* Waits, once a call, until the source of Penstock's credentials was asked again. If newer ones
- * came meanwhile, they are tried first, also once: they may have been revoked too. */
+/* Waits, once a call, until the source of Penstock's credentials was asked again. If newer
+ * credentials came in the meantime, they are tried first, also once, because they may be revoked,
+ * too. */
 static bool renew(struct s3_call *call)
 {
     struct provider *provider = call->s3->provider;
@@ -177,7 +181,7 @@ static bool renew(struct s3_call *call)
     call->tried_others |= others;
     call->renew_until_ms = others ? 0 : mono_ms() + RENEW_MS;
     call->looks = provider_looks(provider);
-    bool guess = call->holding && !call->held_body.len;    /* a HEAD's answer gives no reason */
+    bool guess = call->holding && !call->held_body.len;  /* the answer to a HEAD gives no reason */
     if (!others && !provider_renew(provider, call->with_version, guess))
         return false;
     if (call->sent && asked->may_send && asked->may_send(asked, true))
@@ -248,13 +252,13 @@ static bool may_spend(struct s3 *s3)
 
 static uint64_t chance(const struct s3_call *call)
 {
-    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* mixed as by splitmix64 */
+    uint64_t x = mono_ns() ^ (uint64_t)(uintptr_t)call;    /* mixed as splitmix64 does */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
 
-/* True if the call is to be repeated, at call->again_ms (0: at once). */
+/* Returns true if the call must be repeated, at call->again_ms (0: at once). */
 static bool decide_again(struct s3_call *call, enum err err, int status,
                          const struct exchange_end *end)
 {
@@ -338,7 +342,7 @@ static void hold(struct s3_call *call, const struct origin_reply *reply)
     call->holding = true;
 }
 
-/* Hands out a held answer that is no refusal of credentials. */
+/* Gives a held answer to the caller, because it is no refusal of credentials. */
 static void let_go(struct s3_call *call)
 {
     slice body = text_slice(&call->held_body);
@@ -374,7 +378,7 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *got)
 static enum exchange_take on_body(void *arg, slice bytes)
 {
     struct s3_call *call = sending(arg);
-    if (call->again) {    /* reads a short answer to its end, so the connection can be reused */
+    if (call->again) {    /* a short answer is read to its end to reuse the connection */
         call->swallowed += bytes.len;
         return call->swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
     }
@@ -384,7 +388,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
         text_add(&call->held_body, bytes);
         return EXCHANGE_TAKEN;
     }
-    if (call->holding)    /* too long for the document of a refusal */
+    if (call->holding)    /* longer than any document of a refusal */
         let_go(call);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
@@ -394,11 +398,11 @@ static enum exchange_take on_body(void *arg, slice bytes)
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
     if (take == ORIGIN_SPARE)
-        limiter_spare(&call->s3->limiter, &call->pass);    /* may wake the call, to end it */
+        limiter_spare(&call->s3->limiter, &call->pass);    /* may wake the call and end it */
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
-/* Advice about a failure that libcurl's message does not explain; or "". */
+/* Returns advice about a failure that libcurl's message does not explain, or "". */
 static const char *advice(const struct exchange_end *end)
 {
     static const struct {
@@ -430,7 +434,7 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
     arena_free(&keep);
 }
 
-/* Judges a held answer that is complete. */
+/* Judges a held answer after its whole document has come. */
 static enum err judge_held(struct s3_call *call)
 {
     const struct origin_call *asked = call->hook.call;
@@ -441,7 +445,7 @@ static enum err judge_held(struct s3_call *call)
                              : s3_keys_refused(call->s3, asked->op, status, document);
     bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
     if (old && provider_is_past(call->s3->provider, call->with_version))
-        return ERR_NO_KEYS;    /* expired, not revoked: an outage, which newer ones will end */
+        return ERR_NO_KEYS;    /* expired, not revoked: newer credentials will end this */
     if (refused)
         return ERR_ORIGIN_KEYS;
     let_go(call);
@@ -472,7 +476,7 @@ static void on_end(void *arg, const struct exchange_end *end)
             log_failure(call, end);
         char why[400];
         snprintf(why, sizeof(why), "%s%s", end->why, advice(end));
-        call->hook.why = why;    /* finish() uses it before this function returns */
+        call->hook.why = why;    /* finish() reads it before this function returns */
         finish(call, end->err);
     }
 }

@@ -1,13 +1,14 @@
 /* s3_keys.c - refusals of Penstock's own credentials. SPDX-License-Identifier: Apache-2.0
  *
- * Penstock has verified the client's signature, so an origin's complaint about a key or signature
- * is about Penstock's own. The operator must read it in the log, in a line that names what to
- * check. AccessDenied is different: the keys are good but may not do this, so the client gets the
- * answer as it came. The refusal of a HEAD gives no reason, so the last answer with a reason
- * decides.
+ * Penstock has verified the client's signature. So if an origin complains about a key or a
+ * signature, it means Penstock's own. The operator must read that in the log, in a line that names
+ * what to check. AccessDenied is different: the keys are valid but may not do this, so the client
+ * gets the answer unchanged. The refusal of a HEAD gives no reason, so the last answer with a
+ * reason decides.
  *
- * The refusal of a request signed as a client (call->as) goes to that client, and tells nothing
- * about Penstock's own credentials. But a wrong signature or clock is Penstock's fault here too.
+ * If a request signed as a client (call->as) is refused, the refusal goes to that client, and says
+ * nothing about Penstock's own credentials. But a wrong signature or clock is Penstock's fault
+ * here, too.
  * Threads: carriers. */
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,7 +20,7 @@
 static const struct {
     const char *code, *why;
     bool renew;            /* the source of the credentials may have newer ones */
-    const char *why_as;    /* for a request signed as a client; NULL: the client hears of it */
+    const char *why_as;    /* for a request signed as a client; NULL: the client gets it */
 } rows[] = {
     { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
       "the secret key that goes with this access key is wrong: check its row of keys" },
@@ -72,7 +73,8 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
         warn(s3, op, status, "-", "its last answer with a reason said so (a HEAD has none)");
         return true;
     }
-    if (!atomic_exchange(&s3->keys_taken, true))    /* only once: a permission may be missing */
+    /* Logged only once: a permission may be missing. */
+    if (!atomic_exchange(&s3->keys_taken, true))
         log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
                  "refused the first request that was signed with Penstock's own credentials. A "
                  "HEAD response gives no reason: if all other requests fail, too, check "
@@ -81,7 +83,7 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
     return false;
 }
 
-/* The row that the document names; countof(rows) if it names none. */
+/* Returns the index of the row that the document names, or countof(rows) if it names none. */
 static size_t row_of(slice document)
 {
     struct arena keep = { 0 };
@@ -112,7 +114,7 @@ bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
 bool s3_keys_may_be_old(int status, slice document)
 {
     if (!document.len)
-        return status == 400;    /* a HEAD with an expired token; a missing permission is a 403 */
+        return status == 400;    /* a HEAD with an expired token; a missing permission is 403 */
     size_t row = row_of(document);
     return row < countof(rows) && rows[row].renew;
 }

@@ -1,4 +1,5 @@
-/* source.h - the sources of credentials, and helpers they share; for credentials.c and its sources.
+/* source.h - the sources of credentials, and their helpers. Only credentials.c and the sources use
+ * it.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A source returns ERR_NOT_FOUND if it is not configured. Otherwise it sets ret->from, and either
@@ -9,7 +10,7 @@
 #include "origin/aws_files.h"
 #include "origin/credentials.h"
 
-#define WEB_TIME_MS 5000u           /* limit for a whole answer */
+#define WEB_TIME_MS 5000u           /* limit of the time for a whole answer */
 
 struct seek {
     struct arena *keep;
@@ -17,7 +18,7 @@ struct seek {
     struct aws_files files;
     slice profile;                  /* name of the profile */
     slice region;
-    unsigned depth;                 /* length of the chain of roles so far */
+    unsigned depth;                 /* number of roles in the chain so far */
     slice why;
 };
 
@@ -25,11 +26,11 @@ slice seek_env(const struct seek *seek, const char *name);
 slice seek_profile(const struct seek *seek, const char *name);
 /* Sets seek->why and returns `err`. */
 enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...) PRINTF_LIKE(3, 4);
-/* Reads a JSON document of credentials, in which `token_name` is the name of the session token.
- * Expired credentials, or an expiry that is no valid time, are a failure. */
+/* Reads a JSON document of credentials; `token_name` is the name of the session token in it. Fails
+ * if the credentials have expired, or if their expiry is no valid time. */
 enum err seek_read_json(struct seek *seek, slice document, const char *token_name,
                         struct credentials *ret) MUST_USE;
-/* The last step for lent credentials: checks that they are complete and not expired. */
+/* The last step for lent credentials: checks that they are complete and have not expired. */
 enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret) MUST_USE;
 
 /* credentials.c: the keys of seek->profile and of the environment. */

@@ -1,7 +1,7 @@
 /* web.c - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * libcurl runs the request on the caller's thread, by the rules of curl.c. The caller checks *stop
- * now and then. */
+ * libcurl runs the request on the caller's thread, with the options of curl.c. The thread checks
+ * *stop regularly. */
 #include "origin/web.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* web.h - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * For rare requests from a thread that may block, as for credentials. It blocks until the answer is
- * whole, the time is up, or *stop was set. Never call it on an HTTP loop or a carrier. */
+ * For rare requests, such as for credentials, from a thread that may block. The request blocks
+ * until the whole answer is there, the time is over, or *stop was set. Never call it on an HTTP
+ * loop or a carrier. */
 #ifndef ORIGIN_WEB_H
 #define ORIGIN_WEB_H
 
@@ -13,12 +14,12 @@
 struct web_ask {
     const char *method;
     slice url;                          /* scheme://host[:port]/path?query */
-    const struct http_field *fields;    /* Host is added, unless it is here */
+    const struct http_field *fields;    /* Host is added if it is missing here */
     size_t field_count;
-    slice body;                         /* for a POST; a PUT is sent with an empty body */
+    slice body;                         /* of a POST; a PUT is sent with an empty body */
     const char *ca_file;                /* NULL: the system's store */
     unsigned time_ms;                   /* limit for the whole request */
-    size_t body_bytes_max;              /* of the answer; 0: 64 KiB */
+    size_t body_bytes_max;              /* limit for the body of the answer; 0: 64 KiB */
     const atomic_bool *stop;            /* may be NULL */
 };
 
@@ -27,7 +28,7 @@ struct web_reply {
     slice body;
 };
 
-/* OK for an answer of any status. Otherwise *ret_why says what went wrong, in keep. */
+/* Returns OK for an answer with any status. Otherwise *ret_why, in keep, says what went wrong. */
 enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply *ret,
                  slice *ret_why) MUST_USE;
 
