@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define BLOCK_BYTES 4096
+#define LIST_ROOM_FIRST 32u    /* items */
 
 struct arena_block {
     struct arena_block *older;
@@ -30,6 +31,19 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     block->used += need;
     arena->used_bytes += need;
     return memory;
+}
+
+/* The room of a list follows from its count: LIST_ROOM_FIRST, doubled while that is too small. */
+void *arena_grow(struct arena *arena, void *list, size_t count, size_t item_bytes)
+{
+    bool full = count == 0 || (count >= LIST_ROOM_FIRST && (count & (count - 1)) == 0);
+    check(list || !count);
+    if (!full)
+        return list;
+    void *grown = arena_alloc(arena, MAX(2 * count, LIST_ROOM_FIRST) * item_bytes);
+    if (count)
+        memcpy(grown, list, count * item_bytes);
+    return grown;
 }
 
 slice arena_copy(struct arena *arena, slice s)

@@ -17,6 +17,9 @@ struct arena {
 };
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */
+/* Makes room for one more item in a list that grows by this function alone, from NULL. Returns the
+ * list, which is at another place when it had no room. */
+void *arena_grow(struct arena *arena, void *list, size_t count, size_t item_bytes) MUST_USE;
 slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* followed by a NUL */
 slice arena_lower(struct arena *arena, slice s) MUST_USE;    /* a copy in lower case (ASCII) */
 slice arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_USE;

@@ -39,12 +39,9 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
 void config_policy_add(struct config *config, struct config_key *key, unsigned allowed, slice on)
 {
     struct config_policy row = { .rights = allowed, .prefix = arena_copy(&config->arena, on) };
-    struct config_policy *rows = arena_alloc(&config->arena, (key->row_count + 1) * sizeof(*rows));
     row.bucket = slice_cut(&row.prefix, '/');
-    if (key->row_count)
-        memcpy(rows, key->rows, key->row_count * sizeof(*rows));
-    rows[key->row_count++] = row;
-    key->rows = rows;
+    key->rows = arena_grow(&config->arena, key->rows, key->row_count, sizeof(*key->rows));
+    key->rows[key->row_count++] = row;
 }
 
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key)

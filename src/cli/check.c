@@ -34,14 +34,12 @@ void check_report(struct check *check, enum check_grade grade, const char *fmt, 
 
 static void report_found(struct check *check, const char *name, const struct credentials *found)
 {
-    char expires[ISO_DATE_BYTES] = "";
-    if (found->expires_s)
-        iso_date_write(found->expires_s, expires);
+    slice expires = found->expires_s ? iso_date_text(check->keep, found->expires_s) : S("");
     slice key = found->access_key.len ? found->access_key
                                       : S("a key that is not fetched with --offline");
     check_report(check, NOTED, "credentials: Penstock signs to origin %s with %.*s, from: "
-                 "%.*s%s%s", name, SLICE_ARG(key), SLICE_ARG(found->from),
-                 *expires ? "; they expire at " : "", expires);
+                 "%.*s%s%.*s", name, SLICE_ARG(key), SLICE_ARG(found->from),
+                 expires.len ? "; they expire at " : "", SLICE_ARG(expires));
     if (found->nameless)    /* the cache serves an identity only what the origin let it read */
         check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
                      "credentials it gives. If it ever gives those of another role, empty the "

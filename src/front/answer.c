@@ -7,25 +7,14 @@
 #include "front/forward.h"
 #include "s3/encode.h"
 
-static void grow(struct fields *fields)
-{
-    size_t room = MAX(2 * fields->room, 32);
-    struct http_field *grown = arena_alloc(fields->keep, room * sizeof(*grown));
-    for (size_t i = 0; i < fields->count; i++)
-        grown[i] = fields->list[i];
-    fields->list = grown;
-    fields->room = room;
-}
-
 void fields_add(struct fields *fields, slice name, slice value)
 {
-    check(fields->keep && fields->count <= fields->room);
+    check(fields->keep && fields->count <= ANSWER_FIELDS_MAX);
     if (fields->count == ANSWER_FIELDS_MAX) {
         metric_add(M_FRONT_FIELDS_DROPPED, 1);
         return;
     }
-    if (fields->count == fields->room)
-        grow(fields);
+    fields->list = arena_grow(fields->keep, fields->list, fields->count, sizeof(*fields->list));
     fields->list[fields->count++] = (struct http_field){ name, value };
 }
 

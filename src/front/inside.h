@@ -84,7 +84,7 @@ struct judged {
 struct fields {
     struct arena *keep;
     struct http_field *list;
-    size_t count, room;
+    size_t count;
 };
 /* When the list is full, the field is dropped and counted. */
 void fields_add(struct fields *fields, slice name, slice value);

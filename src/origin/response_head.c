@@ -6,14 +6,7 @@
 
 static void add_field(struct response_head *head, slice name, slice value)
 {
-    if (head->field_count == head->field_room) {
-        size_t room = MAX(2 * head->field_room, 32);
-        struct http_field *grown = arena_alloc(&head->keep, room * sizeof(*grown));
-        for (size_t i = 0; i < head->field_count; i++)
-            grown[i] = head->fields[i];
-        head->fields = grown;
-        head->field_room = room;
-    }
+    head->fields = arena_grow(&head->keep, head->fields, head->field_count, sizeof(*head->fields));
     head->fields[head->field_count++] = (struct http_field){ name, value };
 }
 
@@ -47,7 +40,7 @@ bool response_head_line(struct response_head *head, slice line, bool *ret_ended)
         line.len--;
     if (slice_starts(line, S("HTTP/"))) {    /* a head before this one was a 1xx */
         arena_free(&head->keep);
-        head->field_count = head->field_room = 0;
+        head->field_count = 0;
         head->has_length = head->chunked = false;
         return true;
     }

@@ -13,7 +13,7 @@ struct response_head {
     struct arena keep;
     size_t bytes;                   /* bytes read so far, with status lines and 1xx heads */
     struct http_field *fields;      /* names in lower case; in keep */
-    size_t field_count, field_room;
+    size_t field_count;
     bool has_length, chunked;
     uint64_t length;
 };

@@ -73,7 +73,6 @@ static enum err wrong_value(struct arena *keep, slice field, slice *ret_why)
 static enum err find_sum(struct arena *keep, const struct body_fields *fields,
                          struct integrity *ret, slice *ret_why)
 {
-    ret->sum = CHECKSUM_COUNT;
     if (fields->sums) {
         ret->sum = checksum_of_header(fields->sum_field);
         if (ret->sum == CHECKSUM_COUNT)

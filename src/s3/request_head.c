@@ -140,7 +140,6 @@ static enum err read_target(struct scan *scan)
     if (!head->path.len)
         head->path = (slice){ scan->authority.ptr - 1, 1 };
     head->query = rest;
-    head->has_query = rest.ptr != NULL;
     return OK;
 }
 

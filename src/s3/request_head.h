@@ -22,8 +22,7 @@ struct http_field {
 struct request_head {
     size_t bytes;           /* length, with the blank line; the body starts here */
     slice method;
-    slice path, query;      /* of the target (path or URL), cut at the first '?' */
-    bool has_query;         /* tells "/a?" from "/a" */
+    slice path, query;      /* of the target (path or URL); query.ptr NULL: it has no '?' */
     int minor;              /* HTTP/1.minor: 0 or 1 */
     slice host;
     bool has_length, chunked, expect_continue, close;

@@ -119,12 +119,7 @@ static bool add_item(struct arena *keep, struct items *items)
 {
     if (items->count == ITEMS_MAX)
         return false;
-    if ((items->count & (items->count - 1)) == 0) {
-        struct item *grown = arena_alloc(keep, MAX(2 * items->count, 1) * sizeof(*grown));
-        for (size_t i = 0; i < items->count; i++)
-            grown[i] = items->list[i];
-        items->list = grown;
-    }
+    items->list = arena_grow(keep, items->list, items->count, sizeof(*items->list));
     items->list[items->count++] = (struct item){ 0 };
     return true;
 }

@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(!(head.chunked && head.has_length));
     check(head.path.ptr && inside(head.path, bytes) && inside(head.query, bytes));
     check(*head.path.ptr == '/' && !memchr(head.path.ptr, '?', head.path.len));
-    check(head.has_query || !head.query.len);
+    check(head.query.ptr || !head.query.len);
     size_t lines = 0;
     for (size_t i = 0; i < head.bytes; i++)
         lines += data[i] == '\n';

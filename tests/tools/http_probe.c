@@ -277,7 +277,7 @@ static void handle(void *arg, struct http_request *request)
             on_proceed(job);
     } else {
         reply_text(request, arena_printf(keep, "%.*s%s%.*s\n", SLICE_ARG(head->path),
-                                         head->has_query ? "?" : "", SLICE_ARG(head->query)));
+                                         head->query.ptr ? "?" : "", SLICE_ARG(head->query)));
     }
 }
 

@@ -50,6 +50,25 @@ TEST(text_grows_and_keeps_what_it_had)
     ok(arena.newest == NULL);
 }
 
+TEST(a_list_grows_and_keeps_its_items)
+{
+    struct arena arena = { 0 };
+    size_t *list = NULL;
+    for (size_t i = 0; i < 1000; i++) {
+        list = arena_grow(&arena, list, i, sizeof(*list));
+        list[i] = i;
+    }
+    for (size_t i = 0; i < 1000; i++)
+        ok(list[i] == i);
+    arena_free(&arena);
+}
+
+TEST(a_part_is_found_where_it_begins_first)
+{
+    ok(slice_find(S("a<b><b>"), S("<b>")) == 1 && slice_find(S("a<b"), S("<b>")) == 3);
+    ok(slice_find(S(""), S("<b>")) == 0 && slice_find((slice){ NULL, 0 }, S("<b>")) == 0);
+}
+
 struct counted {
     struct ticket *ticket;
     int woken;
@@ -335,6 +354,8 @@ RUN(cmocka_unit_test(memory_is_at_most_the_machines),
     cmocka_unit_test(a_number_is_digits_and_nothing_else),
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),
+    cmocka_unit_test(a_list_grows_and_keeps_its_items),
+    cmocka_unit_test(a_part_is_found_where_it_begins_first),
     cmocka_unit_test(wakes_between_two_deliveries_are_one),
     cmocka_unit_test(a_wake_after_the_end_finds_nobody),
     cmocka_unit_test(a_wake_after_the_mailbox_is_gone_is_lost_without_harm),
