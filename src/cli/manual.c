@@ -209,7 +209,7 @@ static const struct words routes[] = {
     [S3_CACHE] = { "cache, or origin", "the cache or the origin answers" },
     [S3_ITEMS] = { "cache, or origin", "the cache or the origin answers, item by item" },
     [S3_LIST] = { "origin, coalesced",
-                  "the origin answers, calls that are alike share its answer" },
+                  "the origin answers, and equal calls share its answer" },
     [S3_PASS] = { "origin", "the origin answers" },
 };
 static const struct words leaves[] = {
