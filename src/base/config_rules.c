@@ -415,8 +415,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
         if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
-                         "is not the origin of the whole bucket: a bucket and its prefixes have one "
-                     "origin");
+                         "is not the origin of the whole bucket: a bucket and its prefixes must "
+                         "have one origin");
     }
 }
 

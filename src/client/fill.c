@@ -58,7 +58,7 @@ static int begin(struct penstock *client, json_t *take_message, const struct pen
     if (!fill || !lengths || penstock_ask(client, take_message, -1, &fill->id, error)) {
         if (!fill || !lengths) {
             json_decref(take_message);
-            penstock_fail(error, "memory", "there is no memory");
+            penstock_fail(error, "memory", "this process is out of memory");
         }
         free(fill);
         free(lengths);
@@ -146,7 +146,7 @@ static int take_reply(const struct penstock_fill *fill, struct penstock_result *
     if (to->statuses)
         memset(to->statuses, 0, fill->count * sizeof(*to->statuses));
     if ((to->lengths && !take_lengths(fill, reply, to->lengths)) || !take_errors(fill, reply, to))
-        return penstock_fail(error, "bad_reply", "Penstock's reply is not a reply to this list");
+        return penstock_fail(error, "bad_reply", "Penstock's reply does not match the items of this fill");
     return good ? 0 : penstock_refused(reply, error);
 }
 

@@ -52,15 +52,16 @@ static int dial(struct penstock *client, const char *path, struct penstock_error
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     static_assert(sizeof(SOCKET) <= sizeof(address.sun_path), "the default fits");
     if (strlen(path) >= sizeof(address.sun_path))
-        return penstock_fail(error, "disconnected", "the path %s is too long for a socket",
-                             path);
+        return penstock_fail(error, "disconnected", "the path of the socket, %s, is longer than "
+                             "the %zu bytes that a socket may have", path,
+                             sizeof(address.sun_path) - 1);
     strcpy(address.sun_path, path);
     client->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (client->fd >= 0 && connect(client->fd, (struct sockaddr *)&address, sizeof(address)) == 0)
         return 0;
-    return penstock_fail(error, "disconnected", "%s: %s. Does Penstock run, with the setting "
-                         "fill_socket, and may this user connect (fill_users)?", path,
-                         strerror(errno));
+    return penstock_fail(error, "disconnected", "can't connect to %s: %s. Is Penstock running, is "
+                         "its setting fill_socket this path, and does fill_users allow this user?",
+                         path, strerror(errno));
 }
 
 static int greet(struct penstock *client, const struct penstock_options *who,
@@ -72,7 +73,8 @@ static int greet(struct penstock *client, const struct penstock_options *who,
         if (!who->secret_key || !penstock_presign(who, &url)) {
             json_decref(message);
             return penstock_fail(error, "bad_argument",
-                                 "the access key has no secret key, or they are too long");
+                                 "the access key was given without a secret key, or they are too "
+                                 "long to presign a URL");
         }
         json_object_set_new(message, "auth", json_pack("{s:s}", "presigned", url.text));
     }
@@ -88,7 +90,7 @@ int penstock_connect(struct penstock **ret, const struct penstock_options *optio
     struct penstock *client = calloc(1, sizeof(*client));
     *ret = NULL;
     if (!client)
-        return penstock_fail(error, "memory", "there is no memory");
+        return penstock_fail(error, "memory", "this process is out of memory");
     client->fd = -1;
     client->silence_ms = all.silence_ms;
     if (dial(client, all.socket, error) || greet(client, &all, error)) {
@@ -144,8 +146,8 @@ static int make_memory(struct penstock_buffer *buffer, struct penstock_error *er
         return 0;
     if (buffer->fd >= 0)
         close(buffer->fd);
-    return penstock_fail(error, "memory", "%zu bytes of shared memory: %s", buffer->bytes,
-                         strerror(why));
+    return penstock_fail(error, "memory", "can't make a buffer of %zu bytes of shared memory: %s",
+                         buffer->bytes, strerror(why));
 }
 
 static int enroll(struct penstock_buffer *buffer, struct penstock_error *error)
@@ -158,7 +160,7 @@ static int enroll(struct penstock_buffer *buffer, struct penstock_error *error)
     if (good)
         strcpy(buffer->id, id);
     else if (reply)
-        penstock_fail(error, "bad_reply", "Penstock's reply has no id for the buffer");
+        penstock_fail(error, "bad_reply", "Penstock's reply to register has no id of a buffer");
     json_decref(reply);
     return good ? 0 : -1;
 }
@@ -170,7 +172,7 @@ int penstock_buffer_new(struct penstock *client, size_t bytes, struct penstock_b
     *ret = NULL;
     check(client && bytes > 0);
     if (!buffer)
-        return penstock_fail(error, "memory", "there is no memory");
+        return penstock_fail(error, "memory", "this process is out of memory");
     buffer->client = client;
     buffer->bytes = bytes;
     if (make_memory(buffer, error)) {

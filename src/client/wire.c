@@ -107,7 +107,8 @@ int penstock_ask(struct penstock *client, json_t *take_message, int fd, json_int
                ? json_dumps(take_message, JSON_COMPACT) : NULL;
     json_decref(take_message);
     if (!text)
-        return penstock_fail(error, "bad_message", "a name is not UTF-8, or there is no memory");
+        return penstock_fail(error, "bad_message", "a bucket, key, prefix or other text is not "
+                             "UTF-8, or this process is out of memory");
     size_t len = strlen(text);
     char head[64];
     int carrier = -1, lost = 0;
@@ -164,7 +165,7 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
         ready = poll(&wait, 1, (int)client->silence_ms);
     while (ready < 0 && errno == EINTR);
     if (ready == 0) {
-        penstock_fail(error, "timeout", "Penstock has not answered for %u ms", client->silence_ms);
+        penstock_fail(error, "timeout", "Penstock did not answer within %u ms", client->silence_ms);
         return NULL;
     }
     ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
@@ -185,7 +186,7 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
         close(fd);
     if (!reply || !json_is_boolean(json_object_get(reply, "ok"))) {
         json_decref(reply);
-        lose(client, error, "Penstock sent something that is no reply", NULL);
+        lose(client, error, "Penstock sent a message that is not a reply", NULL);
         return NULL;
     }
     return reply;

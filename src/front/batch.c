@@ -174,7 +174,7 @@ void batch_read(struct call *call)
     slice unknown = form_find_header(call, S("x-amz-checksum-"));    /* a GetObject would obey it */
     if (unknown.len || call->s3.pass) {
         reply_error(call, ERR_NOT_IMPLEMENTED, unknown.len
-                    ? arena_printf(call->keep, "A batch does not know %.*s: leave it out.",
+                    ? arena_printf(call->keep, "A batch does not support %.*s: leave it out.",
                                    SLICE_ARG(unknown)) : S(""));
         return;
     }

@@ -26,8 +26,8 @@ slice form_find_header(const struct call *call, slice ignored)
 static enum err refuse_head(struct call *call, const char *what, slice name)
 {
     call->s3.detail = arena_printf(
-        call->keep, "The %s %.*s is not covered by the signature of a form. Send it as a field of "
-        "the form, before the file, and name it in the policy.", what,
+        call->keep, "The signature of a form does not cover the %s %.*s. Send it as a field of "
+        "the form, before the file, with a condition in the policy.", what,
         SLICE_ARG(slice_sub(name, 0, NAME_BYTES_MAX)));
     return ERR_BAD_ARGUMENT;
 }

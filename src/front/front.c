@@ -123,7 +123,7 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
         return false;
     *ret = (struct http_answer){ .status = 404, .close = true, .is_page = true,
                                  .fields = &json, .field_count = 1,
-                                 .body = S("{\"error\":\"no such page\"}\n") };
+                                 .body = S("{\"error\":\"there is no such page\"}\n") };
     bool reads = slice_eq(head->method, S("GET")) || slice_eq(head->method, S("HEAD"));
     if (reads && slice_eq(head->path, S("/_/health/live"))) {
         ret->status = 200;
@@ -150,7 +150,8 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
     if (lends && front->lend)
         answer_lend(front, keep, peer, head, ret);
     else if (lends)
-        ret->body = S("{\"error\":\"no credentials are lent: set lend and lend_token_file\"}\n");
+        ret->body = S("{\"error\":\"Penstock lends no credentials: its operator must set lend and "
+                      "lend_token_file\"}\n");
     if (slice_eq(head->method, S("HEAD")))
         ret->body = S("");
     return true;
@@ -254,10 +255,10 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
     if (err != ERR_UNKNOWN_KEY && err != ERR_SIGNATURE && err != ERR_BAD_TOKEN)
         return S("");
     const char *advice = err != ERR_BAD_TOKEN ? ""
-                       : " If this key has no session_token there, send none "
+                       : " If the row of this key has no session_token, send none "
                          "(unset AWS_SESSION_TOKEN).";
-    return arena_printf(keep, "%s The keys that count here are Penstock's own (%.*s), not the "
-                        "origin's.%s", s3_error_of(err)->message,
+    return arena_printf(keep, "%s Sign with a key of Penstock's own list (%.*s), not with a key of "
+                        "the origin.%s", s3_error_of(err)->message,
                         SLICE_ARG(front->options.keys_from), advice);
 }
 
@@ -330,8 +331,9 @@ static enum err judge_foreign(struct call *call, const struct sigv4_claim *claim
         if (slice_list_has(claim->signed_headers, ';', name) ||
             s3_header_fate(&call->s3, name) != HEADER_FOREIGN)
             continue;
-        call->s3.detail = arena_printf(call->keep, "The header %.*s must be among those that a "
-                                       "presigned URL signs.", SLICE_ARG(name));
+        call->s3.detail = arena_printf(call->keep, "The presigned URL does not sign the header "
+                                       "%.*s: sign it (X-Amz-SignedHeaders), or don't send it.",
+                                       SLICE_ARG(name));
         return ERR_NOT_SIGNED;
     }
     return OK;
@@ -374,8 +376,8 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
     if (bytes <= FRONT_FRAMED_BYTES(most))
         return OK;
     metric_add(M_BATCH_LIST, 1);
-    *ret_detail = arena_printf(call->keep, "The list of a batch may have %" PRIu64 " bytes: ask "
-                               "for less at once.", most);
+    *ret_detail = arena_printf(call->keep, "The list of a batch may have at most %" PRIu64
+                               " bytes: ask for less at once.", most);
     return ERR_TOO_LARGE;
 }
 
@@ -401,7 +403,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
         return call->err;
     const struct s3_operation *row = s3_operation(call->s3.op);
     if (s3_only_reads(call->s3.op) || row->method == S3_DELETE) {
-        *ret_detail = S("This operation takes no body.");
+        *ret_detail = S("A request for this operation must not have a body.");
         return ERR_BAD_REQUEST;
     }
     if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES))
@@ -463,7 +465,8 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         detail = S(FORMS_OFF);
     }
     if (!err && (err = judge_body(front, head, claim, &ret->body_bytes)) == ERR_TOO_LARGE)
-        detail = S("The body is larger than a request may bring: upload the object in parts.");
+        detail = S("The body is larger than Penstock allows (body_max): upload the object in "
+                   "parts.");
     if (!err) {
         read_call(front, http, keep, peer, head, judged);
         err = judge_large_body(&judged->call, ret->body_bytes, &detail);

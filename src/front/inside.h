@@ -15,8 +15,8 @@
 #include "s3/sigv2.h"
 
 #define FORMS_OFF \
-    "Penstock takes no browser forms (PostObject): the setting browser_uploads, the size of the " \
-    "largest form it may take, is 0."
+    "Penstock accepts no browser forms (PostObject): its setting browser_uploads, the size of " \
+    "the largest form, is 0."
 
 /* The fields of an origin's response head, and Penstock's own. */
 #define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)

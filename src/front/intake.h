@@ -56,7 +56,7 @@ struct intake_ask {
 };
 
 #define INTAKE_FIELDS_MAX 2
-#define INTAKE_DISK_FAILED "The disk that the request body lay on failed. Please try again."
+#define INTAKE_DISK_FAILED "Penstock kept the request body on a disk, and that disk failed. Please try again."
 #define INTAKE_UNSIGNED_CHUNKS \
     "Anonymous requests don't support this x-amz-content-sha256 value. Please use " \
     "UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER."

@@ -142,11 +142,11 @@ static const char *why_not(const struct lend *lend, slice peer, const struct req
                                                  strncmp(lend->token, "Bearer ", 7) != 0
                                              ? slice_from(value, 7) : value);
         if (is_of_others(name))
-            return "it came from a browser or through a proxy";
+            return "the request came from a browser or through a proxy";
     }
-    return !is_loopback(peer) ? "it came from another machine"
-         : !hosted            ? "its Host is no loopback name or address"
-         : !authorized        ? "its Authorization is not lend_token" : NULL;
+    return !is_loopback(peer) ? "the request came from another machine"
+         : !hosted            ? "its Host header is not a loopback name or address"
+         : !authorized        ? "its Authorization header is not lend_token" : NULL;
 }
 
 const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
@@ -156,9 +156,9 @@ const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
     const char *why = why_not(lend, peer, head);
     if (why) {
         ret->status = 403;
-        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"only for clients on this machine "
-                      "that use a loopback name and send lend_token in Authorization "
-                      "(AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
+        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"Penstock lends credentials only to "
+                      "clients on this machine that use a loopback address or localhost, and send "
+                      "lend_token in Authorization (AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
         return why;
     }
     struct pair pair = current(lend, now_s);

@@ -168,7 +168,7 @@ static enum err refused(const struct trial *trial, const char *why)
 
 static enum err outcome_of(const struct trial *trial, bool may)
 {
-    return may ? OK : refused(trial, "no row of its policy gives this right here");
+    return may ? OK : refused(trial, "no row of the client's policy gives this right here");
 }
 
 enum err right_judge(const struct call *call)
@@ -181,8 +181,8 @@ enum err right_judge_origin(const struct call *call, const struct origin *origin
 {
     bool nobody_there = call->client->key.own && !origin_knows_identities(origin);
     struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
-    return nobody_there ? refused(&trial, "a folder knows no identities: this client "
-                                          "needs a policy") : OK;
+    return nobody_there ? refused(&trial, "a folder as origin can't judge what a client may do: "
+                                          "set a policy in the client's row of keys") : OK;
 }
 
 enum err right_judge_admin(const struct call *call, slice key)

@@ -58,7 +58,8 @@ static enum err judge_source(const struct call *call, const struct rules *rules,
         return OK;
     *ret_detail = arena_printf(
         call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" lies at "
-        "another one than \"%.*s/%.*s\": read it and write it.", SLICE_ARG(source->bucket),
+        "another origin than \"%.*s/%.*s\": read the source, and write it.",
+        SLICE_ARG(source->bucket),
         SLICE_ARG(source->key), SLICE_ARG(call->s3.bucket), SLICE_ARG(call->s3.key));
     return ERR_NOT_IMPLEMENTED;
 }
@@ -95,8 +96,8 @@ enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_
             continue;
         *ret_detail = arena_printf(
             call->keep, "Penstock does not implement DeleteObjects of keys at several origins, and "
-            "\"%.*s\" lies at another one than \"%.*s\": delete it by a request of its own "
-            "(DeleteObject), or the keys of one origin at a time.", SLICE_ARG(keys[i].key),
+            "\"%.*s\" lies at another origin than \"%.*s\": send one request for the keys of each "
+            "origin.", SLICE_ARG(keys[i].key),
             SLICE_ARG(keys[0].key));
         return ERR_NOT_IMPLEMENTED;
     }

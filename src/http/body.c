@@ -189,9 +189,10 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
-                                     ? "other request bodies of this client already use all the "
-                                       "room that one client may have"
-                                     : "there is no room for the request body at the moment");
+                                     ? "other request bodies of this client use all the room that "
+                                       "one client may have: try again later"
+                                     : "there is no room for the request body now: try again "
+                                       "later");
     return false;
 }
 

@@ -56,7 +56,8 @@ static bool conn_grow_head(struct conn *conn)
     if (atomic_fetch_add(&http->large_heads, 1) >= most) {
         atomic_fetch_sub(&http->large_heads, 1);
         metric_add(M_HTTP_REFUSED_HEADS, 1);
-        gate_refuse(conn, ERR_LIMIT, "there is no room for a request head of this size now");
+        gate_refuse(conn, ERR_LIMIT, "there is no room for a request head of this size now: try "
+                    "again later");
         return false;
     }
     conn->large_head = true;
@@ -253,7 +254,7 @@ static void look_at_body(struct conn *conn)
         request_handle(request);
     } else if (err != ERR_MORE) {
         metric_add(M_HTTP_REFUSED_CHUNKS, 1);
-        gate_refuse(conn, err, "the chunks of the body are not framed as they must be");
+        gate_refuse(conn, err, "the chunked framing of the body is not valid");
     }
 }
 
@@ -319,7 +320,8 @@ static void shake_hands(struct conn *conn)
         break;
     case SHAKEN_PLAIN:
         session_free(&conn->session);
-        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks https://, and the client spoke http");
+        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks https://, and the client spoke http: "
+                    "use an https URL");
         break;
     }
 }
@@ -466,8 +468,8 @@ static void look_at_progress(struct conn *conn)
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
-    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body comes too slowly"
-                                        : "the request body took too long");
+    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body arrives too slowly"
+                                        : "the request body took too long to arrive");
 }
 
 static void on_timeout(void *arg)

@@ -61,8 +61,9 @@ void gate_refuse_too_large(struct conn *conn, bool announced)
 {
     metric_add(M_HTTP_REFUSED_BODY, 1);
     gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
-                announced ? "the body is longer than its head says"
-                          : "the body is larger than a request may bring: upload in parts");
+                announced ? "the body is longer than the request head says"
+                          : "the body is larger than Penstock allows (body_max): upload the object "
+                            "in parts");
 }
 
 void gate_drain(struct conn *conn)
@@ -83,7 +84,7 @@ void gate_slow(struct conn *conn)
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW, 1);
-    gate_refuse(conn, ERR_TIMEOUT, "the request head took too long");
+    gate_refuse(conn, ERR_TIMEOUT, "the request head took too long to arrive");
 }
 
 /* Sends 100 (Continue) if the client expects it. A body of no bytes gets a 100, too: without one,
@@ -162,7 +163,8 @@ void gate_look(struct conn *conn)
     slice bytes = { conn->sock->input->bytes, conn->sock->input->size };
     if (is_tls(bytes)) {
         metric_add(M_HTTP_REFUSED_HEAD, 1);
-        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks http://, and the client began with TLS");
+        gate_refuse(conn, ERR_BAD_HEAD, "this port speaks http://, and the client began with TLS: "
+                    "use an http URL, or the port of tls_listen");
         return;
     }
     if (!worth_a_scan(conn, bytes))

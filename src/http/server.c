@@ -63,24 +63,24 @@ static int bind_shared(const struct address *address)
 
 static enum err cannot_resolve(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
-    *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on; write HOST:PORT, "
-                            "for instance 127.0.0.1:9000", app->setting, app->listen);
+    *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on: write HOST:PORT, such "
+                            "as 127.0.0.1:9000", app->setting, app->listen);
     return ERR_BAD_ARGUMENT;
 }
 
 static enum err cannot_listen(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
     int saved = errno;
-    const char *advice = "give another address";
+    const char *advice = "set it to another address";
     enum err err = ERR_IO;
     if (saved == EADDRINUSE) {
-        advice = "another process listens there: stop it, or give another address";
+        advice = "another process listens there: stop it, or set another address";
         err = ERR_BUSY;
     } else if (saved == EACCES) {
-        advice = "ports below 1024 need a privilege: give another port";
+        advice = "ports below 1024 need a privilege: set another port";
         err = ERR_DENIED;
     } else if (saved == EADDRNOTAVAIL) {
-        advice = "this machine does not have that address: give one that it has";
+        advice = "this machine does not have that address: set one that it has";
         err = ERR_BAD_ARGUMENT;
     }
     *ret_why = arena_printf(keep, "%s: can't listen on %s: %s; %s", app->setting, app->listen,
@@ -154,7 +154,8 @@ static struct http *make(const struct http_options *options)
 
 static enum err cannot_thread(struct arena *keep, slice *ret_why)
 {
-    *ret_why = arena_printf(keep, "can't start a thread: see ulimit -u");
+    *ret_why = arena_printf(keep, "can't start a thread: raise the limit of threads (ulimit -u, "
+                            "TasksMax)");
     return ERR_LIMIT;
 }
 

@@ -107,7 +107,7 @@ static slice no_certificate(const char *file, struct arena *keep)
     unsigned long first = ERR_peek_error();
     const char *reason = ERR_reason_error_string(first);
     if (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE)
-        return arena_printf(keep, "%s holds no certificate: give one in PEM, which begins with "
+        return arena_printf(keep, "%s holds no certificate: name a PEM file, which begins with "
                             "-----BEGIN CERTIFICATE-----", file);
     return arena_printf(keep, "the certificate in %s can't be used: %s", file,
                         reason ? reason : "it is damaged");
@@ -120,11 +120,11 @@ static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
     EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, &locked) : NULL;
     BIO_free(bio);
     if (!key && locked)
-        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, which nobody is "
-                                "there to type: use a key without one (openssl pkey)", file);
+        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, which a service "
+                                "can't enter: use a key without a passphrase (openssl pkey)", file);
     else if (!key)
-        *ret_why = arena_printf(keep, "%s holds no private key: set tls_key_file to a file that "
-                                "has it in PEM, which begins with -----BEGIN PRIVATE KEY-----",
+        *ret_why = arena_printf(keep, "%s holds no private key: set tls_key_file to a PEM file "
+                                "with a private key, which begins with -----BEGIN PRIVATE KEY-----",
                                 file);
     return key;
 }
@@ -145,9 +145,9 @@ static bool take_files(SSL_CTX *context, const char *cert, const char *file, str
                 SSL_CTX_check_private_key(context) == 1;
     EVP_PKEY_free(key);
     if (!fits)
-        *ret_why = arena_printf(keep, "the private key in %s is not that of the first certificate "
-                                "in %s: set tls_cert_file and tls_key_file to two that belong "
-                                "together", file, cert);
+        *ret_why = arena_printf(keep, "the private key in %s does not belong to the first "
+                                "certificate in %s: set tls_cert_file and tls_key_file to files "
+                                "that belong together", file, cert);
     return fits;
 }
 
@@ -157,7 +157,7 @@ static SSL_CTX *load(const char *cert, const char *key, struct arena *keep, slic
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     bool good = context && set_up(context);
     if (!good)
-        *ret_why = S("OpenSSL can't be set up");
+        *ret_why = S("OpenSSL can't make a TLS context");
     good = good && take_files(context, cert, key, keep, ret_why);
     ERR_clear_error();
     if (good)

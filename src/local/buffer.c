@@ -72,13 +72,13 @@ static bool may_register(struct session *session, const struct message *message,
         return refused(ret_why, 400, "bad_message", S("\"bytes\" must be at least 1"));
     if (session->buffer_count + session->taking >= options->buffers_max) {
         metric_add(M_FILL_BUFFERS_MAX, 1);
-        return refused(ret_why, 429, "quota", S("this session has as many buffers as one may "
-                       "register: unregister one"));
+        return refused(ret_why, 429, "quota", S("this session has registered as many buffers as "
+                       "one session may: unregister one"));
     }
     if (!users_take_bytes(users, session->user, message->bytes, options->user_bytes_max)) {
         metric_add(M_FILL_USER_MEMORY, 1);
-        return refused(ret_why, 429, "quota", S("this user has as many bytes registered as "
-                       "fill_user_memory allows: unregister a buffer"));
+        return refused(ret_why, 429, "quota", S("with this buffer, this user would have registered "
+                       "more bytes than fill_user_memory allows: unregister a buffer"));
     }
     return true;
 }

@@ -52,8 +52,8 @@ static enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
     if (!gpu->is_lost) {
         claims.devices[gpu->ordinal].lost = true;
         cuda_say(&gpu->lost_why, OK,
-                 "GPU %d is lost until Penstock starts anew: %s reported %s (%s)", gpu->ordinal,
-                 what, cudaGetErrorName(error), cudaGetErrorString(error));
+                 "GPU %d is out of use until Penstock is restarted: %s failed with %s (%s)",
+                 gpu->ordinal, what, cudaGetErrorName(error), cudaGetErrorString(error));
         atomic_store_explicit(&gpu->is_lost, true, memory_order_release);
     }
     pthread_mutex_unlock(&claims.lock);
@@ -100,7 +100,7 @@ enum err cuda_enter(struct gpu *gpu, struct gpu_why *why)
     check(gpu->magic == GPU_MAGIC);
     if (cuda_is_lost(gpu))
         return cuda_say(why, ERR_GONE, "%s", gpu->lost_why.text);
-    return cuda_judge(gpu, cudaSetDevice(gpu->ordinal), "choosing the GPU", why);
+    return cuda_judge(gpu, cudaSetDevice(gpu->ordinal), "selecting the GPU", why);
 }
 
 /* ---- fences ---- */
@@ -195,9 +195,10 @@ static enum err claim(int ordinal, struct gpu_why *why)
     enum err e = OK;
     pthread_mutex_lock(&claims.lock);
     if (claims.devices[ordinal].lost)
-        e = cuda_say(why, ERR_GONE, "GPU %d is lost until Penstock starts anew", ordinal);
+        e = cuda_say(why, ERR_GONE, "GPU %d has failed, and is out of use until Penstock is "
+                     "restarted", ordinal);
     else if (claims.devices[ordinal].open)
-        e = cuda_say(why, ERR_BUSY, "GPU %d is in use already", ordinal);
+        e = cuda_say(why, ERR_BUSY, "GPU %d is already open in this process", ordinal);
     else
         claims.devices[ordinal].open = true;
     pthread_mutex_unlock(&claims.lock);
@@ -225,14 +226,14 @@ static enum err set_up(struct gpu *gpu, struct gpu_why *why)
     enum err e = cuda_enter(gpu, why);
     for (unsigned i = 0; !e && i < gpu->lane_count; i++)
         e = cuda_judge(gpu, cudaStreamCreateWithFlags(&gpu->lanes[i], cudaStreamNonBlocking),
-                  "making a stream", why);
+                  "creating a CUDA stream", why);
     cuda_find_entry_points(&gpu->driver);
     if (e || !cuda_has_vmm(&gpu->driver, gpu->ordinal))
         return e;
     CUmemAllocationProp kind = shared_memory_of(gpu->ordinal);
     size_t granule = 0;
     CUresult result = gpu->driver.granularity(&granule, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    e = cuda_judge_driver(gpu, result, "asking for the granularity of memory", why);
+    e = cuda_judge_driver(gpu, result, "a query of the memory granularity", why);
     gpu->granule = granule;
     return e;
 }

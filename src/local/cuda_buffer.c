@@ -41,7 +41,7 @@ void cuda_unpin(struct gpu *gpu)
     struct gpu_why why;
     check(gpu->pinned_bytes > 0);
     if (cuda_enter(gpu, &why) == OK && cuda_drain(gpu, (1u << gpu->lane_count) - 1) == OK)
-        (void)cuda_judge(gpu, cudaHostUnregister((void *)gpu->pinned), "giving back pinned memory",
+        (void)cuda_judge(gpu, cudaHostUnregister((void *)gpu->pinned), "unpinning host memory",
                          &why);
     set_pinned(gpu, NULL, 0);
 }
@@ -67,14 +67,16 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     uint64_t sum = 0;
     if (gpu->granule == 0)
         return cuda_say(why, ERR_NOT_IMPLEMENTED,
-                        "this GPU, or its driver, takes no memory by file descriptor");
+                        "this GPU, or its driver, can't import memory by file descriptor: use "
+                        "cuda-ipc or memfd");
     if (count == 0 || count > GPU_CHUNKS_MAX)
-        return cuda_say(why, ERR_BAD_ARGUMENT, "1 to %d chunks make a buffer", GPU_CHUNKS_MAX);
+        return cuda_say(why, ERR_BAD_ARGUMENT, "a buffer must have 1 to %d chunks", GPU_CHUNKS_MAX);
     for (size_t i = 0; i < count; i++)
         if (chunks[i] == 0 || chunks[i] % gpu->granule != 0 || chunks[i] > INT64_MAX ||
             __builtin_add_overflow(sum, chunks[i], &sum) || sum > INT64_MAX)
-            return cuda_say(why, ERR_BAD_ARGUMENT, "chunk %zu is not whole granules of %llu bytes",
-                            i, (unsigned long long)gpu->granule);
+            return cuda_say(why, ERR_BAD_ARGUMENT, "the size of chunk %zu must be a multiple of "
+                            "%llu bytes, the granularity of this GPU", i,
+                            (unsigned long long)gpu->granule);
     if (bytes == 0 || bytes > sum)
         return cuda_say(why, ERR_BAD_ARGUMENT, "\"bytes\" must be 1 to %llu, the sum of the chunks",
                         (unsigned long long)sum);
@@ -89,11 +91,12 @@ static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
 {
     CUmemAllocationProp kind = { 0 };
     enum err e = cuda_judge_driver(gpu, gpu->driver.properties(&kind, chunk),
-                                   "asking what memory was shared", why);
+                                   "a query of the shared memory's properties", why);
     if (e)
         return e;
     if (kind.location.type != CU_MEM_LOCATION_TYPE_DEVICE || kind.location.id != gpu->ordinal)
-        e = cuda_say(why, ERR_BAD_ARGUMENT, "that memory does not lie on the GPU that was named");
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "the shared memory does not lie on the GPU that "
+                     "\"gpu\" names");
     return e;
 }
 
@@ -105,11 +108,11 @@ static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t byte
     CUresult result = gpu->driver.import(&chunk, (void *)(uintptr_t)fd,
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
-        return cuda_judge_driver(gpu, result, "importing a file descriptor of GPU memory", why);
+        return cuda_judge_driver(gpu, result, "importing GPU memory by its file descriptor", why);
     enum err e = judge_chunk(gpu, chunk, why);
     if (!e)
         e = cuda_judge_driver(gpu, gpu->driver.map(at, bytes, 0, chunk, 0),
-                              "mapping a chunk at its claimed size", why);
+                              "mapping a chunk with the size given in \"chunks\"", why);
     if (!cuda_is_lost(gpu))
         (void)gpu->driver.release(chunk);
     return e;
@@ -141,7 +144,7 @@ static void unmap(struct gpu *gpu, CUdeviceptr at, uint64_t mapped, uint64_t res
     if (cuda_judge_driver(gpu, result, "unmapping shared memory", &why) == ERR_GONE)
         return;
     result = gpu->driver.address_free(at, reserved);
-    (void)cuda_judge_driver(gpu, result, "giving back addresses", &why);
+    (void)cuda_judge_driver(gpu, result, "freeing an address range", &why);
 }
 
 enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
@@ -154,7 +157,8 @@ enum err cuda_import_vmm(struct gpu *gpu, const int *fds, const uint64_t *chunks
         e = measure(gpu, chunks, count, bytes, &sum, why);
     if (e)
         return e;
-    e = cuda_judge_driver(gpu, gpu->driver.reserve(&at, sum, 0, 0, 0), "reserving addresses", why);
+    e = cuda_judge_driver(gpu, gpu->driver.reserve(&at, sum, 0, 0, 0), "reserving an address range",
+                          why);
     if (e)
         return e;
     e = map_all(gpu, fds, chunks, count, at, &done, why);
@@ -178,15 +182,16 @@ static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint
     size_t size = 0;
     struct cudaPointerAttributes kind;
     enum err e = cuda_judge(gpu, cudaPointerGetAttributes(&kind, opened),
-                            "asking what memory was shared", why);
+                            "a query of the shared memory's properties", why);
     if (!e && kind.device != gpu->ordinal)
-        e = cuda_say(why, ERR_BAD_ARGUMENT, "that memory does not lie on the GPU that was named");
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "the shared memory does not lie on the GPU that "
+                     "\"gpu\" names");
     if (!e)
         e = cuda_judge_driver(gpu, gpu->driver.address_range(&base, &size, (CUdeviceptr)opened),
-                              "asking for the size of shared memory", why);
+                              "a query of the shared memory's size", why);
     if (!e && (bytes == 0 || base_offset > size || bytes > size - base_offset))
-        e = cuda_say(why, ERR_BAD_ARGUMENT, "the allocation holds %zu bytes: base_offset and bytes"
-                     " reach beyond it", size);
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "\"base_offset\" and \"bytes\" reach beyond the "
+                     "allocation, which has %zu bytes", size);
     *ret = base + base_offset;
     return e;
 }
@@ -202,10 +207,11 @@ enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
     memcpy(&theirs, handle, sizeof(theirs));
     enum err e = cuda_enter(gpu, why);
     if (!e && !gpu->driver.address_range)
-        e = cuda_say(why, ERR_NOT_IMPLEMENTED, "the driver does not tell an allocation's size");
+        e = cuda_say(why, ERR_NOT_IMPLEMENTED, "the driver can't tell the size of an allocation: "
+                     "use cuda-vmm or memfd");
     if (!e)
         e = cuda_judge(gpu, cudaIpcOpenMemHandle(&opened, theirs, cudaIpcMemLazyEnablePeerAccess),
-                  "opening the handle of GPU memory", why);
+                  "opening the IPC handle of GPU memory", why);
     if (e)
         return e;
     e = locate(gpu, opened, base_offset, bytes, &at, why);

@@ -20,7 +20,7 @@ static enum err judge_copy(struct gpu *gpu, const struct gpu_copy *copy, struct 
         return cuda_say(why, ERR_BAD_RANGE, "a copy reaches beyond its buffer of %llu bytes",
                    (unsigned long long)to->bytes);
     if (!is_pinned(gpu, (uintptr_t)copy->from, copy->bytes))
-        return cuda_say(why, ERR_BAD_RANGE, "a copy reads memory that is not pinned");
+        return cuda_say(why, ERR_BAD_RANGE, "a copy would read memory that is not pinned");
     return OK;
 }
 
@@ -79,7 +79,7 @@ static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu
     pthread_mutex_unlock(&gpu->lock);
     if (error == cudaSuccess)
         return e;
-    e = cuda_judge(gpu, error, "beginning copies", why);
+    e = cuda_judge(gpu, error, "starting copies", why);
     if (e != ERR_GONE && cuda_drain(gpu, 1u << lane) != OK)    /* some copies may have begun */
         e = cuda_say(why, ERR_GONE, "%s", gpu->lost_why.text);
     return e == ERR_BAD_ARGUMENT ? ERR_INTERNAL : e;
@@ -94,7 +94,7 @@ enum err cuda_submit(struct gpu *gpu, unsigned lane, const struct gpu_copy *copi
         return e;
     struct gpu_fence *fence = cuda_fence_take(gpu);
     if (!fence)
-        return cuda_judge(gpu, cudaErrorMemoryAllocation, "making an event", why);
+        return cuda_judge(gpu, cudaErrorMemoryAllocation, "creating a CUDA event", why);
     e = judge_and_begin(gpu, lane, copies, count, fence->event, why);
     if (e)
         cuda_fence_give(fence);

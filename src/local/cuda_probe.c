@@ -72,13 +72,13 @@ static int count_devices(struct gpu_probe *ret)
         return 0;
     }
     if (ret->driver < DRIVER_LEAST) {
-        cuda_say(&ret->why, OK, "the NVIDIA driver speaks CUDA %d.%d: 12.0 (driver 525) or newer is"
-                 " needed", ret->driver / 1000, ret->driver % 1000 / 10);
+        cuda_say(&ret->why, OK, "the NVIDIA driver supports only CUDA %d.%d: install driver 525 "
+                 "(CUDA 12.0) or newer", ret->driver / 1000, ret->driver % 1000 / 10);
         return 0;
     }
     cudaError_t e = cudaGetDeviceCount(&count);
     if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0))
-        cuda_say(&ret->why, OK, "there is an NVIDIA driver, but no GPU is visible here");
+        cuda_say(&ret->why, OK, "there is an NVIDIA driver, but Penstock sees no GPU");
     else if (e != cudaSuccess)
         cuda_say(&ret->why, OK, "the NVIDIA driver does not work: %s", cudaGetErrorString(e));
     return e == cudaSuccess ? MIN(count, GPU_DEVICES_MAX) : 0;
@@ -109,7 +109,7 @@ void cuda_probe(struct gpu_probe *ret)
         if (describe(&driver, i, &ret->devices[ret->count]))
             ret->count++;
     if (count > 0 && ret->count == 0)
-        cuda_say(&ret->why, OK, "no GPU here says what it is");
+        cuda_say(&ret->why, OK, "no GPU here answers a query of its properties");
     (void)cudaGetLastError();
 }
 
@@ -121,8 +121,7 @@ int cuda_find_device(const char *uuid, struct gpu_why *why)
         if (strcmp(there.devices[i].uuid, uuid) == 0)
             return there.devices[i].ordinal;
     if (there.count > 0)
-        cuda_say(why, OK, "no GPU with that UUID is visible to Penstock (it sees %zu)",
-                 there.count);
+        cuda_say(why, OK, "Penstock sees no GPU with that UUID (it sees %zu GPUs)", there.count);
     else
         *why = there.why;
     return -1;

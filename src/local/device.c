@@ -149,7 +149,8 @@ static enum err make_ring(struct device *device)
     device->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (device->ring == MAP_FAILED) {
         device->ring = NULL;
-        snprintf(device->why.text, sizeof(device->why.text), "there is no memory for fill_ring");
+        snprintf(device->why.text, sizeof(device->why.text), "there is no memory for a ring of "
+                 "fill_ring bytes");
         return ERR_LIMIT;
     }
     device->ring_bytes = bytes;
@@ -447,8 +448,8 @@ struct device *device_find(struct devices *devices, slice uuid, struct trouble *
         return NULL;
     while (at < devices->probe.count && !slice_eq(uuid, slice_of(devices->probe.devices[at].uuid)))
         at++;
-    *ret_why = (struct trouble){ 422, "gpu_not_visible", S("no GPU with that UUID is visible to "
-                                 "Penstock: \"gpus\" in the reply to hello lists all") };
+    *ret_why = (struct trouble){ 422, "gpu_not_visible", S("Penstock sees no GPU with that UUID: "
+                                 "\"gpus\" in the reply to hello lists the GPUs that it sees") };
     if (at == devices->probe.count)
         return NULL;
     pthread_mutex_lock(&devices->lock);

@@ -58,8 +58,9 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
         return true;
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
-    return refused(ret_why, 429, "quota", S("the lists in progress, of all sessions or of "
-                   "this user, fill the budget memory_fills: wait for a reply, or ask for less"));
+    return refused(ret_why, 429, "quota", S("the fills in progress, of this user or of all users, "
+                   "leave no room for this list in the budget memory_fills: wait for a reply, or "
+                   "ask for less"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)
@@ -68,8 +69,8 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
     const struct local_options *options = &session->worker->local->options;
     if (session->fill_count >= options->fills_max) {
         metric_add(M_FILL_REQUESTS, 1);
-        return refused(ret_why, 429, "quota", S("this session has reached its limit of fills in "
-                       "progress (fill_requests): wait for a reply"));
+        return refused(ret_why, 429, "quota", S("this session has as many fills in progress as "
+                       "one session may: wait for a reply"));
     }
     fill->reader = session->reader;
     enum err err = options->judge.renew(options->judge.arg, &fill->keep, &fill->reader);

@@ -26,16 +26,16 @@ static const struct gpu_backend *ask(void *module, const char *path, struct gpu_
     *(void **)&get = dlsym(module, GPU_MODULE_SYMBOL);    /* POSIX shows this cast */
     const struct gpu_backend *backend = get ? get(GPU_INTERFACE) : NULL;
     if (!backend)
-        snprintf(why->text, sizeof(why->text), "%s was not built with this Penstock: install both"
-                 " from one build", path);
+        snprintf(why->text, sizeof(why->text), "the module for CUDA, %s, is of another build than "
+                 "this Penstock: install both from one build", path);
     return backend;
 }
 
 const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why)
 {
     if (access(path, R_OK) != 0) {
-        snprintf(why->text, sizeof(why->text), "the module for CUDA, %s, can't be read (%s): it is"
-                 " made by configure --with-cuda, and comes with make install", path,
+        snprintf(why->text, sizeof(why->text), "the module for CUDA, %s, can't be read (%s): build "
+                 "Penstock with configure --with-cuda, and run make install", path,
                  strerror(errno));
         return NULL;
     }

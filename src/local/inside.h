@@ -23,7 +23,8 @@
 #include "local/message.h"
 
 #define IDS_TEXT (2 * ID_BYTES)
-#define NO_BUFFER "this session has no such buffer: register one, and use the id in that reply"
+#define NO_BUFFER \
+    "this session has no buffer with that id: register one, and use the id in the reply"
 #define SHARE_ITEMS 64u               /* the most items of one share */
 
 struct worker {

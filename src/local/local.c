@@ -61,10 +61,10 @@ static enum err judge_path(const char *path, struct arena *keep, slice *ret_why)
 {
     struct sockaddr_un made;
     if (!address_of(path, ".new", &made))
-        return failed(keep, path, "a path of a socket has at most 103 bytes", ret_why);
+        return failed(keep, path, "the path is too long: it may have at most 103 bytes", ret_why);
     if (is_foreign(path))
-        return failed(keep, path, "something else than a socket lies there: remove it, or name "
-                      "another path", ret_why);
+        return failed(keep, path, "this path is a file or folder, and not a socket: remove it, or "
+                      "set another path", ret_why);
     return OK;
 }
 
@@ -78,7 +78,7 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
         return err;
     check(address_of(path, "", &wanted) && address_of(path, ".new", &made));
     if (somebody_listens(&wanted))
-        return failed(keep, path, "another process listens there: stop it, or name another path",
+        return failed(keep, path, "another process listens there: stop it, or set another path",
                       ret_why);
     unlink(made.sun_path);
     local->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -87,10 +87,11 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
         chmod(made.sun_path, 0666) != 0 ||    /* fill_users decides who may connect */
         listen(local->listen_fd, BACKLOG) != 0 || stat(made.sun_path, &file) != 0 ||
         rename(made.sun_path, path) != 0) {
-        const char *why = errno == ENOENT ? "its folder is not there: make it, or name another path"
-                                          : strerrordesc_np(errno);
+        const char *why = errno == ENOENT
+                              ? "its folder does not exist: make the folder, or set another path"
+                              : strerrordesc_np(errno);
         unlink(made.sun_path);
-        return failed(keep, path, why ? why : "it can't be made", ret_why);
+        return failed(keep, path, why ? why : "the socket can't be made", ret_why);
     }
     local->socket_device = file.st_dev;
     local->socket_inode = file.st_ino;
@@ -145,17 +146,17 @@ enum err local_look(const struct local_options *options, struct arena *keep, sli
     slice folder = slash ? arena_printf(keep, "%.*s/", (int)(slash - path), path) : S("./");
     check(address_of(path, "", &wanted));
     *ret_why = arena_printf(keep, "fill_socket \"%s\": another process listens there: stop it, or "
-                            "name another path", path);
+                            "set another path", path);
     if (somebody_listens(&wanted))
         return ERR_BUSY;
-    *ret_why = arena_printf(keep, "fill_socket \"%s\": its folder, %.*s, is not there: make it "
-                            "(systemd does, by RuntimeDirectory), or name another path", path,
-                            SLICE_ARG(folder));
+    *ret_why = arena_printf(keep, "fill_socket \"%s\": its folder, %.*s, does not exist: make the "
+                            "folder (systemd does so with RuntimeDirectory), or set another path",
+                            path, SLICE_ARG(folder));
     if (access(folder.ptr, F_OK) != 0)
         return ERR_NOT_FOUND;
     if (access(folder.ptr, W_OK | X_OK) != 0)
         return failed(keep, path, arena_printf(keep, "this user may not write to its folder, %.*s: "
-                      "give that to this user (chown), or name another path",
+                      "give the folder to this user (chown), or set another path",
                       SLICE_ARG(folder)).ptr, ret_why);
     return OK;
 }
@@ -182,17 +183,17 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         worker_init(local, local->worker_count++);
     for (unsigned i = 0; !err && i < local->worker_count; i++)
         if (!worker_start(&local->workers[i]))
-            err = failed(keep, options->path, "no thread could be started for it: raise the "
-                         "limit of threads (ulimit -u, TasksMax)", ret_why);
+            err = failed(keep, options->path, "no thread could be started for the socket: raise "
+                         "the limit of threads (ulimit -u, TasksMax)", ret_why);
     if (err) {
         free_all(local);
         return err;
     }
     if (local->holes_fd < 0)
-        log_warn("fill_holes", "why=\"userfaultfd is forbidden here: when a client punches holes "
-                 "into memory that it registered, Penstock allocates the pages again, and its own "
-                 "cgroup is charged for them. Allow that system call (seccomp), or list "
-                 "only users that you trust in fill_users\"");
+        log_warn("fill_holes", "why=\"the system call userfaultfd is forbidden here. So if a "
+                 "client punches holes into memory that it registered, Penstock allocates these "
+                 "pages again, and its own cgroup is charged for them. Allow userfaultfd "
+                 "(seccomp), or list only users that you trust in fill_users\"");
     *ret = local;
     return OK;
 }

@@ -52,7 +52,8 @@ static const char *vmm_off(const struct local *local)
     bool vmm = false;
     for (size_t i = 0; i < probe->count; i++)
         vmm |= probe->devices[i].vmm;
-    return !probe->count ? probe->why.text : vmm ? NULL : "none of these GPUs can do that";
+    return !probe->count ? probe->why.text : vmm ? NULL : "no GPU here can share memory by "
+                                                            "file descriptor";
 }
 
 /* ---- register ---- */
@@ -130,7 +131,8 @@ static enum err take(struct buffer *buffer, const struct message *message, int *
 static bool names_gpu(const struct message *message, struct trouble *ret_why)
 {
     return message->gpu.len || refused(ret_why, 400, "bad_message",
-                                       S("a GPU buffer needs \"gpu\": the UUID of its GPU"));
+                                       S("a buffer in GPU memory needs \"gpu\", the UUID of the "
+                                         "GPU"));
 }
 
 static enum err take_vmm(struct buffer *buffer, const struct message *message, int *fds,
@@ -139,7 +141,8 @@ static enum err take_vmm(struct buffer *buffer, const struct message *message, i
     if (!names_gpu(message, ret_why))
         return ERR_BAD_ARGUMENT;
     *ret_why = (struct trouble){ 422, "bad_descriptor",
-                                 S("cuda-vmm needs \"chunks\", and a descriptor for each") };
+                                 S("cuda-vmm needs \"chunks\", and one file descriptor for each "
+                                   "chunk") };
     if (!message->chunk_count || message->chunk_count != fd_count)
         return ERR_BAD_ARGUMENT;
     return take(buffer, message, fds, fd_count, ret_why, import_vmm);
@@ -151,7 +154,8 @@ static enum err take_ipc(struct buffer *buffer, const struct message *message, i
     if (!names_gpu(message, ret_why))
         return ERR_BAD_ARGUMENT;
     *ret_why = (struct trouble){ 400, "bad_message",
-                                 S("cuda-ipc needs \"handle\", and no descriptor") };
+                                 S("cuda-ipc needs \"handle\", and must come without file "
+                                   "descriptors") };
     if (!message->handle.len || fd_count)
         return ERR_BAD_ARGUMENT;
     return take(buffer, message, fds, fd_count, ret_why, import_ipc);

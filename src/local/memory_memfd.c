@@ -30,7 +30,7 @@ static bool bad(struct trouble *ret, const char *sentence)
 
 static bool has_holes(struct trouble *ret)
 {
-    return bad(ret, "the memfd has holes: call fallocate on all of it");
+    return bad(ret, "the memfd has holes: allocate all its pages with fallocate");
 }
 
 static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
@@ -41,13 +41,15 @@ static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
     if (seals < 0 || fstat(fd, &file) != 0 || fstatfs(fd, &fs) != 0 || !S_ISREG(file.st_mode))
         return bad(ret_why, "the descriptor is not a memfd");
     if (fs.f_type == HUGETLBFS_MAGIC)    /* a write faults if no huge page is free */
-        return bad(ret_why, "memfds of huge pages are not taken");
+        return bad(ret_why, "a memfd of huge pages can't be registered: create it without "
+                            "MFD_HUGETLB");
     if (!(seals & F_SEAL_SHRINK))
         return refused(ret_why, 422, "unsealed_memfd",
-                       S("the memfd could be shrunk while Penstock writes to it: add "
+                       S("the memfd could shrink while Penstock writes to it: add the seal "
                          "F_SEAL_SHRINK"));
     if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
-        return bad(ret_why, "the memfd is sealed against writing");
+        return bad(ret_why, "the memfd has a seal against writing: create it without "
+                            "F_SEAL_WRITE and F_SEAL_FUTURE_WRITE");
     if ((uint64_t)file.st_size < bytes)
         return bad(ret_why, "the memfd is smaller than \"bytes\"");
     /* The whole file is counted: st_blocks does not tell where the holes are. */
@@ -60,10 +62,12 @@ static bool map(int holes, int fd, uint64_t bytes, char **ret, struct trouble *r
 {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
-        return refused(ret_why, 503, "SlowDown", S("the memory could not be mapped"));
+        return refused(ret_why, 503, "SlowDown", S("Penstock could not map the memfd: try again "
+                                                   "later"));
     if (holes >= 0 && !holes_watch(holes, base, bytes)) {
         munmap(base, bytes);
-        return refused(ret_why, 503, "SlowDown", S("the memory could not be watched for holes"));
+        return refused(ret_why, 503, "SlowDown", S("Penstock could not watch the memfd for holes "
+                                                   "(userfaultfd): try again later"));
     }
     if (madvise(base, MIN(bytes, POPULATE_BYTES), MADV_POPULATE_WRITE) != 0 && errno == EFAULT) {
         munmap(base, bytes);
@@ -79,7 +83,7 @@ static enum err take(struct buffer *buffer, const struct message *message, int *
 {
     int holes = buffer->session->worker->local->holes_fd;
     bool good = fd_count == 1 ? judge_file(fds[0], message->bytes, ret_why)
-                              : bad(ret_why, "a memfd buffer comes with exactly one descriptor");
+                              : bad(ret_why, "a memfd buffer needs exactly one file descriptor");
     return good && map(holes, fds[0], message->bytes, &buffer->base, ret_why) ? OK
                                                                               : ERR_BAD_ARGUMENT;
 }

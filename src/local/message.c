@@ -152,9 +152,9 @@ static const char any_kind[] =
 
 static const char *const must_be[] = {
     [TEXT] = "text",
-    [NUMBER] = "a whole number, not below 0",
+    [NUMBER] = "an integer of at least 0",
     [FLAG] = "true or false",
-    [ID] = "32 hex digits, as a reply gave them",
+    [ID] = "32 hex digits, as in the reply to register",
     [KIND] = any_kind + sizeof(" or ") - 1,
     [SIZES] = "a list of 1 to 128 sizes in bytes",
     [ITEMS] = "a list of items",
@@ -218,7 +218,7 @@ static bool unknown(struct reading *reading, const char *op, const char *name)
 {
     const char *near = nearest(reading->message->op, name);
     slice start = slice_sub(slice_of(name), 0, 64);
-    return wrong(reading, arena_printf(reading->keep, "%s knows no member \"%.*s\"%s%s%s", op,
+    return wrong(reading, arena_printf(reading->keep, "%s has no member \"%.*s\"%s%s%s", op,
                                        SLICE_ARG(start), near ? "; did you mean \"" : "",
                                        near ? near : "", near ? "\"?" : ""));
 }
@@ -286,7 +286,7 @@ static bool read_number_of(struct reading *reading, const json_t *object)
 {
     const json_t *id = json_object_get(object, "id");
     if (id && !json_is_integer(id))
-        return wrong(reading, S("\"id\" must be a whole number"));
+        return wrong(reading, S("\"id\" must be an integer"));
     reading->message->has_number = id != NULL;
     reading->message->number = json_integer_value(id);
     return true;
@@ -296,7 +296,7 @@ static bool read_object(struct reading *reading, json_t *object)
 {
     const char *op = "";
     if (!json_is_object(object))
-        return wrong(reading, S("a message is one JSON object"));
+        return wrong(reading, S("a message must be one JSON object"));
     if (!read_number_of(reading, object) || !find_op(reading, object, &op) ||
         !read_members(reading, object, op))
         return false;
@@ -312,14 +312,14 @@ enum err message_read(struct arena *keep, slice text, size_t items_max, struct m
     *ret = (struct message){ .op = OP_COUNT };
     if (items_are_dense(text, items_max + MESSAGE_FDS_MAX)) {
         *ret_why = (struct trouble){ 413, "too_many_items",
-                                     arena_printf(keep, "the message is longer than a list of %zu "
-                                                  "items can be: send fewer items", items_max) };
+                                     arena_printf(keep, "the message has more items than the "
+                                                  "limit, %zu: send fewer items", items_max) };
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);
     bool good = object ? read_object(&reading, object)
-                       : wrong(&reading, arena_printf(keep, "not JSON: %s, at byte %d", error.text,
-                                                      error.position));
+                       : wrong(&reading, arena_printf(keep, "the message is not JSON: %s, at byte "
+                                                      "%d", error.text, error.position));
     json_decref(object);
     return good ? OK : reading.err;
 }

@@ -54,7 +54,8 @@ static bool place_items(struct fill *fill, struct trouble *ret_why)
         struct item *item = &message->items.list[i];
         if (item->to == ITEM_OPEN)
             return refused(ret_why, 400, "bad_item", arena_printf(&fill->keep,
-                           "items[%zu] does not say where it goes: [KEY, OFFSET, LENGTH, TO]", i));
+                           "items[%zu] has no place in the buffer: give \"to\", as in "
+                           "[KEY, OFFSET, LENGTH, TO]", i));
         if (!lies_inside(fill, item))
             return refused(ret_why, 400, "bad_range", arena_printf(&fill->keep,
                            "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes",
@@ -80,7 +81,8 @@ static bool are_apart(struct fill *fill, struct trouble *ret_why)
         const struct place_of *place = &fill->places[i];
         if (last && overlap(last, place))
             return refused(ret_why, 400, "overlap", arena_printf(&fill->keep,
-                           "items[%zu] and items[%zu] overlap in the buffer",
+                           "items[%zu] and items[%zu] overlap in the buffer: give each its own "
+                           "place (\"to\")",
                            (size_t)(last->item - message->items.list),
                            (size_t)(place->item - message->items.list)));
         if (place->end > place->from)
@@ -107,8 +109,8 @@ static bool is_free(struct fill *fill, struct trouble *ret_why)
 {
     list_each(struct fill, other, &fill->buffer->busy, busy)
         if (collides(fill, other))
-            return refused(ret_why, 409, "buffer_busy", S("another fill is writing there: wait for "
-                           "its reply"));
+            return refused(ret_why, 409, "buffer_busy", S("another fill writes to this part of "
+                           "the buffer: wait for the reply of that fill"));
     return true;
 }
 

@@ -62,8 +62,8 @@ static void hello(struct request *request)
     const struct reader_judge *judge = &local->options.judge;
     slice why = S("");
     if (session->identified) {
-        refuse(request, (struct trouble){ 400, "bad_message", S("hello came before: open another "
-                        "connection for another identity") });
+        refuse(request, (struct trouble){ 400, "bad_message", S("this session has had its hello: "
+                        "open another connection for another identity") });
         return;
     }
     if (request->message->version != 1) {

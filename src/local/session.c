@@ -246,15 +246,15 @@ static bool read_large(struct session *session, const struct message *announced,
     const struct local_options *options = &session->worker->local->options;
     uint64_t bytes = announced->large_bytes;
     *ret_why = (struct trouble){ 413, "message_too_large",
-                                 arena_printf(keep, "a message in a memfd may have %ju bytes: "
-                                              "ask for less at once",
+                                 arena_printf(keep, "a message in a memfd may have at most %ju "
+                                              "bytes: ask for less at once",
                                               (uintmax_t)options->list_bytes_max) };
     metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
     if (bytes > options->list_bytes_max)
         return false;
     *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" must come with "
-                                 "exactly one memfd, which holds the message from its first byte "
-                                 "on") };
+                                 "exactly one memfd, which has at least that many bytes and begins "
+                                 "with the message") };
     struct stat file;
     if (fd_count != 1 || fstat(fds[0], &file) != 0 || !S_ISREG(file.st_mode))
         return false;
@@ -309,12 +309,12 @@ static bool receive(struct session *session)
     }
     size_t fd_count = take_fds(&message, fds);
     struct trouble why = { 413, "message_too_large",
-                           S("a message has at most 131072 bytes: put a longer one in a memfd, and "
-                             "send {\"message_bytes\": N} with its descriptor") };
+                           S("a message may have at most 131072 bytes: put a longer one in a "
+                             "memfd, and send {\"message_bytes\": N} with its file descriptor") };
     if (message.msg_flags & MSG_CTRUNC || fd_count > MESSAGE_FDS_MAX) {
         why = (struct trouble){ 413, "too_many_descriptors",
-                                S("a message may bring at most 128 file descriptors, and Penstock "
-                                  "may be out of descriptors of its own: send fewer at once") };
+                                S("the message has more than 128 file descriptors, or Penstock has "
+                                  "no descriptors left to receive them: send fewer at once") };
         metric_add(M_FILL_DESCRIPTORS, 1);
         session_refuse(session, NULL, &why);
     } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {
@@ -343,8 +343,8 @@ static bool may_stay(struct session *session, struct trouble *ret_why)
 {
     struct local *local = session->worker->local;
     if (!users_allow(local->users, session->peer.uid))
-        return refused(ret_why, 403, "peer_denied", S("this user may not connect here: name it in "
-                       "the setting fill_users"));
+        return refused(ret_why, 403, "peer_denied", S("this user may not connect here: add the "
+                       "user to the setting fill_users"));
     session->user = users_enter(local->users, session->peer.uid, local->options.user_sessions_max);
     if (session->user)
         return true;

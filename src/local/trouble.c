@@ -14,16 +14,17 @@ static const struct {
     const char *code, *message;
 } ours[] = {
     { ERR_TOO_LARGE, 413, "too_large",
-      "an object is larger than its room in the buffer, or than \"max\": give it more room, or ask "
-      "for a part of it" },
+      "an object is larger than its place in the buffer, or than \"max\": give it a larger place, "
+      "or ask for a part of the object" },
     { ERR_TIMEOUT, 504, "deadline",
-      "the fill took longer than its deadline_ms, or the setting fill_time, allows: ask again, as "
-      "what was fetched by then is cached" },
+      "the fill took longer than its deadline_ms, or the setting fill_time, allows: ask again, "
+      "since the bytes fetched until then are cached" },
     { ERR_FAULT, 422, "buffer_fault",
-      "the buffer's memory went away while a fill wrote to it: punch no holes into it" },
+      "pages of the buffer were removed while a fill wrote to them: don't punch holes into a "
+      "buffer" },
     { ERR_GONE, 503, "gpu_lost",
       "the GPU has failed, and is out of use until Penstock is restarted" },
-    { ERR_CANCELED, 499, "cancelled", "the fill was cancelled" },
+    { ERR_CANCELED, 499, "cancelled", "the fill was cancelled, because its session ended" },
 };
 
 struct trouble trouble_of(enum err err)

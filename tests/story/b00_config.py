@@ -113,8 +113,8 @@ with Story("b00 the command line says what is wrong and what is in force") as st
         status, out, _ = call("check", good, "--origin", "dir:" + folder)
         story.fact(f"an origin that is {why.lower()} is a mistake", status == 2
                    and f"flag --origin: origin default can't be used: {folder}: {why}" in out, out)
-    for flags, why in ((("--fill-users", "nobody,nosuchuser"), 'fill_users names "nosuchuser"'),
-                       (("--fill-socket", good), "something else than a socket lies there"),
+    for flags, why in ((("--fill-users", "nobody,nosuchuser"), 'fill_users has "nosuchuser"'),
+                       (("--fill-socket", good), "this path is a file or folder, and not a socket"),
                        (("--fill-socket", "/run/" + "x" * 110), "at most 103 bytes")):
         status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--fill-socket",
                               "/run/nope/fill.sock", *flags)

@@ -64,7 +64,7 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
     check_it("the fill socket is another's", 1, "fill.sock", "listens", cache_dir=story.path("x"),
              fill_socket=story.path("fill.sock"))
     server.stop()
-    check_it("the fill socket has no folder", 1, story.path("no"), "is not there", fill_socket=story.path("no/fill.sock"))
+    check_it("the fill socket has no folder", 1, story.path("no"), "does not exist", fill_socket=story.path("no/fill.sock"))
 
     # ---- origins: warnings ----
     for text, words, changes in (

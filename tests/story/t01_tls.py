@@ -181,14 +181,14 @@ def what_check_says(story, server, ours, pairs, files):
     check_it("that there is none", 2, f"can't read {files[0]}: No such file")
     install((pairs["second"][0], pairs["first"][1]), files)
     check_it("that a key does not fit", 2, "tls_cert_file: ",
-             f"the private key in {files[1]} is not that of the first certificate in {files[0]}")
+             f"the private key in {files[1]} does not belong to the first certificate in {files[0]}")
     install((pairs["first"][0], pairs["first"][0]), files)
     check_it("what is no key", 2, files[1] + " holds no private key")
     ours.openssl("pkey", "-in", pairs["first"][1], "-aes128", "-passout", "pass:word", "-out", files[1])
     check_it("that nobody is there for a passphrase", 2, files[1] + " has a passphrase")
     install(pairs["first"], files)
     os.chmod(files[1], 0o644)
-    check_it("that everybody can read the key", 0, f"warning: {files[1]}, the private key", f"chmod o= {files[1]}")
+    check_it("that everybody can read the key", 0, f"can read {files[1]}, the private key", f"chmod o= {files[1]}")
     os.chmod(files[1], 0o600)
     check_it("nothing of it when nobody can", 0, without="the private key")
     ends = time.time() + 5 * 86400 + 3600

@@ -162,4 +162,4 @@ with Story("x04 fill identities") as story:
 
     bad = story.penstock(wait=False, origin=origin.url, fill_socket=path + "2", fill_users="no-such-user")
     wait_for("it ends", lambda: not bad.alive())
-    story.fact("a name that nobody has is a mistake", "no such user" in bad.log(), bad.log()[-300:])
+    story.fact("a name that nobody has is a mistake", "is not a user of this machine" in bad.log(), bad.log()[-300:])

@@ -186,7 +186,7 @@ TEST(a_probe_says_what_is_missing)
         const char *part;
     } rows[] = { { -1, 1, "no NVIDIA driver" },
                  { 11080, 1, "CUDA 11.8" },
-                 { 12000, -1, "no GPU is visible" } };
+                 { 12000, -1, "Penstock sees no GPU" } };
     for (size_t i = 0; i < countof(rows); i++) {
         struct gpu_probe probe;
         struct gpu *gpu = NULL;
@@ -581,7 +581,7 @@ static bool says_lost(struct scene *s)
     struct gpu_copy copy = { s->buffer, 0, s->slab, 1 };
     long before = fake_calls();
     bool said = cuda->lost(s->gpu) &&
-                strstr(cuda->lost(s->gpu), "lost until Penstock starts anew") &&
+                strstr(cuda->lost(s->gpu), "out of use until Penstock is restarted") &&
                 cuda->import_vmm(s->gpu, s->fds, chunks, 2, 1, &none, &why) == ERR_GONE &&
                 cuda->import_ipc(s->gpu, handle, 0, 1, &none, &why) == ERR_GONE &&
                 cuda->pin(s->gpu, s->seen[0], 4096, &why) == ERR_GONE &&
