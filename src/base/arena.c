@@ -1,4 +1,4 @@
-/* arena.c - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0 */
+/* arena.c - memory that is freed all at once. SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* arena.h - memory with one owner and one end. SPDX-License-Identifier: Apache-2.0
+/* arena.h - memory that is freed all at once. SPDX-License-Identifier: Apache-2.0
  *
  * All memory of an arena lives until the arena is freed; no part of it is freed alone. Each request
  * owns one arena. Only one thread may use an arena at a time.

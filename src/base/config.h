@@ -101,7 +101,7 @@ struct config_sources {
 
 /* True if only this machine can reach the address. */
 bool config_is_loopback(slice address);
-/* True if it stands for all addresses of this machine. */
+/* True if the address stands for all addresses of this machine. */
 bool config_is_everywhere(slice address);
 /* Reads egress_price as a number; an empty text is 0. Returns false if it is no number from 0 to
  * 1000. */

@@ -76,7 +76,7 @@ static struct writer {
     pthread_t thread;
     int wake_fd;
     _Atomic uint64_t give_up_ms;    /* when to stop waiting for a reader of stderr that stalls */
-    uint64_t lost, reported;        /* lines that could not be written; drops already logged */
+    uint64_t lost, reported;        /* lines that could not be written; losses already logged */
     size_t len, lines;              /* bytes and lines that are to be written next */
     char bytes[WRITE_BYTES];
 } writer = { .wake_fd = -1 };

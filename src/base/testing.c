@@ -1,4 +1,4 @@
-/* testing.c - the shipped program's answers to testing.h, which are constants.
+/* testing.c - the functions of testing.h in the shipped program: all return constants.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/testing.h"
 

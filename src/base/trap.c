@@ -29,7 +29,7 @@ struct trap {
 
 static _Thread_local struct trap *volatile armed;
 static const int signals[] = { SIGBUS, SIGSEGV, SIGFPE, SIGABRT };
-static struct sigaction before[countof(signals)];    /* the handlers before ours */
+static struct sigaction before[countof(signals)];    /* installed before ours */
 static char note_path[4096];          /* empty: no note */
 
 void trap_note(const char *path)

@@ -7,7 +7,7 @@
  *     struct penstock_error error;
  *     if (penstock_connect(&client, NULL, &error) ||
  *         penstock_buffer_new(client, 64 << 20, &buffer, &error))
- *         ...                                     // error.message says what, why, what to do
+ *         ...                                     // error.message: what happened, why, what to do
  *     struct penstock_item items[] = { { .key = "a.bin", .length = PENSTOCK_TO_END },
  *                                      { .key = "b.tar", .offset = 5120, .length = 4096,
  *                                        .to = 1 << 20 } };

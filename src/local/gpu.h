@@ -18,7 +18,7 @@
  *     ERR_BAD_RANGE        a copy lies outside its buffer; nothing of the batch was begun
  *     ERR_NOT_FOUND        no GPU with that UUID is visible here
  *     ERR_NOT_IMPLEMENTED  this driver can't do that
- *     ERR_BUSY             the GPU takes no further process (compute mode), or is open already
+ *     ERR_BUSY             the GPU accepts no further process (compute mode), or is open already
  *     ERR_LIMIT            out of memory or address space
  *     ERR_WAIT             the copies have not ended (poll)
  *     ERR_GONE             the GPU is lost: it reported an error that its context does not survive.

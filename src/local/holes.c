@@ -1,4 +1,4 @@
-/* holes.c - a write into a hole of registered memory fails. SPDX-License-Identifier: Apache-2.0
+/* holes.c - writes into holes of registered memory fail. SPDX-License-Identifier: Apache-2.0
  *
  * If a page of a memfd is missing, the kernel makes it for the first process that touches it, and
  * charges it to the memory cgroup of that process. A client could register a memfd with holes, or

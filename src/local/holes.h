@@ -1,4 +1,4 @@
-/* holes.h - a write into a hole of registered memory fails. SPDX-License-Identifier: Apache-2.0 */
+/* holes.h - writes into holes of registered memory fail. SPDX-License-Identifier: Apache-2.0 */
 #ifndef LOCAL_HOLES_H
 #define LOCAL_HOLES_H
 

@@ -100,7 +100,7 @@ struct session {
     struct slabs_held slabs;
 };
 
-void session_begin(struct worker *worker, int fd);    /* takes fd */
+void session_begin(struct worker *worker, int fd);    /* owns fd from now on */
 /* Handles events of epoll; may free the session. */
 void session_ready(struct session *session, uint32_t events);
 /* Ends the connection. The session is freed when its last fill has ended. */
@@ -200,7 +200,7 @@ struct share {
     struct slab *slab;
     struct device_task task;          /* the copies out of the slab */
 };
-/* Begins the fill, or sends its refusal. It takes `take_keep` in either case. */
+/* Begins the fill, or sends its refusal. It owns `take_keep` in either case. */
 void fill_begin(struct session *session, const struct message *message, struct arena *take_keep);
 void fill_settle(struct fill *fill);   /* a share has ended; may free the fill and its session */
 void fill_cancel(struct fill *fill, enum err why);

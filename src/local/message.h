@@ -30,12 +30,12 @@ enum memory {
 struct message {
     enum message_op op;
     bool has_number;
-    int64_t number;                   /* "id": is copied into the reply */
+    int64_t number;                   /* the message's "id", which its reply repeats */
     uint64_t version;                 /* hello */
     slice client, presigned;
     enum memory kind;                 /* register */
     uint64_t bytes;
-    slice gpu, handle;                /* of cuda-ipc: 64 bytes */
+    slice gpu, handle;                /* handle: of cuda-ipc, 64 bytes */
     uint64_t base_offset;
     uint64_t *chunks;
     size_t chunk_count;

@@ -12,7 +12,8 @@
 #include "base/trap.h"
 #include "local/inside.h"
 
-/* A worker is full when it has the items of this number of full sessions. */
+/* A worker is full when it has about as many items in progress as this number of sessions may
+ * have. */
 #define SESSIONS_FULL 8u
 #define LOGGED_MAX 16u    /* refusals of one fill that are logged; the rest are only counted */
 #define TURN_BYTES (4 * MIB)    /* bytes of one item before other items have a turn */

@@ -1,7 +1,7 @@
 /* session.c - a connection, its buffers and its fills. SPDX-License-Identifier: Apache-2.0
  *
- * The kernel tells the user at the other end (SO_PEERCRED); the hello proves which objects the
- * session may read. When the connection ends, for whatever reason, its fills are cancelled. Its
+ * The kernel reports which user is at the other end (SO_PEERCRED). The hello proves which objects
+ * the session may read. When the connection ends, for whatever reason, its fills are cancelled. Its
  * buffers are released when the last of those fills has ended; after that nothing of the client is
  * left. Replies are sent at once, or wait for room in the socket. A client that does not receive
  * its replies is cut off.
@@ -36,7 +36,7 @@ struct reply {
 
 /* A reply that is too large for the socket is sent in a memfd, as clients send large messages. No
  * limit counts the memory of such memfds. So the message that announces the memfd is padded: then
- * the socket of a client that does not read has room for only few. */
+ * the socket of a client that does not read has room for only a few such messages. */
 static ssize_t send_large(struct session *session, slice text)
 {
     struct arena keep = { 0 };
@@ -260,7 +260,7 @@ static bool read_large(struct session *session, const struct message *announced,
         return false;
     int seals = fcntl(fds[0], F_GET_SEALS);
     char *text = arena_alloc(keep, bytes + 1);
-    /* From a memfd, so it does not wait. */
+    /* A read from a memfd does not wait for a disk. */
     if (seals < 0 || pread(fds[0], text, bytes, 0) != (ssize_t)bytes)
         return false;
     close(fds[0]);

@@ -1,4 +1,4 @@
-/* limiter.c - a limit of calls at once; the other calls wait for a place.
+/* limiter.c - limits the calls in progress; other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The limit of connections to an origin counts all threads together. A call that leaves gives its

@@ -1,4 +1,4 @@
-/* limiter.h - a limit of calls at once; the other calls wait for a place.
+/* limiter.h - limits the calls in progress; other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_LIMITER_H
 #define ORIGIN_LIMITER_H

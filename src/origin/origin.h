@@ -55,8 +55,8 @@ struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
     /* Copies bytes from `offset` to ret, and returns their number; fewer than `bytes` is a failure.
-     * If a try is repeated, `offset` goes back. Returns ORIGIN_LATER if the bytes are not there yet.
-     * Then the request pauses; after origin_resume it asks for the same bytes again. */
+     * If a try is repeated, `offset` goes back. Returns ORIGIN_LATER if the bytes are not
+     * there yet. Then the request pauses; after origin_resume it asks for the same bytes again. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };

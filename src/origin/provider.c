@@ -28,9 +28,9 @@
 #define FILES_EVERY_S 10            /* pause between two reads of credentials in files */
 #define CLOCK_EVERY_MS 2000u        /* pause between two reads of the wall clock */
 #define PAUSE_S_MAX 30              /* longest pause between two looks that fail */
-#define FAILED_MS 1000u             /* provider_renew starts no look this long after a failure, */
-#define SAME_MS 1000u               /* ... and this long after a look that found nothing new, */
-#define GUESS_MS 30000u             /* ... or this long, if its caller only guesses */
+#define FAILED_MS 1000u             /* after a failure, provider_renew starts no look for so long */
+#define SAME_MS 1000u               /* the same after a look that found nothing new */
+#define GUESS_MS 30000u             /* SAME_MS, if the caller of provider_renew only guesses */
 
 struct provider {
     struct arena keep;
