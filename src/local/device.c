@@ -6,17 +6,18 @@
  *
  * The copier opens a GPU for the first task, and closes it a minute after the GPU's last buffer was
  * released: an open GPU costs GPU memory for its context, and opening it takes time. The copier
- * opens and closes the GPU only between two tasks. So the registration of a client that comes
- * during a close waits in the queue, and then the GPU is opened again. If the GPU gives no context,
- * or the host no pinned memory, the waiting tasks fail with the reason, and the next task tries
- * again. A GPU is lost until this process ends if it reports an error that its context does not
- * survive. A lost GPU stays open: its buffers are released, and the rest of the service goes on.
+ * opens and closes the GPU only between two tasks. If a client registers memory during a close, its
+ * task waits in the queue, and then the GPU is opened again. If the GPU gives no context, or the
+ * host no pinned memory, the waiting tasks fail with the reason, and the next task tries again. If
+ * a GPU reports an error that its context does not survive, the GPU is lost until this process
+ * ends. A lost GPU stays open: its buffers are released, and the rest of the service goes on.
  *
  * Holders (sessions) share the slabs fairly. A holder begins with a sixteenth of them. For each
  * slab that a holder gives back it may hold one more, so its part doubles while its copies go on.
  * But a holder takes another slab only while it holds fewer slabs than are free. A holder that only
- * waits for an origin gives none back and stays small, so a new holder finds a slab. All slabs can
- * be held only if several holders grew while their copies went on, and then all of them got stuck.
+ * waits for an origin gives none back and stays small, so a new holder finds a slab. Only several
+ * holders together can hold all slabs: if each of them grew while its copies went on, and then all
+ * of them got stuck.
  * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"
 
@@ -79,7 +80,7 @@ struct devices {
 
 /* ---- slabs ---- */
 
-#define FIRST_PART 16u                /* a holder begins with this fraction of all slabs */
+#define FIRST_PART 16u                /* a holder begins with 1/16 of all slabs */
 
 /* The caller holds the lock. */
 static bool may_hold_more(const struct device *device, const struct slabs_held *holder)
@@ -176,7 +177,7 @@ static void hand_back(struct device_task *task, enum err err)
     check(mailbox_post(task->box, &task->mail));
 }
 
-/* If `why` is NULL, the error has no further reason. */
+/* Hands back all tasks with the error. `why`, its reason, may be NULL. */
 static void hand_back_all(struct list *tasks, enum err err, const struct gpu_why *why)
 {
     list_each_safe(struct device_task, task, tasks, link) {
@@ -312,7 +313,7 @@ static uint64_t idle_ns_most(void)
     return (text ? (uint64_t)atoi(text) : IDLE_MS) * (uint64_t)1000000;
 }
 
-/* Closes a GPU that has had no buffer for long enough. */
+/* Closes a GPU that has had no buffer for IDLE_MS. */
 static void rest(struct device *device)
 {
     if (!device->gpu || device->buffers || device->count || device->lost) {

@@ -22,7 +22,7 @@ struct credentials {
     slice access_key, secret_key, session_token, region;    /* token and region may be empty */
     slice from;    /* the source of the keys: "env AWS_ACCESS_KEY_ID", "profile NAME" */
     enum credentials_kind kind;
-    bool nameless;                  /* `from` names no owner: its owner may change */
+    bool nameless;                  /* `from` names no owner: the keys' owner may change */
     int64_t expires_s;              /* 0: they are not known to expire */
     bool outlasts;                  /* valid after expires_s until the source has newer ones */
     unsigned source;                /* number of the source; the next search asks only this one */

@@ -182,7 +182,7 @@ static int type_of(int fd, const struct dirent *found)
          : S_ISLNK(file.st_mode) ? DT_LNK : DT_UNKNOWN;
 }
 
-/* Reads the entries that can be listed next into the window. `path` is the directory's path, and so
+/* Fills the window with the entries that can be listed next. `path` is the directory's path, and so
  * the start of every key in it. If the whole directory rolls up into one prefix, any one file after
  * the cursor is enough. */
 static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,

@@ -21,7 +21,8 @@ struct origin_kind {
     struct url_kind url;                /* the form of its URLs, and facts for the settings */
     bool read_only;
     /* The threads and connections that all origins of the kind share. They are made for the first
-     * origin, and freed before the origins are. shared_free returns when every call has ended. */
+     * origin, and freed before the origins are freed. shared_free returns when every call has
+     * ended. */
     void *(*shared_new)(unsigned threads);
     void (*shared_free)(void *take_shared);
     /* Opens an origin; the caller sets its kind. On failure *ret_why is a sentence for people, in

@@ -7,13 +7,13 @@
  * The calls for the items of one list carry one list id. A list has one place in the queue of
  * turns; when its turn comes, its next call goes to the end of that queue. So a list delays the
  * calls after it by one of its items, not by all. But every second free place goes to the call that
- * has waited longest: otherwise an endless stream of single calls would leave a list one place in a
- * hundred. No call waits more than twice as long as with either rule alone. The cost of a place
- * does not grow with the number of waiting calls: a hash finds the first call of a list, and the
- * other calls of the list are linked to it.
+ * has waited longest: otherwise an endless stream of single calls would leave a list only one place
+ * in a hundred. No call waits more than twice as long as with either rule alone. The cost of a
+ * place does not grow with the number of waiting calls: a hash finds the first call of a list, and
+ * the other calls of the list are linked to it.
  *
- * While calls wait, calls inside that can do without their places are asked to leave: as many as
- * there are waiting calls, and first the one that has spared its place longest. */
+ * While calls wait, the limiter asks calls that have a place, but do not need it now, to leave: as
+ * many as there are waiting calls, and first the call that has spared its place longest. */
 #include "origin/limiter.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* origin.h - where objects come from. SPDX-License-Identifier: Apache-2.0
+/* origin.h - the servers and folders that objects come from. SPDX-License-Identifier: Apache-2.0
  *
  * An origin answers calls. The caller owns a call, and must keep it until done() was called. done()
  * is called exactly once, also after a cancel. The callbacks of a call come one at a time, on an
@@ -55,8 +55,8 @@ struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
     /* Copies bytes from `offset` to ret, and returns their number; fewer than `bytes` is a failure.
-     * If a try is repeated, `offset` goes back. Returns ORIGIN_LATER if the bytes are not
-     * there yet. Then the request pauses; after origin_resume it asks for the same bytes again. */
+     * If a try is repeated, `offset` goes back. Returns ORIGIN_LATER if the bytes are not there
+     * yet. Then the request pauses; after origin_resume it asks for the same bytes again. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
@@ -79,8 +79,8 @@ struct origin_call {
     const struct sigv4_credentials *as;
     /* Called on an origin thread before a request waits or is sent, and once more right before its
      * first byte. Returns OK, or the error that ends the call. `again` is true if a request of this
-     * call was sent before, or a try was made. Once it has refused, it must refuse for ever. NULL:
-     * always OK. */
+     * call was sent before, or a try was made. Once this function has refused, it must always
+     * refuse. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
     /* Calls for the items of one list carry its id, and share one turn when calls wait for a
      * connection (limiter.c). 0: no list. A caller that sets it to 0 during the call must then call

@@ -9,8 +9,8 @@
  * earlier, so that the hosts of a fleet do not all ask at once. If the credentials live only a
  * short time, the look comes at half of that time. After each failure the pause grows. The time of
  * a look is wall time. The wall clock is read every few seconds, so a changed clock or a machine
- * that slept is noticed. Threads: the first look runs in provider_new, all others on the provider's
- * thread. A lock guards everything else; it is never held during a look. */
+ * that slept is noticed. Threads: the first look runs in provider_new, all later looks run on the
+ * provider's thread. A lock guards everything else; it is never held during a look. */
 #include "origin/provider.h"
 
 #include <pthread.h>
@@ -30,7 +30,7 @@
 #define PAUSE_S_MAX 30              /* longest pause between two looks that fail */
 #define FAILED_MS 1000u             /* after a failure, provider_renew starts no look for so long */
 #define SAME_MS 1000u               /* the same after a look that found nothing new */
-#define GUESS_MS 30000u             /* SAME_MS, if the caller of provider_renew only guesses */
+#define GUESS_MS 30000u             /* in place of SAME_MS, if the caller only guesses */
 
 struct provider {
     struct arena keep;
@@ -305,7 +305,8 @@ static void keep_ask(struct provider *provider, const struct credentials_ask *as
         *texts[i] = arena_copy(keep, *texts[i]);
 }
 
-/* No credentials is no error only if the caller allows it and the settings name no profile. */
+/* Returns true if the lack of credentials is accepted: the caller allows it, and the settings name
+ * no profile. */
 static bool is_nothing(const struct credentials_ask *ask, enum err e)
 {
     return e == ERR_NOT_FOUND && ask->optional && !ask->profile.len;
