@@ -59,7 +59,7 @@ int mailbox_fd(const struct mailbox *box)
 bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
     check(box->magic == MAILBOX_MAGIC && mail->deliver);
-    int fd = box->fd;    /* before the exchange: after it the owner may free the sender */
+    int fd = box->fd;    /* read first: after the exchange the sender may be freed */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
     do {
         if (newest == &closed)

@@ -98,7 +98,7 @@ static void thread_ends(void *arg)
         histogram_fold(&gone.histograms[i], &slots->histograms[i]);
     list_del(&slots->link);
     pthread_mutex_unlock(&lock);
-    mine = NULL;    /* if a later destructor counts, it gets new slots, ended like these */
+    mine = NULL;    /* if a later destructor counts, it gets new slots, which end like these */
     free(slots);
 }
 

@@ -34,7 +34,7 @@ bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
-size_t slice_find(slice s, slice part);                 /* where it begins first; s.len: nowhere */
+size_t slice_find(slice s, slice part);                 /* place of the first; s.len: none */
 bool slice_only(slice s, const char *chars);            /* true if every byte is one of `chars` */
 bool slice_has_control(slice s);                        /* a byte below 0x20, or 0x7f */
 #define LOWER_CHARS "abcdefghijklmnopqrstuvwxyz"

@@ -26,7 +26,7 @@ bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
 /* As memcpy to a map, trapped in the same way. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
-/* Ends the trapped call that calls it, as a fault would. */
+/* Called inside a trapped call: ends that call, as a fault would. */
 void trap_spring(void) NORETURN;
 /* Sets the file that is created when a fault or abort() that no trap caught ends the process. NULL:
  * no file. */

@@ -28,8 +28,7 @@ const struct gpu_probe *devices_probe(const struct devices *devices);
  * if there is no such GPU. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
 
-/* Numbers of slabs of each GPU that a holder has. The struct must live until all slabs were given
- * back. */
+/* How many slabs of each GPU a holder has. The struct must live until all slabs were given back. */
 struct slabs_held {
     struct {
         unsigned now, earned;         /* under the device's lock */

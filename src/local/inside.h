@@ -153,7 +153,7 @@ void buffer_register(struct session *session, const struct message *message, int
 struct buffer *buffer_find(struct session *session, const uint8_t id[ID_BYTES]);    /* or NULL */
 /* Releases the buffer, at once or when its last fill has ended. */
 void buffer_release(struct buffer *buffer);
-/* Releases it, then replies. */
+/* Releases the buffer, then replies to the message. */
 void buffer_unregister(struct buffer *buffer, const struct message *message);
 void buffer_settle(struct buffer *buffer);          /* a fill of it has ended */
 
@@ -227,7 +227,7 @@ void queue_call(struct local *local, const struct worker *but, unsigned count);
 
 /* ---- run.c: reads the items of a share ---- */
 bool run_turn(struct worker *worker);               /* returns true if it can do more at once */
-/* Has it as many items in progress as it may have?. */
+/* Returns true if the worker has as many items in progress as it may have. */
 bool run_is_full(const struct worker *worker);
 /* Ends items of cancelled fills, and begins shares that got no slab before. */
 void run_look(struct worker *worker);

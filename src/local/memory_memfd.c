@@ -2,8 +2,8 @@
  *
  * The memfd is mapped here, and items are read straight into it. It must be sealed against
  * shrinking: otherwise its owner could make every access to the map a fault. The memfd must have
- * all its pages: the kernel would charge a page that a fill makes to this process, and to the limit
- * of its container (holes.h).
+ * all its pages: if a fill made a page, the kernel would charge it to this process, and so to the
+ * limit of its container (holes.h).
  * Threads: the keeper calls these functions. */
 #include <errno.h>
 #include <fcntl.h>
