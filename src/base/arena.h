@@ -17,8 +17,8 @@ struct arena {
 };
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */
-/* Makes room for one more item in a list that grows by this function alone, from NULL. Returns the
- * list, which is at another place when it had no room. */
+/* Makes room for one more item at the end of a list. The list begins as NULL, and only this
+ * function makes it grow. Returns the list, which may have moved. */
 void *arena_grow(struct arena *arena, void *list, size_t count, size_t item_bytes) MUST_USE;
 slice arena_copy(struct arena *arena, slice s) MUST_USE;          /* followed by a NUL */
 slice arena_lower(struct arena *arena, slice s) MUST_USE;    /* a copy in lower case (ASCII) */

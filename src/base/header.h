@@ -1,7 +1,7 @@
 /* header.h - the table of known request headers. SPDX-License-Identifier: Apache-2.0
  *
- * The rows of header.def decide by a header's name whether it is sent on to an origin, whether the
- * cache may answer the request, and whether the client needs a right. Pure. */
+ * The rows of header.def decide, by the name of a header, whether the header is sent to an origin,
+ * whether the cache may answer the request, and whether the client needs a right. Pure. */
 #ifndef BASE_HEADER_H
 #define BASE_HEADER_H
 

@@ -45,8 +45,9 @@ void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);
 enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head, prepares the body */
 void dir_call_free(struct dir_call *call);
 
-/* dir_file.c. Both functions that open fail with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY (*ret_why may
- * say more), ERR_DENIED, ERR_SLOW_DOWN (no descriptors or no memory left) or ERR_IO. */
+/* dir_file.c. dir_open_bucket and dir_open_file fail with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY
+ * (*ret_why may say more), ERR_DENIED, ERR_SLOW_DOWN (no descriptors or no memory left) or
+ * ERR_IO. */
 enum err dir_open_bucket(const struct dir_call *call, int *ret_fd) MUST_USE;
 enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* sets fd and file */
 /* Reads at most `bytes` bytes at call->at. *ret lies in `buffer`, or in the call's own memory.

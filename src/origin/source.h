@@ -1,5 +1,4 @@
-/* source.h - the sources of credentials, and their helpers. Only credentials.c and the sources use
- * it.
+/* source.h - the sources of credentials, and their helpers. For credentials.c and the sources only.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A source returns ERR_NOT_FOUND if it is not configured. Otherwise it sets ret->from, and either
