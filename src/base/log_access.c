@@ -54,7 +54,8 @@ struct record {
 /* The most bytes that a record needs. If fewer bytes are left before the end of the ring, the
  * record begins at the start of the ring. */
 #define RECORD_BYTES (sizeof(struct record) + PIPE_BUF)
-static_assert(LOG_RING_BYTES >= 4 * RECORD_BYTES && LOG_RING_BYTES % 8 == 0, "records fit");
+static_assert(LOG_RING_BYTES >= 4 * RECORD_BYTES && LOG_RING_BYTES % 8 == 0,
+              "a ring has room for four records, and its size is a multiple of 8");
 
 struct ring {
     struct ring *next;              /* links stay as long as the process lives */

@@ -50,7 +50,7 @@ static struct penstock_options complete(const struct penstock_options *options)
 static int dial(struct penstock *client, const char *path, struct penstock_error *error)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
-    static_assert(sizeof(SOCKET) <= sizeof(address.sun_path), "the default fits");
+    static_assert(sizeof(SOCKET) <= sizeof(address.sun_path), "the default path fits");
     if (strlen(path) >= sizeof(address.sun_path))
         return penstock_fail(error, "disconnected", "the path of the socket, %s, is longer than "
                              "the %zu bytes that a socket may have", path,

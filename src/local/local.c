@@ -107,7 +107,7 @@ static void unlink_ours(const struct local *local)
         unlink(local->options.path);
 }
 
-/* ---- up and down ---- */
+/* ---- start and stop ---- */
 
 static void call_all(void *arg)
 {

@@ -166,7 +166,7 @@ enum err source_profile(struct seek *seek, struct credentials *ret)
     return settle(seek, ret, "aws_access_key_id", "aws_secret_access_key");
 }
 
-/* ---- the order ---- */
+/* ---- the order of the sources ---- */
 
 static const struct {
     enum err (*find)(struct seek *seek, struct credentials *ret);

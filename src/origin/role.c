@@ -69,7 +69,8 @@ static slice sha256_hex(struct arena *keep, slice bytes)
 }
 
 #define FIELDS_MAX 6
-static_assert(FIELDS_MAX >= 2 + countof(((struct sigv4_signed *)NULL)->fields), "+ Host, type");
+static_assert(FIELDS_MAX >= 2 + countof(((struct sigv4_signed *)NULL)->fields),
+              "Host and Content-Type fit, too");
 static const struct http_field form_type = { { "Content-Type", 12 },
                                              { "application/x-www-form-urlencoded", 33 } };
 
