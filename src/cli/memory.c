@@ -7,8 +7,10 @@
 
 #include "base/cores.h"
 
-/* Budgets that are given one by one, by a test or by their old names, replace their shares. */
-static void take_given(const struct config *config, struct budgets *budgets)
+/* Budgets that are given one by one, by a test or by their old names, replace their shares. No
+ * budget is larger than the memory that the machine or the cgroup has: grants are allocated at the
+ * start, and 64 TiB of them ended the process. */
+static void take_given(const struct config *config, uint64_t allowed_bytes, struct budgets *budgets)
 {
     const uint64_t given[] = {
 #define BUDGET(id, ...) config->budget_##id,
@@ -17,7 +19,7 @@ static void take_given(const struct config *config, struct budgets *budgets)
     static_assert(countof(given) == BUDGET_COUNT, "a member for each budget");
     for (size_t i = 0; i < BUDGET_COUNT; i++)
         if (given[i])
-            budgets->bytes[i] = given[i];
+            budgets->bytes[i] = MIN(given[i], allowed_bytes);
 }
 
 struct memory memory_of(const struct config *config, struct arena *keep)
@@ -36,7 +38,7 @@ struct memory memory_of(const struct config *config, struct arena *keep)
         : arena_printf(keep, "default: %s; the limit is %" PRIu64 " MiB, %s", share,
                        allowed.bytes / MIB, allowed.by);
     memory.budgets = budgets_divide(memory.bytes);
-    take_given(config, &memory.budgets);
+    take_given(config, allowed.bytes, &memory.budgets);
     return memory;
 }
 

@@ -60,9 +60,11 @@ with Story("m03 one setting for memory", seconds=100) as story:
     rows = {line.split()[0]: line.split()[1] for line in run("config", *given[0], env=given[1])[1].splitlines()}
     story.same("they have their effect", [rows[n] for n in ("in_force.memory_slots", "in_force.memory_readers", "fill_gets")],
                ["24MiB", "9MiB", "9"])
-    server = story.penstock(origin=origin.url, cache_dir=story.path("old"), env={"PENSTOCK_MEMORY_HEADS": "5MiB"})
+    server = story.penstock(origin=origin.url, cache_dir=story.path("old"),
+                            env={"PENSTOCK_MEMORY_HEADS": "5MiB", "PENSTOCK_MEMORY_GRANTS": "60TiB"})
     status = json.loads(plain(server.admin_port, "GET", "/status").body)["memory"]
     story.same("serve takes them", status["budgets"]["memory_heads_bytes"], 5 * MIB)
+    story.fact("... and no more than the machine has", status["budgets"]["memory_grants_bytes"] <= os.sysconf("SC_PHYS_PAGES") * 4096, status)
     story.same("... and warns once", server.log().count("memory_heads (env PENSTOCK_MEMORY_HEADS) is an old setting"), 1)
     shown = run("help", "settings")[1] + run("config", "--example")[1] + run("config", "--complete", "serve ")[1]
     hidden = sorted(name for name in constants() if re.search(rf"\b{name}\b|--{name.replace('_', '-')}\b", shown))
