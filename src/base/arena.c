@@ -89,6 +89,8 @@ static void text_reserve(struct text *text, size_t more)
 
 void text_add(struct text *text, slice s)
 {
+    if (!s.len)    /* the text may have no memory yet */
+        return;
     text_reserve(text, s.len);
     text->len += slice_put(text->ptr + text->len, s);
 }
