@@ -1,4 +1,4 @@
-/* answer.c - answers without an object's bytes: errors, as S3 writes them.
+/* answer.c - answers that Penstock writes itself: errors, in the form of S3.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
@@ -32,7 +32,8 @@ slice request_id_new(struct front *front, struct arena *keep)
     return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
 }
 
-/* The origin that fails, why, and since when. Only for clients that proved who they are. */
+/* Says which origin fails, why, and since when. Only for clients that have proved their
+ * identity. */
 static slice trouble_of(struct call *call, enum err err)
 {
     struct origin_health health;
@@ -75,7 +76,7 @@ void reply_fault(struct call *call, enum err err, const struct s3_fault *fault)
     if (trouble.len && !fault->message.len)
         explained.message = arena_printf(call->keep, "%s Details: %.*s.",
                                          s3_error_of(err)->message, SLICE_ARG(trouble));
-    if (trouble.len)    /* for a HEAD, whose answer has no body */
+    if (trouble.len)    /* a header, because the answer to a HEAD has no body */
         fields_add(&fields, S("x-penstock-error"), trouble);
     if (call->content_range.len)
         fields_add(&fields, S("content-range"), call->content_range);
@@ -96,8 +97,8 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
         .status = status, .fields = fields->list, .field_count = fields->count, .body = body });
 }
 
-/* The origin's own answer, unchanged. Penstock writes the answer if the origin sent no document, or
- * if the client may not see it. */
+/* Sends the origin's own answer, unchanged. Penstock writes the answer instead if the origin sent
+ * no document, or if the client may not see the origin's document. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
     check(refusal->err != OK);

@@ -3,9 +3,9 @@
  *   intake of the list ─ each item in turn: judged ─ get ─ its bytes added to the answer ─ end
  *
  * The life of a batch: intake of the list, steps, and the end. A step follows each event: a get has
- * news (batch_slots.c), the client took a write, or the time for new items is up. batch_turn.c
- * has what a step does, batch_load.c how the bytes leave. Threads: the loop. Only the list is read
- * by a thread of the intake. */
+ * news (batch_slots.c), the client took a write, or the time for new items is up. The work of a
+ * step is in batch_turn.c, the writes to the client are in batch_load.c. Threads: the loop. Only
+ * the list is read on a thread of the intake. */
 #include "front/batching.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool hold_memory(struct batch *batch, size_t bytes)
     size_t most = batch->front->options.batches.memory_bytes;
     check(batch->held_bytes == 0);
     size_t before = atomic_fetch_add(&batch->front->batch_bytes, bytes);
-    if (before + bytes > most && before > 0) {    /* its own limits bound a batch that is alone */
+    if (before + bytes > most && before > 0) {    /* a batch that is alone always gets memory */
         atomic_fetch_sub(&batch->front->batch_bytes, bytes);
         metric_add(M_BATCH_MEMORY, 1);
         return false;
@@ -88,7 +88,7 @@ static void proceed(void *arg)
         batch_step(batch);
 }
 
-/* The client has gone. */
+/* Called when the client has gone. */
 static void gone(void *arg)
 {
     struct batch *batch = arg;
@@ -160,7 +160,7 @@ static void taken_in(void *arg, const struct intake_outcome *outcome)
         start(batch);
 }
 
-/* The loop is gone, and the request with it. */
+/* Called when the loop is gone, and the request with it. */
 static void lost(void *arg)
 {
     struct batch *batch = arg;
@@ -171,7 +171,7 @@ static void lost(void *arg)
 void batch_read(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
-    slice unknown = form_find_header(call, S("x-amz-checksum-"));    /* a GetObject would obey it */
+    slice unknown = form_find_header(call, S("x-amz-checksum-"));    /* GetObject obeys it */
     if (unknown.len || call->s3.pass) {
         reply_error(call, ERR_NOT_IMPLEMENTED, unknown.len
                     ? arena_printf(call->keep, "A batch does not support %.*s: leave it out.",

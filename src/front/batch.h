@@ -13,9 +13,9 @@
 struct batch_entry {
     size_t index;                 /* in the list of the request */
     slice key, etag;
-    slice code;                   /* of an error; empty: none */
-    int status;                   /* 200, 206, or the error's */
-    uint64_t first, length;       /* the range of the object that follows */
+    slice code;                   /* S3 error code; empty: the item did not fail */
+    int status;                   /* 200, 206, or the status of the error */
+    uint64_t first, length;       /* the range of the object whose bytes follow */
     uint64_t size;                /* of the whole object */
     int64_t modified_s;
 };
@@ -30,7 +30,7 @@ struct batch_failure {
 struct batch_end {
     const struct items *items;
     size_t answered, failed;
-    struct batch_failure *failures;    /* the first `failed` are set; room for every item */
+    struct batch_failure *failures;    /* room for every item; the first `failed` are set */
     uint64_t text_bytes;          /* size of the failures as text; only the form uses it */
     size_t at;                    /* parts of the end written so far; only the form uses it */
     bool over;                    /* the whole end has been written */

@@ -2,8 +2,8 @@
  *
  *   load    run: heads and small items, copied | run: lent | run: copied ...
  *
- * A load is a scatter list. Small items are copied into its buffer. Larger items are lent: their
- * run points at the memory of their get. An item of several pieces leaves a piece at a time.
+ * A load is a scatter list. Small items are copied into its buffer. A larger item is lent: its run
+ * points at the memory of its get. An item of several pieces is sent one piece at a time.
  * A batch has two loads. While one is being sent (H5), the other is filled. Each loop keeps a few
  * buffers for the next batch. Threads: the loop. */
 #include "front/batching.h"
@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 
-#define LENT_BYTES_MAX (512 * KIB)    /* a reader keeps as many buffers as two such loads hold */
+#define LENT_BYTES_MAX (512 * KIB)    /* of a load; a reader keeps read buffers for two loads */
 #define SPARE_MAX 4u                  /* buffers that a loop keeps */
-#define TURN_ITEMS 256u               /* after so many, other requests on this loop have a turn */
+#define TURN_ITEMS 256u               /* items after which other requests of the loop may run */
 
 /* ---- buffers ---- */
 

@@ -10,7 +10,7 @@
 
 #include "base/metric.h"
 
-#define PIECE_BYTES (256 * KIB)       /* about the most that a get holds */
+#define PIECE_BYTES (256 * KIB)       /* a get holds hardly more memory than this */
 #define LOGGED_MAX 16u                /* refusals by policy that are logged */
 
 struct slot *slot_of(struct batch *batch, size_t index)
@@ -89,15 +89,15 @@ void slot_begin(struct batch *batch, size_t index)
     (void)slot_decide(slot);
 }
 
-/* Counts an event at its first time in a batch. */
+/* Counts an event when it happens for the first time in a batch. */
 static void count_once(bool *reported, enum metric counter, bool happened)
 {
     metric_add(counter, happened && !*reported);
     *reported |= happened;
 }
 
-/* Ends the gets of later items whose answer is already known. Gets that wait go on: other requests
- * may share the fetch that they wait for. */
+/* Ends the gets of later items whose answer is already known. A get that waits goes on, because
+ * other requests may share the fetch that it waits for. */
 static void narrow(struct batch *batch)
 {
     for (size_t i = batch->next + 1; i < batch->begun; i++)

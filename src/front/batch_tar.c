@@ -1,9 +1,9 @@
 /* batch_tar.c - the answer to a batch as a tar archive. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is a ustar member, named by its key. A pax header before it has the name or size that a
- * ustar header has no room for. If items failed, one more member at the end lists them:
- * __penstock__/errors.json (WebDataset skips such names). Two blocks of zeroes follow; an answer
- * without them is not complete. Pure. */
+ * Each item is a ustar member whose name is the key. If the name or size does not fit into a ustar
+ * header, a pax header before the member has it. If items failed, one more member at the end lists
+ * them: __penstock__/errors.json (WebDataset skips names like this). Two blocks of zeroes end the
+ * archive; an answer without them is not complete. Pure. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define NAME_BYTES 100u
 #define ERRORS_NAME "__penstock__/errors.json"
 #define LINE_BYTES_MAX (6 * S3_KEY_BYTES_MAX + 256)
-#define CODE_BYTES_MAX 100            /* of a code in the list of failures */
+#define CODE_BYTES_MAX 100            /* the list of failures has no longer code */
 
 static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "a failure fits");
 static_assert(4 * TAR_BLOCK + NAME_BYTES <= BATCH_FIXED_ROOM,
@@ -141,7 +141,8 @@ static size_t fail(struct batch_end *end, char *to, const struct batch_entry *en
     return 0;
 }
 
-/* Each call writes one part: the member's header, a failure, or the text and blocks that end it. */
+/* Each call writes one part of the end: the header of the member errors.json, one failure, or the
+ * last text of the member and the blocks of zeroes. */
 static size_t end(struct batch_end *end, char *to)
 {
     size_t at = end->at++, last = end->failed + 1;

@@ -2,9 +2,9 @@
  *
  *   the get's answer ─ head ─ bytes, copied or lent ─ tail          or: the entry of a failure
  *
- * An item that fails becomes a failure in the answer, as long as no byte of it was sent. After that
- * the connection is reset (H10). The end of the answer follows the last item; it is sent after
- * the other load. Threads: the loop. */
+ * If an item fails before a byte of it was sent, the answer has a failure in place of the item. If
+ * it fails later, the connection is reset (H10). The end of the answer follows the last item. The
+ * load with the end is sent after the other load. Threads: the loop. */
 #include "front/batching.h"
 
 #include "base/metric.h"
@@ -58,7 +58,7 @@ static void fail_by(struct batch *batch, enum err err)
     fail(batch, error->status, slice_of(error->code));
 }
 
-/* With the code of the origin's own error document, if it sent one. */
+/* Writes a failure with the code of the origin's own error document, if the origin sent one. */
 static void refuse(struct batch *batch, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
@@ -79,8 +79,8 @@ static void refuse(struct batch *batch, const struct get_answer *answer)
 
 /* ---- the answer of its get ---- */
 
-/* True if Penstock's own limit refused an item that began early. There may be room now that it is
- * the current item. */
+/* True if Penstock's own limit refused an item that began early. As the current item it may find
+ * room. */
 static bool may_retry(const struct slot *slot)
 {
     const struct refusal *refusal = slot->answer->refusal;
@@ -88,7 +88,7 @@ static bool may_retry(const struct slot *slot)
            (refusal->err == ERR_SLOW_DOWN || refusal->err == ERR_LIMIT);
 }
 
-/* The metadata is known, and nothing was refused. */
+/* Begins the current item in the answer: its metadata is known, and it was not refused. */
 static enum err open_item(struct batch *batch, const struct slot *slot)
 {
     const struct get_answer *answer = slot->answer;
@@ -182,7 +182,7 @@ static enum err put_piece(struct batch *batch, struct slot *slot)
     return OK;
 }
 
-/* Moves bytes of the item until it has to wait. */
+/* Moves bytes of the item until the batch has to wait. */
 static enum err take_bytes(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
@@ -202,7 +202,8 @@ static enum err take_bytes(struct batch *batch)
     return OK;
 }
 
-/* All bytes are in a load. The last piece may be on its way out of the get's memory. */
+/* Ends the current item: all its bytes are in a load. The last piece may still be sent from the
+ * get's memory. */
 static void close_item(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);
@@ -217,7 +218,7 @@ static void close_item(struct batch *batch)
     next_item(batch);
 }
 
-/* The item's bytes ended early. As long as none of them was sent, it becomes a failure. */
+/* Handles an item whose bytes ended early. If none of them was sent, the item becomes a failure. */
 static enum err cut_item(struct batch *batch, enum err err)
 {
     if (batch->open_at == PART_SENT)

@@ -24,7 +24,7 @@ struct batch_buffer {
  * in the memory of a get, which must live until the write is over. */
 struct load {
     struct batch_buffer *buffer;
-    size_t len, from;                 /* bytes in buffer; those from `from` on are in no run yet */
+    size_t len, from;                 /* bytes in buffer; bytes from `from` on are in no run yet */
     slice runs[HTTP_RUNS_MAX];
     size_t run_count, items;
     struct get *lent[LENT_MAX + 1];   /* the gets to end after the write */
@@ -35,9 +35,9 @@ static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX, "a copied run before each lent 
 /* An item whose get has started. */
 struct slot {
     struct batch *batch;
-    struct get *get;                  /* NULL: refused before it started, or already ended */
+    struct get *get;                  /* NULL: the item was refused, or the get has ended */
     enum err err;                     /* why the item was refused */
-    const struct get_answer *answer;  /* NULL: not decided */
+    const struct get_answer *answer;  /* NULL: not decided yet */
     bool begun;
     bool waiting, waited;             /* the get waits now; it had to wait at least once */
     bool early;                       /* it started before it was the current item */
@@ -67,20 +67,21 @@ struct batch {
     size_t calm;                      /* items in a row whose get never waited */
     size_t weight;                    /* of all slots */
     size_t weight_last;               /* of the latest item that was decided */
-    bool late, full, ending;          /* any of them: no further item begins */
-    bool reported_ahead, reported_gets, reported_narrow;    /* each is counted once a batch */
+    bool late, full, ending;          /* if any is true, no further item begins */
+    /* Each of these events is counted once in a batch. */
+    bool reported_ahead, reported_gets, reported_narrow;
 
     /* the current item */
     struct batch_entry entry;
-    bool open;                        /* its head is written */
-    size_t open_at;                   /* if open: where its head lies in the buffer of the load;
+    bool open;                        /* the item's head is written */
+    size_t open_at;                   /* if open: where that head lies in the buffer of the load;
                                        * PART_SENT: a part is sent, so it can't become a failure */
-    uint64_t left;                    /* bytes of it that are still to be copied or sent */
-    slice piece;                      /* bytes of it that were read, and not copied or sent yet */
+    uint64_t left;                    /* bytes of the item that are still to be copied or sent */
+    slice piece;                      /* bytes of the item that were read, not copied or sent yet */
     uint64_t bytes;                   /* of all objects in the answer so far */
 
     struct load loads[2];
-    struct load *load;                /* the load being filled; the other one may be on its way */
+    struct load *load;                /* the load being filled; the other may be in a write */
     bool replying, sending, piece_out, ended;
 };
 
@@ -90,16 +91,16 @@ void batch_step(struct batch *batch);
 extern const struct http_source batch_source;
 
 /* ---- batch_turn.c ---- */
-/* OK: call it again. ERR_WAIT: the item waits for its bytes. ERR_BUSY: the batch waits for the
- * client. Any other error ends the batch. */
+/* Works on the current item. Returns OK if it must be called again, ERR_WAIT if the item waits for
+ * its bytes, and ERR_BUSY if the batch waits for the client. Any other error ends the batch. */
 enum err turn_go_on(struct batch *batch) MUST_USE;
 
 /* ---- batch_slots.c ---- */
-/* For items [next, next + window). */
+/* Returns the slot of an item in [next, next + window). */
 struct slot *slot_of(struct batch *batch, size_t index);
 /* Judges the item, and starts its get if the client may read it. */
 void slot_begin(struct batch *batch, size_t index);
-/* OK: slot->answer or slot->err is set. ERR_WAIT: not yet. */
+/* Returns OK if slot->answer or slot->err is set, and ERR_WAIT if neither is set yet. */
 enum err slot_decide(struct slot *slot);
 void slot_let_go(struct slot *slot);
 /* Ends the get, if there is one, and adds its cost to that of the call. */
@@ -112,18 +113,18 @@ void loads_begin(struct batch *batch);
 void loads_end(struct batch *batch);
 struct load *load_other(struct batch *batch);
 char *load_room(const struct batch *batch);    /* where the next byte goes */
-/* OK: batch->load has room for `bytes`. A load without room was sent before, and batch->load is now
- * the other one.
- * ERR_BUSY: both loads are in use; or the loop turns to other requests, after many items that
- * wrote nothing (failures in a tar). */
+/* Returns OK if batch->load has room for `bytes`. If the load had no room, it was sent, and
+ * batch->load is now the other load. Returns ERR_BUSY if both loads are in use. Also returns
+ * ERR_BUSY after many items that wrote nothing (failures in a tar), to let other requests of the
+ * loop run. */
 enum err load_make_room(struct batch *batch, size_t bytes) MUST_USE;
 void load_lend(struct load *load, slice bytes);    /* sends the bytes from where they lie */
 /* The load owns the get until its write is over. */
 void load_take_get(struct load *load, struct get **take_get);
 void load_empty(struct batch *batch, struct load *load);
 void load_send(struct batch *batch, bool last);
-/* For a batch that has to wait. Sends what the load has. If no part of the open item was sent yet,
- * the item may still fail, so its bytes move to the other load. */
+/* For a batch that has to wait: sends the load. If no part of the open item was sent yet, the item
+ * may still fail, so its bytes move to the other load first. */
 void load_flush(struct batch *batch);
 
 #endif

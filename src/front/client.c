@@ -113,7 +113,7 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
     check(keys || !count);
     for (size_t i = 0; i < count; i++) {
         if (keys[i].access_key.len && !keys[i].secret_key.len)
-            continue;    /* refused by the settings: an empty secret is no secret */
+            continue;    /* the settings refuse an empty secret, too */
         const struct client *client = find_or_make(all, &keys[i]);
         if (client->key.access_key.len)
             table->clients[table->count++] = client;
@@ -126,7 +126,7 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
 
 /* ---- finding a client ---- */
 
-/* The number of clients whose access key is smaller. */
+/* Returns the number of clients whose access key sorts before this one. */
 static size_t count_below(const struct table *table, slice access_key)
 {
     size_t low = 0, high = table->count;

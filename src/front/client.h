@@ -10,13 +10,13 @@
 #include "cache/grant.h"
 #include "front/front.h"
 
-/* Numbers of clients outside the table. Those in it have numbers from CLIENT_KNOWN on. */
+/* Numbers of clients outside the table. Clients in the table have numbers from CLIENT_KNOWN on. */
 enum { CLIENT_LENT = 1, CLIENT_FORM, CLIENT_KNOWN };
 
 struct client {
-    unsigned number;              /* of this client alone, as long as the process runs */
+    unsigned number;              /* no other client gets it, as long as the process runs */
     struct front_key key;
-    struct identity who;          /* at the origin: key.as if key.own, else the shared one */
+    struct identity who;          /* at the origin: key.as if key.own, else the shared identity */
 };
 
 struct clients;
@@ -26,26 +26,27 @@ void clients_free(struct clients **all);    /* when no call of any client is lef
  * unchanged keeps its grants. */
 void clients_set(struct clients *all, const struct front_key *keys, size_t count);
 
-/* Any thread. ERR_UNKNOWN_KEY: there is no such access key, or it needs a session token.
- * ERR_BAD_TOKEN: it has another session token, or none. A client lives as long as `all`. */
+/* Any thread. Returns OK; ERR_UNKNOWN_KEY if there is no such access key, or if the key has a
+ * session token and none is given; ERR_BAD_TOKEN if the key has another session token, or none. A
+ * client lives as long as `all`. */
 enum err clients_find(const struct clients *all, slice access_key, slice session_token,
                       const struct client **ret) MUST_USE;
-/* The client of unsigned requests; NULL: they are refused. */
+/* Returns the client of unsigned requests, or NULL if unsigned requests are refused. */
 const struct client *clients_nobody(const struct clients *all);
 size_t clients_count(const struct clients *all);
 
-/* ---- right.c: what the rows of a policy allow. Rows only allow; no row forbids ---- */
-/* One right on one object. For a list the key is its prefix. */
+/* ---- right.c: the rights that the rows of a policy give. No row takes a right away ---- */
+/* One right on one object. For a list request the key is its prefix. */
 struct right_ask {
     unsigned right;               /* one of RIGHT_... */
-    slice bucket, key;            /* bucket empty: the service, as for ListBuckets */
-    bool of_bucket;               /* as for HeadBucket: a row for any part of the bucket will do */
+    slice bucket, key;            /* empty bucket: the whole service, as for ListBuckets */
+    bool of_bucket;               /* as for HeadBucket: a row for a part of the bucket allows it */
 };
 
-/* A row that allows all that Penstock itself may do. */
+/* A row that allows whatever Penstock's own identity may do. */
 extern const struct config_policy right_everything;
 
-/* True if one of these rows allows it. */
+/* Returns true if one of these rows allows `ask`. */
 bool right_allows(const struct config_policy *rows, size_t count, const struct right_ask *ask);
 
 #endif

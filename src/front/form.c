@@ -3,10 +3,10 @@
  * The signature is in the form. It covers a policy that limits the fields. This file verifies which
  * client signed the form, and judges what that client may do. The form is then signed anew, by an
  * identity that the origin knows. The policy goes on unchanged, because the origin judges its
- * conditions. A form without a signature belongs to the client that signs nothing. */
+ * conditions. A form without a signature belongs to the anonymous client. */
 #include "front/inside.h"
 
-#define NAME_BYTES_MAX 64    /* of a name that a message quotes */
+#define NAME_BYTES_MAX 64    /* a message quotes no more of a name */
 
 /* ---- the request head ---- */
 
@@ -32,8 +32,9 @@ static enum err refuse_head(struct call *call, const char *what, slice name)
     return ERR_BAD_ARGUMENT;
 }
 
-/* The policy covers the fields alone. The sender of a form chooses the head, and origins would obey
- * some of it: a header that gives others a right, or a parameter that makes it another
+/* Refuses a request head that could change what the form does. The policy of the form covers only
+ * the fields. So the sender of a form can choose any header or parameter, and an origin may obey
+ * it: a header may give other users a right, and a parameter may turn the request into another
  * operation. */
 enum err form_judge_head(struct call *call)
 {
@@ -45,7 +46,7 @@ enum err form_judge_head(struct call *call)
 
 /* ---- the fields ---- */
 
-/* Verifies the signature; sets call->client. */
+/* Verifies the signature, and sets call->client. */
 static enum err prove(struct call *call, struct s3_fault *ret)
 {
     struct sigv4_claim *claim = arena_alloc(call->keep, sizeof(*claim));
@@ -78,8 +79,8 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     return err;
 }
 
-/* An unsigned form goes to the origin unsigned, since there is no policy to sign anew. So its
- * client needs an identity of its own there. */
+/* An unsigned form goes to the origin unsigned, since it has no policy to sign anew. So the
+ * settings must let the anonymous client use the origin as itself, not as the shared identity. */
 static enum err take_unsigned(struct call *call)
 {
     call->access_key = S("");
@@ -87,8 +88,8 @@ static enum err take_unsigned(struct call *call)
     return call->client && call->client->key.own ? OK : ERR_DENIED;
 }
 
-/* A field that gives others a right takes admin on the key. A field that is not known here may do
- * anything in the bucket, so it takes admin on all of it. */
+/* A field that gives other users a right requires the right ADMIN on the key. A field that Penstock
+ * does not know may do anything in the bucket, so it requires ADMIN on the whole bucket. */
 static enum err judge_fields(struct call *call)
 {
     const struct form *form = call->form;

@@ -1,10 +1,10 @@
 /* forward.c - the fields and documents that Penstock forwards, both ways.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The origin gets all headers about the object or the operation. It gets none about the client's
- * connection or signature, because Penstock has its own to the origin. The client gets all headers
- * of the answer, other than those of the origin's connection. In documents Penstock puts its own
- * request id and the address of its own endpoint. */
+ * The origin gets all headers about the object or the operation. It gets no header about the
+ * client's connection or signature, because Penstock has its own connection and signature to the
+ * origin. The client gets all headers of the answer, except those of the origin's connection. In
+ * documents, Penstock puts its own request id and address in place of the origin's. */
 #include "front/forward.h"
 
 #include "base/metric.h"
@@ -26,7 +26,7 @@ static bool is_sent(const struct call *call, slice name)
 {
     enum header_fate fate = s3_header_fate(&call->s3, name);
     if (integrity_is_framing(name) || fate == HEADER_OURS || fate == HEADER_UNSENT)
-        return false;    /* the intake adds what remains of the framing */
+        return false;    /* the intake adds the fields that remain of the framing */
     bool is_known = fate != HEADER_UNKNOWN && fate != HEADER_FOREIGN;
     bool goes = is_known || (fate == HEADER_FOREIGN && !is_of_connection(call->head, name));
     metric_add(M_FRONT_HEADERS_UNSENT, goes ? 0 : 1);
@@ -83,8 +83,8 @@ slice forward_query(struct arena *keep, const struct s3_request *s3)
     return text_slice(&query);
 }
 
-/* The document with another value in the first element of that name, if there is one. A search for
- * the tags is enough: in a value they would be escaped. */
+/* Returns the document with another value in the first element of that name, if there is one. A
+ * search for the tags is enough, because tags inside a value are escaped. */
 static slice with_element(struct arena *keep, slice document, const char *name, slice value)
 {
     slice open = arena_printf(keep, "<%s>", name), end = arena_printf(keep, "</%s>", name);
@@ -98,7 +98,7 @@ static slice with_element(struct arena *keep, slice document, const char *name, 
     return text_slice(&text);
 }
 
-/* The object's address, as its client sees this endpoint. */
+/* Returns the URL of the object, with the host name that the client used. */
 static slice here(const struct call *call)
 {
     slice path = call->head->path;
@@ -143,7 +143,7 @@ void forward_answer(struct arena *keep, const struct origin_reply *reply, struct
             fields_add(fields, arena_copy(keep, reply->fields[i].name),
                        arena_copy(keep, reply->fields[i].value));
     /* x-amz-request-id has Penstock's id, which is in Penstock's log. The origin's id goes into
-     * x-amz-id-2, for questions to the operator of the origin. */
+     * x-amz-id-2, so that the operator of the origin can find the request. */
     slice id = origin_reply_get(reply, S("x-amz-request-id"));
     if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
         fields_add(fields, S("x-amz-id-2"), arena_copy(keep, id));

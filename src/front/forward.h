@@ -5,17 +5,19 @@
 
 #include "front/inside.h"
 
-/* The fields for the origin, with room for those that the intake adds. */
+/* Returns the fields for the origin, with room for the fields that the intake adds. */
 struct http_field *forward_fields(struct arena *keep, const struct call *call,
                                   size_t *ret_count) MUST_USE;
-/* The query for the origin: the parsed parameters, encoded anew, so that the origin reads the same.
- * Left out are the client's signature and the parameters that are sent as headers. */
+/* Returns the query for the origin: the parsed parameters, encoded anew, so that the origin reads
+ * the same parameters. The client's signature is left out, and so are the parameters that are sent
+ * as headers. */
 slice forward_query(struct arena *keep, const struct s3_request *s3) MUST_USE;
-/* Puts Penstock's address into the Location of a form's answer; the origin sent its own. */
+/* Puts Penstock's address in place of the origin's address into the Location of a form's answer. */
 void forward_location(const struct call *call, int status, struct fields *fields);
-/* True if forward_document changes the document of an answer. A success may contain an error. */
+/* True if forward_document changes the document of an answer. The document of an answer with status
+ * 200 may be an error, too. */
 bool forward_changes(const struct call *call, int status);
-/* The document for the client, with Penstock's request id and the address of its endpoint. */
+/* Returns the document for the client, with Penstock's request id and Penstock's address. */
 slice forward_document(const struct call *call, int status, slice document) MUST_USE;
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields);
 

@@ -1,9 +1,10 @@
 /* front.c - the judge of a request, and its route. SPDX-License-Identifier: Apache-2.0
  *
  * The judge runs before the body is read. It answers the pages under /_/. It refuses a request
- * without a valid signature, and closes the connection. It reads the rest as S3 requests, and asks
- * whether the client may do this. If not, a large body is refused at once, and the connection
- * closed. A small body is read first, so that the connection can be kept. */
+ * without a valid signature, and closes the connection. It reads any other request as an S3
+ * request, and asks whether the client may do the operation. If not, and the body is large, it
+ * refuses the request at once and closes the connection. A small body is read before the refusal,
+ * so that the connection can be kept. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -17,7 +18,7 @@
 #include "s3/integrity.h"
 
 #define FACT_BYTES_MAX 200     /* a longer name is cut in a log line */
-#define SMALL_BODY_BYTES (16 * KIB)    /* always read, even if the request is refused */
+#define SMALL_BODY_BYTES (16 * KIB)    /* a body up to this size is read even if it is refused */
 #define KEYS_BODY_BYTES (2 * MIB)      /* enough for 1000 keys, as clients usually write them */
 
 struct front *front_new(const struct front_options *options)
@@ -157,7 +158,7 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
     return true;
 }
 
-/* The client of every lent key pair. It may do what Penstock itself may. */
+/* The client of every lent key pair. It may do whatever Penstock's own identity may do. */
 static const struct client borrower = { .number = CLIENT_LENT,
                                         .key = { .policy = &right_everything, .policy_count = 1 } };
 
@@ -195,7 +196,7 @@ static bool is_form(const struct front *front, const struct request_head *head)
     return front->options.form_bytes_max && !head->chunked && s3_is_form(head);
 }
 
-/* True for a form while forms are off. */
+/* True for a browser's form if the settings allow no forms. */
 static bool is_unwanted_form(const struct front *front, struct arena *keep,
                              const struct request_head *head)
 {
@@ -262,8 +263,8 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
                         SLICE_ARG(front->options.keys_from), advice);
 }
 
-/* Why a claim is refused, as S3 says it, with S3's further elements. A request that is refused for
- * another reason has `detail` as its message. */
+/* Returns the message and the further elements with which S3 refuses such a claim. If the request
+ * is refused for another reason, `detail` is the message. */
 static struct s3_fault fault_of(const struct front *front, struct front_loop *loop,
                                 struct arena *keep, const struct request_head *head,
                                 const struct sigv4_claim *claim, enum err err, slice detail)
@@ -281,8 +282,8 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     return fault;
 }
 
-/* The error of a body without a length. Signed chunks of a request without a key are wrong at any
- * length. */
+/* Returns the error for a body without a length. Signed chunks in an unsigned request are
+ * refused as such, even if a length is missing, too. */
 static enum err no_length(struct sigv4_claim *claim)
 {
     bool chained = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
@@ -293,7 +294,8 @@ static enum err no_length(struct sigv4_claim *claim)
     return ERR_BAD_REQUEST;
 }
 
-/* Judges a body by its headers; returns the most bytes that it can have, with its framing. */
+/* Judges a body by its headers. *ret_bytes is the largest size that the body can have, with its
+ * framing. */
 static enum err judge_body(const struct front *front, const struct request_head *head,
                            struct sigv4_claim *claim, uint64_t *ret_bytes)
 {
@@ -321,8 +323,8 @@ static enum err judge_overrides(struct call *call)
     return OK;
 }
 
-/* The holder of a presigned URL may add headers to the request. A header that is unknown here might
- * turn it into another operation, so it must be signed. */
+/* The holder of a presigned URL may add headers to the request. A header that Penstock does not
+ * know might turn the request into another operation, so it must be signed. */
 static enum err judge_foreign(struct call *call, const struct sigv4_claim *claim)
 {
     const struct request_head *head = call->head;
@@ -344,8 +346,8 @@ static bool takes_form(const struct call *call)
     return call->s3.op == S3_POST_OBJECT && call->front->options.form_bytes_max;
 }
 
-/* Reads the request, and judges what the client may do; both happen once. On failure call->err is
- * set. */
+/* Reads the request and judges whether the client may do the operation. This runs once for each
+ * request. A failure is in call->err. */
 static void read_call(struct front *front, struct http_loop *http, struct arena *keep, slice peer,
                       const struct request_head *head, struct judged *judged)
 {
@@ -381,8 +383,9 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
     return ERR_TOO_LARGE;
 }
 
-/* S3 requires a length for bodies that are stored, if only a 0: a body without one would be read as
- * empty, and would empty the object. For other operations the origin decides. */
+/* S3 requires a Content-Length for a body that is stored, even if it is 0: without one, the body
+ * would be read as empty, and the object would be stored empty. For other operations the origin
+ * decides. */
 static bool lacks_length(const struct call *call)
 {
     bool stores = call->s3.op == S3_PUT_OBJECT || call->s3.op == S3_UPLOAD_PART;
@@ -416,7 +419,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
     return rules_judge(call, ret_detail);
 }
 
-/* A value as a fact of a log line: one word, not too long, "-" if there is none. */
+/* Returns a value as it stands in a log line: one word, not too long, or "-" if it is empty. */
 static slice fact(struct arena *keep, slice value)
 {
     slice word = log_word(keep, slice_sub(value, 0, FACT_BYTES_MAX));
@@ -425,8 +428,8 @@ static slice fact(struct arena *keep, slice value)
     return word.len ? word : S("-");
 }
 
-/* The log line of a request that a judge refused, so that its request id can be found. The query is
- * logged because it names the sub-resource; signatures are left out of it. */
+/* Logs a request that was refused before the route, so that its request id can be found. The query
+ * is logged because it names the sub-resource; signatures are left out. */
 static void log_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                         slice access_key, slice id, int status)
 {
@@ -442,7 +445,8 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
                err_name(what->err), what->why);
 }
 
-/* The number by which a client's bodies are limited. A single client may use all the room: 0. */
+/* Returns the number under which the bodies of a client are limited. It is 0 if the settings allow
+ * only one client, which may use all the room. */
 static unsigned counts_as(const struct front *front, const struct client *client)
 {
     size_t clients = clients_count(front->options.clients) + (front->lend != NULL) +
@@ -503,7 +507,8 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 
 /* ---- the route ---- */
 
-/* The rules of a form are known when its key has been read. Each item of a batch has its own. */
+/* The rules of a form are known only after its key was read. Each item of a batch has rules of its
+ * own. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
@@ -535,7 +540,7 @@ static enum metric class_of(int status)
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
-/* The facts that only a batch has. */
+/* Returns the facts of a log line that only a batch has. */
 static slice facts_of_batch(const struct call *call)
 {
     if (call->s3.op != S3_BATCH)

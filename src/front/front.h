@@ -11,17 +11,18 @@
 #include "cache/reader.h"
 #include "http/http.h"
 
-/* The key pair of a client. Both empty: the client that signs nothing. */
+/* The key pair of a client. The pair of the anonymous client is empty. */
 struct front_key {
-    slice access_key, secret_key, session_token;    /* token empty: none is expected */
-    bool own;                     /* the client has an identity of its own at the origin: */
-    struct sigv4_credentials as;  /* ... this one; an empty key: unsigned */
-    const struct config_policy *policy;    /* not own: what it may do as Penstock's identity */
+    slice access_key, secret_key, session_token;    /* empty token: no token is expected */
+    bool own;                     /* the client has an identity of its own at the origin */
+    struct sigv4_credentials as;  /* if own: its keys there; an empty key: requests go unsigned */
+    const struct config_policy *policy;    /* if not own: its rights as the shared identity */
     size_t policy_count;
     slice previous_secret_key;    /* also valid, during a rotation; empty: none */
 };
 
-/* The rules of a bucket, or of a prefix in it. An empty bucket: every bucket without a row. */
+/* The rules of a bucket, or of a prefix in it. The row with an empty bucket has the rules of every
+ * bucket without a row. */
 struct bucket_rules {
     slice bucket, prefix;
     struct rules rules;
@@ -33,33 +34,34 @@ struct clients;
 struct front_batches {
     uint64_t list_bytes;
     size_t items;
-    uint64_t bytes;               /* of objects, in one answer */
-    unsigned time_ms;             /* in which items may begin */
-    size_t gets;                  /* number at a time */
-    size_t ahead_bytes;           /* that later items may hold */
+    uint64_t bytes;               /* of all objects in one answer */
+    unsigned time_ms;             /* after this time no further item begins */
+    size_t gets;                  /* number of gets that run at a time */
+    size_t ahead_bytes;           /* memory that later items may hold */
     size_t memory_bytes;          /* of all batches, for lists and answers */
 };
 
 struct front_options {
     struct cache *cache;
     struct clients *clients;      /* must outlive every origin call: client.h */
-    bool lend;                    /* lend key pairs at /_/credentials, */
+    bool lend;                    /* lend key pairs at /_/credentials */
     slice lend_token;             /* ... to clients that send this token */
-    slice keys_from;              /* where the keys of clients are set: for messages */
+    slice keys_from;              /* names, in messages, where the keys of clients are set */
     struct bucket_rules *rules;
     size_t rules_count;
     struct rules *service;        /* of the origin that answers ListBuckets; NULL: none does */
     slice forward_headers;        /* further headers for the origin, separated by commas */
-    slice domains;                /* whose hosts are BUCKET.DOMAIN, separated by commas */
+    slice domains;                /* a host BUCKET.DOMAIN names a bucket; separated by commas */
     bool access_log, no_sigv2;
-    slice regions;                /* for which clients may sign; empty: any */
-    uint64_t relays_bytes;        /* of answers that wait for clients without a connection */
+    slice regions;                /* clients may sign for these regions; empty: for any region */
+    uint64_t relays_bytes;        /* for answers that have given up their origin connection */
     uint64_t body_bytes_max;      /* of the data in a request body */
     uint64_t form_bytes_max;      /* of a browser's form; 0: forms are off */
     struct front_batches batches;
 };
 
-/* The most bytes that a body can have with S3's framing: chunks of 8 KiB, and a trailer. */
+/* The most bytes that a body of so many data bytes can have with S3's framing: chunks of 8 KiB, and
+ * a trailer. */
 #define FRONT_FRAMED_BYTES(bytes) ((bytes) + (bytes) / 64 + 64 * KIB)
 
 /* Everything that the options point at must outlive the front. Make and free it while no loop
@@ -73,8 +75,8 @@ void front_access_log(struct front *front, bool on);    /* any time, any thread 
 slice front_instance(const struct front *front, struct arena *keep) MUST_USE;
 void front_drain(struct front *front);    /* from now on /_/health/ready answers 503 */
 
-/* For readers that do not use HTTP: how they prove a key, and what they may read. Valid as long as
- * the front. */
+/* Returns the functions that verify the key of a reader that does not use HTTP, and judge what it
+ * may read. They are valid as long as the front. */
 struct reader_judge front_reader_judge(struct front *front) MUST_USE;
 /* Sets the function that writes the page /_/fill, as JSON in keep. It is called on any loop, so
  * set it before the first loop runs, and keep what arg points at until the last one has ended.

@@ -18,14 +18,14 @@
     "Penstock accepts no browser forms (PostObject): its setting browser_uploads, the size of " \
     "the largest form, is 0."
 
-/* The fields of an origin's response head, and Penstock's own. */
+/* The most fields of an answer: those of an origin's response head, and Penstock's own. */
 #define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)
 
 struct front {
     struct front_options options;
     atomic_bool draining, access_log;
     atomic_uint_fast64_t request_number;
-    uint64_t boot;                /* tells the request ids of two runs apart */
+    uint64_t boot;                /* makes the request ids of two runs differ */
     struct intakes *intakes;
     struct lend *lend;            /* NULL: no key pairs are lent */
     slice (*fill_page)(void *arg, struct arena *keep);    /* NULL: there is no fill socket */
@@ -39,7 +39,7 @@ bool front_logs(const struct front *front);    /* true: access lines are written
 struct front_loop {
     struct sigv4 *sigv4;
     struct cache_loop *cache;
-    struct list passes;           /* that began on this loop and are not over */
+    struct list passes;           /* passes that began on this loop and are not over */
     struct batch_buffer *spare;   /* kept for the next batch (batch_load.c) */
     unsigned spare_count;
 };
@@ -48,22 +48,22 @@ struct front_loop {
 struct call {
     struct front *front;
     struct front_loop *loop;
-    struct http_request *http;    /* NULL: it is still being judged */
+    struct http_request *http;    /* NULL: the request is still being judged */
     const struct request_head *head;
     struct arena *keep;
     struct s3_request s3;
     slice id;                     /* x-amz-request-id */
     slice peer, access_key;
     const struct client *client;
-    const struct rules *rules;    /* where it may be asked (rules.c); NULL: not judged yet */
-    const struct form *form;      /* of a PostObject, once it was read */
-    slice content_range;          /* goes with the error of a range; empty: none */
+    const struct rules *rules;    /* of the origin that it may go to (rules.c); NULL: not known */
+    const struct form *form;      /* of a PostObject, after the form was read; else NULL */
+    slice content_range;          /* sent with the error for a range; empty: none */
 
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
     void *gone_arg;
 
     /* for the access line */
-    slice listed_key;             /* the only key that the body lists */
+    slice listed_key;             /* the key that the body lists, if it lists only one */
     enum err err;
     const char *cache_result;     /* "HIT" ..., or "-" */
     struct get_cost cost;
@@ -75,8 +75,8 @@ struct call {
 struct judged {
     struct sigv4_claim claim;
     const struct client *client;
-    slice secret;                 /* that proved the claim; lives as long as the request */
-    bool form;                    /* no client is proven yet: the signature is in the body */
+    slice secret;                 /* the one that proved the claim; lives as long as the request */
+    bool form;                    /* no client is proved yet, as the signature is in the body */
     struct call call;             /* call.err: the error that the request is refused with */
 };
 
@@ -88,10 +88,11 @@ struct fields {
 };
 /* When the list is full, the field is dropped and counted. */
 void fields_add(struct fields *fields, slice name, slice value);
-/* Cuts the next field off lines of stored fields. */
+/* Cuts the next field from the text of stored fields, which has a line for each. */
 struct http_field fields_cut(slice *rest);
 slice request_id_new(struct front *front, struct arena *keep);
-/* An error as S3 writes it, with these fields and its own. */
+/* Makes the answer for an error, as S3 writes it. It has the fields of `fields`, and Content-Type
+ * and others of the error itself. */
 void answer_fault(struct fields *fields, enum err err, const struct s3_fault *fault,
                   slice resource, slice id, struct http_answer *ret);
 void reply_whole(struct call *call, int status, const struct fields *fields, slice body);
@@ -105,11 +106,11 @@ struct secrets {
     slice list[2];
     size_t count;
 };
-/* The message for an unknown key, or a wrong secret or token. It has S3's message, and names the
- * list of keys that is valid here. Empty for any other error. */
+/* Returns the message for an unknown key, or a wrong secret or token: S3's own message, and where
+ * the valid keys are set. Empty for any other error. */
 slice front_explain_key(const struct front *front, struct arena *keep, enum err err);
-/* Finds the client that a claim names, and the secrets that would prove it: the caller tries
- * each. */
+/* Finds the client that a claim names, and the secrets that could prove the claim. The caller tries
+ * each of them. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
                            struct secrets *ret_secrets) MUST_USE;
@@ -118,44 +119,46 @@ enum err front_find_client(struct front *front, struct arena *keep,
 enum err front_prove(struct front *front, struct sigv4 *sigv4, struct arena *keep,
                      const struct request_head *head, struct sigv4_claim *claim,
                      const struct client **ret, slice *ret_secret) MUST_USE;
-/* Secret number i proved a claim. Uses of the previous secret are counted, so that an operator sees
- * when it can be removed. */
+/* To be called when secret number i has proved a claim. Counts uses of the previous secret, so that
+ * an operator sees when it can be removed. */
 void front_count_secret(size_t i);
 
 /* ---- preflight.c ---- */
 bool preflight_is(const struct request_head *head);
 extern const struct client preflight_client;    /* has no key, here or at the origin */
 
-/* ---- right.c: what a client may do; OK or ERR_POLICY, which is logged and counted ---- */
+/* ---- right.c: the rights of a client. A refusal is ERR_POLICY, and is logged and counted ---- */
 enum err right_judge(const struct call *call) MUST_USE;
-/* A directory origin does not tell clients apart. It refuses clients with their own identity. */
+/* Refuses a client with an identity of its own at a directory origin, which knows no identities. */
 enum err right_judge_origin(const struct call *call, const struct origin *origin) MUST_USE;
 enum err right_judge_admin(const struct call *call, slice key) MUST_USE;
-/* True if such a header, or field of a form, gives others a right, sets a lock, or bypasses one. */
+/* True if a header, or a field of a form, with this name and value gives other users a right, sets
+ * a lock, or bypasses a lock. */
 bool right_is_privileged(slice name, slice value);
 /* For an operation whose body lists the keys. */
 enum err right_judge_keys(const struct call *call, const struct write_key *keys,
                           size_t count) MUST_USE;
 
 /* ---- form.c ---- */
-/* The first header that may change what an operation does; empty: there is none. Headers whose name
- * begins with `ignored` do not count, unless that is empty. */
+/* Returns the name of the first header that may change what an operation does, or an empty slice.
+ * If `ignored` is not empty, headers whose name begins with it do not count. */
 slice form_find_header(const struct call *call, slice ignored);
-/* Before the body is read. ERR_BAD_ARGUMENT with call->s3.detail: the head has something that the
- * form's signature should cover. */
+/* Call it before the body is read. Returns OK, or ERR_BAD_ARGUMENT with call->s3.detail if the head
+ * has a header or parameter that only a signed field of the form may bring. */
 enum err form_judge_head(struct call *call) MUST_USE;
-/* Finds the client of call->form, which is the call's client from then on, and judges whether it
- * may post this form. Origin and key are judged later. `read`: the outcome of reading the form. */
+/* Finds the client of call->form, which is the call's client from then on, and judges whether the
+ * client may post this form. Origin and key are judged later. `read` is the result of form_read. */
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
-/* The key by which a call is judged. A list is judged by its prefix. For other calls a prefix means
- * nothing. */
+/* Returns the key by which a call is judged: for a list request its prefix. Other calls ignore a
+ * prefix. */
 slice rules_key(const struct call *call) MUST_USE;
-/* Before the body is read. OK without call->rules if the keys are in the body (DeleteObjects). */
+/* Call it before the body is read. Returns OK without setting call->rules if the keys are in the
+ * body (DeleteObjects). */
 enum err rules_judge(struct call *call, slice *ret_detail) MUST_USE;
-/* By the keys in a body. Their rules may differ from those of the bucket, but all keys must lie at
- * one origin, since there is one answer. */
+/* Finds the rules by the keys in a body. The rules of a key may differ from those of its bucket.
+ * All keys must lie at one origin, since the call has one answer. */
 enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_t count,
                           slice *ret_detail) MUST_USE;
 
@@ -163,15 +166,16 @@ enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_
 /* Makes the call that stands for the GetObject request of an item. */
 void item_call(struct call *ret, struct front *front, const struct client *client, slice bucket,
                struct arena *keep);
-/* The question for the cache, valid as long as the item; or the error of a refusal. */
+/* Makes the question for the cache, which is valid as long as the item. Returns OK, or the error of
+ * a refusal. */
 enum err item_ask(struct call *as, const struct item *item, struct get_ask *ret) MUST_USE;
-/* The range of the object that an answer without an error has. ERR_BAD_RANGE: it lacks some of the
- * bytes. */
+/* Finds the range of the object that an answer without an error has. Returns OK, or ERR_BAD_RANGE
+ * if the object lacks some of the item's bytes. */
 enum err item_span(const struct item *item, const struct get_answer *answer, uint64_t *ret_first,
                    uint64_t *ret_length) MUST_USE;
 
 /* ---- batch.c ---- */
-void batch_read(struct call *call);     /* judges each item by itself */
+void batch_read(struct call *call);     /* judges each item as a request of its own */
 void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
 
 /* ---- object.c, list.c, pass.c: the operations, after rules_judge ---- */
@@ -183,7 +187,7 @@ void list_read(struct call *call);      /* lists of keys; equal calls share an a
 void pass_read(struct call *call);      /* other reads: the origin's own answer */
 void pass_form(struct call *call);      /* PostObject, where forms are enabled */
 void pass_write(struct call *call);     /* calls that have a body, or change something */
-/* For the end of the loop. Origins may still work on some passes. */
+/* To be called at the end of the loop. Some origin calls may still run. */
 void passes_leave(struct front_loop *loop);
 
 #endif

@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * No origin gets a byte before the whole body is verified: digest, checksums, signatures of chunks.
- * At the start the body is complete, in memory or in a file. The intake goes through it once, in
- * parts that fit into the processor's cache. It decodes each part, adds it to the checksums, and
- * writes the data back in place.
+ * The body is complete when the intake starts, in memory or in a file. The intake reads the body
+ * once, in parts that fit into the processor's cache. It decodes each part, adds it to the
+ * checksums, and writes the data back in place.
  *
- * That takes seconds for gigabytes, and a read of a file may wait for its disk. So threads do it,
- * and a loop only for a small body in memory. Bodies in files have threads of their own: those may
- * all hang with the disk, and bodies in memory go on. Large bodies take turns: one of 5 GiB keeps
- * no other waiting for long. */
+ * The work takes seconds for gigabytes, and a read of a file may wait for the disk. So threads do
+ * the work; a loop does it only for a small body in memory. Bodies in files have threads of their
+ * own: if the disk hangs, all of these may hang, and the intake of bodies in memory still works.
+ * Large bodies take turns, so that one of 5 GiB does not make other bodies wait for long. */
 #include "front/intake.h"
 
 #include <assert.h>
@@ -34,8 +34,8 @@ struct intake {
     struct list link;
     struct arena arena;
     struct intake_ask ask;
-    size_t len, at, data_len;        /* of the body as it came; bytes done; data among those */
-    bool in_file;                    /* its bytes come from a disk, which may hang */
+    size_t len, at, data_len;        /* of the body as it came; bytes done; data in these */
+    bool in_file;                    /* the body is read from a disk, which may hang */
     struct integrity is;
     slice sha256_given;
     struct sigv4_chain *chain;
@@ -67,7 +67,7 @@ static void add(struct intake *intake, slice data)
             checksum_add(runs[i], data);
 }
 
-/* Framing errors get this message, other than a wrong signature or size. */
+/* Sets the message for an error of the framing, except for a wrong signature or size. */
 static void explain_framing(struct intake *intake)
 {
     struct chunked_fault fault = chunked_fault(intake->chunked);
@@ -93,7 +93,7 @@ static void work_on_part(struct intake *intake, char *buffer)
         intake->outcome.err = chunked_feed(intake->chunked, data, part, &data.len);
     check(data.len <= len && len <= PART_BYTES && intake->data_len <= intake->at);
     if (part)
-        add(intake, data);    /* before the write, which may overwrite a body in memory */
+        add(intake, data);    /* before the write, which may overwrite these bytes */
     if (!part || (intake->chunked &&
                    !http_body_write(intake->ask.body, intake->data_len, part, data.len)))
         fail_disk(intake);
@@ -113,7 +113,7 @@ static void begin_form(struct intake *intake, char *buffer)
     intake->outcome.err =
         form_read(intake->ask.keep, intake->form_type, (slice){ buffer, have }, form);
     if (!intake->outcome.err && form->file_at == intake->len)
-        intake->outcome.err = ERR_BAD_FORM;    /* it ends where the file should begin */
+        intake->outcome.err = ERR_BAD_FORM;    /* the body ends before the file begins */
     intake->at = form->file_at;
 }
 
@@ -171,7 +171,7 @@ static bool is_right(struct checksum_run *run, const uint8_t *want, size_t bytes
     return memcmp(ret_sum, want, bytes) == 0;
 }
 
-/* Adds both sums to the error, as S3 writes them. */
+/* Adds the given sum and the computed sum to the error, as S3 does. */
 static void explain_sha256(struct intake *intake, const uint8_t *sum)
 {
     char hex[64];
@@ -251,7 +251,7 @@ static void conclude(struct intake *intake)
     outcome->bytes = intake->data_len;
 }
 
-/* True: the intake is over. */
+/* Works on the next bytes. Returns true if the intake is over. */
 static bool work(struct intake *intake, size_t bytes)
 {
     size_t until = MIN(intake->at + bytes, intake->len);
@@ -271,7 +271,7 @@ static bool work(struct intake *intake, size_t bytes)
 
 /* ---- the threads ---- */
 
-static void deliver(struct mail *mail)    /* on the loop again */
+static void deliver(struct mail *mail)    /* runs on the loop */
 {
     struct intake *intake = container_of(mail, struct intake, mail);
     intake->ask.done(intake->ask.arg, &intake->outcome);
@@ -321,8 +321,9 @@ void intakes_free(struct intakes **intakes)
 
 /* ---- the start ---- */
 
-/* Only objects and parts may come in chunks. S3 refuses chunks elsewhere; an origin could not,
- * since it never sees them. Signed chunks need a request signed by version 4. */
+/* Only the body of an object or a part may come in chunks. S3 refuses chunks in other bodies. The
+ * origin cannot refuse them, because it never sees the chunks. Signed chunks need a request signed
+ * by version 4. */
 static enum err may_be_framed(const struct intake_ask *ask, struct intake_outcome *ret)
 {
     bool takes = ask->s3->op == S3_PUT_OBJECT || ask->s3->op == S3_UPLOAD_PART;
@@ -379,7 +380,7 @@ static void prepare(struct intake *intake, const struct intake_ask *ask)
         intake->at = intake->data_len = intake->len;    /* there is nothing to verify */
 }
 
-/* Works here on a small body in memory, else leaves it to a thread. */
+/* Works at once on a small body in memory. Gives any other body to a thread. */
 static void begin(struct intakes *intakes, struct intake *intake)
 {
     bool reads = intake->ask.keys || intake->ask.list;

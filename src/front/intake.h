@@ -11,7 +11,7 @@
 #include "s3/request.h"
 #include "s3/sigv4.h"
 
-/* The threads that take bodies in. */
+/* The threads that do the work of intakes. */
 struct intakes;
 struct intakes *intakes_new(void) MUST_USE;
 void intakes_free(struct intakes **intakes);    /* finishes the waiting bodies first */
@@ -40,16 +40,18 @@ struct intake_ask {
     const struct s3_request *s3;
     const struct sigv4_claim *claim;
     struct sigv4 *sigv4;             /* the loop's */
-    slice secret_key;                /* of the claim's key, for signed chunks */
-    /* At most one of them: what to read from the body, into `keep`. The caller does not touch it
-     * before done(). A form is read by form_read, whose result is outcome->err; it has neither
-     * framing nor checksums, and its body stays as it came. */
+    slice secret_key;                /* of the claim's access key, for signed chunks */
+    /* At most one of keys, list and form is set: the intake reads it from the body, with its memory
+     * in `keep`. The caller does not touch it before done(). A form is read by form_read, whose
+     * result is outcome->err. A form has neither framing nor checksums, and its body stays as it
+     * came. */
     struct arena *keep;
     struct intake_keys *keys;
     struct intake_list *list;
     struct form *form;
-    /* One call: done() on the loop of `box`, or at once for up to 64 KiB in memory. If that loop
-     * has gone, lost() on another thread. */
+    /* Exactly one of these is called. done() runs on the loop of `box`; for a body of up to 64 KiB
+     * in memory it runs before intake_start returns. If that loop has gone, lost() runs on another
+     * thread. */
     void (*done)(void *arg, const struct intake_outcome *outcome);
     void (*lost)(void *arg);
     void *arg;
@@ -66,7 +68,7 @@ struct intake_outcome {
     enum err err;
     struct s3_fault fault;           /* with an err: the error's message and elements */
     size_t bytes;                    /* of the data, now at the beginning of the body */
-    struct http_field fields[INTAKE_FIELDS_MAX];    /* to send in place of the framing's fields */
+    struct http_field fields[INTAKE_FIELDS_MAX];    /* they replace the fields of the framing */
     size_t field_count;
 };
 

@@ -1,10 +1,10 @@
 /* item.c - one item of a list, judged as a GetObject of its object.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An item meets the same judges as a GetObject request, in the same order: the client's policy
- * (right.c), then the rules of its bucket (rules.c). After that the get wants a grant, or asks the
- * origin. So a list never gives a client an object that a request would not. A struct call stands
- * for that request. Any thread; each call belongs to one thread. */
+ * The same functions judge an item and a GetObject request, in the same order: first the client's
+ * policy (right.c), then the rules of the bucket (rules.c). After that the get needs a grant, or
+ * asks the origin. So a list never gives a client an object that a GetObject request would not give
+ * it. A struct call stands for that request. Any thread; each call belongs to one thread. */
 #include "base/guard.h"
 
 #include "front/inside.h"
@@ -25,7 +25,8 @@ void item_call(struct call *ret, struct front *front, const struct client *clien
     };
 }
 
-/* No Range header stands for zero bytes, and a whole object needs none. */
+/* Returns the range of an item. A whole object needs no range, and no Range header can ask for zero
+ * bytes. */
 static struct s3_range range_of(const struct item *item)
 {
     bool open = item->length == ITEM_OPEN;

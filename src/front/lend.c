@@ -1,8 +1,8 @@
 /* lend.c - key pairs that Penstock lends to local clients. SPDX-License-Identifier: Apache-2.0
  *
- * A pair is valid for two hours. A client gets the newest pair; if that is an hour old, a new
- * one is made first. So every client gets a pair with at least an hour left, and two pairs are
- * valid at a time. */
+ * A pair is valid for two hours. A client gets the newest pair. If that pair is an hour old, a new
+ * one is made first. So every client gets a pair with at least an hour left, and at most two pairs
+ * are valid at a time. */
 #include "front/lend.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@
 
 #define HANDED_S 3600
 #define GOOD_S 7200
-#define PAIRS 4u                  /* more than are valid at a time */
+#define PAIRS 4u                  /* more than can be valid at a time */
 static_assert(PAIRS > GOOD_S / HANDED_S, "a valid pair is not overwritten");
 
 struct pair {
@@ -26,7 +26,7 @@ struct pair {
 
 struct lend {
     pthread_mutex_t lock;
-    char *token;                  /* that clients must send */
+    char *token;                  /* clients must send it */
     struct pair pairs[PAIRS];
     unsigned newest;
 };
@@ -116,9 +116,9 @@ static bool is_loopback(slice host)
     return parts == 4;
 }
 
-/* True for a header of a browser, or of a proxy on this machine that lets others in. Origin
- * alone is not enough: a stored object may be a page of this very port, and its requests carry
- * no Origin. */
+/* True for a header that shows a browser, or a proxy on this machine that lets other machines in.
+ * The Origin header alone is not enough: a stored object may be a page, and requests that this page
+ * sends to its own host have no Origin. */
 static bool is_of_others(slice name)
 {
     static const char *const names[] = { "origin", "referer", "cookie", "forwarded", "via",
@@ -128,7 +128,7 @@ static bool is_of_others(slice name)
            slice_starts_nocase(name, S("x-forwarded-"));
 }
 
-/* NULL: the client may have a pair. */
+/* Returns NULL if the client may have a pair, or the reason why not. */
 static const char *why_not(const struct lend *lend, slice peer, const struct request_head *head)
 {
     bool hosted = false, authorized = false;

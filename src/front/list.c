@@ -1,9 +1,9 @@
 /* list.c - lists of keys; equal calls share an answer. SPDX-License-Identifier: Apache-2.0
  *
- * Equal calls are one call to the origin (cache/lists.h). All its clients are sent the same copy of
- * the answer, so its bytes are in memory once; each client holds the copy until it has all of it.
- * If the answer is too large to hold, each client gets its own call (pass.c). Both ways give the
- * origin's answer. */
+ * Equal calls of clients become one call to the origin (cache/lists.h). All these clients are sent
+ * the same copy of the answer, so its bytes are in memory once. Each client holds a reference to
+ * the copy until the client has all of it. If the answer is too large to hold, each client gets an
+ * origin call of its own (pass.c). Either way the client gets the origin's answer. */
 #include "cache/lists.h"
 #include "front/forward.h"
 
@@ -12,7 +12,7 @@
 struct list_reply {
     struct call *call;
     struct list_get *get;
-    slice left;                   /* of the body; still to be sent */
+    slice left;                   /* the rest of the body, still to be sent */
 };
 
 static void gone(void *arg)
@@ -44,7 +44,7 @@ static void reply(struct list_reply *list, const struct list_answer *answer)
     struct call *call = list->call;
     struct fields fields = { .keep = call->keep };
     struct origin_reply from = { .fields = answer->fields, .field_count = answer->field_count };
-    struct list_get *ending = NULL;    /* without a body no proceed comes */
+    struct list_get *ending = NULL;    /* an answer without a body gets no proceed */
     check(!answer->err);
     forward_answer(call->keep, &from, &fields);
     if (answer->reused) {

@@ -1,9 +1,9 @@
 /* object.c - GetObject and HeadObject: the cache's decision as an HTTP answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One piece is sent; then the client's proceed asks for the next (H5). The get delivers the pieces,
- * and may need time for one. Both events lead to step(): the get has news, or the client proceeds.
- * Threads: the loop. */
+ * One piece is sent; when the client has taken it, proceed asks for the next (H5). The get delivers
+ * the pieces, and may need time for a piece. step() runs when the get has news and when proceed
+ * comes. Threads: the loop. */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ struct object {
     struct get *get;
     uint64_t left;                /* bytes that are still to be sent */
     bool started;                 /* the headers are sent, or go with the first piece */
-    bool sending;                 /* a piece is on its way: wait for proceed */
+    bool sending;                 /* a piece is being sent: wait for proceed */
 };
 
 static void over(void *arg)
@@ -35,7 +35,7 @@ static const char *const overridable[] = {
     "content-encoding",
 };
 
-/* The value that replaces a header; ptr NULL: none. */
+/* Returns the value that replaces a header, or a slice whose ptr is NULL. */
 static slice override_of(const struct call *call, slice field)
 {
     slice prefix = S("response-");
@@ -53,7 +53,7 @@ static bool is_whole(const struct get_answer *answer)
     return answer->first == 0 && answer->end == answer->metadata->size;
 }
 
-/* The checksums of a part that is not the whole object. */
+/* Adds the checksums of a part that is not the whole object. */
 static void add_part_sums(struct fields *fields, const struct call *call,
                           const struct get_answer *answer)
 {
@@ -64,8 +64,8 @@ static void add_part_sums(struct fields *fields, const struct call *call,
     }
 }
 
-/* The object's own headers, as the origin sent them. Checksums of the whole object never go with a
- * part of it. */
+/* Adds the object's own headers, as the origin sent them. The checksums of the whole object are
+ * never sent with a part of it. */
 static void add_own_fields(struct fields *fields, const struct call *call,
                            const struct get_answer *answer)
 {
@@ -133,13 +133,14 @@ static void add_fields(struct call *call, const struct get_answer *answer,
                    arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, call, answer, cost);
     add_part_sums(fields, call, answer);
-    if (answer->err != ERR_NOT_MODIFIED)    /* last: none of them may displace the fields above */
+    if (answer->err != ERR_NOT_MODIFIED)    /* added last: they may not displace the fields above */
         add_own_fields(fields, call, answer);
 }
 
-/* Must the origin be asked again, for the document of its refusal? Yes if a HEAD was refused: of a
- * part; before a GET whose conditions might have made it unnecessary; or to prove a client's
- * permission. A missing key needs no document, unless it may be missing for this client alone. */
+/* Returns true if the origin must be asked again, for the document of its refusal. That is so if
+ * the origin refused a HEAD, whose answer has no document: the HEAD of a part, a HEAD before a GET
+ * (its conditions might have made the GET unnecessary), or a HEAD to prove a client's permission. A
+ * missing key needs no document, unless it may be missing for this client alone. */
 static bool is_for_origin(const struct call *call, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
@@ -205,7 +206,8 @@ static void start(struct object *object, const struct get_answer *answer)
     add_fields(call, answer, get_cost(object->get), &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
-    /* Without a body no proceed comes, so the get ends here; the fields lie in it. */
+    /* An answer without a body gets no proceed, so the get ends here, after the fields, which lie
+     * in it, were sent. */
     struct get *ending = NULL;
     if (object->left == 0) {
         ending = object->get;
@@ -217,7 +219,7 @@ static void start(struct object *object, const struct get_answer *answer)
     get_end(&ending);
 }
 
-/* Continues until the object has to wait: the decision, the headers, one piece. */
+/* Continues until it has to wait: for the decision, for a piece, or for the client. */
 static void step(void *arg)
 {
     struct object *object = arg;

@@ -4,13 +4,13 @@
  *   read:   origin call ─ answer relayed
  *   write:  body's intake ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
  *
- * This file has the life of a pass, pass_write.c what a write needs besides, and pass_answer.c the
- * way of the answer to the client. The loop and the origin's thread share a pass: the callbacks of
- * the origin run on that thread, everything else on the loop.
+ * This file has the life of a pass. pass_write.c adds the steps of a write, and pass_answer.c takes
+ * the answer to the client. The loop and the origin's thread share a pass: the callbacks of the
+ * origin run on that thread, everything else runs on the loop.
  * A pass holds the request body, so that a write in progress ends normally even if the client has
- * gone: H7 must know its outcome. But a request that no client waits for is neither sent nor
- * repeated. Nor is a write repeated after a later write of the same key has begun: that would undo
- * what the later client was answered. */
+ * gone: H7 must know the outcome of the write. But a request that no client waits for is neither
+ * sent nor repeated. A write is also not repeated after a later write of the same key has begun: it
+ * would undo the later write, which may have been answered. */
 #include "front/passing.h"
 
 #include <stdlib.h>
@@ -176,7 +176,7 @@ void pass_changed(void *arg)
     }
 }
 
-/* The client has gone. */
+/* Called when the client has gone. */
 static void gone(void *arg)
 {
     struct pass *pass = arg;
@@ -184,7 +184,7 @@ static void gone(void *arg)
     atomic_store(&pass->abandoned, true);
     http_timer_stop(&pass->timer);
     relay_discard(&pass->relay);
-    if (pass->running && s3_only_reads(pass->origin.op))    /* no one else needs its outcome */
+    if (pass->running && s3_only_reads(pass->origin.op))    /* only the client needed the outcome */
         origin_cancel(&pass->origin);
     else if (pass->running)
         origin_ask_again(&pass->origin);
@@ -235,8 +235,9 @@ void pass_read(struct call *call)
     pass_call_origin(pass);
 }
 
-/* All clients have gone, and the loop will not hear from an origin any more. A pass that an origin
- * still works on ends on the origin's thread. A pass whose body is in the intake ends with that. */
+/* All clients have gone, and the loop will get no more events from origins. A pass whose origin
+ * call still runs ends on the origin's thread. A pass whose body is in the intake ends with the
+ * intake. */
 void passes_leave(struct front_loop *loop)
 {
     list_each_safe(struct pass, pass, &loop->passes, link) {

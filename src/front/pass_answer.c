@@ -1,14 +1,14 @@
 /* pass_answer.c - the origin's answer to a pass, on its way to the client.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A short answer is sent when all of it has come. An answer that is long, or slow to come, is
- * streamed (relay.h). A client that takes very little may lose the origin's connection to another
- * call. An object whose version is known then continues later by ranges; any other answer is cut.
- * Threads: the loop. */
+ * A short answer is sent when all of it has come. An answer that is long, or comes slowly, is
+ * streamed (relay.h). If a client takes very few bytes, another call may get its origin connection.
+ * If the answer is an object of a known version, the rest is then requested by ranges; any other
+ * answer is cut. Threads: the loop. */
 #include "front/passing.h"
 
 #define SLOW_ANSWER_MS 5000    /* an answer that takes longer is streamed */
-#define SLOW_READER_MS 5000    /* the time between two looks at what a client has taken */
+#define SLOW_READER_MS 5000    /* the time between two looks at the progress of a client */
 
 static atomic_uint yielded_count;
 
@@ -19,7 +19,7 @@ void pass_answer_forget(struct pass *pass)
     pass->yielded = false;
 }
 
-/* The call lives as long as its request, which ends with the answer. */
+/* Takes the call from the pass, because the call ends with the answer. */
 static struct call *take_call(struct pass *pass)
 {
     struct call *call = pass->call;
@@ -36,7 +36,7 @@ void pass_answer_whole(struct pass *pass)
     forward_location(call, pass->status, fields);
     slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
     call->cost.origin_bytes = body.len;
-    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* with the origin's length */
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* has the origin's length */
         http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
                          NULL);
     else
@@ -44,7 +44,7 @@ void pass_answer_whole(struct pass *pass)
     pass_settle(pass);
 }
 
-/* The client has the whole streamed answer, or has gone. */
+/* Called when the client has the whole streamed answer, or has gone. */
 static void relayed(void *arg)
 {
     struct pass *pass = arg;
@@ -79,8 +79,8 @@ static void wants(void *arg)
         origin_resume(&pass->origin);
 }
 
-/* For an answer that cannot continue by ranges. It keeps its connection while its client takes the
- * bytes. Otherwise it may lose the connection, and is then cut. */
+/* For an answer that cannot continue by ranges. While the client takes its bytes, the answer keeps
+ * its origin connection. Otherwise another call may get the connection, and the answer is cut. */
 static void look(void *arg)
 {
     struct pass *pass = arg;
@@ -90,7 +90,7 @@ static void look(void *arg)
                                    pass);
     relay_spare(&pass->relay, slow);
     if (slow)
-        origin_resume(&pass->origin);    /* the same bytes come again, and get SPARE */
+        origin_resume(&pass->origin);    /* the origin offers its bytes again, and gets SPARE */
 }
 
 static void stream(struct pass *pass)
@@ -117,7 +117,7 @@ static void slow(void *arg)
         stream(pass);
 }
 
-/* Streams an answer that is long, or slow to come. */
+/* Streams an answer that is long, or comes slowly. */
 void pass_answer_partly(struct pass *pass)
 {
     bool bare = s3_operation(pass->origin.op)->method == S3_HEAD || pass->status == 204 ||
@@ -140,7 +140,7 @@ static void ask_when_there_is_room(struct pass *pass)
         ask_rest(pass);
 }
 
-/* Limits the number of answers that wait without a connection and hold their bytes (H8). */
+/* Limits the number of answers that have given up their connection and still hold bytes (H8). */
 static bool may_yield(struct pass *pass)
 {
     uint64_t most = pass->relaying->front->options.relays_bytes / RELAY_BYTES_MAX;
@@ -179,7 +179,8 @@ bool pass_answer_asks_next(struct pass *pass)
     return true;
 }
 
-/* A document that was held is rewritten first, as in an answer that is not streamed. */
+/* If the relay held a document, the document is rewritten first, as in an answer that is not
+ * streamed. */
 void pass_answer_end(struct pass *pass)
 {
     slice held = relay_take_held(&pass->relay, &pass->arena);

@@ -1,11 +1,11 @@
-/* pass_write.c - writes that the origin answers: what they change, and when they may be sent.
+/* pass_write.c - writes that the origin answers: their keys, and the steps before the origin call.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   intake of the body ─ keys it changes, some from the body ─ place and rights ─ H7 ─ origin call
+ *   intake of the body ─ keys of the write, from head and body ─ rules, rights ─ H7 ─ origin call
  *
- * The body goes to the origin from memory or the page cache. What the page cache has lost is read
- * again by a thread of its own, and the upload pauses: the origin's threads have other calls, and
- * the disk may hang.
+ * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of the
+ * body, a thread of its own reads them from the disk, and the upload pauses. The origin's thread
+ * does not read them itself, because it has other calls, and the disk may hang.
  * Threads: the loop; the origin's thread calls read_body. */
 #include <stdlib.h>
 
@@ -15,11 +15,11 @@
 #include "front/passing.h"
 #include "s3/xml.h"
 
-/* ---- what a write changes ---- */
+/* ---- the changes that a write makes ---- */
 
-#define KEYS_GIVEN_MAX 3    /* in a request head, or in a form */
+#define KEYS_GIVEN_MAX 3    /* the most keys in a request head, or in a form */
 #define RESTORE_BYTES_MAX (16 * KIB)    /* a larger body of a restore is not read */
-#define BODY_READ_AHEAD_BYTES (4 * MIB)    /* by one thread, in parts */
+#define BODY_READ_AHEAD_BYTES (4 * MIB)    /* read by one thread, in parts */
 #define BODY_PART_BYTES (256 * KIB)
 
 static void add_key(struct pass *pass, slice key, slice version)
@@ -64,7 +64,8 @@ static void find_keys(struct pass *pass)
                                                             listed->list[i].version };
 }
 
-/* Does it change the metadata of the current version of its key, whichever version that is? */
+/* True if the write changes metadata of the current version of its key, whichever version that
+ * is. */
 static bool changes_metadata(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
@@ -72,7 +73,7 @@ static bool changes_metadata(const struct pass *pass)
            pass->call->s3.key.len && !s3_param_get(&pass->call->s3, S("versionId"));
 }
 
-/* May it change who can read objects of the bucket? */
+/* True if the write may change who can read objects of the bucket. */
 static bool regrants(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
@@ -80,7 +81,8 @@ static bool regrants(const struct pass *pass)
            (mutates == S3_MUTATES_GRANTS && !pass->call->s3.key.len);
 }
 
-/* May it change the metadata of any object in its bucket? An unknown header may. */
+/* True if the write may change the metadata of any object in its bucket. A write with an unknown
+ * header may. */
 static bool changes_bucket(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;
@@ -90,9 +92,9 @@ static bool changes_bucket(const struct pass *pass)
 
 /* ---- the body, on its way to the origin ---- */
 
-/* Bytes that one thread brings into the page cache. */
+/* The bytes of a body that one thread brings into the page cache. */
 struct body_read {
-    struct pass *pass;            /* a reference, as the one to its body */
+    struct pass *pass;            /* a reference; `hold` is one to the body of the pass */
     struct http_body *hold;
     size_t at, end;
 };
@@ -118,7 +120,7 @@ static void *run_body_read(void *arg)
     return NULL;
 }
 
-/* False: there is no thread for it. */
+/* Returns false if no thread could be started. */
 static bool start_body_read(struct pass *pass, size_t at)
 {
     pthread_t thread;
@@ -154,8 +156,8 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 
 /* ---- a write, from the intake to the origin ---- */
 
-/* The body of a restore may name a bucket to write to. The right WRITE on the key does not cover
- * that. */
+/* The body of a restore may name a bucket to write to. The right WRITE on the restored key does not
+ * cover a write to that bucket. */
 static enum err judge_restore(const struct pass *pass)
 {
     struct call *call = pass->call;
@@ -220,7 +222,7 @@ static void taken_in(void *arg, const struct intake_outcome *outcome)
         begin(pass);
 }
 
-/* The loop is gone, and the request with it. */
+/* Called when the loop is gone, and the request with it. */
 static void lost(void *arg)
 {
     struct pass *pass = arg;
@@ -281,7 +283,7 @@ static bool is_of_form(slice name)
     return slice_eq_nocase(name, S("content-type")) || slice_eq_nocase(name, S("content-md5"));
 }
 
-/* The form tells which client signed it. The call goes to the origin as that client's. */
+/* The client is known only when the form was read. From then on the call is that client's. */
 void pass_form(struct call *call)
 {
     struct pass *pass = new_with_body(call);
@@ -307,8 +309,8 @@ void pass_write_end(struct pass *pass)
     pass->regrants = false;
 }
 
-/* On the loop. What the page cache has lost is not read again: the write is dropped from the
- * cache. */
+/* Runs on the loop. If bytes of the body are no longer in the page cache, they are not read from
+ * the disk again: the object of this write is then not stored in the cache. */
 static size_t read_held(void *arg, uint64_t offset, char *ret, size_t bytes)
 {
     return http_body_read_now(arg, offset, ret, bytes) ? bytes : 0;

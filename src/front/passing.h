@@ -1,7 +1,7 @@
 /* passing.h - a pass as its own files see it. SPDX-License-Identifier: Apache-2.0
  *
- * A pass is a request that the origin answers. pass.c has its life, pass_write.c what a write needs
- * besides, pass_answer.c the way of the answer to the client. */
+ * A pass is a request that the origin answers. pass.c has the life of a pass. pass_write.c adds the
+ * steps of a write, and pass_answer.c takes the answer to the client. */
 #ifndef FRONT_PASSING_H
 #define FRONT_PASSING_H
 
@@ -18,14 +18,14 @@ struct pass {
     struct list link;             /* front_loop->passes */
     struct call *call;            /* NULL: the HTTP request is over, or its answer has begun */
     const struct rules *rules;
-    struct ticket *ticket;        /* the loop's */
-    struct ticket *origin_ticket; /* the origin's thread's */
+    struct ticket *ticket;        /* for the loop */
+    struct ticket *origin_ticket; /* for the origin's thread */
     struct arena arena;           /* for all that must outlive the request */
     atomic_uint refs;
 
     struct write *write;
     bool regrants;                /* the write changes who may read objects of its bucket */
-    struct write_order order;     /* tells whether a later write of these keys has begun */
+    struct write_order order;     /* shows whether a later write of these keys has begun */
     atomic_bool abandoned;        /* the client has gone */
     atomic_bool lost;             /* the disk with the body failed */
     atomic_bool reading;          /* a thread brings bytes of the body into the page cache */
@@ -33,17 +33,17 @@ struct pass {
     struct write_key *keys;       /* all keys that the write may change */
     size_t key_count;
 
-    struct http_body *hold;       /* keeps the body where it is */
+    struct http_body *hold;       /* keeps the body in its place */
     size_t body_at;               /* where the origin's part of the body begins */
     struct origin_body source;
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for the intake's fields */
     size_t origin_field_count;    /* of the first request of a read */
-    slice plain_query;            /* a preflight's query before a key was added; or ptr NULL */
+    slice plain_query;            /* query of a preflight before a key was added; ptr NULL: none */
     bool running, in_intake;
 
-    /* The answer. The origin's thread has it up to `headed`, and again up to `over`; then the loop
-     * has it. */
+    /* The answer. The origin's thread writes these members until it sets `headed`, and then only
+     * `err`, until it sets `over`. After that the loop has them. */
     atomic_bool headed, over;
     enum err err;
     int status;
@@ -52,7 +52,7 @@ struct pass {
     bool may_rest;                /* the rest of the answer may be requested by a range */
     struct rest rest;
     uint64_t got;                 /* bytes of the answer before this call */
-    uint64_t range_bytes;         /* the size of the next range, after it has yielded */
+    uint64_t range_bytes;         /* the size of the next range, once the pass has yielded */
     struct arena asking;          /* holds the fields of the latest request for a range */
     struct relay relay;
     struct call *relaying;        /* the call whose answer is being streamed; NULL: none */
@@ -62,35 +62,39 @@ struct pass {
 };
 
 /* ---- pass.c ---- */
-struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules is known, or will be */
+struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules may be set later */
 struct pass *pass_ref(struct pass *pass) MUST_USE;
 void pass_unref(struct pass *pass);
 void pass_call_origin(struct pass *pass);
 void pass_changed(void *pass);    /* the removal is committed, or the origin has answered */
-void pass_settle(struct pass *pass);    /* the pass is over for the loop, which lets go of it */
-void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);    /* settles */
+void pass_settle(struct pass *pass);    /* ends the pass for the loop, and drops its reference */
+/* Sends the error to the client, and settles. */
+void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);
 
-struct fields pass_fields(struct pass *pass) MUST_USE;    /* of the answer: so far only the id */
+/* Returns the fields of an answer, which has only the request id so far. */
+struct fields pass_fields(struct pass *pass) MUST_USE;
 
 /* ---- preflight.c ---- */
 /* Adds the key that a presigned URL names to the query, as the origin knows it. */
 void preflight_name_key(struct pass *pass);
-/* True: the origin took the added key for a signature, and is being asked again without it. */
+/* Returns true if the origin took the added key for a signature. The origin is then being asked
+ * again without the key. */
 bool preflight_asks_again(struct pass *pass) MUST_USE;
 
 /* ---- pass_write.c ---- */
 /* Raises the epochs of the keys, whatever the outcome of the write (H7). A read has none. */
 void pass_write_end(struct pass *pass);
-/* Stores the body of a PUT in the cache if the settings say so, and takes the body for that. */
+/* Stores the body of a PUT in the cache if the settings say so. It then takes the body. */
 void pass_write_populate(struct pass *pass);
 
 /* ---- pass_answer.c ---- */
 void pass_answer_whole(struct pass *pass);     /* the whole answer has come; settles */
 void pass_answer_partly(struct pass *pass);    /* a part of the answer has come */
 void pass_answer_end(struct pass *pass);       /* the whole answer has come, and was streamed */
-/* True: the call ended because another call got its connection. The rest is requested later. */
+/* Returns true if the origin call ended because another call got its connection. The rest of the
+ * answer is requested later. */
 bool pass_answer_yields(struct pass *pass) MUST_USE;
-/* True: a range has come, and the next one is requested, now or later. */
+/* Returns true if a range has come and the next one is requested, now or later. */
 bool pass_answer_asks_next(struct pass *pass) MUST_USE;
 void pass_answer_forget(struct pass *pass);    /* the rest will not be requested */
 

@@ -1,15 +1,16 @@
 /* preflight.c - a browser's question before a request (OPTIONS).
  * SPDX-License-Identifier: Apache-2.0
  *
- * A browser cannot sign a preflight. The signature in a presigned URL does not cover it either: it
- * covers only the request that follows. So a preflight goes to the origin unsigned, and the origin
- * answers it by the CORS rules of the bucket. radosgw finds the tenant of a bucket by the access
- * key in a presigned URL. So Penstock adds a claim to a presigned URL: the access key that the
- * client of the URL has at the origin, and 64 zeros as the signature. radosgw wants a signature
- * and does not verify it. An origin that verifies it answers SignatureDoesNotMatch. Penstock then
- * asks it again without a claim. No text that could serve as a
- * signature ever leaves. An unknown key is treated like a key of the shared identity, so that
- * the answer does not reveal which keys exist. Threads: the loop. */
+ * A browser cannot sign a preflight. The signature in a presigned URL covers only the request that
+ * follows, and not the preflight. So a preflight goes to the origin unsigned, and the origin
+ * answers it by the CORS rules of the bucket.
+ * radosgw finds the tenant of a bucket by the access key in a presigned URL. So if the URL of a
+ * preflight is presigned, Penstock adds to the query the access key that the client of the URL has
+ * at the origin, and 64 zeros as the signature. radosgw requires a signature here, but does not
+ * verify it. An origin that verifies it answers SignatureDoesNotMatch. Penstock then asks the
+ * origin again without key and signature. No text that could serve as a signature is ever sent. An
+ * unknown key is treated like a key of the shared identity, so that the answer does not reveal
+ * which keys exist. Threads: the loop. */
 #include "front/passing.h"
 #include "s3/encode.h"
 #include "s3/xml.h"
@@ -22,8 +23,9 @@ bool preflight_is(const struct request_head *head)
     return slice_eq(head->method, S("OPTIONS")) && !head->chunked && !head->length;
 }
 
-/* The access key that the client of the presigned URL has at the origin: its own, or that of the
- * shared identity. Empty: the URL is not presigned, or Penstock has no key for this origin. */
+/* Returns the access key that the client of the presigned URL has at the origin: its own key, or
+ * the key of the shared identity. Returns an empty slice if the URL is not presigned, or if
+ * Penstock has no key for this origin. */
 static slice key_there(const struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);

@@ -1,17 +1,17 @@
-/* reader.c - readers that use another way than HTTP, and what they may read.
+/* reader.c - the rights of readers that do not use HTTP, such as the fill socket.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The functions of cache/reader.h. A reader proves its key by a presigned request for the page
- * /_/fill. Each object that it reads is judged as a GetObject of that client. After the key was
- * removed from the settings, the reader may read nothing more. Any thread. */
+ * This file has the functions of cache/reader.h. A reader proves its key by a presigned request for
+ * the page /_/fill. Each object that it reads is judged as a GetObject of the key's client. When
+ * the key is removed from the settings, the reader may read nothing more. Any thread. */
 #include "cache/reader.h"
 
 #include "front/inside.h"
 
-#define PRESIGNED_S_MAX 900    /* the URL proves a key now; it is no pass for a week */
+#define PRESIGNED_S_MAX 900    /* a URL that is valid for longer proves no key here */
 #define FILL_PAGE "/_/fill"
 
-/* Turns a presigned URL into the head of its request. */
+/* Makes the request head that a client of the presigned URL would send. */
 static enum err head_of(struct arena *keep, slice url, struct request_head *ret, slice *ret_why)
 {
     slice rest = slice_starts(url, S("http://")) ? slice_from(url, 7) : slice_from(url, 8);

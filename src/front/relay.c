@@ -4,19 +4,20 @@
  *   origin's thread: put ──▶ segments, at most RELAY_BYTES_MAX ──▶ loop: whole, or streamed
  *                     ◀── PAUSE, origin_resume ◀──
  *
- * A short answer is sent in one piece, after all of it has come. A longer one is streamed. If the
- * client reads slowly, the origin waits, so the memory used stays bounded. Or the origin is asked
- * for one range at a time, when there is room for it: then no connection waits, and few bytes are
- * fetched in vain. The last byte is kept back until the origin's call has ended well. If the call
- * was a write, the epochs of its keys have risen by then. So no client has the whole answer to a
- * write before its epochs rise (H7). The origin's thread calls put, the loop everything else. */
+ * A short answer is sent in one piece, after all of it has come. A longer answer is streamed. If
+ * the client reads slowly, the origin waits, so the memory used stays bounded. Or the origin is
+ * asked for one range at a time, whenever there is room for a range: then no connection waits, and
+ * few bytes are fetched in vain. The last byte is kept back until the origin call has ended well.
+ * If the call is a write, the epochs of its keys have risen by then. So no client has the whole
+ * answer to a write before the epochs of its keys rise (H7). The origin's thread calls relay_put;
+ * the loop calls everything else. */
 #include "front/relay.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RELAY_LEAST_BYTES (128 * KIB)    /* a client that takes less between two looks is slow */
+#define RELAY_LEAST_BYTES (128 * KIB)    /* a client that takes fewer between two looks is slow */
 
 static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "a relay that is low may be resumed");
 
@@ -134,7 +135,7 @@ bool relay_is_slow(struct relay *relay)
 
 /* ---- streaming ---- */
 
-/* The length of the XML declaration and the blanks around it. */
+/* Returns the length of the XML declaration and the blanks around it. */
 static size_t before_root(slice document)
 {
     size_t at = 0;
@@ -144,8 +145,8 @@ static size_t before_root(slice document)
     return at;
 }
 
-/* The bytes of the first segment that may be sent now. The very last byte is kept back until the
- * end. */
+/* Returns the bytes of the first segment that may be sent now. The last byte of the answer is kept
+ * back until relay_end. */
 static slice next_bytes(struct relay *relay)
 {
     slice bytes = S("");
@@ -161,7 +162,7 @@ static slice next_bytes(struct relay *relay)
     return bytes;
 }
 
-/* The client has taken them. */
+/* Drops the bytes that the client has taken. */
 static void drop_bytes(struct relay *relay, size_t len)
 {
     pthread_mutex_lock(&relay->lock);
@@ -214,7 +215,7 @@ void relay_hold(struct relay *relay)
 slice relay_take_held(struct relay *relay, struct arena *keep)
 {
     struct text held = text_in(keep);
-    size_t out = relay->out;    /* these bytes of the first segment are being sent, and stay */
+    size_t out = relay->out;    /* so many bytes of the first segment are being sent, and stay */
     pthread_mutex_lock(&relay->lock);
     list_each_safe(struct relay_segment, segment, &relay->segments, link) {
         if (!relay->holds)

@@ -11,16 +11,16 @@
 
 #define RELAY_BYTES_MAX (256 * KIB)
 #define RELAY_LOW_BYTES (RELAY_BYTES_MAX / 4)
-#define RELAY_RANGE_BYTES (RELAY_BYTES_MAX - RELAY_LOW_BYTES)    /* fits into a relay that is low */
+#define RELAY_RANGE_BYTES (RELAY_BYTES_MAX - RELAY_LOW_BYTES)    /* room of a relay that is low */
 
 /* Lives as long as the origin's call. */
 struct relay {
     pthread_mutex_t lock;         /* for the members up to `holds` */
     struct list segments;
-    size_t bytes;                 /* of all segments, less those that are out */
+    size_t bytes;                 /* of all segments, without the bytes that are out */
     bool paused;                  /* the origin waits */
-    bool spare;                   /* ... and another call may have its connection meanwhile */
-    bool discards;                /* drops every byte: nobody reads them */
+    bool spare;                   /* while it waits, another call may have its connection */
+    bool discards;                /* drops every byte, because nobody reads them */
     bool holds;                   /* keeps the document until it is complete (relay_hold) */
     /* only for the loop */
     struct origin_call *origin;
@@ -43,11 +43,11 @@ bool relay_is_full(struct relay *relay);    /* enough has come to stream the ans
 slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;
 void relay_discard(struct relay *relay);    /* drops all bytes, also those that are still to come */
 uint64_t relay_received(struct relay *relay);    /* bytes that have come, in all calls */
-/* From now on the origin is asked for ranges. True: there is no room for RELAY_RANGE_BYTES yet, and
- * wants() is called when there is. */
+/* From now on the origin is asked for ranges. Returns true if there is no room for
+ * RELAY_RANGE_BYTES yet; wants() is then called when there is. */
 bool relay_waits(struct relay *relay);
 void relay_spare(struct relay *relay, bool spare);    /* takes effect at the next pause */
-/* The origin waits, and the client has taken very little since the last look. */
+/* True if the origin waits, and the client has taken very few bytes since the last look. */
 bool relay_is_slow(struct relay *relay);
 
 /* Streams the answer from now on; length may be HTTP_OPEN. over() is called when the client has the
@@ -56,13 +56,15 @@ bool relay_is_slow(struct relay *relay);
 void relay_start(struct relay *relay, struct http_request *http, int status,
                  const struct fields *fields, uint64_t length, void (*over)(void *arg),
                  void (*wants)(void *arg), void *arg);
-/* Before relay_start, for a document that is to be rewritten. Only the bytes before its root
- * element are sent as they come: an origin that is still working sends blanks. relay_take_held
- * returns the rest. A document that fills the relay is no longer held. */
+/* For a document that is to be rewritten; call it before relay_start. Only the bytes before the
+ * root element are sent as they come: an origin sends blanks while it is still working.
+ * relay_take_held returns the rest of the document. A document that fills the relay is no longer
+ * held. */
 void relay_hold(struct relay *relay);
-/* The held document, complete, so that another can be put in its place. Empty: nothing was held. */
+/* Takes the held document, which must be complete, so that the caller can put another one in its
+ * place. Returns an empty slice if nothing was held. */
 slice relay_take_held(struct relay *relay, struct arena *keep) MUST_USE;
-void relay_step(struct relay *relay);       /* call it when more may have come */
+void relay_step(struct relay *relay);       /* call it when more bytes may have come */
 void relay_end(struct relay *relay);        /* every byte has come: the last one may be sent */
 void relay_fail(struct relay *relay);       /* H10: the answer will never be complete */
 

@@ -1,17 +1,17 @@
-/* right.c - may this client do this? SPDX-License-Identifier: Apache-2.0
+/* right.c - judges whether a client may do an operation. SPDX-License-Identifier: Apache-2.0
  *
- * For a client with its own identity the origin decides: it answers the call itself, or has given a
- * grant for what the cache has (cache/permit.c). All other clients use Penstock's identity there.
- * The rows of their policy decide here, before any look-up. The right is that of the operation (op.def), on its key, or on
- * the prefix of a list. Side effects count, too: a copy reads its source. ADMIN is needed for a
- * header that gives others a right or locks an object, and for a restore that writes elsewhere
- * (pass_write.c).
+ * For a client with its own identity the origin decides: it answers the call itself, or it has
+ * given a grant for the cached object (cache/permit.c). Any other client uses the shared identity,
+ * and the rows of its policy decide here, before any look-up. A call needs the right of its
+ * operation (op.def), on its key or on the prefix of a list request. Side effects need rights, too:
+ * a copy reads its source. A header that gives other users a right or locks an object needs ADMIN;
+ * so does a restore that writes to another bucket (pass_write.c).
  *
- * A row has rights, and a bucket with or without a prefix, or everything. A prefix is compared byte
- * by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list if the
- * prefix of the list begins with the prefix of the row, because then every listed key does. No row
- * of a bucket covers a key with "." or ".." between its slashes: an origin that reads the key as a
- * path would find another object. Pure, any thread. */
+ * A row gives rights on a bucket, on a prefix of a bucket, or on everything. A prefix is compared
+ * byte by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list
+ * request if the request's prefix begins with the row's prefix, because every listed key then
+ * begins with it, too. No row of a bucket covers a key with "." or ".." between its slashes: an
+ * origin that reads the key as a path would find another object. Pure, any thread. */
 #include <assert.h>
 
 #include "base/log.h"
@@ -59,8 +59,8 @@ bool right_allows(const struct config_policy *rows, size_t count, const struct r
 /* A call and the first right that the policy of its client lacks. */
 struct trial {
     const struct call *call;
-    unsigned missing;    /* 0: none so far */
-    slice bucket, key;   /* the object on which it is missing */
+    unsigned missing;    /* the right that is missing; 0: none so far */
+    slice bucket, key;   /* the object on which the right is missing */
 };
 
 static bool allows(struct trial *trial, unsigned right, slice bucket, slice key, bool of_bucket)
@@ -74,9 +74,9 @@ static bool allows(struct trial *trial, unsigned right, slice bucket, slice key,
     return false;
 }
 
-/* The part of a source's name that every origin reads alike. A raw '+' is a plus here, and a space
- * to some origins. So only the text before it is certain. A name with "." or ".." steps is judged
- * whole, because both readings have them. */
+/* Returns the part of a source's name that every origin reads alike. Penstock reads a raw '+' as a
+ * plus, but some origins read it as a space. So only the text before the '+' is certain. A name
+ * with "." or ".." steps is judged whole, because the steps are there in either reading. */
 static slice certain(slice name, slice raw)
 {
     return slice_has(raw, '+') && !has_steps(name) ? slice_cut(&name, '+') : name;
@@ -92,9 +92,9 @@ static bool may_take(struct trial *trial, slice key)
            allows(trial, also, source->bucket, key, false);
 }
 
-/* A source that cannot be parsed here may be any object. Only a row for everything allows it, and
- * the origin judges the rest. It is never renamed, because its old name could not be removed from
- * the cache. */
+/* A source that Penstock cannot parse may be any object. Only a row for everything allows such a
+ * copy, and the origin judges it. A rename of such a source is refused, because its old name could
+ * not be removed from the cache. */
 static bool may_take_source(struct trial *trial)
 {
     const struct s3_request *s3 = &trial->call->s3;
@@ -113,7 +113,7 @@ bool right_is_privileged(slice name, slice value)
     return header_judge(name, S("")).admin;
 }
 
-/* Looks also at the parameters of a presigned URL that are sent as headers. */
+/* Looks at the headers, and at the parameters of a presigned URL that are sent as headers. */
 static bool is_privileged(const struct call *call)
 {
     for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {
@@ -124,7 +124,7 @@ static bool is_privileged(const struct call *call)
     return false;
 }
 
-/* A call about the bucket itself is judged by any row in it. */
+/* A call about the bucket itself is allowed by a row for any part of the bucket. */
 static bool may_begin(struct trial *trial)
 {
     const struct call *call = trial->call;
@@ -137,7 +137,7 @@ static bool may_begin(struct trial *trial)
     if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
         (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)) ||
         (call->s3.foreign.ptr && !allows(trial, RIGHT_ADMIN, call->s3.bucket, S(""), false)))
-        return false;    /* an unknown parameter, or header, may make any operation of it */
+        return false;    /* an unknown parameter or header may turn it into any operation */
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
     return may_take_source(trial) &&
@@ -149,8 +149,8 @@ static const char *const right_names[] = {
     [RIGHT_ADMIN] = "admin",
 };
 
-/* Logs and counts a refusal. Bucket and key are those where the right is missing; for a copy this
- * may be the source. */
+/* Logs and counts a refusal. The bucket and key logged are those on which the right is missing; for
+ * a copy this may be the source. */
 static enum err refused(const struct trial *trial, const char *why)
 {
     const struct call *call = trial->call;

@@ -1,11 +1,11 @@
-/* rules.c - the rules of a call: its origin, and whether it may go there.
+/* rules.c - the rules of a call: its origin, and whether the call may go to that origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The longest row of bucket and prefix that fits has the rules. A call is judged once, at the first
- * need: by the judge of a large body, or by the route (front.c). call->rules is set if the call may
- * go to that origin. A call that lists its keys in the body (DeleteObjects, a form) gets its rules
- * by those keys, after the body was read. Any thread: rows never change, and each call belongs to
- * one thread. */
+ * Of the rows that fit bucket and key, the row with the longest prefix has the rules. A call is
+ * judged once, when its rules are first needed: in judge_large_body or in route (front.c).
+ * call->rules is set if the call may go to that origin. A call that lists its keys in the body
+ * (DeleteObjects, a form) gets its rules by those keys, after the body was read. Any thread: rows
+ * never change, and each call belongs to one thread. */
 #include "front/inside.h"
 
 static const struct rules *rules_of(const struct front *front, slice bucket, slice key)
@@ -48,8 +48,8 @@ static enum err may_ask(const struct call *call, const struct rules *rules)
     return origin_is_read_only(rules->origin) ? ERR_READ_ONLY : OK;
 }
 
-/* The origin makes a copy, so source and target must lie at the same origin. The origin judges a
- * source that is not parsed here, such as an access point. */
+/* The origin makes a copy, so source and target must lie at the same origin. A source that Penstock
+ * cannot parse, such as an access point, is left to the origin. */
 static enum err judge_source(const struct call *call, const struct rules *rules, slice *ret_detail)
 {
     const struct s3_source *source = &call->s3.source;
@@ -67,7 +67,8 @@ static enum err judge_source(const struct call *call, const struct rules *rules,
 enum err rules_judge(struct call *call, slice *ret_detail)
 {
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    bool form_off = mutates == S3_MUTATES_FORM;    /* else rules_judge_keys judges the form */
+    /* Where forms are on, rules_judge_keys judges a form. So a form that comes here is refused. */
+    bool form_off = mutates == S3_MUTATES_FORM;
     check(call->client && !call->form);
     *ret_detail = form_off ? S(FORMS_OFF) : S("");
     if (form_off)
