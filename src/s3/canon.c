@@ -1,8 +1,9 @@
 /* canon.c - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
  *
- * It is written into one allocation, whose size is known before. The client's path and query are
- * decoded and encoded again by S3's rule, so the spelling of an escape, or of a space in a query,
- * does not matter. Slashes, dots and the order of the path stay. Pure (H9). */
+ * The canonical request is written into one allocation, whose size is computed first. The client's
+ * path and query are decoded, and encoded again by S3's rule. So the spelling of an escape, or of a
+ * space in a query, does not matter. The slashes and dots of the path stay as they are. Pure
+ * (H9). */
 #include "s3/canon.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 
 #define PARAMS_MAX 100
 
-/* Decodes escapes where possible, and encodes the result by S3's rule. At most 3 * s.len bytes. */
+/* Decodes escapes where possible, and encodes the result by S3's rule. Writes at most 3 * s.len
+ * bytes. */
 static size_t recode(char *to, slice s, bool in_query)
 {
     size_t len = 0;
@@ -44,7 +46,7 @@ static void pair_insert(struct http_field *pairs, size_t count, struct http_fiel
     pairs[at] = pair;
 }
 
-/* Writes the parameters, sorted by encoded name, then value; leaves out the signature itself. */
+/* Writes the parameters, sorted by encoded name, then by value. Leaves out the signature itself. */
 static enum err put_query(char **at, struct arena *scratch, slice query)
 {
     struct http_field pairs[PARAMS_MAX];
@@ -72,7 +74,7 @@ static enum err put_query(char **at, struct arena *scratch, slice query)
     return OK;
 }
 
-/* Writes a value, trimmed, with each run of spaces inside made one space. */
+/* Writes a trimmed value. Each run of spaces inside it becomes one space. */
 static void put_value(char **at, slice value)
 {
     while (value.len) {
@@ -85,7 +87,7 @@ static void put_value(char **at, slice value)
     }
 }
 
-/* A short hash of a name: equal names have equal tags, and other names rarely do. */
+/* Returns a short hash of a name. Equal names have equal tags; different names rarely do. */
 static uint32_t tag_of(slice name)
 {
     uint32_t tag = (uint32_t)name.len;
@@ -121,7 +123,7 @@ static void put_headers(char **at, struct arena *scratch, struct canon *canon)
     }
 }
 
-/* An upper bound: a name is signed at most once, so no field is written twice. */
+/* Returns an upper bound. A name is signed at most once, so no field is written twice. */
 static size_t canon_bytes_max(const struct canon *canon)
 {
     size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +

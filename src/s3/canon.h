@@ -1,6 +1,7 @@
 /* canon.h - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
  *
- * sigv4.c fills it in, for requests as clients sent them (raw) and for Penstock's own. */
+ * sigv4.c fills in a struct canon, for a client's request as it came and for a request of
+ * Penstock's own. */
 #ifndef S3_CANON_H
 #define S3_CANON_H
 
@@ -17,12 +18,15 @@ struct canon {
     uint64_t used[(CANON_FIELDS_MAX + 63) / 64];    /* one bit for each field that is signed */
 };
 
-/* Writes the canonical request, and sets canon->used. ERR_BAD_URI: more than 100 parameters. */
+/* Writes the canonical request, and sets canon->used. Returns OK, or ERR_BAD_URI if the query has
+ * more than 100 parameters. */
 enum err canon_write(struct arena *keep, struct canon *canon, slice *ret) MUST_USE;
-/* After canon_write: true if every field that must be signed (host, x-amz-*) is signed. */
+/* Returns true if every field that must be signed (host, x-amz-*) is signed. Call it after
+ * canon_write, like the next function. */
 bool canon_all_signed(const struct canon *canon) MUST_USE;
-bool canon_must_be_signed(const struct canon *canon, size_t i);    /* ... but field i is not */
-/* The names of these fields in the form of `signed_headers`, each once. */
+/* Returns true if field i must be signed and is not. */
+bool canon_must_be_signed(const struct canon *canon, size_t i);
+/* Returns the names of these fields in the form of `signed_headers`, each name once. */
 slice canon_signed_names(struct arena *keep, const struct http_field *fields,
                          size_t count) MUST_USE;
 

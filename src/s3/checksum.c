@@ -115,7 +115,7 @@ void checksum_again(struct checksum_run *run)
         check(EVP_DigestInit_ex2(run->digest, digests[run->which], NULL) == 1);
     if (run->xxh64)
         check(XXH64_reset(run->xxh64, 0) == XXH_OK);
-    if (run->xxh3)    /* the 128-bit variant starts the same way */
+    if (run->xxh3)    /* the same reset serves the 128-bit variant */
         check(XXH3_64bits_reset(run->xxh3) == XXH_OK);
 }
 

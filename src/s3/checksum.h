@@ -1,8 +1,8 @@
 /* checksum.h - the checksums that S3 knows. SPDX-License-Identifier: Apache-2.0
  *
- * Each checksum has a name, a header and a length. x-amz-sdk-checksum-algorithm holds the name. A
- * trailer has the name of the header. The value is written in base64. Any thread; a running sum
- * belongs to one thread at a time. */
+ * Each checksum has a name, a header and a length. The header x-amz-sdk-checksum-algorithm holds
+ * the name. A trailer with a checksum is named like the checksum's header. The value is written in
+ * base64. Any thread; a running sum belongs to one thread at a time. */
 #ifndef S3_CHECKSUM_H
 #define S3_CHECKSUM_H
 
@@ -18,8 +18,9 @@ enum checksum {
 slice checksum_name(enum checksum which);                /* "CRC32" */
 slice checksum_header(enum checksum which);              /* "x-amz-checksum-crc32" */
 size_t checksum_bytes(enum checksum which);
-enum checksum checksum_of_name(slice name);                /* ignores case; CHECKSUM_COUNT: none */
-enum checksum checksum_of_header(slice header);          /* likewise */
+/* Both ignore case. They return CHECKSUM_COUNT if there is no such checksum. */
+enum checksum checksum_of_name(slice name);
+enum checksum checksum_of_header(slice header);
 
 struct checksum_run;
 struct checksum_run *checksum_begin(enum checksum which) MUST_USE;

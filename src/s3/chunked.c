@@ -3,9 +3,9 @@
  *     SIZE ──> DATA ──> DATA_END ──> SIZE ...      SIZE (0) ──> TRAILER ──> SEAL ──> LAST ──> OVER
  *
  * Every state but DATA takes one line. Lines are short, and are collected up to their CRLF, so
- * input that is cut anywhere needs no special case. The signature of a chunk stands in front of the
- * chunk and is verified behind it. Data is hashed at its new place, right after the move, while it
- * is still in the CPU cache. */
+ * input that is cut anywhere needs no special case. The signature of a chunk stands before the data
+ * of the chunk, and is verified after the data. Data is hashed right after it was moved to its new
+ * place, while it is still in the CPU cache. */
 #include "s3/chunked.h"
 
 #include <stdlib.h>
@@ -25,8 +25,8 @@ struct chunked {
     size_t line_len;
     uint64_t left, got;           /* bytes left in this chunk; bytes of data so far */
     uint64_t fed;                 /* bytes of the body so far, with framing */
-    struct chunked_fault fault;   /* its offset is that of the current line */
-    bool small;                   /* the last chunk was smaller than any but the final may be */
+    struct chunked_fault fault;   /* fault.at is the offset of the current line */
+    bool small;                   /* the latest chunk is so small that no other may follow */
     char signature[SIGNATURE_CHARS];
     struct checksum_run *sha256;
     char *trailer;
@@ -86,7 +86,7 @@ static bool hex_size(slice digits, uint64_t *ret)
     return value <= INT64_MAX;
 }
 
-/* Judges the signature that came last. An unsigned body needs none. */
+/* Verifies the signature that came last. An unsigned body needs no signature. */
 static enum err prove(struct chunked *chunked, enum sigv4_link link)
 {
     uint8_t sum[CHECKSUM_BYTES_MAX];
@@ -133,7 +133,7 @@ static enum err take_data_end(struct chunked *chunked, slice line)
     return prove(chunked, LINK_CHUNK);
 }
 
-/* Takes the first line behind the last chunk: empty, or the announced trailer. */
+/* Takes the first line after the last chunk: an empty line, or the announced trailer. */
 static enum err take_trailer(struct chunked *chunked, slice line)
 {
     const struct chunked_form *form = &chunked->form;
@@ -157,7 +157,7 @@ static enum err take_trailer(struct chunked *chunked, slice line)
     return OK;
 }
 
-/* The trailer's signature is over "name:value\n". */
+/* Takes the trailer's signature, which covers "name:value\n". */
 static enum err take_seal(struct chunked *chunked, slice line)
 {
     static const slice mark = { "x-amz-trailer-signature:", 24 };
@@ -172,8 +172,8 @@ static enum err take_seal(struct chunked *chunked, slice line)
     return OK;
 }
 
-/* Takes the last line. The seal is judged only here, so a body that is cut before its end is
- * reported as incomplete, not as wrongly signed. */
+/* Takes the last line. The trailer's signature is verified only here, so a body that is cut before
+ * its end is reported as incomplete, not as wrongly signed. */
 static enum err take_last(struct chunked *chunked, slice line)
 {
     chunked->state = OVER;
@@ -204,14 +204,15 @@ static char last_of(const struct chunked *chunked)
     return chunked->line_len ? chunked->line[chunked->line_len - 1] : '\0';
 }
 
-/* True for the first LF of a trailer that ends in LF CR LF, as minio-go writes it. Its signature
- * covers one LF, as that of other clients. */
+/* True for the first LF of a trailer that ends in LF CR LF, as minio-go writes it. The signature
+ * covers one LF, as with any other client. */
 static bool is_trailers_lf(const struct chunked *chunked, char c)
 {
     return c == '\n' && chunked->state == TRAILER && chunked->line_len && last_of(chunked) != '\n';
 }
 
-/* Judges the next byte of a line. Behind data, any byte that is not of a CRLF is wrong at once. */
+/* Judges the next byte of a line. After data, any byte that does not belong to a CRLF is wrong at
+ * once. */
 static enum err judge_byte(struct chunked *chunked, char c)
 {
     char last = last_of(chunked);
@@ -226,7 +227,7 @@ static enum err judge_byte(struct chunked *chunked, char c)
     return chunked->line_len < LINE_BYTES_MAX ? OK : wrong(chunked, "a line is too long");
 }
 
-/* Collects the bytes of a line that `in` holds, and takes the line when it is complete. */
+/* Collects the bytes of the line from `in`, and handles the line when it is complete. */
 static enum err feed_line(struct chunked *chunked, slice *in)
 {
     while (in->len) {

@@ -5,11 +5,12 @@
  *     trailer  [NAME:VALUE [LF] CRLF [x-amz-trailer-signature:SIGNATURE CRLF]] CRLF
  *
  * Nothing else is valid. Sizes are 1 to 16 hex digits. Every chunk but the last has at least 8192
- * bytes. An announced trailer must be there and have the announced name (minio-go writes the LF
- * behind it). Nothing may follow the end. Pure.
+ * bytes. An announced trailer must be there and have the announced name. Only minio-go writes the
+ * LF after the trailer's value. Nothing may follow the end. Pure.
  *
- * Input may be cut anywhere. Output may overlap the input if it lies at or before it, so a body can
- * be decoded in place. The caller verifies the data (checksums). */
+ * The input may be cut anywhere. The output may overlap the input if it begins at or before the
+ * input's beginning, so a body can be decoded in place. The caller verifies the checksums of the
+ * data. */
 #ifndef S3_CHUNKED_H
 #define S3_CHUNKED_H
 
@@ -18,27 +19,27 @@
 struct chunked_form {
     slice trailer;                /* the announced name, in lower case; empty: none */
     uint64_t length;              /* the announced length of the data */
-    struct sigv4_chain *chain;    /* verifies signed chunks; NULL: unsigned. The caller owns it */
+    struct sigv4_chain *chain;    /* the caller's; verifies signed chunks. NULL: unsigned chunks */
     bool trailer_must;            /* this form always ends in a trailer */
 };
 
 struct chunked;
 struct chunked *chunked_new(const struct chunked_form *form) MUST_USE;
 void chunked_free(struct chunked **chunked);
-/* A fault of the framing: the offset of its line in the body, and the number of its chunk, counted
- * from 1. `what` is NULL if there is no fault. */
+/* A fault of the framing: the offset of the faulty line in the body, and the number of the chunk,
+ * counted from 1. `what` is NULL if there is no fault. */
 struct chunked_fault {
     const char *what;
     uint64_t at, chunk;
 };
-/* Takes all of `in`, writes its data to `to`, and sets *ret_len to the data's length.
- * ERR_INCOMPLETE (wrong framing), ERR_CHUNK_SIZE, ERR_SIGNATURE or ERR_TRAILER ends the
+/* Takes all of `in`, writes its data to `to`, and sets *ret_len to the data's length. Returns OK,
+ * ERR_INCOMPLETE (wrong framing), ERR_CHUNK_SIZE, ERR_SIGNATURE or ERR_TRAILER. An error ends the
  * decoding. */
 enum err chunked_feed(struct chunked *chunked, slice in, char *to, size_t *ret_len) MUST_USE;
-/* Tells that the input has ended. ERR_INCOMPLETE; *ret_why is a sentence if the length is wrong,
- * otherwise "". */
+/* Call it when the input has ended. Returns OK, or ERR_INCOMPLETE if the body is not complete; if
+ * the data has not the announced length, *ret_why is a sentence, otherwise "". */
 enum err chunked_end(struct chunked *chunked, slice *ret_why) MUST_USE;
 struct chunked_fault chunked_fault(const struct chunked *chunked);
-slice chunked_trailer(const struct chunked *chunked);    /* the value; ptr NULL: no trailer came */
+slice chunked_trailer(const struct chunked *chunked);    /* its value; ptr NULL: no trailer came */
 
 #endif

@@ -1,8 +1,8 @@
 /* claim.c - reads a request's claim about its signature. SPDX-License-Identifier: Apache-2.0
  *
- * A claim stands in an Authorization header or in parameters of the query, never in both, and no
- * part of it may occur twice. Reading a claim proves nothing; sigv4.c and sigv2.c prove it. Any
- * thread. */
+ * A claim stands in an Authorization header or in parameters of the query. A request with both is
+ * refused, and so is a claim with a part that occurs twice. Reading a claim proves nothing; sigv4.c
+ * and sigv2.c prove it. Any thread. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define NO_DATE "AWS authentication requires a valid Date or x-amz-date header."
 #define CREDENTIAL "Error parsing the X-Amz-Credential parameter; "
 
-/* The headers and parameters that carry a claim; ptr NULL where absent. */
+/* The headers and parameters that carry a claim. The ptr of an absent one is NULL. */
 struct sources {
     slice authorization, amz_date, date, sha256, token;
     slice algorithm, credential, query_date, expires, signed_headers, signature, query_token,
@@ -44,7 +44,8 @@ static const struct source {
     { { "Expires", 7 }, offsetof(struct sources, v2_expires) },
 };
 
-/* The member for the value of a header or parameter; NULL if it carries no part of a claim. */
+/* Returns the member for the value of a header or parameter, or NULL if the header or parameter
+ * carries no part of a claim. */
 static slice *member_of(struct sources *sources, const struct source *rows, size_t count,
                         slice name)
 {
@@ -73,7 +74,7 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
     slice name, text;
     while (query_next(&query, &name, &text)) {
         if (query_decode(keep, name, &name) != OK)
-            continue;    /* no parameter of a claim; a later check tells whether it is allowed */
+            continue;    /* no parameter of a claim; a later check judges it */
         slice *value = member_of(ret, params, countof(params), name);
         if (value && (value->ptr || !text.ptr || query_decode(keep, text, value) != OK))
             return ERR_BAD_AUTH_QUERY;
@@ -81,15 +82,16 @@ static enum err find_params(struct arena *keep, slice query, struct sources *ret
     return OK;
 }
 
-/* ---- faults of a claim, in S3's words ---- */
+/* ---- the messages for a malformed claim, in S3's words ---- */
 
 static slice quoted(slice s)
 {
     return slice_sub(s, 0, S3_FAULT_QUOTED_MAX);
 }
 
-/* Reports a malformed claim. The error depends on where the claim stands, header or query. `part`
- * begins the message about a claim in the query. Messages about a header all begin alike. */
+/* Reports a malformed claim. The error depends on where the claim stands: header or query. A
+ * message about a claim in the query begins with `part`. Messages about a header all begin
+ * alike. */
 static PRINTF_LIKE(4, 5) enum err wrong(struct arena *keep, struct sigv4_claim *ret,
                                         const char *part, const char *fmt, ...)
 {
@@ -162,7 +164,7 @@ static enum err read_credential(struct arena *keep, slice credential, struct sig
          ? OK : wrong(keep, ret, CREDENTIAL, "%.*s", SLICE_ARG(why));
 }
 
-/* True if the names are in lower case, sorted, and each occurs once. */
+/* True if the names are in lower case and sorted, and no name occurs twice. */
 static bool names_ordered(slice s)
 {
     slice before = { NULL, 0 };
@@ -208,7 +210,8 @@ static enum err read_payload(slice hash, struct sigv4_claim *ret)
     return OK;
 }
 
-/* "Credential=..., SignedHeaders=..., Signature=..." in any order, each once. */
+/* Reads "Credential=..., SignedHeaders=..., Signature=...". The three may come in any order, each
+ * once. */
 static enum err components_read(struct arena *keep, slice s, slice *ret_credential,
                                 struct sigv4_claim *ret)
 {
@@ -227,7 +230,7 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
             return wrong(keep, ret, "", "the authorization component \"%.*s\" is malformed.",
                          SLICE_ARG(quoted(whole)));
         if (slot && !slot->ptr)
-            *slot = part;    /* three parts in all: a repeated one leaves another missing */
+            *slot = part;    /* there are three parts: if one is repeated, another is missing */
     }
     const char *missing = !ret_credential->ptr ? "Credential"
                         : !ret->signed_headers.ptr ? "SignedHeaders"
@@ -235,8 +238,8 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
     return missing ? wrong(keep, ret, "", "missing %s.", missing) : OK;
 }
 
-/* Checks what claims in a header and in the query must have: sorted names, a signature of the right
- * length, and a date on the day that the credential names. */
+/* Checks a claim from a header or from the query: the names must be sorted, the signature must have
+ * the right length, and the date must lie on the day that the credential names. */
 static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
 {
     char stamp[AMZ_DATE_BYTES];
@@ -287,7 +290,7 @@ static enum err read_header_claim(struct arena *keep, const struct sources *from
     return read_payload(from->sha256, ret);
 }
 
-/* Reads the seconds of life, at most a week: 604800 is allowed. */
+/* Reads the number of seconds that a presigned URL is valid: at most 604800, which is a week. */
 static enum err expires_read(struct arena *keep, slice s, struct sigv4_claim *ret)
 {
     uint64_t expires_s;
@@ -396,7 +399,7 @@ static enum err read_v2_claim(struct arena *keep, const struct request_head *hea
     ret->v2 = true;
     if (occurs_twice(head, S("content-md5")) || occurs_twice(head, S("content-type")) ||
         (from->token.ptr && from->query_token.ptr))
-        return ERR_AUTH_V2;    /* of two values, one could be signed and the other used */
+        return ERR_AUTH_V2;    /* one value could be signed, and the other value used */
     ret->session_token = from->token.ptr ? from->token : from->query_token;
     enum err e = from->authorization.ptr ? read_v2_header(keep, from, ret)
                                          : read_v2_query(from, ret);
@@ -437,8 +440,8 @@ enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
         return read_header_claim(keep, &from, ret);
     if (v4)
         return read_query_claim(keep, &from, ret);
-    /* An unsigned request may still name the hash of its body. No body matches a hash that can't be
-     * read. */
+    /* An unsigned request may still give the hash of its body. If the hash can't be read, no body
+     * will match it. */
     enum err unread = read_payload(from.sha256.ptr ? from.sha256 : S("UNSIGNED-PAYLOAD"), ret);
     (void)unread;
     ret->fault = (struct s3_fault){ .more_count = 0 };

@@ -1,8 +1,8 @@
 /* conditions.c - byte ranges and conditions of a request.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Ranges are those of RFC 9110, but several ranges count as none, as in S3. Conditions are judged
- * in the order of its section 13.2.2. Pure (H9), any thread. */
+ * Ranges are read as in RFC 9110, but a header with several ranges counts as no range, as in S3.
+ * Conditions are judged in the order of RFC 9110 section 13.2.2. Pure (H9), any thread. */
 #include "s3/conditions.h"
 
 #include "s3/encode.h"
@@ -102,7 +102,7 @@ static slice unquoted(slice etag)
     return etag;
 }
 
-/* Cuts the next entity tag off a list; a comma inside quotes belongs to the tag. */
+/* Cuts the next entity tag from the front of a list. A comma inside quotes belongs to the tag. */
 static slice next_etag(slice *list)
 {
     size_t quoted = slice_starts(*list, S("W/")) ? 2 : 0;
@@ -120,8 +120,8 @@ static slice next_etag(slice *list)
     return tag;
 }
 
-/* True if the list has this tag. A weak tag never matches in a strong comparison (If-Match,
- * If-Range); in a weak one, its text decides. */
+/* True if the list has this tag. In a strong comparison (If-Match, If-Range) a weak tag never
+ * matches. In a weak comparison only the text of the tags counts. */
 static bool etag_listed(slice list, slice etag, bool weak)
 {
     list = slice_trim(list);

@@ -19,28 +19,31 @@ struct s3_conditions {
     int64_t if_modified_since, if_unmodified_since;    /* unix seconds */
 };
 
-/* The conditions among these fields. An invalid date is no condition. */
+/* Returns the conditions among these fields. An invalid date is no condition. */
 struct s3_conditions s3_conditions_read(struct arena *keep, const struct http_field *fields,
                                         size_t count) MUST_USE;
-/* The values of all fields of that name, joined by ','; ptr NULL if there is none. */
+/* Returns the values of all fields of that name, joined by ','. The ptr is NULL if there is no such
+ * field. */
 slice http_field_join(struct arena *keep, const struct http_field *fields, size_t count,
                       slice name) MUST_USE;
 
-/* A Range header's value; RANGE_NONE if it is malformed or names several. */
+/* Reads the value of a Range header. The result is RANGE_NONE if the value is malformed or has
+ * several ranges. */
 struct s3_range s3_range_read(slice value) MUST_USE;
 
 /* Reads "bytes 5-9/20" of an answer: the first and last byte, and the object's size. */
 bool s3_content_range_read(slice value, uint64_t *ret_first, uint64_t *ret_last,
                            uint64_t *ret_size) MUST_USE;
 
-/* Cuts a range down to an object of `size` bytes. OK: *ret_first <= *ret_end (end exclusive), and
- * *ret_partial tells 206 from 200. ERR_BAD_RANGE: the answer is 416 with "bytes * / size". */
+/* Cuts a range down to an object of `size` bytes. Returns OK with *ret_first <= *ret_end (end
+ * exclusive); *ret_partial is true if the answer is 206, and false if it is 200. Returns
+ * ERR_BAD_RANGE if the answer is 416 with "bytes * / size". */
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
                           uint64_t *ret_end, bool *ret_partial) MUST_USE;
 
-/* Judges the conditions in the order of RFC 9110 section 13.2.2. OK, ERR_PRECONDITION (412) or
- * ERR_NOT_MODIFIED (304). *ret_use_range is false if If-Range does not hold. ETags are compared
- * with or without quotes, as S3 does; modified_s is in unix seconds. */
+/* Judges the conditions in the order of RFC 9110 section 13.2.2. Returns OK, ERR_PRECONDITION (412)
+ * or ERR_NOT_MODIFIED (304). *ret_use_range is false if the condition of If-Range is not met. An
+ * ETag may have quotes or not, as in S3. modified_s is in unix seconds. */
 enum err s3_conditions_judge(const struct s3_conditions *conditions, slice etag,
                              int64_t modified_s, bool *ret_use_range) MUST_USE;
 

@@ -85,7 +85,7 @@ bool query_next(slice *rest, slice *ret_name, slice *ret_value)
     while (rest->ptr) {
         slice pair = slice_cut(rest, '&');
         if (!pair.len)
-            continue;    /* an empty pair, as in "a&&b" and "a&" */
+            continue;    /* the pair is empty, as in "a&&b" and "a&" */
         *ret_name = slice_cut(&pair, '=');
         *ret_value = pair;
         return true;
@@ -107,7 +107,8 @@ slice query_get(slice query, slice name)
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 static const char weekdays[] = "SunMonTueWedThuFriSat";
 
-/* Days from 1970-01-01, counted in eras of 400 years that begin on the 1st of March. */
+/* Returns the number of days from 1970-01-01. It counts in eras of 400 years that begin on the 1st
+ * of March. */
 static int64_t days_from(int64_t year, int64_t month, int64_t day)
 {
     year -= month <= 2;
@@ -145,7 +146,7 @@ static int64_t moment_seconds(const struct moment *m)
            m->second;
 }
 
-/* ---- reading by a picture ---- */
+/* ---- reading a date by its picture ---- */
 
 static int64_t name_index(const char *names, const char *three)
 {
@@ -155,15 +156,15 @@ static int64_t name_index(const char *names, const char *three)
     return -1;
 }
 
-/* A picture describes a date's text. Its letters Y n D h m s take a digit each, '_' a space or a
- * digit of the day, N three letters of a month, W three of a weekday. Any other letter stands for
- * itself. */
+/* A picture describes the text of a date. Each letter Y n D h m s stands for one digit, and '_' for
+ * a space or a digit of the day. NNN stands for the name of a month, WWW for the name of a weekday.
+ * Any other letter stands for itself. */
 #define HTTP_DATE "WWW, DD NNN YYYY hh:mm:ss GMT"
 #define AMZ_DATE "YYYYnnDDThhmmssZ"
 #define ISO_DATE "YYYY-nn-DDThh:mm:ss.000Z"
-static_assert(sizeof(HTTP_DATE) == HTTP_DATE_BYTES, "with the NUL");
-static_assert(sizeof(AMZ_DATE) == AMZ_DATE_BYTES, "with the NUL");
-static_assert(sizeof(ISO_DATE) == ISO_DATE_BYTES, "with the NUL");
+static_assert(sizeof(HTTP_DATE) == HTTP_DATE_BYTES, "the size counts the NUL");
+static_assert(sizeof(AMZ_DATE) == AMZ_DATE_BYTES, "the size counts the NUL");
+static_assert(sizeof(ISO_DATE) == ISO_DATE_BYTES, "the size counts the NUL");
 
 static int64_t *field_of(struct moment *m, char letter)
 {
@@ -246,7 +247,7 @@ int64_t iso_date_read(slice s)
     return fraction || !rest.len ? read_as(whole, "YYYY-nn-DDThh:mm:ss") : -1;
 }
 
-/* A time whose year has no four digits becomes the nearest time whose year has. */
+/* Returns the time, or, if its year has not four digits, the nearest time whose year has four. */
 static struct moment writable(int64_t unix_s)
 {
     return moment_of(MIN(MAX(unix_s, 0), (int64_t)253402300799));
@@ -259,7 +260,7 @@ static void digits(char **at, int64_t number, int count)
     *at += count;
 }
 
-/* The inverse of picture_read, for the same letters. */
+/* Writes a date by a picture, with the letters that picture_read knows. */
 static void picture_write(struct moment *m, const char *picture, int64_t weekday, char *ret)
 {
     char *at = ret;

@@ -5,24 +5,25 @@
 
 #include "base/arena.h"
 
-/* S3's rule: every byte but A-Z a-z 0-9 - . _ ~ becomes %XX (upper case); '/' only with
- * encode_slash. */
+/* Encodes by S3's rule: every byte but A-Z a-z 0-9 - . _ ~ becomes %XX (upper case). A '/' is
+ * encoded only if encode_slash is true. */
 void uri_encode(struct text *to, slice s, bool encode_slash);
-/* The same, into memory of at least 3 * s.len bytes; returns the number of bytes written. */
+/* Encodes into memory of at least 3 * s.len bytes. Returns the number of bytes written. */
 size_t uri_encode_to(char *to, slice s, bool encode_slash);
-/* Decodes '%XX' once. ERR_BAD_URI: a bad escape or a NUL. '+' stays a plus. */
+/* Decodes '%XX' once. Returns OK, or ERR_BAD_URI for a bad escape or a NUL. '+' stays a plus. */
 enum err uri_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
-/* The same for a name or value of a query, where '+' is a space, as S3's servers read it. */
+/* Decodes a name or value of a query, where '+' is a space, as S3's servers read it. */
 enum err query_decode(struct arena *keep, slice s, slice *ret) MUST_USE;
-/* A query that may be logged: without the parameters that prove or name a client. Left out are
- * those whose decoded name contains "signature", "credential", "token", "secret", "password",
- * "accesskey" or "customer-key", ignoring case, and those whose name can't be decoded. */
+/* Returns a query that may be logged, without the parameters that prove or name a client. A
+ * parameter is left out if its decoded name contains "signature", "credential", "token", "secret",
+ * "password", "accesskey" or "customer-key", ignoring case, or if its name can't be decoded. */
 slice query_unproved(struct arena *keep, slice query) MUST_USE;
-/* Cuts the next "name=value" off a raw query, still encoded; value.ptr is NULL without a '='. Skips
- * empty pairs; false at the end. */
+/* Cuts the next "name=value" from the front of a raw query, and skips empty pairs. Name and value
+ * stay encoded; value.ptr is NULL if there is no '='. Returns false at the end of the query. */
 bool query_next(slice *rest, slice *ret_name, slice *ret_value) MUST_USE;
 
-/* The raw value of the first parameter of that name, ignoring case; ptr NULL if it is absent. */
+/* Returns the raw value of the first parameter of that name, ignoring case. The ptr is NULL if
+ * there is no such parameter. */
 slice query_get(slice query, slice name) MUST_USE;
 
 /* Reads "Sun, 06 Nov 1994 08:49:37 GMT" or one of the two obsolete forms; -1 for any other text. */
@@ -39,12 +40,13 @@ int64_t iso_date_read(slice s);
 void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
 slice iso_date_text(struct arena *keep, int64_t unix_s) MUST_USE;
 
-/* The length of the UTF-8 character at the start of s, which is not empty; 0 if there is none. */
+/* Returns the length of the UTF-8 character at the start of s, or 0 if s does not start with one.
+ * s must not be empty. */
 size_t utf8_read(slice s, uint32_t *ret_code) MUST_USE;
 
-/* Reads standard base64; false if s is not the base64 of exactly `bytes` bytes. */
+/* Reads standard base64. Returns false if s is not the base64 of exactly `bytes` bytes. */
 bool base64_read(slice s, uint8_t *ret, size_t bytes) MUST_USE;
-/* The same for any number of bytes; ptr NULL if s is not base64. */
+/* Decodes any number of bytes. The ptr of the result is NULL if s is not base64. */
 slice base64_decode(struct arena *keep, slice s) MUST_USE;
 slice base64_write(struct arena *keep, slice bytes) MUST_USE;
 

@@ -1,7 +1,7 @@
 /* error.c - errors in the form that S3 clients know. SPDX-License-Identifier: Apache-2.0
  *
- * error.def is the only place where errs meet S3's codes, in both directions. Rows are few and
- * errors are rare, so a look-up walks the whole table. Any thread. */
+ * Only error.def pairs an enum err with an S3 error code; look-ups go in both directions. Rows are
+ * few and errors are rare, so a look-up walks the whole table. Any thread. */
 #include "s3/error.h"
 
 #include "s3/xml.h"
@@ -29,7 +29,7 @@ const struct s3_error *s3_error_of(enum err err)
     return s3_error_of(ERR_INTERNAL);
 }
 
-/* Judges by status alone: an answer to a HEAD has no body, and so no code. */
+/* Judges by the status alone, because the answer to a HEAD has no body, and so no code. */
 static enum err from_status(int status)
 {
     switch (status) {

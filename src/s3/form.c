@@ -1,8 +1,8 @@
 /* form.c - a form that a browser posts (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * A form can be read in one way only: a name that occurs twice, or that a header could not have,
- * makes it invalid. The form that goes to the origin is written anew, with its own boundary, so
- * that the origin can't read other fields, or another file, out of it. */
+ * A valid form can be read in one way only. A form is invalid if a name occurs twice, or could not
+ * be the name of a header. The form that goes to the origin is written anew, with a boundary of its
+ * own. So the origin can't find other fields or another file in it. */
 #include "s3/form.h"
 
 #include <string.h>
@@ -10,11 +10,12 @@
 #include "s3/request.h"
 
 #define BOUNDARY_BYTES_MAX 200
-#define PADDING_MAX 64    /* blanks behind a delimiter */
+#define PADDING_MAX 64    /* the most blanks after a delimiter */
 
 /* ---- multipart ---- */
 
-/* The value of a header's parameter, name="value" or name=value; ptr NULL if it is absent. */
+/* Returns the value of a header's parameter, name="value" or name=value. The ptr is NULL if the
+ * parameter is absent. */
 static slice parameter(slice header, slice name)
 {
     slice rest = header;
@@ -37,8 +38,8 @@ static slice parameter(slice header, slice name)
     return (slice){ NULL, 0 };
 }
 
-/* Cuts off the bytes before the next delimiter. *rest then begins behind the delimiter's line, or
- * is empty after the last one. False if there is no delimiter. */
+/* Cuts the bytes before the next delimiter from *rest. *rest then begins after the delimiter's
+ * line, or is empty after the last delimiter. Returns false if there is no delimiter. */
 static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
 {
     for (size_t at = 0; at + delimiter.len <= rest->len;) {
@@ -68,7 +69,7 @@ struct part {
     slice disposition, type;
 };
 
-/* Reads the header lines of a part; false if they do not end. */
+/* Reads the header lines of a part. Returns false if they do not end. */
 static bool read_part(slice *rest, struct part *ret)
 {
     *ret = (struct part){ { 0 }, { 0 } };
@@ -109,8 +110,8 @@ slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t
     return text.len ? text_slice(&text) : S("");
 }
 
-/* Puts the name of the file into the fields. Some browsers send a whole path: its last part is the
- * name. */
+/* Replaces ${filename} in the fields by the name of the file. Some browsers send a whole path; the
+ * last part of the path is then the name. */
 static enum err put_filename(struct arena *keep, struct form *form, slice filename)
 {
     slice mark = S("${filename}");
@@ -126,7 +127,7 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
         if (slice_eq_nocase(form->fields[i].name, S("policy")))
             continue;
         *value = form_replaced(keep, *value, mark, filename, FORM_FIELDS_BYTES_MAX);
-        if (value->len > FORM_FIELDS_BYTES_MAX ||    /* or the text around formed a new mark */
+        if (value->len > FORM_FIELDS_BYTES_MAX ||    /* or the replacement formed a new mark */
             slice_find(*value, mark) < value->len)
             return ERR_BAD_FORM;
     }
@@ -169,7 +170,7 @@ bool form_file_ends(const struct form *form, slice bytes, size_t *ret)
     slice rest = bytes, content;
     check(form->delimiter.len > 0);
     bool ends = to_delimiter(&rest, form->delimiter, &content);
-    size_t behind = MIN(bytes.len, form->delimiter.len + PADDING_MAX + 2);    /* may begin one */
+    size_t behind = MIN(bytes.len, form->delimiter.len + PADDING_MAX + 2);    /* may begin it */
     *ret = ends ? content.len : bytes.len - behind;
     return ends;
 }

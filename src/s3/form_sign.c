@@ -1,9 +1,9 @@
 /* form_sign.c - verifies the signature of a form, and signs it anew.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Clients sign forms by version 4, or by the older version 2. The form for the origin is signed by
- * version 4, which every origin accepts. Its policy stays the same except for the signer: the
- * origin judges the conditions and the expiry, and answers in its own words. */
+ * Clients sign forms by signature version 4, or by the older version 2. The form for the origin is
+ * signed by version 4, which every origin accepts. Only the signer changes in the policy: the
+ * origin judges the conditions and the expiry, and its answer goes to the client. */
 
 #include "s3/encode.h"
 #include "s3/form.h"
@@ -16,7 +16,8 @@ static const char *const v4_names[] = {
 };
 static const char *const v2_names[] = { "policy", "AWSAccessKeyId", "Signature" };
 
-/* True if the form has one of these fields, apart from the policy, which both versions have. */
+/* True if the form has one of these fields. The policy does not count, because both versions have
+ * it. */
 static bool is_signed_by(const struct form *form, const char *const *names, size_t count)
 {
     for (size_t i = 1; i < count; i++)
@@ -102,13 +103,14 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
 
 /* ---- the new signature ---- */
 
-/* The text with '/' written as "\/", which is allowed in JSON. */
+/* Returns the text with '/' written as "\/", which is allowed in JSON. */
 static slice escaped(struct arena *keep, slice s)
 {
     return form_replaced(keep, s, S("/"), S("\\/"), SIZE_MAX);
 }
 
-/* Adds conditions at the front of the document's list; a document without a list stays as it is. */
+/* Adds conditions at the front of the document's list "conditions". A document without this list
+ * stays as it is. */
 static slice with_conditions(struct arena *keep, slice document, slice conditions)
 {
     slice name = S("\"conditions\"");
@@ -127,14 +129,14 @@ static slice with_conditions(struct arena *keep, slice document, slice condition
     return text_slice(&text);
 }
 
-/* The new signer, and the time. */
+/* The new signer, and the time of the signature. */
 struct signer {
     struct sigv4_claim scope;
-    slice credential, amz_date, token;    /* token empty: none */
+    slice credential, amz_date, token;    /* empty token: no session token */
 };
 
-/* The conditions to add. Every field of a form needs one, also the fields that version 2 did not
- * have. */
+/* Returns the conditions to add to the policy. Every field of a form needs a condition, so the
+ * fields that are new with version 4 need one, too. */
 static slice conditions_of(struct arena *keep, bool was_v2, const struct signer *signer)
 {
     struct text text = text_in(keep);
@@ -148,13 +150,14 @@ static slice conditions_of(struct arena *keep, bool was_v2, const struct signer 
     return text_slice(&text);
 }
 
-/* The policy for the new signer. The old signer's token is renamed, so that it has no effect. */
+/* Returns the policy for the new signer. The condition for the old signer's session token is
+ * renamed, so that it has no effect. */
 static slice resigned(struct arena *keep, const struct form *form, const struct signer *signer)
 {
     slice policy = slice_trim(form_get(form, S("policy"))), document = base64_decode(keep, policy);
     slice was = form_get(form, S("x-amz-credential"));
     if (!document.len)
-        return policy;    /* unreadable: the origin's answer says what is wrong */
+        return policy;    /* it can't be read; the origin's answer will say what is wrong */
     document = form_replaced(keep, document, was, signer->credential, SIZE_MAX);
     document = form_replaced(keep, document, escaped(keep, was), signer->credential, SIZE_MAX);
     document = form_replaced(keep, document, S("x-amz-security-token"),
@@ -171,7 +174,8 @@ static void put_field(struct text *to, slice boundary, slice name, slice value)
     text_add(to, S("\r\n"));
 }
 
-/* The new signer, with the date of the old signature; version 2 has none, so then with today's. */
+/* Returns the new signer, with the date of the old signature. A signature of version 2 has no date,
+ * so its new date is today. */
 static struct signer signer_of(struct arena *keep, const struct form *form,
                                const struct sigv4_claim *claim,
                                const struct sigv4_credentials *with, slice region, int64_t now_s)

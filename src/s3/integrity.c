@@ -1,7 +1,7 @@
-/* integrity.c - what a request's head tells about its body. SPDX-License-Identifier: Apache-2.0
+/* integrity.c - the headers that describe a request's body. SPDX-License-Identifier: Apache-2.0
  *
- * A request may name at most one of S3's checksums, in a header or as a trailer. If the SDK names
- * the algorithm that it used, that must be the algorithm of this checksum. */
+ * A request may have at most one of S3's checksums, in a header or as a trailer. If the SDK names
+ * the algorithm that it used, the checksum must have this algorithm. */
 #include "s3/integrity.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static const slice sum_prefix = { "x-amz-checksum-", 15 };
 
-/* The fields about checksums and framing, before they are compared with each other. */
+/* The fields about checksums and framing, as they were sent. */
 struct body_fields {
     slice sum_field, sum_text, trailer, algorithm, md5, length, encoding;
     size_t sums;
@@ -23,7 +23,7 @@ bool integrity_is_framing(slice name)
            slice_eq_nocase(name, S("content-encoding"));
 }
 
-/* True for the header of a checksum; x-amz-checksum-mode, -type and -algorithm are none. */
+/* True for a header that holds a checksum; x-amz-checksum-mode, -type and -algorithm hold none. */
 static bool is_sum(slice name)
 {
     static const char *const others[] = { "mode", "type", "algorithm" };
@@ -31,7 +31,8 @@ static bool is_sum(slice name)
            !slice_is_one_of_nocase(slice_from(name, sum_prefix.len), others, countof(others));
 }
 
-/* Notes a field. If it occurs more than once, the last counts, except for a list. */
+/* Notes a field. If a field occurs more than once, the last value counts. Only the values of
+ * Content-Encoding, which is a list, are joined. */
 static void note_field(struct arena *keep, struct http_field field, struct body_fields *ret)
 {
     slice encoding = ret->encoding;
@@ -114,8 +115,8 @@ static enum err agree(struct arena *keep, const struct body_fields *fields,
          ? OK : wrong_value(keep, S("x-amz-sdk-checksum-algorithm"), ret_why);
 }
 
-/* The encoding once the framing is removed: "aws-chunked, gzip" becomes "gzip". A value without
- * aws-chunked stays as it is. */
+/* Returns the Content-Encoding after the framing was removed: "aws-chunked, gzip" becomes "gzip". A
+ * value without aws-chunked stays as it is. */
 static slice encoding_inside(struct arena *keep, slice value)
 {
     struct text text = text_in(keep);
@@ -178,7 +179,7 @@ bool integrity_length(const struct request_head *head, const struct sigv4_claim 
     if (!framed && !head->chunked)
         return true;
     slice name = S("x-amz-decoded-content-length"), length = request_head_get(head, name);
-    if (!length.ptr)    /* a presigned request can tell it only in its query */
+    if (!length.ptr)    /* a presigned request can have it only in the query */
         length = query_get(head->query, name);
     return slice_u64(length, ret);
 }

@@ -1,9 +1,10 @@
-/* integrity.h - what a request's head tells about its body. SPDX-License-Identifier: Apache-2.0
+/* integrity.h - the headers that describe a request's body. SPDX-License-Identifier: Apache-2.0
  *
- * Reads the framing, the length of the data, and every checksum that must match before the data can
- * be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. Chunks that may
- * have a trailer but announce none are accepted without a checksum, as in S3. Pure. Faults are
- * reported with S3's codes, and with a sentence of S3 if the code alone says too little. */
+ * This file reads the framing, the length of the data, and every checksum that must match before
+ * the data can be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. A
+ * chunked body that may have a trailer but announces none is accepted without a checksum, as in S3.
+ * Pure. Faults are reported with S3's codes, and with a sentence of S3 if the code alone says too
+ * little. */
 #ifndef S3_INTEGRITY_H
 #define S3_INTEGRITY_H
 
@@ -14,7 +15,7 @@
 struct integrity {
     bool framed;                     /* aws-chunked: s3/chunked.h */
     bool chunks_signed, trailer_must;
-    bool has_length;                 /* the head tells the data's length, not only the body's */
+    bool has_length;                 /* the head has the length of the data, without the framing */
     uint64_t length;
     slice encoding;                  /* Content-Encoding of the data itself; ptr NULL: none */
     enum checksum sum;               /* CHECKSUM_COUNT: none */
@@ -24,18 +25,19 @@ struct integrity {
     uint8_t sha256[32], md5[16];
 };
 
-/* `of_body`: the checksum headers describe the body (those of CompleteMultipartUpload describe the
- * object). OK, ERR_BAD_REQUEST, ERR_BAD_MD5,
- * ERR_NO_LENGTH or ERR_NOT_IMPLEMENTED; *ret_why is in keep, and may be empty. */
+/* `of_body` is true if the checksum headers describe the body. (Those of CompleteMultipartUpload
+ * describe the object.) Returns OK, ERR_BAD_REQUEST, ERR_BAD_MD5, ERR_NO_LENGTH or
+ * ERR_NOT_IMPLEMENTED. *ret_why lies in keep, and may be empty. */
 enum err integrity_read(struct arena *keep, const struct request_head *head,
                         const struct s3_request *request, const struct sigv4_claim *claim,
                         bool of_body, struct integrity *ret, slice *ret_why) MUST_USE;
 
-/* True for a field that describes only the framing, and is useless once that is removed. */
+/* True for a field that describes only the framing. The field is useless after the framing was
+ * removed. */
 bool integrity_is_framing(slice name);
 
-/* The length of the data, if the head tells it by S3's header or HTTP's; usable before
- * integrity_read. False if it does not. */
+/* Reads the length of the data from x-amz-decoded-content-length or Content-Length. Returns false
+ * if the head does not have the length. May be called before integrity_read. */
 bool integrity_length(const struct request_head *head, const struct sigv4_claim *claim,
                       uint64_t *ret) MUST_USE;
 

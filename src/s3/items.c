@@ -1,9 +1,9 @@
 /* items.c - a list of items to read: objects, or byte ranges of them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The members of an item are rows of a table; an array is read as a short form of the object. Types
- * are strict, and an unknown member is a mistake: a misspelt one would otherwise read other bytes
- * than meant. Any thread. */
+ * The members of an item are rows of a table. An item that is an array is a short form of the
+ * object. Types are strict, and an unknown member is an error: if a misspelt member were ignored,
+ * the item would read the wrong bytes. Any thread. */
 #include "s3/items.h"
 
 #include <jansson.h>
@@ -20,7 +20,7 @@ struct reading {
     const struct items_ask *ask;
     size_t index;
     struct item *item;
-    unsigned given;             /* the members of the item; bits of enum member_id */
+    unsigned given;             /* the members that the item has; bits of enum member_id */
     slice *ret_why;
 };
 
@@ -40,7 +40,7 @@ enum member_id {
 struct member {
     const char *name;
     enum err (*read)(struct reading *r, const struct member *member, const json_t *value);
-    size_t at;                  /* the offset of its value in struct item */
+    size_t at;                  /* the offset of the member's value in struct item */
 };
 
 static void *value_at(struct reading *r, const struct member *member)
@@ -180,7 +180,7 @@ static enum err read_array(struct reading *r, const json_t *array)
                                 : wrong(r, "what follows TO must be an object", "");
 }
 
-/* Judges the members of an item together. */
+/* Judges whether the members of an item may stand together. */
 static enum err judge(struct reading *r)
 {
     struct item *item = r->item;

@@ -6,18 +6,20 @@
  *   {"key": K, "offset": N, "length": N, "range": "bytes=a-b", "to": N, "max": N,
  *    "if_match": "\"etag\"", "version_id": V}
  *
- * The same grammar serves a batch of GETs and the fill socket. A LENGTH of -1 reads to the end of
- * the object, but at most `max` bytes. Pure (H9). */
+ * Batches and the fill socket use the same grammar. A LENGTH of -1 reads to the end of the object,
+ * but at most `max` bytes. Pure (H9). */
 #ifndef S3_ITEMS_H
 #define S3_ITEMS_H
 
 #include "base/arena.h"
 #include "s3/conditions.h"
 
-#define ITEM_OPEN UINT64_MAX    /* as a length: to the end; as `to` or `max`: not given */
+/* As a length: up to the end of the object. As `to` or `max`: not given. */
+#define ITEM_OPEN UINT64_MAX
 
 struct item {
-    slice key, version, if_match;    /* version empty: the current one; if_match.ptr NULL: none */
+    slice key;
+    slice version, if_match;         /* empty version: the current one; if_match.ptr NULL: none */
     enum item_kind { ITEM_WHOLE, ITEM_SPAN, ITEM_RANGE } kind;
     struct s3_range range;           /* ITEM_RANGE: as in a Range header */
     uint64_t first, length;          /* ITEM_SPAN: these bytes; first + length <= INT64_MAX */
@@ -36,15 +38,15 @@ struct items_ask {
     bool places;                     /* the list may use TO, "to" and "max" */
 };
 
-/* Reads the items of a JSON array into `keep`; `list` is not needed afterwards. ERR_BAD_ARGUMENT,
- * or ERR_LIMIT for more than count_max items. *ret_why is then a sentence for people: "items[17]:
- * length must be a whole number of bytes, or -1". */
+/* Reads the items of a JSON array into `keep`; `list` is not needed afterwards. Returns OK,
+ * ERR_BAD_ARGUMENT, or ERR_LIMIT for more than count_max items. After an error *ret_why is a
+ * sentence for people: "items[17]: length must be a whole number of bytes, or -1". */
 struct json_t;
 enum err items_read(struct arena *keep, const struct json_t *list, const struct items_ask *ask,
                     struct items *ret, slice *ret_why) MUST_USE;
 
-/* True if a JSON text has more values than count_max items can have, and so should not be parsed: a
- * text of many small values takes many times its size in memory. */
+/* True if a JSON text has more values than count_max items can have. Such a text should not be
+ * parsed, because many small values take many times the size of the text in memory. */
 bool items_are_dense(slice document, size_t count_max) MUST_USE;
 
 /* ---- the list of a batch of GETs ----

@@ -1,9 +1,9 @@
 /* operation.c - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * The operation is the row of op.def that fits with the most words in its selector. If two rows fit
- * with different parameters, the request is ambiguous and is refused: otherwise a client could use
- * the right to one operation to run the other. A request that no row knows is forwarded as it came,
- * and never answered from the cache. Any thread. */
+ * Of the rows of op.def that fit a request, the operation is the one whose selector has the most
+ * words. If two rows fit with different parameters, the request is ambiguous and is refused:
+ * otherwise a client could use the right to one operation to run the other. A request that no row
+ * knows is forwarded as it came, and is never answered from the cache. Any thread. */
 #include "s3/operation.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ static const struct s3_operation operations[] = {
 #undef OP
 };
 
-/* Method and level of each row in one byte, so that a request skips all rows but a few. */
+/* One byte for each row, with its method and level. A request skips the rows with another byte. */
 #define AT(method, level) (unsigned char)((unsigned)(method) * 3 + (unsigned)(level))
 static const unsigned char places[] = {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
@@ -33,14 +33,14 @@ static const unsigned char places[] = {
 #undef OP
 };
 
-static_assert(AT(S3_OPTIONS, S3_OBJECT) == S3_OPTIONS * 3 + S3_OBJECT, "fits in a byte");
+static_assert(AT(S3_OPTIONS, S3_OBJECT) == S3_OPTIONS * 3 + S3_OBJECT, "a byte has room for it");
 
 /* Parameters of a signature; claim.c judges them. */
 static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
     "x-amz-security-token x-amz-content-sha256";
 
-/* Parameters that SDKs add to any operation, about themselves or for a signature of version 2. */
+/* Parameters that SDKs add to any operation: about the SDK, or for a signature of version 2. */
 static const char sdk_params[] =
     "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
 
@@ -93,8 +93,8 @@ bool s3_param_is_header(slice name)
 
 /* ---- the search for the row ---- */
 
-/* Parameters that name an upload or a part. radosgw ignores one with an empty value, so the request
- * is then about the whole object: another operation, which changes the key. */
+/* Parameters that name an upload or a part. radosgw ignores such a parameter if its value is empty.
+ * The request is then another operation, which changes the whole object. */
 static const char naming_params[] = "uploadId partNumber";
 
 /* True if a word of a selector (param, param=value, @header) fits the request. */
@@ -138,7 +138,7 @@ const struct s3_param *s3_operation_unknown(const struct s3_request *request)
     return NULL;
 }
 
-/* The number of words in the selector of a row that fits; -1 if the row does not fit. */
+/* Returns the number of words in the selector of a row that fits, or -1 if the row does not fit. */
 static int fit(const struct s3_operation *row, const struct request_head *head,
                const struct s3_request *request)
 {
@@ -156,7 +156,8 @@ static int fit(const struct s3_operation *row, const struct request_head *head,
     return words;
 }
 
-/* A parameter in the selector of `row` that `best` does not know; ptr NULL if there is none. */
+/* Returns a parameter in the selector of `row` that `best` does not know. The ptr is NULL if there
+ * is none. */
 static slice conflict(const struct s3_operation *best, const struct s3_operation *row)
 {
     for (slice rest = slice_of(row->selector); rest.len;) {
@@ -219,19 +220,20 @@ bool s3_is_form(const struct request_head *head)
            slice_starts_nocase(type, S("multipart/form-data"));
 }
 
-/* The key of a form is in the form, whatever the query says, because some stores look only at the
- * form. */
+/* The key of a form is in the form. The query cannot make another operation of it, because some
+ * stores look only at the form. */
 static enum err read_form(const struct request_head *head, struct s3_request *ret)
 {
     const struct s3_operation *row = &operations[ret->op];
     if (!s3_is_form(head))
         return OK;
     if (row->level == S3_BUCKET) {
-        if (ret->op != S3_DELETE_OBJECTS)    /* Penstock reads its body, so it can't be a form */
+        if (ret->op != S3_DELETE_OBJECTS)    /* its body is read as XML, so it can't be a form */
             ret->op = S3_POST_OBJECT;
         return OK;
     }
-    /* A CreateMultipartUpload may have this type as the type of the object, if it has no body. */
+    /* A CreateMultipartUpload without a body may have this Content-Type: it is the type of the
+     * object. */
     bool bare = ret->op == S3_CREATE_UPLOAD && !head->length && !head->chunked;
     return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
@@ -244,14 +246,14 @@ enum err s3_operation_find(struct arena *keep, const struct request_head *head,
     if (!e)
         e = read_form(head, ret);
     if (!e && ret->op != S3_BATCH && s3_param_get(ret, S("penstock-batch")))
-        e = ERR_BAD_METHOD;    /* Penstock's own parameter must not reach an origin */
+        e = ERR_BAD_METHOD;    /* penstock-batch must not reach an origin */
     return e;
 }
 
 /* ---- requests that only the origin can answer ---- */
 
-/* True if the parameter may be the name of a version, or of a part without a range. The origin
- * reports what is wrong with any other value. */
+/* True if the value of the parameter may be a version id, or the number of a part without a range.
+ * For any other value the origin says what is wrong. */
 static bool may_name(const struct request_head *head, const struct s3_param *param)
 {
     uint64_t part;

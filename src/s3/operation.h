@@ -35,23 +35,24 @@ struct s3_operation {
 };
 const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
-bool s3_only_reads(enum s3_op op);    /* by its method: it changes nothing and has no body */
-/* a browser's form, whose body names the key */
+bool s3_only_reads(enum s3_op op);    /* true if its method changes nothing and has no body */
+/* True for a browser's form, whose body has the key. */
 bool s3_is_form(const struct request_head *head);
 
 /* ---- for request.c ---- */
 struct s3_request;
 struct s3_param;
-/* Sets ret->op; on failure it may set ret->detail. ERR_BAD_METHOD; ERR_BAD_ARGUMENT: the request
- * can be read in two ways. */
+/* Sets ret->op. Returns OK, ERR_BAD_METHOD, or ERR_BAD_ARGUMENT if the request can be read in two
+ * ways. An error may set ret->detail. */
 enum err s3_operation_find(struct arena *keep, const struct request_head *head,
                            struct s3_request *ret) MUST_USE;
-/* The first parameter that the operation does not know; NULL if it knows all. */
+/* Returns the first parameter that the operation does not know, or NULL if it knows all of them. */
 const struct s3_param *s3_operation_unknown(const struct s3_request *request);
 /* True for a GetObject or HeadObject with headers or parameters that only the origin
  * understands. */
 bool s3_operation_needs_origin(const struct request_head *head, const struct s3_request *request);
-/* True for an x-amz- parameter, which counts as a header; false for those of the signature. */
+/* True for an x-amz- parameter, which counts as a header. False for a parameter of the
+ * signature. */
 bool s3_param_is_header(slice name);
 
 #endif

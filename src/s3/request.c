@@ -1,8 +1,8 @@
 /* request.c - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
  *
- * Path, parameters and headers are read once; a request that can be read in two ways is refused. As
- * in S3, an x-amz- parameter counts as a header, because a presigned request can put it nowhere
- * else. operation.c finds the operation. Any thread. */
+ * Path, parameters and headers are read once. A request that can be read in two ways is refused. As
+ * in S3, an x-amz- parameter counts as a header, because a presigned URL has no headers.
+ * operation.c finds the operation. Any thread. */
 #include "s3/request.h"
 
 #include "s3/encode.h"
@@ -31,8 +31,8 @@ const struct s3_param *s3_param_get(const struct s3_request *request, slice name
 
 /* ---- path and parameters ---- */
 
-/* Looser than AWS, which no longer allows upper case and '_', because other stores do. radosgw
- * writes the owner of a bucket as "tenant:bucket". */
+/* The rule is looser than that of AWS: AWS no longer allows upper case and '_' in names of buckets,
+ * but other stores do. radosgw writes a bucket with its owner as "tenant:bucket". */
 bool s3_bucket_is_valid(slice s)
 {
     return s.len >= 3 && s.len <= 63 && !slice_has(S("-._"), s.ptr[0]) &&
@@ -46,7 +46,7 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     while (domains.len) {
         slice domain = slice_trim(slice_cut(&domains, ','));
         if (domain.len && slice_eq(name, domain))
-            return S("");    /* the domain itself, which may also lie below another domain */
+            return S("");    /* the domain itself, even if it ends in another domain */
         if (domain.len && name.len > domain.len + 1 && slice_ends(name, domain) &&
             name.ptr[name.len - domain.len - 1] == '.' &&
             (!bucket.len || name.len - domain.len - 1 < bucket.len))
@@ -55,7 +55,7 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     return bucket;
 }
 
-static bool is_name(slice host)    /* not an address, and not a single label */
+static bool is_name(slice host)    /* false for an IP address, and for a single label */
 {
     slice rest = host, label = S("");
     bool many = slice_has(host, '.');
@@ -64,7 +64,8 @@ static bool is_name(slice host)    /* not an address, and not a single label */
     return many && label.len && char_lower(label.ptr[0]) >= 'a' && char_lower(label.ptr[0]) <= 'z';
 }
 
-/* Cuts the path before it decodes it, so "%2F" is never the slash behind the bucket. */
+/* Cuts the path into bucket and key before it decodes them, so "%2F" is never taken for the slash
+ * after the bucket. */
 static enum err read_path(struct arena *keep, slice path, slice host_bucket,
                           struct s3_request *ret)
 {
@@ -120,8 +121,8 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
     return OK;
 }
 
-/* Refuses a Connection header that names a header with a meaning for Penstock or the origin: a
- * header named there is for this connection alone, and a proxy drops it. */
+/* Refuses a Connection header that names a header with a meaning for Penstock or the origin. A
+ * proxy would have to drop such a header, since it would be for this connection alone. */
 static enum err judge_connection(struct arena *keep, slice words, struct s3_request *ret)
 {
     while (words.ptr) {
@@ -184,8 +185,8 @@ static enum err read_query_fields(struct arena *keep, const struct request_head 
     return OK;
 }
 
-/* Accepts "versionId=..." or nothing. An origin might take any other text behind a '?', or a value
- * that could be a path, for part of the key. */
+/* Accepts "versionId=..." or nothing. An origin might take any other text after a '?', or a value
+ * that could be a path, for a part of the key. */
 static bool read_source_version(struct arena *keep, slice value, slice *ret)
 {
     *ret = S("");
@@ -199,8 +200,8 @@ static bool read_source_version(struct arena *keep, slice value, slice *ret)
     return ret->len > 0;
 }
 
-/* Decodes the source before it cuts it, because some clients encode even the slash behind the
- * bucket. */
+/* Decodes the source before it cuts the source into bucket and key, because some clients encode
+ * even the slash after the bucket. */
 static void read_source(struct arena *keep, slice value, struct s3_source *ret)
 {
     slice version = value, path = slice_cut(&version, '?'), decoded;

@@ -19,9 +19,10 @@ struct s3_param {
     slice name, value;    /* percent-decoded, '+' stays; value.ptr is NULL without a '=' */
 };
 
-/* The source that x-amz-copy-source or x-amz-rename-source names, decoded. Empty if there is none,
- * or if it has not the form /bucket/key?versionId=... The source of a rename lies in the request's
- * bucket, and may begin with the bucket's name or not: `inner` is the key if it does. */
+/* The source that x-amz-copy-source or x-amz-rename-source names, decoded. Empty if there is no
+ * such header, or if the value has not the form /bucket/key?versionId=... The source of a rename
+ * lies in the request's bucket, and may begin with the bucket's name or not: `inner` is the key in
+ * the first case. */
 struct s3_source {
     slice bucket, key, version, inner;
     slice raw;                /* the header's value */
@@ -29,7 +30,7 @@ struct s3_source {
 
 struct s3_request {
     enum s3_op op;
-    slice bucket, key;        /* decoded; key empty for bucket operations */
+    slice bucket, key;        /* decoded; the key is empty for bucket operations */
     slice raw_path;           /* as sent */
     struct s3_param *params;
     size_t param_count;
@@ -39,31 +40,33 @@ struct s3_request {
     struct http_field *query_fields;  /* x-amz- headers that stand in the query */
     size_t query_field_count;
     struct s3_source source;
-    bool sourced;             /* the request has such a header, readable or not */
-    bool pass;                /* only the origin can answer this */
+    bool sourced;             /* the request has a source header, even if it can't be read */
+    bool pass;                /* only the origin can answer this request */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    const struct s3_param *unknown;    /* the first that the operation does not know, or NULL */
+    const struct s3_param *unknown;    /* the first one unknown to the operation, or NULL */
     slice foreign;            /* the first unknown header that is forwarded; ptr NULL: none */
     slice listed;             /* headers that forward_headers lists (base/header.h) */
     slice detail;             /* the fault of a refused request, for people; may be empty */
 };
 
-/* OK, ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_BAD_METHOD (S3 has no such method there),
- * or ERR_BAD_ARGUMENT (the request can be read in two ways). An unknown operation is no fault:
- * op.def has rows for it. A malformed Range header is no range (RFC 9110); several ranges count as
- * none, as in S3. */
+/* Returns OK, ERR_BAD_URI, ERR_BAD_BUCKET, ERR_KEY_TOO_LONG, ERR_BAD_METHOD (S3 does not have that
+ * method for a service, bucket or object), or ERR_BAD_ARGUMENT (the request can be read in two
+ * ways). An unknown operation is no error: op.def has rows for unknown operations. A malformed
+ * Range header counts as no range (RFC 9110), and so does a header with several ranges, as in
+ * S3. */
 enum err s3_request_read(struct arena *keep, const struct request_head *head, slice domains,
                          slice listed, struct s3_request *ret) MUST_USE;
 
 /* True if a bucket may have this name. */
 bool s3_bucket_is_valid(slice bucket);
 
-/* The bucket in a Host of the form BUCKET.DOMAIN:PORT, in lower case. Empty for any other Host: the
- * bucket is then the first part of the path. `domains` is a list with commas, in lower case. */
+/* Returns the bucket in a Host of the form BUCKET.DOMAIN:PORT, in lower case. The result is empty
+ * for any other Host; the bucket is then the first part of the path. `domains` is a list with
+ * commas, in lower case. */
 slice s3_host_bucket(struct arena *keep, slice host, slice domains) MUST_USE;
 
-/* The headers of a request: those in its head, then those in its query. */
+/* The headers of a request are first those in its head, then those in its query. */
 static inline size_t s3_header_count(const struct request_head *head,
                                      const struct s3_request *request)
 {
@@ -76,17 +79,17 @@ static inline struct http_field s3_header_at(const struct request_head *head,
     return i < head->field_count ? head->fields[i] : request->query_fields[i - head->field_count];
 }
 
-/* The fate of a header of this request (base/header.h). */
+/* Returns the fate of a header of this request (base/header.h). */
 static inline enum header_fate s3_header_fate(const struct s3_request *request, slice name)
 {
     return header_judge(name, request->listed).fate;
 }
 
-/* The first header of that name; ptr NULL if it is absent. */
+/* Returns the value of the first header of that name. The ptr is NULL if there is none. */
 slice s3_header_get(const struct request_head *head, const struct s3_request *request,
                     slice name) MUST_USE;
 
-/* The parameter of that name; NULL if it is absent. */
+/* Returns the parameter of that name, or NULL if there is none. */
 const struct s3_param *s3_param_get(const struct s3_request *request, slice name);
 
 #endif

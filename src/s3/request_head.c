@@ -1,12 +1,12 @@
 /* request_head.c - the raw head of an HTTP/1.1 request, judged. SPDX-License-Identifier: Apache-2.0
  *
- * The scan is one pass from left to right. Each step takes its bytes or says why it can't. A step
- * that runs out of bytes returns ERR_MORE; everything before that point has been judged, so a bad
- * head is refused at its first bad byte. The fields that frame a message (Host, Content-Length,
- * Transfer-Encoding, Expect, Connection) are rows of a table. They are read more strictly than
- * RFC 9112 requires: if a lenient and a strict parser could differ, the head is refused.
- * Invariant: after OK the lines are exactly method SP target SP version CRLF, then
- * name ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
+ * The scan is one pass from left to right. Each step takes its bytes, or returns an error with the
+ * reason. A step that runs out of bytes returns ERR_MORE. All bytes before that point have been
+ * judged, so a head is refused at its first bad byte. The fields that frame a message (Host,
+ * Content-Length, Transfer-Encoding, Expect, Connection) are rows of a table. They are read more
+ * strictly than RFC 9112 requires: if a lenient and a strict parser could differ, the head is
+ * refused. Invariant: after OK the lines are exactly method SP target SP version CRLF, then name
+ * ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
 #include "s3/request_head.h"
 
 #include <string.h>
@@ -64,8 +64,8 @@ static slice run_of(struct scan *scan, enum class class)
     return (slice){ start, (size_t)(at - start) };
 }
 
-/* Takes a run of VALUE bytes, eight at a time while none of them is a control byte, because most
- * bytes of a head belong to values. */
+/* Takes a run of VALUE bytes. It looks at eight bytes at a time as long as none of them is a
+ * control byte, because most bytes of a head belong to values. */
 static slice run_of_value(struct scan *scan)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
@@ -82,7 +82,7 @@ static slice run_of_value(struct scan *scan)
     return (slice){ start, (size_t)(scan->at - start) };
 }
 
-/* Takes exactly these bytes; the first that differs is refused. */
+/* Takes exactly these bytes. Refuses the head at the first byte that differs. */
 static enum err literal(struct scan *scan, slice text, const char *why)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -96,8 +96,8 @@ static enum err literal(struct scan *scan, slice text, const char *why)
 }
 
 /* Reads the front of a target that is a whole URL (RFC 9112 section 3.2.2), up to its path. The
- * scheme tells nothing about this connection, because a proxy may end TLS. read_host compares the
- * authority. */
+ * scheme need not be that of this connection, because a proxy before Penstock may end TLS.
+ * read_host compares the authority. */
 static enum err url_front(struct scan *scan)
 {
     const char *why = "the target is neither a path nor a URL that begins with http:// or https://";
@@ -125,8 +125,8 @@ static enum err url_front(struct scan *scan)
     return OK;
 }
 
-/* Sets path and query, for a path or a URL. The path of a URL without one is "/": the slash in
- * front of the host serves for it, so the slice still points into the head. */
+/* Sets path and query, for a target that is a path or a URL. If a URL has no path, the path is "/".
+ * It is then the slash before the host, so the slice still points into the head. */
 static enum err read_target(struct scan *scan)
 {
     struct request_head *head = scan->head;
@@ -169,7 +169,7 @@ static enum err request_line(struct scan *scan)
     return literal(scan, S("\r\n"), "the request line does not end in CR LF");
 }
 
-/* A host without the port that its scheme implies. */
+/* Returns the host without its port, if that is the default port of the scheme. */
 static slice without_port(slice host, slice port)
 {
     if (slice_ends(host, port))
@@ -177,9 +177,9 @@ static slice without_port(slice host, slice port)
     return slice_ends(host, S(":")) ? slice_sub(host, 0, host.len - 1) : host;
 }
 
-/* True if the Host agrees with a target that is a URL. In RFC 9112 the target's authority overrules
- * the Host. Signature and bucket depend on the Host, and a proxy may use either, so both must be
- * the same. */
+/* True if the Host is the same as the authority of a target that is a URL. In RFC 9112 the
+ * authority overrules the Host. But signature and bucket depend on the Host, and a proxy may use
+ * one or the other. So the two must be the same. */
 static bool is_of_target(const struct scan *scan, slice host)
 {
     return !scan->authority.len ||
@@ -233,7 +233,7 @@ static enum err read_expect(struct scan *scan, slice value)
     if (scan->seen_expect)
         return bad(scan, "two Expects");
     scan->seen_expect = true;
-    scan->head->expect_continue =    /* RFC 9110 section 10.1.1; others are ignored */
+    scan->head->expect_continue =    /* other expectations are ignored */
         scan->head->minor == 1 && slice_eq_nocase(value, S("100-continue"));
     return OK;
 }
@@ -247,7 +247,7 @@ static enum err read_connection(struct scan *scan, slice value)
 
 static const struct {
     slice name;
-    bool exact;    /* only spaces may stand in front of the value, and nothing behind it */
+    bool exact;    /* only spaces may stand before the value, and nothing after it */
     enum err (*read)(struct scan *scan, slice value);
 } known[] = {
     { { "host", 4 }, true, read_host },

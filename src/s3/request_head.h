@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Request smuggling needs two parsers that read one request differently. So this scan refuses
- * everything that could be read in two ways: repeated or malformed Content-Length, Content-Length
- * beside Transfer-Encoding, anything but exactly "chunked", zero or two Hosts, bare LF, bare CR,
- * NUL and control bytes, folded lines, spaces before the colon, chunked in HTTP/1.0, a target that
- * is neither a path nor a URL of the Host ... Pure: no I/O, no memory of its own; slices point into
- * `bytes`. */
+ * everything that could be read in two ways: a repeated or malformed Content-Length, a
+ * Content-Length together with a Transfer-Encoding, a Transfer-Encoding that is not exactly
+ * "chunked", a missing or second Host, bare LF, bare CR, NUL and control bytes, folded lines,
+ * spaces before the colon, chunked in HTTP/1.0, a target that is neither a path nor a URL of the
+ * Host, and more. Pure: no I/O, no memory of its own; slices point into `bytes`. */
 #ifndef S3_REQUEST_HEAD_H
 #define S3_REQUEST_HEAD_H
 
@@ -20,9 +20,9 @@ struct http_field {
 };
 
 struct request_head {
-    size_t bytes;           /* length, with the blank line; the body starts here */
+    size_t bytes;           /* length, with the blank line; so the offset of the body, too */
     slice method;
-    slice path, query;      /* of the target (path or URL); query.ptr NULL: it has no '?' */
+    slice path, query;      /* of the target (path or URL); query.ptr is NULL if it has no '?' */
     int minor;              /* HTTP/1.minor: 0 or 1 */
     slice host;
     bool has_length, chunked, expect_continue, close;
@@ -31,15 +31,17 @@ struct request_head {
     struct http_field fields[HTTP_FIELDS_MAX];    /* a copy may have room for only field_count */
 };
 
-/* OK; ERR_MORE before the blank line has come; ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE: the caller
- * answers 400 and closes. *ret_why (may be NULL) is then a static sentence with the reason. A bad
- * head is refused at once, even before it is complete. */
+/* Returns OK; ERR_MORE if the blank line has not come yet; or ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE:
+ * the caller must then answer 400 and close the connection. The last two set *ret_why (if ret_why
+ * is not NULL) to a static sentence with the reason. A bad head is refused at once, even before it
+ * is complete. */
 enum err request_head_scan(slice bytes, struct request_head *ret, const char **ret_why) MUST_USE;
 
-/* The value of the first field of that name, ignoring case; ptr NULL if it is absent. A caller that
- * signs or trusts a field that may repeat must walk the fields instead. */
+/* Returns the value of the first field of that name, ignoring case. The ptr is NULL if there is no
+ * such field. A caller that signs or trusts a field that may be repeated must walk the fields
+ * instead. */
 slice request_head_get(const struct request_head *head, slice name);
-/* The same for any list of fields. */
+/* As request_head_get, for any list of fields. */
 slice http_field_get(const struct http_field *fields, size_t count, slice name);
 
 /* True if a header may have this name: an RFC 9110 token. */

@@ -20,7 +20,7 @@ static const char *const signed_params[] = {
     "response-content-type", "response-expires", "restore", "select", "select-type", "storageClass",
     "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
 };
-/* Parameters that it does not cover, and that only choose the part of a list. */
+/* Parameters that the signature does not cover, and that only choose a part of a list. */
 static const char *const free_params[] = {
     "AWSAccessKeyId", "Signature", "Expires", "x-id", "list-type", "prefix", "delimiter", "marker",
     "max-keys", "encoding-type", "continuation-token", "start-after", "fetch-owner", "key-marker",
@@ -52,8 +52,8 @@ static bool insert(struct lines *lines, slice name, slice value)
     return true;
 }
 
-/* The value of a header, or of its parameter in a presigned URL. Empty if there is none, or if the
- * parameter occurs twice. */
+/* Returns the value of a header, or of the parameter of that name in a presigned URL. Returns an
+ * empty slice if there is no such header or parameter, or if the parameter occurs twice. */
 static slice signed_value(struct arena *keep, const struct request_head *head,
                           const struct sigv4_claim *claim, slice name)
 {
@@ -99,7 +99,8 @@ static enum err put_amz(struct arena *keep, const struct request_head *head,
     return OK;
 }
 
-/* True for the path of a bucket. boto3 signs it with a slash at the end, but sends it without. */
+/* True for the path of a bucket. boto3 signs it with a slash at the end, but sends it without that
+ * slash. */
 static bool is_bucket(slice path)
 {
     return path.len > 1 && path.ptr[0] == '/' && !slice_has(slice_from(path, 1), '/');
@@ -107,15 +108,15 @@ static bool is_bucket(slice path)
 
 enum valueless { AS_SENT, BARE, EMPTY };    /* "?uploads" or "?uploads=" */
 
-/* A form in which a client may have signed a request that it sends in another. */
+/* A way to write the signed text. A client may sign another variant than it sends. */
 struct variant {
     enum valueless valueless;
     bool with_slash;
 };
 
-/* minio-go sends "?uploads=" but signs "?uploads". Both mean the same, so a signature of either is
- * good. A query that has parameters of both forms is signed as sent or, as S3 documents it,
- * bare. */
+/* minio-go sends "?uploads=" but signs "?uploads". The two mean the same, so a signature of either
+ * form is good. If a query has parameters of both forms, the client may sign it as sent, or with
+ * all of them bare, as S3 documents it. */
 static enum valueless other_form(slice query)
 {
     slice name, value;
@@ -136,8 +137,8 @@ static void put_param(const struct http_field *param, char before, enum valueles
                 SLICE_ARG(param->value));
 }
 
-/* Writes the path and the signed parameters. Every parameter must be signed, or free, or (in a
- * presigned URL) a header. */
+/* Writes the path and the signed parameters. Every parameter must be one of signed_params, one of
+ * free_params, or (in a presigned URL) a header. */
 static enum err put_resource(struct arena *keep, const struct request_head *head,
                              const struct sigv4_claim *claim, slice bucket,
                              struct variant variant, struct text *to)
@@ -216,7 +217,7 @@ enum err sigv2_verify(struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s)
 {
-    struct variant variants[4] = { { AS_SENT, false } };    /* sigv2_explain takes the first */
+    struct variant variants[4] = { { AS_SENT, false } };    /* the first, as in sigv2_explain */
     enum valueless other = other_form(head->query);
     size_t count = 1;
     if (other != AS_SENT)

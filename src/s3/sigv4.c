@@ -1,10 +1,10 @@
 /* sigv4.c - verifies and makes signatures. SPDX-License-Identifier: Apache-2.0
  *
- * Both use the same canonical request (canon.h).
+ * Verifying and making a signature use the same canonical request (canon.h).
  *
- * A day key (of secret, date, region and service) is derived once, and kept as a keyed HMAC
- * context. A signature then costs one SHA-256 and one HMAC, without a look-up of algorithms, and
- * with no memory but the scratch arena's. A struct sigv4 belongs to one thread. */
+ * A day key is derived once from secret, date, region and service, and is kept as a keyed HMAC
+ * context. A signature then costs one SHA-256 and one HMAC, without a look-up of algorithms. It
+ * takes memory only from the scratch arena. A struct sigv4 belongs to one thread. */
 #include "s3/sigv4.h"
 
 #include <openssl/core_names.h>
@@ -21,10 +21,12 @@
 #define DAY_KEYS 64
 #define DAY_KEY_ID_BYTES 192
 #define SKEW_S (15 * 60)
-#define EXPLAINED_BYTES_MAX 4096    /* longer ones, 4 times as long with hex, are not sent back */
+/* A longer text is not sent back in an explanation, where its bytes in hex make it 4 times as
+ * long. */
+#define EXPLAINED_BYTES_MAX 4096
 
 struct day_key {
-    char id[DAY_KEY_ID_BYTES];    /* what the key was derived from; of length 0 in a free slot */
+    char id[DAY_KEY_ID_BYTES];    /* the parts of the key; id_len is 0 in a free slot */
     size_t id_len;
     EVP_MAC_CTX *keyed;
 };
@@ -75,7 +77,7 @@ void sigv4_free(struct sigv4 **sigv4)
 
 /* ---- day keys ---- */
 
-/* An HMAC of a message. `key` NULL: uses the key that the context holds already. */
+/* Makes the HMAC of a message. If `key` is NULL, the context already holds the key. */
 static void hmac(EVP_MAC_CTX *context, const uint8_t *key, size_t key_len, slice message,
                  uint8_t ret[32])
 {
@@ -103,8 +105,8 @@ static void derive(struct sigv4 *sigv4, struct arena *scratch, slice secret,
     OPENSSL_cleanse(key, sizeof(key));
 }
 
-/* Writes all the parts of a day key, each with its length in front, so that different parts never
- * give the same id. Returns 0 if the id is too long to be kept. */
+/* Writes the parts that a day key is derived from, each after its length, so that different parts
+ * never give the same id. Returns the length of the id, or 0 if the id is too long to be kept. */
 static size_t day_id(slice secret, const struct scope *scope, char ret[DAY_KEY_ID_BYTES])
 {
     const slice parts[] = { secret, scope->date, scope->region, scope->service };
@@ -157,8 +159,8 @@ static enum err canon_hash(struct sigv4 *sigv4, struct arena *scratch, struct ca
     return OK;
 }
 
-/* Writes "<algorithm>\n<time>\n<day>/<region>/<service>/aws4_request\n<hash in hex>". It is written
- * by hand, because every request needs it. */
+/* Writes "<algorithm>\n<time>\n<day>/<region>/<service>/aws4_request\n<hash in hex>". The code does
+ * not use printf, because every request needs this text. */
 static slice text_to_sign(struct arena *scratch, slice algorithm, int64_t at_s,
                           const struct scope *scope, const uint8_t hash[32])
 {
@@ -189,7 +191,7 @@ static void sign_text(struct sigv4 *sigv4, struct arena *scratch, slice secret,
     hex_write(mac, sizeof(mac), ret);
 }
 
-/* The signature of a canonical request. */
+/* Makes the signature of a canonical request. */
 static enum err signature_of(struct sigv4 *sigv4, struct arena *scratch, struct canon *canon,
                              const struct scope *scope, int64_t at_s, slice secret,
                              char ret[SIGNATURE_CHARS])
@@ -363,7 +365,7 @@ struct sigv4_chain {
     struct arena keep;
     slice scope;                        /* "\n<time>\n<day>/<region>/<service>/aws4_request\n" */
     char last[SIGNATURE_CHARS];
-    char *text;                         /* the text to sign; long enough for any */
+    char *text;                         /* the text to sign; has room for the longest */
 };
 
 bool sigv4_can_chain(const struct sigv4_claim *claim)
@@ -406,7 +408,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     at += slice_put(at, chain->scope);
     at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
     *at++ = '\n';
-    if (link == LINK_CHUNK)    /* the digest of a chunk's headers, of which there are none */
+    if (link == LINK_CHUNK)    /* the digest of a chunk's headers; a chunk has none */
         at += slice_put(at, S(EMPTY_SHA256 "\n"));
     hex_write(sha256, 32, at);
     at += SIGNATURE_CHARS;

@@ -1,9 +1,9 @@
 /* sigv4.h - verifies and makes signatures. SPDX-License-Identifier: Apache-2.0
  *
  * A signature covers the raw request. The path is encoded once and never normalised. The query is
- * sorted by encoded name, then value. Signed headers come from the raw head; repeated ones are
- * joined by ','. Pure except for a cache of day keys, so a struct sigv4 belongs to one thread. Time
- * is an argument. */
+ * sorted by encoded name, then by value. Signed headers come from the raw head; the values of a
+ * repeated header are joined by ','. Pure except for a cache of day keys, so a struct sigv4 belongs
+ * to one thread. Time is an argument. */
 #ifndef S3_SIGV4_H
 #define S3_SIGV4_H
 
@@ -26,56 +26,58 @@ enum sigv4_payload {
     PAYLOAD_OTHER_CHUNKS    /* an unknown form */
 };
 
-/* A request's claim about its signature. Nothing of it is proven yet. */
+/* A request's claim about its signature. Nothing in it is proved yet. */
 struct sigv4_claim {
     bool presigned, v2;              /* v2: signature version 2, see s3/sigv2.h */
     struct s3_fault fault;        /* why the claim can't be read */
     slice access_key, date, region, service, signed_headers, signature;
     slice session_token;
-    slice payload_hash;              /* in the form of the canonical request */
+    slice payload_hash;              /* as it stands in the canonical request */
     enum sigv4_payload payload;
-    uint8_t payload_sha256[32];      /* PAYLOAD_HEX */
-    int64_t signed_at_s, expires_s;  /* expires_s, if presigned: seconds of life; v2: Unix time */
+    uint8_t payload_sha256[32];      /* for PAYLOAD_HEX */
+    int64_t signed_at_s;
+    int64_t expires_s;               /* if presigned: seconds of validity; for v2 a Unix time */
 };
 
-/* Reads the claim of either version. ERR_NO_AUTH (no signature), ERR_AUTH_V2 (a signature of
- * version 2 that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY, ERR_BAD_ARGUMENT (signed
- * in two ways, or an invalid payload hash), ERR_BAD_REQUEST (no x-amz-content-sha256), ERR_DENIED
- * (no valid date), ERR_BAD_URI. Slices point into the head or into keep. */
+/* Reads the claim, of version 4 or 2. Returns OK, ERR_NO_AUTH (no signature), ERR_AUTH_V2 (a
+ * signature of version 2 that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY,
+ * ERR_BAD_ARGUMENT (signed in two ways, or an invalid payload hash), ERR_BAD_REQUEST (no
+ * x-amz-content-sha256), ERR_DENIED (no valid date) or ERR_BAD_URI. Slices point into the head or
+ * into keep. */
 enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
                           struct sigv4_claim *ret) MUST_USE;
 
-/* Reads access key / day / region / "s3" / "aws4_request" into `ret`. False if the credential has
- * another form; `ret_why` is then the reason in S3's words. */
+/* Reads access key / day / region / "s3" / "aws4_request" into `ret`. Returns false if the
+ * credential has another form; *ret_why is then the reason in S3's words. */
 bool sigv4_credential_read(struct arena *keep, slice credential, struct sigv4_claim *ret,
                            slice *ret_why) MUST_USE;
 
-/* Checks that the claim is for one of these regions (a list with commas; empty: any). Version 2 has
- * no regions. */
+/* Checks that the claim is for one of these regions (a list with commas; if it is empty, any region
+ * will do). A claim of version 2 has no region. */
 enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_claim *claim) MUST_USE;
 
-/* Proves the claim with the secret of its access key, in constant time; an empty secret proves
- * nothing. `claim` must come from sigv4_claim_read of the same head. Host, and every x-amz-* header
- * present, must be among the signed headers. ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED (a
+/* Proves the claim with the secret of its access key, in constant time. An empty secret proves
+ * nothing. `claim` must come from sigv4_claim_read of the same head. Host and all x-amz-* headers
+ * of the request must be signed. Returns OK, ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED (a
  * presigned request), ERR_BAD_AUTH_QUERY (a presigned request valid for more than 7 days),
- * ERR_SKEWED (the clocks differ by more than 15 minutes), ERR_BAD_URI (more than 100
+ * ERR_SKEWED (the clocks differ by more than 15 minutes) or ERR_BAD_URI (more than 100
  * parameters). */
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
 
 /* Explains why sigv4_verify failed with `err`. The explanation is the text that should have been
- * signed, or the two times that were compared. Nothing of it is secret. It is a function of its
- * own, so that verifying stays cheap. For version 2 see sigv2_explain. */
+ * signed, or the two times that were compared. The explanation contains no secret. sigv4_verify
+ * does not make it, so that it stays cheap. For version 2 see sigv2_explain. */
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
                    struct s3_fault *ret);
-/* Explains that `text` should have been signed: gives the access key, the text, and the signature
- * that came. */
+/* Explains that `text` should have been signed: sets the access key, the text, and the signature
+ * that the client sent. */
 void sigv4_explain_text(struct arena *keep, const struct sigv4_claim *claim, slice text,
                         struct s3_fault *ret);
 
 struct sigv4_credentials {
-    slice access_key, secret_key, session_token;    /* token empty: none */
+    slice access_key, secret_key, session_token;    /* empty token: no session token */
 };
 
 /* A request to sign. `path` and `query` are percent-encoded as they will be sent; the query may be
@@ -89,8 +91,8 @@ struct sigv4_ask {
     int64_t now_s;
 };
 
-/* The headers to add to the request: x-amz-date, x-amz-content-sha256, authorization, and, with a
- * session token, x-amz-security-token. */
+/* The headers to add to the request: x-amz-date, x-amz-content-sha256, authorization, and
+ * x-amz-security-token if there is a session token. */
 struct sigv4_signed {
     struct http_field fields[4];
     size_t field_count;
@@ -99,23 +101,24 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
                 const struct sigv4_credentials *with, struct sigv4_signed *ret);
 
 #define SIGNATURE_CHARS 64    /* in hex */
-/* The signature of a text, with the key of the claim's date, region and service. For forms. */
+/* Signs a text with the key of the claim's date, region and service. For forms. */
 void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
                 const struct sigv4_claim *claim, slice text, char ret[SIGNATURE_CHARS]);
 /* Compares signatures in constant time. */
 bool sigv4_is_same(slice signature, const char ours[SIGNATURE_CHARS]) MUST_USE;
 
-/* The signatures of a body's chunks and of its trailer. Each covers the one before, and the first
- * covers that of the head, so no chunk can be left out or moved. Where a chain is expected, NULL
- * means chunks without signatures. */
+/* The signatures of a body's chunks and of its trailer. Each signature covers the one before it.
+ * The first covers the signature of the head. So no chunk can be left out or moved. In other
+ * interfaces, a chain that is NULL stands for chunks without signatures. */
 struct sigv4_chain;
-bool sigv4_can_chain(const struct sigv4_claim *claim);    /* has a signature to start from */
+/* True if the claim has a signature that a chain can start from. */
+bool sigv4_can_chain(const struct sigv4_claim *claim);
 struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_claim *claim,
                                     slice secret_key) MUST_USE;
 void sigv4_chain_free(struct sigv4_chain **chain);
 enum sigv4_link { LINK_CHUNK, LINK_TRAILER };
-/* OK if `signature` is the next of the chain, for bytes of this digest; else ERR_SIGNATURE. In
- * constant time. */
+/* Returns OK if `signature` is the next one of the chain, for bytes with this digest, otherwise
+ * ERR_SIGNATURE. In constant time. */
 enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
                           const uint8_t sha256[32], slice signature) MUST_USE;
 

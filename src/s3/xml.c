@@ -3,12 +3,12 @@
  * Written XML is always valid: bytes that are no UTF-8, and characters that XML 1.0 can't express,
  * become U+FFFD.
  *
- * Reading: expat walks the document. A table of paths ("/Delete/Object/Key") says what to do where
- * an element begins and ends. No document type is accepted, so there are no entities to expand.
- * Size, depth and the length of a value and of a tag are limited; without a limit for tags, the
- * cost of attributes would grow with the square of their number. Names with a prefix are refused,
- * because an origin that supports name spaces would read elements that Penstock does not. Any
- * thread. */
+ * Reading: expat walks the document. A table of paths ("/Delete/Object/Key") says what to do when
+ * an element begins or ends. A document type is refused, so there are no entities to expand. The
+ * size and depth of a document and the length of a value and of a tag are limited. Without a limit
+ * for tags, the cost of attributes would grow with the square of their number. A name with a prefix
+ * is refused, because an origin that supports name spaces could read elements that Penstock does
+ * not see. Any thread. */
 #include "s3/xml.h"
 
 #include <expat.h>
@@ -44,7 +44,7 @@ void xml_escape(struct text *to, slice s)
         else if (len && code == '\'')
             text_add(to, S("&#39;"));
         else if (len && code == '\r')
-            text_add(to, S("&#13;"));    /* a parser would read a bare CR as a line feed */
+            text_add(to, S("&#13;"));    /* parsers read a bare CR as a line feed */
         else if (len && writable(code))
             text_add(to, slice_sub(s, 0, len));
         else
@@ -62,7 +62,7 @@ void xml_element(struct text *to, const char *name, slice value)
 
 /* ---- walking ---- */
 
-/* The texts of a document: those that occur once, and lists of items with a few texts each. */
+/* A document has texts that occur once, and lists of items with a few texts each. */
 #define TEXTS_MAX 4
 struct item {
     slice texts[TEXTS_MAX];
@@ -73,9 +73,9 @@ struct items {
     size_t count;
 };
 
-/* The effect of an element. TEXT keeps its text for the document, ITEM_TEXT for the last item of a
- * list. ITEM adds an item to a list, TEXT_ITEM an item with its text. Only HOLDS and ITEM may have
- * elements inside. */
+/* The effect of an element. TEXT keeps the element's text for the document; ITEM_TEXT keeps it for
+ * the last item of a list. ITEM adds an item to a list; TEXT_ITEM adds an item with the element's
+ * text. Only an element with HOLDS or ITEM may have elements inside. */
 struct step {
     const char *path;
     enum { HOLDS, TEXT, ITEM, ITEM_TEXT, TEXT_ITEM } does;
@@ -88,7 +88,7 @@ struct reading {
     const struct step *steps;
     size_t step_count;
     bool strict;                /* an element without a step makes the document invalid */
-    bool once;                  /* an item with two texts of one kind makes it invalid */
+    bool once;                  /* an item with a text given twice makes it invalid */
     bool known;                 /* the document has an element with a step */
     bool bad;
     slice texts[TEXTS_MAX];
@@ -114,7 +114,8 @@ static const struct step *step_here(const struct reading *reading)
     return NULL;
 }
 
-/* Adds an item to a list, an array that doubles in the arena. False: the list is full. */
+/* Adds an item to a list, an array in the arena that doubles when needed. Returns false if the list
+ * is full. */
 static bool add_item(struct arena *keep, struct items *items)
 {
     if (items->count == ITEMS_MAX)
@@ -159,7 +160,7 @@ static void keep_text(struct reading *reading)
     slice value = text_slice(&reading->value), *kept = &reading->texts[step->text];
     if (step->does != TEXT) {
         const struct items *items = &reading->lists[step->list];
-        check(items->count > 0);    /* the path of the text lies below that of its item */
+        check(items->count > 0);    /* a text lies inside its item, which began before */
         kept = &items->list[items->count - 1].texts[step->text];
     }
     reading->open = NULL;
@@ -192,15 +193,15 @@ static void XMLCALL on_text(void *arg, const XML_Char *bytes, int len)
         stop(reading);
 }
 
-/* Refuses a document type, the only place where entities can be declared. */
+/* Refuses a document type, because only a document type can declare entities. */
 static void XMLCALL on_doctype(void *arg, const XML_Char *name, const XML_Char *system,
                                const XML_Char *public, int has_subset)
 {
     stop(arg);
 }
 
-/* The length of a tag, with its brackets; a tag that does not end takes all bytes. A '>' inside an
- * attribute's value does not end it. */
+/* Returns the length of a tag, with its brackets, or s.len if the tag does not end. A '>' inside
+ * the value of an attribute does not end the tag. */
 static size_t tag_bytes(slice s)
 {
     char quote = 0;
@@ -214,7 +215,7 @@ static size_t tag_bytes(slice s)
     return s.len;
 }
 
-/* The length of the markup at the start of s, which begins with '<'. */
+/* Returns the length of the markup at the start of s, which begins with '<'. */
 static size_t markup_bytes(slice s, bool *ret_tag)
 {
     static const struct {
@@ -233,8 +234,8 @@ static size_t markup_bytes(slice s, bool *ret_tag)
     return tag_bytes(s);
 }
 
-/* Checks the length of tags, and that there is no NUL. Every encoding that expat knows and that
- * uses no NUL writes markup as in ASCII. */
+/* Checks that no tag is too long, and that there is no NUL. All encodings of expat that use no NUL
+ * write markup as ASCII does. */
 static bool is_reasonable(slice document)
 {
     const char *at;
@@ -319,7 +320,7 @@ enum err xml_read_listing(struct arena *keep, slice document, struct listing *re
         .prefixes = arena_alloc(keep, prefixes->count * sizeof(*listing.prefixes)),
         .object_count = objects->count, .prefix_count = prefixes->count,
         .truncated = slice_eq(reading.texts[TRUNCATED], S("true")),
-        .next_token = reading.texts[MARKER],    /* encoded like keys; a token never is */
+        .next_token = reading.texts[MARKER],    /* a marker is encoded like keys, a token never */
     };
     bool good = decode(keep, encoded, &listing.next_token);
     if (reading.texts[TOKEN].len)
@@ -354,8 +355,8 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
                                .step_count = countof(delete_steps), .once = true };
     const struct items *objects = &reading.lists[OBJECTS];
     enum err e = parse(&reading, document);
-    /* A body without keys is fine, unless an origin could find one in it, in another namespace
-     * say. */
+    /* A body without keys is valid. But if the text "Key" is in it, an origin could find a key
+     * there, for example in another namespace. */
     if (e || !reading.known || (!objects->count && slice_find(document, S("Key")) < document.len))
         return ERR_BAD_XML;
     struct deletion *deletions = arena_alloc(keep, objects->count * sizeof(*deletions));

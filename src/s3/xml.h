@@ -1,8 +1,9 @@
 /* xml.h - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
- * Writing is an escaper and a growing text. Reading uses expat: entity declarations are refused,
- * and a document has at most 8 MiB, 16 levels, 16 KiB in a value and 4 KiB in a tag, and no NUL.
- * The results lie in the arena. ERR_BAD_XML is the only error. Pure. */
+ * Documents are written as a growing text with escaped values. They are read with expat. A document
+ * with an entity declaration or a NUL is refused. A document has at most 8 MiB and 16 levels; a
+ * value has at most 16 KiB, and a tag 4 KiB. The results lie in the arena. ERR_BAD_XML is the only
+ * error. Pure. */
 #ifndef S3_XML_H
 #define S3_XML_H
 
@@ -13,7 +14,8 @@ void xml_element(struct text *to, const char *name, slice value);    /* <name>es
 
 /* One object of a listing. Slices live in the arena given to the reader. */
 struct listed {
-    slice key, etag;        /* the ETag with its quotes; the key, decoded if encoding-type is url */
+    slice key;              /* decoded, if encoding-type is url */
+    slice etag;             /* with its quotes */
     uint64_t size;
     int64_t modified_s;
 };
@@ -28,26 +30,26 @@ struct listing {
 /* Reads a ListBucketResult (V1 or V2). At most 1,000 objects and as many prefixes. */
 enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret) MUST_USE;
 
-/* The keys of a DeleteObjects body: at most 1,000, and possibly none. The version is empty if the
- * body names none. */
+/* A key of a DeleteObjects body, which has at most 1,000 keys, and possibly none. The version is
+ * empty if the body has none for this key. */
 struct deletion {
     slice key, version;
 };
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
                          size_t *ret_count) MUST_USE;
 
-/* True if a RestoreObject body restores only the object itself, in its place. It must consist of
- * known elements: an unknown one may name another place, as OutputLocation does. */
+/* True if a RestoreObject body restores the object only in its own place. All elements must be
+ * known: an unknown element may name another place, as OutputLocation does. */
 bool xml_restores_in_place(struct arena *keep, slice document) MUST_USE;
 
-/* The credentials in an AssumeRole...Response of STS. A missing one is empty. */
+/* The credentials in an AssumeRole...Response of STS. A missing member is empty. */
 struct lent {
     slice access_key, secret_key, session_token, expires;
 };
 enum err xml_read_lent(struct arena *keep, slice document, struct lent *ret) MUST_USE;
 
 /* Reads Code and Message of an <Error> document (also in STS's <ErrorResponse>). For any other
- * document: OK, with empty slices. */
+ * document it returns OK, with empty slices. */
 enum err xml_read_error(struct arena *keep, slice document, slice *ret_code,
                         slice *ret_message) MUST_USE;
 

@@ -1,4 +1,4 @@
-/* append_task.h - the records that an append becomes. SPDX-License-Identifier: Apache-2.0 */
+/* append_task.h - the records that are made of an append. SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_APPEND_TASK_H
 #define STORE_APPEND_TASK_H
 
@@ -6,12 +6,13 @@
 
 struct append_task {
     struct store_append *append;
-    struct append_item items[2];         /* the metadata by itself, and units; or one WHOLE */
+    struct append_item items[2];         /* a metadata record and a units record, or one WHOLE */
     uint32_t count;
     enum err err;
 };
 
-/* The task points into keep and into the append. Sets task->err if it can't be stored now. */
+/* Makes the task, which points into keep and into the append. Sets task->err if the append can't be
+ * stored now. */
 void append_task_make(struct store *store, struct append_task *task, struct store_append *append,
                       struct arena *keep);
 

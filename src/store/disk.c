@@ -1,18 +1,20 @@
-/* disk.c - reads that never block the one who asks. SPDX-License-Identifier: Apache-2.0
+/* disk.c - reads of the disk that never block the caller. SPDX-License-Identifier: Apache-2.0
  *
- *     disk_read ──> under way (at most DEPTH) ──> ended ──> done(), from disk_reap
- *          └──────> waiting ──────┘ as others end
+ *     disk_read ──> in progress (at most DEPTH) ──> ended ──> done(), from disk_reap
+ *          └──────> waiting ──────┘ when other reads end
  *
- * The one file that names liburing. With io_uring, the kernel itself signals the owner's mailbox:
- * its eventfd is registered with the ring. A read is submitted before disk_read returns; only those
- * asked for by a done() go down together when its disk_reap ends, so no read ever waits for an
- * event that may not come. The twin is a pool of threads that all disks of the process share; it
- * ends with its last disk. A worker hands back what it read under the disk's lock and wakes the
- * owner by a ticket. Both engines go on by themselves after short reads, EINTR and EAGAIN.
+ * Only this file uses liburing. With io_uring, the kernel itself signals the owner's mailbox,
+ * because the eventfd of the mailbox is registered with the ring. A read is submitted before
+ * disk_read returns, so no read waits for an event that may not come. Only reads that a done() asks
+ * for are submitted together, when its disk_reap ends. The other engine is a pool of threads that
+ * all disks of the process share; the pool ends with the last disk. A worker adds its finished read
+ * to `ended` under the disk's lock, and wakes the owner by a ticket. Both engines repeat short
+ * reads, EINTR and EAGAIN.
  *
- * Threads: a disk is its owner's, but for `ended`, which disk->lock guards. The pool has its own
- * lock, never held together with a disk's. An owner that sleeps in epoll_wait may see EINTR when
- * a read ends: the kernel finishes buffered reads on the thread that asked for them. */
+ * Threads: a disk belongs to its owner, except for `ended`, which disk->lock guards. The pool has a
+ * lock of its own; no thread holds it together with a disk's lock. An owner that sleeps in
+ * epoll_wait may see EINTR when a read ends: the kernel finishes buffered reads on the thread that
+ * asked for them. */
 #include "store/disk.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
-/* disk.h - reads that never block the one who asks. SPDX-License-Identifier: Apache-2.0
+/* disk.h - reads of the disk that never block the caller. SPDX-License-Identifier: Apache-2.0
  *
- * One struct disk belongs to one thread (a loop). Two engines behind one face: io_uring, and a pool
- * of threads for hosts that forbid it (containers' default seccomp profile does). Completions make
- * the owner's mailbox readable; the owner then calls mailbox_deliver() and disk_reap(). Writes are
- * the committer's, which may block: plain pwritev, in open_extent.c. */
+ * A struct disk belongs to one thread, such as a loop. There are two engines with one interface:
+ * io_uring, and a pool of threads for hosts that forbid io_uring, as the default seccomp profile of
+ * containers does. When reads have ended, the owner's mailbox becomes readable; the owner then
+ * calls mailbox_deliver() and disk_reap(). Only the committer writes, by pwritev in open_extent.c,
+ * and its writes may block. */
 #ifndef STORE_DISK_H
 #define STORE_DISK_H
 
@@ -15,48 +16,50 @@
 
 enum disk_engine { DISK_URING, DISK_THREADS };
 
-/* Tries what `wanted` ("auto", "uring", "threads") asks for. ERR_IO if uring was demanded and is
- * refused. *ret_why says, for the log line at start, which engine it is and why; it lives as long
- * as the thread that asked. */
+/* Chooses the engine. `wanted` is "auto", "uring" or "threads". Returns OK, or ERR_IO if `wanted`
+ * is "uring" and the kernel refuses it. *ret_why names the engine and the reason, for the log line
+ * at the start; it lives as long as the calling thread. */
 enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why) MUST_USE;
 
 struct disk;
 struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
-void disk_free(struct disk **disk);    /* waits until all has ended; each done() comes in here */
+void disk_free(struct disk **disk);    /* waits until all reads have ended, and calls each done() */
 
 #define DISK_PARTS 3u
-#define DISK_ALIGN 4096u              /* direct: offsets, lengths and memory are multiples */
+#define DISK_ALIGN 4096u              /* offset, length and memory of a direct read are multiples */
 
-/* One read of a row of bytes, embedded in whoever wants it; stays until done(). Short reads, EINTR
- * and EAGAIN are dealt with inside: got < len only at the end of the file. err is OK, ERR_IO,
- * ERR_FAULT: the memory can't be written; or, of a direct one, ERR_BAD_ARGUMENT: the file takes no
- * such read. */
+/* One read of consecutive bytes. The caller owns the struct, and must keep it until done(). The
+ * engine itself repeats short reads, EINTR and EAGAIN, so got < len only at the end of the file.
+ * err is OK, ERR_IO, ERR_FAULT if the memory can't be written, or, for a direct read,
+ * ERR_BAD_ARGUMENT if the file system does not support such a read. */
 struct disk_read {
     int fd;
-    bool direct;                      /* fd is one that reads past the page cache */
+    bool direct;                      /* reads of fd bypass the page cache (O_DIRECT) */
     unsigned part_count;
-    /* where the bytes go, one part after the other; the engine's from disk_read on */
+    /* The memory for the bytes, one part after another. From disk_read on the engine owns it. */
     struct iovec parts[DISK_PARTS];
     uint64_t offset;
-    /* on the owner's thread, from disk_reap */
+    /* Called by disk_reap, on the owner's thread. */
     void (*done)(struct disk_read *read, enum err err, size_t got);
-    /* the engine's own */
+    /* for the engine alone */
     struct list link;
     struct disk *disk;
     size_t len, got;
     enum err err;
 };
 void disk_read(struct disk *disk, struct disk_read *read);
-size_t disk_reap(struct disk *disk);    /* how many ended */
-/* What is asked for between the two goes down together. */
+size_t disk_reap(struct disk *disk);    /* returns the number of reads that have ended */
+/* Reads that are asked for between disk_hold and disk_go are submitted together. */
 void disk_hold(struct disk *disk);
 void disk_go(struct disk *disk);
 
-/* What the page cache has, without waiting (RWF_NOWAIT). OK only if all bytes came at once;
- * ERR_WAIT: use disk_read; ERR_IO: the file failed or is too short; ERR_FAULT. Uses up the parts. */
+/* Reads from the page cache, without waiting (RWF_NOWAIT). Returns OK only if all bytes were there;
+ * ERR_WAIT if the caller must use disk_read; ERR_IO if the read failed or the file is too short;
+ * ERR_FAULT if the memory can't be written. Changes the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
-/* Is all of it in the page cache? To ask by disk_read_cached makes the kernel read what is not, each
- * piece by itself; this does not. True also where the kernel can't tell (before Linux 6.5). */
+/* Returns true if all of these bytes are in the page cache, or if the kernel can't tell (before
+ * Linux 6.5). Unlike disk_read_cached, this does not make the kernel read the missing bytes, each
+ * piece by itself. */
 bool disk_is_cached(int fd, uint64_t offset, size_t len) MUST_USE;
 
 #endif

@@ -1,22 +1,24 @@
-/* format.h - what lies on disk, format version 1: encoded, decoded, checked.
+/* format.h - the layout of the cache folder, format version 1: encoding, decoding, checks.
  * SPDX-License-Identifier: Apache-2.0
  *
- * All numbers little endian; in the index's key the unit is big endian, so that neighbours are
- * adjacent.
+ * All numbers are little endian, except the unit in a key of the index: it is big endian, so that
+ * the entries of consecutive units are adjacent.
  *
- *   FOLDER/format          64-byte struct disk_format (secret, size, generation, opening),
- *                          replaced whole
- *   FOLDER/lock, clean     held while open; there only after a clean stop
- *   FOLDER/index/          LMDB: 16-byte key (id, unit) -> 36-byte struct disk_entry
- *   FOLDER/extents/%08x    appends, each on 4 KiB, of records, each on 64 bytes; sealed by a table
- *                          of contents that starts on 4 KiB and ends, with its footer, the file
- *   record                 64-byte struct disk_record, a CRC for each 64 KiB of data, the metadata
- *                          block, data. Data with a full unit starts on 4 KiB, other data right
- *                          behind the metadata.
+ *   FOLDER/format          struct format, 64 bytes (secret, size, generation, opening), always
+ *                          replaced as a whole
+ *   FOLDER/lock            locked while the folder is open
+ *   FOLDER/clean           there only after a clean stop
+ *   FOLDER/index/          LMDB: a key of 16 bytes (id, unit) -> an encoded entry of 36 bytes
+ *   FOLDER/extents/%08x    appends of records. An append starts at a multiple of 4 KiB, a record at
+ *                          a multiple of 64 bytes. A sealed extent ends in a table of contents,
+ *                          which starts at a multiple of 4 KiB and ends with its footer
+ *   record                 64 bytes of struct record, a CRC for each 64 KiB of data, the metadata
+ *                          block, the data. Data with a full unit starts at a multiple of 4 KiB;
+ *                          other data follows the metadata directly
  *
- * A data CRC is seeded with crc_seed(id, etag_hash, unit): a block of another object, version or
- * place fails. Everything here is pure and takes any bytes: what it cannot prove right is ERR_GONE,
- * a miss (H2). */
+ * A data CRC is seeded with crc_seed(id, etag_hash, unit), so a block of another object, version or
+ * place fails its check. All functions here are pure and accept any bytes. If they cannot prove
+ * that bytes are right, they return ERR_GONE, which is a miss (H2). */
 #ifndef STORE_FORMAT_H
 #define STORE_FORMAT_H
 
@@ -25,14 +27,14 @@
 #include "store/store.h"
 
 #define FORMAT_VERSION 1u
-#define BLOCK_BYTES 65536u            /* what a data CRC covers */
+#define BLOCK_BYTES 65536u            /* the bytes that one data CRC covers */
 #define PAGE_BYTES 4096u
 #define RECORD_ALIGN 64u
 #define RECORD_BLOCKS (RECORD_BYTES_MAX / BLOCK_BYTES)
 #define RECORD_HEADER_MAX (64u + 4u * RECORD_BLOCKS)
-#define METADATA_UNIT UINT32_MAX          /* the unit number of metadata that lies by itself */
+#define METADATA_UNIT UINT32_MAX      /* the unit number of metadata in a record of its own */
 #define METADATA_BLOCK_MAX 65536u
-#define GENERATIONS 1024u             /* proof generations: 10 bits of an entry */
+#define GENERATIONS 1024u             /* a generation takes 10 bits of an entry */
 
 static inline uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -43,15 +45,16 @@ static inline uint64_t round_up(uint64_t value, uint64_t to) { return (value + t
 
 struct entry {
     uint32_t extent;
-    uint32_t offset;                  /* a unit: of its data; WHOLE and metadata: of the record */
+    uint32_t offset;                  /* of a unit's data; for WHOLE and metadata: of the record */
     uint32_t ordinal;                 /* of the record in its extent */
-    /* of the data; of the metadata block for metadata by itself */
+    /* Length of the data, or of the metadata block if the metadata has a record of its own. */
     uint32_t len;
     bool whole;
-    bool refused;                     /* metadata: the shared identity was, when it last asked */
-    uint32_t generation;              /* in which it was last vouched for */
+    bool refused;                     /* metadata: the origin last refused the shared identity */
+    uint32_t generation;              /* the generation in which it was last proved */
     uint64_t etag_hash;
-    /* metadata: metadata_mark(); units: CRCs of the two halves, first one low */
+    /* For metadata: metadata_mark(). For a unit: the CRCs of its two halves, the first one in the
+     * low 32 bits. */
     uint64_t mark;
 };
 
@@ -72,31 +75,32 @@ struct record {
     uint8_t blocks;                   /* data CRCs that follow the header */
     uint16_t zero;
     struct object_id id;
-    uint32_t first_unit;              /* METADATA_UNIT for metadata by itself */
+    uint32_t first_unit;              /* METADATA_UNIT for a record of metadata alone */
     uint32_t data_len, metadata_len;
     uint64_t etag_hash;
     uint64_t mark;                    /* of the metadata; 0 for units */
     uint32_t extent, ordinal;
     uint32_t metadata_crc;
-    uint32_t header_crc;              /* of all before, then of the data CRCs */
+    uint32_t header_crc;              /* of all members before, then of the data CRCs */
     uint32_t crc[RECORD_BLOCKS];
 };
 
 uint32_t record_blocks(const struct record *record);
-/* entries in the index; 1 for metadata */
+/* The number of entries in the index; 1 for metadata. */
 uint32_t record_units(const struct record *record);
 uint32_t record_header_bytes(uint32_t data_len);
-/* Where the data of a record at `offset` of its extent begins, and where the record ends. */
+/* The offsets at which the data of a record begins and the record ends. `offset` is that of the
+ * record in its extent. */
 uint64_t record_data_at(uint64_t offset, uint32_t data_len, uint32_t metadata_len);
 uint64_t record_end(uint64_t offset, const struct record *record);
-/* The length of a unit of this object; 0 behind its end. */
+/* The length of a unit of this object; 0 for a unit beyond its end. */
 uint32_t unit_len(const struct metadata *metadata, uint32_t unit);
 void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX]);
 enum err record_decode(slice bytes, struct record *ret) MUST_USE;
 /* The entry that unit `index` (counted from 0) of a record at `offset` gets. */
 void record_entry(const struct record *record, uint64_t offset, uint32_t index, uint32_t generation,
                   uint32_t *ret_unit, struct entry *ret);
-/* CRCs of data and of a metadata block, seeded with whose they are. */
+/* The CRC of a block of data, or of a metadata block, seeded with object, version and unit. */
 uint32_t block_crc(const struct object_id *id, uint64_t etag_hash, uint32_t unit, const void *bytes,
                    size_t len);
 
@@ -112,7 +116,7 @@ struct metadata *metadata_block_decode(const struct object_id *id, slice bytes) 
 #define TOC_ENTRY_BYTES 32u
 #define TOC_FOOTER_BYTES 64u
 
-/* Both as they lie on disk. toc_footer_encode sets magic, version and crc. */
+/* These two structs are the layout on disk. toc_footer_encode sets magic, version and crc. */
 struct toc_entry {
     struct object_id id;
     uint32_t first_unit, offset, data_len, metadata_len;
@@ -122,36 +126,38 @@ struct toc_footer {
     uint32_t magic, version;
     uint32_t extent, count, offset, entries_crc;
     uint8_t zero[36];
-    uint32_t crc;                     /* of all before */
+    uint32_t crc;                     /* of all members before */
 };
 
 struct toc_entry toc_entry_of(const struct record *record, uint64_t offset);
-/* May a record have this kind and these lengths? */
+/* Returns true if a record may have this kind and these lengths. */
 bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES]);
 enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret) MUST_USE;
-uint64_t toc_bytes(uint64_t count);   /* from the page it starts on to the end of the file */
+uint64_t toc_bytes(uint64_t count);   /* from its first page to the end of the file */
 
 /* ---- the format file ---- */
 
 #define FORMAT_BYTES 64u
-#define FORMAT_BYTES_MAX 4096u        /* of any version: magic, u32 version, ..., CRC of all that */
+/* The limit for a format file of any version: magic, u32 version, ..., a CRC of all these. */
+#define FORMAT_BYTES_MAX 4096u
 
-/* As it lies on disk. format_encode sets magic, version and crc. */
+/* This struct is the layout on disk. format_encode sets magic, version and crc. */
 struct format {
     char magic[8];
     uint32_t version;
-    uint32_t generation;              /* the current one: entries of another are unproved */
+    uint32_t generation;              /* the current one; entries of another one are unproved */
     uint8_t secret[STORE_SECRET_BYTES];
     uint64_t size_bytes;
-    /* counts up; the index says the same, or it is not this folder's latest */
+    /* Number of the latest opening. An index with another number is not the folder's latest. */
     uint64_t opening;
     uint32_t extent_bytes, zero[2];
-    uint32_t crc;                     /* of all before */
+    uint32_t crc;                     /* of all members before */
 };
 
 void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES]);
-/* ERR_FORMAT: of a newer version; ERR_GONE: damaged. Both with *ret_why. */
+/* Returns OK, ERR_FORMAT if the version is newer, or ERR_GONE if the file is damaged. Both errors
+ * set *ret_why. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why) MUST_USE;
 
 #endif

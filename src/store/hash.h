@@ -7,13 +7,13 @@
 
 #define STORE_SECRET_BYTES 16
 
-/* 96 bits of SipHash-2-4-128 (OpenSSL's, fetched once) over the name's parts, each with its length.
- * Any thread. */
+/* Sets *ret to 96 bits of SipHash-2-4-128 (OpenSSL's, fetched once) over the parts of the name,
+ * each with its length. Any thread. */
 void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
                   struct object_id *ret);
-void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* from the kernel */
-/* The seed of an object's data checksums: a block of another object, version or unit fails
- * (penstock-format(5)). */
+void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* random bytes of the kernel */
+/* The seed of an object's data checksums. It makes a block of another object, version or unit fail
+ * its check (penstock-format(5)). */
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit);
 
 #endif

@@ -21,21 +21,22 @@ struct index {
     _Atomic(MDB_env *) env;           /* NULL: closed; readers look only after taking a slot */
     MDB_dbi dbi;
     atomic_bool bad;
-    atomic_bool faulted;              /* bad, and LMDB was left in the middle of something */
+    atomic_bool faulted;              /* bad, and a fault interrupted LMDB inside a call */
     MDB_txn *writing;
-    /* The committer's, but for the map and the list of what is free; map NULL: unguarded. */
+    /* For the committer only, except for the map and the list of free pages. If the map is NULL, no
+     * page is checked. */
     struct index_pages pages;
-    /* What was last committed (index_snapshot.c). */
-    _Atomic uint64_t newest;          /* its number */
-    _Atomic uint64_t committing;      /* the one being committed; 0: none */
-    _Atomic uint64_t seals[2];        /* the meta pages of the last even and odd one */
+    /* The latest commit (index_snapshot.c). */
+    _Atomic uint64_t newest;          /* the number of its transaction */
+    _Atomic uint64_t committing;      /* the transaction being committed; 0: none */
+    _Atomic uint64_t seals[2];        /* seals of the meta pages of the last even and odd one */
     struct slot slots[SLOTS];
 };
 
-/* Everything one call into LMDB may want. */
+/* The arguments and results of one call into LMDB. */
 struct ask {
     int (*call)(struct ask *ask);
-    int (*read)(struct ask *ask);     /* do_read: what to do in the transaction */
+    int (*read)(struct ask *ask);     /* do_read calls it in its transaction */
     struct index *index;
     MDB_env *env;
     struct slot *slot;
@@ -44,43 +45,46 @@ struct ask {
     const struct entry *put;
     uint64_t number;
     struct index_size size;
-    struct entry *entries;            /* what was found: in the caller's memory */
+    struct entry *entries;            /* the entries found, in the caller's memory */
     uint32_t found, found_unit;
-    uint64_t snapshot, seal;          /* the transaction whose tree is read, and its meta page's */
+    uint64_t snapshot, seal;          /* the transaction whose tree is read; its meta page's seal */
     const char *path;
 };
 typedef int lmdb_call(struct ask *ask);
 
-/* Runs it in a trap. A fault, or an answer that says so, makes the index bad. */
+/* Runs the call in a trap. A fault, or a result that shows damage, makes the index bad. */
 enum err index_call(struct index *index, lmdb_call *call, struct ask *ask) MUST_USE;
-/* The one key that is no entry's: shorter than any. */
+/* The only key that belongs to no entry. It is shorter than the key of any entry. */
 #define INDEX_OPENING "opening"
 static inline MDB_val index_opening_key(void)
 {
     static const char name[] = INDEX_OPENING;
     return (MDB_val){ sizeof(name), (void *)(uintptr_t)name };
 }
-/* MDB_CORRUPTED if its checksum fails, or it lies where the ask's snapshot keeps nothing. */
+/* Decodes an entry. Returns MDB_CORRUPTED if its checksum fails, or if it lies in a page that the
+ * snapshot of `ask` does not use. */
 int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value,
                  struct entry *ret);
-/* The first entry of ask's object from its unit on. */
+/* Finds the first entry of the object of `ask` at or after its unit. */
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask);
 
-/* ---- which tree is read: index_snapshot.c ---- */
+/* ---- the tree that readers must read: index_snapshot.c ---- */
 
-/* The index has been opened: what is committed now is believed. In a trap. */
+/* To be called after the index was opened, in a trap. From now on the tree that is committed at
+ * this time counts as the right one. */
 int snapshot_learn(struct index *index, MDB_env *env);
 void snapshot_forget(struct index *index);    /* no reader is left */
-/* Around mdb_txn_commit; the committer's. */
+/* The committer calls these before and after mdb_txn_commit. */
 void snapshot_commits(struct index *index, uint64_t transaction);
 int snapshot_committed(struct index *index, uint64_t transaction);
-/* A write transaction begins: is it the one after the newest? */
+/* To be called when a write transaction begins: fails unless it follows the newest commit. */
 int snapshot_begin(struct index *index, uint64_t transaction);
-/* A read transaction of `ask->snapshot` has begun, after `newest` was read. AGAIN: a commit came
- * between, begin anew. */
+/* Judges a read transaction of `ask->snapshot`, which began after the caller had read `newest`.
+ * SNAPSHOT_AGAIN: a commit came between the two, and the caller must begin anew. */
 enum snapshot { SNAPSHOT_RIGHT, SNAPSHOT_AGAIN, SNAPSHOT_WRONG };
 enum snapshot snapshot_judge(struct ask *ask, uint64_t newest);
-/* All was read; or a commit may have reused what was: read it anew. */
+/* To be called after all was read. Returns false if a later commit may have reused pages that were
+ * read; the caller must then read again. */
 bool snapshot_stands(const struct ask *ask);
 
 #endif

@@ -1,8 +1,9 @@
-/* io.h - a reader's own: buffers, and what it waits for. SPDX-License-Identifier: Apache-2.0
+/* io.h - the buffers and the reads in progress of one reader. SPDX-License-Identifier: Apache-2.0
  *
- * A read is planned first: spans of one extent, a reference to it, a buffer, and what must be found
- * there. What the page cache has is read at once; else the plan goes into an op, which waits for
- * the disk. Threads: a store_io and all that hangs on it is its owner's. */
+ * A read begins with a plan: spans of one extent, a reference to the extent, a buffer, and the
+ * entries that the bytes must match. If the page cache has all bytes, they are read at once.
+ * Otherwise the plan goes into an op, which waits for the disk. Threads: a store_io, its buffers
+ * and its ops belong to one thread. */
 #ifndef STORE_IO_H
 #define STORE_IO_H
 
@@ -11,73 +12,74 @@
 #include "store/inside.h"
 
 #define LARGE_BYTES (READ_BYTES_MAX + 16u * 1024u)
-#define TINY_BYTES PAGE_BYTES         /* what lies before a small object, which goes straight */
+#define TINY_BYTES PAGE_BYTES         /* for a header, if the object's bytes go to the caller */
 #define SMALL_BYTES (20u * 1024u)
 #define MERGED_BUFFER_BYTES (MERGED_BYTES_MAX + 128u * 1024u)
 #define MERGED_BYTES_MAX (1024u * 1024u)
-#define WARY_READS 64u                /* so many are looked up before they are tried, after a miss */
+/* After a miss in the page cache, so many reads first ask whether the page cache has the bytes. */
+#define WARY_READS 64u
 #define BLOCKS_MAX (READ_BYTES_MAX / BLOCK_BYTES)
 
-static_assert(LARGE_BYTES - READ_BYTES_MAX >= RECORD_HEADER_MAX, "a header fits behind the bytes");
-static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + METADATA_BLOCK_MAX, "and a head into a buffer");
+static_assert(LARGE_BYTES - READ_BYTES_MAX >= RECORD_HEADER_MAX, "bytes and a header fit");
+static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + METADATA_BLOCK_MAX, "a metadata record fits");
 
 enum buffer_kind { TINY, SMALL, LARGE, MERGED, BUFFER_KINDS };
 struct read_buffer {
     struct store_io *io;
-    struct read_buffer *next;         /* while it is kept */
+    struct read_buffer *next;         /* in the list of kept buffers */
     enum buffer_kind kind;
     uint8_t *bytes;
-    struct huge_page *page;                /* which `bytes` is cut from; NULL: from none */
+    struct huge_page *page;           /* the page that has `bytes`; NULL: `bytes` was allocated */
 };
 
 struct span {
-    uint64_t at;                      /* in the extent's file */
-    uint32_t len, to;                 /* in the buffer */
+    uint64_t at;                      /* offset in the extent's file */
+    uint32_t len, to;                 /* length; offset in the buffer */
 };
 
-/* What is read, and what it must be. Where whole blocks go straight to the caller's memory, the
- * rest of their span, the first one, lies in the buffer without a hole. */
+/* The bytes to read, and the entries that they must match. If whole blocks of the first span go
+ * directly to the caller's memory, the rest of that span lies in the buffer without a hole. */
 struct plan {
     struct extent *extent;
-    struct read_buffer *buffer;       /* NULL: nothing goes there */
-    const struct metadata *metadata;    /* of a read of bytes; not owned */
+    struct read_buffer *buffer;       /* NULL: no bytes go to a buffer */
+    const struct metadata *metadata;  /* for a read of bytes; not owned */
     struct object_id id;
-    uint32_t generation, changes;     /* metadata: as they were before the index was asked */
+    uint32_t generation, changes;     /* for metadata: their values before the index was read */
     struct span spans[2];
     uint32_t span_count;
     uint32_t unit, unit_count;
-    uint32_t header_at;               /* in the buffer: WHOLE and metadata */
-    uint32_t blocks_at;               /* in the first span */
-    uint32_t first_block, block_count, blocks_len;    /* blocks: counted in the object */
-    uint32_t skip, give;              /* of the blocks' bytes */
-    uint8_t *to;                      /* the caller's memory for what is given */
-    uint32_t straight_at, straight_len;    /* of the first span: what goes there straight */
-    const uint8_t *mapped;            /* NULL, or where that lies already: it is copied, not read */
-    /* of units from `unit` on; or one WHOLE, or of metadata */
+    uint32_t header_at;               /* offset in the buffer, for WHOLE and metadata */
+    uint32_t blocks_at;               /* offset in the first span */
+    uint32_t first_block, block_count, blocks_len;    /* block numbers count in the object */
+    uint32_t skip, give;              /* bytes of the blocks to skip, and then to give */
+    uint8_t *to;                      /* the caller's memory for the bytes given */
+    uint32_t straight_at, straight_len;    /* part of the first span that goes directly to `to` */
+    const uint8_t *mapped;            /* that part in the extent's map, to be copied; or NULL */
+    /* the entries of the units from `unit` on, or one WHOLE entry, or one of metadata */
     struct entry entries[RECORD_UNITS];
 };
 
 struct op_read {
-    struct disk_read read;            /* if it goes by itself */
+    struct disk_read read;            /* used if the read is not part of a bulk */
     struct store_op *op;
-    uint32_t span;                    /* of the op's plan */
+    uint32_t span;                    /* index of the span in the op's plan */
     bool straight;                    /* the disk itself writes to the caller's memory */
-    struct list link;                 /* among what is gathered, then in a bulk */
+    struct list link;                 /* in the list of gathered reads, then in a bulk */
 };
 struct store_op {
-    struct store_op *next;            /* while it is kept */
+    struct store_op *next;            /* in the list of kept ops */
     struct store_io *io;
     struct plan plan;
     struct op_read reads[2];
     uint32_t pending;
     enum err err;
     bool dropped;
-    void (*finish)(struct store_op *op);    /* all has been read, or failed: err */
+    void (*finish)(struct store_op *op);    /* called when all reads ended; `err` says how */
     metadata_done *metadata_done;
     object_bytes_done *object_bytes_done;
     void *arg;
     struct metadata *metadata;        /* a reference, while bytes are read */
-    slice name;                       /* owned: metadata's, to be compared */
+    slice name;                       /* owned: the name that the metadata must have */
 };
 
 struct store_io {
@@ -89,45 +91,47 @@ struct store_io {
     struct store_op *ops;
     uint32_t op_count;
     bool plugged;                     /* reads are gathered */
-    uint32_t wary;                    /* so many more are not tried before they are looked up */
+    uint32_t wary;                    /* so many more reads first ask the page cache */
     struct list gathered;
     uint32_t gathered_count;
 };
 
-/* NULL: as many as may be are in use. */
+/* Returns NULL if the limit of read buffers is reached. */
 struct read_buffer *read_buffer_take(struct store_io *io, size_t bytes) MUST_USE;
 void read_buffer_give(struct read_buffer *buffer);    /* accepts NULL */
-void read_buffers_free(struct store_io *io);    /* with none in use */
+void read_buffers_free(struct store_io *io);    /* no buffer may be in use */
 
-/* H1, and a buffer for it, unless bytes is 0. ERR_NOT_FOUND, a miss: with the extent gone, the index
- * forgets the entries. */
+/* Takes a reference to the extent (H1), and a buffer unless `bytes` is 0. Returns OK, or
+ * ERR_NOT_FOUND, which is a miss. If the extent is gone, the index forgets the entries. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_USE;
 void plan_end(struct plan *plan);
-/* What the plan was made from is no good: counted, and the index forgets it. */
+/* To be called if the bytes fail their checks. Counts that, and lets the index forget the entries
+ * of the plan. */
 void plan_disown(struct store_io *io, const struct plan *plan);
-/* The memory a span goes to; how many parts. */
+/* Finds the memory that a span is read into. Returns the number of parts. */
 unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
-/* Where the byte of the first span lies, once it is read. */
+/* Returns the place in memory of byte `at` of the first span, after it was read. */
 uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
-/* Where it was found: there, or in the extent's map. */
+/* Returns where that byte was found: at plan_place, or in the extent's map. */
 const uint8_t *plan_found(const struct plan *plan, uint32_t at) MUST_USE;
-/* Reads from the page cache alone; sets plan->mapped. ERR_WAIT: the disk must be asked; ERR_IO,
- * ERR_FAULT. */
+/* Reads from the page cache alone, and sets plan->mapped. Returns OK, ERR_WAIT if the disk must be
+ * read, ERR_IO or ERR_FAULT. */
 enum err plan_read_cached(struct store_io *io, struct plan *plan) MUST_USE;
-/* The header that was read, if it is that of the record the index named, for this object. */
+/* Reads the header from the buffer. Returns false if it is not that of the record that the index
+ * named, for this object. */
 bool plan_header(const struct plan *plan, uint32_t len, struct record *ret) MUST_USE;
 
-/* Takes what the plan holds. */
+/* Makes an op, which takes the extent and the buffer of the plan. */
 struct store_op *op_new(struct store_io *io, const struct plan *plan,
                         void (*finish)(struct store_op *op)) MUST_USE;
-void op_start(struct store_op *op);   /* reads what the plan says; then finish() */
+void op_start(struct store_op *op);   /* reads the spans of the plan, then calls finish() */
 void op_end(struct store_op *op);
-void op_read_ended(struct op_read *read, enum err err);    /* OK: all of its bytes are there */
+void op_read_ended(struct op_read *read, enum err err);    /* OK: all bytes of the read are there */
 
 /* ---- gather.c ---- */
-/* Does what the page cache lacks go past it, now? */
+/* Returns true if reads of the disk bypass the page cache now (O_DIRECT). */
 bool store_reads_direct(const struct store *store) MUST_USE;
-void gather_read(struct store_io *io, struct op_read *read);    /* now, or when the plug goes */
-void gather_drop(struct store_io *io);    /* what was gathered, and dropped since, ends */
+void gather_read(struct store_io *io, struct op_read *read);    /* starts it now, or at unplug */
+void gather_drop(struct store_io *io);    /* ends gathered reads whose op was dropped */
 
 #endif

@@ -20,19 +20,19 @@ struct object_name {
     slice endpoint, bucket, key, version;
 };
 
-/* The form in which metadata keeps a name: its parts, with a NUL between each two. */
+/* Metadata keeps a name as one text: the parts, with a NUL between each two. */
 size_t object_name_bytes(const struct object_name *name);
-slice object_name_write(const struct object_name *name, char *to);    /* the slice is of `to` */
+slice object_name_write(const struct object_name *name, char *to);    /* returns the text in `to` */
 
 struct metadata {
     struct object_id id;
-    /* metadata_etag_hash(etag): units belong to this metadata if theirs is equal */
+    /* metadata_etag_hash(etag). A unit belongs to this metadata if its etag_hash is equal. */
     uint64_t etag_hash;
     uint64_t size;
     int64_t modified_s;           /* Last-Modified, unix seconds */
-    bool full;                    /* FULL: from a 200 or a HEAD, so `fields` is complete */
-    /* Proves no right of the shared identity: it came in the name of a client, or the shared
-     * identity was refused since. Set before the metadata is shared. */
+    bool full;                    /* made from a 200 or a HEAD, so `fields` is complete */
+    /* True: the metadata proves no right of the shared identity. It was learned in the name of a
+     * client, or the shared identity was refused since. Set before the metadata is shared. */
     bool unshared;
     /* endpoint NUL bucket NUL key NUL version: compared on every read */
     slice name;
@@ -40,13 +40,14 @@ struct metadata {
     /* "name: value\r\n"..., lower-case names: the headers that clients get */
     slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last confirmed it; 0: not known */
-    /* The origin's last answer to the shared identity, in the form of cache/permit.c. It only grows
-     * (granted_raise). GRANTED_REFUSED: that was a refusal. 0: not known in this process. */
+    /* The origin's latest answer to the shared identity, in the form of cache/permit.c. The value
+     * only grows (granted_raise). GRANTED_REFUSED: the answer was a refusal. 0: not known in this
+     * process. */
     _Atomic uint32_t granted;
     atomic_bool revalidating;     /* a revalidation runs in the background */
-    /* must be revalidated once before it is served (penstock-format(5)) */
+    /* True: the metadata must be revalidated once before it is served (penstock-format(5)). */
     atomic_bool unproved;
-    bool restated;                /* a write may have made it wrong (restated.h) */
+    bool restated;                /* a write may have made the metadata wrong (restated.h) */
     atomic_uint refs;
 };
 
@@ -68,25 +69,26 @@ struct metadata *metadata_new(const struct object_id *id, const struct object_na
 struct metadata *metadata_ref(struct metadata *metadata) MUST_USE;
 void metadata_unref(struct metadata **metadata);
 size_t metadata_bytes(const struct metadata *metadata);        /* for budgets */
-/* whole key, not its hash */
+/* Compares the whole name, not its hash. */
 bool metadata_has_name(const struct metadata *metadata, const struct object_name *name);
-/* empty with ptr NULL if absent */
+/* The ptr of the result is NULL if there is no such field. */
 slice metadata_field(const struct metadata *metadata, slice name);
 uint64_t metadata_etag_hash(slice etag);                       /* quotes included; never 0 */
-/* 64 bits of size and Last-Modified, which an index entry has: for comparison with a listing. */
+/* 64 bits made of size and Last-Modified. An index entry has them, so that it can be compared with
+ * a line of a listing. */
 uint64_t metadata_mark(uint64_t size, int64_t modified_s);
 /* True if the metadata is of the version with this ETag and mark. */
 bool metadata_is_of(const struct metadata *metadata, uint64_t etag_hash, uint64_t mark);
-bool metadata_is_same(const struct metadata *a, const struct metadata *b);    /* of one version? */
+bool metadata_is_same(const struct metadata *a, const struct metadata *b);    /* of one version */
 
 /* Metadata in RAM, sharded; metadata that was not used lately is evicted first. Any thread. */
 struct metadata_cache;
 struct metadata_cache *metadata_cache_new(size_t budget_bytes) MUST_USE;
 void metadata_cache_free(struct metadata_cache **cache);
-/* a reference or NULL */
+/* Returns a reference, or NULL. */
 struct metadata *metadata_cache_get(struct metadata_cache *cache,
                                     const struct object_id *id) MUST_USE;
-/* takes a reference of its own; replaces */
+/* Takes a reference of its own, and replaces older metadata of the object. */
 void metadata_cache_put(struct metadata_cache *cache, struct metadata *metadata);
 void metadata_cache_drop(struct metadata_cache *cache, const struct object_id *id);
 void metadata_cache_clear(struct metadata_cache *cache);

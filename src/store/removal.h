@@ -6,17 +6,18 @@
 
 /* Takes the waiting removals into the next transaction. */
 void removals_take(struct store *store);
-/* Inside the transaction: publishes the removals that are not committed yet. `again`: also those
- * that were committed since the commit began. */
+/* Inside the transaction: publishes the removals that are not committed yet. If `again`, it also
+ * publishes those that were committed since the commit began. */
 enum err removals_publish(struct store *store, bool again) MUST_USE;
 /* After the transaction: drops the metadata from RAM, too. */
 void removals_settle(struct store *store);
 void removals_answer(struct store *store, enum err err);
 /* True if a removal was taken and is not committed. */
 bool removals_are_due(const struct store *store);
-/* The commit is over. */
+/* To be called when the commit is over. */
 void removals_end(struct store *store);
-/* The watch's, when the disk hangs: answers all removals, so that no write waits for it. */
+/* The watch calls it when the disk hangs. Answers all removals, so that no write waits for the
+ * disk. */
 void removals_give_up(struct store *store);
 
 #endif

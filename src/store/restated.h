@@ -18,12 +18,13 @@ struct restated *restated_new(void) MUST_USE;
 void restated_free(struct restated **restated);
 /* To be called when the folder has been opened, before any read of metadata. */
 enum err restated_open(struct restated *restated, const struct folder *folder) MUST_USE;
-/* bucket: the id of the name with endpoint and bucket alone. OK: it is on disk. */
+/* `bucket` is the id of the name with endpoint and bucket alone. Returns OK when the row is on
+ * disk. */
 enum err restated_add(struct restated *restated, const struct folder *folder,
                       const struct object_id *bucket) MUST_USE;
 bool restated_has(struct restated *restated, const struct object_id *bucket,
                   uint32_t extent) MUST_USE;
-/* The same for metadata in this extent. */
+/* Returns true if metadata in this extent is restated, because its bucket is. */
 bool restated_is(struct restated *restated, const uint8_t secret[STORE_SECRET_BYTES],
                  const struct metadata *metadata, uint32_t extent) MUST_USE;
 

@@ -1,11 +1,12 @@
-/* store.h - what is cached on this node. SPDX-License-Identifier: Apache-2.0
+/* store.h - the cache folder of this node. SPDX-License-Identifier: Apache-2.0
  *
- * The interface of the room: it finds metadata and bytes of objects, reads and verifies them,
- * appends and removes them. Behind it are extents (append-only files), the LMDB index and one
- * committer thread. The store knows no origin, and it never fails a request. A folder that is full,
- * broken, being opened, or held by another process has nothing; bytes that can't be proved right
- * are a miss (H2). Threads: any thread may find and read, with a store_io of its own. Any thread
- * may hand in appends and removals; they end on a thread of the store's. */
+ * This is the interface of the room. It finds metadata and bytes of objects, reads and verifies
+ * them, appends and removes them. It is made of extents (append-only files), the LMDB index and one
+ * committer thread. The store knows no origin, and it never makes a request fail. If the folder is
+ * full, broken, being opened, or held by another process, every look-up is a miss. Bytes that can't
+ * be proved right are a miss, too (H2). Threads: any thread may find and read, with a store_io of
+ * its own. Any thread may hand in appends and removals; their done() runs on a thread of the
+ * store. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -13,10 +14,10 @@
 #include "store/disk.h"
 #include "store/metadata.h"
 
-#define UNIT_BYTES 131072u            /* a unit: what is indexed */
-#define RECORD_UNITS 8u               /* at most so many consecutive units make a record */
+#define UNIT_BYTES 131072u            /* each unit has an entry of its own in the index */
+#define RECORD_UNITS 8u               /* the most consecutive units in a record */
 #define RECORD_BYTES_MAX (UNIT_BYTES * RECORD_UNITS)
-/* an object up to this is one record, metadata in front */
+/* An object up to this size is one record, with the metadata before the data. */
 #define WHOLE_BYTES_MAX RECORD_BYTES_MAX
 #define READ_BYTES_MAX 262144u        /* the most bytes of one store_read */
 
@@ -31,20 +32,20 @@ struct store_options {
     size_t metadata_bytes;            /* RAM for metadata */
     size_t held_bytes;                /* RAM for bytes that readers hold; 0: no limit of its own */
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
-    uint32_t commit_ms_max;           /* after so long without a commit: out of service (H3) */
-    uint32_t read_gap_bytes;          /* reads that lie no further apart become one */
-    /* Do reads go past the page cache (O_DIRECT)? COLD_AUTO: once the extents have more bytes than
-     * half of memory_bytes. */
+    uint32_t commit_ms_max;           /* after this time without a commit: out of service (H3) */
+    uint32_t read_gap_bytes;          /* reads with no larger gap between them become one read */
+    /* Whether reads bypass the page cache (O_DIRECT). COLD_AUTO: they do if the extents have more
+     * bytes than half of memory_bytes. */
     enum cold_reads { COLD_BUFFERED, COLD_AUTO, COLD_DIRECT } cold_reads;
-    uint64_t memory_bytes;            /* for this process; no more of the extents is mapped */
+    uint64_t memory_bytes;            /* of this process; also the limit for maps of extents */
     enum disk_engine engine;
 };
 
-/* OK also if the folder can't be used now, because it is read-only, failing, or held by another
- * process: the store is then out of service, and tries again by itself. ERR_FORMAT: starting would
- * be a mistake, because the folder has foreign files or a newer format, or is no folder. A cache
- * folder without its format file begins anew (store_status). *ret_why, in keep, is then a sentence
- * for people; it is empty if all is well. */
+/* Returns OK even if the folder can't be used now, because it is read-only, failing, or held by
+ * another process: the store is then out of service, and tries again by itself. Returns ERR_FORMAT
+ * if starting would be a mistake, because the folder has foreign files or a newer format, or is no
+ * folder. A cache folder without its format file begins anew (store_status). In all these cases
+ * *ret_why, in keep, is a sentence for people. It is empty if all is well. */
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
                     slice *ret_why) MUST_USE;
 /* Clean stop: empties the queue, commits, writes the clean mark. No store_io may be left. */
@@ -60,8 +61,8 @@ void store_names(struct store *store, const struct store_name *list, size_t coun
 
 struct store_status {
     bool serving;
-    const char *why;                  /* static text: why it is not serving; "" */
-    /* static text: why the last opening began an empty folder, and lost what it held; "" */
+    const char *why;                  /* static text: why the folder is out of service; or "" */
+    /* static text: why the latest opening dropped all objects and began anew; or "" */
     const char *anew;
     uint64_t size_bytes, used_bytes, entries, index_bytes, metadata_bytes;
     uint64_t free_bytes, reserve_bytes;    /* of the file system, less than a second ago */
@@ -71,18 +72,18 @@ struct store_status {
 };
 void store_status(struct store *store, struct store_status *ret);    /* never waits for the disk */
 
-/* The size of the file system of a path, and its bytes that are free for this process, now. ERR_IO:
- * the file system does not tell. */
+/* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
+ * OK, or ERR_IO if the file system does not give them. */
 struct store_space {
     uint64_t bytes, free_bytes;
 };
 enum err store_space(const char *path, struct store_space *ret) MUST_USE;
-/* The result that an opening would have, without opening: OK; ERR_FORMAT: starting would be a
- * mistake; ERR_BUSY: another process holds the folder; ERR_IO: this user can't use it, or not now.
- * *ret_why, in keep, says why and what to do. */
+/* Finds the result that an opening would have, without opening the folder. Returns OK; ERR_FORMAT
+ * if starting would be a mistake; ERR_BUSY if another process holds the folder; ERR_IO if this user
+ * can't use the folder, or can't use it now. *ret_why, in keep, says why and what to do. */
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why) MUST_USE;
-/* The size that a folder will get if it is opened with options.size_bytes 0. The folder may be
- * missing; `on` is a path on its future file system. */
+/* Returns the size that a folder will get if it is opened with options.size_bytes 0. The folder may
+ * be missing; `on` is a path on its future file system. */
 uint64_t store_derived_size(const char *folder, const char *on);
 
 void store_object_id(const struct store *store, const struct object_name *name,
@@ -92,7 +93,8 @@ void store_object_id(const struct store *store, const struct object_name *name,
 
 struct store_io;
 struct store_io *store_io_new(struct store *store, struct mailbox *box) MUST_USE;
-void store_io_free(struct store_io **io);    /* every op ended or dropped; waits for the disk */
+/* Every op must have ended or been dropped. Waits for the disk. */
+void store_io_free(struct store_io **io);
 void store_io_reap(struct store_io *io);     /* call whenever the mailbox was readable */
 /* From plug to unplug, reads that need the disk are gathered. Then they start together, in their
  * order on the disk. Neighbours no further apart than read_gap_bytes become one read. None of the
@@ -102,16 +104,17 @@ void store_io_unplug(struct store_io *io);
 
 /* One look-up or read in progress. */
 struct store_op;
-/* Ends the wait: done() is not called any more. Never blocks. Empties *op; accepts NULL. */
+/* Drops the op: done() will not be called. Never blocks. Sets *op to NULL; accepts NULL. */
 void store_op_drop(struct store_op **op);
 /* True if the op reads into its caller's memory. The disk may write to that memory until the read
  * ends, also if the op is dropped; at the latest until store_io_free returns. Accepts NULL. */
 bool store_op_writes(const struct store_op *op);
-/* How many bytes a read will bring, if it ends with OK. */
+/* Returns the number of bytes that a read will bring if it ends with OK. */
 uint64_t store_op_bytes(const struct store_op *op);
 
-/* The metadata of an object. OK with *ret, a reference; ERR_NOT_FOUND; or ERR_WAIT with *ret_op:
- * done comes on this thread, with OK and a reference that is the callee's, or ERR_NOT_FOUND. */
+/* Finds the metadata of an object. Returns OK with a reference in *ret; ERR_NOT_FOUND; or ERR_WAIT
+ * with *ret_op. done() is then called on this thread, with OK and a reference that it owns, or with
+ * ERR_NOT_FOUND. */
 typedef void metadata_done(void *arg, enum err err, struct metadata *take_metadata);
 enum err store_metadata(struct store_io *io, const struct object_id *id,
                         const struct object_name *name, metadata_done *done, void *arg,
@@ -122,7 +125,7 @@ struct object_bytes {
     slice bytes;
     void *owner;                      /* the store's */
 };
-/* On the thread that read them; safe on empty ones. */
+/* To be called on the thread that read the bytes. `held` may be empty. */
 void object_bytes_release(struct object_bytes *held);
 /* True if readers hold more than they should: a caller should then copy a little, and release the
  * rest. Cheap. */
@@ -130,28 +133,28 @@ bool store_held_bytes_scarce(const struct store_io *io);
 
 /* Reads bytes of an object from `offset` on, up to `end` and at most READ_BYTES_MAX. Returns as
  * many as the store has in a row, at least one.
- *   OK with *ret            they were in the page cache
+ *   OK with *ret            the bytes were in the page cache
  *   ERR_NOT_FOUND           the store does not have the unit of `offset`
- *   ERR_WAIT with *ret_op   done comes with OK, or with ERR_GONE if the bytes failed their checks:
- *                           a miss, which is counted, and the index forgets the entry
+ *   ERR_WAIT with *ret_op   done() is called with OK, or with ERR_GONE if the bytes fail their
+ *                           checks: a miss, which is counted, and the index forgets the entry
  *
  * `to` is memory for all bytes up to `end`, or NULL. A read with a whole 64 KiB block in it (the
- * object's last block may be short) goes straight there, up to RECORD_BYTES_MAX at once. The held
- * bytes are then at `to`, and have no owner. Other bytes lie elsewhere, and the caller copies them.
- * A process that can't be trusted may share the memory. So bytes that fail their checks there are
- * read once more, elsewhere, before the record counts as bad. ERR_FAULT: the memory can't be
- * written; the record is not at fault. */
+ * object's last block may be short) goes directly to that memory, up to RECORD_BYTES_MAX at once.
+ * The held bytes are then at `to`, and have no owner. The bytes of any other read lie elsewhere,
+ * and the caller copies them. A process that can't be trusted may share the memory at `to`. So if
+ * bytes fail their checks there, they are read once more, elsewhere, before the record counts as
+ * bad. done() gets ERR_FAULT if the memory can't be written; the record is not bad then. */
 typedef void object_bytes_done(void *arg, enum err err, struct object_bytes take_bytes);
 enum err store_read(struct store_io *io, const struct metadata *metadata, uint64_t offset,
                     uint64_t end, void *to, object_bytes_done *done, void *arg,
                     struct object_bytes *ret, struct store_op **ret_op) MUST_USE;
 
-/* Number of units from `first` on, at most `count`, that the store has in a row for this metadata.
- * Index only, any thread. */
+/* Returns the number of consecutive units from `first` on, at most `count`, that the store has for
+ * this metadata. Reads only the index. Any thread. */
 uint32_t store_has_units(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count);
-/* The first unit from `first` on, among `count`, that the store has for this metadata; first +
- * count if it has none. */
+/* Returns the first of the `count` units from `first` on that the store has for this metadata, or
+ * first + count if it has none of them. */
 uint32_t store_next_unit(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count);
 
@@ -160,20 +163,22 @@ uint32_t store_next_unit(struct store *store, const struct metadata *metadata, u
 /* Bytes that all extents together may have now. Any thread; cheap. */
 uint64_t store_capacity(struct store *store);
 
-/* True if these bytes may be stored (admission). Called once, when a fill starts. */
+/* True if these bytes may be stored (admission). To be called once, when a fill starts. */
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes);
 
-/* A finished record. The caller fills it in and keeps it, the metadata and the bytes until done(),
- * which comes exactly once, on the committer's thread: OK when it is committed and can be found,
- * ERR_CHANGED when may_publish said no, ERR_FULL, ERR_IO. */
+/* A finished record. The caller fills in this struct, and keeps it, the metadata and the bytes
+ * until done() is called, once, on the committer's thread. done() gets OK if the record is
+ * committed and can be found, ERR_CHANGED if may_publish returned false, ERR_FULL or ERR_IO. */
 struct store_append {
     struct metadata *metadata;
     uint32_t first_unit;
-    /* whole units; short only at the object's end. Empty with with_metadata: the metadata alone */
+    /* Whole units; the last one is short only at the object's end. May be empty if with_metadata:
+     * then only the metadata is stored. */
     slice bytes;
-    /* commit the metadata too; with all bytes of a small object: one WHOLE record */
+    /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */
     bool with_metadata;
-    /* Called by the committer inside the transaction that publishes (H7). NULL: it may. */
+    /* The committer calls it inside the transaction that publishes the record (H7). NULL: the
+     * record may always be published. */
     bool (*may_publish)(const struct store_append *append);
     void (*done)(struct store_append *append, enum err err);
     struct list link;                 /* the store's */
@@ -182,53 +187,56 @@ struct store_append {
  * and done() will not come. */
 enum err store_append(struct store *store, struct store_append *append) MUST_USE;
 
-/* Removes the metadata of each id: before a write (H7), or because the origin contradicts it.
- * Closes the commit at once. done() comes with OK when the removal is committed, or with ERR_IO if
- * the folder went out of service. ERR_IO is as good: no metadata is served, and it returns only
- * unproved and unshared. */
+/* Removes the metadata of each id: before a write (H7), or because the origin contradicts the
+ * metadata. The running commit ends at once. done() gets OK when the removal is committed, or
+ * ERR_IO if the folder went out of service. ERR_IO is as safe as OK: the folder serves no metadata
+ * until it is back in service, and the metadata is then unproved and unshared. */
 struct store_removal {
     const struct object_id *ids;
     size_t count;
-    bool refused;                     /* the store's: the metadata stays, marked as refused */
-    bool bucket;                      /* the store's: the id is a bucket's, see store_restate */
-    void (*done)(struct store_removal *removal, enum err err);    /* on a thread of the store's */
+    bool refused;                     /* set by the store: the metadata stays, marked as refused */
+    bool bucket;                      /* set by the store: the id is a bucket's (store_restate) */
+    void (*done)(struct store_removal *removal, enum err err);    /* on a thread of the store */
     struct list link;                 /* the store's */
 };
 void store_remove(struct store *store, struct store_removal *removal);
-/* The metadata of all objects in a bucket may change; the id is that of the name without a key. The
- * next process must know, so done() comes as for a removal, when a note is on disk. From then on
- * metadata of these objects is restated, unless the origin has confirmed it to this process. */
+/* For a call that may change the metadata of all objects in a bucket. The id is that of the name
+ * without a key. The next process must know of the call, so done() is called as for a removal, when
+ * a note is on disk. From then on the metadata of these objects is restated, unless the origin has
+ * confirmed it to this process. */
 void store_restate(struct store *store, struct store_removal *removal);
 /* True if the store has metadata of this object, or will have it soon. Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id);
 
-/* The origin's word on an object's current version, by a HEAD or a line of a listing. */
+/* The origin's answer about an object's current version, from a HEAD or from a line of a
+ * listing. */
 struct store_vouch {
     uint64_t etag_hash, size;
     int64_t modified_s;
-    slice fields;                     /* as metadata has them; ptr NULL: of a listing */
+    slice fields;                     /* as in metadata->fields; ptr NULL: from a listing */
     int64_t when_s;                   /* wall clock when the request was sent */
-    /* For a listing: its bucket (the id of a name without a key), and when that was last restated
-     * in this process (0: never). Metadata that the origin has not confirmed since is CHANGED. */
+    /* For a listing: its bucket (the id of a name without a key), and when the bucket was last
+     * restated in this process (0: never). Metadata that the origin has not confirmed since then is
+     * CHANGED. */
     int64_t after_s;
-    const struct object_id *bucket;   /* NULL: of a HEAD */
+    const struct object_id *bucket;   /* NULL: from a HEAD */
 };
-/* RENEWED: the store has this version. CHANGED: it has another version or other fields, or RAM does
- * not tell which. ABSENT: it has none. Index and RAM only. Unproved metadata stays unproved until a
- * commit proves it. */
+/* RENEWED: the store has this version. CHANGED: the store has another version or other fields, or
+ * RAM is not enough to know. ABSENT: the store has no version. Reads only index and RAM. Unproved
+ * metadata stays unproved until a commit proves it. */
 enum store_renewal { STORE_RENEWED, STORE_ABSENT, STORE_CHANGED };
 enum store_renewal store_renew(struct store *store, const struct object_id *id,
                                const struct store_vouch *vouch);
 
-/* Raises metadata->granted of the version of `only` (NULL: of any version), and the copy of it in
- * the extent's table. Returns the highest value known. Index and RAM only; any thread. Metadata
- * that is being read is raised too, or read again. `forgive`: a later commit takes an earlier
- * refusal off the disk. */
+/* Raises metadata->granted of the version of `only` (NULL: of any version), and its copy in the
+ * extent's table. Returns the highest value known. Reads only index and RAM; any thread. If a
+ * thread is reading the metadata from the disk, that metadata is raised, too, or read again. If
+ * `forgive`, a later commit removes an earlier refusal from the disk. */
 uint32_t store_grant(struct store *store, const struct object_id *id, const struct metadata *only,
                      uint32_t granted, bool forgive);
-/* The shared identity was refused this object; store_grant has the refusal. Marks all metadata of
- * the object as unshared on disk, for the next process. done() comes as for store_remove. False:
- * there is no metadata to mark, and done() will not come. */
+/* For a refusal of this object to the shared identity, after store_grant has noted it in RAM. Marks
+ * all metadata of the object as unshared on disk, for the next process. done() is called as for
+ * store_remove. Returns false if there is no metadata to mark; done() is not called then. */
 bool store_refuse(struct store *store, struct store_removal *removal) MUST_USE;
 
 #endif
