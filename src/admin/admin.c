@@ -1,12 +1,12 @@
 /* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
  *
  * Each endpoint is a row: path, content type, access, function. The judge admits only GET and HEAD
- * without a body. Anybody may read health. The token is needed for the rest. Without a token, an
- * address that other machines reach serves health and metrics only.
- * On loopback the Host must be an address or localhost: a web page that points a name of its own at
- * this address (DNS rebinding) reads nothing. Where other machines reach the address, any Host is
- * accepted, because Penstock does not know the names they use.
- * Threads: any loop calls these functions; the struct does not change. */
+ * without a body. Anybody may read health; any other endpoint needs the token. If no token is set
+ * and other machines reach the address, it serves health and metrics only.
+ * On loopback the Host must be an address or localhost. So a web page whose host name points at
+ * this address (DNS rebinding) reads nothing. If other machines reach the address, any Host is
+ * accepted, because Penstock does not know the names that these machines use. Threads: any loop
+ * calls these functions; the struct does not change. */
 #include "admin/admin.h"
 
 #include <arpa/inet.h>
@@ -87,7 +87,7 @@ static slice ready(const struct admin *admin, struct arena *keep, int *status)
     return S("not ready\n");
 }
 
-/* FOR_METRICS needs the token only with metrics_token. */
+/* FOR_METRICS: the token is needed only if metrics_token is set. */
 enum access { FOR_ANYBODY, FOR_METRICS, FOR_OPERATORS };
 static const struct endpoint {
     slice path;
@@ -109,7 +109,7 @@ static const struct endpoint *endpoint_at(slice path)
     return NULL;
 }
 
-/* A 401 also names the two ways to send the token. */
+/* Makes an answer. A 401 also names the two ways to send the token. */
 static void answer(struct arena *keep, int status, const char *type, slice body,
                    struct http_answer *ret)
 {
@@ -154,8 +154,8 @@ static bool host_is_local(slice host)
     return is_address(host) || slice_eq_nocase(host, S("localhost"));
 }
 
-/* The password of "NAME:PASSWORD", decoded from base64. Empty: the text can't be decoded, or has no
- * colon. */
+/* Decodes "NAME:PASSWORD" from base64, and returns the password. Returns an empty slice if the text
+ * can't be decoded, or has no colon. */
 static slice basic_password(struct arena *keep, slice text)
 {
     slice rest = base64_decode(keep, text);

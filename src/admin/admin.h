@@ -1,4 +1,4 @@
-/* admin.h - what operators see: metrics, status, health. SPDX-License-Identifier: Apache-2.0
+/* admin.h - metrics, status and health for operators. SPDX-License-Identifier: Apache-2.0
  *
  * An http_app for the admin address: GET /metrics (Prometheus text), /status (JSON), /_/health/live
  * and /_/health/ready. It knows no S3 and changes nothing. The daemon adds its facts to /status by
@@ -9,7 +9,7 @@
 #include "http/http.h"
 #include "store/store.h"
 
-#define ADMIN_CONNECTIONS_MAX 16    /* a reserve of its own: answers when the S3 address is full */
+#define ADMIN_CONNECTIONS_MAX 16    /* separate from the S3 address, which may be full */
 
 /* The JSON of /status while it is written. A path is names with dots between them
  * ("cache.used_bytes"). A missing object on the path is made; a list on the path stands for its
@@ -17,7 +17,7 @@
 struct status_document;
 void document_text(struct status_document *to, const char *path, slice value);
 void document_number(struct status_document *to, const char *path, uint64_t value);
-/* part divided by whole, 0 to 1; null while whole is 0. */
+/* Writes part / whole, a number from 0 to 1, or null if whole is 0. */
 void document_ratio(struct status_document *to, const char *path, uint64_t part, uint64_t whole);
 void document_real(struct status_document *to, const char *path, double value);
 void document_flag(struct status_document *to, const char *path, bool value);
@@ -27,9 +27,9 @@ void document_store(struct status_document *to, const char *path,
 
 struct admin_options {
     const char *version;
-    const char *instance;     /* tells this process from others */
-    slice token;              /* requests must send it; empty: none is needed, unless exposed */
-    bool metrics_token;       /* /metrics needs it, too */
+    const char *instance;     /* identifies this process */
+    slice token;              /* requests must send it. Empty: no token is needed, if not exposed */
+    bool metrics_token;       /* /metrics needs the token, too */
     bool exposed;             /* other machines reach the address */
     /* Both are called on a loop. */
     void (*tell)(void *arg, struct status_document *to);    /* adds the rest of /status */

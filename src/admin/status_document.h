@@ -5,7 +5,8 @@
 #include "admin/admin.h"
 
 struct status_document *document_new(struct arena *keep) MUST_USE;
-/* The text, in keep. Frees the document and empties the caller's pointer; nothing else frees it. */
+/* Returns the text, in keep. Frees the document and sets *document to NULL; no other function frees
+ * it. */
 slice document_print(struct status_document **document, struct arena *keep) MUST_USE;
 
 #endif

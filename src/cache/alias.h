@@ -1,21 +1,23 @@
-/* alias.h - other names that an origin may know one object by. SPDX-License-Identifier: Apache-2.0
+/* alias.h - several names for one object. SPDX-License-Identifier: Apache-2.0
  *
- * To S3 two names are two objects. radosgw takes "tenant:bucket" and ":bucket" for a bucket that
- * its own users name "bucket", and takes the blanks off the ends of a form's key; an origin that
- * keeps objects as files takes "a//b" and "./a/b" for "a/b". What is written under one name is then
- * old under another. So a write touches the plain name, too (write.c); what is cached under another
- * key is validated at each read, and nothing is cached under another bucket. Pure. */
+ * In S3, two names are two objects. At some origins they can be one object. radosgw reads
+ * "tenant:bucket" and ":bucket" as the bucket that its own users call "bucket", and removes the
+ * blanks at the ends of a form's key. An origin that keeps objects as files reads "a//b" and
+ * "./a/b" as "a/b". If an object is written under one of its names, a copy that was cached under
+ * another name is old. So a write also counts for the plain name (write.c). An object that is
+ * cached under a key that is not plain is revalidated at each read. Nothing is cached under a
+ * bucket name that is not plain. Pure. */
 #ifndef CACHE_ALIAS_H
 #define CACHE_ALIAS_H
 
 #include "base/arena.h"
 
-/* The bucket by its plain name: what follows the last ':'. */
+/* Returns the plain name of the bucket: the text after the last ':'. */
 slice alias_bucket(slice bucket);
-/* No segment is empty but a last one, none is "." or "..". */
+/* True if no segment of the key is "." or "..", and none but the last one is empty. */
 bool alias_is_plain(slice key);
-/* The key as a path would read it; the same key (ptr and len) if it is plain. */
+/* Returns the key as an origin with files reads it. The result is `key` itself if it is plain. */
 slice alias_key(struct arena *keep, slice key);
-slice alias_trimmed(slice key);    /* without blanks and ends of lines at its ends */
+slice alias_trimmed(slice key);    /* the key without blanks and line ends at its two ends */
 
 #endif

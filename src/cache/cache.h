@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The cache stands between a store and origins. It decides hit, stale and miss (get.h), runs
- * fetches that feed flights (flight.h), keeps freshness (fresh.h) and order around writes
- * (write.h). It knows no HTTP server: a caller that waits gives a ticket (base/mailbox.h) and is
- * woken on its own thread. */
+ * fetches that feed flights (flight.h), revalidates objects (fresh.h), and keeps the order of reads
+ * and writes (write.h). It knows no HTTP server: a caller that waits gives a ticket
+ * (base/mailbox.h), and is woken on its own thread. */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
@@ -14,7 +14,7 @@
 
 enum freshness { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS };
 
-/* Where a bucket's objects come from, and how fresh they must be. Lives as long as the cache. */
+/* The origin of a bucket's objects, and how fresh they must be. Lives as long as the cache. */
 struct rules {
     struct origin *origin;
     enum freshness freshness;
@@ -25,13 +25,13 @@ struct rules {
     uint64_t grant_ms;            /* for the identity of a client */
     uint64_t permission_ms;       /* for the shared identity */
     enum grant_scope grant_scope;
-    slice grant_prefix;           /* GRANT_PREFIX */
+    slice grant_prefix;           /* for GRANT_PREFIX */
 };
 
 struct cache_options {
     struct store *store;
     size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
-    unsigned fetches_max;         /* origin GETs and HEADs at once; more get SlowDown */
+    unsigned fetches_max;         /* origin GETs and HEADs in progress; beyond it: SlowDown */
     uint64_t lists_ms;            /* how long the answer to a list may be used again */
     size_t lists_bytes;           /* RAM for lists, in progress and kept (H8) */
     uint64_t missing_ms;          /* how long a missing key is remembered as missing */
@@ -42,18 +42,18 @@ struct cache;
 struct cache *cache_new(const struct cache_options *options) MUST_USE;
 /* Every cache_loop must be gone. Waits for the fetches in progress to end. */
 void cache_free(struct cache **cache);
-/* Cancels the fetches in progress; from now on none begins. */
+/* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);
 struct store *cache_store(struct cache *cache);
 
-/* What one reading thread needs: its mailbox and its way to the disk. */
+/* The part of the cache that belongs to one reading thread. */
 struct cache_loop {
     struct cache *cache;
     struct mailbox *box;
     struct store_io *io;
-    struct list background;       /* revalidations nobody waits for (background.c) */
+    struct list background;       /* revalidations that no client waits for (background.c) */
     unsigned background_count;
-    struct list populates;        /* writes that fill the cache behind their answer (populate.c) */
+    struct list populates;        /* writes that fill the cache after their answer (populate.c) */
     unsigned populate_count;
 };
 struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
@@ -67,7 +67,7 @@ void cache_loop_unplug(struct cache_loop *loop);
 struct refusal {
     atomic_uint refs;
     enum err err;                 /* its meaning: ERR_NO_SUCH_KEY, ERR_DENIED, ERR_ORIGIN_CONNECT */
-    int status;                   /* 0: no answer came, or one that makes no sense */
+    int status;                   /* 0: no answer came, or an invalid one */
     slice fields;                 /* "name: value\r\n"...: headers of the answer that clients get */
     slice content_type, body;     /* the origin's own error document, possibly empty */
 };
@@ -75,7 +75,8 @@ struct refusal *refusal_new(enum err err, int status, slice content_type, slice 
                             slice body) MUST_USE;
 struct refusal *refusal_ref(struct refusal *refusal) MUST_USE;
 void refusal_unref(struct refusal **refusal);
-/* Might a stale copy, or another try, be better than this answer? (5xx, unreachable, timeouts) */
+/* True if a stale copy, or another try, may be better than this answer: for a 5xx, an unreachable
+ * origin, or a timeout. */
 bool refusal_is_outage(const struct refusal *refusal);
 
 #endif

@@ -1,9 +1,10 @@
-/* epoch.h - which fills may still publish (H7). SPDX-License-Identifier: Apache-2.0
+/* epoch.h - judges whether a fill may still publish (H7). SPDX-License-Identifier: Apache-2.0
  *
- * A fixed array of counter pairs, found by an object's hash: `started` rises before a write removes
- * the object's metadata, `finished` before the write is answered. A fill notes both when it begins;
- * it may publish only if they were equal then and neither has moved since. Two objects that share a
- * pair cost each other an unpublished fill, never a wrong byte. Any thread. */
+ * Epochs are a fixed array of counter pairs. An object's hash gives its pair. The counter `started`
+ * rises before a write removes the object's metadata, and `finished` rises before the write is
+ * answered. A fill notes both counters when it begins. It may publish only if they were equal then,
+ * and neither has changed since. If two objects share a pair, a write of one may prevent a fill of
+ * the other from being published, but never gives a wrong byte. Any thread. */
 #ifndef CACHE_EPOCH_H
 #define CACHE_EPOCH_H
 
@@ -15,7 +16,8 @@ struct epoch_note {
     uint32_t started, finished;
 };
 
-/* One such pair. It may stand for many things: those that share it cost each other a question. */
+/* One pair of counters. Several objects or buckets may share it; a change of one then costs the
+ * other ones a call to the origin. */
 struct epoch_pair {
     atomic_uint started, finished;
 };
@@ -30,15 +32,15 @@ static inline void epoch_pair_ends(struct epoch_pair *pair)
     atomic_fetch_add(&pair->finished, 1);
 }
 
-/* Finished is read first: a change that ends between the two reads then looks unfinished, never the
- * reverse. */
+/* Reads `finished` first. So a change that ends between the two reads looks unfinished; a change
+ * that is unfinished never looks ended. */
 static inline struct epoch_note epoch_pair_now(struct epoch_pair *pair)
 {
     unsigned finished = atomic_load(&pair->finished);
     return (struct epoch_note){ atomic_load(&pair->started), finished };
 }
 
-/* Nothing was under way at this note, and nothing has begun since. */
+/* True if no change was in progress at this note, and none has begun since. */
 static inline bool epoch_pair_holds(struct epoch_pair *pair, struct epoch_note since)
 {
     struct epoch_note now = epoch_pair_now(pair);
@@ -46,44 +48,46 @@ static inline bool epoch_pair_holds(struct epoch_pair *pair, struct epoch_note s
            now.finished == since.finished;
 }
 
-/* Every write has a number: of two, the one that began later has the higher. */
+/* Every write has a number. A write that begins later has a higher number. */
 uint64_t epoch_write_number(void);
 void epoch_write_begins(const struct object_id *id, uint64_t number);
-/* No write of this object, or one that shares its pair, with a higher number has begun. */
+/* True if no write with a higher number has begun, of this object or of one that shares its
+ * pair. */
 bool epoch_write_is_latest(const struct object_id *id, uint64_t number);
 void epoch_write_ends(const struct object_id *id);
 struct epoch_note epoch_now(const struct object_id *id);
-/* May what began at this note be published, and joined? */
+/* True if a fill that began at this note may be published, and may be joined. */
 bool epoch_holds(const struct object_id *id, struct epoch_note since);
 
-/* The same for lists: what one shows changes with any write in its bucket. A pair a bucket, of an
- * array of their own: buckets are written to all the time, and keys that shared a pair with one
- * would never be kept. */
+/* Lists have epochs, too: any write in a bucket may change the bucket's lists. Buckets have pairs
+ * in an array of their own. Buckets are written to all the time, so a fill of a key that shared a
+ * pair with a bucket would never be published. */
 struct epoch_pair *epoch_bucket_of(slice endpoint, slice bucket);
 bool epoch_bucket_holds(struct epoch_pair *pair, struct epoch_note since);
 
 /* A write of a key's tags, retention or ACL that names no version changes the current version,
- * whichever that is. So metadata of any version from before it is revalidated, and a proof of a
- * right from before it does not count. id: the key's, without a version. */
+ * whichever that is. So metadata of any version that is older than the write is revalidated, and
+ * an older proof of a right does not count. `id` is that of the key without a version. */
 struct epoch_restated {
     uint64_t at_ms;    /* ageing time; 0: no such write in this process */
     int64_t at_s;      /* the same moment by the clock of metadata->validated_s */
 };
 void epoch_restate(const struct object_id *id, struct epoch_restated now);
 struct epoch_restated epoch_restated(const struct object_id *id);
-/* The same for a whole bucket, by its plain name (alias.h): the metadata or the bytes of any of its
- * objects may have changed. Buckets that share a row cost each other a HEAD an object. */
+/* For a write that may change the metadata or the bytes of any object in a bucket. `bucket` is its
+ * plain name (alias.h). If buckets share a row, a write in one costs a HEAD for each object of the
+ * other ones. */
 void epoch_bucket_restate_begins(slice bucket, struct epoch_restated now);
 void epoch_bucket_restate_ends(slice bucket, struct epoch_restated now);
 struct epoch_restated epoch_bucket_restated(slice bucket);
-/* May a fill that began at this note publish a record, with its metadata or without? Not the
- * metadata, if its bucket was restated since: after a restart nothing would tell that the metadata
- * is older. */
+/* True if a fill that began at this note may publish a record, with its metadata or without. It may
+ * not publish the metadata if the bucket was restated since: after a restart nothing would show
+ * that the metadata is older than that. */
 bool epoch_may_publish(const struct metadata *metadata, bool with_metadata,
                        struct epoch_note since);
 
-/* For a list page, which tells of many objects at once: a moment, and whether an object has not
- * been written to since, and is not being written to. */
+/* For a list page, which has many objects. The page notes the moment at which it begins.
+ * epoch_quiet_since is true if no write of an object is in progress, or was since that moment. */
 uint64_t epoch_moment(void);
 bool epoch_quiet_since(const struct object_id *id, uint64_t moment);
 

@@ -4,12 +4,13 @@
  *            ├─ fetch ──── one origin GET of a span of units; leader of the flights it feeds
  *            └─ flights    runs of at most 8 units in one aligned 1 MiB group, filling in RAM
  *
- * The table is by object hash in 64 shards; everything below an object is guarded by its shard's
- * lock (order: shard lock, then slots, then none). Bytes are copied outside the lock: only the
- * fetch's origin thread writes a flight's slot, and publishes how far it got in `filled`. A flight
- * is joinable until the store has committed it (H6): looked up here first, then in the store, a
- * byte is never missed between the two. An object whose key is written to is unhooked from the
- * table (H7): its readers go on, and later readers find nothing and start anew. */
+ * The table has 64 shards; an object's hash gives its shard. The shard's lock guards everything
+ * that belongs to the object. A thread may take the lock of the slots while it holds a shard's
+ * lock, and no other lock then. Bytes are copied outside of the lock: only the fetch's origin
+ * thread writes a flight's slot, and it publishes the number of bytes in `filled`. A flight is
+ * joinable until the store has committed it (H6). A reader looks here first and in the store
+ * second, so it finds every byte in one of the two. A write of a key unhooks its object from the
+ * table (H7): the readers of the object go on, and later readers do not find it and start anew. */
 #ifndef CACHE_FLIGHT_H
 #define CACHE_FLIGHT_H
 
@@ -30,18 +31,18 @@ struct fetch;
 /* All fetches and flights in progress for one object. */
 struct inflight {
     uint64_t magic;
-    struct list link;             /* in its shard; unlinked when unhooked */
+    struct list link;             /* in the shard, until it is unhooked */
     struct flights *flights;
     struct cache *cache;
     struct object_id id;
     const struct rules *rules;
     slice bucket, key, version;   /* own copies */
-    struct metadata *metadata;    /* of the newest answer; NULL until one came */
-    /* of the shared identity: as metadata->granted, for any metadata (permit.c) */
+    struct metadata *metadata;    /* from the newest answer; NULL before the first answer */
+    /* For the shared identity, as metadata->granted, but for any metadata (permit.c). */
     uint32_t granted;
     struct list fetches, flying;
     struct list probes;           /* HEADs: fetches without a body */
-    struct epoch_note epoch;      /* when it was hooked in */
+    struct epoch_note epoch;      /* the note when it was put into the table */
     unsigned refs;                /* under the lock */
     bool unhooked;
 };
@@ -52,39 +53,39 @@ struct flight {
     uint64_t magic;
     struct list link;             /* inflight->flying while it can be joined */
     struct inflight *inflight;
-    struct fetch *fetch;          /* feeds it; NULL once it landed */
+    struct fetch *fetch;          /* the fetch that feeds it; NULL after it landed */
     struct metadata *metadata;
-    uint64_t start, length;       /* bytes of the object; start on a unit */
-    _Atomic uint64_t filled;      /* bytes that are there, counted from start */
+    uint64_t start, length;       /* of its bytes in the object; start is that of a unit */
+    _Atomic uint64_t filled;      /* number of bytes that are there, from start on */
     _Atomic int state;            /* enum flight_state */
     char *bytes;
     size_t slot_bytes;
     struct list waiters;
-    uint64_t woken_ns, woken_bytes;    /* the last wake of its waiters: when, at which `filled` */
+    uint64_t woken_ns, woken_bytes;    /* time and `filled` of the latest wake of its waiters */
     unsigned refs;                /* under the lock */
     struct store_append append;
     struct epoch_note epoch;
 };
 
-/* Waits until a flight or a fetch gets further. Embedded; linked under the lock. */
+/* A waiter is woken when a flight or a fetch makes progress. Linked under the lock. */
 struct waiter {
     struct list link;
     struct ticket *ticket;
 };
 
 struct flights *flights_new(struct cache *cache, size_t slots_bytes) MUST_USE;
-void flights_free(struct flights **flights);    /* with nothing in progress */
+void flights_free(struct flights **flights);    /* nothing may be in progress */
 
 /* Number of objects with a fetch in progress, a reader still attached, or bytes on their way to the
  * store. */
 size_t flights_objects(struct flights *flights);
-/* True if nothing is in progress for any object of this shard: a hit needs no lock. */
+/* True if nothing is in progress for any object of this shard. A hit then needs no lock. */
 bool flights_idle(struct flights *flights, const struct object_id *id);
 void flights_lock(struct flights *flights, const struct object_id *id);
 void flights_unlock(struct flights *flights, const struct object_id *id);
 
 /* ---- under the lock of the object ---- */
-/* A reference, or NULL. */
+/* Returns a reference, or NULL. */
 struct inflight *inflight_find(struct flights *flights, const struct object_id *id) MUST_USE;
 struct inflight *inflight_get(struct flights *flights, const struct object_id *id,
                           const struct object_name *name, const struct rules *rules) MUST_USE;
@@ -93,7 +94,8 @@ void inflight_unref(struct inflight **inflight);
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata);
 
-/* The joinable flight of this version that has this byte, or will have it: a reference, or NULL. */
+/* Finds the joinable flight of this version that has this byte, or will have it. Returns a
+ * reference, or NULL. */
 struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64_t offset) MUST_USE;
 struct flight *flight_ref(struct flight *flight) MUST_USE;
 void flight_unref(struct flight **flight);
@@ -101,21 +103,21 @@ void waiter_add(struct list *waiters, struct waiter *waiter);
 void waiters_wake(struct list *waiters);
 
 /* ---- slots: RAM for bodies, a byte budget ---- */
-/* A new flight with its slot, linked and referenced by the fetch. NULL: no slot is free now; the
- * fetch `feeder` will be resumed when one is. Under the lock. */
+/* Makes a flight with a slot, linked and referenced by the fetch. Returns NULL if no slot is free
+ * now; the fetch `feeder` will be resumed when a slot is free. Under the lock. */
 struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
                           struct metadata *metadata, uint64_t start, uint64_t length) MUST_USE;
-/* Ends a flight that is full, or was closed early at a whole unit; `store_it`: gives it to the
- * store. False: the store did not get it, and it stays joinable only while it is referenced. Under
- * the lock. */
+/* Ends a flight that is full, or was closed early at a whole unit. If `store_it`, gives the flight
+ * to the store. Returns false if the store did not get it; the flight then stays joinable only
+ * while it is referenced. Under the lock. */
 bool flight_land(struct flight *flight, bool store_it, bool with_metadata) MUST_USE;
 void flight_fail(struct flight **flight);
-/* The fetch ends or begins again: it waits for no slot any more. */
+/* To be called when the fetch ends or begins again: it no longer waits for a slot. */
 void slots_forget(struct flights *flights, struct fetch *fetch);
 /* Lets a fetch that is over, or waits for its readers, keep flights for them until other fetches
- * need the slots. False: they need them already. */
+ * need the slots. Returns false if other fetches need the slots already. */
 bool slots_spare(struct flights *flights, struct fetch *fetch) MUST_USE;
-/* Takes away flights that are kept so. With no lock held. */
+/* Takes away the flights that slots_spare let fetches keep. The caller must hold no lock. */
 void slots_press(struct flights *flights);
 /* True if few slots are left: a slow reader must copy, and release its slot. */
 bool slots_scarce(struct flights *flights);

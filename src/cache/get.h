@@ -4,9 +4,9 @@
  *       │                     └─ page/probe ─┤
  *       └─ unknown ─ fetch's answer ─────────┘
  *
- * Belongs to one loop. changed() is called on it whenever a call that said ERR_WAIT is worth
- * repeating. Version, freshness and conditions are fixed once, before ready; from then on the bytes
- * are of that version or there is an error. */
+ * A get belongs to one loop. After a call has returned ERR_WAIT, changed() is called on that loop
+ * when the caller should repeat the call. Version, freshness and conditions are decided once,
+ * before `ready`. From then on the get delivers bytes of that version, or an error. */
 #ifndef CACHE_GET_H
 #define CACHE_GET_H
 
@@ -17,34 +17,35 @@ struct get;
 struct get_ask {
     const struct rules *rules;
     const struct identity *who;   /* NULL: the shared identity */
-    slice bucket, key, version;   /* live as long as the get; version empty: what is current */
+    slice bucket, key, version;   /* live as long as the get; empty version: the current one */
     struct s3_range range;
-    unsigned part;                /* partNumber; 0: none. Then there is no range */
+    unsigned part;                /* partNumber; 0: none. With a part there is no range */
     struct s3_conditions conditions;
     bool head_only;
     bool revalidate;              /* the client sent no-cache */
-    /* x-amz-checksum-mode: metadata without them is completed first */
+    /* x-amz-checksum-mode: if the metadata has no checksums, it is completed first */
     bool want_checksums;
-    bool background;              /* no client waits: revalidate, also within the grace */
-    /* The same for all gets of one list: their calls to the origin take turns with other calls as
-     * if they were one. 0: the get belongs to no list. */
+    bool background;              /* no client waits: revalidate, even within the grace */
+    /* All gets of one list have the same list_id. Their calls to the origin take turns with other
+     * calls as if they were one call. 0: the get belongs to no list. */
     uint64_t list_id;
-    /* NULL, or memory for the bytes; an object with more bytes is ERR_TOO_LARGE. The store reads
-     * straight there where it can (store_read). The caller copies bytes that get_next hands out
-     * from elsewhere. */
+    /* NULL, or memory for the bytes. An object with more bytes is ERR_TOO_LARGE. Where it can, the
+     * store reads directly into this memory (store_read). If get_next returns bytes that lie
+     * elsewhere, the caller copies them. */
     void *to;
     uint64_t to_bytes;
 };
 
-/* What the bytes, or the decision, came from. */
+/* The source of the bytes, or of the decision. */
 enum get_source { GET_HIT, GET_STALE, GET_REVALIDATED, GET_PARTIAL, GET_MISS, GET_NEGATIVE };
 const char *get_source_name(enum get_source source);    /* "HIT" ... for X-Cache */
 
 struct get_answer {
-    enum err err;                 /* OK, ERR_NOT_MODIFIED, _PRECONDITION, _BAD_RANGE, a refusal's */
+    /* OK, ERR_NOT_MODIFIED, ERR_PRECONDITION, ERR_BAD_RANGE, or the err of a refusal. */
+    enum err err;
     const struct refusal *refusal;    /* the origin's own answer, or NULL */
-    const struct metadata *metadata;    /* NULL with a refusal */
-    uint64_t first, end;          /* bytes that follow: [first, end) */
+    const struct metadata *metadata;    /* NULL if there is a refusal */
+    uint64_t first, end;          /* the bytes that get_next will return: [first, end) */
     bool partial;                 /* 206 */
     unsigned parts;               /* for a part: the object's number of parts; 0: it has none */
     slice part_sums;              /* for a part: its checksums, as lines of metadata's fields */
@@ -55,15 +56,16 @@ struct get_answer {
 /* The cost of a get, for the access line and Server-Timing. Complete when the get is over. */
 struct get_cost {
     uint64_t cache_bytes, origin_bytes;
-    uint64_t decided_ns, first_ns;    /* since the start: decided; first byte there */
+    uint64_t decided_ns, first_ns;    /* from the start to the decision; to the first byte */
 };
 
 struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
                       void (*changed)(void *arg), void *arg) MUST_USE;
-/* ERR_WAIT, or OK with the decision. */
+/* Returns OK with the decision, or ERR_WAIT. */
 enum err get_decide(struct get *get, const struct get_answer **ret) MUST_USE;
-/* OK with the next bytes, valid until the next call or the end; ERR_WAIT; or the reason why the
- * rest can't be had. Must not be called after the last byte. */
+/* Returns OK with the next bytes, which are valid until the next call or the end of the get;
+ * ERR_WAIT; or another error if the rest can't be delivered. Must not be called after the last
+ * byte. */
 enum err get_next(struct get *get, slice *ret) MUST_USE;
 /* True if readers hold more memory than they should. A caller with several gets in progress should
  * then end those that it can spare. */
@@ -72,6 +74,6 @@ const struct get_cost *get_cost(const struct get *get);
 /* True while the disk may write to ask.to. It may do so after the end of the get, until the loop's
  * store_io is freed. A caller that needs the memory back waits for changed() first. */
 bool get_writes(const struct get *get);
-void get_end(struct get **get);   /* any time; an admitted fetch goes on to its record's end (H6) */
+void get_end(struct get **get);   /* at any time; an admitted fetch still ends its record (H6) */
 
 #endif

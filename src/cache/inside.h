@@ -18,17 +18,18 @@ struct cache {
     uint64_t began_ms;
     struct lists *lists;
     unsigned fetches_max;
-    atomic_uint fetches;          /* in progress, with those of list pages */
+    atomic_uint fetches;          /* number in progress, including those for list pages */
     atomic_bool stopping;
 };
 
-/* Room for one more fetch (H8), and its end. */
+/* Returns true if there is room for one more fetch (H8), which then counts until
+ * cache_fetch_ended. */
 bool cache_fetch_may_begin(struct cache *cache) MUST_USE;
 void cache_fetch_ended(struct cache *cache);
 bool cache_is_stopping(struct cache *cache);
 
-/* How far a fill may run ahead of its readers. A longer lead would evict its own bytes before they
- * are read. */
+/* Number of bytes that a fill may be ahead of its readers. If it were further ahead, the cache
+ * would evict its bytes before they are read. */
 uint64_t cache_ahead_max(struct cache *cache);
 
 void background_end_all(struct cache_loop *loop);    /* background.c */
@@ -42,22 +43,23 @@ bool learn_has_strong_etag(const struct metadata *metadata) MUST_USE;
 /* True if this Cache-Control has no-store. */
 bool learn_says_no_store(slice control) MUST_USE;
 
-/* Reads the head of a 200 or 206 response: version, size, which bytes follow. Sets the fetch's
- * metadata, next, end, skip and admitted. ERR_CHANGED: it is another version; ERR_ORIGIN_REPLY: it
- * makes no sense. Under the lock. */
+/* Reads the head of a 200 or 206 response: version, size, range of the bytes. Sets the fetch's
+ * metadata, next, end, skip and admitted. Returns OK, ERR_CHANGED if it is another version, or
+ * ERR_ORIGIN_REPLY if the head is invalid. Under the lock. */
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;
 
 /* Removes the object's metadata, because the origin contradicts it: the object is gone, or has
  * another size. Under the lock. */
 void deliver_forget(struct fetch *fetch);
 
-/* ---- permit.c: what an answer proves about the identity that asked ---- */
-/* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing
- * for bytes that are encrypted by a key which takes a right of its own. */
+/* ---- permit.c: an answer as a proof of the rights of the identity that asked ---- */
+/* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing if
+ * the bytes are encrypted with a key that needs a right of its own. */
 bool permit_proves(const struct fetch *fetch, const struct metadata *metadata);
-/* The fetch got a 2xx, and its metadata is known. Under the lock. */
+/* To be called when the fetch got a 2xx, and its metadata is known. Under the lock. */
 void permit_granted(struct fetch *fetch);
-/* The fetch ended in a refusal of its identity: 401, 403, or of its signature. Under the lock. */
+/* To be called when the origin refused the identity of the fetch: by a 401, a 403, or because of
+ * its signature. Under the lock. */
 void permit_refused(struct fetch *fetch);
 
 #endif

@@ -1,9 +1,10 @@
 /* missing.h - keys that were missing a moment ago. SPDX-License-Identifier: Apache-2.0
  *
  * After a 404 NoSuchKey the key counts as missing for a short time, for the identity that got the
- * answer. A loader that looks for an index file next to each sample costs one request, not one for
- * each sample. A write of the key through Penstock ends this (H7). A write that is in progress when
- * the origin is asked, or begins before the answer, leaves nothing to remember. */
+ * answer. So a loader that asks for the same missing index file with each sample costs one request
+ * to the origin, not one for each sample. A write of the key through Penstock ends this (H7). If a
+ * write is in progress when the origin is asked, or begins before the answer, the answer is not
+ * remembered. */
 #ifndef CACHE_MISSING_H
 #define CACHE_MISSING_H
 
@@ -15,8 +16,8 @@ struct missing_keys;
 struct missing_keys *missing_new(uint64_t for_ms) MUST_USE;    /* 0: nothing is remembered */
 void missing_free(struct missing_keys **all);
 
-/* The fetch of this get has ended in a refusal. Remembers the key if the refusal is NoSuchKey. Any
- * thread. */
+/* To be called when the fetch of this get has ended in a refusal. Remembers the key if the refusal
+ * is NoSuchKey. Any thread. */
 void missing_note(struct get *get, const struct fetch *fetch);
 /* True if the key of this get counts as missing. The get then has its refusal. */
 bool missing_find(struct get *get) MUST_USE;

@@ -1,9 +1,9 @@
-/* parts.h - where the parts of an object lie. SPDX-License-Identifier: Apache-2.0
+/* parts.h - the ranges of the parts of an object. SPDX-License-Identifier: Apache-2.0
  *
- * An object that was uploaded in parts can be read part by part (partNumber). A HEAD of a part
- * tells where the part lies. That is remembered in RAM, for this version of the object. (On disk it
- * would be with the metadata, which each new part would write again.) After a restart, each part
- * costs a HEAD. */
+ * An object that was uploaded in parts can be read part by part (partNumber). The answer to a HEAD
+ * of a part gives the range of the part. The range is remembered in RAM, for this version of the
+ * object. It is not kept on disk, because each new part would write the metadata again. After a
+ * restart, each part costs a HEAD. */
 #ifndef CACHE_PARTS_H
 #define CACHE_PARTS_H
 

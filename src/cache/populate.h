@@ -12,13 +12,13 @@ struct populate_ask {
     const struct rules *rules;
     const struct identity *who;
     slice bucket, key;
-    slice etag;                   /* in the origin's answer to the write */
-    struct origin_body body;      /* stays until it is released, on any thread */
-    void (*release)(void *arg);   /* of body.arg */
+    slice etag;                   /* from the origin's answer to the write */
+    struct origin_body body;      /* must stay until release() is called, on any thread */
+    void (*release)(void *arg);   /* called with body.arg */
 };
 
-/* To be called after write_end. Copies all slices but the body. Belongs to the loop, and ends with
- * it. */
+/* To be called after write_end. Copies all slices, but not the body. The work belongs to the loop,
+ * and ends with the loop. */
 void populate_start(struct cache_loop *loop, const struct populate_ask *ask);
 
 #endif

@@ -1,10 +1,10 @@
-/* reader.h - who reads objects by another way than HTTP, and what they may read.
+/* reader.h - the rights of readers that do not use HTTP, such as the fill socket.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The fill engine reads objects for processes on this host, and may read for each only what the same
- * client could GET. Keys, policies and origins are the S3 endpoint's, and neither room includes the
- * other. So the endpoint implements these functions (front/reader.c), the fill engine calls them,
- * and cli/ hands the one to the other. Any thread. */
+ * The fill engine reads objects for processes on this host. For each process it may read only the
+ * objects that the same client could GET. The S3 endpoint (front/) has the keys, policies and
+ * origins. The two rooms do not include each other. So the endpoint implements these functions
+ * (front/reader.c), the fill engine calls them, and cli/ connects the two. Any thread. */
 #ifndef CACHE_READER_H
 #define CACHE_READER_H
 
@@ -16,22 +16,22 @@ struct client;                        /* known to the endpoint alone */
 struct reader {
     const struct client *client;
     slice access_key, session_token;
-    slice secret_key;                 /* the one that proved it */
+    slice secret_key;                 /* the secret that proved the key */
     bool quiet;                       /* refusals are counted, but no longer logged */
 };
 
 struct reader_judge {
     void *arg;
-    /* Reads the presigned URL of a POST of /_/fill; an empty one is a reader that signs nothing. OK
-     * with *ret, whose slices lie in keep, or the reason; then *ret_why is a sentence for people, or
-     * empty. */
+    /* Reads the presigned URL of a POST of /_/fill. An empty URL is for the anonymous client.
+     * Returns OK with *ret, whose slices lie in keep, or an error; *ret_why is then a sentence for
+     * people, or empty. */
     enum err (*prove)(void *arg, struct arena *keep, slice presigned, struct reader *ret,
                       slice *ret_why);
-    /* Asks again whether key and secret are good, and finds the client that has that key now.
-     * ERR_UNKNOWN_KEY, ERR_BAD_TOKEN, ERR_NO_AUTH, ERR_SIGNATURE. */
+    /* Judges again whether key and secret are valid, and finds the client that has the key now.
+     * Returns OK, ERR_UNKNOWN_KEY, ERR_BAD_TOKEN, ERR_NO_AUTH or ERR_SIGNATURE. */
     enum err (*renew)(void *arg, struct arena *keep, struct reader *reader);
-    /* OK with the get to start; its slices are those of bucket and item. A refusal is counted, and
-     * logged unless the reader is quiet. */
+    /* Returns OK with the get to start, whose slices are those of bucket and item, or the error of
+     * a refusal. A refusal is counted, and is logged unless the reader is quiet. */
     enum err (*may_get)(void *arg, struct arena *keep, const struct reader *reader, slice bucket,
                         const struct item *item, struct get_ask *ret);
 };

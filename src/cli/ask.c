@@ -1,7 +1,7 @@
-/* ask.c - one GET to the running service, and the subcommand health that needs no more.
+/* ask.c - one GET to the running service, and the subcommand health, which is one such GET.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It takes two seconds at most: a health check must not hang. */
+ * The GET takes two seconds at most: a health check must not hang. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,8 +39,8 @@ struct answer ask(struct arena *keep, slice address, slice path, slice token, un
 
 /* ---- health ---- */
 
-/* While all of connections_max are in use, a new connection to `listen` gets no answer in time. The
- * admin address has connections of its own, so it is asked next. */
+/* If connections_max connections are open, a new connection to `listen` gets no answer in time. The
+ * admin address has a limit of its own, so it is asked next. */
 static struct answer ask_health(struct arena *keep, const struct config *config, slice *ret_address)
 {
     slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);
@@ -68,7 +68,8 @@ bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret
     return true;
 }
 
-/* The value of `name` in a health document: JSON at `listen`, NAME=VALUE at the admin address. */
+/* Returns the value of `name` in a health document. The document is JSON at `listen`, and
+ * NAME=VALUE at the admin address. */
 static slice value_in(slice document, slice name)
 {
     slice rest = slice_from(document, slice_find(document, name) + name.len);

@@ -9,14 +9,14 @@
 struct answer {
     int status;         /* 0: there was no answer */
     slice body;
-    slice why;          /* status 0: what went wrong */
-    bool late;          /* status 0: the time was up */
+    slice why;          /* if status is 0: what went wrong */
+    bool late;          /* if status is 0: there was no answer in time */
 };
-/* token: admin_token, or empty. */
+/* `token` is admin_token, or empty. */
 struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms);
 
-/* The address in the URL of --url. The path stays as it is if the URL has none. False: the URL is
- * wrong, which was reported. */
+/* Reads address and path from the URL of --url. If the URL has no path, *ret_path does not change.
+ * If the URL is wrong, reports that and returns false. */
 bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret_path) MUST_USE;
 
 #endif

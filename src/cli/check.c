@@ -1,10 +1,10 @@
-/* check.c - the subcommand check: the settings, and what serve would meet with them.
+/* check.c - the subcommand check: judges the settings, this machine and the origins.
  * SPDX-License-Identifier: Apache-2.0
  *
- * First it reports the mistakes in the settings. If there are none, it looks for what would stop
- * serve on this machine (probe.c), then it asks the origins (probe_origin.c). It changes nothing,
- * and its time is bounded. It is for people and their scripts, not for an ExecStartPre: a service
- * must start with its cache while an origin is down. */
+ * First check reports the mistakes in the settings. If there are none, it looks for problems on
+ * this machine that would stop serve (probe.c), and then asks the origins (probe_origin.c). It
+ * changes nothing, and its time is bounded. It is for people and their scripts, and not for an
+ * ExecStartPre, because a service must start with its cache even if an origin is down. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,13 +40,13 @@ static void report_found(struct check *check, const char *name, const struct cre
     check_report(check, NOTED, "credentials: Penstock signs to origin %s with %.*s, from: "
                  "%.*s%s%.*s", name, SLICE_ARG(key), SLICE_ARG(found->from),
                  expires.len ? "; they expire at " : "", SLICE_ARG(expires));
-    if (found->nameless)    /* the cache serves an identity only what the origin let it read */
+    if (found->nameless)    /* grants in the cache folder may belong to another identity */
         check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
                      "credentials it gives. If it ever gives those of another role, empty the "
                      "cache", name);
 }
 
-/* Asks for the credentials as serve will, so that a failure of serve shows now. */
+/* Asks for the credentials in the same way as serve, so that a failure of serve shows now. */
 static void check_origin(struct check *check, const struct config_origin *origin)
 {
     struct credentials found;
@@ -63,7 +63,7 @@ static void check_origin(struct check *check, const struct config_origin *origin
         report_found(check, origin->name, &found);
 }
 
-/* Opens the origin as serve will: for kinds that are not called over a network. */
+/* Opens the origin in the same way as serve. For kinds that are not called over a network. */
 static void check_opening(struct check *check, const struct config_origin *origin)
 {
     struct origins *origins = origins_new(1);
@@ -79,8 +79,8 @@ static void check_opening(struct check *check, const struct config_origin *origi
     origins_free(&origins);
 }
 
-/* Reports what stops serve although each setting is right. Half a key pair among the settings was
- * reported by the rules of the settings. */
+/* Reports missing or failing credentials, which stop serve although each setting is right. The
+ * rules of the settings have already reported a key pair that is only half set. */
 static void check_credentials(struct check *check)
 {
     const struct config *config = check->config;
@@ -103,7 +103,8 @@ static void check_credentials(struct check *check)
 
 /* ---- files and users ---- */
 
-/* Do certificate and key fit each other? A missing file was reported by the settings' rules. */
+/* Checks that certificate and key fit each other. The rules of the settings have already reported a
+ * missing file. */
 static void check_tls(struct check *check)
 {
     struct http_tls *tls;

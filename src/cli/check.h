@@ -5,8 +5,8 @@
 #include "cli/cli.h"
 #include "cli/memory.h"
 
-/* The effect of a finding on the exit status. NOTED: none. WARNED: 1 with --strict, else nothing.
- * STOPPED: 1, as serve would not start, or would run without its cache. MISTAKEN: 2, as the
+/* The exit status that a finding causes. NOTED: 0. WARNED: 1 with --strict, otherwise 0. STOPPED:
+ * 1, because serve would not start, or would run without its cache. MISTAKEN: 2, because the
  * settings are wrong. */
 enum check_grade { NOTED, WARNED, STOPPED, MISTAKEN, CHECK_GRADES };
 
@@ -22,7 +22,7 @@ struct check {
 /* Prints a finding on a line, and counts it. */
 void check_report(struct check *check, enum check_grade grade, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
-void probe_all(struct check *check);     /* probe.c: what serve would meet on this machine */
-void probe_origins(struct check *check); /* probe_origin.c: ... and at its origins */
+void probe_all(struct check *check);     /* probe.c: looks for problems on this machine */
+void probe_origins(struct check *check); /* probe_origin.c: looks for problems with the origins */
 
 #endif

@@ -1,6 +1,6 @@
 /* cli.h - what the subcommands share. SPDX-License-Identifier: Apache-2.0
  *
- * A subcommand takes its own options out of argv; the rest are settings. */
+ * A subcommand takes its own options out of argv. The flags that are left are settings. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -11,7 +11,7 @@
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };    /* documented in penstock(1) */
 
 struct cli {
-    size_t argc;           /* the words behind the subcommand */
+    size_t argc;           /* number of words after the subcommand */
     const char **argv;
     struct arena arena;
 };
@@ -19,17 +19,17 @@ struct cli {
 /* An option of one command. Settings are flags, too; base/config.def has them. */
 struct command_option {
     const char *flag;      /* "--json"; NULL ends the list */
-    const char *value;     /* "a|b": one of these words; "FILE", "URL" ...; NULL: it takes none */
+    const char *value;     /* "a|b": one of these words; "FILE", "URL" ...; NULL: no value */
     const char *help;
 };
 
 struct command {
     const char *name, *args, *help;
     int (*run)(struct cli *cli);
-    const struct command_option *options;    /* NULL: it has none of its own */
-    bool takes_settings;   /* as flags, beside its own options */
-    const char *words;     /* its first argument: "a|b" or "FILE"; NULL: it takes none */
-    const char *more;      /* more sentences of its help, a line each */
+    const struct command_option *options;    /* NULL: it has no options of its own */
+    bool takes_settings;   /* it takes settings as flags, in addition to its own options */
+    const char *words;     /* its first argument: "a|b" or "FILE"; NULL: no argument */
+    const char *more;      /* further sentences of its help, one on a line */
 };
 #define COMMAND(name) extern const struct command command_##name;
 #include "cli/command.def"
@@ -38,35 +38,37 @@ extern const size_t command_count;
 
 /* Takes "--name" (or "--name VALUE", "--name=VALUE") out of argv. */
 bool cli_flag(struct cli *cli, const char *flag);
-const char *cli_option(struct cli *cli, const char *flag);    /* NULL: not there */
+const char *cli_option(struct cli *cli, const char *flag);    /* NULL: not given */
 const char *cli_word(struct cli *cli);    /* the first argument, unless it is a flag; or NULL */
 
-/* Reads the settings. path: their file, unless a flag or variable gives one; NULL: the default. */
+/* Reads the settings. `path` is their file, unless a flag or variable gives another one. If `path`
+ * is NULL, it is the default file. */
 struct config *cli_load(struct cli *cli, const char *path) MUST_USE;
-/* Prints the mistakes, one a line, and returns their number. source: NULL, or "command line" for
- * the mistakes of a command that needs only a few settings. */
+/* Prints the mistakes, one on a line, and returns their number. `source` is NULL, or "command line"
+ * for a command that needs only a few settings: then only mistakes on the command line count. */
 size_t cli_mistakes(struct cli *cli, const struct config *config, const char *source, FILE *to);
 
 /* ---- warn.c ---- */
-/* Reports a sentence for each setting that is valid and perhaps not what was meant. */
+/* Reports a sentence for each setting that is valid, but may be a mistake. */
 struct memory;
 void cli_warnings(const struct config *config, const struct memory *memory,
                   void (*report)(void *arg, slice warning), void *arg);
 
-/* A sentence if a derived size of the cache makes little sense, else empty. */
+/* Returns a sentence if a derived size of the cache is too small to be useful, otherwise an empty
+ * slice. */
 slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
 
-/* A path that need not exist yet: returns the nearest folder above it that exists, and the space of
- * the file system there. */
+/* Returns the nearest folder at or above a path that exists, and the space of its file system. The
+ * path itself need not exist yet. */
 struct store_space;
 slice cli_existing_folder(const char *path, struct arena *keep, struct store_space *ret) MUST_USE;
 
 /* ---- tls.c ---- */
 struct http_tls;
-/* Opens the certificate of the settings. OK with NULL if tls_listen is off. */
+/* Opens the certificate of the settings. Returns OK with *ret NULL if tls_listen is off. */
 enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
                       slice *ret_why) MUST_USE;
-/* A sentence if the certificate expires soon or has expired, else empty. */
+/* Returns a sentence if the certificate expires soon or has expired, otherwise an empty slice. */
 slice cli_tls_warning(struct http_tls *tls, struct arena *keep) MUST_USE;
 
 /* ---- generate.c ---- */
@@ -86,14 +88,14 @@ void help_each_setting(struct text *to, const char *const titles[SCOPE_CONSTANT]
                        void (*heading)(struct text *to, const char *title),
                        void (*row)(struct text *to, const struct setting *setting));
 void help_command(struct text *to, const struct command *command);
-/* The command with that name. Or NULL: *ret_nearest is then a similar name, or NULL. */
+/* Returns the command with that name, or NULL. *ret_nearest is then a similar name, or NULL. */
 const struct command *command_find(const char *name, const char **ret_nearest);
 
 /* ---- completion.c ---- */
-/* The completions of the last word of `line`: the command line without "penstock". That word is the
- * one under the cursor, and may be empty. */
+/* Writes the completions of the last word of `line`, which is the command line without "penstock".
+ * The last word is the one under the cursor, and may be empty. */
 void completion_candidates(struct text *to, const char *line);
-/* The scripts by which shells complete commands, options, settings and their words. */
+/* Write the scripts with which shells complete commands, options, settings and their words. */
 void completion_bash(struct text *to);
 void completion_zsh(struct text *to);
 void completion_fish(struct text *to);

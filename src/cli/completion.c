@@ -1,9 +1,9 @@
 /* completion.c - completion of a command line in three shells. SPDX-License-Identifier: Apache-2.0
  *
- * The script of each shell passes the words of the line to `penstock config --complete` and offers
- * its answer. So the tables of commands and settings are read in one place, and a script stays
- * right when Penstock is upgraded. The answer is a line for each candidate: the word, then a tab
- * and its help. The line FILE says that names of files may follow, too. */
+ * The script of each shell passes the words of the line to `penstock config --complete`, and offers
+ * the candidates that this command prints. So the tables of commands and settings are read in one
+ * place, and a script stays right when Penstock is upgraded. Each candidate is a line: the word, a
+ * tab, and its help. The line FILE means that the name of a file may stand there, too. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -17,7 +17,8 @@ static void offer(struct text *to, slice current, slice word, const char *help)
         text_printf(to, "%.*s%s%s\n", SLICE_ARG(word), *help ? "\t" : "", help);
 }
 
-/* "a|b" has a line for each word, "FILE" is that line, and any other value has none. */
+/* Offers the values of an option. "a|b" gives a line for each word, "FILE" gives the line FILE, and
+ * any other value gives no line. */
 static void offer_values(struct text *to, slice current, slice prefix, const char *value)
 {
     if (value && strcmp(value, "FILE") == 0)
@@ -37,7 +38,7 @@ static const char *value_of(const struct setting *setting)
          : setting->type == TYPE_PATH ? "FILE" : "VALUE";
 }
 
-/* The flags of a command: its own options, --help, and the settings where it takes them. */
+/* Returns the flags of a command: its own options, --help, and the settings if it takes them. */
 static struct command_option *list_flags(const struct command *command, struct arena *keep)
 {
     size_t count = 0, most = 2;    /* --help, and the end of the list */

@@ -1,8 +1,8 @@
 /* credentials.c - the keys of clients, and the credentials of Penstock at an origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * origin/credentials.h searches in the order of the SDKs. serve, check and config all search by the
- * functions below, so they find the same. */
+ * origin/credentials.h searches in the order of the SDKs. serve, check and config all use the
+ * functions below, so they find the same credentials. */
 #include "cli/credentials.h"
 
 #include <stdlib.h>

@@ -6,16 +6,17 @@
 #include "base/config.h"
 #include "origin/credentials.h"
 
-/* For settings without a key (key_count is 0): clients then sign with the AWS credentials of
- * Penstock's environment or profile, unless these change. On failure *ret_why is a sentence for
- * people. */
+/* For settings without keys of clients (key_count is 0): clients then sign with the AWS credentials
+ * of Penstock's environment or profile, if these are long-term ones. After a failure *ret_why is a
+ * sentence for people. */
 enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why) MUST_USE;
-/* True if an origin may have no credentials of Penstock's own, as no client would use them. */
+/* True if Penstock needs no own credentials at this origin, because no client would use them. */
 bool credentials_may_lack(const struct config *config, const struct config_origin *origin);
 /* True if the origin's answers depend on the signer. */
 bool credentials_are_needed(const struct config_origin *origin);
-/* may_lend false: a source that lends is not asked, and only its name is found. */
+/* If may_lend is false, a source of temporary credentials is not asked, and only its name is
+ * found. */
 enum err credentials_at_origin(const struct config_origin *origin, bool may_lend,
                                struct arena *keep, struct credentials *ret,
                                slice *ret_why) MUST_USE;

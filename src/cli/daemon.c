@@ -1,8 +1,8 @@
 /* daemon.c - the steps that set up the rooms, lowest floor first, and the watch over them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A step reads the settings and the results of the steps before it. A step that fails leaves a
- * sentence in serve->why: what happened, why, what to do. Threads: the main one. */
+ * A step reads the settings and the results of the steps before it. If a step fails, it leaves a
+ * sentence in serve->why: what happened, why, and what to do. Threads: the main thread. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -25,11 +25,11 @@
 /* How the file descriptors of the process are divided. */
 #define FILES_RESERVE 64u
 #define FILES_A_LOOP 8u
-#define FILES_BODIES_SHARE 8u          /* one in eight is for bodies in the cache folder */
-#define FILES_CLIENTS_SHARE 4u         /* one in four, or more, is for clients' connections */
+#define FILES_BODIES_SHARE 8u          /* an eighth is for bodies in the cache folder */
+#define FILES_CLIENTS_SHARE 4u         /* at least a quarter is for the connections of clients */
 
-/* Large buffers go back to the system when they are freed. The process may open as many files as
- * the host allows. */
+/* Lets the allocator give large buffers back to the system when they are freed, and raises the
+ * limit of open files to the largest that the host allows. */
 static enum err limits_up(struct serve *serve)
 {
     struct rlimit files = { 1024, 1024 };
@@ -118,11 +118,11 @@ static enum err store_up(struct serve *serve)
     return OK;
 }
 
-/* When others fill the disk, the cache gives way, down to nothing. The log then says why the hit
- * ratio fell. */
+/* When other programs fill the disk, the cache shrinks, if need be to nothing. The log then says
+ * why the hit ratio fell. */
 static void watch_room(struct serve *serve, const struct store_status *status)
 {
-    unsigned eighths = serve->squeezed ? 6 : 4;    /* it is over at three quarters */
+    unsigned eighths = serve->squeezed ? 6 : 4;    /* it ends at three quarters of the size */
     bool squeezed = status->capacity_bytes < status->size_bytes / 8 * eighths;
     if (!status->serving || squeezed == serve->squeezed)
         return;
@@ -162,7 +162,8 @@ static enum err tls_up(struct serve *serve)
     return err;
 }
 
-/* Takes over certificate and key together. A pair that can't be used changes only a counter. */
+/* Reads certificate and key again, and uses the new ones together. If they can't be used, only a
+ * counter changes. */
 void daemon_reload(struct serve *serve)
 {
     struct arena keep = { 0 };
@@ -191,7 +192,8 @@ static void watch_tls(struct serve *serve)
         report_expiry(serve);
 }
 
-/* The store does not log, so this function logs that its folder went out of service or came back. */
+/* The store does not log, so this function logs that its folder went out of service or came
+ * back. */
 void daemon_watch(struct serve *serve)
 {
     struct store_status status;
@@ -313,8 +315,8 @@ static enum err admin_up(struct serve *serve)
     return OK;
 }
 
-/* Bodies may lie in the cache folder while it is in service and keeps its reserve. The free space
- * is read now: many bodies may have come since the store's last look. */
+/* Bodies may lie in the cache folder while it is in service and its reserve stays free. The free
+ * space is read now, because many bodies may have come since the store last read it. */
 static bool may_spill(void *arg, uint64_t bytes)
 {
     const struct serve *serve = arg;
@@ -325,8 +327,8 @@ static bool may_spill(void *arg, uint64_t bytes)
            now.free_bytes >= status.reserve_bytes + bytes;
 }
 
-/* Clients' connections get the descriptors that nothing else needs. So a crowd of them leaves
- * descriptors for a new connection, an operator and a read from disk. */
+/* The connections of clients get the descriptors that nothing else needs. So even many clients
+ * leave descriptors for a new connection, an operator and a read from disk. */
 static unsigned connections_max(const struct serve *serve, unsigned loops)
 {
     const struct config *config = serve->config;

@@ -1,14 +1,14 @@
 /* fills.c - the fill socket as a step of the daemon. SPDX-License-Identifier: Apache-2.0
  *
- * The front judges what a session may read, and serves the fill engine's figures at /_/fill. As
- * neither room includes the other, this file connects them. */
+ * The front judges the rights of a session, and serves the fill engine's figures at /_/fill. The
+ * front and the fill engine do not include each other, so this file connects them. */
 #include "cli/fills.h"
 
 #include "base/cores.h"
 #include "base/log.h"
 #include "local/local.h"
 
-#define FILES_SHARE 8u                /* one descriptor in eight is for sessions */
+#define FILES_SHARE 8u                /* an eighth of the descriptors is for sessions */
 
 static slice page(void *arg, struct arena *keep)
 {

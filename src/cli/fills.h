@@ -7,9 +7,10 @@
 enum err fills_up(struct serve *serve) MUST_USE;
 /* The limit of sessions in a process that may have `files` descriptors; 0: there is no socket. */
 unsigned fills_sessions(const struct config *config, uint64_t files);
-/* Are the settings of the socket right? If not, *ret_why says why, in keep. */
+/* Returns true if the settings of the socket are right. If not, *ret_why, in keep, says why. */
 bool fills_could(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
-/* Could the socket be opened now? As local_look; OK without a socket. */
+/* Returns OK if the socket could be opened now, or if there is no socket; otherwise as
+ * local_look. */
 enum err fills_look(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
 
 #endif

@@ -1,8 +1,8 @@
 /* generate.c - the example of a settings file. SPDX-License-Identifier: Apache-2.0
  *
- * It is made from base/config.def, as are the manual (manual.c), help (help.c) and completion
- * (completion.c): a new setting is a row there and nothing more. scripts/generate writes the
- * example to conf/. */
+ * The example is made from base/config.def, like the manual (manual.c), help (help.c) and
+ * completion (completion.c). So a new setting is a row in base/config.def and nothing more.
+ * scripts/generate writes the example to conf/. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -50,7 +50,7 @@ static const char *example_value(const struct setting *setting)
     return setting_standard(setting);
 }
 
-/* An empty secret would be a mistake in the file. */
+/* False for a secret: an empty secret would be a mistake in the file. */
 static bool has_example(const struct setting *setting)
 {
     return setting->type != TYPE_SECRET || example_value(setting)[0];

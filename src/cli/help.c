@@ -1,8 +1,8 @@
 /* help.c - help for the program, for each command and for each setting.
  * SPDX-License-Identifier: Apache-2.0
  *
- * All of it is made from the tables of commands (command.def) and settings (base/config.def). Lines
- * are wrapped at 80 columns, as a terminal is at least that wide. */
+ * All help is made from the tables of commands (command.def) and settings (base/config.def). Lines
+ * are wrapped at 80 columns, because terminals are at least that wide. */
 #include <config.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,8 @@ static void add_wrapped(struct text *to, slice words, size_t column, size_t inde
     text_char(to, '\n');
 }
 
-/* A name on the left, and a text beside it. A long name has the text below it. */
+/* Adds a name on the left, and a text to the right of it. If the name is long, the text begins on
+ * the next line. */
 static void add_row(struct text *to, slice name, slice words)
 {
     text_printf(to, "  %.*s", SLICE_ARG(name));

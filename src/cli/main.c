@@ -1,4 +1,4 @@
-/* main.c - runs the subcommand of the command line; options, settings and mistakes for all of them.
+/* main.c - runs a subcommand; reads options and settings, and prints mistakes, for all subcommands.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 

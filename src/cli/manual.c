@@ -2,8 +2,9 @@
  *
  * The manual has settings (base/config.def), budgets of memory (base/budget.def), metrics
  * (base/metric.def) and operations of S3 (s3/op.def) as Markdown between marks in man/.
- * scripts/generate writes them there, and the story b28_manual fails when that is due. They are
- * lists, as tables would be wider than a terminal. Here is also `penstock help operations`. */
+ * scripts/generate writes them there. The story b28_manual fails if man/ is out of date. The texts
+ * are lists, because tables would be wider than a terminal. This file also has `penstock help
+ * operations`. */
 #include <string.h>
 
 #include "base/budget.h"
@@ -13,7 +14,7 @@
 #include "s3/request.h"
 
 static const struct {
-    const char *group;    /* a heading, whose other members are empty; NULL: a metric */
+    const char *group;    /* a heading; the other members are then empty. NULL: a metric */
     const char *kind, *name, *labels, *help;
 } metrics[] = {
 #define GROUP(title) { title, "", "", "", "" },
@@ -28,7 +29,7 @@ static const struct {
 
 /* ---- text ---- */
 
-/* "ok" of "result=\"ok\"". */
+/* Returns the value of a label: "ok" for "result=\"ok\"". */
 static slice label_value(const char *label)
 {
     slice rest = slice_of(label);
@@ -36,7 +37,8 @@ static slice label_value(const char *label)
     return slice_cut(&rest, '"');
 }
 
-/* Is the word a value of the metric's label with a mark behind it, as in "hit: the cache"? */
+/* True if the word is a value of the metric's label, followed by a colon or another mark, as in
+ * "hit: the cache". */
 static bool is_label_value(slice word, const char *metric)
 {
     if (!metric || !word.len || !strchr(":,", word.ptr[word.len - 1]))
@@ -48,8 +50,8 @@ static bool is_label_value(slice word, const char *metric)
     return false;
 }
 
-/* Names of settings, variables, metrics and files are code, and so are words with characters that
- * mean something in Markdown. */
+/* True for a word that is written as code: the name of a setting, variable, metric or file, or a
+ * word with a character that has a meaning in Markdown. */
 static bool is_code(slice word)
 {
     return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]));
@@ -73,8 +75,8 @@ static void add_word(struct text *to, slice word, const char *metric)
     text_add(to, slice_from(word, before + core.len));
 }
 
-/* Adds a help text as sentences, with a capital and a full stop. A name at the beginning keeps its
- * small letter. `metric`: the metric that the help is for, or NULL. */
+/* Adds a help text as sentences, with a capital and a full stop. If the text begins with a name,
+ * the name keeps its small letter. `metric` is the metric that the help is for, or NULL. */
 static void add_sentence(struct text *to, const char *help, const char *metric)
 {
     slice words = slice_of(help);
@@ -96,7 +98,7 @@ static void add_sentence(struct text *to, const char *help, const char *metric)
 
 /* ---- settings ---- */
 
-/* "a|b|c" as "`a`, `b` or `c`". */
+/* Adds the words of "a|b|c" as "`a`, `b` or `c`". */
 static void add_choices(struct text *to, slice words)
 {
     while (words.ptr) {
@@ -230,7 +232,7 @@ static bool same_kind(const struct s3_operation *a, const struct s3_operation *b
     return a->right == b->right && a->route == b->route && a->mutates == b->mutates;
 }
 
-/* A new value of op.def without words here would print "(null)". */
+/* Returns the words for a value of op.def. Without this check a new value would print "(null)". */
 static const struct words *words_of(const struct words *table, size_t count, size_t value)
 {
     check(value < count && table[value].brief);
@@ -238,7 +240,7 @@ static const struct words *words_of(const struct words *table, size_t count, siz
 }
 #define WORDS(table, value) words_of(table, countof(table), value)
 
-/* Operations that are treated alike share an entry. */
+/* Adds the list of operations. Operations that are treated alike share an entry. */
 void manual_operations(struct text *to)
 {
     for (int op = 0; op < S3_OP_COUNT; op++) {

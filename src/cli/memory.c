@@ -1,4 +1,4 @@
-/* memory.c - the setting `memory`: its value, where that comes from, and its parts.
+/* memory.c - the setting `memory`: its value, the source of the value, and its parts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/memory.h"
 
@@ -7,9 +7,9 @@
 
 #include "base/cores.h"
 
-/* Budgets that are given one by one, by a test or by their old names, replace their shares. No
- * budget is larger than the memory that the machine or the cgroup has: grants are allocated at the
- * start, and 64 TiB of them ended the process. */
+/* If a test or an old name gives a single budget, this value replaces the budget's share of
+ * `memory`. No budget may be larger than the memory of the machine or the cgroup: grants are
+ * allocated at the start, and a budget of 64 TiB for them ended the process. */
 static void take_given(const struct config *config, uint64_t allowed_bytes, struct budgets *budgets)
 {
     const uint64_t given[] = {

@@ -1,4 +1,4 @@
-/* memory.h - the setting `memory`: its value, where that comes from, and its parts.
+/* memory.h - the setting `memory`: its value, the source of the value, and its parts.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_MEMORY_H
 #define CLI_MEMORY_H
@@ -8,15 +8,15 @@
 
 struct memory {
     uint64_t bytes;             /* the setting, or its default on this machine */
-    slice from;                 /* a place in the settings, or "default: half of 512 MiB, FILE" */
-    uint64_t allowed_bytes;     /* what this process may use */
+    slice from;                 /* its source: a setting, or "default: half of 512 MiB, FILE" */
+    uint64_t allowed_bytes;     /* memory that this process may use */
     slice allowed_by;           /* the file that limits it, or "this machine's RAM" */
     struct budgets budgets;
 };
 
 /* Reads the limits of the machine and its cgroups. */
 struct memory memory_of(const struct config *config, struct arena *keep) MUST_USE;
-/* A sentence if the setting is more than fits here, else empty. */
+/* Returns a sentence if the setting is more than this process may use, otherwise an empty slice. */
 slice memory_warning(const struct memory *memory, struct arena *keep) MUST_USE;
 
 #endif

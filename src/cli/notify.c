@@ -1,4 +1,4 @@
-/* notify.c - states of the daemon for the service manager. SPDX-License-Identifier: Apache-2.0
+/* notify.c - tells the service manager the daemon's state. SPDX-License-Identifier: Apache-2.0
  * The whole protocol is one datagram to $NOTIFY_SOCKET, so no library is needed. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,6 @@ void notify(const char *state)
         return;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
     ssize_t ignored = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, size);
-    (void)ignored;    /* the daemon runs without a manager, too */
+    (void)ignored;    /* without a manager the daemon runs, too */
     close(fd);
 }

@@ -1,8 +1,10 @@
-/* probe.c - what serve would meet on this machine. SPDX-License-Identifier: Apache-2.0
+/* probe.c - looks for problems of this machine that serve would have.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A table of probes, each one function. They use the functions by which serve starts, so that both
- * come to the same result. A resource that a running Penstock with these settings holds is only
- * noted: check is also for the time before a reload or a restart. */
+ * There is a table of probes, and each probe is a function. The probes call the functions with
+ * which serve starts, so that check and serve come to the same result. If a running Penstock with
+ * these settings already holds a resource, that is only noted, because operators also run check
+ * before a reload or a restart. */
 #include <jansson.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@
 #include "store/disk.h"
 #include "store/store.h"
 
-/* ---- is there a running one? ---- */
+/* ---- is Penstock running already? ---- */
 
 static slice get(const struct check *check, const char *address, slice path)
 {
@@ -28,9 +30,10 @@ static bool has(const json_t *object, const char *member, const char *value)
     return found && strcmp(found, value) == 0;
 }
 
-/* Compares its status document with the settings: the cache folder and the address for clients. The
- * document may be missing, as it needs another token, or its address is off or has changed. Then a
- * Penstock that answers at `listen` counts as this one, if a process holds the cache folder. */
+/* True if a Penstock with these settings is running: the cache folder and the address for clients
+ * in its status document are the same. The document may be missing, because it needs another token,
+ * or its address is off or has changed. Then a Penstock that answers at `listen` counts, if a
+ * process holds the cache folder. */
 static bool is_running(const struct check *check)
 {
     const struct config *config = check->config;
@@ -124,7 +127,7 @@ void probe_all(struct check *check)
     static void (*const probes[])(struct check *check) = {
         engine, folder, size, ports, fill_socket,
     };
-    check(!check->count[MISTAKEN]);    /* else these are not the values that serve would have */
+    check(!check->count[MISTAKEN]);    /* the settings are those that serve would use */
     check->running = is_running(check);
     for (size_t i = 0; i < countof(probes); i++)
         probes[i](check);

@@ -1,9 +1,10 @@
-/* probe_origin.c - the answer of each origin to a ListBuckets. SPDX-License-Identifier: Apache-2.0
+/* probe_origin.c - asks each origin for a ListBuckets. SPDX-License-Identifier: Apache-2.0
  *
- * The calls use the code and the options of serve, with one try each, and run at the same time,
- * within TIME_MS. The identity need not be allowed to list buckets: a refusal, too, shows that the
- * origin knows its keys. A failure is a warning, as serve starts all the same and tries again.
- * Threads: a call ends on an origin thread. The main thread reads the results once `open` is 0. */
+ * The calls use the code and the options of serve, with one try each. They run at the same time,
+ * and take at most TIME_MS. The identity need not have the right to list buckets, because a refusal
+ * also shows that the origin knows its keys. A failure is only a warning, because serve starts in
+ * spite of it and tries again. Threads: a call ends on an origin thread. The main thread reads the
+ * results once `open` is 0. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -22,10 +23,10 @@
 struct trial {
     struct origin_call call;
     atomic_size_t *open;                 /* number of calls that have not ended */
-    struct origin *origin;               /* NULL: it was not called, or could not be opened */
+    struct origin *origin;               /* NULL: the origin was not called, or not opened */
     int status;
     enum err err;
-    char body[BODY_BYTES];               /* as many bytes as it takes to recognise S3 */
+    char body[BODY_BYTES];               /* the first bytes, enough to recognise S3 */
     size_t body_len;
 };
 
@@ -51,7 +52,7 @@ static void on_done(struct origin_call *call, enum err err)
     check(before > 0);
 }
 
-/* Calls the origin. One that can't be opened lacks credentials, which check.c reported. */
+/* Calls the origin. If it can't be opened, it lacks credentials, and check.c has reported that. */
 static void start(struct check *check, struct origins *origins, const struct config_origin *from,
                   struct trial *trial)
 {
@@ -90,9 +91,9 @@ static void wait_for_all(const atomic_size_t *open, struct trial *trials, size_t
         poll(NULL, 0, LOOK_MS);
 }
 
-/* True for a list of buckets, and for a refusal in an error document. Another kind of server sends
- * something else, and an https server answers 400 to http. An unsigned call is not judged: AWS
- * redirects it to a page about S3. */
+/* True for a list of buckets, and for a refusal in an error document. A server that is not S3 sends
+ * something else, and an https server answers 400 to http. The answer to an unsigned call is not
+ * judged, because AWS redirects such a call to a page about S3. */
 static bool speaks_s3(const struct trial *trial)
 {
     slice body = { trial->body, trial->body_len };
@@ -101,7 +102,7 @@ static bool speaks_s3(const struct trial *trial)
            (refusal && slice_find(body, S("<Error")) < body.len);
 }
 
-/* The parts of an origin's URL that may be wrong: they depend on its kind. */
+/* Returns the parts of an origin's URL that may be wrong. They depend on the kind of the origin. */
 static const char *parts_of_url(const struct url_kind *kind)
 {
     return !kind->schemes[0].port ? "" : !kind->schemes[1].start ? "the host and port of "

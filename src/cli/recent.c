@@ -1,8 +1,8 @@
-/* recent.c - what reads got from the cache, since the start and in the last minute.
+/* recent.c - sums of reads and bytes, since the start and in the last minute.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Counters only rise, so the difference of two looks is what happened between them. Looks are made
- * each second and kept for a minute. */
+ * Counters only rise, so the sums of a time are the difference of the counters at its end and at
+ * its beginning. The counters are noted each second; each note (a look) is kept for a minute. */
 #include "cli/recent.h"
 
 #include <assert.h>
@@ -42,7 +42,7 @@ void recent_init(struct recent *recent, uint64_t now_ms)
     recent_look(recent, now_ms);
 }
 
-/* The newest look that is a minute old, else the oldest look. */
+/* Returns the newest look that is at least a minute old, or the oldest look if there is none. */
 static struct look begin_of(const struct recent *recent, uint64_t now_ms)
 {
     struct look look = { .at_ms = now_ms };

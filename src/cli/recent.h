@@ -1,7 +1,7 @@
-/* recent.h - what reads got from the cache, since the start and in the last minute.
+/* recent.h - sums of reads and bytes, since the start and in the last minute.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The main thread adds a look each second; any thread may ask. */
+ * The main thread notes the counters each second (a look). Any thread may ask for the sums. */
 #ifndef CLI_RECENT_H
 #define CLI_RECENT_H
 
@@ -9,8 +9,8 @@
 
 #include "base/base.h"
 
-/* Sums since the start, or of a time. Reads are of objects and parts of objects: by S3, in batches,
- * by the fill socket. */
+/* Sums since the start, or of a time. A read is a read of an object or a part of it, by S3, in a
+ * batch, or by the fill socket. */
 enum gain {
     GAIN_HITS,             /* reads whose bytes were all in the cache */
     GAIN_READS,            /* all reads that were answered */
@@ -38,7 +38,8 @@ struct recent {
 void recent_init(struct recent *recent, uint64_t now_ms);
 void recent_look(struct recent *recent, uint64_t now_ms);
 struct gains gains_now(void);
-/* The sums of the last minute, or since the first look if that is later. *ret_ms: the time. */
+/* Returns the sums of the last minute, or since the first look if that is later. *ret_ms is the
+ * length of that time. */
 struct gains recent_gains(struct recent *recent, uint64_t now_ms, uint64_t *ret_ms);
 
 #endif

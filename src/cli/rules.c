@@ -1,8 +1,8 @@
-/* rules.c - the settings made into origins, the rules of each bucket, and clients.
+/* rules.c - makes origins, the rules of each bucket, and clients from the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Rows of the settings become structs of the front once, at the start. The keys of clients are read
- * again with each SIGHUP, all of them or none. Threads: the main one. */
+ * The rows of the settings become structs of the front once, at the start. The keys of clients are
+ * read again at each SIGHUP: all of them are replaced, or none. Threads: the main thread. */
 #include <string.h>
 
 #include "base/log.h"
@@ -76,7 +76,7 @@ static enum freshness freshness_of(const char *word)
            : strcmp(word, "always") == 0  ? FRESH_ALWAYS : FRESH_TTL;
 }
 
-/* `row`: the settings of a bucket, or the global ones, which have members of the same names. */
+/* `row` has the settings of a bucket, or the global settings, whose members have the same names. */
 #define RULES(serve, config_origin, row) ((struct rules){                                          \
     .origin = (serve)->origin_of[(config_origin) - (serve)->config->origins],                      \
     .freshness = freshness_of((row)->freshness),                                                   \
@@ -117,7 +117,7 @@ static struct front_key client_of(const struct config_key *key)
         .access_key = slice_of(key->access_key), .secret_key = slice_of(key->secret_key),
         .session_token = slice_of(key->session_token),
         .policy = key->rows, .policy_count = key->row_count,
-        .own = !key->row_count,    /* without a policy, it asks the origin by its own identity */
+        .own = !key->row_count,    /* without a policy, the client has its own identity */
         .previous_secret_key = slice_of(key->secret_key_previous),
     };
     if (!client.own)
@@ -130,8 +130,8 @@ static struct front_key client_of(const struct config_key *key)
     return client;
 }
 
-/* serve may have started without credentials of its own, as no client needed them. A reload then
- * can't bring a client that does. */
+/* serve may have started without own credentials at an origin, because no client needed them. A
+ * reload then can't bring a client that needs them. */
 static enum err judge_shared(const struct serve *serve, const struct config *config,
                              struct arena *keep, slice *ret_why)
 {

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Set-up is the table of steps read forwards (daemon.c). Tear-down is the same table read
- * backwards, from the last step that succeeded (H11). In between, the main thread waits. SIGTERM or
- * SIGINT starts a drain, a second one ends the process at once. SIGHUP reloads. */
+ * backwards, from the last step that succeeded (H11). In between, the main thread waits for
+ * signals. The first SIGTERM or SIGINT starts a drain; a second one ends the process at once.
+ * SIGHUP reloads the settings. */
 #include <assert.h>
 #include <config.h>
 #include <poll.h>
@@ -32,7 +33,7 @@ static void on_signal(int number)
         atomic_store(&reload_wanted, true);
     else if (atomic_fetch_add(&stop_signals, 1) > 0) {
         log_access_last();
-        _exit(EXIT_FAILED);    /* the cache survives that, as it survives kill -9 */
+        _exit(EXIT_FAILED);    /* the cache survives this, as it survives kill -9 */
     }
     uint64_t one = 1;
     ssize_t ignored = write(wake_fd, &one, sizeof(one));
@@ -63,7 +64,7 @@ static void wait_for_signal(int timeout_ms)
 
 /* ---- logging ---- */
 
-/* "auto" is text for a terminal and the journal, which people read, and JSON for all else. */
+/* "auto" is text if people read the log, at a terminal or in the journal. Otherwise it is JSON. */
 static void log_begin(const struct config *config)
 {
     static const char *const levels[] = { "debug", "info", "warn", "error", "off" };
@@ -110,7 +111,7 @@ void serve_log_down(struct serve *serve)
 
 /* ---- the steps ---- */
 
-/* Returns how many steps succeeded: all of them, or the ones before the first that failed. */
+/* Returns the number of steps that succeeded: all of them, or those before the step that failed. */
 static size_t steps_up(struct serve *serve)
 {
     for (size_t i = 0; i < daemon_step_count; i++) {
@@ -139,8 +140,8 @@ static slice or_nothing(slice text)
     return text.len ? text : S("nothing");
 }
 
-/* Takes over all reloadable settings, or none after a mistake. Each reload lists the settings that
- * wait for a restart. */
+/* Applies all reloadable settings, or none if there is a mistake. Each reload logs the settings
+ * that wait for a restart. */
 static void reload(struct serve *serve)
 {
     struct config *fresh = cli_load(serve->cli, NULL);

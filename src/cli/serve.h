@@ -20,7 +20,7 @@ struct serve {
     enum disk_engine engine;
     struct store *store;
     bool serving;                  /* the cache folder was in service at the last look */
-    bool squeezed;                 /* others left it room for less than half its size */
+    bool squeezed;                 /* other files leave the cache less than half of its size */
     uint64_t size_reported;        /* the last size that was logged; 0: none yet */
     struct cache *cache;
     struct origins *origins;
@@ -28,12 +28,12 @@ struct serve {
     struct bucket_rules *rules;
     size_t rules_count;
     struct rules service;          /* the origin that answers ListBuckets */
-    struct clients *clients;       /* origin calls refer to them, so they end after the origins */
+    struct clients *clients;       /* freed after the origins, because calls refer to clients */
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;
     struct http_tls *tls;          /* NULL: tls_listen is off */
-    bool expiry_reported;          /* a warning was logged that its certificate expires soon */
+    bool expiry_reported;          /* it was logged that the certificate expires soon */
     struct local *local;           /* NULL: there is no fill socket */
     struct http *http;
     struct recent recent;          /* counters of the last minute */
@@ -53,16 +53,16 @@ void serve_log_down(struct serve *serve);
 extern const struct step daemon_steps[];
 extern const size_t daemon_step_count;
 void daemon_reload(struct serve *serve);   /* reads the certificate again */
-void daemon_watch(struct serve *serve);    /* once a second: logs what an operator should hear of */
+void daemon_watch(struct serve *serve);    /* once a second: logs what an operator must know */
 
 /* ---- rules.c: origins, the rules of each bucket, and clients, from the settings ---- */
 struct origin_options rules_origin_options(const struct config *config,
                                            const struct config_origin *from);
 enum err rules_origins_up(struct serve *serve) MUST_USE;
 enum err rules_up(struct serve *serve) MUST_USE;
-/* Where the keys of clients come from, in words for people. */
+/* Returns, in words for people, where the keys of clients come from. */
 slice rules_keys_from(const struct config *config, struct arena *keep);
-/* Replaces the keys of all clients. On failure *ret_why, and nothing has changed. */
+/* Replaces the keys of all clients. After a failure nothing has changed, and *ret_why says why. */
 enum err rules_keys(struct serve *serve, const struct config *config, struct arena *keep,
                     slice *ret_why) MUST_USE;
 

@@ -15,7 +15,7 @@ static void show_line(slice name, slice value, const char *type, slice from)
            type, SLICE_ARG(from));
 }
 
-/* The settings of a scope; of the constants, those that an old name has changed. */
+/* Shows the settings of a scope. A constant is shown only if an old name has changed it. */
 static void show_group(struct cli *cli, enum setting_scope scope, const char *path,
                        const void *group, const struct setting_where *where)
 {
@@ -48,7 +48,7 @@ static void show_credentials(slice name, enum err err, const struct credentials 
     show_line(name, err ? S("") : found->access_key, "text", err ? why : found->from);
 }
 
-/* The keys in use where the settings have none. */
+/* Shows the keys in use if the settings have none. */
 static void show_all_credentials(struct cli *cli, const struct config *config)
 {
     struct credentials found;
@@ -74,7 +74,7 @@ static void show_bytes(struct arena *keep, const char *name, uint64_t bytes, sli
     show_line(arena_printf(keep, "in_force.%s", name), value, "size", from);
 }
 
-/* The value of `memory` on this machine, and its parts. */
+/* Shows the value of `memory` on this machine, and its parts. */
 static void show_memory(struct arena *keep, const struct config *config)
 {
     struct memory memory = memory_of(config, keep);
@@ -96,7 +96,8 @@ static const struct {
     { "--completion", "fish", completion_fish },
 };
 
-/* False: the option has a word that it does not take, which was reported. */
+/* Writes the text of an option. If the option does not take the word given, reports that and
+ * returns false. */
 static bool write_text(struct cli *cli, const struct command_option *option, struct text *to)
 {
     const char *word = cli_option(cli, option->flag);

@@ -1,8 +1,8 @@
 /* stat.c - the subcommand stat: the figures of the running service, for people.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It prints the document of /status (status.c), one figure a line. A few lines above them answer
- * the first questions of people: which service is that, does it work, is it worth it? */
+ * It prints the document of /status (status.c), one figure on a line. A few lines above the figures
+ * answer the first questions of people: which service is this, does it work, what does it save? */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,9 +56,9 @@ static void print_value(struct arena *keep, slice name, json_t *value, int depth
     }
 }
 
-/* ---- the lines above them ---- */
+/* ---- the lines above the figures ---- */
 
-/* The value at a path of names with dots between them, or NULL. */
+/* Returns the value at a path of names with dots between them, or NULL. */
 static json_t *find(json_t *at, const char *path)
 {
     slice rest = slice_of(path);
@@ -86,7 +86,7 @@ static slice percent(struct arena *keep, json_t *ratio)
                                : S("-");
 }
 
-/* Prints a text in which {PATH} stands for the value there. */
+/* Prints a text in which {PATH} stands for the value at PATH. */
 static void print_line(struct arena *keep, json_t *at, const char *line)
 {
     for (slice rest = slice_of(line); rest.len;) {
@@ -203,7 +203,8 @@ struct question {
     bool raw, watch;
 };
 
-/* False: there is no service to ask, or a mistake. It was reported, and *ret is the exit status. */
+/* Returns false if there is no service to ask, or a mistake in the settings. It has then reported
+ * that, and *ret is the exit status. */
 static bool find_service(struct cli *cli, struct question *question, int *ret)
 {
     const char *url = cli_option(cli, "--url");

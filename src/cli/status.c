@@ -1,4 +1,4 @@
-/* status.c - the document of /status: what the daemon does, for its operator.
+/* status.c - the document of /status, with the daemon's figures for its operator.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each request reads the figures anew. Threads: the loop that serves the request. */
@@ -9,7 +9,7 @@
 #include "cli/serve.h"
 #include "s3/encode.h"
 
-/* Answers are counted by where their bytes came from. */
+/* Adds the numbers of answers, by the source of their bytes. */
 static void add_counters(struct status_document *to)
 {
     static const struct {
@@ -31,7 +31,8 @@ static void add_counters(struct status_document *to)
         document_number(to, rows[i].path, metric_read(rows[i].metric));
 }
 
-/* Is the cache worth it? The bytes saved are those given to clients beyond what origins sent. */
+/* Adds what the cache saves. The bytes saved are the bytes sent to clients less the bytes that
+ * origins sent. */
 static void add_gains(struct status_document *to, struct arena *keep, const char *path,
                       const struct gains *gains, double dollars)
 {
@@ -129,7 +130,7 @@ void status_tell(void *arg, struct status_document *to)
     struct serve *serve = arg;
     struct arena keep = { 0 };
     struct store_status status;
-    check(serve->front && serve->store);    /* the steps below the admin address */
+    check(serve->front && serve->store);    /* set up before the admin address */
     store_status(serve->store, &status);
     document_text(to, "listen", slice_of(serve->config->listen));
     add_tls(to, &keep, serve);

@@ -7,7 +7,7 @@
 #include "http/tls.h"
 
 #define DAY_S (24 * 60 * 60)
-#define SOON_S (21 * DAY_S)    /* programs that renew certificates do so earlier */
+#define SOON_S (21 * DAY_S)    /* programs that renew certificates do that earlier */
 
 enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
                       slice *ret_why)

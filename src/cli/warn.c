@@ -1,7 +1,7 @@
-/* warn.c - settings that are valid, and perhaps not what their owner meant.
+/* warn.c - warnings about settings that are valid, but may be mistakes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One function for each warning: it returns a sentence, or nothing. check prints the sentences,
+ * Each warning has a function, which returns a sentence or nothing. check prints the sentences;
  * serve logs them when it starts and when it reloads. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -172,7 +172,7 @@ static slice old_name(const struct setting *setting, const struct setting_where 
                         derived ? "derived from other settings" : setting->standard);
 }
 
-/* Settings of older versions. In the tests' daemon, constants are settings still. */
+/* Warns of settings of older versions. In the tests' daemon, constants are still settings. */
 static void warn_of_old_names(const struct config *config, struct arena *keep,
                               void (*report)(void *arg, slice warning), void *arg)
 {
