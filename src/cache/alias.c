@@ -1,5 +1,4 @@
-/* alias.c - other names that an origin may know one object by.
- * SPDX-License-Identifier: Apache-2.0 */
+/* alias.c - several names for one object. SPDX-License-Identifier: Apache-2.0 */
 #include "cache/alias.h"
 
 #include <string.h>

@@ -1,10 +1,9 @@
-/* background.c - revalidations nobody waits for. SPDX-License-Identifier: Apache-2.0
+/* background.c - revalidations that no client waits for. SPDX-License-Identifier: Apache-2.0
  *
- * A copy within its grace is served at once, and the origin is asked about it meanwhile: by a get
- * of its own, without a client, that goes the same way as any other (page, then HEAD) and stores
- * what it learns. The object's metadata carries the mark that one is under way, so that a crowd of
- * readers starts one, not thousands. Belongs to the loop of the get that started it; ends with
- * it. */
+ * A copy within its grace is served at once. Meanwhile a get without a client revalidates it, in
+ * the same way as any other get (page, then HEAD). The object's metadata has a mark while such a
+ * get is in progress, so that many readers start only one. The get belongs to the loop of the get
+ * that started it, and ends with that loop. */
 #include <stdlib.h>
 
 #include "base/metric.h"

@@ -1,12 +1,14 @@
-/* deliver.c - what an origin's answer to a fetch becomes. SPDX-License-Identifier: Apache-2.0
+/* deliver.c - brings an origin's answer from a fetch to its flights.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The response head (learn.c reads it), then bytes into flight after flight, then over. Cut off
- * mid-body it asks again behind the last byte, with If-Match, up to RESTARTS_MAX times without
- * progress.
+ * learn.c reads the response head. The bytes go into one flight after another, until the fetch is
+ * over. If the origin cuts the body, the fetch asks again for the bytes after the last one, with
+ * If-Match, up to RESTARTS_MAX times without progress.
  *
- * Threads: a call's callbacks come from one origin thread at a time. `taken`, `skip` and the text
- * of an error are theirs alone. `current` and `err` only they set, under the lock, so they read
- * them without. A flight's bytes are written without it too, and become visible with `filled`. */
+ * Threads: the callbacks of a call come from one origin thread at a time. Only the callbacks use
+ * `taken`, `skip` and the text of an error. Only they set `current` and `err`, under the lock, so
+ * they read these two without the lock. They also write a flight's bytes without the lock; the
+ * bytes become visible with `filled`. */
 #include "cache/fetch.h"
 
 #include <stdlib.h>
@@ -307,7 +309,8 @@ static bool is_gone(const struct fetch *fetch, enum err err)
             (fetch->status == 404 && fetch->inflight->version.len));
 }
 
-/* Was the client refused? An archived object is no denial: only clients that may read it learn that. */
+/* Was the client refused? An archived object is no denial: only clients that may read it learn
+ * that. */
 static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool answered)
 {
     if (!answered)
@@ -315,8 +318,9 @@ static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool 
     return (fetch->status == 401 || fetch->status == 403) && !slice_eq(code, S("InvalidObjectState"));
 }
 
-/* Every denial has the same document, ours. The origin's comes with a GET alone, and a cached object
- * is asked for by HEAD: passed on, the document would tell a refused client what is cached. */
+/* Every denial has the same document, ours. The origin's comes with a GET alone, and a cached
+ * object is asked for by HEAD: passed on, the document would tell a refused client what is
+ * cached. */
 static void set_refusal(struct fetch *fetch, enum err err)
 {
     slice body = text_slice(&fetch->error_body), code = S(""), message;

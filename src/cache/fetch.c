@@ -1,8 +1,8 @@
-/* fetch.c - one origin GET or HEAD, and what its answer becomes.
+/* fetch.c - one origin GET or HEAD: starting, joining and leaving it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The readers' side: asking, joining, leaving; all under the object's lock. The origin's side,
- * which runs on one of its threads at a time, is deliver.c. */
+ * This file has the functions for readers, all under the object's lock. deliver.c has the functions
+ * that run on an origin thread. */
 #include "cache/fetch.h"
 
 #include <inttypes.h>

@@ -1,11 +1,12 @@
-/* fresh.c - expired keys, revalidated a listing page at a time. SPDX-License-Identifier: Apache-2.0
+/* fresh.c - revalidates expired keys with pages of a listing. SPDX-License-Identifier: Apache-2.0
  *
- * A page lists the folder of its key (up to the last '/'), or a folder around that: where a page
- * came to its end with few lines, the folders above are noted, and pages of keys below list the
- * widest of them that the origin allows. So many small folders cost what one large one costs, and
- * where only a folder may be listed, it is. Where in it a page begins is paging.c's business. Pages
- * under way are few: one list under one lock. A page's answer is read and the index renewed on the
- * origin's thread that brought it, outside the lock. */
+ * A page lists the folder of its key (up to the last '/'), or a folder above it. If a page reached
+ * the end of its folder with few lines, the folders above are noted. Later pages for keys below
+ * them list the widest of these folders that the origin allows. So many small folders cost as much
+ * as one large folder, and if the origin allows only the folder itself, that one is listed.
+ * paging.c chooses the key at which a page begins. Few pages are in progress, so they are one list
+ * under one lock. The origin thread that brings a page reads it and renews the index, outside of
+ * the lock. */
 #include "cache/fresh.h"
 
 #include <stdlib.h>

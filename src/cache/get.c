@@ -1,8 +1,8 @@
-/* get.c - one GET or HEAD: which version, how fresh, and whether it may be answered from here.
+/* get.c - one GET or HEAD: decides the version, its freshness, and whether the cache may answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A small machine: each phase is a function that ends in the next phase (OK) or waits (ERR_WAIT).
- * Asking the origin about a version is validate.c's business, bytes are pull.c's. */
+ * A get is a state machine: each phase is a function that ends in the next phase (OK) or waits
+ * (ERR_WAIT). validate.c asks the origin about a version, and pull.c delivers the bytes. */
 #include "cache/getting.h"
 
 #include <assert.h>

@@ -1,9 +1,10 @@
-/* grant.c - whom the origin has lately let read what. SPDX-License-Identifier: Apache-2.0
+/* grant.c - proofs that an identity may read objects. SPDX-License-Identifier: Apache-2.0
  *
- * A table of SHARDS parts, each with a lock and rows of WAYS slots (H8: `bytes` in all). A new
- * grant takes the place of one that is over, else of the one of its row that would be over first,
- * which is counted. What ends many grants at once, a change of a bucket's policy, moves a counter
- * that each of them has noted, and so does a write its key's (epoch.h): nothing is searched for. */
+ * The table has SHARDS parts, each with a lock and rows of WAYS slots (H8: `bytes` in all). A new
+ * grant replaces one of its row that has expired, otherwise the one that would expire first, which
+ * is counted. A change of a bucket's policy ends many grants at once: it raises a counter that each
+ * of these grants has noted. A write raises the counter of its key in the same way (epoch.h). So no
+ * grant is searched for. */
 #include "cache/grant.h"
 
 #include <pthread.h>

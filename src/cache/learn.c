@@ -1,10 +1,10 @@
-/* learn.c - what an origin's answer says about an object. SPDX-License-Identifier: Apache-2.0
+/* learn.c - reads the head of an origin's answer. SPDX-License-Identifier: Apache-2.0
  *
- * Turns the head of a 200 or 206 response into a struct metadata and into where in the object the
- * bytes that follow belong. Nothing is believed that does not fit: a range that does not start
- * where it must, a size that differs, an ETag that is not the one asked for. An answer without a
- * strong ETag can't be shown to be of the version of any other: it is handed to who reads it now,
- * and not kept. */
+ * The head of a 200 or 206 response gives a struct metadata, and the range of the object that the
+ * bytes belong to. An answer is refused if its range does not start at the right byte, if its size
+ * differs, or if its ETag is not the one asked for. An answer without a strong ETag can't be proved
+ * to be of the same version as any other answer. It goes to the readers that wait for it now, and
+ * is not stored. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,8 +262,8 @@ static bool renewed(struct fetch *fetch)
            store_renew(cache_store(fetch->inflight->cache), &metadata->id, &vouch) == STORE_RENEWED;
 }
 
-/* The checksums of a part, as lines. Some origins say the object's with each part: as a sum of sums,
- * "...-N", or the very one that the metadata has. Those are none of the part. */
+/* The checksums of a part, as lines. Some origins say the object's with each part: as a sum of
+ * sums, "...-N", or the very one that the metadata has. Those are none of the part. */
 static void read_part_sums(struct fetch *fetch, const struct origin_reply *reply, struct part *part)
 {
     struct text sums = text_in(&fetch->arena);

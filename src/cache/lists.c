@@ -1,13 +1,14 @@
-/* lists.c - lists that are alike share an answer. SPDX-License-Identifier: Apache-2.0
+/* lists.c - equal list calls share an answer. SPDX-License-Identifier: Apache-2.0
  *
- *     what makes them alike ──> chain ──> shared ──< list_get, list_get, ...
- *                               (by age) ─┘   under way: an origin call; over: the answer, kept
+ *     key: all that must be equal ──> chain ──> shared ──< list_get, list_get, ...
+ *                                     (by age) ─┘   in progress: an origin call; over: the answer
  *
- * A shared list is referenced by its call, by the table while it may be found, and by each who
- * asks. Its key is compared in full. All bytes it holds count (H8): those that are kept go first,
- * the oldest of them, then what is under way is told to be too large.
- * Threads: the lock guards the table, references, `over` and waiters; the answer is the origin
- * thread's until `over`, then nobody changes it. */
+ * A shared list is referenced by its call, by the table while it may be found, and by each of its
+ * readers. Its key is compared in full. All bytes that it holds count (H8). If there are too many,
+ * kept answers are dropped first, the oldest one first. Then an answer in progress ends as too
+ * large.
+ * Threads: the lock guards the table, references, `over` and waiters. The origin thread writes the
+ * answer until it sets `over`; after that no thread changes it. */
 #include "cache/lists.h"
 
 #include <inttypes.h>

@@ -2,10 +2,11 @@
  *
  *     id, identity, GET or HEAD ──> row ──> [ entry | entry | entry | entry ]
  *
- * A fixed table of rows with WAYS entries each; a row that is full lets go of what would end
- * first. An entry is the origin's own answer: a HEAD has none of the document that a GET was told,
- * so each answers its own kind. It counts from when the question was sent. Few bytes hang on an
- * entry (H8): a longer document is not kept. One lock: who comes here would ask the origin else. */
+ * A fixed table of rows with WAYS entries each. If a row is full, the entry that would expire first
+ * is dropped. An entry is the origin's own answer. The answer to a HEAD has no document, so an
+ * entry of a HEAD serves only HEADs, and an entry of a GET only GETs. Its time counts from when the
+ * request was sent. An entry has few bytes (H8): a longer document is not kept. One lock is enough,
+ * because without an entry each caller would ask the origin. */
 #include "cache/missing.h"
 
 #include <stdlib.h>

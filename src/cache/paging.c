@@ -1,11 +1,12 @@
-/* paging.c - where a listing page begins. SPDX-License-Identifier: Apache-2.0
+/* paging.c - chooses the key at which a listing page begins. SPDX-License-Identifier: Apache-2.0
  *
  *     folder ──[ stretch ]──[ stretch ]────────[ stretch ]──      sorted by where they start
  *                   ^ a key: again from there  ^ a key: from the end of the one below
  *
- * Beginning at the end of the stretch below is a bet that the gap is small. Where it was lost, the
- * key is listed from itself, and the next keys in gaps are at once: few keys read out of a huge
- * folder would otherwise wait for two pages each. Threads: the caller's lock guards all of it. */
+ * A page that begins at the end of the stretch below reaches the key only if the gap is small. If
+ * it did not reach the key, the next page begins right at the key. So do the first pages for the
+ * next keys in gaps: otherwise, if only a few keys of a huge folder are read, each would wait for
+ * two pages. Threads: the caller's lock guards everything. */
 #include "cache/paging.h"
 
 #include <stdlib.h>

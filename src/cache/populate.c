@@ -1,10 +1,11 @@
-/* populate.c - what a write brought fills the cache. SPDX-License-Identifier: Apache-2.0
+/* populate.c - the body of a PUT fills the cache. SPDX-License-Identifier: Apache-2.0
  *
  *     a get of the metadata alone (no-cache) ── the same ETag and size, epoch unchanged? ── records
  *
- * At most AHEAD records wait for the committer at a time: each that lands makes way for the next.
- * The loop and each record under way hold a reference; the body is let go of with the last.
- * Threads: all but the reference count and `failed` is the loop's. */
+ * At most AHEAD records wait for the committer at a time; when one is stored, the next one is
+ * handed in. The loop and each record in progress hold a reference; the body is released with the
+ * last one. Threads: only the reference count and `failed` are for any thread; all else is for the
+ * loop. */
 #include "cache/populate.h"
 
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-/* validate.c - asking the origin about a version that is here. SPDX-License-Identifier: Apache-2.0
+/* validate.c - asks the origin whether a cached version is current.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Phases of a get (get.c): a listing page that renews it with its neighbours; where that does not
- * help, a HEAD of its own, shared by all who ask at the same time. An origin that is down leaves a
- * copy that is not too old. */
+ * These are phases of a get (get.c). First a listing page may renew the object together with its
+ * neighbours. If it does not, the get sends a HEAD, or joins one that is in progress. If the origin
+ * is down, a copy that is not too old is served. */
 #include "cache/getting.h"
 
 #include "base/clock.h"

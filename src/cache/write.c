@@ -1,6 +1,6 @@
-/* write.c - order around a write (H7). SPDX-License-Identifier: Apache-2.0
+/* write.c - the steps around a write (H7). SPDX-License-Identifier: Apache-2.0
  *
- * The removal outlives a client that leaves: it is shared by the write and the committer. */
+ * The write and the committer share the removal, which goes on if the client leaves. */
 #include "cache/write.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* append_task.c - the records that an append becomes. SPDX-License-Identifier: Apache-2.0
+/* append_task.c - the records that are made of an append. SPDX-License-Identifier: Apache-2.0
  *
- * A small object whose bytes are all there is one record, WHOLE; else the metadata lies by itself
- * and the units in another. Checksums are made here, before a byte is written. Threads: the
- * committer's. */
+ * A small object whose bytes are all there becomes one WHOLE record. For any other append, the
+ * metadata and the units become separate records. Checksums are made here, before a byte is
+ * written. Committer only. */
 #include "store/append_task.h"
 
 #include "store/rewrite.h"

@@ -1,17 +1,19 @@
-/* clean.c - the mark of a clean stop, and what it binds. SPDX-License-Identifier: Apache-2.0
+/* clean.c - the mark of a clean stop. SPDX-License-Identifier: Apache-2.0
  *
- * Who puts an older copy of the folder back changes one of these at least:
- *   - cp, rsync, tar, a restored backup: other inodes; in place: other change times, which nobody
- *     can set back;
- *   - a folder moved away and back: the folder's own change time;
- *   - a snapshot of another subvolume or volume: another device;
- *   - a machine rolled back, or cloned: another boot.
- * Not seen: a volume rolled back while the machine runs on, and a folder that lay unused while
- * Penstock ran with another (penstock-operating(7)). A mark that does not
- * hold without need costs one question for each object, so in doubt it does not hold.
+ * If an older copy of the folder is put back, at least one of these changes:
+ *   - cp, rsync, tar, a restored backup: the inodes; if files are overwritten in place, their
+ * change
+ *     times, which no program can set back;
+ *   - a folder moved away and back: the change time of the folder itself;
+ *   - a snapshot of another subvolume or volume: the device;
+ *   - a machine rolled back or cloned: the boot.
+ * Two cases are not noticed: a volume that is rolled back while the machine runs on, and a folder
+ * that was not used while Penstock ran with another one (penstock-operating(7)). If a valid mark is
+ * rejected, each object costs one call to the origin, so in doubt the mark is rejected.
  *
- * The mark is made empty, then filled in place: that does not change the folder's own time any
- * more. An empty one, of a crash between, or of a Penstock that knew no better, does not hold. */
+ * The mark is made as an empty file, and then filled in place, which does not change the time of
+ * the folder any more. An empty mark is rejected: it is left by a crash, or by an older
+ * Penstock. */
 #include "store/clean.h"
 
 #include <assert.h>

@@ -1,9 +1,10 @@
-/* clearing.c - a folder whose format file is lost: is all in it ours, and away with its extents.
+/* clearing.c - a folder without its format file: whose files are in it, and removing old extents.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Without its secret nothing in a folder can be addressed. So it goes, but only where each name is
- * one that we give: who mistypes a path loses nothing. A folder that was ever in use has extents/;
- * without it, what is called format or index is somebody's. The committer's, under the lock. */
+ * Without the secret in the format file no object in the folder can be found. So the files are
+ * removed, but only if each name in the folder is one that Penstock gives: an operator who mistypes
+ * a path loses nothing. A folder that Penstock has used has extents/. If there is no extents/,
+ * files named format or index are foreign. Committer only, under the lock. */
 #include "store/clearing.h"
 
 #include <dirent.h>

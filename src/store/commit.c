@@ -3,11 +3,12 @@
  *     queue ── commit ──> CRCs ──> open extent (one append) ──> index (one transaction) ──> done()
  *                                        └─ no room: recycle ─┘
  *
- * A commit closes at 100 entries, 100 ms after its first record came, at 16 MiB, or at once when a
- * removal comes (H3); what came while the last one was written goes along, up to 1,000 entries or
- * 64 MiB. Bytes are written before the transaction begins (H2); whether a record may still be
- * published is asked inside it (H7). Full disk or full map: recycle an extent, once, and try again.
- * What fails otherwise takes the folder out of service. */
+ * A commit closes at 100 entries, at 16 MiB, 100 ms after its first record came, or at once when a
+ * removal comes (H3). Records that came while the commit before was written go into one commit, up
+ * to 1,000 entries or 64 MiB. Bytes are written before the transaction begins (H2). Inside it,
+ * may_publish says whether a record may still be published (H7). If the disk or the map is full,
+ * the committer recycles an extent, once, and tries again. Any other failure takes the folder out
+ * of service. */
 #include <assert.h>
 #include <stdlib.h>
 

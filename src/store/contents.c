@@ -1,8 +1,7 @@
-/* contents.c - what lies in an extent. SPDX-License-Identifier: Apache-2.0
+/* contents.c - the table of contents of an extent. SPDX-License-Identifier: Apache-2.0
  *
- * A sealed extent is one whose last 64 bytes are the footer of its table of contents. What a scan
- * of record headers finds in an unsealed one is what its table would say. Threads: the
- * committer's. */
+ * The last 64 bytes of a sealed extent are the footer of its table of contents. For an unsealed
+ * extent, a scan of the record headers gives the same entries. Committer only. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,16 @@
 /* extent.c - append-only files of records: the table of them. SPDX-License-Identifier: Apache-2.0
  *
- * The table holds one reference to each extent; readers take theirs under its lock (H1). Dropping
- * takes the extent out of the table and unlinks the file; its descriptor is closed, and its bytes
- * are no longer counted, when the last reference goes. Numbers come from the highest file name + 1,
- * so the highest is never unlinked before a higher one exists, and an address in a recycled extent
- * finds nothing instead of other bytes.
+ * The table holds one reference to each extent; readers take their references under its lock (H1).
+ * Dropping an extent takes it out of the table and unlinks the file. When the last reference goes,
+ * the descriptor is closed, and the bytes are no longer counted. A new extent has the highest
+ * number of all files + 1. So the file with the highest number is never unlinked before a higher
+ * one exists, and an address in a recycled extent finds nothing instead of other bytes.
  *
- * Writing is in open_extent.c, what lies in an extent in contents.c, which of the files are open in
- * open_files.c.
+ * open_extent.c writes extents, contents.c reads their tables of contents, and open_files.c chooses
+ * the files that are open.
  *
- * Threads: the lock guards the chains; all else but times and references is the committer's. */
+ * Threads: the lock guards the chains. Only times and references are for any thread; all else is
+ * for the committer. */
 #include "store/extent.h"
 
 #include <dirent.h>

@@ -1,19 +1,22 @@
 /* folder.c - a cache folder as a whole: lock, format file, clean mark, opening and closing.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Opening, in this order, so that a crash anywhere leaves less trusted than was true, never more:
- *   lock; format file (or a new one, in an empty folder, or one that lost it: clearing.c); clean
- *   mark read and removed;
- *   extents found by name and footer; index opened, or thrown away and built from the extents;
- *   what unsealed extents hold and the index lacks is added, and they are sealed;
- *   opening number + 1 into the index, then, with the generation, into the format file.
- * An index whose number is neither the format file's nor one more is not this folder's latest.
+ * The steps of an opening have this order, so that after a crash at any point too little may be
+ * trusted, but never too much:
+ *   take the lock; read the format file, or make one in an empty folder or in one that lost it
+ *   (clearing.c); read and remove the clean mark;
+ *   find the extents by name and footer; open the index, or throw it away and build it from the
+ *   extents;
+ *   add the records of unsealed extents that the index lacks, and seal these extents;
+ *   write the opening number + 1 to the index, then, with the generation, to the format file.
+ * The number in the index must be that of the format file, or one more. Any other index is not the
+ * latest one of this folder.
  *
- * UNPROVED is relative: an entry is vouched for if its generation is the current one. An unclean
- * start raises the generation, and a rebuild writes entries of the one before; so is everything
- * unproved at once, without a walk. When the ten bits are used up, the index is built anew. An
- * opening is clean only if the mark of the last stop holds (clean.h): a copy, an older state and a
- * damaged meta page open as unclean. */
+ * An entry is proved if its generation is the current one. An unclean start raises the generation,
+ * and a rebuild writes entries with the generation before. So all entries become unproved at once,
+ * without a walk. When the ten bits of the generation are used up, the index is built anew. An
+ * opening is clean only if the mark of the last stop is valid (clean.h): the opening of a copy, of
+ * an older state, or with a damaged meta page is unclean. */
 #include "store/folder.h"
 
 #include <dirent.h>

@@ -1,9 +1,10 @@
-/* format.c - what lies on disk: encoded, decoded, checked. SPDX-License-Identifier: Apache-2.0
+/* format.c - the layout of the cache folder: encoding, decoding, checks.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Structs are copied whole, to and from the disk; their sizes are asserted. Only an entry of the
- * index, which has flags in it, and metadata have a form of their own there. Decoding trusts
- * nothing: first the checksum, then every field against what it may be, so that no caller computes
- * with a length that came from a broken disk. Pure; any thread. */
+ * Structs are copied as a whole to and from the disk; their sizes are asserted. Only an entry of
+ * the index, which has flags in it, and metadata have another form on disk. Decoding trusts
+ * nothing: it verifies the checksum, and then that each field has a possible value. So no caller
+ * computes with a length that came from a broken disk. Pure; any thread. */
 #include "store/format.h"
 
 #include <assert.h>

@@ -1,23 +1,23 @@
-/* gather.c - how reads go to the disk: together, and past the page cache, where that pays.
+/* gather.c - joins neighbouring reads of the disk, and makes direct reads where that pays.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   plug ── reads ──> gathered ── unplug: by extent and offset ──┬── alone: straight to its memory
  *                                                                └── bulk: neighbours, one read
  *
- * A bulk is one read into one buffer, from which each of its members gets its bytes. Small objects
- * that came together lie side by side, and one read of a megabyte costs what a few small ones do. A
- * member that the bulk did not bring, because the disk failed or the file is shorter, is read by
- * itself: what is wrong with one says nothing about its neighbours. A large read stays alone, as a
- * copy costs more than it saves.
+ * A bulk is one read into one buffer, from which each member of the bulk gets its bytes. Small
+ * objects that were stored together lie side by side, and one read of a megabyte costs as much as a
+ * few small reads. If the bulk did not bring the bytes of a member, because the disk failed or the
+ * file is shorter, that member is read alone: a fault of one member says nothing about the others.
+ * A large read is not joined, because the copy would cost more than it saves.
  *
- * A direct read (O_DIRECT) is a bulk too, be it of one: of whole pages around what is wanted; the
- * pages of the reader's own memory among them go straight there. The kernel writes dirty pages back
- * first, so that what was appended just now is read. A page cache much smaller than what is read
- * over and over drops each page before it is asked for again, and costs a copy and an eviction
- * each: but what comes again within as many reads as it could hold is worth its place there, and
- * that read goes through it.
+ * A direct read (O_DIRECT) is a bulk, too, even if it has one member. It reads whole pages around
+ * the wanted bytes; pages for the caller's own memory go directly there. The kernel first writes
+ * dirty pages back, so that the read finds bytes that were appended just now. If the page cache is
+ * much smaller than the data that is read again and again, it drops each page before the next read
+ * of it, and each page costs a copy and an eviction. So reads bypass it. But bytes that are read
+ * again within as many reads as the page cache could hold are read through the page cache.
  *
- * Threads: a store_io and all that hangs on it is its owner's. */
+ * Threads: a store_io, its buffers and its ops belong to one thread. */
 #include <stdlib.h>
 
 #include "base/metric.h"
@@ -154,7 +154,8 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
 }
 
 /* Finds the pages that need no copy. A span that begins on a page goes whole into its plan's own
- * buffer, which begins on one and takes whole pages. Else the reader's memory gets its whole pages. */
+ * buffer, which begins on one and takes whole pages. Else the reader's memory gets its whole
+ * pages. */
 static void find_straight(struct bulk *bulk, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;

@@ -1,8 +1,8 @@
 /* hash.c - keyed hash of an object's name, and checksums. SPDX-License-Identifier: Apache-2.0
  *
- * The one file of the store that names OpenSSL. Its SipHash is fetched once a process, because a
- * fetch costs more than the hash; each thread keeps one context, keyed anew by every call, and a
- * thread that ends frees its own. Numbers are hashed as they lie in memory, little endian
+ * Only this file of the store uses OpenSSL. The process looks SipHash up once, because a look-up
+ * costs more than the hash. Each thread keeps one context, which gets its key anew in every call; a
+ * thread frees its context when it ends. Numbers are hashed as they lie in memory, little endian
  * (format.c). Any thread. */
 #include "store/hash.h"
 

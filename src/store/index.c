@@ -1,21 +1,23 @@
 /* index.c - the index behind LMDB: opened, called, closed. SPDX-License-Identifier: Apache-2.0
  *
- * LMDB is known to this file, index_read.c, index_write.c and what they share, and no other.
+ * Only the files of the index (by index_inside.h) use LMDB.
  *
- * Default durable mode: no WRITEMAP (a full disk would be SIGBUS), no DUPSORT, NOTLS so that
- * transactions belong to slots and not to threads. The map is sized once, far above what the cache
- * can hold (address space costs nothing), so it never grows under a reader.
+ * LMDB runs in its default durable mode: without WRITEMAP, with which a full disk would be a
+ * SIGBUS; without DUPSORT; with NOTLS, so that transactions belong to slots and not to threads. The
+ * map gets its size once, far more than the cache can hold (address space costs nothing), so it
+ * never grows while a reader uses it.
  *
- * LMDB has no page checksums: values carry their own, and a broken page may fault or fail an
- * assertion inside LMDB. So every call into it runs in a trap (trap.h): faults and its assertions
- * jump back here, the index is bad from then on, and it is never entered again; it stays mapped,
- * because nobody knows what was under way in it. There is no probe in a child process at open: the
- * trap does the same at any time. What no trap can undo is a write beyond a page that LMDB copied
- * to the heap: so pages are looked at before a write may touch them (index_pages.h). If a process
- * dies all the same, it leaves a note as it dies, and the next opening builds the index anew
- * instead of dying of it again.
+ * LMDB has no page checksums. Each value has a checksum of its own, and a broken page may fault, or
+ * fail an assertion inside LMDB. So every call into LMDB runs in a trap (trap.h). After a fault or
+ * a failed assertion the call returns here, the index is bad, and LMDB is never called for it
+ * again. The index stays mapped, because LMDB was interrupted. The opening needs no test in a child
+ * process, because the trap works at any time. A trap cannot undo a write beyond a page that LMDB
+ * copied to the heap. So pages are checked before a write may touch them (index_pages.h). If the
+ * process dies of a fault all the same, it leaves a note, and the next opening builds the index
+ * anew.
  *
- * Closing: the environment is taken from readers first (env = NULL), then slots are waited for. */
+ * Closing first hides the environment from new readers (env = NULL), and then waits for the
+ * slots. */
 #include "store/index_inside.h"
 
 #include <errno.h>

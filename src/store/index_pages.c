@@ -1,4 +1,5 @@
-/* index_pages.c - are the pages that a write will touch sound? SPDX-License-Identifier: Apache-2.0
+/* index_pages.c - checks the index pages that a write will touch.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The format, in the machine's byte order, every field with its bytes:
  *
@@ -12,10 +13,11 @@
  *   tree      0 page size (4), 4 flags (2), 6 depth (2), 8 branches (8), 16 leaves (8), 40 root (8)
  *   free      in its tree: key is a transaction (8), value a count and falling numbers (8 each)
  *
- * When the library deletes, a leaf less than a quarter full, or a branch of one child, takes a node
- * from a neighbour under the same parent, or is merged with it; for a branch's new key it reads the
- * first leaf below. To see when that may happen without seeing the heap, each page counts what it
- * may have lost since the transaction began; pages share counters: a count is never too low. */
+ * When LMDB deletes a node, a leaf that is less than a quarter full, or a branch with one child,
+ * takes a node from a neighbour under the same parent, or is merged with it. For the new key of a
+ * branch LMDB reads the first leaf below. This code does not see the heap. To know when a merge may
+ * happen, it counts the nodes that each page may have lost since the transaction began. Pages share
+ * counters, so a count may be too high, but never too low. */
 #include "store/index_pages.h"
 
 #include <string.h>

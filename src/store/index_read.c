@@ -1,8 +1,9 @@
-/* index_read.c - what the index is asked, by any thread. SPDX-License-Identifier: Apache-2.0
+/* index_read.c - look-ups in the index, on any thread. SPDX-License-Identifier: Apache-2.0
  *
- * A reader takes a slot, which keeps one read transaction and one cursor, renews them, sees that it
- * has the last tree (index_snapshot.c), copies out, resets, and leaves: no lock, no allocation. More
- * readers than slots wait for one another. */
+ * A reader takes a slot, which keeps one read transaction and one cursor. It renews them, checks
+ * that it reads the tree of the latest commit (index_snapshot.c), copies entries out, resets the
+ * transaction, and gives the slot back. That takes no lock and no allocation. If all slots are
+ * taken, a reader waits for one. */
 #include "store/index_inside.h"
 
 #include <sched.h>

@@ -1,18 +1,20 @@
-/* index_snapshot.c - is this the tree that was last committed? SPDX-License-Identifier: Apache-2.0
+/* index_snapshot.c - checks that a reader has the latest tree. SPDX-License-Identifier: Apache-2.0
  *
- * LMDB takes a tree's root from a meta page of its file, and the number of the last transaction
- * from `lock.mdb`: a flipped bit in either leads to an older tree, of genuine entries. So the
- * committer keeps in RAM what it committed: a seal (metas.h) of the last even and of the last odd
- * transaction's meta page, and which pages either tree does not use (free_pages.h). Each reader
- * compares its transaction with that; a difference makes the index bad.
+ * LMDB takes a tree's root from a meta page of its file, and the number of the latest transaction
+ * from `lock.mdb`. A flipped bit in one of these leads to an older tree, whose entries were right
+ * once. So the committer keeps facts of its commits in RAM: a seal (metas.h) of the meta page of
+ * the latest even and of the latest odd transaction, and the pages that each of these two trees
+ * does not use (free_pages.h). Each reader compares its transaction with these facts. A difference
+ * makes the index bad.
  *
- *   committer   committing = N; mdb_txn_commit; pages noted; seals[N & 1], newest = N; committing = 0
+ *   committer   committing = N; mdb_txn_commit; pages noted; seals[N & 1], newest = N; committing =
+ * 0
  *   reader      n = newest; transaction begins: number T; T >= n, its meta page has the seal of T;
  *               look-up; what it found lies in a page that T uses; the seal of T still stands
  *
- * A reader that begins just as N lands has T = N before the seal of N is there. It waits for as long
- * as the committer looks at the list of free pages. A reader that two commits overtake begins anew:
- * the second reuses the meta page and the marks of its transaction. */
+ * A reader that begins just as N lands has T = N before the seal of N is there. It waits for as
+ * long as the committer looks at the list of free pages. A reader that two commits overtake begins
+ * anew: the second reuses the meta page and the marks of its transaction. */
 #include "store/index_inside.h"
 
 #include "base/guard.h"

@@ -1,12 +1,13 @@
 /* index_write.c - the index's one write transaction. SPDX-License-Identifier: Apache-2.0
  *
- * LMDB works on copies of pages on the heap, where a broken page may make it write beyond them. So
- * a beginning looks at the meta page and the tree of free pages, each look-up at the pages that lead
- * to its key, and each change at the pages it may touch (index_pages.h); what is not sound makes
- * the index bad before LMDB has seen it. The committer writes back the entries it finds, with a
- * change (a refusal, a proof), so an out-of-date entry would become the latest.
+ * LMDB changes copies of pages on the heap, and a broken page may make it write beyond the copy. So
+ * pages are checked first (index_pages.h): the meta page and the tree of free pages when a
+ * transaction begins, for each look-up the pages that lead to its key, and for each change the
+ * pages that it may touch. A broken page makes the index bad before LMDB uses the page. Look-ups
+ * are checked, too, because the committer writes entries that it found back with a change (a
+ * refusal, a proof). An out-of-date entry would so become the latest one.
  *
- * The committer's thread only. */
+ * Committer only. */
 #include "store/index_inside.h"
 
 #include <string.h>

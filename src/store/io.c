@@ -1,8 +1,8 @@
 /* io.c - reads of one thread: plans, and operations that wait for the disk.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Some operations are kept for the next read. The reference to the extent is let go when the
- * bytes are in the buffer, verified or not. */
+ * Some ops are kept for the next read. The reference to the extent is released when the bytes are
+ * in the buffer, verified or not. */
 #include "store/io.h"
 
 #include <stdlib.h>

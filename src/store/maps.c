@@ -1,17 +1,19 @@
-/* maps.c - which extents are mapped. SPDX-License-Identifier: Apache-2.0
+/* maps.c - the maps of extents. SPDX-License-Identifier: Apache-2.0
  *
- * An extent is mapped whole, as long as its file can get, when a large read first finds its bytes
- * in the page cache; the map goes with the descriptor. Each page that is looked at takes eight
- * bytes of page table until then, which no reclaim gives back: so no more is mapped than there is
- * memory for pages, and of those that nobody holds the one held longest ago gives way. Where address
- * space is limited (ulimit -v) nothing is, as maps would take what all else needs. Without a map,
- * bytes are read.
+ * When a large read first finds an extent's bytes in the page cache, the whole extent is mapped, up
+ * to the largest size that its file can get. The map is removed when the descriptor is closed.
+ * Until then, each page that was touched takes eight bytes of page table, which the kernel cannot
+ * reclaim. So there is a limit for mapped bytes, the memory that there is for pages. Beyond it, the
+ * map of the extent that was held longest ago, and that no reader holds now, is removed. If address
+ * space is limited (ulimit -v), no extent is mapped, because maps would take the address space that
+ * other memory needs. Without a map, bytes are read.
  *
- * Who looks at a page that is not there waits for the disk, so it is asked first: of pages in the
- * page cache some may still be on their way, which the map's own answer (mincore) leaves out.
+ * Touching a page that is not in memory would wait for the disk. So the kernel is asked first
+ * whether all pages are there. mincore is not enough, because a page in the page cache may still be
+ * on its way from the disk.
  *
- * Threads: any. A map is made and found under a reference, and unmapped with the last or, under the
- * table's lock, while the table's is the only one. */
+ * Threads: any. A map is made and used under a reference to the extent. It is unmapped with the
+ * last reference, or under the table's lock while only the table has a reference. */
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
-/* metadata.c - what is known of one version of an object. SPDX-License-Identifier: Apache-2.0
+/* metadata.c - one version of an object, without its bytes. SPDX-License-Identifier: Apache-2.0
  *
- * Metadata is one allocation: the struct, then its name, ETag and fields. It ends with its last
- * reference, on whatever thread that is. */
+ * Metadata is one allocation: the struct, then its name, ETag and fields. The last reference frees
+ * it, on any thread. */
 #include "store/metadata.h"
 
 #include <stdlib.h>

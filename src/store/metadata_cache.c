@@ -1,10 +1,10 @@
 /* metadata_cache.c - recently used metadata, in RAM. SPDX-License-Identifier: Apache-2.0
  *
- * A hash table cut into shards, each with a lock, buckets and a queue of what lies in it. A get
- * marks the entry as used. When the bytes of all shards together exceed the budget, shards take
- * turns in giving one up: the oldest of the queue goes, but one that was used since it was queued
- * is queued again instead (CLOCK). So the budget is one for all, and no lock is held but a shard's
- * own, for a few pointers' worth of work; metadata ends after it was let go. */
+ * A hash table with shards; each shard has a lock, buckets and a queue of its entries. A get marks
+ * the entry as used. When the bytes of all shards together exceed the budget, the shards take turns
+ * to evict an entry: the oldest one of the queue, unless it was used since it was queued; then it
+ * is queued again (CLOCK). So all shards share one budget. A thread holds only the lock of one
+ * shard, and only to change a few pointers; metadata is freed after the lock was released. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* mounts.c - a mount that belongs at or above a path, and is not there.
+/* mounts.c - finds a file system that should be mounted at or above a path, and is not.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A cache folder made where a disk should be mounted fills the root disk, and hides behind the
- * mount once it comes. fstab and systemd's mount units name the mount points; mountinfo has those
- * that are in use. Paths are compared as written and with their links resolved. */
+ * If a cache folder is made at a mount point before the disk is mounted, it fills the root disk,
+ * and the later mount hides it. fstab and systemd's mount units name the mount points; mountinfo
+ * has the ones that are in use. Paths are compared as written, and with their links resolved. */
 #include "store/mounts.h"
 
 #include <glob.h>

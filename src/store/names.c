@@ -1,8 +1,9 @@
-/* names.c - in whose name metadata was learnt. SPDX-License-Identifier: Apache-2.0
+/* names.c - the shared identity for which metadata was learned. SPDX-License-Identifier: Apache-2.0
  *
- * The file is rows of 28 bytes (id of the endpoint, id of the name, the highest extent of others),
- * then the CRC of them. One that can't be read knows nobody; where it can't be written, it goes, so
- * that the next process does not believe an old one. */
+ * The file has rows of 28 bytes (id of the endpoint, id of the name, number of the highest extent
+ * with metadata of another name), then the CRC of the rows. A file that can't be read counts as
+ * empty. If the file can't be written, it is removed, so that the next process does not trust an
+ * old one. */
 #include "store/names.h"
 
 #include <assert.h>

@@ -1,12 +1,12 @@
 /* open_extent.c - appending to the newest extent. SPDX-License-Identifier: Apache-2.0
  *
- * Records are gathered, then written by one pwritev that starts and ends on a page; inside, each
- * starts on 64 bytes. Nothing is committed before open_extent_write said OK (H2). A write that
- * failed may have left anything behind the last good byte: the extent is closed to appends (no
- * block on disk is written twice) and gets its table of contents, if it can be written, behind the
- * debris. Not synced: after a power cut a record may be missing that the index names; its checksum
- * says so. Threads: the committer's alone; readers see an extent's new bytes by way of the index.
- * */
+ * Records are gathered, then written by one pwritev that starts and ends at a multiple of a page.
+ * Inside it, each record starts at a multiple of 64 bytes. Nothing is committed before
+ * open_extent_write returned OK (H2). A write that failed may have left any bytes after the last
+ * good one. The extent then takes no more appends, because no block on disk is written twice; its
+ * table of contents, if it can be written, comes after these bytes. Writes are not synced: after a
+ * power cut, a record that the index names may be missing, and its checksum fails. Committer only;
+ * readers find an extent's new bytes by the index. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

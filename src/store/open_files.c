@@ -1,14 +1,15 @@
-/* open_files.c - which extents have their file open. SPDX-License-Identifier: Apache-2.0
+/* open_files.c - opens and closes the files of extents. SPDX-License-Identifier: Apache-2.0
  *
- * A quarter of the descriptors that the process may have, at most 4,096, whatever the number of
- * extents. Who holds an extent to read it has its file open; of those that nobody holds the one
- * held longest ago is closed for another, also where the process as a whole has run out. With none
- * to close nothing is known of what lies in the extent. A second descriptor, to read past the page
- * cache, is a comfort: it comes if there is room, and goes with the first. So does a map (maps.c).
+ * Extents use at most a quarter of the process's file descriptors, and at most 4,096, whatever the
+ * number of extents. The file of an extent is open while a reader holds the extent. If a descriptor
+ * is needed, also because the process has no more, the file that was held longest ago, and that no
+ * reader holds now, is closed. If no file can be closed, the result is ERR_LIMIT, which says
+ * nothing about the extent. A second descriptor, for direct reads, is opened only if there is room;
+ * it is closed with the first one. So is a map (maps.c).
  *
- * Threads: any. The table's lock guards descriptors and the list of open ones: one is closed only
- * while the table's is the only reference, and set by the first who holds it. Files are opened
- * outside that lock, under folder_lock, which is taken first. */
+ * Threads: any. The table's lock guards the descriptors and the list of open files. A file is
+ * closed only while the table has the only reference. The first holder sets the descriptor. Files
+ * are opened outside of that lock, under folder_lock, which is taken first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>

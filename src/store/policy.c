@@ -1,8 +1,8 @@
-/* policy.c - what is stored and what goes. SPDX-License-Identifier: Apache-2.0
+/* policy.c - admission and eviction. SPDX-License-Identifier: Apache-2.0
  *
- * The simplest rule that is right: everything is admitted, the oldest extent goes first, nothing is
- * copied forward. Extents are numbered in the order they were made, so the lowest number is the
- * oldest. Pure (H9): no state, no I/O, any thread. */
+ * The rule is the simplest one that works: everything is admitted, the oldest extent is recycled
+ * first, and nothing is copied forward. Extents are numbered in the order in which they were made,
+ * so the oldest extent has the lowest number. Pure (H9): no state, no I/O, any thread. */
 #include "store/policy.h"
 
 bool policy_admit(const struct object_id *id, uint64_t size)

@@ -1,7 +1,8 @@
-/* probe.c - what the opening of a cache folder would meet. SPDX-License-Identifier: Apache-2.0
+/* probe.c - finds why a cache folder could not be opened. SPDX-License-Identifier: Apache-2.0
  *
- * Looks and changes nothing: `penstock check` asks before a start, and serve asks for the sentence
- * when a folder can't be opened. Each look says what is wrong, with whom, and what to do. */
+ * This code only looks, and changes nothing. `penstock check` calls it before a start, and serve
+ * calls it for the message when a folder can't be opened. Each message says what is wrong, for
+ * which user or process, and what to do. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>

@@ -1,10 +1,10 @@
-/* publish.c - what a record, a removal or a recycled extent does to the index.
+/* publish.c - changes of the index: for records, removals, recycled extents.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules of penstock-format(5): the later commit of a unit wins; WHOLE replaces the
- * units it holds and metadata by itself; anything else of the object replaces WHOLE. Units may
- * outlive their metadata: they count only while their ETag hash equals that of the metadata there
- * is. Threads: the committer's. */
+ * The rules of penstock-format(5): the later commit of a unit replaces the earlier one. A WHOLE
+ * record replaces the units that it holds, and a metadata record. Any other record of the object
+ * replaces WHOLE. Units may stay longer than their metadata: they count only while their ETag hash
+ * equals that of the present metadata. Committer only. */
 #include "store/publish.h"
 
 /* Not there is as good as deleted. */

@@ -3,18 +3,20 @@
  *   index (copied out) ──> reference to the extent ──> page cache ──┬──> verified ──> OK
  *                                                └─ not there: disk ─┘ later, by done()
  *
- * One span of one file, and what its blocks must add up to. Whole 64 KiB blocks are read and
- * verified, however few of their bytes are wanted. The checksums of units come with their index
- * entries; a WHOLE object's lie in its record's header, which is read in the same span where the
- * buffer takes it, else by a read of its own. What fails is counted, forgotten by the index (if it
- * still names this record), and a miss (H2).
+ * A read takes one span of one file, and the checksums of its blocks. Whole 64 KiB blocks are read
+ * and verified, however few of their bytes are wanted. The checksums of units come with their index
+ * entries. The checksums of a WHOLE object lie in its record's header, which is read in the same
+ * span if the buffer has room for it, otherwise by a read of its own. Bytes that fail their checks
+ * are counted and are a miss (H2), and the index forgets them if it still names this record.
  *
- * Who brings memory along gets whole blocks straight there: header, cut blocks and what lies
- * between them go to a buffer, in the same read, and are copied when all is verified. Others may
- * write there, take it away, or both: what fails its checks there is read again into a buffer, and
- * whatever touches it does so in a trap. What the page cache has much of is copied from the
- * extent's map, block by block, each verified while it is in the processor's cache: read, all of it
- * would come from memory twice. Threads: a store_io and all that hangs on it is its owner's. */
+ * If the caller brings memory, whole blocks go directly to it. The same read puts the header,
+ * blocks that are wanted only in part, and the bytes between them into a buffer; they are copied
+ * when all is verified. Another process may write to the caller's memory, or take it away. So if
+ * bytes fail their checks there, they are read again into a buffer, and all code that touches this
+ * memory runs in a trap. If the page cache has all of a large read, the bytes are copied from the
+ * extent's map, block by block, and each block is verified while it is in the processor's cache.
+ * Otherwise all bytes would come from memory twice. Threads: a store_io, its buffers and its ops
+ * belong to one thread. */
 #include <string.h>
 
 #include "base/guard.h"
@@ -187,7 +189,8 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
     return e;
 }
 
-/* Takes what the plan holds into *ret, or fails and lets go of it. ERR_GONE, ERR_FAULT, ERR_MORE. */
+/* Takes what the plan holds into *ret, or fails and lets go of it. ERR_GONE, ERR_FAULT,
+ * ERR_MORE. */
 static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
                              struct object_bytes *ret)
 {

@@ -1,10 +1,11 @@
 /* read_metadata.c - metadata, found in RAM or on the disk and verified.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Metadata lies by itself or in front of a WHOLE object; how long it is there says the record's
- * header, so that a long one takes a second read. What fails its checks is counted, forgotten by
- * the index (if it still names this record), and a miss (H2). What was read goes into RAM, unless a
- * commit, a removal or a doubt came between. Threads: a store_io is its owner's. */
+ * Metadata lies in a record of its own, or before the bytes of a WHOLE object. In a WHOLE record,
+ * only the header has the length of the metadata, so long metadata takes a second read. Metadata
+ * that fails its checks is counted and is a miss (H2), and the index forgets it if it still names
+ * this record. Metadata that was read goes into RAM, unless a commit, a removal or an unclean
+ * opening came in between. Threads: a store_io belongs to one thread. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,15 +1,16 @@
 /* removal.c - removals, from the queue to their answer. SPDX-License-Identifier: Apache-2.0
  *
- * A removal goes with the next transaction there is, whichever: that of a commit, or, while a
- * commit makes room, one of those that recycle an extent. It is answered when that is committed, or
- * when the folder is out of service, which is as good. So it may overtake fills of the commit under
- * way. That is fine: a write marks its epoch before it hands in its removal, so that such a fill's
- * may_publish, asked in the commit's own transaction, says no (H7). What was removed without an
- * epoch (the origin says that there is no such object) is removed again by that transaction, after
- * the fills; none that began after the answer can be among them, and who does not wait for it may
- * lose such a fill. Ids are copied: the watch may have answered for their owners. What the shared
- * identity has been refused goes the same way, so that it is not served after a crash, either; its
- * metadata only gets a mark. Threads: the committer's; giving up is the watch's. */
+ * A removal goes into the next transaction: that of a commit, or, while a commit makes room, one
+ * that recycles an extent. It is answered when that transaction is committed, or when the folder
+ * goes out of service, which is as safe. So a removal may overtake fills of the commit in progress.
+ * That is safe for a write: it marks its epoch before it hands in its removal, so may_publish of
+ * such a fill, called in the commit's transaction, returns false (H7). A removal without an epoch
+ * (the origin says that there is no such object) is made again by that transaction, after the
+ * fills. No fill that began after the answer can be among these fills; only a caller that does not
+ * wait for done() may lose such a fill. Ids are copied, because the watch may have answered their
+ * owners. A refusal of the shared identity goes the same way, so that the object is not served
+ * after a crash; its metadata only gets a mark. Threads: the committer; the watch calls
+ * removals_give_up. */
 #include "store/removal.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* restated.c - buckets of which metadata on disk may say what is not so any more.
- * SPDX-License-Identifier: Apache-2.0
+/* restated.c - buckets whose metadata on disk may be wrong. SPDX-License-Identifier: Apache-2.0
  *
- * The file is rows of 16 bytes (id of the bucket, the highest extent), then the CRC of them. A row
- * whose id is zero is for every bucket. When the rows are full, they become that one. */
+ * The file has rows of 16 bytes (id of the bucket, number of the highest extent), then the CRC of
+ * the rows. A row with the id zero counts for every bucket. When all rows are used, one such row
+ * replaces them. */
 #include "store/restated.h"
 
 #include <assert.h>

@@ -1,10 +1,9 @@
-/* rewrite.c - the bytes of a small object whose metadata has learnt more.
+/* rewrite.c - reads the bytes of a small object, to store them again with newer metadata.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A WHOLE object is one record, so changed metadata of it is the record written again
- * (penstock-format(5)): the bytes are read back, verified like any others, and go along. What can't
- * be proved right stays behind, and the metadata goes alone. Threads: the committer's, which may
- * block. */
+ * A WHOLE object is one record, so a change of its metadata writes the whole record again
+ * (penstock-format(5)). The bytes are read back, verified, and stored with the new metadata. If
+ * they can't be proved right, only the metadata is stored. Committer only; reads may block. */
 #include <string.h>
 
 #include "store/rewrite.h"

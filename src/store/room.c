@@ -1,9 +1,9 @@
-/* room.c - making room: which extent goes, and how. SPDX-License-Identifier: Apache-2.0
+/* room.c - eviction: makes room by recycling extents. SPDX-License-Identifier: Apache-2.0
  *
- * Recycling: its index entries first, a few thousand in a transaction, then the file. So an extent
- * that is gone leaves no entries behind, but where the disk has no room for the deletions either.
- * There may be hundreds of thousands of them: removals that wait go along with each transaction.
- * Threads: the committer's. */
+ * To recycle an extent, its index entries are deleted first, a few thousand in a transaction, and
+ * then its file. So the index has no entries of a recycled extent, unless the disk had no room even
+ * for these deletions. An extent may have hundreds of thousands of entries, so waiting removals go
+ * into each of these transactions. Committer only. */
 #include "store/room.h"
 
 #include "base/metric.h"

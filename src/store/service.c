@@ -1,12 +1,12 @@
-/* service.c - a folder in and out of service, and who answers while the committer is stuck.
+/* service.c - takes a cache folder into service and out of it; answers if the committer hangs.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What fails takes the folder out of service: it is closed as after a crash, so that the next
- * opening, tried every 5 s, raises the generation, and nothing that a lost removal should have
- * removed is believed; nor, of what lies there, that the shared identity may read it (names.h).
- * Until then appends and removals are answered with ERR_IO at once. A second thread, the watch,
- * answers removals when a commit or an opening hangs (H3). Threads: the watch has its own; all else
- * is the committer's. */
+ * A failure takes the folder out of service: it is closed as after a crash. The next opening, which
+ * is tried every 5 s, raises the generation. So metadata that a lost removal should have removed is
+ * unproved, and all metadata in the folder is unshared (names.h). Until then, appends and removals
+ * are answered with ERR_IO at once. A second thread, the watch, answers removals when a commit or
+ * an opening hangs (H3). Threads: the watch has a thread of its own; all else runs on the
+ * committer. */
 #include "store/service.h"
 
 #include "base/metric.h"

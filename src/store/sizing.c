@@ -1,8 +1,9 @@
-/* sizing.c - how large a cache folder is where no setting says it. SPDX-License-Identifier: Apache-2.0
+/* sizing.c - the size of a cache folder if no setting gives it.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The size is derived from what is free and what the cache has already, each time the folder is
- * opened and while it is in use; it grows, but never shrinks: others that fill the disk squeeze the
- * cache by its reserve, for as long as they do. */
+ * The size is derived from the free bytes and the bytes of the cache, at each opening of the folder
+ * and while it is in use. It grows, but never shrinks. If other programs fill the disk, the cache
+ * uses less than its size, so that the reserve stays free. */
 #include "store/sizing.h"
 
 #include <assert.h>

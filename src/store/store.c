@@ -1,10 +1,10 @@
-/* store.c - the face of the room: opening, handing in, asking the index.
+/* store.c - the interface of the room: opening, appends, removals, look-ups in the index.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Reading bytes is in read.c, writing in commit.c. The store's secret never changes while it lives:
- * it is that of the folder if its format file can be read at the start, even while another process
- * holds the folder, else a new one, which a folder made later gets. So an id, once told, stays
- * right. */
+ * read.c reads bytes, and commit.c writes. The secret of a store never changes. It is that of the
+ * folder if the format file can be read at the start, even while another process holds the folder.
+ * Otherwise it is a new secret, which a folder that is made later gets. So the id of an object
+ * stays the same. */
 #include "store/store.h"
 
 #include <stdlib.h>
