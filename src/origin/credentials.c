@@ -40,7 +40,7 @@ enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
         return seek_fail(seek, ERR_FORMAT, "%.*s gave no access key or no secret key",
                          SLICE_ARG(ret->from));
     if (ret->expires_s < 0)
-        return seek_fail(seek, ERR_FORMAT, "%.*s gave credentials with the expiry \"%.*s\", which "
+        return seek_fail(seek, ERR_FORMAT, "%.*s gave credentials that expire at \"%.*s\", which "
                          "is not a valid time", SLICE_ARG(ret->from),
                          SLICE_ARG(slice_sub(expires, 0, 80)));
     if (ret->expires_s && ret->expires_s <= seek->ask->now_s && !ret->outlasts)
@@ -80,11 +80,11 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
     if (!ret->access_key.len && !ret->secret_key.len)
         return ERR_NOT_FOUND;
     if (!is_bare(ret->access_key) || !is_bare(ret->secret_key))
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%s begins or ends with a space: take it away",
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%s begins or ends with a space: remove the space",
                          is_bare(ret->access_key) ? secret_name : access_name);
     if (!is_bare(ret->session_token))
         return seek_fail(seek, ERR_BAD_ARGUMENT, "the session token of %.*s begins or ends with a "
-                         "space: take it away", SLICE_ARG(ret->from));
+                         "space: remove the space", SLICE_ARG(ret->from));
     if (half && ret->secret_key.len)
         return OK;
     return seek_fail(seek, ERR_BAD_ARGUMENT, "%s is set and %s is not: set both%s%.*s",
@@ -198,15 +198,15 @@ static enum err nowhere(struct seek *seek)
 {
     if (seek_profile(seek, "sso_start_url").len || seek_profile(seek, "sso_session").len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' uses SSO, which Penstock does not "
-                         "support: make a profile with credential_process = aws configure "
+                         "support: use another profile, whose credential_process is: aws configure "
                          "export-credentials --profile %.*s --format process",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials: set AWS_ACCESS_KEY_ID and "
                      "AWS_SECRET_ACCESS_KEY, or give profile '%.*s' an aws_access_key_id, a role "
-                     "or a credential_process, or name keys in the settings (access_key for "
+                     "or a credential_process, or set keys in the settings (access_key for "
                      "clients, origin_access_key for origins)%s",
                      SLICE_ARG(seek->profile), seek->ask->may_lend
-                     ? " (there is no container or instance role either)" : "");
+                     ? ". There is no container or instance role, either" : "");
 }
 
 static enum err walk(struct seek *seek, struct credentials *ret)

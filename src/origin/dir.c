@@ -149,7 +149,8 @@ static enum err answer_object(struct draft *draft)
     struct dir_call *call = draft->call;
     slice query = call->hook.call->query, version = query_get(query, S("versionId")), why = S("");
     if (version.ptr && !slice_eq(version, S("null")))
-        return answer_error(draft, ERR_NO_SUCH_KEY, S("This origin keeps no versions"));
+        return answer_error(draft, ERR_NO_SUCH_KEY, S("This origin is a directory of "
+                                                          "files, and has no versions"));
     if (query_get(query, S("partNumber")).ptr)
         return ERR_NOT_IMPLEMENTED;
     enum err e = dir_open_file(call, &why);
@@ -275,9 +276,10 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
     int root = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     int probe = root >= 0 ? dir_open(root, ".", O_RDONLY | O_DIRECTORY, true) : -1;
     if (probe < 0) {
-        *ret_why = arena_printf(keep, "%s: %s; name a folder whose sub-folders are buckets", path,
-                                errno == ENOSYS ? "this kernel has no openat2 (Linux 5.6 or later)"
-                                                : strerror(errno));
+        *ret_why = errno == ENOSYS
+            ? arena_printf(keep, "%s: this kernel lacks openat2: use Linux 5.6 or later", path)
+            : arena_printf(keep, "%s: %s; name a folder whose sub-folders are buckets", path,
+                           strerror(errno));
         if (root >= 0)
             close(root);
         free(real);

@@ -66,15 +66,15 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
     slice rest = url, scheme = arena_lower(keep, slice_cut(&rest, ':'));
     bool https = slice_eq(scheme, S("https"));
     if ((!https && !slice_eq(scheme, S("http"))) || !slice_starts(rest, S("//"))) {
-        *ret_why = arena_printf(keep, "%.*s: an S3 endpoint starts with http:// or https://",
-                                SLICE_ARG(url));
+        *ret_why = arena_printf(keep, "%.*s: the URL of an S3 endpoint must begin with http:// or "
+                                "https://", SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }
     rest = slice_from(rest, 2);
     slice authority = arena_lower(keep, slice_cut(&rest, '/'));
     if (rest.len) {
-        *ret_why = arena_printf(keep, "%.*s: an endpoint has no path; "
-                                "the bucket comes from the client", SLICE_ARG(url));
+        *ret_why = arena_printf(keep, "%.*s: the URL of an S3 endpoint must have no path, since "
+                                "clients name the buckets", SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }
     ret->scheme = scheme;
@@ -84,7 +84,8 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
         return ERR_BAD_ARGUMENT;
     }
     if (!read_style(style, ret)) {
-        *ret_why = arena_printf(keep, "%.*s: a style is auto, path or host", SLICE_ARG(style));
+        *ret_why = arena_printf(keep, "%.*s: the style must be auto, path or host",
+                                SLICE_ARG(style));
         return ERR_BAD_ARGUMENT;
     }
     return OK;

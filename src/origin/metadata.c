@@ -71,8 +71,9 @@ static enum err container_token(struct seek *seek, slice *ret)
     *ret = aws_without_line_end(*ret);
     for (size_t i = 0; i < ret->len; i++)
         if ((unsigned char)ret->ptr[i] < ' ')
-            return seek_fail(seek, ERR_BAD_ARGUMENT, "the container's authorization token has "
-                             "control characters");
+            return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the "
+                             "file that AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, has a "
+                             "control character, such as a line end: write only the token");
     return OK;
 }
 
@@ -152,7 +153,8 @@ static enum err instance_role(struct seek *seek, slice base, struct credentials 
     slice role = slice_trim(slice_cut(&roles, '\n'));
     ret->from = arena_printf(seek->keep, "instance role %.*s", SLICE_ARG(role));
     if (!role.len)
-        return seek_fail(seek, ERR_DENIED, "the instance has no role: give it an instance profile");
+        return seek_fail(seek, ERR_DENIED, "this instance has no role: give the instance an "
+                         "instance profile");
     e = instance_get(seek, base, role, token, ret->from, &document);
     if (e)
         return e;

@@ -56,10 +56,11 @@ static enum err start(struct seek *seek, slice command, pid_t *ret_pid, int *ret
         count++;
     if (count == WORDS_MAX && next_word(seek->keep, &command))
         return seek_fail(seek, ERR_BAD_ARGUMENT, "credential_process of profile %.*s has more than "
-                         "%d words: put it into a script", SLICE_ARG(seek->profile), WORDS_MAX);
+                         "%d words: put the command into a script", SLICE_ARG(seek->profile),
+                         WORDS_MAX);
     if (!words[0] || pipe2(ends, O_CLOEXEC) != 0)
         return seek_fail(seek, ERR_IO, "credential_process can't be run: %s",
-                         words[0] ? strerror(errno) : "it is empty");
+                         words[0] ? strerror(errno) : "its command is empty");
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -150,8 +151,9 @@ static enum err run(struct seek *seek, slice command, slice *ret)
                          RUN_MS_MAX / 1000);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return seek_fail(seek, ERR_IO, "credential_process failed with exit status %d: its "
-                         "standard error says more", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        return seek_fail(seek, ERR_IO, "credential_process failed with exit status %d: see what "
+                         "it wrote to standard error",
+                         WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     *ret = text.len ? text_slice(&text) : S("");
     return OK;
 }
@@ -172,7 +174,7 @@ enum err source_process(struct seek *seek, struct credentials *ret)
         return e;
     const struct json_want want = { "Version", &version };
     if (!json_read_members(seek->keep, document, &want, 1) && !slice_eq(version, S("1")))
-        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\": only 1 is "
-                         "supported", SLICE_ARG(slice_sub(version, 0, 20)));
+        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\", and only "
+                         "Version 1 is supported", SLICE_ARG(slice_sub(version, 0, 20)));
     return seek_read_json(seek, document, "SessionToken", ret);
 }

@@ -85,9 +85,10 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
     slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
-             good ? "the last credentials stay in use, and Penstock asks the source again"
-                  : "there are no valid credentials, so objects that are not cached cannot be "
-                    "served until the source works: check it (it is asked again and again)");
+             good ? "the last credentials stay in use, and Penstock asks their source again"
+                  : "Penstock has no valid credentials now, so it can't serve objects that are not "
+                    "cached: check the source of the credentials. Penstock asks it again until "
+                    "it works");
     arena_free(&keep);
 }
 
@@ -347,8 +348,9 @@ enum err provider_new(const struct credentials_ask *ask, const char *origin, str
     *ret_region = found.region;
     *ret = provider;
     if (nothing) {
-        log_info("credentials", "origin=%s access_key=- why=\"none of Penstock's own: every client "
-                 "has an origin identity of its own\"", origin);
+        log_info("credentials", "origin=%s access_key=- why=\"Penstock has no credentials of its "
+                 "own for this origin, and needs none: every client has its own origin "
+                 "identity\"", origin);
         return OK;
     }
     provider->ask.source = found.source;

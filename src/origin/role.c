@@ -192,14 +192,15 @@ enum err source_role(struct seek *seek, struct credentials *ret)
     ret->kind = CREDENTIALS_LENT;
     if (seek_profile(seek, "mfa_serial").len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s needs an MFA code (mfa_serial), which a "
-                         "service can't enter: use a role without it", SLICE_ARG(from));
+                         "service can't enter: use a role without MFA", SLICE_ARG(from));
     if (!seek->ask->may_lend)
         return OK;
     struct credentials lender = { 0 };
     enum err e = profile.len ? lender_profile(seek, profile, &lender)
                              : lender_source(seek, source, &lender);
     if (e == ERR_NOT_FOUND)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s: %s %.*s has no credentials to assume it",
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s can't be assumed, since %s %.*s has no "
+                         "credentials",
                          SLICE_ARG(from), profile.len ? "source_profile" : "credential_source",
                          SLICE_ARG(profile.len ? profile : source));
     if (e)
@@ -221,15 +222,17 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
                              SLICE_ARG(path));
     ret->kind = CREDENTIALS_LENT;
     if (!role.len)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_WEB_IDENTITY_TOKEN_FILE is set and "
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_WEB_IDENTITY_TOKEN_FILE is set, and "
                          "AWS_ROLE_ARN is not: set both");
     if (!seek->ask->may_lend)
         return OK;
     if (aws_file_read(seek->keep, path, &token, &seek->why))
-        return seek_fail(seek, ERR_IO, "web identity: %.*s", SLICE_ARG(seek->why));
+        return seek_fail(seek, ERR_IO, "the token of the web identity can't be read: %.*s",
+                         SLICE_ARG(seek->why));
     token = aws_without_line_end(token);
     if (!slice_trim(token).len)
-        return seek_fail(seek, ERR_IO, "web identity: %.*s is empty", SLICE_ARG(path));
+        return seek_fail(seek, ERR_IO, "the file of the web identity's token, %.*s, is empty",
+                         SLICE_ARG(path));
     struct text form = form_of(seek, "AssumeRoleWithWebIdentity", role);
     add(&form, "WebIdentityToken", token);
     return ask_sts(seek, text_slice(&form), NULL, ret);

@@ -51,7 +51,7 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
     if (!e)
         e = provider_new(&ask, options->name, &s3->keep, &s3->provider, &region, ret_why);
     if (!e && region.len && !region_valid(region)) {
-        *ret_why = S("a region is lower-case letters, digits and '-'");
+        *ret_why = S("a region must have only lower-case letters, digits and '-'");
         e = ERR_BAD_ARGUMENT;
     }
     if (e) {

@@ -36,7 +36,7 @@
 #define HELD_BYTES_MAX (16 * 1024)
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
-#define TRUST "; set origin_ca_file to a file with the certificates to trust"
+#define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
 #define NO_TLS "; this port does not speak TLS: should the URL begin with http://?"
 
 struct s3_call {

@@ -24,13 +24,13 @@ static const struct {
 } rows[] = {
     { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
       "the secret key that goes with this access key is wrong: check its row of keys" },
-    { "InvalidAccessKeyId", "it does not know the access key: check origin_access_key" SOURCE,
-      true, NULL },
-    { "ExpiredToken", "the session token has expired, and its source has no newer one", true,
-      NULL },
+    { "InvalidAccessKeyId", "the origin does not know the access key: check origin_access_key"
+      SOURCE, true, NULL },
+    { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "
+      "newer one: renew the token at that source (penstock stat shows it)", true, NULL },
     { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
-    { "RequestTimeTooSkewed", "its clock and this machine's differ: set this machine's clock",
-      false, "its clock and this machine's differ: set this machine's clock" },
+    { "RequestTimeTooSkewed", "the origin's clock and this machine's differ: set this machine's "
+      "clock", false, "the origin's clock and this machine's differ: set this machine's clock" },
 };
 
 bool s3_keys_in_doubt(int status)
@@ -70,7 +70,8 @@ static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, con
 static bool of_head(struct s3 *s3, enum s3_op op, int status)
 {
     if (atomic_load(&s3->keys_refused)) {
-        warn(s3, op, status, "-", "its last answer with a reason said so (a HEAD has none)");
+        warn(s3, op, status, "-", "the last answer that gave a reason said so; the answer to a "
+             "HEAD gives none");
         return true;
     }
     /* Logged only once: a permission may be missing. */
@@ -130,7 +131,8 @@ bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int stat
     slice key = log_word(&keep, asked->as->access_key);
     if (s3_may_log(s3, &s3->refusals, &unlogged))
         log_warn("origin_refused", "origin=%s op=%s status=%d code=%s access_key=%.*s "
-                 "not_logged=%llu why=\"the origin refuses what Penstock signs for a client: %s\"",
+                 "not_logged=%llu why=\"the origin refuses requests that Penstock signs for a "
+                 "client: %s\"",
                  s3->origin.name, s3_op_name(asked->op), status, rows[row].code, SLICE_ARG(key),
                  (unsigned long long)unlogged, rows[row].why_as);
     arena_free(&keep);

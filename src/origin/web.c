@@ -61,7 +61,7 @@ static enum err judge(CURL *easy, CURLcode code, const char *error, struct arena
     case CURLE_OK:
         return OK;
     case CURLE_OPERATION_TIMEDOUT:
-        *ret_why = S("there was no answer in time");
+        *ret_why = S("no answer came in time");
         return ERR_TIMEOUT;
     case CURLE_WRITE_ERROR:
         *ret_why = S("the answer is too long");

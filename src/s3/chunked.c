@@ -110,7 +110,7 @@ static enum err take_size(struct chunked *chunked, slice line)
     uint64_t size;
     slice digits = chunked->form.chain ? slice_cut(&line, ';') : line;
     if (!hex_size(digits, &size))
-        return wrong(chunked, "the size of a chunk is not 1 to 16 hex digits");
+        return wrong(chunked, "the size of a chunk must be 1 to 16 hex digits");
     if (chunked->form.chain) {
         if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
             return wrong(chunked, "a chunk has no signature");

@@ -60,7 +60,7 @@ static enum err read_key(struct reading *r, const struct member *member, const j
         return wrong(r, "key must be text without a NUL", "");
     size_t len = prefix.len + key.len;
     if (len == 0 || len > S3_KEY_BYTES_MAX)
-        return wrong(r, "key must be 1 to 1024 bytes", prefix.len ? ", prefix and all" : "");
+        return wrong(r, "key must have 1 to 1024 bytes", prefix.len ? ", with its prefix" : "");
     char *both = arena_alloc(r->keep, len);
     size_t at = slice_put(both, prefix);
     slice_put(both + at, key);
@@ -137,7 +137,7 @@ static enum err read_member(struct reading *r, enum member_id id, const json_t *
 {
     check((size_t)id < MEMBER_COUNT);
     if (!is_allowed(r, id))
-        return wrong(r, members[id].name, " has no meaning here: leave it out");
+        return wrong(r, members[id].name, " is not allowed here: leave it out");
     if (r->given & 1u << id)
         return wrong(r, members[id].name, " is given twice");
     r->given |= 1u << id;
@@ -168,8 +168,8 @@ static enum err read_array(struct reading *r, const json_t *array)
     size_t count = json_array_size(array);
     enum err err = OK;
     if (count != 1 && (count < 3 || count > 5))
-        return wrong(r, r->ask->places ? "must be [KEY], or [KEY, OFFSET, LENGTH, TO, {more}], of "
-                        "which TO and {more} may be left out"
+        return wrong(r, r->ask->places ? "must be [KEY], or [KEY, OFFSET, LENGTH, TO, {more}], "
+                        "where TO and {more} may be left out"
                                        : "must be [KEY] or [KEY, OFFSET, LENGTH]", "");
     for (size_t i = 0; i < MIN(count, countof(order)) && !err; i++)
         err = read_member(r, order[i], json_array_get(array, i));
@@ -177,7 +177,7 @@ static enum err read_array(struct reading *r, const json_t *array)
         return err;
     const json_t *more = json_array_get(array, 4);
     return json_is_object(more) ? read_object(r, more)
-                                : wrong(r, "what follows TO must be an object", "");
+                                : wrong(r, "the element after TO must be an object", "");
 }
 
 /* Judges whether the members of an item may stand together. */
@@ -189,10 +189,10 @@ static enum err judge(struct reading *r)
     if (!(r->given & 1u << MEMBER_KEY))
         return wrong(r, "key is missing", "");
     if (range && span)
-        return wrong(r, "range has the same meaning as offset and length: leave out one or the "
-                     "other", "");
+        return wrong(r, "range says the same as offset and length: give either range, or offset "
+                     "and length", "");
     if (item->length != ITEM_OPEN && item->first > INT64_MAX - item->length)
-        return wrong(r, "offset and length go beyond any object's end", "");
+        return wrong(r, "the sum of offset and length is too large", "");
     item->kind = range ? ITEM_RANGE : span ? ITEM_SPAN : ITEM_WHOLE;
     return OK;
 }
@@ -225,7 +225,7 @@ enum err items_read(struct arena *keep, const struct json_t *list, const struct 
         return ERR_BAD_ARGUMENT;
     }
     if (count > ask->count_max) {
-        *ret_why = arena_printf(keep, "items has %zu elements, and may have %zu", count,
+        *ret_why = arena_printf(keep, "items has %zu elements, and may have at most %zu", count,
                                 ask->count_max);
         return ERR_LIMIT;
     }
@@ -285,7 +285,7 @@ static enum err judge_names(struct arena *keep, json_t *object, slice *ret_why)
     json_object_foreach(object, name, value)
         if (!slice_is_one_of(slice_of(name), names, countof(names)))
             return bad(ret_why, arena_printf(
-                keep, "no such member: \"%.*s\" (there are items, prefix, form and on_error)",
+                keep, "no such member: \"%.*s\" (the members are items, prefix, form and on_error)",
                 SLICE_ARG(slice_sub(slice_of(name), 0, NAME_BYTES_MAX))));
     return OK;
 }
@@ -321,14 +321,13 @@ enum err items_read_batch(struct arena *keep, slice document, size_t count_max,
     json_error_t error;
     *ret = (struct items_batch){ .form = BATCH_TAR };
     if (items_are_dense(document, count_max)) {
-        *ret_why = arena_printf(keep, "the list is too long: it has more elements than %zu items "
-                                "(the limit) could have", count_max);
+        *ret_why = arena_printf(keep, "the list is too long (at most %zu items)", count_max);
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(document.len ? document.ptr : "", document.len,
                                 JSON_REJECT_DUPLICATES, &error);
     if (!object)
-        return bad(ret_why, arena_printf(keep, "the body is no JSON: line %d, column %d: %s",
+        return bad(ret_why, arena_printf(keep, "the body is not JSON: line %d, column %d: %s",
                                          error.line, error.column, error.text));
     enum err err = read_batch(keep, object, count_max, ret, ret_why);
     json_decref(object);

@@ -172,7 +172,7 @@ static enum err read_query_fields(struct arena *keep, const struct request_head 
         if (!s3_param_is_header(param.name))
             continue;
         if (s3_header_get(head, request, param.name).ptr)
-            return wrong(keep, "The header %.*s must not be a query parameter, too.",
+            return wrong(keep, "%.*s must not be both a header and a query parameter.",
                          param.name, request);
         if (header_is_disguised(param.name))
             return wrong(keep, DISGUISED, param.name, request);
@@ -268,8 +268,9 @@ enum err s3_request_read(struct arena *keep, const struct request_head *head, sl
     slice host_bucket = s3_host_bucket(keep, head->host, domains);
     enum err e = read_path(keep, head->path, host_bucket, ret);
     if (e == ERR_BAD_BUCKET && !host_bucket.len && is_name(head->host))
-        ret->detail = S("The specified bucket is not valid. It was taken from the path, as the "
-                        "Host header lies below none of domains.");
+        ret->detail = S("The specified bucket is not valid. It was taken from the path, because "
+                        "the host in the Host header is not below a host name of the setting "
+                        "domains.");
     if (!e)
         e = read_params(keep, head->query, ret);
     if (!e)

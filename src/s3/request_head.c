@@ -105,12 +105,12 @@ static enum err url_front(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (slice_eq(scan->head->method, S("PRI")))
-        return bad(scan, "the client began with HTTP/2, and HTTP/1.1 is spoken here");
+        return bad(scan, "the client began with HTTP/2, and Penstock speaks only HTTP/1.1");
     bool secure = slice_eq_nocase(scheme, S("https"));
     if (!secure && !slice_eq_nocase(scheme, S("http")))
         return bad(scan, why);
     if (slice_eq(scan->head->method, S("CONNECT")))
-        return bad(scan, "CONNECT is for proxies, and this is none");
+        return bad(scan, "CONNECT is for proxies, and Penstock is not a proxy");
     enum err e = literal(scan, S("://"), why);
     if (e)
         return e;
@@ -119,9 +119,9 @@ static enum err url_front(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at == '@')
-        return bad(scan, "the target names a user in front of its host");
+        return bad(scan, "the URL in the request line has a user before its host");
     if (!scan->authority.len || !slice_has(S("/? "), *scan->at))
-        return bad(scan, "the target's host is not a host with an optional port");
+        return bad(scan, "the URL in the request line must have HOST or HOST:PORT");
     return OK;
 }
 
@@ -150,14 +150,14 @@ static enum err request_line(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (!head->method.len || *scan->at++ != ' ')
-        return bad(scan, "the method is not a token followed by one space");
+        return bad(scan, "the method must be a token, with one space after it");
     enum err e = read_target(scan);
     if (e)
         return e;
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at++ != ' ')
-        return bad(scan, "the target has a byte that must be percent-encoded");
+        return bad(scan, "the request target has a byte that must be percent-encoded");
     e = literal(scan, S("HTTP/1."), "the version is not HTTP/1.0 or HTTP/1.1");
     if (e)
         return e;
@@ -190,26 +190,27 @@ static bool is_of_target(const struct scan *scan, slice host)
 static enum err read_host(struct scan *scan, slice value)
 {
     if (scan->seen_host)
-        return bad(scan, "more than one Host");
+        return bad(scan, "more than one Host header");
     scan->seen_host = true;
     scan->head->host = value;
     for (size_t i = 0; i < value.len; i++)
         if (!(classes[(uint8_t)value.ptr[i]] & HOST))
-            return bad(scan, "the Host is not a host with an optional port");
+            return bad(scan, "the Host header must be HOST or HOST:PORT");
     if (!value.len)
-        return bad(scan, "the Host is empty");
-    return is_of_target(scan, value) ? OK : bad(scan, "the Host is not the one in the target");
+        return bad(scan, "the Host header is empty");
+    return is_of_target(scan, value) ? OK : bad(scan, "the Host header is not the host of the URL "
+                                                      "in the request line");
 }
 
 static enum err read_length(struct scan *scan, slice value)
 {
     if (scan->head->has_length)
-        return bad(scan, "more than one Content-Length");
+        return bad(scan, "more than one Content-Length header");
     if (scan->head->chunked)
-        return bad(scan, "Content-Length beside Transfer-Encoding");
+        return bad(scan, "both Content-Length and Transfer-Encoding: send one of them");
     bool padded = value.len > 1 && value.ptr[0] == '0';
     if (padded || !slice_u64(value, &scan->head->length) || scan->head->length > INT64_MAX)
-        return bad(scan, "the Content-Length is not a plain number");
+        return bad(scan, "the Content-Length must be a decimal number");
     scan->head->has_length = true;
     return OK;
 }
@@ -217,13 +218,13 @@ static enum err read_length(struct scan *scan, slice value)
 static enum err read_coding(struct scan *scan, slice value)
 {
     if (scan->head->chunked)
-        return bad(scan, "more than one Transfer-Encoding");
+        return bad(scan, "more than one Transfer-Encoding header");
     if (scan->head->has_length)
-        return bad(scan, "Transfer-Encoding beside Content-Length");
+        return bad(scan, "both Content-Length and Transfer-Encoding: send one of them");
     if (scan->head->minor == 0)
-        return bad(scan, "Transfer-Encoding in HTTP/1.0");
+        return bad(scan, "a request of HTTP/1.0 must not have a Transfer-Encoding");
     if (!slice_eq(value, S("chunked")))
-        return bad(scan, "the Transfer-Encoding is not exactly \"chunked\"");
+        return bad(scan, "the Transfer-Encoding must be exactly \"chunked\"");
     scan->head->chunked = true;
     return OK;
 }
@@ -231,7 +232,7 @@ static enum err read_coding(struct scan *scan, slice value)
 static enum err read_expect(struct scan *scan, slice value)
 {
     if (scan->seen_expect)
-        return bad(scan, "two Expects");
+        return bad(scan, "more than one Expect header");
     scan->seen_expect = true;
     scan->head->expect_continue =    /* other expectations are ignored */
         scan->head->minor == 1 && slice_eq_nocase(value, S("100-continue"));
@@ -263,7 +264,8 @@ static enum err judge_field(struct scan *scan, slice name, slice raw, slice valu
         if (name.len != known[i].name.len || !slice_eq_nocase(name, known[i].name))
             continue;
         if (known[i].exact && (slice_has(raw, '\t') || (raw.len && raw.ptr[raw.len - 1] == ' ')))
-            return bad(scan, "there are blanks around a value that frames the message");
+            return bad(scan, "a Host, Content-Length or Transfer-Encoding header has a tab, or a "
+                       "space at its end");
         return known[i].read(scan, value);
     }
     return OK;
@@ -273,17 +275,18 @@ static enum err field_line(struct scan *scan)
 {
     struct request_head *head = scan->head;
     if (*scan->at == ' ' || *scan->at == '\t')
-        return bad(scan, "a folded line");
+        return bad(scan, "a header line begins with a space or a tab (a folded line)");
     slice name = run_of(scan, TOKEN);
     if (scan->at == scan->end)
         return ERR_MORE;
     if (!name.len || *scan->at != ':')
-        return bad(scan, "a header name is not a token followed by a colon");
+        return bad(scan, "a header name must be a token, with a colon right after it");
     scan->at++;
     slice raw = run_of_value(scan);
     if (scan->at == scan->end)
         return ERR_MORE;
-    enum err e = literal(scan, S("\r\n"), "a header has a control byte, or a line has no CR LF");
+    enum err e = literal(scan, S("\r\n"), "a header has a control byte, or a line does not end in "
+                                           "CR LF");
     if (e)
         return e;
     if (head->field_count == HTTP_FIELDS_MAX) {
@@ -311,7 +314,7 @@ static enum err scan_lines(struct scan *scan)
     if (e)
         return e;
     if (!scan->seen_host)
-        return bad(scan, "no Host");
+        return bad(scan, "the request has no Host header");
     if (scan->head->minor == 0 && !scan->seen_keep_alive)
         scan->head->close = true;
     return OK;
@@ -325,7 +328,7 @@ enum err request_head_scan(slice bytes, struct request_head *ret, const char **r
                          .head = ret };
     enum err e = scan_lines(&scan);
     if (e == ERR_MORE && bytes.len >= REQUEST_HEAD_BYTES_MAX) {
-        scan.why = "the head is larger than 32 KiB";
+        scan.why = "the request head is larger than 32 KiB";
         e = ERR_HEAD_TOO_LARGE;
     }
     check(scan.at <= scan.end && ret->field_count <= HTTP_FIELDS_MAX);

@@ -235,7 +235,7 @@ static void run_commit(struct commit *commit)
     bool index_failed = (e && e != ERR_FULL) || removals_are_due(store) ||
                         index_is_bad(store->index);
     if (disk_failed || index_failed)
-        service_end(store, disk_failed ? "writing to it failed" : "its index failed");
+        service_end(store, disk_failed ? "a write to it failed" : "its index failed");
     else if (atomic_load(&store->unproved))    /* the watch gave up on a removal */
         service_end(store, "a commit took too long");
     answer_all(commit, e);

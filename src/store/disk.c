@@ -456,7 +456,7 @@ static const char *why_refused(int number)
     static _Thread_local char text[160];
     const char *hint = number == EPERM && sysctl_forbids() ? "kernel.io_uring_disabled is set"
                        : number == EPERM  ? "a seccomp profile forbids it (containers' default)"
-                       : number == ENOSYS ? "this kernel or its seccomp profile has none"
+                       : number == ENOSYS ? "this kernel or a seccomp profile lacks it"
                        : number == ENOMEM ? "too little locked memory is allowed"
                                           : strerrordesc_np(number);
     const char *name = strerrorname_np(number);

@@ -160,7 +160,7 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
 {
     struct arena keep = { 0 };
     slice stranger = { "", 0 };
-    *ret_why = "it holds files that are not Penstock's; name an empty folder as cache_dir";
+    *ret_why = "it holds files that are not Penstock's; set cache_dir to an empty folder";
     enum err e = clearing_look(folder->path, &keep, &stranger);
     snprintf(folder->stranger, sizeof(folder->stranger), "%.*s", SLICE_ARG(stranger));
     arena_free(&keep);
@@ -168,7 +168,8 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
         return OK;
     if (e == ERR_FORMAT)
         return e;
-    *ret_why = "its file 'format' is lost, and it can't be cleared to begin anew";
+    *ret_why = "its file 'format' is lost, and the old cache in it can't be removed; empty the "
+               "folder, or set another cache_dir";
     folder->anew = why;
     if (!e)
         e = throw_index_away(folder);
@@ -215,18 +216,18 @@ static const char *why_no_folder(int error)
     switch (error) {
     case EACCES:
     case EPERM:
-        return "this user may not make it or write to it: chown it to this user, or name another "
-               "cache_dir";
+        return "this user may not make the folder or write to it; chown it to this user, or set "
+               "another cache_dir";
     case EROFS:
-        return "it can't be made or written to: its file system is mounted read-only";
+        return "it can't be made or written to, because its file system is mounted read-only";
     case ENOSPC:
     case EDQUOT:
-        return "it can't be made or written to: its file system is full";
+        return "it can't be made or written to, because its file system is full";
     case ENOTDIR:
-        return "it can't be made: a part of its path is a file";
+        return "it can't be made, because a part of its path is a file; set another cache_dir";
     case ENOENT:
-        return "the folder above it is not there; make it, or mount the disk that it is on, or "
-               "name another cache_dir";
+        return "the folder above it is not there; make that folder, mount its disk, or set another "
+               "cache_dir";
     default:
         return "it can't be made or written to";
     }
@@ -239,7 +240,8 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
     struct mounts_missing lost;
     bool unmounted = mounts_missing(folder->path, &mounts_here, &keep, &lost);
     arena_free(&keep);
-    *ret_why = "nothing is mounted where its disk should be; mount it, or name another cache_dir";
+    *ret_why = "nothing is mounted where its disk should be; mount the disk, or set another "
+               "cache_dir";
     if (unmounted)
         return ERR_IO;
     if (mkdir(folder->path, 0700) == 0 || errno == EEXIST)
@@ -258,7 +260,7 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     if (stat(folder->path, &st) != 0)
         return ERR_IO;
     if (!S_ISDIR(st.st_mode)) {
-        *ret_why = "it is not a folder";
+        *ret_why = "it is not a folder; set another cache_dir";
         return ERR_FORMAT;
     }
     folder->lock_fd = open(path_in(folder->path, "lock").text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -268,7 +270,10 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     }
     if (flock(folder->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return OK;
-    *ret_why = errno == EWOULDBLOCK ? "another process holds it: stop that, or name another cache_dir" : "it can't be locked";
+    *ret_why = errno == EWOULDBLOCK
+        ? "another process uses it; stop that process, or set another cache_dir"
+        : "its file 'lock' can't be locked; set cache_dir to a local file system, which supports "
+          "flock";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
 }
 

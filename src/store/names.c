@@ -98,8 +98,9 @@ static void write_rows(const char *folder, struct file *file)
     struct arena keep = { 0 };
     if (folder_write_rows(folder, "names", file->rows, sizeof(struct row), file->count)) {
         unlink(arena_printf(&keep, "%s/names", folder).ptr);
-        log_warn("names", "why=\"%s/names could not be written: after the next start the origin is "
-                 "asked once for each object; see what the disk has free\"", folder);
+        log_warn("names", "why=\"%s/names could not be written. So after the next start, Penstock "
+                 "asks the origin once for each object. Check the free space of the disk\"",
+                 folder);
     }
     arena_free(&keep);
 }

@@ -87,8 +87,8 @@ static enum err look_above(struct look *look)
     slice path = above(look->keep, look->folder), us = user_of(look->keep, geteuid());
     if (stat(path.ptr, &st) != 0)
         return judged(look, ERR_IO, arena_printf(look->keep, "the folder above it, %.*s, is not "
-                                                 "there: make it, or mount the disk that it is on, "
-                                                 "or name another cache_dir", SLICE_ARG(path)));
+                                                 "there: make that folder, mount its disk, or set "
+                                                 "another cache_dir", SLICE_ARG(path)));
     if (faccessat(AT_FDCWD, path.ptr, W_OK | X_OK, AT_EACCESS) == 0)
         return OK;
     return refused(look, path.ptr, &st,
@@ -101,18 +101,20 @@ static enum err look_at_path(struct look *look, bool *ret_there)
     struct stat st;
     *ret_there = stat(look->folder.ptr, &st) == 0;
     if (*ret_there && !S_ISDIR(st.st_mode))
-        return judged(look, ERR_FORMAT, S("it is not a folder; name another cache_dir"));
+        return judged(look, ERR_FORMAT, S("it is not a folder; set another cache_dir"));
     if (*ret_there)
         return OK;
     if (errno == ENOTDIR)
-        return judged(look, ERR_FORMAT, S("it can't be made: a part of its path is a file"));
+        return judged(look, ERR_FORMAT, S("it can't be made, because a part of its path is a file; "
+                                          "set another cache_dir"));
     if (errno == EACCES)
-        return judged(look, ERR_IO, arena_printf(look->keep, "a folder above it is closed to this "
-                                                 "user, %.*s: chmod o+x it, or name another "
-                                                 "cache_dir",
+        return judged(look, ERR_IO, arena_printf(look->keep, "this user, %.*s, may not enter a "
+                                                 "folder above it: chmod o+x that folder, or set "
+                                                 "another cache_dir",
                                                  SLICE_ARG(user_of(look->keep, geteuid()))));
     if (lstat(look->folder.ptr, &st) == 0)
-        return judged(look, ERR_IO, S("it is a link to a folder that is not there"));
+        return judged(look, ERR_IO, S("it is a link to a folder that is not there; make "
+                                      "that folder, or set another cache_dir"));
     return look_above(look);
 }
 
@@ -121,7 +123,7 @@ static enum err look_at_rights(struct look *look)
     static const char *const inside[] = { "", "/lock", "/format", "/extents", "/index",
                                           "/index/data.mdb", "/index/lock.mdb" };
     slice us = user_of(look->keep, geteuid());
-    slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s, or name another cache_dir",
+    slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s, or set another cache_dir",
                                 SLICE_ARG(us), SLICE_ARG(look->folder));
     for (size_t i = 0; i < countof(inside); i++) {
         struct stat st;
@@ -146,7 +148,7 @@ static enum err look_at_contents(struct look *look)
     bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
     if (lost && clearing_look(look->folder.ptr, look->keep, &stranger) == ERR_FORMAT)
         return judged(look, ERR_FORMAT, arena_printf(look->keep, "it holds %.*s, which is not "
-                                                     "Penstock's; name an empty folder as cache_dir",
+                                                     "Penstock's; set cache_dir to an empty folder",
                                                      SLICE_ARG(stranger)));
     return OK;
 }
@@ -159,7 +161,8 @@ static enum err look_at_lock(struct look *look)
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    return held ? judged(look, ERR_BUSY, S("another process holds it: stop that, or name another cache_dir")) : OK;
+    return held ? judged(look, ERR_BUSY, S("another process uses it; stop that process, or set "
+                                           "another cache_dir")) : OK;
 }
 
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)

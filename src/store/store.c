@@ -39,7 +39,7 @@ static struct store *store_new(const struct store_options *options)
     store->lately = must_alloc(store->lately_count * sizeof(*store->lately));
     store->names = names_new();
     store->restated = restated_new();
-    atomic_store(&store->why, "being opened");
+    atomic_store(&store->why, "it is being opened");
     atomic_store(&store->anew, "");
     list_init(&store->appends);
     list_init(&store->removals);
@@ -92,7 +92,8 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     *ret_why = (slice){ "", 0 };
     if (e == ERR_FORMAT && *store->folder.stranger)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
-                                "not Penstock's; name an empty folder as cache_dir", store->folder.path,
+                                "not Penstock's; set cache_dir to an empty folder",
+                                store->folder.path,
                                 store->folder.stranger);
     else if (*why)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: %.*s",

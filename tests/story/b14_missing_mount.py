@@ -12,7 +12,7 @@ with Story("b14 a cache folder whose mount is missing stays empty", seconds=60) 
         story.fact(f"{text}: why, and what to do", all(word in line["why"] for word in words), line)
 
     server = story.penstock(origin=origin.url, cache_dir=story.path("no/such/cache"), log_format="json")
-    kept_off("a folder above that is missing", server, story.path("no/such"), "is not there", "make it", "cache_dir")
+    kept_off("a folder above that is missing", server, story.path("no/such"), "is not there", "make that folder", "cache_dir")
     story.fact("... is not made", not os.path.exists(story.path("no")))
     server.stop()
     server = story.penstock(origin=origin.url, cache_dir=story.path("new"))

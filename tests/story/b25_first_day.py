@@ -210,7 +210,7 @@ def clients(stage, server, front, folder):
     told("S3 asked of the admin port", plain(server.admin_port, "GET", "/bucket/a"), "listen")
     told("https to the http port", raw(server.port, bytes.fromhex("16030100c8010000c40303")), "http://")
     told("http to the https port", raw(int(front.settings["tls_listen"].split(":")[1]), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "https://")
-    told("HTTP/2", raw(server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "400", "HTTP/1.1 is spoken here")
+    told("HTTP/2", raw(server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "400", "speaks only HTTP/1.1")
 
 
 def raw(port, data):

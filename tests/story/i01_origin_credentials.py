@@ -128,7 +128,7 @@ with Story("i01 origin credentials from every source") as story:
                    and re.search(sentence, server.log()), (status, server.log()[-600:]))
     refuses("a role that asks for a code", {**files, "AWS_PROFILE": "mfa"}, "mfa_serial")
     refuses("a process of more words than it could be given", {**files, "AWS_PROFILE": "long"}, "more than 64 words")
-    refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process = aws configure")
+    refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process is: aws configure")
     refuses("a stranger's container endpoint",
             {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "must be https")
     refuses("no role for the token", {"AWS_WEB_IDENTITY_TOKEN_FILE": story.path("jwt")},

@@ -64,7 +64,7 @@ with Story("i02 credentials rotate") as story:
     reply = server.get("bucket/later")
     story.same("expired: clients are to try again", (reply.status, reply.code),
                (503, "ServiceUnavailable"))
-    story.fact("and who runs it is told", "there are no valid credentials" in server.log()
+    story.fact("and who runs it is told", "Penstock has no valid credentials" in server.log()
                and keys()["last_failure_why"], server.log()[-800:])
     story.same("what is cached is served", server.get("bucket/short").status, 200)
     lender.down = 0

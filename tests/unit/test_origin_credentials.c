@@ -116,7 +116,7 @@ TEST(what_was_found_says_where_and_half_a_pair_what_is_missing)
     variables = (const char *const[]){ "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY", "env ",
                                        NULL };
     ok(credentials_find(&keep, &ask, &found, &why) == ERR_BAD_ARGUMENT);
-    same(why, S("AWS_SECRET_ACCESS_KEY begins or ends with a space: take it away"));
+    same(why, S("AWS_SECRET_ACCESS_KEY begins or ends with a space: remove the space"));
     ask.profile = S("half");
     ok(credentials_find(&keep, &ask, &found, &why) == ERR_BAD_ARGUMENT);
     same(why, S("aws_access_key_id is set and aws_secret_access_key is not: set both "

@@ -203,7 +203,7 @@ TEST(a_key_that_is_no_file_name_is_not_found)
         struct watched *watched = ask(S3_GET_OBJECT, keys[i], S(""));
         ok(watched->err == OK && watched->status == 404);
         ok(has(text_slice(&watched->body), "<Code>NoSuchKey</Code>"));
-        ok(has(text_slice(&watched->body), "the key is no file name"));
+        ok(has(text_slice(&watched->body), "the key is not a valid file name"));
         watch_free(&watched);
     }
     struct watched *watched = ask(S3_GET_OBJECT, S("sub"), S(""));
@@ -266,7 +266,7 @@ TEST(there_are_no_versions_and_no_parts)
     watch_free(&watched);
     watched = ask(S3_GET_OBJECT, S("small.txt"), S("x-id=GetObject&versionId=abc"));
     ok(watched->err == OK && watched->status == 404);
-    ok(has(text_slice(&watched->body), "keeps no versions"));
+    ok(has(text_slice(&watched->body), "has no versions"));
     watch_free(&watched);
     watched = ask(S3_HEAD_OBJECT, S("small.txt"), S("partNumber=1"));
     ok(watched->err == ERR_NOT_IMPLEMENTED && watched->heads == 0);

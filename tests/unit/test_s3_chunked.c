@@ -150,9 +150,9 @@ TEST(wrong_framing_is_told_with_its_place)
     static const struct { const char *body, *what; uint64_t at, chunk; } rows[] = {
         { "A\ndummy data\r\n0\r\n\r\n", "a line ends in LF without CR", 0, 1 },
         { "A\r\r\ndummy data\r\n", "a CR is not followed by LF", 0, 1 },
-        { "xA\r\ndummy data\r\n", "the size of a chunk is not 1 to 16 hex digits", 0, 1 },
+        { "xA\r\ndummy data\r\n", "the size of a chunk must be 1 to 16 hex digits", 0, 1 },
         { "A\r\ndummy data0\r\n\r\n", "a chunk is longer than its size says", 13, 1 },
-        { "A\r\ndummy data\r\nzero\r\n", "the size of a chunk is not 1 to 16 hex digits", 15, 2 },
+        { "A\r\ndummy data\r\nzero\r\n", "the size of a chunk must be 1 to 16 hex digits", 15, 2 },
         { "A\r\ndummy data\r\n0\r\n" SUM "more\r\n", "there is more than one trailer", 57, 2 },
         { "A\r\ndummy data\r\n0\r\n" SUM "\r\nx", "bytes follow the end of the body", 59, 2 },
     };

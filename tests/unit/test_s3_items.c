@@ -85,18 +85,19 @@ TEST(what_is_wrong_is_said_of_the_item_that_is)
          "items[0]: no such member: \"nothing like it\"");
     says("[{\"offset\": 1}]", false, "items[0]: key is missing");
     says("[{\"key\": 1}]", false, "items[0]: key must be text without a NUL");
-    says("[\"\"]", false, "items[0]: key must be 1 to 1024 bytes");
+    says("[\"\"]", false, "items[0]: key must have 1 to 1024 bytes");
     says("[7]", false, "items[0]: must be a key, an array or an object");
     says("[[\"k\", 1]]", false, "items[0]: must be [KEY] or [KEY, OFFSET, LENGTH]");
-    says("[[\"k\", 1, 2, 3]]", false, "items[0]: to has no meaning here: leave it out");
+    says("[[\"k\", 1, 2, 3]]", false, "items[0]: to is not allowed here: leave it out");
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\"}]", true,
-         "items[0]: range has no meaning here: leave it out");
+         "items[0]: range is not allowed here: leave it out");
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\", \"offset\": 1}]", false,
-         "items[0]: range has the same meaning as offset and length: leave out one or the other");
+         "items[0]: range says the same as offset and length: give either range, or "
+         "offset and length");
     says("[{\"key\": \"k\", \"range\": \"bytes=2-1,3-4\"}]", false,
          "items[0]: range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
          "\"bytes=-1024\"");
-    says("[[\"k\", 0, 1, 2, 3]]", true, "items[0]: what follows TO must be an object");
+    says("[[\"k\", 0, 1, 2, 3]]", true, "items[0]: the element after TO must be an object");
     says("[[\"k\", 0, 1, 2, {\"to\": 3}]]", true, "items[0]: to is given twice");
     says("[{\"key\": \"k\", \"if_match\": \"a\\nb\"}]", false,
          "items[0]: if_match must be text of 1 to 1024 bytes, on one line");
@@ -107,7 +108,7 @@ TEST(no_span_goes_beyond_what_an_object_can_have)
 {
     ok(read_as("[[\"k\", 9223372036854775806, 1]]", false, "") == OK);
     says("[[\"k\", 9223372036854775807, 1]]", false,
-         "items[0]: offset and length go beyond any object's end");
+         "items[0]: the sum of offset and length is too large");
     ok(read_as("[[\"k\", 9223372036854775807, -1]]", false, "") == OK);
 }
 
@@ -119,14 +120,14 @@ TEST(a_key_is_measured_with_its_prefix)
     ok(read_as("[\"k\"]", false, prefix) == OK && items.list[0].key.len == 1024);
     ok(read_as("[\"\"]", false, prefix) == OK && items.list[0].key.len == 1023);
     ok(read_as("[\"kk\"]", false, prefix) == ERR_BAD_ARGUMENT);
-    same(why, S("items[0]: key must be 1 to 1024 bytes, prefix and all"));
+    same(why, S("items[0]: key must have 1 to 1024 bytes, with its prefix"));
 }
 
 TEST(there_are_no_more_items_than_are_allowed)
 {
     ok(read_as("[\"1\", \"2\", \"3\", \"4\"]", false, "") == OK);
     ok(read_as("[\"1\", \"2\", \"3\", \"4\", \"5\"]", false, "") == ERR_LIMIT);
-    same(why, S("items has 5 elements, and may have 4"));
+    same(why, S("items has 5 elements, and may have at most 4"));
     ok(read_as("[]", false, "") == OK && items.count == 0);
 }
 
@@ -144,16 +145,16 @@ TEST(a_batch_says_its_form_and_what_becomes_of_it_after_a_failure)
 TEST(a_batch_that_is_wrong_is_told_where)
 {
     static const char *const bad[][2] = {
-        { "", "the body is no JSON: line 1, column 0: " },
-        { "{\"items\":\n[\"a\" \"b\"]}", "the body is no JSON: line 2, column 8: " },
+        { "", "the body is not JSON: line 1, column 0: " },
+        { "{\"items\":\n[\"a\" \"b\"]}", "the body is not JSON: line 2, column 8: " },
         { "[]", "the body must be a JSON object with items" },
         { "{}", "items must be an array" },
         { "{\"items\": [], \"item\": 1}",
-          "no such member: \"item\" (there are items, prefix, form and on_error)" },
+          "no such member: \"item\" (the members are items, prefix, form and on_error)" },
         { "{\"items\": [], \"form\": \"zip\"}", "form must be \"tar\" or \"frames\"" },
         { "{\"items\": [], \"on_error\": 1}", "on_error must be \"continue\" or \"end\"" },
         { "{\"items\": [], \"prefix\": 1}", "prefix must be text" },
-        { "{\"items\": [\"a\\u0000\"]}", "the body is no JSON: line 1, column 20: " },
+        { "{\"items\": [\"a\\u0000\"]}", "the body is not JSON: line 1, column 20: " },
     };
     struct items_batch batch;
     for (size_t i = 0; i < countof(bad); i++) {
@@ -173,7 +174,7 @@ TEST(many_small_things_are_not_read_into_memory)
         strcpy(ones + len, ",0");
     ok(items_are_dense(slice_of(ones), 3) && !items_are_dense(slice_of(ones), 30));
     ok(read_batch(ones, &batch) == ERR_LIMIT);
-    same(why, S("the list is too long: it has more elements than 3 items (the limit) could have"));
+    same(why, S("the list is too long (at most 3 items)"));
     memset(quoted, ',', sizeof(quoted));
     memcpy(quoted, "\"\\\"", 3);
     ok(!items_are_dense((slice){ quoted, sizeof(quoted) }, 3));    /* inside of text */
