@@ -148,7 +148,7 @@ def places(stage, url, server, ours, other):
     _, other_key = other.sign("another")
     tls = {"origin": url, "tls_listen": f"127.0.0.1:{free_port()}"}
     check("a certificate without its key", 2, "tls_key_file", tls_cert_file=cert, **tls)
-    check("a key of another certificate", 2, "tls_key_file", "is not that of", tls_cert_file=cert, tls_key_file=other_key, **tls)
+    check("a key of another certificate", 2, "tls_key_file", "does not belong to", tls_cert_file=cert, tls_key_file=other_key, **tls)
     check("a certificate's file that is missing", 2, "tls_cert_file", "No such file", tls_cert_file="/no.pem", tls_key_file=key, **tls)
 
 
@@ -204,7 +204,7 @@ def clients(stage, server, front, folder):
     told("one of another host", plain(server.port, "GET", presign("GET", "penstock.example", "/bucket/a", ACCESS_KEY, SECRET_KEY)),
          "403 SignatureDoesNotMatch")
     told("the origin's key", Client(server.port, ORIGIN_KEY, ORIGIN_SECRET).get("bucket/a"), "403 InvalidAccessKeyId",
-         "not the origin's", settings)
+         "not with a key of the origin", settings)
     told("lend where it is off", plain(server.port, "GET", "/_/credentials"), "lend")
     told("metrics asked of the S3 port", plain(server.port, "GET", "/metrics"), "403 AccessDenied")
     told("S3 asked of the admin port", plain(server.admin_port, "GET", "/bucket/a"), "listen")
