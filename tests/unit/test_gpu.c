@@ -618,7 +618,8 @@ static void break_a_copy(unsigned seed)
     ok(cuda->submit(other.gpu, 0, &copy, 1, &fence, &why) == OK && cuda->wait(&fence) == OK);
     scene_end(&other);
     scene_end(&s);
-    ok(cuda->open(GPU_0, 1, true, &s.gpu, &why) == ERR_GONE && strstr(why.text, "lost"));
+    ok(cuda->open(GPU_0, 1, true, &s.gpu, &why) == ERR_GONE &&
+       strstr(why.text, "out of use"));
 }
 
 TEST(a_copy_that_fails_loses_its_device_and_no_other)
