@@ -1,12 +1,13 @@
 /* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
  *
  * Each endpoint is a row: path, content type, access, function. The judge admits only GET and HEAD
- * without a body. Anybody may read health; any other endpoint needs the token. If no token is set
- * and other machines reach the address, it serves health and metrics only.
- * On loopback the Host must be an address or localhost. So a web page whose host name points at
+ * without a body. Anybody may read health. If a token is set, /metrics needs the token only with
+ * the setting metrics_token, and every other path needs it always. If no token is set, an address
+ * that other machines reach serves only health and metrics.
+ * On loopback the Host must be an IP address or localhost. So a web page whose host name points at
  * this address (DNS rebinding) reads nothing. If other machines reach the address, any Host is
  * accepted, because Penstock does not know the names that these machines use. Threads: any loop
- * calls these functions; the struct does not change. */
+ * calls these functions; struct admin does not change. */
 #include "admin/admin.h"
 
 #include <arpa/inet.h>
@@ -28,7 +29,7 @@ struct admin {
     int64_t began_s;
 };
 
-/* The names are those that every Prometheus client library uses. */
+/* The names process_* are those that every Prometheus client library uses. */
 static void expose_process(struct text *to, int64_t began_s)
 {
     unsigned long pages = 0, resident = 0, shared = 0;

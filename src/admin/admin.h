@@ -1,19 +1,19 @@
 /* admin.h - metrics, status and health for operators. SPDX-License-Identifier: Apache-2.0
  *
  * An http_app for the admin address: GET /metrics (Prometheus text), /status (JSON), /_/health/live
- * and /_/health/ready. It knows no S3 and changes nothing. The daemon adds its facts to /status by
- * the callback `tell`. */
+ * and /_/health/ready. No request changes anything. The daemon adds its facts to /status by the
+ * callback `tell`. */
 #ifndef ADMIN_ADMIN_H
 #define ADMIN_ADMIN_H
 
 #include "http/http.h"
 #include "store/store.h"
 
-#define ADMIN_CONNECTIONS_MAX 16    /* separate from the S3 address, which may be full */
+#define ADMIN_CONNECTIONS_MAX 16    /* own limit, as the S3 address may be full */
 
 /* The JSON of /status while it is written. A path is names with dots between them
- * ("cache.used_bytes"). A missing object on the path is made; a list on the path stands for its
- * last item. */
+ * ("cache.used_bytes"). A missing object on the path is created. If a name on the path is a list,
+ * the path goes on in the last item of the list. */
 struct status_document;
 void document_text(struct status_document *to, const char *path, slice value);
 void document_number(struct status_document *to, const char *path, uint64_t value);
@@ -31,7 +31,7 @@ struct admin_options {
     slice token;              /* requests must send it. Empty: no token is needed, if not exposed */
     bool metrics_token;       /* /metrics needs the token, too */
     bool exposed;             /* other machines reach the address */
-    /* Both are called on a loop. */
+    /* tell and ready are called on a loop. */
     void (*tell)(void *arg, struct status_document *to);    /* adds the rest of /status */
     bool (*ready)(void *arg);
     void *arg;
@@ -40,7 +40,7 @@ struct admin_options {
 struct admin;
 struct admin *admin_new(const struct admin_options *options) MUST_USE;
 void admin_free(struct admin **admin);
-/* `listen` must live as long as the room http does. */
+/* `listen` must stay valid until http_stop. */
 struct http_app admin_app(struct admin *admin, const char *listen) MUST_USE;
 
 #endif

@@ -33,7 +33,8 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     return memory;
 }
 
-/* The room of a list is computed from its count: LIST_ROOM_FIRST, doubled until the count fits. */
+/* The room of a list is not stored. It follows from the count: LIST_ROOM_FIRST, doubled until the
+ * count fits. */
 void *arena_grow(struct arena *arena, void *list, size_t count, size_t item_bytes)
 {
     bool full = count == 0 || (count >= LIST_ROOM_FIRST && (count & (count - 1)) == 0);

@@ -23,13 +23,13 @@
 #define MIB (KIB * 1024)
 #define GIB (MIB * 1024)
 
-/* Cheap, so it is always on. If cond is false, it prints the condition and its place, and
- * aborts. */
+/* A check is cheap, so it is always on. If cond is false, check() prints the condition and its
+ * place, and aborts. */
 #define check(cond) ((cond) ? (void)0 : check_failed(#cond, __FILE__, __LINE__, __func__))
 void check_failed(const char *cond, const char *file, int line, const char *func) NORETURN;
 
-/* For small memory that another limit bounds. If there is no memory, the process ends with a line
- * that says so. Large memory (slots, bodies) comes from byte budgets instead. */
+/* For small allocations; another limit bounds their sum. If no memory is left, the process prints
+ * "out of memory" and aborts. Large memory (slots, bodies) comes from byte budgets instead. */
 void *must_alloc(size_t bytes) MUST_USE;    /* zeroed */
 char *must_strndup(const char *text, size_t len) MUST_USE;    /* followed by a NUL */
 

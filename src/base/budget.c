@@ -1,15 +1,15 @@
-/* budget.c - the memory of the setting `memory`, divided. SPDX-License-Identifier: Apache-2.0
+/* budget.c - divides the bytes of the setting `memory`. SPDX-License-Identifier: Apache-2.0
  *
  * One table gives each budget its share. The memory is divided once, at the start. Budgets do not
- * borrow from each other: a budget that lent its memory could not get it back when it needs it. */
+ * borrow from each other: the lender could not get the memory back in time. */
 #include "base/budget.h"
 
 #include <assert.h>
 
 /* The default of `memory` is half of the allowed memory. The other half is for connections,
- * threads, libraries and the page cache, through which cached bytes and the index are read. The
- * default is at most about the sum of all budgets in version 0.1, when each budget had its own
- * setting (1,616 MiB). */
+ * threads, libraries and the page cache, through which cached bytes and the index are read.
+ * DEFAULT_MOST is near 1,616 MiB, the sum of all budgets in version 0.1, when each budget had its
+ * own setting. */
 #define DEFAULT_MOST (1536 * MIB)
 
 const struct budget_row budget_rows[BUDGET_COUNT] = {

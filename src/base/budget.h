@@ -1,4 +1,4 @@
-/* budget.h - the memory of the setting `memory`, divided. SPDX-License-Identifier: Apache-2.0 */
+/* budget.h - divides the bytes of the setting `memory`. SPDX-License-Identifier: Apache-2.0 */
 #ifndef BASE_BUDGET_H
 #define BASE_BUDGET_H
 
@@ -12,13 +12,13 @@ enum budget {
 
 struct budget_row {
     const char *name;           /* "memory_slots" */
-    unsigned share;             /* percent of the memory above the sum of all leasts */
+    unsigned share;             /* percent of the memory above MEMORY_LEAST */
     uint64_t least, most;
     const char *holds, *full;   /* what uses the budget, and what happens when it is full */
 };
 extern const struct budget_row budget_rows[BUDGET_COUNT];
 
-/* The sum of all leasts, which is the smallest possible `memory`. */
+/* The sum of `least` over all budgets, and so the smallest possible `memory`. */
 #define MEMORY_LEAST (64 * MIB)
 
 struct budgets {
@@ -28,8 +28,8 @@ struct budgets {
 /* Divides `memory`, which must be at least MEMORY_LEAST. The sum of the budgets is at most
  * `memory`. */
 struct budgets budgets_divide(uint64_t memory) MUST_USE;
-/* Returns the value of the setting `memory` if it is not set. `allowed` is the memory that this
- * process may use. */
+/* Returns the default of the setting `memory`. `allowed` is the memory that this process may
+ * use. */
 uint64_t budgets_default(uint64_t allowed) MUST_USE;
 
 #endif

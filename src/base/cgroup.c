@@ -3,9 +3,9 @@
  * The limits of outer groups also apply, so all groups are read, from this process's group outward.
  * Version 1 has a tree for each controller, version 2 has one tree; a hybrid host has both.
  * /proc/self/cgroup names the process's group in each tree, and /proc/self/mountinfo names the
- * folder where a tree is mounted. In a container without a cgroup namespace the group has the
- * host's name, and only a part of the tree is mounted: the ROOT field of the mount names that part.
- * A file that can't be read sets no limit. */
+ * folder where a tree is mounted. In a container without a cgroup namespace, the group has the path
+ * that the host sees, and only a part of the tree is mounted: the ROOT field of the mount names
+ * that part. A file that can't be read sets no limit. */
 #include "base/cgroup.h"
 
 #include <limits.h>

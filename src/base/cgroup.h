@@ -5,8 +5,8 @@
 #include "base/base.h"
 
 /* Calls look() with the folder of this process's group, and then with the folder of each group
- * around it: in the tree of version 2, and in the tree of `controller` in version 1. `root` is a
- * folder that holds /proc and the mounts; it is "" except in tests. */
+ * around it: in the tree of version 2, and in the tree of `controller` in version 1. `root` is the
+ * folder that holds /proc and the mounts: "", except in tests. */
 void cgroup_each(const char *root, const char *controller,
                  void (*look)(void *arg, const char *folder), void *arg);
 /* Reads the first line of a file, without its newline. Returns false if there is no such line. */

@@ -4,10 +4,10 @@
  * three clocks:
  * - wall time is for times that other machines or people see: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
- * - ageing time measures the age of an origin's answer: freshness, grants, permissions, and the
- * refusals and listings that are kept. ageing_s() is wall time, and ageing_ms() is monotonic time.
- * In the tests' daemon a test can set both ahead (testing.h). Compare a time of this clock only
- * with times of this clock. */
+ * - ageing time measures the age of an origin's answer: freshness, grants, permissions, kept
+ * refusals and kept listings. ageing_s() is wall time, and ageing_ms() is monotonic time. In the
+ * tests' daemon, a test can move ageing time ahead (testing.h). So compare ageing times only with
+ * ageing times. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -18,8 +18,8 @@
 
 /* ---- mistakes ---- */
 
-/* Keeps mistakes in the order in which they came, except that those of one file are in the order of
- * their places. */
+/* Adds a mistake at the end of the list. But mistakes in one file are kept in the order of their
+ * lines and columns. */
 static void put_in_order(struct config *config, struct config_mistake *mistake)
 {
     struct config_mistake **at = &config->mistakes;
@@ -170,8 +170,7 @@ bool config_is_given(const struct config_group *group, const char *member)
 
 /* ---- one value ---- */
 
-/* Returns true if a message may repeat the value: it is no secret, and no URL with a user, which
- * may hold a secret. */
+/* Returns true if a message may repeat the value. A text with '@' may be a URL with a password. */
 static bool may_be_repeated(const struct setting *setting, slice text)
 {
     return setting->type != TYPE_SECRET && !slice_has(text, '@') && !slice_has_control(text) &&
@@ -183,8 +182,8 @@ bool config_is_blank(slice text)
     return slice_only(text, " \t\n\v\f\r");
 }
 
-/* Refuses an empty secret, because everybody knows it: a substitution failed, or the secret's file
- * is not written yet. Returns false if the secret is empty, after adding the mistake. */
+/* Refuses an empty secret, because anybody could guess it: a substitution failed, or the secret's
+ * file is not written yet. If the secret is empty, adds the mistake and returns false. */
 static bool secret_is_there(struct config *config, const struct config_group *group,
                             const struct setting *setting, slice text,
                             const struct setting_where *where)
@@ -203,7 +202,7 @@ static bool secret_is_there(struct config *config, const struct config_group *gr
     return false;
 }
 
-/* A URL is first read as a text. If no kind of origin accepts it, the value stays empty. */
+/* A URL is first read as a text. If no kind of origin accepts the URL, the value becomes empty. */
 static bool read_value(struct config *config, const struct config_group *group,
                        const struct setting *setting, slice text, const char **ret_why)
 {
@@ -268,8 +267,8 @@ static void assign_file(struct config *config, const struct config_group *group,
         config_mistake_add(config, where, key, NULL, "is empty: name a file, or leave it out");
 }
 
-/* If one source gives both a value and a file for it, neither wins over the other, so this is a
- * mistake. */
+/* It is a mistake if one source gives both a secret and a file of that secret, because neither wins
+ * over the other. */
 static void stand_alone(struct config *config, const struct config_group *group,
                         const struct setting *setting, bool by_file,
                         const struct setting_where *where)
@@ -310,8 +309,8 @@ void config_assign_defaults(struct config *config, const struct config_group *gr
     }
 }
 
-/* A value that is given but wrong is empty here. The group then inherits the value, but records the
- * place of its own text. */
+/* If a group gives a wrong text, the member is still NULL. The group then inherits the GLOBAL
+ * value, but where[] keeps the place of the wrong text. */
 static void inherit(struct config *config, const struct config_group *group)
 {
     for (size_t i = 0; i < setting_count; i++) {

@@ -17,7 +17,7 @@ struct setting_where {
     const char *secret_file; /* the value was read from this file (NAME_file), or NULL */
 };
 
-/* Groups of the file. where[i] belongs to settings[i]. */
+/* The groups of the file. In each of them, where[i] is the source of settings[i]. */
 struct config_origin {
     const char *name;        /* "default": made of the origin* settings */
     struct setting_where *where;
@@ -46,9 +46,9 @@ struct config_policy {
 struct config_key {
     const char *name;        /* "keys[0]" */
     struct setting_where *where;
-    struct config_policy *rows;    /* of its policy; none: it has its own origin identity */
+    struct config_policy *rows;    /* of the policy; none: the client's own origin identity */
     size_t row_count;
-    bool rows_read;          /* the policy is an array; its mistakes are reported */
+    bool rows_read;          /* the policy is an array, which config_file.c has checked */
 #define KEY(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
 };
@@ -68,7 +68,7 @@ struct config {
     struct setting_where *where;
     url_kinds *kinds;                              /* copied from config_sources */
     /* If the setting `origin` is set, its origin comes first, under the name "default". If it is
-     * not set, and the file has only one origin, that one is the default. */
+     * not set, and the file has only one origin, that origin is the default. */
     struct config_origin *origins;
     size_t origin_count;
     const struct config_origin *origin_default;    /* NULL: only listed buckets have an origin */
@@ -79,7 +79,7 @@ struct config {
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
     bool file_unread;                              /* the file's settings are unknown */
-    struct config_mistake *mistakes;               /* in the order in which they were found */
+    struct config_mistake *mistakes;               /* by source; in a file, by place */
     struct arena arena;                            /* holds all memory of this struct */
 };
 
@@ -107,13 +107,13 @@ bool config_is_everywhere(slice address);
  * 1000. */
 bool config_price(const char *text, double *ret_dollars) MUST_USE;
 /* Returns true if any client uses Penstock's own credentials at the origin. Sets *ret_key to the
- * row of keys that gives this right, or to NULL. */
+ * first row of keys with a policy, or to NULL if there is none (no keys at all, or lend). */
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
 
 struct config *config_load(const struct config_sources *from) MUST_USE;
 void config_free(struct config **config);
 
-/* Returns the group at index i among those of its scope, or false if there are not so many. */
+/* Sets *ret to group i of the scope. Returns false if the scope has no group i. */
 bool config_group_at(const struct config *config, enum setting_scope scope, size_t i,
                      struct config_group *ret) MUST_USE;
 /* Returns the path of a member in the file ("ttl", "origins.west.url"), or the path of the group if
@@ -121,9 +121,9 @@ bool config_group_at(const struct config *config, enum setting_scope scope, size
 const char *config_path(const struct config_group *group, const char *member,
                         struct arena *keep) MUST_USE;
 
-/* Returns the names of the settings that differ ("ttl, mnist.freshness, lab.(new)"), or an empty
- * text. `reloadable` chooses between the settings that a reload applies and those that need a
- * restart. */
+/* Returns the names of the settings that differ ("ttl, mnist.freshness"), and of groups that were
+ * added or removed ("lab.(new)"), or an empty text. `reloadable` chooses between the settings that
+ * a reload applies and those that need a restart. */
 slice config_changes(const struct config *before, const struct config *after, bool reloadable,
                      struct arena *keep) MUST_USE;
 

@@ -1,13 +1,13 @@
 /* config_args.c - settings from the environment and from flags. SPDX-License-Identifier: Apache-2.0
  *
- * Both can set GLOBAL rows and constants. Only the file has groups. */
+ * Variables and flags can set GLOBAL rows and constants. Only the file has groups. */
 #include "base/config_inside.h"
 
 #include <string.h>
 
 /* An orchestrator may set PENSTOCK_SERVICE_HOST and similar variables for a service with the name
  * penstock. So a variable whose name resembles no setting is ignored. An empty variable gives no
- * value. For a secret it is a mistake, because it comes from a substitution that failed. */
+ * value. But an empty variable of a secret is a mistake: a substitution has failed. */
 void config_read_env(struct config *config, const char *const *env)
 {
     struct config_group global = config_group_global(config);
@@ -61,7 +61,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
             config_mistake_add(config, &where, "", setting_nearest(SCOPE_GLOBAL, name),
                                "no such setting");
             if (!value.ptr && i + 1 < argc && argv[i + 1][0] != '-')
-                i++;    /* skips what is probably its value */
+                i++;    /* the next word is probably the value of this flag */
             continue;
         }
         bool is_word = i + 1 < argc && argv[i + 1][0] != '-';
@@ -76,8 +76,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
     }
 }
 
-/* Returns the path of the file: from the last --config, else from the variable, else the caller's
- * path, else the default. */
+/* Returns the path of the settings file: from the last --config, else from PENSTOCK_CONFIG, else
+ * from->path, else the default. *ret_given is false only for the default. */
 const char *config_file_path(const struct config_sources *from, bool *ret_given)
 {
     const char *path = NULL;

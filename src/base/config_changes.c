@@ -1,15 +1,15 @@
 /* config_changes.c - finds the differences between two loads of the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Two groups with the same name are the same group; two rows of keys with the same access key are
- * the same row, wherever they stand. A group that was added or removed is one change. */
+ * Groups of both loads are compared if they have the same name, and rows of keys if they have the
+ * same access key. Their order does not matter. A group that was added or removed is one change. */
 #include <string.h>
 
 #include "base/config.h"
 
 struct changes {
     struct text *into;
-    bool reloadable;             /* report these settings, or else those that need a restart */
+    bool reloadable;             /* true: report reloadable settings; false: the others */
 };
 
 static void name(struct changes *changes, const char *group, const char *setting)
@@ -30,8 +30,8 @@ static bool is_same(const struct setting *setting, const void *a, const void *b)
     return memcmp(at, other, setting_bytes(setting)) == 0;
 }
 
-/* A change of an inherited value is reported for the setting that it comes from, not for the
- * group. */
+/* A change of an inherited value is reported for the GLOBAL row, and again for each group that
+ * inherits the value. */
 static void compare(struct changes *changes, const struct config_group *before,
                     const struct config_group *after)
 {
@@ -43,8 +43,8 @@ static void compare(struct changes *changes, const struct config_group *before,
             name(changes, after->name, settings[i].name);
 }
 
-/* As config_group_at, but the name of a row of keys is its access key. The key pair of the settings
- * is no row: it keeps its empty name. */
+/* Like config_group_at, but the name of a row of keys is its access key. The key pair of the GLOBAL
+ * rows keeps its empty name. */
 static bool group_at(const struct config *config, enum setting_scope scope, size_t i,
                      struct config_group *ret)
 {

@@ -1,8 +1,8 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
- * The file is JSON, and only this file of the room knows that. The members of the object are GLOBAL
- * rows; its members "origins", "buckets" and "keys" hold groups. A member whose name begins with
- * '#' is a comment. Each value and each mistake has its line and column (json_place.h). */
+ * The settings file is one JSON object; no other file of this room depends on that. The members
+ * "origins", "buckets" and "keys" hold groups; any other member is a GLOBAL row, or a comment if
+ * its name begins with '#'. Each value and each mistake has its line and column (json_place.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -46,8 +46,8 @@ static const char *const lists[] = {
     [SCOPE_ORIGIN] = "origins", [SCOPE_BUCKET] = "buckets", [SCOPE_KEY] = "keys",
 };
 
-/* Returns the place of a value below a group, or of its name. `steps` is the path from the group to
- * it. */
+/* Returns the place of a value in a group, or of the value's name. `steps` is the path from the
+ * group to the value. */
 static struct setting_where place(const struct loading *load, const struct config_group *group,
                                   const struct json_step *steps, size_t step_count, bool of_value)
 {
@@ -112,7 +112,7 @@ static const char *nearest_of_group(const struct config_group *group, const char
         if (name_distance(slice_of(lists[i]), slice_of(name)) <= 1)
             nearest = lists[i];
     for (size_t i = 0; !nearest && strlen(name) >= 3 && i < setting_count; i++)
-        if (settings[i].scope == group->scope &&    /* "fresh", or "origin_tries" in an origin */
+        if (settings[i].scope == group->scope &&    /* "fresh"; "origin_url" in an origin */
             (slice_starts(slice_of(settings[i].name), slice_of(name)) ||
              slice_ends(slice_of(name), slice_of(settings[i].name))))
             nearest = settings[i].name;
@@ -162,8 +162,8 @@ static bool are_texts(const json_t *array)
 
 #define THE_LIST SIZE_MAX
 
-/* Adds a mistake at a row of a policy (`list` is NULL), at the list of that name in the row, or at
- * a word in that list. */
+/* Adds a mistake at a row of a policy (`list` is NULL), at the list `list` of the row (`word` is
+ * THE_LIST), or at a word of that list. */
 static void policy_mistake(struct loading *load, const struct config_group *group, size_t row,
                            const char *list, size_t word, const char *why)
 {
@@ -256,7 +256,7 @@ static void read_object(struct loading *load, const struct config_group *group, 
     }
 }
 
-/* Reads the object of one group: first its defaults, then its members. */
+/* Makes one group: sets the defaults, then reads the members of its object. */
 static void read_group(struct loading *load, enum setting_scope scope, const char *name,
                        json_t *object)
 {
@@ -287,7 +287,7 @@ static void read_groups(struct loading *load, json_t *root)
     struct config *config = load->config;
     json_t *origins = json_object_get(root, "origins"), *buckets = json_object_get(root, "buckets");
     json_t *keys = json_object_get(root, "keys"), *value;
-    /* room for one more of each: the default origin, and the key pair of the GLOBAL rows */
+    /* + 1: room for the default origin, and for the key pair of the GLOBAL rows */
     config->origins = arena_alloc(&config->arena,
                                   (json_object_size(origins) + 1) * sizeof(*config->origins));
     config->buckets = arena_alloc(&config->arena,
@@ -320,8 +320,8 @@ static const char *comma_hint(const char *text)
     return strstr(text, "expected near '\"'") ? " (a comma missing before it?)" : "";
 }
 
-/* Parses the whole text. Returns NULL if it can't be parsed, after adding the mistake. A name that
- * is given twice is a mistake, too, but then the rest is still read. */
+/* Parses the whole text. If it can't be parsed, adds the mistake and returns NULL. A name that is
+ * given twice is a mistake, too, but the rest of the text is still read. */
 static json_t *parse(struct loading *load)
 {
     json_error_t error;

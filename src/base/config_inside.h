@@ -6,7 +6,7 @@
 #include "base/config.h"
 
 /* ---- config.c ---- */
-/* `key` is the name of the value; it is needed if `at` is in the file, or has no place. */
+/* `key` is the name of the value. It is not used if `at` is a variable or a flag. */
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
 /* Adds a mistake at a member of a group. The arguments after `member` are those of printf. */
@@ -17,8 +17,8 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
 bool config_is_reported(struct config *config, const struct config_group *group,
                         const char *member) MUST_USE;
 /* Returns true if the member has a value. A BOOL that is false and an ADDRESS that is "off" have
- * none. A secret whose file could not be read counts as given, because that is a mistake of its
- * own. */
+ * none. A secret counts as given even if its file could not be read, because that mistake is
+ * reported already. */
 bool config_is_given(const struct config_group *group, const char *member) MUST_USE;
 struct setting_where *config_where_of(const struct config_group *group, const char *member);
 bool config_is_blank(slice text);    /* empty, or only space */
@@ -26,8 +26,8 @@ struct config_group config_group_global(struct config *config);
 /* Appends an empty group to those of its scope. config_file.c has already made room for it. */
 struct config_group config_group_add(struct config *config, enum setting_scope scope,
                                      const char *name) MUST_USE;
-/* Sets the defaults that are not inherited from a GLOBAL row. Inheritance comes after all sources
- * were read. */
+/* Sets the defaults that are not inherited from a GLOBAL row. The other defaults are set after all
+ * sources were read. */
 void config_assign_defaults(struct config *config, const struct config_group *group);
 /* If by_file is set, `value` is the path of a secret's file. */
 void config_assign(struct config *config, const struct config_group *group,
@@ -36,7 +36,7 @@ void config_assign(struct config *config, const struct config_group *group,
 
 /* ---- config_file.c ---- */
 void config_read_file(struct config *config, const char *path, bool must_exist);
-/* Reads a whole file of at most `max` bytes. On failure it returns false and *ret_why. */
+/* Reads a whole file of at most `max` bytes. On failure returns false and sets *ret_why. */
 bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *ret,
                        const char **ret_why) MUST_USE;
 
@@ -46,20 +46,20 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
 const char *config_file_path(const struct config_sources *from, bool *ret_given);
 
 /* ---- config_keys.c ---- */
-/* Parts of a policy's row. config_policy_right reads a word of "allow"; 0: there is no such right.
- * config_policy_on_breaks checks a word of "on", and returns what is wrong, or NULL.
- * config_policy_add adds a row; an empty `on` means everywhere. */
+/* Parts of a policy's row. config_policy_right returns the right that a word of "allow" names, or 0
+ * if there is no such right. config_policy_on_breaks checks a word of "on", and returns the
+ * mistake, or NULL. config_policy_add adds a row; an empty `on` means everywhere. */
 unsigned config_policy_right(slice word) MUST_USE;
 const char *config_policy_on_breaks(slice on, struct arena *keep) MUST_USE;
 void config_policy_add(struct config *config, struct config_key *key, unsigned rights, slice on);
-/* Adds a mistake if a group has only one of access_key and secret_key. `prefix` stands before both
+/* Adds a mistake if a group has only one of access_key and secret_key. `prefix` is put before both
  * names. */
 void config_pair_is_whole(struct config *config, const struct config_group *group,
                           const char *prefix);
 void config_key_rules(struct config *config, const struct config_group *row);
 
 /* ---- config_rules.c ---- */
-const char *config_bucket_name_breaks(slice name) MUST_USE;  /* NULL, or the rule that it breaks */
+const char *config_bucket_name_breaks(slice name) MUST_USE;  /* the broken rule, or NULL */
 void config_rules(struct config *config);    /* adds the mistakes that concern several values */
 
 #endif

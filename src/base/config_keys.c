@@ -26,7 +26,7 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
 {
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
-    if (slice_has(on, '*') || slice_has(on, '?'))  /* S3 allows both in keys; few keys have them */
+    if (slice_has(on, '*') || slice_has(on, '?'))  /* S3 allows both in keys, but few have any */
         return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
                             "wildcard: remove the wildcard, since a prefix covers all keys that "
                             "begin with it", SLICE_ARG(on)).ptr;

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each rule is a function in one table. The function is called with each group of its scope, and
- * adds a mistake at the value that should change. If one setting needs another one, that is a row
- * of the table `needs`. */
+ * adds a mistake at the value that should change. A setting that needs another setting is a row of
+ * the table `needs`. */
 #include "base/config_inside.h"
 
 #include "base/header.h"
@@ -77,7 +77,7 @@ static void domains_are_names(struct config *config, const struct config_group *
     }
 }
 
-/* An empty part would be a region or a user that nobody meant. */
+/* An empty part would be a region, user or domain that nobody meant. */
 static void lists_have_no_empty_parts(struct config *config, const struct config_group *all)
 {
     const struct {
@@ -115,8 +115,9 @@ static void forwarded_headers_may_be_sent(struct config *config, const struct co
 }
 
 /* If setting `name` is given, the setting `other` must be given, too.
- * lend needs a token because the port of the objects also serves /_/credentials. To a browser, an
- * object and the credentials have the same (web) origin; and any local process can connect. */
+ * lend needs a token, because the port that serves objects also serves /_/credentials. To a
+ * browser, objects and credentials have the same web origin. And any local process can connect to
+ * the port. */
 static const struct {
     const char *name, *other, *why;
 } needs[] = {
@@ -199,7 +200,7 @@ static void cache_dir_is_absolute(struct config *config, const struct config_gro
         config_wrong(config, all, "cache_dir", "must be an absolute path, which begins with /");
 }
 
-/* Returns the path with its symbolic links resolved, if the path exists. */
+/* Returns the path with its symbolic links resolved, or unchanged if it does not exist. */
 static const char *resolved(struct config *config, const char *path)
 {
     char *real = realpath(path, NULL);
@@ -405,8 +406,8 @@ static void bucket_name_is_valid(struct config *config, const struct config_grou
                            "must be BUCKET or BUCKET/PREFIX, and %s", rule);
 }
 
-/* A prefix is part of its bucket. With an origin of its own, the same keys would belong to two
- * origins, and have two names in the cache. */
+/* A prefix is part of its bucket. If the prefix had an origin of its own, its keys would belong to
+ * two origins, and have two names in the cache. */
 static void prefix_has_its_buckets_origin(struct config *config, const struct config_group *group)
 {
     const struct config_bucket *part = group->values;
@@ -420,8 +421,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
     }
 }
 
-/* The scope "prefix" means the prefix in the name of a bucket's row, so only such a row can have
- * this scope. */
+/* The scope "prefix" means the prefix in the name of a bucket's row (BUCKET/PREFIX). So only such a
+ * row can have this scope. */
 static void no_global_prefix_scope(struct config *config, const struct config_group *all)
 {
     if (strcmp(config->grant_scope, "prefix") == 0)

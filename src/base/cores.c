@@ -1,8 +1,8 @@
 /* cores.c - the number of cores, and the memory, that this process may use.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A container with a quota of 2 cores on a node with 128 must not start 128 threads, so the quota
- * counts. A file that can't be read sets no limit. */
+ * A container with a quota of 2 cores on a node with 128 cores must not start 128 threads. So the
+ * quotas of cgroups count, too. A file that can't be read sets no limit. */
 #include "base/cores.h"
 
 #include <limits.h>
@@ -26,8 +26,8 @@ static unsigned cores_of(long quota_us, long period_us)
     return (unsigned)MAX((quota_us + period_us - 1) / period_us, 1);
 }
 
-/* The file holds "max 100000" or "150000 100000"; version 1 has one file for each of the two
- * numbers. */
+/* cpu.max holds "max 100000" or "150000 100000": quota and period. Version 1 has a file for each of
+ * the two numbers. */
 static void look_for_cores(void *arg, const char *folder)
 {
     unsigned *least = arg;
@@ -49,7 +49,7 @@ unsigned cores_available(void)
     return least;
 }
 
-/* The file holds "max" or "4294967296". The kernel slows a group above memory.high until it hardly
+/* Each file holds "max" or "4294967296". The kernel slows a group above memory.high until it hardly
  * runs, so memory.high counts as a limit, like memory.max. */
 static void look_for_memory(void *arg, const char *folder)
 {

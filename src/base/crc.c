@@ -1,13 +1,14 @@
 /* crc.c - cyclic checksums. SPDX-License-Identifier: Apache-2.0
  *
- * ISA-L computes CRC-32 and CRC-32C. Its crc32_iscsi takes and returns the bare register, so the
- * usual inversion before and after is done here; crc32_gzip_refl inverts by itself. Both take
- * lengths of type int. ISA-L (2.30) lacks the polynomial of CRC-64/NVME. If the processor has
+ * ISA-L computes CRC-32 and CRC-32C. Its crc32_iscsi takes and returns the bare register, and a
+ * length of type int. So the usual inversion before and after is done here, and long inputs are
+ * split. crc32_gzip_refl inverts by itself, and takes any length.
+ * CRC-64/NVME is computed here, because ISA-L (2.30) lacks its polynomial. If the processor has
  * carry-less multiplication, the input is folded into four lanes of 16 bytes, 64 bytes at a time.
  * To move a lane by k bits, its low half is multiplied by x^(k+64) and its high half by x^k, modulo
  * the polynomial. Bits are reflected, which makes each product one bit short, so the exponents of
- * the constants are one less. A table serves the last 16 bytes and short inputs. Constants and
- * table are computed once. */
+ * the constants are one less. A table serves short inputs, and the bytes that are left after the
+ * folding. Constants and table are computed once. */
 #include "base/crc.h"
 
 #include <isa-l/crc.h>
@@ -42,10 +43,10 @@ uint32_t crc32(uint32_t seed, const void *bytes, size_t len)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t table[8][256];
-static uint64_t fold_far[2], fold_near[2];    /* move a lane by 64 or 16 bytes; [0]: its low half */
+static uint64_t fold_far[2], fold_near[2];    /* to move a lane 64 or 16 bytes; [0]: low half */
 static bool can_fold;
 
-/* x^power modulo the polynomial; bit 63 is x^0, as everywhere here. */
+/* Returns x^power modulo the polynomial. Bit 63 stands for x^0, as in all values of this file. */
 static uint64_t power_of_x(unsigned power)
 {
     uint64_t value = 1ull << 63;

@@ -1,7 +1,7 @@
 /* header.c - the table of known request headers. SPDX-License-Identifier: Apache-2.0
  *
- * Every header of every request is looked up. A hash table holds the names that are no prefixes;
- * the first look-up makes it. The few prefixes are compared one by one, and only with names that
+ * Every header of every request is looked up. A hash table, made by the first look-up, holds the
+ * names that are no prefixes. The few prefixes are compared one by one, and only with names that
  * have a '-'. */
 #include "base/header.h"
 
@@ -67,7 +67,7 @@ static const struct row *exact(slice low)
     if (!hsearch_r((ENTRY){ .key = (char *)(uintptr_t)low.ptr }, FIND, &found, &exact_rows))
         return NULL;
     const struct row *row = found->data;
-    return slice_eq(row->name, low) ? row : NULL;    /* compared again, as a name may hold a NUL */
+    return slice_eq(row->name, low) ? row : NULL;    /* the search ends at a NUL: compare all */
 }
 
 static const struct row *longest_prefix(slice name)

@@ -19,11 +19,12 @@ struct header_known {
 
 /* `listed` is the value of the setting forward_headers: names separated by commas, in any case. */
 struct header_known header_judge(slice name, slice listed) MUST_USE;
-bool header_is_vendors(slice name);    /* it begins with a VENDOR prefix of header.def */
+bool header_is_vendors(slice name);    /* true if it has a VENDOR prefix of header.def */
 /* Returns true if a server that rewrites names as CGI does would read this name as a vendor's
  * header. The result is never true for metadata. */
 bool header_is_disguised(slice name);
-/* Returns NULL, or why forward_headers can't list this name: the end of a sentence. */
+/* Returns NULL if forward_headers may list this name. Otherwise returns the reason, as the end of a
+ * sentence. */
 const char *header_listed_breaks(slice name);
 
 #endif

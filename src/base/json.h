@@ -8,7 +8,7 @@
 
 struct json_want {
     const char *name;       /* the name of the member: "AccessKeyId" */
-    slice *ret;  /* its text, or a number's digits, in the arena; empty if it is missing */
+    slice *ret;  /* a text, or the digits of a number, in the arena; empty if it is missing */
 };
 /* Returns ERR_FORMAT if the document is no JSON object, or if one of the members is neither a text
  * nor a whole number. */

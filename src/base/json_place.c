@@ -1,8 +1,9 @@
 /* json_place.c - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0
  *
  * The JSON library gives line and column of syntax errors only. This scanner walks the text again,
- * for a value that is valid JSON but a wrong setting. It compares names without decoding them. So
- * it does not find a name that is written with escapes; the place is then that of the parent. */
+ * for a value that is valid JSON but a wrong setting. The scanner compares names without decoding
+ * them. So it does not find a name that is written with escapes, and gives the place of the
+ * parent. */
 #include "base/json_place.h"
 
 struct scan {
@@ -59,8 +60,8 @@ static void skip_value(struct scan *scan)
     } while (depth && peek(scan));
 }
 
-/* Moves from an object or array to the value of the step. Returns false if there is no such value;
- * *ret_key does not change then. */
+/* Moves from an object or array to the value of the step, and sets *ret_key to the start of the
+ * value's name. Returns false, and leaves *ret_key alone, if there is no such value. */
 static bool enter(struct scan *scan, const struct json_step *step, size_t *ret_key)
 {
     bool by_name = step->name.ptr != NULL;

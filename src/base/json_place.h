@@ -12,9 +12,9 @@ struct text_place {
     unsigned line, column;    /* both start at 1; columns count characters */
 };
 
-/* Follows the path. Returns false if a step is missing; then both places are those of the last
- * step that was found. In a text that is no valid JSON the places are wrong, but there is no
- * other harm. */
+/* Follows the path, and returns the places of the last step's name and value. Returns false if a
+ * step is missing; both places are then that of the last name that was found. If the text is no
+ * valid JSON, the places may be wrong, but no byte outside the text is read. */
 bool json_place(slice text, const struct json_step *path, size_t depth, struct text_place *ret_key,
                 struct text_place *ret_value);
 

@@ -1,4 +1,4 @@
-/* log.c - one line an event: a name to grep, then key=value facts.
+/* log.c - one line for each event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A line is built on the stack and written by one call of write, with at most PIPE_BUF bytes. So
@@ -139,8 +139,8 @@ static void add_facts_json(struct line *line, slice facts)
     }
 }
 
-/* Adds the facts, with control bytes replaced: those would split a line, or control the reader's
- * terminal. */
+/* Adds the facts, with '?' in place of control bytes, which would split a line, or control the
+ * reader's terminal. */
 static void add_facts_text(struct line *line, slice facts)
 {
     size_t room = sizeof(line->bytes) - END_BYTES - line->len;
@@ -237,7 +237,7 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     log_line_build(&line, &entry);
     if (!takes_line())
         return;
-    (void)!write(STDERR_FILENO, line.bytes, line.len);  /* an error has nowhere to go */
+    (void)!write(STDERR_FILENO, line.bytes, line.len);  /* no place is left to log an error */
 }
 
 static bool is_special(unsigned char c)

@@ -1,12 +1,13 @@
-/* log.h - one line an event: a name to grep, then key=value facts.
+/* log.h - one line for each event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Only the edges log (front, origin, cli); the rooms below return errors and count. Secret keys,
- * session tokens and signatures are never logged. Each line goes to stderr as a whole. Any thread.
+ * The rooms front, local, origin and cli log. Other rooms return errors and count; only
+ * store/names.c logs a warning. Secret keys, session tokens and signatures are never logged. Each
+ * line goes to stderr as a whole. Any thread.
  *
- * Most lines are rare and are written at once, by one call of write. Access lines (one a request)
- * are many: the thread that serves the request only puts them into a ring, and another thread
- * writes many at a time (log_access.c). */
+ * Each request has an access line. The thread that serves the request only puts this line into a
+ * ring, and another thread writes many lines at a time (log_access.c). Other lines are rare, so
+ * each is written at once, by one call of write. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -34,8 +35,8 @@ void log_access(const char *event, const char *fmt, ...) PRINTF_LIKE(2, 3);
  * could not be started. log_access_stop writes the lines that are left, for at most 2 s. */
 bool log_access_start(void) MUST_USE;
 void log_access_stop(void);
-/* Writes the lines that are left, for at most 0.5 s. The handler of a signal that ends the process
- * calls it. */
+/* Writes the lines that are left, for at most 0.5 s. For the handler of a signal that ends the
+ * process. */
 void log_access_last(void);
 
 /* Escapes the value of a fact that comes from outside: each control byte, space, quote and

@@ -16,8 +16,8 @@
  * lines, and an idle process makes none.
  *
  * A write to a file has up to 64 KiB. A write to anything else has at most PIPE_BUF bytes and
- * begins when there is room. Then a pipe takes it as a whole, between the lines of other writers,
- * and the writer is never inside a blocked write when the process ends. */
+ * begins when there is room. So a pipe takes each write as a whole, and lines of other processes
+ * never mix with ours. And the process never ends while the writer blocks inside a write. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -58,7 +58,7 @@ static_assert(LOG_RING_BYTES >= 4 * RECORD_BYTES && LOG_RING_BYTES % 8 == 0,
               "a ring has room for four records, and its size is a multiple of 8");
 
 struct ring {
-    struct ring *next;              /* links stay as long as the process lives */
+    struct ring *next;              /* fixed, as rings are never freed */
     atomic_bool taken;              /* a thread uses this ring */
     uint64_t seen_tail;             /* tail when the filling thread last read it */
     _Atomic uint64_t dropped;
@@ -256,7 +256,7 @@ static void put_line(const struct log_entry *entry, size_t room)
     writer.len += line.len;
 }
 
-/* The records that a ring held when the writer looked at it, and the place of the next one. */
+/* The records that a ring held when the writer looked at it, and the next record to be written. */
 struct cursor {
     struct ring *ring;
     uint64_t at, end;
@@ -322,8 +322,8 @@ static void report_drops(uint64_t dropped, size_t room)
         writer.reported += count;
 }
 
-/* Returns the size of a write. Only a file gets large writes; any other reader may be shared, or
- * stall. */
+/* Returns the largest size of a write. Only a file gets large writes: a pipe or a terminal may have
+ * other writers, or a reader that stalls. */
 static size_t room_of_a_write(void)
 {
     struct stat st;

@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 
-/* The line of one event. It has at most PIPE_BUF bytes, because the kernel never splits such a
- * write to a pipe. */
+/* The line of one event. It has at most PIPE_BUF bytes, because the kernel never splits a write of
+ * that size to a pipe. */
 struct line {
     size_t len;
     bool cut;

@@ -18,7 +18,7 @@ struct mailbox {
     int fd;
 };
 
-static struct mail closed;    /* the value of `newest` after the owner has gone */
+static struct mail closed;    /* the value of `newest` in a closed mailbox */
 
 struct mailbox *mailbox_new(void)
 {
@@ -59,7 +59,7 @@ int mailbox_fd(const struct mailbox *box)
 bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
     check(box->magic == MAILBOX_MAGIC && mail->deliver);
-    int fd = box->fd;    /* read first: after the exchange the sender may be freed */
+    int fd = box->fd;    /* read first: the delivery may free the mail, its sender and the box */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
     do {
         if (newest == &closed)
@@ -86,7 +86,7 @@ static size_t deliver_all(struct mail *newest)
     }
     size_t delivered = 0;
     while (oldest) {
-        struct mail *next = oldest->next;    /* deliver may free it */
+        struct mail *next = oldest->next;    /* deliver may free the mail */
         oldest->deliver(oldest);
         oldest = next;
         delivered++;
@@ -127,7 +127,7 @@ static void ticket_deliver(struct mail *mail)
 {
     struct ticket *ticket = container_of(mail, struct ticket, mail);
     check(ticket->magic == TICKET_MAGIC);
-    atomic_store(&ticket->posted, false);    /* before the call: a later wake posts again */
+    atomic_store(&ticket->posted, false);    /* now, so that a wake during the call posts again */
     if (ticket->woken)
         ticket->woken(ticket->arg);
     ticket_unref(&ticket);

@@ -1,9 +1,9 @@
 /* mailbox.h - messages from one thread to another. SPDX-License-Identifier: Apache-2.0
  *
- * A mailbox belongs to one thread, which waits on its descriptor and empties it. Any thread may
- * post. A ticket is a handle that may outlive its owner (H4). The owner gives references to other
- * threads, which may wake it. When the owner goes, it ends the ticket; a later wake then does
- * nothing. All wakes between two deliveries count as one. */
+ * A mailbox belongs to one thread, which waits on the mailbox's descriptor and delivers the mail.
+ * Any thread may post. A ticket lets other threads wake its owner, and may outlive the owner (H4):
+ * each of these threads holds a reference to the ticket. Before the owner is freed, it ends the
+ * ticket; a later wake does nothing. All wakes between two deliveries count as one. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 
@@ -25,10 +25,10 @@ int mailbox_fd(const struct mailbox *box);          /* an eventfd, readable when
 /* The caller must hold a reference, or know that the owner still exists. Returns false if the box
  * is closed; then the mail still belongs to the caller. */
 bool mailbox_post(struct mailbox *box, struct mail *mail);
-size_t mailbox_deliver(struct mailbox *box);        /* owner only; returns how many it delivered */
+size_t mailbox_deliver(struct mailbox *box);        /* owner only; returns the number of mails */
 struct ticket;
 struct ticket *ticket_new(struct mailbox *box, void (*woken)(void *arg), void *arg) MUST_USE;
-struct ticket *ticket_ref(struct ticket *ticket) MUST_USE;    /* for a thread that will wake it */
+struct ticket *ticket_ref(struct ticket *ticket) MUST_USE;    /* for another thread */
 void ticket_wake(struct ticket *ticket);            /* any thread that holds a reference */
 void ticket_unref(struct ticket **ticket);          /* any thread */
 void ticket_end(struct ticket **ticket);            /* owner only: woken() is never called again */

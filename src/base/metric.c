@@ -1,7 +1,7 @@
 /* metric.c - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
  *
- * Each thread counts in slots of its own, which its first count makes. So a count is a plain load
- * and store, and no cache line is shared. Readers sum the slots of all threads under a lock. A
+ * Each thread counts in slots of its own, which its first count allocates. So a count is a plain
+ * load and store, and no cache line is shared. Readers sum the slots of all threads under a lock. A
  * thread that ends adds its counts to `gone` under the same lock, so no count is lost or read
  * twice.
  * A histogram has nine log-linear steps a decade, from 1 us to 1,000 s. The exposition has the
@@ -32,7 +32,7 @@ enum {
 
 static const struct row {
     enum kind kind;
-    unsigned histogram;    /* the index of its histogram, if it is one */
+    unsigned histogram;    /* index in slots.histograms; only for a histogram */
     const char *name, *labels, *help;
 } rows[] = {
 #undef COUNTER
@@ -75,7 +75,7 @@ static uint64_t get(const _Atomic uint64_t *cell)
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* Only for a cell that one thread writes: its own thread, or the holder of the lock. */
+/* Only for a cell with one writer: the thread that owns the slots, or the holder of the lock. */
 static void put(_Atomic uint64_t *cell, uint64_t by)
 {
     atomic_store_explicit(cell, get(cell) + by, memory_order_relaxed);
@@ -98,7 +98,7 @@ static void thread_ends(void *arg)
         histogram_fold(&gone.histograms[i], &slots->histograms[i]);
     list_del(&slots->link);
     pthread_mutex_unlock(&lock);
-    mine = NULL;    /* if a later destructor counts, it gets new slots, which end like these */
+    mine = NULL;    /* if a later destructor counts, this function runs again, for new slots */
     free(slots);
 }
 
@@ -138,8 +138,8 @@ void metric_gauge_add(enum metric gauge, int64_t by)
     atomic_fetch_add_explicit(&gauges[gauge], by, memory_order_relaxed);
 }
 
-/* Returns the bucket of ns. A bucket holds the times above the bound below it, up to and including
- * its own. */
+/* Returns the bucket of ns. A bucket holds the times above its lower bound, up to and including its
+ * upper bound. */
 static size_t bucket_of(uint64_t ns)
 {
     uint64_t unit = FIRST_NS;

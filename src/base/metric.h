@@ -2,7 +2,7 @@
  *
  * Each metric is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are
  * counted in slots of each thread (relaxed, not shared) and summed when they are read; a gauge is
- * one atomic. The set of labels is closed: labels are part of the row. Any thread. */
+ * one atomic. Labels are part of the row, so no label is made at run time. Any thread. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 
@@ -28,7 +28,7 @@ void metric_set(enum metric gauge, int64_t value);
 void metric_gauge_add(enum metric gauge, int64_t by);
 void metric_time(enum metric histogram, uint64_t ns);    /* exposed in seconds */
 
-uint64_t metric_read(enum metric metric);  /* the sum of a counter, or the value of a gauge */
-void metrics_expose(struct text *to);                    /* Prometheus text format, all of them */
+uint64_t metric_read(enum metric metric);  /* a counter, a gauge, or the number of times measured */
+void metrics_expose(struct text *to);                    /* all metrics, in Prometheus text */
 
 #endif

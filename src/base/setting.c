@@ -1,8 +1,8 @@
 /* setting.c - the table of settings, and how values are read and printed.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each type has one function that reads it. If that function refuses a value, it gives the reason:
- * the end of a sentence that begins with the key. */
+ * Each type has one function that reads its values. If this function refuses a value, it returns
+ * the reason, as the end of a sentence that begins with the key. */
 #include "base/setting.h"
 
 #include <string.h>
@@ -26,7 +26,8 @@ const struct setting settings[] = {
 };
 const size_t setting_count = countof(settings);
 
-/* Each row gets a number. A heading has the number of the row below it, and uses up none. */
+/* Numbers the GLOBAL rows. FIRST_OF_id is the number of the row below a heading; BEFORE_id undoes
+ * the step, so that this row gets the same number. */
 enum {
 #define SECTION(id, title) FIRST_OF_##id, BEFORE_##id = FIRST_OF_##id - 1,
 #define GLOBAL(id, ...) ROW_OF_##id,
@@ -124,7 +125,7 @@ unsigned name_distance(slice a, slice b)
 const char *setting_nearest(enum setting_scope scope, slice name)
 {
     const char *best = NULL;
-    /* Distances must be below this. */
+    /* A name at this distance, or farther away, is no suggestion. */
     unsigned best_distance = name.len <= 3 ? 2 : name.len <= 8 ? 3 : 4;
     for (size_t i = 0; i < setting_count; i++) {
         if (settings[i].scope != scope)
@@ -182,7 +183,7 @@ static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, b
     return factor && !__builtin_mul_overflow(number, factor, ret);
 }
 
-/* A number is never written with a power of ten, although it may be read with one. */
+/* Never prints the decimal units (KB, MB, ...), although read_quantity accepts them. */
 slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep)
 {
     for (const struct unit *unit = units_of(setting); value && unit->name; unit++)

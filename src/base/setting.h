@@ -53,7 +53,7 @@ extern const size_t setting_count;
 /* A heading above some of the GLOBAL rows. */
 struct setting_section {
     const char *title;
-    size_t first;                          /* index in settings[] of the row below it */
+    size_t first;                          /* index in settings[] of its first row */
 };
 extern const struct setting_section setting_sections[];
 extern const size_t setting_section_count;
@@ -61,8 +61,8 @@ extern const size_t setting_section_count;
 /* Returns true if a group of this scope may have the row. Constants belong to SCOPE_GLOBAL; names
  * that were removed belong to SCOPE_ORIGIN. */
 bool setting_belongs(const struct setting *setting, enum setting_scope scope);
-/* A name may have '-' or '_', which are the same here. Both return NULL if there is no such
- * setting; setting_nearest never returns the name of a constant. */
+/* In names, '-' and '_' are the same. setting_find returns NULL if there is no such setting.
+ * setting_nearest returns NULL if no name is near enough, and never the name of a constant. */
 const struct setting *setting_find(enum setting_scope scope, slice name);
 const char *setting_nearest(enum setting_scope scope, slice name);
 /* Finds the row that a flag, variable or member belongs to. Sets *ret_by_file if the name is a
@@ -70,7 +70,7 @@ const char *setting_nearest(enum setting_scope scope, slice name);
  * row. */
 const struct setting *setting_resolve(enum setting_scope scope, slice name, bool *ret_by_file);
 
-/* Reads `text` into the member of `group`. On failure it returns false, and *ret_why, in keep, is
+/* Reads `text` into the member of `group`. On failure returns false and sets *ret_why, in keep, to
  * the end of a sentence that begins with the key: "needs a unit". */
 bool setting_read(const struct setting *setting, slice text, struct arena *keep, void *group,
                   const char **ret_why) MUST_USE;
@@ -85,11 +85,11 @@ bool setting_is_number(const struct setting *setting);    /* true if its member 
 size_t setting_bytes(const struct setting *setting);      /* the size of its member */
 void setting_copy(const struct setting *to, void *to_group, const struct setting *from,
                   const void *from_group);
-const char *setting_standard(const struct setting *setting);  /* its default, or its GLOBAL row's */
+const char *setting_standard(const struct setting *setting);  /* the default, own or inherited */
 const char *setting_type_name(const struct setting *setting);    /* "size", "a|b|c", ... */
 
-/* The number of letters that must change to turn one name into the other. Used to find nearest
- * names. */
+/* Returns the number of edits that turn one name into the other. An edit adds, removes or replaces
+ * a letter, or swaps two neighbours. Used to find nearest names. */
 unsigned name_distance(slice a, slice b);
 
 #endif

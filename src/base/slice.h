@@ -19,8 +19,9 @@ slice slice_of(const char *text);                       /* NULL gives an empty s
 slice slice_from(slice s, size_t start);  /* the bytes from start on; start is clamped */
 slice slice_sub(slice s, size_t start, size_t len);     /* start and len are clamped */
 slice slice_trim(slice s);                              /* cuts spaces and tabs off both ends */
-/* Cuts off and returns the bytes before the first `at`; *rest begins after it. If there is no `at`,
- * it returns all bytes, and *rest is empty with ptr NULL, which distinguishes "a" from "a,". */
+/* Cuts off and returns the bytes before the first `at`; *rest then begins after that `at`. Without
+ * an `at`, slice_cut returns all bytes, and *rest is empty with ptr NULL. So "a" differs from
+ * "a,". */
 slice slice_cut(slice *rest, char at);
 
 size_t slice_put(char *to, slice s);                    /* copies the bytes; returns their number */
@@ -34,14 +35,14 @@ bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
-size_t slice_find(slice s, slice part);                 /* place of the first; s.len: none */
+size_t slice_find(slice s, slice part);                 /* offset of the first; s.len: none */
 bool slice_only(slice s, const char *chars);            /* true if every byte is one of `chars` */
 bool slice_has_control(slice s);                        /* a byte below 0x20, or 0x7f */
 #define LOWER_CHARS "abcdefghijklmnopqrstuvwxyz"
 #define UPPER_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGIT_CHARS "0123456789"
-/* Returns true if `word` is a part of the list, whose parts are separated by `between`. Spaces
- * around a part, and the case of ASCII letters, do not count. */
+/* Returns true if `word` is one of the parts of `list`; the character `between` separates the
+ * parts. Spaces around a part, and the case of ASCII letters, do not count. */
 bool slice_list_has(slice list, char between, slice word);
 bool slice_is_one_of(slice s, const char *const *words, size_t count);
 bool slice_is_one_of_nocase(slice s, const char *const *words, size_t count);    /* ASCII only */

@@ -1,11 +1,11 @@
 /* testing.h - functions that only the tests' daemon has. SPDX-License-Identifier: Apache-2.0
  *
  * Some tests need things that no user may have: a safety guard that is off, an hour that passes at
- * once, a GPU that does not exist. Only the functions below and guard_on() give them, and there are
- * two implementations. The shipped program has testing.c: each answer is a constant, so no variable
- * and no file can change it. In build/tests/daemon/penstock, which is linked from the same objects,
- * tests/daemon/testing.c replaces it. scripts/linkage checks that the shipped program holds no part
- * of the second implementation, and story g03 tests it. */
+ * once, a GPU that does not exist. Only the functions below and guard_on() provide these, and there
+ * are two implementations. The shipped program has testing.c: each answer is a constant, so no
+ * variable and no file can change it. build/tests/daemon/penstock is linked from the same objects,
+ * but with tests/daemon/testing.c in place of testing.c. scripts/linkage checks that the shipped
+ * program holds no part of that file. Story g03 tests that no variable switches anything in it. */
 #ifndef BASE_TESTING_H
 #define BASE_TESTING_H
 

@@ -2,11 +2,11 @@
  *
  * A fault in a trapped call jumps back to trap_run, and the call never ends: its locks stay
  * locked, and its memory is lost. In trap_read only a fault of the disk in the map ends the
- * call. Any other fault goes to the handler that was installed before ours, or ends the process.
- * Before that, our handler creates the note, for which it needs only open(), and writes the
- * waiting access lines. SIGABRT is never trapped, because a heap that the C library finds broken
- * can't be repaired. SIGFPE is trapped, because damaged bytes may hold a size of 0, and the
- * library may divide by it. */
+ * call. If no trap catches a fault, our handler creates the note file (trap_note), for which open()
+ * is enough, and writes the waiting access lines. Then the handler that was installed before ours
+ * gets the signal, or the process ends. SIGABRT is never trapped, because a heap that the C library
+ * finds broken can't be repaired. SIGFPE is trapped, because damaged bytes may hold a size of 0,
+ * and the library may divide by that size. */
 #include "base/trap.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 struct trap {
     sigjmp_buf back;
-    bool reads;              /* only faults in these pages are caught */
+    bool reads;              /* true: only faults in `pages` are caught */
     struct pages {
         uintptr_t from, to;
     } pages[2];
@@ -105,8 +105,8 @@ void trap_install(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Unblocks the signals that the handler blocked, after the jump out of it. The thread sanitizer
- * blocks all signals, whatever our mask is, and a fault whose signal is blocked ends the
+/* Unblocks our signals after the jump out of the handler. Under the thread sanitizer, all signals
+ * are blocked inside a handler, whatever its mask says. A fault with a blocked signal would end the
  * process. */
 static void unblock(void)
 {

@@ -1,8 +1,8 @@
 /* trap.h - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
- * Two sorts of calls need a trap: calls into a library that works on mapped bytes that may be
- * damaged, and our own calls that read a file's map. Any thread. A thread has one trap at a time: a
- * trapped call must not trap another call. */
+ * Two sorts of calls need a trap: calls into a library that works on mapped bytes, which may be
+ * damaged; and our own calls that read or write a file's map. Any thread. A thread has one trap at
+ * a time: a trapped call must not trap another call. */
 #ifndef BASE_TRAP_H
 #define BASE_TRAP_H
 
@@ -24,12 +24,12 @@ bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
  * failed. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
-/* As memcpy to a map, trapped in the same way. */
+/* Copies to a map, like memcpy. Returns false if the disk faults in the map. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* Called inside a trapped call: ends that call, as a fault would. */
 void trap_spring(void) NORETURN;
-/* Sets the file that is created when a fault or abort() that no trap caught ends the process. NULL:
- * no file. */
+/* Sets the path of the note: an empty file that the handler creates when a fault or abort() that no
+ * trap caught ends the process. NULL: no file. */
 void trap_note(const char *path);
 
 #endif

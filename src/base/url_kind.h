@@ -1,7 +1,7 @@
 /* url_kind.h - the URLs of each kind of origin. SPDX-License-Identifier: Apache-2.0
  *
  * The settings judge URLs, but the kinds themselves are two floors higher (origin/kind.h). So the
- * caller of config_load gives it a list of struct url_kind (config_sources). Pure: no function here
+ * caller of config_load passes a list of struct url_kind (config_sources). Pure: no function here
  * uses a network or a disk. */
 #ifndef BASE_URL_KIND_H
 #define BASE_URL_KIND_H
@@ -11,7 +11,7 @@
 struct url_scheme {
     const char *start;          /* the first characters of a URL: "https://" */
     const char *form;           /* the whole URL, for messages: "https://HOST[:PORT]" */
-    unsigned port;              /* port of a URL that names none; 0: such a URL has no host */
+    unsigned port;              /* of a URL without a port; 0: the URLs have no host */
 };
 
 /* How `penstock check` tries an origin. With PROBE_OPEN it opens the origin; a failure is a mistake
@@ -21,23 +21,24 @@ enum url_probe { PROBE_OPEN, PROBE_CALL };
 
 struct url_kind {
     struct url_scheme schemes[2];       /* if there is only one, the second start is NULL */
-    /* Judges the rest of the URL after the scheme. On failure it returns false, and *ret_why, in
-     * keep, is the end of a sentence that begins with the name of the setting. *ret_why does not
-     * change if the forms above explain enough. */
+    /* Judges the rest of the URL after the scheme. On failure returns false and sets *ret_why, in
+     * keep, to the end of a sentence that begins with the name of the setting. Leaves *ret_why
+     * alone if the list of forms, which is already there, explains enough. */
     bool (*judge)(slice rest, struct arena *keep, const char **ret_why);
     bool is_folder;             /* the rest of the URL is a folder of this machine */
-    bool knows_identities;      /* its answers depend on who signs: it needs credentials */
+    bool knows_identities;      /* the answers depend on the signer's credentials */
     enum url_probe probe;
 };
 
-/* The list: a function that returns the kind at index i, or NULL if there are not so many. */
+/* A list of kinds: a function that returns the kind at index i, or NULL after the last kind. */
 typedef const struct url_kind *url_kinds(size_t i);
 
 /* Returns the kind of a URL, its scheme, and the rest of the URL; or NULL if no kind has such
  * URLs. */
 const struct url_kind *url_kind_of(url_kinds *kinds, slice url, const struct url_scheme **ret_scheme,
                                    slice *ret_rest);
-/* Returns true if it is a URL of some kind. On failure *ret_why is as for judge. */
+/* Returns true if `url` is valid for its kind. On failure sets *ret_why, as judge does; without a
+ * reason from judge, *ret_why lists the forms of all kinds. */
 bool url_judge(url_kinds *kinds, slice url, struct arena *keep, const char **ret_why) MUST_USE;
 /* Returns all forms: "https://HOST[:PORT] or dir:/FOLDER". */
 const char *url_forms(url_kinds *kinds, struct arena *keep) MUST_USE;
@@ -50,8 +51,8 @@ bool url_judge_folder(slice rest, struct arena *keep, const char **ret_why) MUST
 /* Cuts ":PORT" off the end of HOST:PORT or [IPV6]:PORT and returns PORT. The ptr of the result is
  * NULL if there is no port. */
 slice url_cut_port(slice *host);
-/* Returns false for a number outside of 1 to 65535, with *ret_why, and for a text that is no
- * number, without *ret_why. */
+/* Returns true for a number from 1 to 65535. For another number, sets *ret_why. Leaves *ret_why
+ * alone if the text is no number. */
 bool url_port_is_valid(slice port, const char **ret_why) MUST_USE;
 
 #endif

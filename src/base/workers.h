@@ -1,8 +1,8 @@
 /* workers.h - a pool of threads with a queue. SPDX-License-Identifier: Apache-2.0
  *
- * The pool does work that would block a loop: checksums of bodies, reads of disks and mounts. Links
- * are taken first in, first out. Long work is done in parts; after each part the link goes to the
- * end of the queue. */
+ * The pool does work that would block a loop: checksums of bodies, reads of disks and mounts. Each
+ * piece of work has a link in the queue, which is first in, first out. Long work is done in parts;
+ * after each part the link goes to the end of the queue. */
 #ifndef BASE_WORKERS_H
 #define BASE_WORKERS_H
 

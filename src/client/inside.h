@@ -1,7 +1,7 @@
 /* inside.h - declarations that the files of the C client share. SPDX-License-Identifier: Apache-2.0
  *
- * A program may link the static library, so these names have the prefix of penstock.h, too. The
- * shared library exports none of them. */
+ * A program may link the static library, so these functions have the prefix of penstock.h, too. The
+ * shared library exports none of these names. */
 #ifndef PENSTOCK_INSIDE_H
 #define PENSTOCK_INSIDE_H
 

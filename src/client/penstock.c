@@ -1,8 +1,8 @@
 /* penstock.c - connections and buffers of the C client. SPDX-License-Identifier: Apache-2.0
  *
- * The library needs two libraries that the daemon needs, too: jansson for JSON, OpenSSL for
- * SHA-256. It shares no code with the daemon, only the protocol of the socket (wire.c). Threads:
- * penstock.h. */
+ * The library needs two other libraries, which the daemon needs, too: jansson for JSON, OpenSSL for
+ * SHA-256. The client shares no code with the daemon, only the protocol of the socket (wire.c).
+ * Threads: penstock.h. */
 #include "inside.h"
 
 #include <assert.h>

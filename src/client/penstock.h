@@ -1,6 +1,6 @@
 /* penstock.h - the C client of Penstock's fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * It reads objects of S3, or parts of them, in bulk and straight into memory.
+ * This library reads objects of S3, or parts of them, in bulk and straight into memory.
  *
  *     struct penstock *client;
  *     struct penstock_buffer *buffer;
@@ -23,9 +23,9 @@
  *
  * Threads: only one thread at a time may use a client with its buffers and fills. Each thread may
  * have a client of its own. After a fork the child must not use the client, but it may call
- * penstock_close, which then ends nothing for the parent. When the daemon restarts, the connection
- * ends ("disconnected"): connect again. A misuse, such as waiting for a fill twice, ends the
- * program. */
+ * penstock_close, which does not end the parent's connection. When the daemon restarts, the
+ * connection ends ("disconnected"): connect again. A misuse, such as waiting for a fill twice, ends
+ * the program. */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
 
@@ -55,8 +55,8 @@ struct penstock_error {
 
 struct penstock_options {
     const char *socket;        /* NULL: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock */
-    /* NULL: taken from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. Without an
-     * access key the client is anonymous. */
+    /* If access_key is NULL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN give
+     * the values that are NULL here. Without an access key the client is anonymous. */
     const char *access_key, *secret_key, *session_token;
     const char *region;        /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
     uint32_t silence_ms;       /* the longest wait for a reply; 0: 120,000 */
@@ -83,8 +83,8 @@ void penstock_buffer_free(struct penstock_buffer **buffer);
 struct penstock_item {
     const char *key;
     uint64_t offset;
-    int64_t length;            /* or PENSTOCK_TO_END, with `max`: */
-    uint64_t max;              /* a longer object is an error; 0: up to the next item's `to` */
+    int64_t length;            /* or PENSTOCK_TO_END; `max` then limits the length: */
+    uint64_t max;              /* more is an error; 0: up to the next `to`, or the buffer's end */
     uint64_t to;
     const char *if_match;      /* an ETag with its quotes, or NULL */
     const char *version_id;    /* or NULL */
@@ -93,7 +93,7 @@ struct penstock_item {
 struct penstock_fill_options {
     const char *prefix;        /* put before each key; NULL: none */
     uint32_t deadline_ms;      /* 0: the daemon's limit */
-    int skip;                  /* not 0: if an item fails, the others are still filled */
+    int skip;                  /* not 0: if an item fails, the other items are still filled */
 };
 
 /* `lengths` and `statuses` are NULL, or arrays of the caller with an element for each item. An
@@ -106,15 +106,15 @@ struct penstock_result {
     int *statuses;
 };
 
-/* Returns when all items are in the buffer, or after a failure. After a failure the bytes of the
- * buffer are undefined; with `skip`, only those of the items that failed. `options` and `result`
- * may be NULL. The daemon accepts at most 16,384 items in one list. */
+/* Returns when all items are in the buffer, or after a failure. After a failure the bytes of all
+ * items are undefined; with `skip`, only the bytes of items that failed. `options` and `result` may
+ * be NULL. The daemon accepts at most 16,384 items in one list. */
 int penstock_fill(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                   const struct penstock_item *items, size_t count,
                   const struct penstock_fill_options *options, struct penstock_result *result,
                   struct penstock_error *error);
-/* The same in two steps. Several fills may be open: 16, unless the daemon has another limit. After
- * penstock_fill_begin the caller may free all arguments except the buffer. */
+/* The same in two steps. At most 16 fills may be open, unless the daemon has another limit. After
+ * penstock_fill_begin the caller may free all arguments except the client and the buffer. */
 int penstock_fill_begin(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                         const struct penstock_item *items, size_t count,
                         const struct penstock_fill_options *options, struct penstock_fill **ret,

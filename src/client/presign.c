@@ -1,8 +1,8 @@
 /* presign.c - the identity of the C client: a presigned URL in its hello.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The URL is that of a POST that is never sent, with a signature of version 4. It depends only on
- * the keys and the time. */
+ * The URL is for a POST that is never sent. Its signature (version 4) proves who the client is. The
+ * URL depends only on the keys, the region and the time. */
 #include "inside.h"
 
 #include <openssl/evp.h>

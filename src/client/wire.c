@@ -2,7 +2,7 @@
  *
  * A message is one JSON object in one packet. A longer object lies in a memfd, and the packet
  * has the memfd's descriptor and the object's length. A reply has the id of its message. Replies
- * come in any order, so a wait for one reply keeps the other replies that it reads. Threads:
+ * come in any order, so a wait for one reply keeps the replies to other fills. Threads:
  * penstock.h. */
 #include "inside.h"
 
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LARGE_BYTES_MAX (16 << 20)      /* of a reply in a memfd */
+#define LARGE_BYTES_MAX (16 << 20)      /* the longest reply in a memfd */
 
 /* ---- errors ---- */
 
@@ -152,7 +152,7 @@ static int rights_of(struct msghdr *message)
     return fd;
 }
 
-/* Returns the next reply, to any message; or NULL with *error. */
+/* Returns the next reply, whichever message it answers. On failure returns NULL and sets *error. */
 static json_t *receive(struct penstock *client, struct penstock_error *error)
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };

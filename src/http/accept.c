@@ -1,13 +1,14 @@
 /* accept.c - lets connections in, up to the cap. SPDX-License-Identifier: Apache-2.0
  *
- * libh2o has no cap on connections, so this file has an accept loop of its own. At the cap, this
- * loop closes the one of its connections that has been idle for longest. If none is idle, it asks
- * the other loops to close one of theirs. It no longer reads the listener, so new connections wait
- * in the kernel's queue until a connection of any loop ends.
+ * libh2o has no cap on connections, so this file accepts connections itself. At the cap, a loop
+ * closes its connection that has been idle for longest. If the loop has no idle connection, it asks
+ * each other loop to close one, and stops reading the listener. New connections then wait in the
+ * kernel's queue until a connection of any loop ends.
  *
- * When file descriptors run out, this loop closes the one of its connections, of any listener, that
- * has been idle for longest. It does not ask other loops. If none is idle, it stops reading the
- * listener. No event says when a descriptor is free, so the loop tries again after RETRY_MS. */
+ * When file descriptors run out, a loop also closes its connection that has been idle for longest,
+ * whatever its listener. But it does not ask other loops. If it has no idle connection, it stops
+ * reading the listener. No event says when a descriptor is free, so the loop tries again after
+ * RETRY_MS. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ static bool newcomer_waits(h2o_socket_t *sock)
 }
 
 /* Closes the connection of this loop that has been idle for longest. If `cap` (the `open` of a
- * bound) is not NULL, only connections that it counts are considered. */
+ * bound) is not NULL, considers only connections that this counter counts. */
 static bool close_longest_idle(struct http_loop *loop, const atomic_size_t *cap)
 {
     list_each(struct http_timer, timer, &loop->timers.rows[ROW_IDLE]->waiting, link) {

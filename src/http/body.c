@@ -1,21 +1,21 @@
-/* body.c - where the body of a request lies. SPDX-License-Identifier: Apache-2.0
+/* body.c - where the body of a request is kept. SPDX-License-Identifier: Apache-2.0
  *
  *     up to body_memory --> memory, else the spill folder --+
  *                                                           +--> neither has room: refused
  *     above             --> the spill folder, else memory --+
  *
  * A body gets room for all its bytes before its first byte is read. A body of unknown length
- * (chunked) grows. In memory it moves to a larger place. When it outgrows memory, its further bytes
- * go to a file. So a body in a file has a front, which lies in memory: at least the bytes that came
- * with the head.
+ * (chunked) grows. A growing body in memory moves to a larger place. When the body outgrows memory,
+ * its further bytes go to a file. So a body in a file has a front, which lies in memory: at least
+ * the bytes that came with the head.
  *
  * All bodies share one budget of memory and one of disk (H8). One client may hold half of each
  * budget, so a client that sends bodies and never ends them leaves room for other clients. The
  * folder is the cache folder. It takes a body only while it is in service and keeps its reserve
- * free; may_spill says whether that is so. A body's room in the budget of disk is free again when
- * the body is released, before its file is closed. Otherwise a client whose write is done might
- * find no room for its next write. may_spill looks at the free bytes of the disk itself. A file
- * descriptor counts until the file is closed.
+ * free: may_spill checks both. A body's room in the budget of disk is free again when the body is
+ * released, before its file is closed. Otherwise a client whose write is done might find no room
+ * for its next write. The disk does not fill up by this, because may_spill looks at the bytes that
+ * are really free. A file descriptor counts until the file is closed.
  *
  * The spill threads create the file and write to it (spill.c). Closing a file may wait for the
  * disk, and takes up to a second for gigabytes, so each file is closed on a thread of its own.
@@ -40,7 +40,7 @@
 
 #define HUGE_BYTES (2 * MIB)
 #define ALLOCATE_BYTES (8 * MIB)    /* allocated in a file ahead of the bytes written */
-#define CLIENTS 1024u               /* with more clients, some of them count as one client */
+#define CLIENTS 1024u               /* with more clients, some share a count */
 
 enum room { ROOM_MEMORY, ROOM_DISK, ROOM_FILES, ROOM_KINDS };
 
@@ -48,19 +48,19 @@ enum room { ROOM_MEMORY, ROOM_DISK, ROOM_FILES, ROOM_KINDS };
 struct http_body {
     unsigned magic;
     unsigned client;                /* from the judge; 0: no client */
-    atomic_uint refs;               /* of the owner, and of a segment being written */
+    atomic_uint refs;               /* of the owner, of readers, of a segment being written */
     bool beyond_share;              /* room was free, but beyond the half of this client */
     size_t held[ROOM_KINDS];
     char *memory;
     int fd;                         /* -1: there is no file yet */
     size_t bytes, front;            /* bytes received so far; those of them that lie in memory */
     size_t room;                    /* the body may grow to this size */
-    size_t allocated, counted;      /* bytes of the file on the disk; counted in disk_allocated */
+    size_t allocated, counted;      /* bytes allocated in the file; counted in disk_allocated */
 };
 
 /* ---- room ---- */
 
-static pthread_mutex_t room_lock = PTHREAD_MUTEX_INITIALIZER;    /* guards the three below */
+static pthread_mutex_t room_lock = PTHREAD_MUTEX_INITIALIZER;    /* guards the next 3 variables */
 static size_t all_hold[ROOM_KINDS], clients_hold[1 + CLIENTS][ROOM_KINDS];
 static size_t disk_allocated;
 
@@ -196,7 +196,7 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
     return false;
 }
 
-/* A body is not counted if it would have fitted, after its head, into a socket's first buffer. */
+/* A body takes nothing of the budget if head and body together fit into a socket's first buffer. */
 bool body_begin(struct conn *conn, slice first, size_t bytes)
 {
     struct http_request *request = conn->request;
@@ -213,7 +213,7 @@ bool body_begin(struct conn *conn, slice first, size_t bytes)
     return !counts || place_or_refuse(conn, bytes);
 }
 
-/* A growing body gets twice the room it has, so that it rarely moves. If the budget has less, the
+/* A growing body gets twice its present room, so that it rarely moves. If the budget has less, the
  * body gets less, but at least `bytes`. */
 bool body_make_room(struct conn *conn, size_t bytes)
 {

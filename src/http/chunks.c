@@ -1,8 +1,8 @@
 /* chunks.c - takes the chunked coding off a request body. SPDX-License-Identifier: Apache-2.0
  *
- * The decoder is a state machine of seven steps. DATA moves all bytes that are there; each other
- * step takes exactly one byte. Between calls the decoder keeps only the step, and the size of the
- * chunk as far as it was read or is left. */
+ * The decoder is a state machine of seven steps and an end. DATA moves all bytes that are there;
+ * each other step takes exactly one byte. Between calls the decoder keeps only the step, and the
+ * size of the chunk: while it is read, its digits so far; later, the number of bytes left. */
 #include "http/chunks.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * This file keeps the promises of inside.h: libh2o never reads, and every read here is bounded.
  * Bytes of the next request wait in the socket's buffer, or with the client, until this request has
- * been answered. However a connection ends, only the socket's on_close takes it apart. A function
- * that makes a call which may close the connection holds the connection meanwhile (conn_hold). */
+ * been answered. However a connection ends, only the socket's on_close frees its parts. A function
+ * holds the connection (conn_hold) during a call that may close it. */
 #include "http/inside.h"
 
 #include <arpa/inet.h>
@@ -239,7 +239,8 @@ static void read_head(struct conn *conn)
         gate_look(conn);
 }
 
-/* Hands the request on when its body is complete. */
+/* Gives the request to the app if its body is complete. Refuses a body that is too large or badly
+ * framed. */
 static void look_at_body(struct conn *conn)
 {
     struct http_request *request = conn->request;
@@ -258,7 +259,7 @@ static void look_at_body(struct conn *conn)
     }
 }
 
-/* If the length of a body is known, no byte beyond it is read. */
+/* If the length of a body is known, no byte beyond its end is read. */
 static void read_body(struct conn *conn)
 {
     size_t turn = BODY_TURN_BYTES;
@@ -284,7 +285,7 @@ static void read_body(struct conn *conn)
             break;    /* conn_written will continue */
         look_at_body(conn);
         if ((size_t)got < BODY_READ_BYTES / 2)
-            break;    /* no more bytes are likely there; if there are, the next turn reads them */
+            break;    /* probably no bytes are left; otherwise the next turn reads them */
     }
     conn_watch(conn);
     conn_release(conn);
@@ -332,7 +333,7 @@ static bool waits_for_disk(const struct conn *conn)
     return conn->segment || !list_empty(&conn->line);
 }
 
-/* Notes a connection with bytes that are decrypted already, because no poll reports them. */
+/* Adds a connection with decrypted bytes to loop->unread, because no poll reports these bytes. */
 static void note_unread(struct conn *conn)
 {
     bool reads = conn->phase == PHASE_HEAD ||
@@ -399,8 +400,8 @@ static void refuse_for_disk(struct conn *conn, const char *why)
     gate_refuse(conn, ERR_LIMIT, why);
 }
 
-/* The connection reads again in the next turn, because no poll reports the bytes that came
- * meanwhile. */
+/* Lets the connection read again in the next turn, because no poll reports the bytes that came
+ * during the write. */
 void conn_written(struct conn *conn, bool ok)
 {
     check(conn->sock && conn->phase == PHASE_BODY && !conn->segment);
@@ -455,7 +456,7 @@ static void look_at_progress(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct http_options *options = &conn->loop->http->options;
-    bool ours = waits_for_disk(conn);    /* not the client is slow, but the disk */
+    bool ours = waits_for_disk(conn);    /* the disk is slow, not the client */
     bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
     bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
     request->body_mark = request->body_read;
@@ -495,9 +496,10 @@ static void on_timeout(void *arg)
 
 /* ---- its steps ---- */
 
-/* Within one host no packet is lost, and no packet needs pacing. If the host uses bbr for all
- * connections, a long answer to a client on the same host takes twice as long (an item of 128 KiB
- * in a batch takes 82 us, not 37). */
+/* Returns true for a client on this host. For such a client conn_open chooses the congestion
+ * control reno: within one host no packet is lost, and no packet needs pacing. With bbr, which a
+ * host may use for all connections, a long answer would take twice as long (an item of 128 KiB in a
+ * batch takes 82 us, not 37). */
 static bool is_on_this_host(const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
@@ -554,7 +556,7 @@ void conn_take_body(struct conn *conn)
 }
 
 /* Moves the bytes that came after the last request to a new buffer of the first size, because only
- * a large head needs a larger one. An idle connection holds no buffer. */
+ * a large head needs a larger buffer. An idle connection then holds no buffer at all. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;
@@ -588,7 +590,8 @@ void conn_next_head(struct conn *conn)
     listener_idle(conn->listener);
 }
 
-/* A close with unread bytes would reset the connection, and the client would lose the answer. */
+/* A close with unread bytes would reset the connection, and the client would lose the answer. So
+ * such a connection first lingers. */
 void conn_end(struct conn *conn)
 {
     check(!conn->request && conn->sock);
@@ -620,7 +623,7 @@ bool conn_say(struct conn *conn, slice bytes)
         return session_say(conn->session, bytes);
     ssize_t sent = send(h2o_socket_get_fd(conn->sock), bytes.ptr, bytes.len,
                         MSG_DONTWAIT | MSG_NOSIGNAL);
-    /* If nothing was sent, the connection is still good: the client soon sends its body anyway. */
+    /* If nothing was sent, the connection is still good: a client soon sends its body uninvited. */
     return sent <= 0 || (size_t)sent == bytes.len;
 }
 

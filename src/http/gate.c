@@ -1,10 +1,10 @@
 /* gate.c - judges every head before its body is read. SPDX-License-Identifier: Apache-2.0
  *
  * The gate scans a head (s3/request_head.h), compares its Content-Length with the body limit, and
- * gives it to the app's judge. Only then is the body read. The gate also answers refusals: it
- * writes the answer and shuts our side of the connection. For a while it throws away the bytes that
- * the client still sends, because a close with unread bytes would reset the connection, and the
- * client would lose the answer. */
+ * gives the head to the app's judge. The body is read only afterwards. The gate also sends
+ * refusals: it writes the answer and shuts our side of the connection. Then, within limits, it
+ * throws away the bytes that the client still sends. A close with unread bytes would reset the
+ * connection, and the client would lose the answer. */
 #include "http/inside.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ void gate_slow(struct conn *conn)
 {
     if (conn->phase == PHASE_HANDSHAKE)
         metric_add(M_TLS_SLOW, 1);
-    if (conn->sock->input->size == 0) {    /* not a byte of a head came */
+    if (conn->sock->input->size == 0) {    /* no byte of a head has come */
         conn_close(conn, false);
         return;
     }
@@ -144,15 +144,15 @@ static void judge(struct conn *conn, const struct request_head *scanned)
         conn_close(conn, true);
 }
 
-/* If a head comes in many reads, it is scanned when a line has ended, not at every read. */
+/* If a head comes in many reads, only a read that ends a line causes a scan. */
 static bool worth_a_scan(const struct conn *conn, slice bytes)
 {
     return bytes.len > REQUEST_HEAD_BYTES_MAX ||
            memchr(bytes.ptr + conn->scanned_bytes, '\n', bytes.len - conn->scanned_bytes);
 }
 
-/* A TLS handshake begins with this byte, and a head with a letter. So one byte is enough to know
- * that no head will come. */
+/* A TLS handshake begins with the byte 0x16, and a head with a letter. So the first byte is enough
+ * to know that no head will come. */
 static bool is_tls(slice bytes)
 {
     return bytes.len && bytes.ptr[0] == 0x16;

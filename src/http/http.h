@@ -52,11 +52,11 @@ struct http_app {
      * connection is closed. The gate calls it once for each request, with the request's arena. */
     bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep,
                   slice peer, const struct request_head *head, struct http_answer *ret);
-    /* Makes the answer to a request that reaches neither the judge nor handle(). err is
-     * ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (the body is
+    /* Makes the answer when http itself refuses a request, which then never reaches handle(). err
+     * is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (the body is
      * over the limit), ERR_INCOMPLETE (the body is longer than the head announced), or ERR_LIMIT
-     * (no room for the body, or for a large head). At the cap, new connections wait; they are not
-     * refused. */
+     * (no room for the body, or for a large head). At the cap of connections, new connections
+     * wait; they are not refused. */
     void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
     /* Takes a request whose body is complete. The app must call http_reply or http_reply_start
@@ -69,20 +69,20 @@ struct http_options {
     size_t app_count;
     unsigned loops;
     unsigned head_ms;                   /* a head must be complete within this time */
-    unsigned request_ms;                /* a body too; enforced at a look (body_progress_ms) */
-    unsigned body_progress_ms;          /* time between two looks at a body; 0: no looks */
-    uint64_t body_progress_bytes;       /* bytes of the body that must come between two looks */
+    unsigned request_ms;                /* the same for its body; enforced at a progress check */
+    unsigned body_progress_ms;          /* time between progress checks; 0: one after request_ms */
+    uint64_t body_progress_bytes;       /* bytes of a body that must come between two checks */
     unsigned idle_ms;                   /* a connection without a request may stay this long */
-    /* A client is cut if it takes no byte of an answer for send_ms, or fewer than
-     * send_progress_bytes in each half of send_ms. If that is 0, any byte will do. */
+    /* A client is cut if it takes fewer than send_progress_bytes of an answer (0 counts as 1) in
+     * each of two halves of send_ms in a row. */
     unsigned send_ms;
     uint64_t send_progress_bytes;
     uint64_t body_bytes_max;
     /* A body larger than body_memory_bytes goes to an unlinked file in spill_folder. */
     uint64_t body_memory_bytes;
     const char *spill_folder;
-    /* Returns true if the folder may take `bytes`: the bytes that all bodies hold and that the disk
-     * has not allocated yet. Called on a loop. If it returns false, the body goes to memory, if
+    /* Returns true if the folder has room for `bytes`: the bytes that all bodies hold there, and
+     * that the disk has not allocated yet. Called on a loop. On false the body goes to memory, if
      * memory has room. */
     bool (*may_spill)(void *spill_arg, uint64_t bytes);
     void *spill_arg;
@@ -101,20 +101,21 @@ struct http_options {
     void *arg;
 };
 
-/* Returns OK if an app could listen there now. No client can connect during the test. Otherwise
- * returns an error, with *ret_why as from http_start. */
+/* Returns OK if an app could listen on this address now. No client can connect during the test. On
+ * failure sets *ret_why as http_start does. */
 enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
                            slice *ret_why) MUST_USE;
 /* One thread, which is no loop, calls start, drain and stop.
- * http_start binds every address and then starts the loops. It finds a taken port although
- * SO_REUSEPORT is used. On failure *ret_why, in keep, says what failed, why, and what to do. */
+ * http_start binds every address and then starts the loops. It fails if another process listens on
+ * a port, although SO_REUSEPORT would allow that. On failure *ret_why, in keep, says what failed,
+ * why, and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
 /* Stops accepting connections and closes idle ones. Answers from now on have Connection: close. */
 void http_drain(struct http *http);
 size_t http_open_requests(struct http *http);    /* requests that apps have now; any thread */
-/* Cuts the requests that are left, joins the loops, frees everything. It closes the loops'
- * mailboxes: a thread that may still post to one must hold a reference to it. */
+/* Cuts the requests that are left, joins the loops, frees everything. Also closes the loops'
+ * mailboxes: a thread that may still post to a mailbox must hold a reference to that mailbox. */
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
@@ -125,7 +126,7 @@ void *http_loop_local(struct http_loop *loop);
 struct http_timer;
 struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*fn)(void *arg),
                                     void *arg) MUST_USE;
-void http_timer_stop(struct http_timer **timer);    /* *timer may be NULL; fn may call it, too */
+void http_timer_stop(struct http_timer **timer);    /* *timer may be NULL; fn may call this, too */
 
 /* ---- one request ---- */
 
@@ -137,13 +138,14 @@ bool http_request_is_tls(const struct http_request *request);
 
 /* The first caller of http_body_take owns the body, which may outlive its request: a write on its
  * way to the origin still reads the body when the client has gone. http_body_take returns NULL if
- * there is no body, or a body of no bytes; the functions below accept NULL. Any thread may release
- * a body; its room is free at once. While one thread writes to a body, no other may read it. */
+ * there is no body, or a body of no bytes; http_body_release, http_body_bytes and http_body_in_file
+ * accept NULL. Any thread may release a body; its room on the disk counts as free at once. While
+ * one thread writes to a body, no other may read it. */
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
-/* For a reader beside the owner. The last reference frees the body. The owner calls
- * http_body_release instead. */
+/* For a reader in addition to the owner. The end of the last reference frees the body. The owner
+ * ends its own reference by http_body_release. */
 struct http_body *http_body_ref(struct http_body *body) MUST_USE;
 void http_body_unref(struct http_body **body);
 size_t http_body_bytes(const struct http_body *body);
@@ -154,8 +156,8 @@ bool http_body_read(const struct http_body *body, size_t at, char *to, size_t by
 bool http_body_read_now(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
 bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes) MUST_USE;
 /* Finds at most *bytes bytes of the body from offset `at` on, and sets *bytes to their number.
- * Returns where they lie in memory, or `buffer` if they were read from the file into it. Returns
- * NULL if the disk failed. */
+ * Returns their address in memory. This is `buffer` if they were read from the file. Returns NULL
+ * if the disk failed. */
 char *http_body_part(const struct http_body *body, size_t at, char *buffer,
                       size_t *bytes) MUST_USE;
 
@@ -176,14 +178,14 @@ void http_reply_start(struct http_request *request, int status, const struct htt
  * Content-Length. */
 #define HTTP_OPEN UINT64_MAX
 /* Ends a body of unknown length. No send may be in progress. A last proceed follows, perhaps before
- * this returns. */
+ * http_reply_end returns. */
 void http_reply_end(struct http_request *request);
 /* Sends the next bytes, which must stay until proceed or stop. The send that completes the length
  * is followed by a last proceed. The request is over when that proceed returns. */
 void http_reply_send(struct http_request *request, slice bytes);
-/* Sends several runs of bytes in one write. No run may be empty. The array `runs` may go when this
- * returns, the bytes at proceed or stop. `last` is true if the runs end a body of unknown
- * length. */
+/* Sends several runs of bytes in one write. No run may be empty. The array `runs` must stay until
+ * this function returns, and the bytes until proceed or stop. `last` is true if the runs end a body
+ * of unknown length. */
 #define HTTP_RUNS_MAX 64
 void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last);
 /* For a failure in the middle of a body: resets the connection (H10). No callback follows. */

@@ -1,16 +1,16 @@
-/* inside.h - what the files of this room share. SPDX-License-Identifier: Apache-2.0
+/* inside.h - declarations that the files of http/ share. SPDX-License-Identifier: Apache-2.0
  *
  *     accept.c --> conn.c (socket, phase) --> gate.c (one head) --> conn.c (its body) --> request.c
  *                     ^                                                                    |
  *                     +---------------------- next head <----- reply.c <-------------------+
  *
- * This room uses only the event loop, the sockets and their buffers of libh2o 2.2.5. The HTTP part
- * of libh2o parses heads and chunks leniently, has one timer for everything and no timeout for a
- * slow reader, and a caller cannot choose when it closes a TLS connection. The sockets are
+ * Of libh2o 2.2.5, this room uses only the event loop, the sockets and their buffers. The HTTP part
+ * of libh2o parses heads and chunks leniently. It has one timer for everything, and no timeout for
+ * a slow reader. And a caller cannot choose when libh2o closes a TLS connection. The sockets are
  * do-not-read sockets: libh2o reports that bytes have come, and never reads them. So this room
- * makes every read, and bounds it. It reads a head into sock->input, and the body into memory
- * (body.c) or into a segment on its way to a file (spill.c). Bytes of the next request that came
- * with the body wait in sock->input until this request has been answered.
+ * makes every read, with a limit. A head goes into sock->input, a body into memory (body.c) or into
+ * a segment on its way to a file (spill.c). Bytes of the next request that came with the body wait
+ * in sock->input until this request has been answered.
  * Threads: a connection, its request and its timers belong to one loop (H4). Other threads touch
  * only the atomics. */
 #ifndef HTTP_INSIDE_H
@@ -51,8 +51,8 @@ struct timers {
 
 void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);
 void timers_free(struct timers *timers);
-/* Starts a timer that the caller owns; fn and arg are set. A timer that waits already starts again.
- * list_del stops it. */
+/* Starts a timer that the caller owns, and in which fn and arg are set. A timer that waits already
+ * starts again. list_del(&timer->link) stops a timer. */
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer);
 int timers_wait_ms(const struct timers *timers);    /* until the next timer is due; bounded */
 bool timers_run(struct timers *timers);             /* returns true if a timer was due */
@@ -63,7 +63,7 @@ struct bound {
     struct http *http;
     struct http_app app;
     unsigned connections_max;
-    atomic_size_t *open;                /* connections that count: of all apps, or &own_open */
+    atomic_size_t *open;                /* counts connections: &http->open or &own_open */
     atomic_size_t own_open;
 };
 
@@ -88,7 +88,7 @@ struct http_loop {
     h2o_socket_t *box_sock;
     struct timers timers;
     struct list conns;                  /* of struct conn: all of this loop */
-    struct list unread;                 /* conns with bytes that no poll reports: conn->unread */
+    struct list unread;                 /* conns to read without a poll event: conn->unread */
     struct list line;                   /* conns that wait for a segment: conn->line */
     struct list segments;               /* of struct body_segment: free ones that are kept */
     unsigned segments_out, segments_kept;
@@ -126,9 +126,9 @@ enum phase {
     PHASE_LINGER      /* the last answer is out; bytes of the client are thrown away */
 };
 
-#define HEAD_SMALL_BYTES 8192           /* a socket's first buffer: every connection may have it */
-/* A larger head counts with this size: its buffer, its copy, and all that the request makes of
- * it. */
+#define HEAD_SMALL_BYTES 8192           /* a socket's first buffer; any connection may have one */
+/* A larger head takes this much of heads_bytes, for its buffer, its copy, and all memory that the
+ * request makes of the head. */
 #define HEAD_LARGE_BYTES (128 * KIB)
 #define CONN_MAGIC 0x636f6e6eu
 struct conn {
@@ -147,7 +147,7 @@ struct conn {
     size_t lingered_bytes;
     size_t stalls;                      /* send timers in a row without enough bytes taken */
     uint64_t acked_bytes;
-    struct http_request *request;       /* from the judged head to the end of the answer */
+    struct http_request *request;       /* from the scanned head to the end of the answer */
     struct arena refusal;               /* the answer of a refused head */
     char peer[64];
 };
@@ -159,14 +159,15 @@ void conn_release(struct conn *conn);
 /* Closes the connection. A request in progress ends incomplete. If `reset`, the client sees a reset
  * and no clean end. */
 void conn_close(struct conn *conn, bool reset);
-void conn_next_head(struct conn *conn);    /* an answer is complete */
-void conn_end(struct conn *conn);          /* an answer is complete, and it was the last */
+void conn_next_head(struct conn *conn);    /* the answer is complete */
+void conn_end(struct conn *conn);          /* the last answer is complete */
 void conn_take_body(struct conn *conn);    /* the head in sock->input has been judged */
 void conn_read_start(struct conn *conn);   /* libh2o reports again that bytes have come */
-/* Its segment is written, or a segment is free for it. */
+/* Called when the connection's segment is written, or when a segment is free for the connection.
+ * `ok` is false if the write failed. */
 void conn_written(struct conn *conn, bool ok);
 /* Removes the framing from the next bytes of a chunked body, in place. Returns the number of bytes
- * of the body among them. The *ret_rest bytes that came after the end of the body follow these. */
+ * of the body among them. After these lie the *ret_rest bytes that came after the body's end. */
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest);
 /* The most runs of bytes in one write: head, a chunk's line, its runs, its end. */
 #define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
@@ -177,7 +178,7 @@ void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_c
 bool conn_say(struct conn *conn, slice bytes);
 void conn_shut(struct conn *conn);             /* no more bytes will be sent */
 void conns_read_on(struct http_loop *loop);    /* reads all connections of loop->unread */
-/* Lets the loop notice that the client leaves, while a request is there and nothing is sent. */
+/* Lets the loop notice that the client leaves, while the app has the request and sends nothing. */
 void conn_watch(struct conn *conn);
 
 /* tls.c */
@@ -196,7 +197,8 @@ void gate_look(struct conn *conn);         /* new bytes of a head are in sock->i
 void gate_slow(struct conn *conn);         /* the head took too long */
 /* Sends a refusal and closes the connection. Only before the app has the request. */
 void gate_refuse(struct conn *conn, enum err err, const char *why);
-/* Refuses a body that is larger than its head announced (`announced`), or than any body may be. */
+/* Refuses a body. `announced`: the body is larger than the head says; otherwise it is larger than
+ * any body may be. */
 void gate_refuse_too_large(struct conn *conn, bool announced);
 void gate_drain(struct conn *conn);        /* throws away bytes that come after a refusal */
 
@@ -210,7 +212,7 @@ struct http_request {
     bool handled;                       /* the body is complete, and the app has the request */
     bool close;                         /* the connection ends with this request */
     struct chunks chunks;
-    uint64_t body_read, body_mark;      /* bytes read so far; the same at the last progress look */
+    uint64_t body_read, body_mark;      /* bytes read so far; as of the last progress check */
     uint64_t body_max;                  /* the largest size of the body that the judge allows */
     enum err framing;                   /* result of chunks_decode; ERR_MORE until the end */
     unsigned client;                    /* the bodies of one client count together; 0: no client */
@@ -221,7 +223,7 @@ struct http_request {
     int status;
     bool answered, sending;
     bool open;                          /* the body's length is not known yet */
-    bool chunked, ended_open;           /* if open: it goes out in chunks; its end was given */
+    bool chunked, ended_open;           /* if open: sent in chunks; the app has given the end */
     char chunk[24];                     /* the line before a chunk */
     slice reply;                        /* the response head, until the first bytes leave */
     uint64_t length, sent_bytes;        /* of the body on the wire; length is 0 for HEAD */
@@ -229,8 +231,8 @@ struct http_request {
     void *source_arg;
     void (*ended)(void *arg, const struct http_outcome *outcome);
     void *ended_arg;
-    /* The last member, because only the fields that came are allocated. Its slices point into the
-     * arena. */
+    /* The last member, because only as many header fields are allocated as have come. The slices of
+     * the head point into the arena. */
     struct request_head head;
 };
 

@@ -1,8 +1,8 @@
 /* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
  *
- * The mailbox's descriptor joins the event loop as a do-not-read socket: libh2o reports that it is
- * readable, and this file reads it. Our timers run outside of libh2o's turn, and their callbacks
- * may leave work for libh2o. So after a timer ran, the next turn does not sleep. */
+ * The mailbox's descriptor is a do-not-read socket of the event loop: libh2o reports that it is
+ * readable, and mailbox_deliver reads it. Our timers run outside of libh2o's turn, and their
+ * callbacks may leave work for libh2o. So after a timer ran, the next turn does not sleep. */
 #include "http/inside.h"
 
 #include <fcntl.h>

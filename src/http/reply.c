@@ -135,7 +135,8 @@ static bool is_clean(slice text)
     return !slice_has(text, '\r') && !slice_has(text, '\n') && !slice_has(text, '\0');
 }
 
-/* A field with a line break could begin a second answer, so it is left out. */
+/* A field with a line break could begin a second answer. So a field with CR, LF or NUL is left
+ * out. */
 void reply_fields(struct text *head, const struct http_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

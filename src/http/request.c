@@ -1,7 +1,7 @@
-/* request.c - one request, from its judged head to the end of its answer.
+/* request.c - one request, from its scanned head to the end of its answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A request lives in its own arena, together with a copy of the bytes of its head. */
+ * A request lies in its own arena, together with a copy of the bytes of its head. */
 #include "http/inside.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* server.c - the loops as a whole: addresses, start, drain, stop.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every address is bound without SO_REUSEPORT first. With that option, a port that another Penstock
- * listens on would look free, and each process would get a part of the clients. */
+ * A test socket first binds every address without SO_REUSEPORT. With that option, a port that
+ * another Penstock listens on would look free, and each process would get a part of the clients. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static bool resolve(const char *listen_on, struct address *ret)
     return true;
 }
 
-/* Returns a bound socket, or -1 with errno. */
+/* Returns a socket that listens, or -1 with errno. */
 static int bind_shared(const struct address *address)
 {
     int on = 1, fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -88,7 +88,8 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
     return err;
 }
 
-/* Returns OK if `app` could listen there now. It never listens, so no client can connect. */
+/* Returns OK if `app` could listen on its address now. The test socket only binds, so no client can
+ * connect. */
 static enum err could_listen(const struct http_app *app, struct arena *keep,
                              struct address *ret_address, slice *ret_why)
 {
@@ -224,7 +225,8 @@ void http_stop(struct http **http)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* The library keeps some buffers for each thread, and has no call that frees them when it ends. */
+/* libh2o keeps some buffers for each thread, and has no call that frees them at the thread's
+ * end. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

@@ -89,7 +89,7 @@ static ssize_t outcome_of(struct session *session, int got)
     int error = SSL_get_error(session->ssl, got);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
         return 0;
-    if (error != SSL_ERROR_ZERO_RETURN)    /* it means a close_notify: ours may still be sent */
+    if (error != SSL_ERROR_ZERO_RETURN)    /* ZERO_RETURN: a close_notify came, ours may follow */
         session->broken = true;
     bool left = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (error == SSL_ERROR_SSL && !left)    /* a missing close_notify is no bad record */
@@ -140,7 +140,8 @@ static void take_off(struct session *session, size_t bytes)
     }
 }
 
-/* Returns the bytes of the next record: where they lie, or several runs copied into `block`. */
+/* Returns the bytes of the next record: a part of the first run, or several runs, which are copied
+ * into `block`. */
 static slice next_record(const struct session *session, char block[RECORD_BYTES])
 {
     const h2o_iovec_t *out = session->out;

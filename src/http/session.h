@@ -20,15 +20,15 @@ struct session *session_new(struct http_tls *tls, int fd) MUST_USE;    /* NULL: 
 enum shaken session_shake(struct session *session) MUST_USE;
 /* Returns the number of bytes read, 0 if there are none now, or -1 if none will come any more. */
 ssize_t session_read(struct session *session, void *to, size_t bytes) MUST_USE;
-/* Returns as session_read for one byte, which stays to be read. */
+/* Like session_read for one byte, but does not take the byte. */
 ssize_t session_peek(struct session *session) MUST_USE;
-bool session_holds(struct session *session);    /* true: it has bytes that no poll reports */
+bool session_holds(struct session *session);    /* true: bytes wait that no poll reports */
 /* The bytes must stay until done(sock, err) is called in a later turn. One write at a time. */
 void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_t *bufs,
                    size_t count, h2o_socket_cb done);
-/* Sends a few bytes now. Returns false if it could not; the session is then broken. */
+/* Sends a few bytes now. Returns false if they could not be sent; the session is then broken. */
 bool session_say(struct session *session, slice bytes);
-void session_shut(struct session *session);    /* sends a close_notify, if it can */
+void session_shut(struct session *session);    /* sends a close_notify, if possible */
 void session_free(struct session **session);
 
 #endif

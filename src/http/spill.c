@@ -2,7 +2,7 @@
  *
  * A write to a file may block: the disk may hang, or be slower than its writer. A loop has other
  * clients, so it never writes to a file itself. It reads the next bytes of the body into a segment,
- * which has memory of its own. A few threads create the file, allocate its blocks and write the
+ * which has memory of its own. A spill thread creates the file, allocates its blocks and writes the
  * segment. Until the segment is written, the loop reads nothing more of that body: only the client
  * of that body waits. When the request ends, the segment forgets its connection, but keeps its
  * reference to the body.
@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-#define SEGMENTS_A_LOOP 32u         /* at once: 8 MiB */
+#define SEGMENTS_A_LOOP 32u         /* in use at once: 8 MiB */
 #define SEGMENTS_KEPT 2u
 #define SPILL_THREADS 2u
 

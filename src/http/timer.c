@@ -4,8 +4,8 @@
  * its row, so the first timer of a row is always the oldest. Starting or stopping a timer changes a
  * few pointers. To find the next timer that is due, the loop looks at one timer of each row. The
  * first rows belong to connections. Each further row is made with the first timer of its length,
- * and stays. All use the monotonic clock. h2o's own timers are not used, because they follow the
- * wall clock. */
+ * and stays. All timers use the monotonic clock. libh2o's own timers are not used, because they
+ * follow the wall clock. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -108,7 +108,7 @@ bool timers_run(struct timers *timers)
     for (size_t i = 0; i < timers->count; i++) {
         while ((timer = oldest(timers->rows[i])) && timer->due_ms <= now) {
             list_del(&timer->link);
-            timer->fn(timer->arg);    /* fn may free the timer: it is not touched after */
+            timer->fn(timer->arg);    /* fn may free the timer, so this is its last use */
             any = true;
         }
     }

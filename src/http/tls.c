@@ -1,9 +1,9 @@
 /* tls.c - the certificate and key of this server. SPDX-License-Identifier: Apache-2.0
  *
- * There is one SSL_CTX at a time. A reload makes a new one from the files and puts it in place
- * under the lock; a session keeps the SSL_CTX that it began with. Session tickets are sealed with
- * keys of their SSL_CTX and carry no identity of the client. So no session is resumed across a
- * reload or a restart, and there is no session cache to fill. */
+ * There is one SSL_CTX at a time. If a reload finds other certificates, it puts a new SSL_CTX in
+ * place under the lock; a session keeps the SSL_CTX that it began with. Session tickets are sealed
+ * with keys of their SSL_CTX and carry no identity of the client. So no session is resumed after
+ * such a reload or a restart, and there is no session cache to fill. */
 #include "http/inside.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* Gives no password, since nobody is there to enter one. Records in *arg that one was needed. */
+/* Gives no password, since nobody can enter one. Records in *arg that the file needs a password. */
 static int no_password(char *buf, int size, int writing, void *arg)
 {
     (void)buf, (void)size, (void)writing;

@@ -1,10 +1,10 @@
 """client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
 
-A client has one session of the fill socket, and opens it when it needs it. If the session is lost, the
-client opens another one and repeats each fill in progress once; if a fill loses this session, too, it
-fails. Without a fill socket, the same calls read over HTTP: batches, or single objects if the endpoint
-is not a Penstock. `Client.way` says which. Threads: any. In the child of a fork, the client opens a
-session of its own.
+A client has one session of the fill socket. If the session is lost, the client opens another session and
+repeats each fill in progress once. If a fill loses the second session, too, the fill fails. Without a
+fill socket, the same calls read over HTTP: batches, or single objects if the endpoint is not a Penstock.
+`Client.way` says how the bytes come. Threads: any. In the child of a fork, the client opens a session of
+its own.
 """
 import logging
 import os
@@ -23,10 +23,10 @@ from .session import Session
 
 log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
-SILENCE_S = 30           # the client waits this much longer for a reply than a fill may take
+SILENCE_S = 30           # how much longer the client waits for a reply than a fill may take
 AGAIN_S = 0.05           # between two tries to connect
 NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # errors after which a fill is sent again
-FIRST_PAUSE_S, REFUSALS = 0.05, 6                # the longest pause doubles with each refusal
+FIRST_PAUSE_S, REFUSALS = 0.05, 6                # longest first pause, doubled at each of 6 refusals
 clients = weakref.WeakSet()
 
 
@@ -216,7 +216,7 @@ class Client:
         see items.py. prefix: text before each key. With on_error "fail", the first item that fails raises
         PenstockError, and the bytes of all items are undefined. With "skip", Filled.errors has the items
         that failed, and the bytes of these items are undefined. deadline: in seconds; over HTTP, the limits
-        of the daemon hold instead. start: where in the buffer the items without a place begin."""
+        of the daemon hold instead. start: offset in the buffer for the first item without a place."""
         return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
@@ -256,8 +256,8 @@ class Client:
 
     def batch(self, bucket, items, prefix="", on_error="continue"):
         """Reads over HTTP, and yields (index, bytes) for each item in order, while Penstock still reads later
-        items. For an item that failed it yields an ItemError in place of the bytes; with on_error "end" it
-        then yields no more. Needs no fill socket."""
+        items. For an item that failed, yields an ItemError in place of the bytes; with on_error "end", this
+        is the last. Needs no fill socket."""
         return self._endpoint.batch(bucket, layout.listed(items), prefix, on_error)
 
     def get(self, bucket, key, offset=0, length=None):
@@ -291,8 +291,8 @@ class Client:
 
 
 class Filled:
-    """The result of a fill. offsets and lengths have an element for each item: where it begins in the
-    buffer, and how many bytes it has there. An item that failed has length 0."""
+    """The result of a fill. offsets and lengths have an element for each item: its offset in the buffer, and
+    the number of its bytes there. An item that failed has length 0."""
 
     def __init__(self, buffer, items, offsets, lengths):
         self.buffer, self.items, self.offsets, self.lengths = buffer, items, offsets, lengths
@@ -322,13 +322,13 @@ class Filled:
 
     @property
     def views(self):
-        """A memoryview for each item. It is a view of the buffer."""
+        """A list with a memoryview for each item. The bytes stay in the buffer."""
         self.check()
         memory = self.buffer.memory
         return [memory[at:at + n] for at, n in zip(self.offsets, self.lengths)]
 
     def tensors(self, dtype="uint8"):
-        """Returns a one-dimensional torch tensor for each item. It is a view of the buffer."""
+        """Returns a list with a one-dimensional torch tensor for each item. The bytes stay in the buffer."""
         import torch
         self.check()
         dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
@@ -343,7 +343,7 @@ class Part:
     def __init__(self, first, words):
         self.first, self.words, self.tries, self.refusals = first, words, 0, 0
         self.session = self.question = None
-        self.again_at = None    # when to send it again after an error of NO_ROOM, by time.monotonic()
+        self.again_at = None    # time.monotonic() at which to repeat it after an error of NO_ROOM
 
 
 class Fill:
@@ -401,7 +401,7 @@ class Fill:
 
     def _pause(self, part):
         """Returns the seconds until the part is to be sent again, if its reply is an error of NO_ROOM and
-        it was not refused too often. Otherwise returns None: the reply is final."""
+        the part was not refused too often. Otherwise returns None: the reply is final."""
         reply = part.question.reply
         if reply["ok"] or (reply["error"], reply["status"]) not in NO_ROOM or part.refusals == REFUSALS:
             return None
@@ -439,7 +439,7 @@ class Fill:
         return pause is None
 
     def result(self, timeout=None):
-        """Returns Filled, or raises PenstockError. timeout: in seconds. When it is over, result raises
+        """Returns Filled, or raises PenstockError. timeout: in seconds. After this time, result raises
         TimedOut, and the fill goes on."""
         with self._lock:
             if self._over is None:

@@ -2,8 +2,8 @@
 
 cuda-vmm: this module allocates a chunk, and the daemon imports the chunk's file descriptor. The daemon
 can access that chunk alone.
-cuda-ipc: the daemon gets a handle of 64 bytes for a whole allocation of cudaMalloc, such as the one in
-which a tensor lies, and the buffer's offset in the allocation. The allocation must live until the buffer
+cuda-ipc: the daemon gets a handle of 64 bytes for a whole allocation of cudaMalloc, and the buffer's
+offset in the allocation. A tensor may lie in such an allocation. The allocation must live until the buffer
 is unregistered.
 
 This module was written against cuda.h of CUDA 12, and tested with a fake driver (story x15). It has not

@@ -1,7 +1,7 @@
 """http.py - signed requests, and batches of objects over HTTP. SPDX-License-Identifier: Apache-2.0
 
-A batch is a POST with a list of up to thousands of items. The answer has the items in order; before each
-item stands a header of 64 bytes (penstock-batch(7)). An answer without its end mark is incomplete, which
+A batch is a POST with a list of up to thousands of items. The answer has the items in order, each with a
+header of 64 bytes before it (penstock-batch(7)). An answer without its end mark is incomplete, which
 is an error. Connections are kept for later requests; one caller at a time uses a connection.
 """
 import concurrent.futures
@@ -90,14 +90,14 @@ class Endpoint:
         return http.client.HTTPConnection(self._name, self._port, timeout=TIMEOUT_S)
 
     def _give_back(self, connection, reply):
-        if reply.will_close or not reply.isclosed():    # not closed: it was not read to its end
+        if reply.will_close or not reply.isclosed():    # not closed: bytes of the reply are left
             connection.close()
             return
         with self._lock:
             self._idle.append(connection)
 
     def forget(self):
-        """In the child of a fork, closes its copies of the parent's connections."""
+        """For the child of a fork: closes the child's copies of the parent's connections."""
         self._lock, self._pool, idle, self._idle = threading.Lock(), None, self._idle, []
         for connection in idle:
             connection.close()
@@ -111,8 +111,8 @@ class Endpoint:
             self._pool.shutdown(wait=False)
 
     def _open(self, method, path, query, headers, body):
-        """Sends a request, and returns its connection and the answer's head. If a connection that was kept
-        has ended, sends the request on another connection."""
+        """Sends a request, and returns its connection and the answer's head. If a kept connection turns out to
+        have ended, sends the request on another connection."""
         path = self._path + keys.encode(path, "/-._~")
         while True:
             connection = self._connection()

@@ -18,7 +18,7 @@ def listed(items):
 
 
 def read(item):
-    """Returns (key, offset, length, to, more) of an item. None stands for what the item does not give."""
+    """Returns (key, offset, length, to, more) of an item. A member that the item does not give is None."""
     if isinstance(item, str):
         return item, None, None, None, None
     if isinstance(item, dict):
@@ -33,8 +33,8 @@ def read(item):
 
 
 def word(key, offset, length, to, more):
-    """Returns an item in the form of the fill socket's messages. If `to` is None, the item has no place, as
-    in a batch."""
+    """Returns an item in the form of the fill socket's messages. If `to` is None, the item has no place in a
+    buffer, as in a batch."""
     whole = offset is None and length is None
     if more or whole:
         made = {"key": key, **(more or {})}
@@ -61,9 +61,9 @@ def share(rows, room, start):
 
 
 def lay_out_spans(items, start):
-    """Does what lay_out_rows does, for a list that has only (key, offset, length), as most lists do. Returns
-    None for other lists. It has no loop over the items in Python, which would be slow: the bytes of the
-    last list have displaced Python's code and data from the processor's cache."""
+    """Same as lay_out_rows, but only for a list of (key, offset, length), as most lists are. Returns None
+    for other lists. This function has no Python loop over the items. Such a loop would be slow, because
+    the bytes of the last list have displaced Python's code and data from the processor's cache."""
     if set(map(type, items)) != {tuple} or set(map(len, items)) != {3}:
         return None
     keys, firsts, lengths = zip(*items)

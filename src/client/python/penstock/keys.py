@@ -72,7 +72,7 @@ def read_time(text):
 
 
 def source(access_key=None, secret_key=None, session_token=None, profile=None, credentials=None):
-    """Returns a function that returns Keys, or returns None if requests are to be unsigned."""
+    """Returns a function that gives the Keys, or None if requests are to be unsigned."""
     if credentials is not None:
         return lambda: frozen(credentials)
     if access_key:
@@ -138,8 +138,8 @@ def now():
 
 
 def sign(keys, region, method, host, path, query=(), headers=(), body=b""):
-    """Returns the headers of a signed request: the given headers, and host, date, checksum and signature.
-    Without keys, it adds only host. path: percent-encoded, as in the request line."""
+    """Returns the headers of a signed request: the given headers, and host, date, checksum, session token and
+    signature. Without keys, adds only host. path: percent-encoded, as in the request line."""
     headers = {"host": host, **{name.lower(): value for name, value in dict(headers).items()}}
     if keys is None:
         return headers

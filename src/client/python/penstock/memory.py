@@ -54,7 +54,7 @@ class Memory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
 
     def renew(self):
-        """Moves the bytes to a new memfd that only this process has, and maps it at the same address."""
+        """Copies the bytes to a new memfd that only this process has, and maps it at the same address."""
         nbytes, fd = len(self.view), sealed_file(len(self.view))
         try:
             for at in range(0, nbytes, CHUNK):
@@ -92,7 +92,7 @@ class Buffer:
     # ---- its id in a session ----
 
     def id_in(self, session):
-        """Returns the id of the buffer in this session. Registers the buffer there, if that was not done."""
+        """Returns the id of the buffer in this session. Registers the buffer there, if it is not yet."""
         with self._lock:
             if self.closed:
                 raise ValueError("the buffer was closed: make a new one with Client.buffer()")

@@ -9,8 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 The end of the `with` releases the slot. A released slot is filled again, and then its old views show the
 new bytes: clone what you keep. A released slot makes no new views (ValueError). With PENSTOCK_DEBUG=1 the
 release overwrites the slot's bytes with 0xDB, so that a program that still uses an old view shows its
-mistake at once. A slot of GPU memory is filled again only when the current stream has done the work that
-was in it at the release. Only one thread may use a ring.
+mistake at once. The release of GPU memory marks the current CUDA stream. The slot is filled again only
+after the stream has done all work up to this mark. Only one thread may use a ring.
 """
 import os
 
@@ -33,7 +33,7 @@ class Slot:
 
     def begin(self, bucket, items, prefix, on_error, deadline):
         if self._event is not None:
-            self._event.synchronize()    # the kernels that read the last batch have ended
+            self._event.synchronize()    # until the kernels that read the last batch have ended
             self._event = None
         self._busy, self._filled = True, None
         try:

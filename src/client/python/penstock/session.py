@@ -1,9 +1,9 @@
 """session.py - one connection to the fill socket. SPDX-License-Identifier: Apache-2.0
 
 A message is one JSON object. If a message is too long for the socket, the client sends it in a memfd. A
-reply has the id of its message, and replies come in any order. A session has no thread of its own: one of
-the threads that wait reads the replies for all of them, and wakes the other threads when their replies
-have come. Threads: any.
+reply has the id of its message, and replies come in any order. A session has no thread of its own: of the
+threads that wait, one reads all replies, and wakes another thread when that thread's reply has come.
+Threads: any.
 """
 import array
 import errno
@@ -17,7 +17,7 @@ import time
 from .errors import Disconnected, MessageTooLong, TimedOut
 
 MESSAGE_BYTES = 128 << 10       # the limit of a message, until the reply to hello gives it
-LIST_BYTES = 4 << 20            # the same for a message in a memfd
+LIST_BYTES = 4 << 20            # the same limit for a message in a memfd
 RECEIVE_BYTES = 256 << 10
 ASKED = "Check that Penstock runs, and that its setting fill_socket is this path."
 ADVICE = {errno.EACCES: "Add this user to Penstock's setting fill_users.",
@@ -26,8 +26,8 @@ write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_c
 
 
 class Question:
-    """A message that was sent, and its reply, once that has come. keep: an object that must live until the
-    reply has come. ended: a function to call with the reply; see Session.ask."""
+    """A message that was sent, and later its reply. keep: an object that must live until the reply has come.
+    ended: a function to call with the reply; see Session.ask."""
     __slots__ = ("reply", "ended", "keep")
 
     def __init__(self, keep, ended):
@@ -181,7 +181,7 @@ class Session:
     # ---- its end ----
 
     def _read_out(self):
-        """Reads what the daemon sent before it closed the connection: replies, and its reason."""
+        """Reads the replies that the daemon sent before it closed the connection, and its reason."""
         with self._state:
             if self._reading or self.lost:
                 return

@@ -4,11 +4,11 @@
     for x in loader:            # uint8, (len(batch), 150528), on the GPU
 
 `batches` is an iterable of lists of items (see items.py), such as a BatchSampler. While one batch is
-used, the next `depth` batches are read, without a worker process. The loader chooses the way of the bytes
-once (`loader.way`) and logs it once. With cuda-vmm and cuda-ipc, the bytes go straight into GPU memory,
-and this process copies none of them. With memfd they go into shared memory. Without a fill socket they
-come over HTTP, by batches (batch) or single GETs (get). With memfd, batch and get, torch then copies the
-bytes from host memory to the device, if the device is a GPU.
+used, the next `depth` batches are read, without a worker process. The loader chooses once how bytes get
+to the device (`loader.way`), and logs this way once. With cuda-vmm and cuda-ipc, the bytes go straight
+into GPU memory, and this process copies none of them. With memfd they go into shared memory. Without a
+fill socket they come over HTTP, by batches (batch) or single GETs (get). With memfd, batch and get, torch
+then copies the bytes from host memory to the device, if the device is a GPU.
 
 By default a batch is a copy of its slot (on a GPU, a copy inside the GPU). With clone=False there is no
 copy, and a batch is valid only until the program takes the next one.
