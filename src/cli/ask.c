@@ -40,7 +40,7 @@ struct answer ask(struct arena *keep, slice address, slice path, slice token, un
 /* ---- health ---- */
 
 /* If connections_max connections are open, a new connection to `listen` gets no answer in time. The
- * admin address has a limit of its own, so it is asked next. */
+ * admin address has a limit of its own, so the next request goes there. */
 static struct answer ask_health(struct arena *keep, const struct config *config, slice *ret_address)
 {
     slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);
@@ -96,7 +96,7 @@ static void print_health(slice address, const struct answer *answer)
         printf("not ready: %.*s: %.*s\n", SLICE_ARG(address), SLICE_ARG(answer->why));
 }
 
-/* True if a flag or variable gives the admin address, and `listen` has a weaker source. */
+/* True if a flag or variable gives the admin address, and `listen` comes from a weaker source. */
 static bool gives_admin_alone(const struct config *config)
 {
     enum setting_source admin = config->where[setting_at(SCOPE_GLOBAL, S("admin_listen"))].from;

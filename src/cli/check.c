@@ -1,7 +1,7 @@
 /* check.c - the subcommand check: judges the settings, this machine and the origins.
  * SPDX-License-Identifier: Apache-2.0
  *
- * First check reports the mistakes in the settings. If there are none, it looks for problems on
+ * check first reports the mistakes in the settings. If there are none, it looks for problems on
  * this machine that would stop serve (probe.c), and then asks the origins (probe_origin.c). It
  * changes nothing, and its time is bounded. It is for people and their scripts, and not for an
  * ExecStartPre, because a service must start with its cache even if an origin is down. */
@@ -63,7 +63,7 @@ static void check_origin(struct check *check, const struct config_origin *origin
         report_found(check, origin->name, &found);
 }
 
-/* Opens the origin in the same way as serve. For kinds that are not called over a network. */
+/* Opens the origin in the same way as serve; for kinds that are not called over a network. */
 static void check_opening(struct check *check, const struct config_origin *origin)
 {
     struct origins *origins = origins_new(1);
@@ -79,7 +79,7 @@ static void check_opening(struct check *check, const struct config_origin *origi
     origins_free(&origins);
 }
 
-/* Reports missing or failing credentials, which stop serve although each setting is right. The
+/* Reports missing or failing credentials: they may stop serve although each setting is right. The
  * rules of the settings have already reported a key pair that is only half set. */
 static void check_credentials(struct check *check)
 {

@@ -41,8 +41,8 @@ bool cli_flag(struct cli *cli, const char *flag);
 const char *cli_option(struct cli *cli, const char *flag);    /* NULL: not given */
 const char *cli_word(struct cli *cli);    /* the first argument, unless it is a flag; or NULL */
 
-/* Reads the settings. `path` is their file, unless a flag or variable gives another one. If `path`
- * is NULL, it is the default file. */
+/* Reads the settings. Their file is `path` (NULL: the default file), unless a flag or variable
+ * gives another file. */
 struct config *cli_load(struct cli *cli, const char *path) MUST_USE;
 /* Prints the mistakes, one on a line, and returns their number. `source` is NULL, or "command line"
  * for a command that needs only a few settings: then only mistakes on the command line count. */

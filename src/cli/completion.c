@@ -3,7 +3,7 @@
  * The script of each shell passes the words of the line to `penstock config --complete`, and offers
  * the candidates that this command prints. So the tables of commands and settings are read in one
  * place, and a script stays right when Penstock is upgraded. Each candidate is a line: the word, a
- * tab, and its help. The line FILE means that the name of a file may stand there, too. */
+ * tab, and its help. The line FILE means that the name of a file is a candidate, too. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -74,7 +74,7 @@ static void complete_command(struct text *to, const struct command *command, sli
     const struct command_option *flags = list_flags(command, to->arena), *flag = flags;
     slice rest = current, prefix = S("");
     slice name = slice_cut(&rest, '=');
-    if (rest.ptr) {    /* "--io=u": values stand in the same word */
+    if (rest.ptr) {    /* "--io=u": the value is in the same word */
         before = name;
         prefix = slice_sub(current, 0, name.len + 1);
     }

@@ -6,17 +6,17 @@
 #include "base/config.h"
 #include "origin/credentials.h"
 
-/* For settings without keys of clients (key_count is 0): clients then sign with the AWS credentials
- * of Penstock's environment or profile, if these are long-term ones. After a failure *ret_why is a
- * sentence for people. */
+/* Finds the key of clients if the settings have none (key_count is 0): clients then sign with the
+ * AWS credentials of Penstock's environment or profile, if these are long-term ones. After a
+ * failure *ret_why is a sentence for people. */
 enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why) MUST_USE;
 /* True if Penstock needs no own credentials at this origin, because no client would use them. */
 bool credentials_may_lack(const struct config *config, const struct config_origin *origin);
 /* True if the origin's answers depend on the signer. */
 bool credentials_are_needed(const struct config_origin *origin);
-/* If may_lend is false, a source of temporary credentials is not asked, and only its name is
- * found. */
+/* Finds Penstock's own credentials at an origin. If may_lend is false, a source of temporary
+ * credentials is not asked, and only its name is found. */
 enum err credentials_at_origin(const struct config_origin *origin, bool may_lend,
                                struct arena *keep, struct credentials *ret,
                                slice *ret_why) MUST_USE;

@@ -122,7 +122,7 @@ static enum err store_up(struct serve *serve)
  * why the hit ratio fell. */
 static void watch_room(struct serve *serve, const struct store_status *status)
 {
-    unsigned eighths = serve->squeezed ? 6 : 4;    /* it ends at three quarters of the size */
+    unsigned eighths = serve->squeezed ? 6 : 4;    /* the squeeze ends at 3/4 of the size */
     bool squeezed = status->capacity_bytes < status->size_bytes / 8 * eighths;
     if (!status->serving || squeezed == serve->squeezed)
         return;
@@ -162,8 +162,8 @@ static enum err tls_up(struct serve *serve)
     return err;
 }
 
-/* Reads certificate and key again, and uses the new ones together. If they can't be used, only a
- * counter changes. */
+/* Reads certificate and key again, and uses the new ones together. If they can't be used, the old
+ * ones stay in use. */
 void daemon_reload(struct serve *serve)
 {
     struct arena keep = { 0 };
@@ -192,8 +192,8 @@ static void watch_tls(struct serve *serve)
         report_expiry(serve);
 }
 
-/* The store does not log, so this function logs that its folder went out of service or came
- * back. */
+/* Notes the counters, and logs what has changed. The store does not log, so this function also logs
+ * when the cache folder goes out of service or comes back. */
 void daemon_watch(struct serve *serve)
 {
     struct store_status status;
@@ -230,7 +230,7 @@ static enum err cache_up(struct serve *serve)
 }
 
 /* Tells the store the names of Penstock's identities at the origins. Objects that an origin granted
- * to other credentials are served to these only after it grants them again. */
+ * to other credentials are served to these identities only after the origin grants them again. */
 static enum err names_up(struct serve *serve)
 {
     size_t count = serve->config->origin_count, name_count = 0;
@@ -301,7 +301,7 @@ static bool is_ready(void *arg)
 
 static enum err admin_up(struct serve *serve)
 {
-    check(serve->front);    /* it made the name of this instance */
+    check(serve->front);    /* the front made the name of this instance */
     struct admin_options options = {
         .version = PACKAGE_VERSION,
         .instance = front_instance(serve->front, &serve->keep).ptr,

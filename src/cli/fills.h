@@ -9,7 +9,7 @@ enum err fills_up(struct serve *serve) MUST_USE;
 unsigned fills_sessions(const struct config *config, uint64_t files);
 /* Returns true if the settings of the socket are right. If not, *ret_why, in keep, says why. */
 bool fills_could(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
-/* Returns OK if the socket could be opened now, or if there is no socket; otherwise as
+/* Returns OK if the socket could be opened now, or if there is no socket; otherwise an error of
  * local_look. */
 enum err fills_look(const struct config *config, struct arena *keep, slice *ret_why) MUST_USE;
 

@@ -50,7 +50,7 @@ static const char *example_value(const struct setting *setting)
     return setting_standard(setting);
 }
 
-/* False for a secret: an empty secret would be a mistake in the file. */
+/* False for a secret without a value: an empty secret would be a mistake in the file. */
 static bool has_example(const struct setting *setting)
 {
     return setting->type != TYPE_SECRET || example_value(setting)[0];

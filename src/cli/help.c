@@ -54,7 +54,7 @@ static void add_row(struct text *to, slice name, slice words)
     add_wrapped(to, words, NAME_WIDTH, NAME_WIDTH);
 }
 
-/* "TEXT (size, default 16MiB, reloadable)" */
+/* Returns, for example, "TEXT (size, default 16MiB, reloadable)". */
 static slice text_of(struct arena *keep, const struct setting *setting)
 {
     const char *standard = setting_standard(setting);

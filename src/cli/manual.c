@@ -37,7 +37,7 @@ static slice label_value(const char *label)
     return slice_cut(&rest, '"');
 }
 
-/* True if the word is a value of the metric's label, followed by a colon or another mark, as in
+/* True if the word is a value of the metric's label, followed by a colon or a comma, as in
  * "hit: the cache". */
 static bool is_label_value(slice word, const char *metric)
 {
@@ -108,7 +108,7 @@ static void add_choices(struct text *to, slice words)
     }
 }
 
-/* "size, 1MiB to 1TiB, default 64MiB; reloadable" */
+/* Adds, for example, "size, 1MiB to 1TiB, default 64MiB; reloadable". */
 static void add_form(struct text *to, const struct setting *setting)
 {
     if (setting->type == TYPE_CHOICE)
@@ -168,7 +168,7 @@ void manual_memory(struct text *to)
 
 /* ---- metrics ---- */
 
-/* Adds the entry of the metric in row `first`, and returns the row behind its last. */
+/* Adds the entry of the metric in row `first`, and returns the row after its last row. */
 static size_t add_metric(struct text *to, size_t first)
 {
     slice rest = slice_of(metrics[first].labels), label = slice_cut(&rest, '=');

@@ -52,7 +52,7 @@ static void on_done(struct origin_call *call, enum err err)
     check(before > 0);
 }
 
-/* Calls the origin. If it can't be opened, it lacks credentials, and check.c has reported that. */
+/* Calls the origin. An origin that can't be opened lacks credentials, which check.c reported. */
 static void start(struct check *check, struct origins *origins, const struct config_origin *from,
                   struct trial *trial)
 {

@@ -9,8 +9,8 @@
 
 #include "base/base.h"
 
-/* Sums since the start, or of a time. A read is a read of an object or a part of it, by S3, in a
- * batch, or by the fill socket. */
+/* Sums since the start, or over some time. A read is a read of an object or a part of it, by S3, in
+ * a batch, or by the fill socket. */
 enum gain {
     GAIN_HITS,             /* reads whose bytes were all in the cache */
     GAIN_READS,            /* all reads that were answered */

@@ -131,7 +131,7 @@ static struct front_key client_of(const struct config_key *key)
 }
 
 /* serve may have started without own credentials at an origin, because no client needed them. A
- * reload then can't bring a client that needs them. */
+ * reload then can't add a client that needs them. */
 static enum err judge_shared(const struct serve *serve, const struct config *config,
                              struct arena *keep, slice *ret_why)
 {

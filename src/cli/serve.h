@@ -1,4 +1,4 @@
-/* serve.h - the daemon, as its steps see it. SPDX-License-Identifier: Apache-2.0 */
+/* serve.h - the state that the steps of the daemon share. SPDX-License-Identifier: Apache-2.0 */
 #ifndef CLI_SERVE_H
 #define CLI_SERVE_H
 
@@ -11,7 +11,7 @@
 struct serve {
     struct cli *cli;
     struct config *config;
-    struct config *reloaded;       /* by the last SIGHUP; NULL: there was none */
+    struct config *reloaded;       /* settings of the last reload; NULL: there was none */
     struct arena keep;
     slice why;                     /* why a step failed: a sentence for people */
 
@@ -27,7 +27,7 @@ struct serve {
     struct origin **origin_of;     /* at the same index as config->origins */
     struct bucket_rules *rules;
     size_t rules_count;
-    struct rules service;          /* the origin that answers ListBuckets */
+    struct rules service;          /* of the origin that answers ListBuckets */
     struct clients *clients;       /* freed after the origins, because calls refer to clients */
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
@@ -67,7 +67,7 @@ enum err rules_keys(struct serve *serve, const struct config *config, struct are
                     slice *ret_why) MUST_USE;
 
 /* ---- status.c ---- */
-/* Adds what /status and penstock stat show. */
+/* Adds the figures that /status and penstock stat show. */
 void status_tell(void *serve, struct status_document *to);
 
 #endif

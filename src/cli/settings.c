@@ -48,7 +48,7 @@ static void show_credentials(slice name, enum err err, const struct credentials 
     show_line(name, err ? S("") : found->access_key, "text", err ? why : found->from);
 }
 
-/* Shows the keys in use if the settings have none. */
+/* Shows the keys in use, of clients and at origins, where the settings have none. */
 static void show_all_credentials(struct cli *cli, const struct config *config)
 {
     struct credentials found;

@@ -37,7 +37,7 @@ static slice value_text(struct arena *keep, slice name, json_t *value)
     return json_is_true(value) ? S("yes") : json_is_false(value) ? S("no") : S("-");
 }
 
-/* Objects within objects become NAME.MEMBER; an array's elements NAME.0, NAME.1. */
+/* Prints a member of an object as NAME.MEMBER, and the elements of an array as NAME.0, NAME.1. */
 static void print_value(struct arena *keep, slice name, json_t *value, int depth)
 {
     const char *member, *dot = name.len ? "." : "";
@@ -203,8 +203,8 @@ struct question {
     bool raw, watch;
 };
 
-/* Returns false if there is no service to ask, or a mistake in the settings. It has then reported
- * that, and *ret is the exit status. */
+/* Returns false if there is no service to ask, or if the settings have a mistake. Then the reason
+ * is reported, and *ret is the exit status. */
 static bool find_service(struct cli *cli, struct question *question, int *ret)
 {
     const char *url = cli_option(cli, "--url");

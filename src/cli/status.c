@@ -9,7 +9,7 @@
 #include "cli/serve.h"
 #include "s3/encode.h"
 
-/* Adds the numbers of answers, by the source of their bytes. */
+/* Adds the numbers of answers, by the source of their bytes, and the figures of fills. */
 static void add_counters(struct status_document *to)
 {
     static const struct {
@@ -31,8 +31,8 @@ static void add_counters(struct status_document *to)
         document_number(to, rows[i].path, metric_read(rows[i].metric));
 }
 
-/* Adds what the cache saves. The bytes saved are the bytes sent to clients less the bytes that
- * origins sent. */
+/* Adds sums of reads and bytes, and the savings of the cache. The bytes saved are the bytes sent to
+ * clients less the bytes that origins sent. */
 static void add_gains(struct status_document *to, struct arena *keep, const char *path,
                       const struct gains *gains, double dollars)
 {

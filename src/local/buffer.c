@@ -4,9 +4,9 @@
  *                                                    ─ kind's release ─ [mail] ─ reply
  *
  * A buffer is a capability: a client that holds the memory's descriptor, or its handle, may
- * register it. Penstock finds no memory by a name. The memory's kind maps or opens the memory,
- * and releases it (memory.h). A buffer is released when no fill into it is in progress; then
- * Penstock replies to unregister, and the memory belongs to its owner alone again.
+ * register it. Penstock never looks memory up by a name. The memory's kind maps or opens the
+ * memory, and releases it (memory.h). A buffer is released when no fill into it is in progress;
+ * then Penstock replies to unregister, and the memory belongs to its owner alone again.
  * Threads: the keeper calls these functions; any worker writes the bytes of a fill into the
  * buffer. */
 #include <jansson.h>

@@ -4,21 +4,21 @@
  * the runtime does not offer. This code requests each entry point at the version that it was
  * written against; if the driver lacks the entry point, that feature is off. Copies use the batch
  * call of the driver (12.8 and newer); older drivers get one call for each copy. Copies run on
- * streams of our own. No kernel copies, because kernels would queue behind those of the client's
+ * Penstock's own streams. No kernel copies bytes: it would queue behind the kernels of the client's
  * own program.
  *
  *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
  *         \--- pinned (host memory)         struct gpu_buffer: a mapping, and which lanes it used
  *
- * A device whose context died (by a sticky error) is lost until the process ends. Every call first
- * reads a flag for that, so a lost device gets no further calls of the driver. No table says which
- * errors are sticky. So after a failed call, a harmless call is made; if that call fails, too, the
- * error is sticky. An error that a copy reports late is always sticky.
+ * If a sticky error destroys the context of a device, the device is lost until the process ends.
+ * Every call first reads a flag for that, so a lost device gets no further calls of the driver. No
+ * table says which errors are sticky. So after a failed call, a harmless call is made; if that call
+ * fails, too, the error is sticky. An error that shows only when a copy ends is always sticky.
  *
  * Threads: as gpu.h says; each call makes the device current for its thread. gpu->lock guards the
- * free list and the pinned range. A submit holds the lock from the moment when it sees that a
- * buffer is not closing until the buffer's copies are begun. So a release knows all lanes that it
- * has to wait for. No thread waits for copies under the lock, except after a failed submit. */
+ * free list and the pinned range. Under one hold of the lock, a submit checks that no buffer is
+ * closing, and begins the copies. So a release knows all lanes that it has to wait for. No thread
+ * waits for copies under the lock, except after a failed submit. */
 #include "local/cuda_inside.h"
 
 #include <stdarg.h>

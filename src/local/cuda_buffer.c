@@ -3,7 +3,7 @@
  *
  * A buffer is a mapping that lives from its import to its release. A release waits for the copies
  * into the buffer, so no copy writes to memory that the client has got back. A client's statements
- * about its memory are believed only where the driver confirms them. */
+ * about its memory count only if the driver confirms them. */
 #include "local/cuda_inside.h"
 
 #include <assert.h>

@@ -84,7 +84,7 @@ enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, s
  * device current for this thread. */
 enum err cuda_enter(struct gpu *gpu, struct gpu_why *why) MUST_USE;
 
-struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver gives no further event */
+struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver makes no further event */
 void cuda_fence_give(struct gpu_fence *fence);
 /* Waits for all copies on these lanes (a bit each) that were begun before this call. */
 enum err cuda_drain(struct gpu *gpu, unsigned lanes) MUST_USE;

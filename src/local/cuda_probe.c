@@ -25,7 +25,7 @@ static const struct {
     { "cuMemUnmap", 10020, offsetof(struct driver, unmap) },
     { "cuMemAddressFree", 10020, offsetof(struct driver, address_free) },
     { "cuMemRelease", 10020, offsetof(struct driver, release) },
-    { "cuMemcpyBatchAsync", 12080, offsetof(struct driver, batch) },    /* 13.0 changed its form */
+    { "cuMemcpyBatchAsync", 12080, offsetof(struct driver, batch) },    /* CUDA 13.0 changed it */
 };
 
 void cuda_find_entry_points(struct driver *ret)

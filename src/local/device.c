@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   tasks ──> copier: open, pin ──> imports and releases, one by one
- *                              └─> copies, those that wait as one batch ──> fence ──> mail
+ *                              └─> copies, all waiting ones as one batch ──> fence ──> mail
  *
  * The copier opens a GPU for the first task, and closes it a minute after the GPU's last buffer was
  * released: an open GPU costs GPU memory for its context, and opening it takes time. The copier
@@ -12,8 +12,8 @@
  * a GPU reports an error that its context does not survive, the GPU is lost until this process
  * ends. A lost GPU stays open: its buffers are released, and the rest of the service goes on.
  *
- * Holders (sessions) share the slabs fairly. A holder begins with a sixteenth of them. For each
- * slab that a holder gives back it may hold one more, so its part doubles while its copies go on.
+ * Holders (sessions) share the slabs fairly. A holder begins with a sixteenth of them. With each
+ * slab that it gives back, a holder may hold one more, so its part doubles while its copies go on.
  * But a holder takes another slab only while it holds fewer slabs than are free. A holder that only
  * waits for an origin gives none back and stays small, so a new holder finds a slab. Only several
  * holders together can hold all slabs: if each of them grew while its copies went on, and then all
@@ -59,7 +59,7 @@ struct device {
     struct gpu_why why;               /* the reason why it could not be opened */
     bool warned;                      /* `why` was logged */
     unsigned buffers;
-    uint64_t idle_ns;                 /* no buffer since then; 0: it has a buffer, or is closed */
+    uint64_t idle_ns;                 /* start of the time without a buffer; 0: no such time */
     char *ring;
     uint64_t ring_bytes;
     struct slab *slab_list;
@@ -141,8 +141,8 @@ static void cut_slabs(struct device *device, unsigned count)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Pins as much memory as the host allows. Less than fill_ring makes copies slower; it is an error
- * only if nothing can be pinned. */
+/* Pins as much memory as the host allows, up to fill_ring. A smaller ring makes copies slower. The
+ * call fails only if nothing can be pinned. */
 static enum err make_ring(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;

@@ -17,15 +17,15 @@
 
 /* All GPUs of this machine. */
 struct devices;
-/* Probes the GPUs; that may take seconds on a machine with GPUs. `ring_bytes` is the pinned memory
+/* Probes the GPUs, which may take seconds on a machine with GPUs. `ring_bytes` is the pinned memory
  * for each GPU in use. If a slab_take got no slab, the thread that gives back the next slab calls
  * freed(). */
 struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void *arg) MUST_USE;
 void devices_free(struct devices **devices);    /* every buffer must have been released before */
 const struct gpu_probe *devices_probe(const struct devices *devices);
 
-/* Finds the GPU with that UUID. Its first task will make a context on it. Returns NULL and *ret_why
- * if there is no such GPU. */
+/* Finds the GPU with that UUID. The first task for a GPU makes a context on it. Returns NULL and
+ * *ret_why if there is no such GPU. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
 
 /* How many slabs of each GPU a holder has. The struct must live until all slabs were given back. */

@@ -1,9 +1,8 @@
 /* gpu.c - loads the module for CUDA. SPDX-License-Identifier: Apache-2.0
  *
- * The module is one file at one fixed path, set when Penstock was built. No client can name
- * another. The first gpu_load loads the module, and it stays until the process ends, because the
- * CUDA runtime inside it registers functions that run at exit. Threads: any; dlopen has its own
- * lock. */
+ * The module is one file at one fixed path, set when Penstock was built. No client can name another
+ * file. The first gpu_load loads the module, and it stays until the process ends, because the CUDA
+ * runtime inside it registers functions that run at exit. Threads: any; dlopen has its own lock. */
 #include "local/gpu.h"
 
 #include <dlfcn.h>

@@ -3,15 +3,15 @@
  *
  * penstock itself links no GPU library. gpu_load loads penstock-cuda.so, which exports one
  * function. That function returns the table, and everything else is called through the table. A
- * backend only copies bytes from pinned host memory into memory that a client shares with us. It
- * launches no kernel and starts no thread. The fill engine manages slabs, clients and fairness.
+ * backend only copies bytes from pinned host memory into memory that a client shares with Penstock.
+ * It launches no kernel and starts no thread. The fill engine manages slabs, clients and fairness.
  *
  *     probe, open, pin; import_vmm or import_ipc, submit, poll ..., release; unpin, close
  *
  * Threads: one thread, the copier of the device, calls submit, poll, wait, pin, unpin and close.
  * Any thread may call the imports, release and lost at any time between open and close, also while
- * the copier submits. Two devices share no state. Only wait, release, unpin, close, and a submit
- * that fails, wait for copies.
+ * the copier submits. Two devices share no state. Only these calls wait for copies: wait, release,
+ * unpin, close, and a submit that fails.
  *
  * Errors, all with a sentence in *why if the function has that argument:
  *     ERR_BAD_ARGUMENT     the client's memory can't be shared in this way (422)
@@ -40,7 +40,7 @@
 #define GPU_UUID_BYTES 41    /* "GPU-" and 36 characters, NUL */
 
 struct gpu;           /* an open device */
-struct gpu_buffer;    /* memory of a client on it */
+struct gpu_buffer;    /* memory of a client on a device */
 struct gpu_fence;     /* one submitted batch; poll and wait tell when it has ended */
 
 /* The reason of an error, for people: one sentence without its full stop, and never with a handle
@@ -77,8 +77,8 @@ struct gpu_backend {
     void (*probe)(struct gpu_probe *ret);
 
     /* Opens a device: makes its context, which uses some hundred MiB of its memory, and `lanes`
-     * streams (1 to GPU_LANES_MAX) that copy in parallel. If `batch` is set, copies use the batch
-     * call, if the driver has it. A device has at most one struct gpu at a time. */
+     * streams (1 to GPU_LANES_MAX) that copy in parallel. With `batch`, copies use the batch call
+     * if the driver has it. A device has at most one struct gpu at a time. */
     enum err (*open)(const char *uuid, unsigned lanes, bool batch, struct gpu **ret,
                      struct gpu_why *why) MUST_USE;
     /* Waits for the copies, unpins, destroys the context, and sets *gpu to NULL; *gpu may be NULL.
@@ -89,13 +89,13 @@ struct gpu_backend {
     const char *(*lost)(struct gpu *gpu);
 
     /* Lets the device read this host memory (whole pages) by DMA. A device has at most one such
-     * range (check). Returns ERR_LIMIT if the host does not allow that much; a smaller range may
-     * work. */
+     * range; a check enforces this. Returns ERR_LIMIT if the host does not allow that much; a
+     * smaller range may work. */
     enum err (*pin)(struct gpu *gpu, void *mem, uint64_t bytes, struct gpu_why *why) MUST_USE;
-    /* First waits for all copies on all lanes. A range must be pinned (check). */
+    /* First waits for all copies on all lanes. A range must be pinned; a check enforces this. */
     void (*unpin)(struct gpu *gpu);
 
-    /* Maps chunks of VMM memory on this GPU, one after the other in address space; each was
+    /* Maps chunks of VMM memory on this GPU, one after the other in address space; each chunk was
      * exported as a file descriptor. The caller still owns the descriptors. Each size is a number
      * of whole granules (2 MiB, mostly), and the size with which its chunk was made. Copies may
      * write to the first `bytes` bytes; `bytes` is at most the sum of the sizes. */
@@ -107,8 +107,8 @@ struct gpu_backend {
                            uint64_t base_offset, uint64_t bytes, struct gpu_buffer **ret,
                            struct gpu_why *why) MUST_USE;
     /* Stops further copies into the buffer, waits for those in progress (milliseconds, so not on a
-     * loop), unmaps the memory, and sets *buffer to NULL; *buffer may be NULL. After it no copy of
-     * ours writes there. */
+     * loop), unmaps the memory, and sets *buffer to NULL; *buffer may be NULL. After the call no
+     * copy writes there. */
     void (*release)(struct gpu_buffer **buffer);
 
     /* Begins copies on one of the lanes 0 to lanes - 1. The copies of a batch run in any order.

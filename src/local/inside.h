@@ -6,8 +6,8 @@
  *   client <──reply──── session.c <── fill.c: end <── mail ── share.c <── run.c: gets, bytes ─┘
  *
  * A session, its buffers and its fills belong to one worker, its keeper. Any worker may run the
- * shares of a fill. The worker writes results and bytes, and no thread reads them before the
- * share's mail has come. */
+ * shares of a fill. The worker of a share writes results and bytes, and no thread reads them
+ * before the share's mail has come. */
 #ifndef LOCAL_INSIDE_H
 #define LOCAL_INSIDE_H
 
@@ -36,7 +36,7 @@ struct worker {
     int epoll;
     struct mailbox *box;
     struct cache_loop *cache;
-    struct ticket *look;              /* wakes it for a share, a cancelled fill, or the end */
+    struct ticket *look;              /* wakes the worker for a share, a cancelled fill, the end */
     struct list sessions;
     struct list starved;              /* shares that need a slab and got none */
     struct list runs;                 /* items in progress here that wait for bytes */
@@ -81,7 +81,7 @@ struct session {
     bool wants_out;                   /* epoll tells when the socket has room to send */
     bool dead;                        /* the client has gone or was cut off: nothing new begins */
     struct ucred peer;                /* the process that connected; its pid is for the log */
-    struct user *user;                /* its quotas; it counts this session */
+    struct user *user;                /* the peer's user, which counts this session */
     bool identified;                  /* hello was accepted */
     uint64_t hello_ms;                /* hello must come before this time */
     struct arena keep;                /* holds the memory that `reader` points at */
@@ -103,9 +103,10 @@ struct session {
 void session_begin(struct worker *worker, int fd);    /* owns fd from now on */
 /* Handles events of epoll; may free the session. */
 void session_ready(struct session *session, uint32_t events);
-/* Ends the connection. The session is freed when its last fill has ended. */
+/* Ends the connection. The session is freed when its last fill and last buffer are gone. */
 void session_end(struct session *session);
-void session_settle(struct session *session);    /* frees a dead session without a fill or buffer */
+/* Frees the session if it is dead, and no fill or buffer of it is left. */
+void session_settle(struct session *session);
 /* The next time at which session_deadlines has work: a hello is overdue, a fill is too late, or a
  * carrier expires. */
 uint64_t session_next_deadline(const struct worker *worker);    /* UINT64_MAX: no such time */
@@ -114,7 +115,7 @@ void session_deadlines(struct worker *worker, uint64_t now_ms);
  * off. */
 void session_send(struct session *session, slice text);
 /* Sends the reply to a message, with the "id" of that message; `to` is NULL if the reply belongs to
- * no message. The member "ok" is true unless `take_reply` has its own. */
+ * no message. The member "ok" is true, unless `take_reply` already has one. */
 void session_answer(struct session *session, const struct message *to, struct json_t *take_reply);
 struct json_t *id_json(const uint8_t id[ID_BYTES]) MUST_USE;    /* text of 32 hex digits */
 void session_refuse(struct session *session, const struct message *to, const struct trouble *why);
@@ -135,7 +136,7 @@ struct buffer {
     struct session *session;
     uint8_t id[ID_BYTES];
     const struct memory_kind *kind;
-    char *base;                       /* path direct: the mapped memory; else NULL */
+    char *base;                       /* path direct (memory.h): the mapped memory; else NULL */
     struct device *device;            /* path ring: the GPU; else NULL */
     struct gpu_buffer *gpu;
     uint64_t bytes;
@@ -143,11 +144,11 @@ struct buffer {
     struct list busy;                 /* those fills, linked by fill->busy */
     bool leaving;                     /* it waits for its release; no new fill of it begins */
     bool released;                    /* its kind's release was called */
-    struct message message;           /* register, later unregister; only op and "id" stay valid */
+    struct message message;           /* register, later unregister; only op and "id" are valid */
     bool unregistered;                /* the reply to `message` is due after the release */
 };
 /* Replies to the message, at once or when the kind has taken the memory. Takes the descriptors that
- * it needs. */
+ * the kind needs. */
 void buffer_register(struct session *session, const struct message *message, int *fds,
                      size_t fd_count);
 struct buffer *buffer_find(struct session *session, const uint8_t id[ID_BYTES]);    /* or NULL */
@@ -155,7 +156,7 @@ struct buffer *buffer_find(struct session *session, const uint8_t id[ID_BYTES]);
 void buffer_release(struct buffer *buffer);
 /* Releases the buffer, then replies to the message. */
 void buffer_unregister(struct buffer *buffer, const struct message *message);
-void buffer_settle(struct buffer *buffer);          /* a fill of it has ended */
+void buffer_settle(struct buffer *buffer);          /* call when a fill of it has ended */
 
 /* ---- fill.c: a list of items on their way into a buffer ---- */
 
@@ -179,7 +180,7 @@ struct fill {
     uint8_t id[ID_BYTES];
     atomic_bool canceled;             /* its items must end */
     enum err why;                     /* why it was cancelled: ERR_TIMEOUT, ERR_CANCELED */
-    atomic_bool failed;               /* on_error is "fail" and an item failed: no more begin */
+    atomic_bool failed;               /* on_error is "fail" and an item failed: begin no more */
     atomic_uint refused;              /* number of items that its reader may not read */
     size_t shares_left;
     size_t held_bytes;                /* its bytes in local->list_bytes */
@@ -206,10 +207,10 @@ void fill_settle(struct fill *fill);   /* a share has ended; may free the fill a
 void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- placing.c, share.c ---- */
-/* Finds the place of each item. It must lie inside the buffer, and overlap no item of this fill or
- * of another. */
+/* Finds the place of each item. Returns false if a place does not lie inside the buffer, or
+ * overlaps another item of this fill or an item of another fill. */
 bool fill_place(struct fill *fill, struct trouble *ret_why) MUST_USE;
-void fill_cut(struct fill *fill);       /* into shares, which then wait for a worker */
+void fill_cut(struct fill *fill);       /* makes shares, which then wait for a worker */
 /* Called when all items of the share have been read. From this call on, the share belongs to the
  * keeper. */
 void share_settle(struct share *share);
@@ -226,7 +227,7 @@ struct share *queue_take(struct local *local, bool full);
 void queue_call(struct local *local, const struct worker *but, unsigned count);
 
 /* ---- run.c: reads the items of a share ---- */
-bool run_turn(struct worker *worker);               /* returns true if it can do more at once */
+bool run_turn(struct worker *worker);               /* returns true if there is more to do now */
 /* Returns true if the worker has as many items in progress as it may have. */
 bool run_is_full(const struct worker *worker);
 /* Ends items of cancelled fills, and begins shares that got no slab before. */

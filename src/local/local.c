@@ -1,7 +1,7 @@
 /* local.c - the fill socket as a whole. SPDX-License-Identifier: Apache-2.0
  *
  * The socket is made beside its path and then renamed, so that no client finds a socket that does
- * not listen yet. A socket that a dead process left is replaced; a socket where a process listens
+ * not listen yet. A socket that an ended process left is replaced; a socket where a process listens
  * is not.
  * Threads: one thread calls start, drain and stop; any thread may call the rest. */
 #include "local/local.h"
@@ -21,7 +21,7 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-/* The kernel's queue; connect waits when it is full; fill_sessions is the limit. */
+/* Length of the kernel's queue. A full queue makes connect wait; fill_sessions limits sessions. */
 #define BACKLOG 128
 
 /* ---- the socket ---- */

@@ -19,10 +19,10 @@ struct local_options {
     bool access_log;
     /* limits (H8) of all sessions together, of one session, and of a message */
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
-    uint64_t user_bytes_max;          /* that one user may register */
+    uint64_t user_bytes_max;          /* the most bytes that one user may register */
     uint64_t lists_bytes_max;         /* memory of the lists of all fills in progress */
-    /* The most items in progress of one session, for each worker. A worker has at most eight times
-     * as many items in progress, of all sessions together. */
+    /* Limits items in progress. A session may have this number times the number of workers. One
+     * worker has at most eight times this number, of all sessions together. */
     unsigned gets_max;
     uint64_t list_bytes_max;          /* the longest message in a memfd */
     uint64_t replies_bytes_max;       /* replies that a session has not received yet */
@@ -32,13 +32,13 @@ struct local_options {
 };
 
 struct local;
-/* Checks path and users, and creates nothing. The folder need not exist, as the service may make
- * it. On an error *ret_why is set, in keep. */
+/* Checks path and users, and creates nothing. The folder need not exist, as systemd may make it at
+ * the start. On an error *ret_why is set, in keep. */
 enum err local_check(const struct local_options *options, struct arena *keep,
                      slice *ret_why) MUST_USE;
-/* Checks whether the socket could be made there now. Returns ERR_BUSY if another process listens
- * there, ERR_NOT_FOUND if the folder is missing, or ERR_IO. On an error *ret_why is set, in
- * keep. */
+/* Checks whether the socket could be made at its path now. Returns ERR_BUSY if another process
+ * listens there, ERR_NOT_FOUND if the folder is missing, or ERR_IO if this user may not write to
+ * the folder. On an error *ret_why is set, in keep. */
 enum err local_look(const struct local_options *options, struct arena *keep,
                     slice *ret_why) MUST_USE;
 /* One thread calls start and stop. After a failure nothing is left to stop, and *ret_why is set, in

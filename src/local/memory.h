@@ -8,8 +8,8 @@
  *   ring     device and gpu: a GPU, and the memory on it. Items are read into slabs of pinned
  *            memory, and that GPU's copier (device.h) copies them to the GPU.
  *
- * A new kind is a file with such a table, and a row in memory.def. Threads: any thread may call
- * why_off. The keeper calls take and release, and they must not block it. */
+ * A new kind is a file with a struct memory_kind, and a row in memory.def. Threads: any thread may
+ * call why_off. The keeper calls take and release, and they must not block it. */
 #ifndef LOCAL_MEMORY_H
 #define LOCAL_MEMORY_H
 
@@ -30,7 +30,7 @@ struct memory_kind {
     enum err (*take)(struct buffer *buffer, const struct message *message, int *fds,
                      size_t fd_count, struct trouble *ret_why);
     /* Gives the memory back; the caller makes sure that no fill of it is in progress. Returns OK if
-     * nothing here can access the memory any more, or ERR_WAIT if buffer_released follows. */
+     * Penstock can't access the memory any more, or ERR_WAIT if buffer_released follows. */
     enum err (*release)(struct buffer *buffer);
 };
 

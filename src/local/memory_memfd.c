@@ -15,7 +15,7 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-#define POPULATE_BYTES GIB    /* populated in advance: 0.1 s; fills populate the pages beyond */
+#define POPULATE_BYTES GIB    /* populated at once (0.1 s); fills populate the pages beyond */
 
 static const char *why_off(const struct local *local)
 {

@@ -1,6 +1,6 @@
 /* queue.c - which share runs next. SPDX-License-Identifier: Apache-2.0
  *
- * Sessions with waiting shares stand in a line. The first session gives one share to a worker and
+ * Sessions with waiting shares form a line. The first session gives one share to a worker and
  * goes to the end of the line; all shares have about the same number of bytes. So a list of sixteen
  * thousand items delays a single item of another session by one share. A session whose items wait
  * for the origin does not block other sessions, because the number of its items in progress is

@@ -33,7 +33,7 @@ struct run {
 
 /* ---- bytes ---- */
 
-/* Returns false if the buffer's memory has gone. */
+/* Returns false if the buffer's memory was removed. */
 static bool put(struct run *run, slice bytes)
 {
     char *to = run->to + run->at;
@@ -113,8 +113,8 @@ static enum err move(struct run *run)
     return OK;
 }
 
-/* Ends a cancelled item. If the disk or a GPU may still be using its memory, it waits: the item's
- * next step() calls this again. */
+/* Ends a cancelled item, unless the disk or a GPU may still be using the item's memory. Then the
+ * next step() of the item calls this function again. */
 static void give_up(struct run *run)
 {
     if (!large_copies(run->large) && (!run->get || !get_writes(run->get)))
@@ -241,7 +241,7 @@ static void sweep(struct list *runs)
 void run_look(struct worker *worker)
 {
     struct list starved;
-    const struct buffer *without = NULL;    /* it got no slab, so its next share gets none */
+    const struct buffer *without = NULL;    /* this buffer got no slab; nor will its next share */
     list_init(&starved);
     sweep(&worker->runs);
     sweep(&worker->ready);

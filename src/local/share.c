@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A share is some consecutive items, about a mebibyte; a worker takes one share at a time. On the
- * path ring all items of a share fit into one slab. When the last item has been read, they leave
- * the slab as one batch of copies. An item larger than a slab is a share by itself (large.c).
+ * path ring all items of a share fit into one slab. When the last item has been read, the items
+ * leave the slab as one batch of copies. An item larger than a slab is a share by itself (large.c).
  * Threads: the keeper cuts a share; the worker that read its last item settles it. */
 #include <stdlib.h>
 
@@ -133,6 +133,6 @@ void share_settle(struct share *share)
     check(share->left == 0);
     if (share->slab && !share->large && copy_out(share))
         return;
-    /* a worker ends only when no fill is left */
+    /* the mail arrives, because a worker ends only when no fill is left */
     check(mailbox_post(share->fill->session->worker->box, &share->mail));
 }

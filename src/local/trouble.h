@@ -6,7 +6,7 @@
 
 struct trouble {
     int status;                       /* an HTTP status */
-    const char *code;                 /* an S3 code, or one of the fill socket, in lower case */
+    const char *code;                 /* an S3 code, or a lower-case code of the fill socket */
     slice message;                    /* what happened, why, and what to do */
 };
 struct trouble trouble_of(enum err err);

@@ -100,8 +100,8 @@ struct user *users_enter(struct users *users, uint32_t uid, unsigned sessions_ma
     return user;
 }
 
-/* Frees the row with the user's last session: with fill_users="*" the number of users has no
- * limit. */
+/* Frees the row when the user's last session leaves, because with fill_users="*" the number of
+ * users has no limit. */
 void users_leave(struct users *users, struct user **user)
 {
     struct user *mine = *user;

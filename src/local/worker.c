@@ -50,7 +50,7 @@ static void listen_for(struct worker *worker, uint32_t events)
     check(epoll_ctl(worker->epoll, EPOLL_CTL_MOD, worker->local->listen_fd, &event) == 0);
 }
 
-/* Sends the reason of its refusal to a new client. The client can still read it after the
+/* Refuses a new client, and sends the reason to it. The client can still read the reason after the
  * connection was closed. */
 static void turn_away(struct local *local, int fd)
 {

@@ -59,7 +59,7 @@ slice aws_without_line_end(slice text)
     return text;
 }
 
-/* The last line with that name wins, as in the SDKs. */
+/* If several lines set `name`, the last one counts, as in the SDKs. */
 static slice look_up(slice file, slice section, slice name)
 {
     slice found = S("");
@@ -82,7 +82,7 @@ static slice look_up(slice file, slice section, slice name)
     return found;
 }
 
-/* In the config file, "profile" stands before each name, except before "default". */
+/* In the config file, the section of a profile is "profile NAME", except for "default". */
 static slice look_up_config(const struct aws_files *files, slice profile, slice name)
 {
     struct arena keep = { 0 };

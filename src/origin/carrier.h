@@ -23,7 +23,7 @@ struct carrier {
     uint64_t tick_ms;               /* time of the last look for stuck exchanges */
     CURL *pool[POOL_MAX];           /* easy handles for reuse */
     size_t pool_count;
-    int served[UINT16_MAX + 1];     /* local port -> socket; set after an exchange */
+    int served[UINT16_MAX + 1];     /* local port -> socket; set at the end of an exchange */
 };
 
 struct carriers {
@@ -34,8 +34,8 @@ struct carriers {
     struct carrier carriers[CARRIERS_MAX];
 };
 
-/* Setting an option can fail for three reasons: libcurl is not the one of the build, there is no
- * memory, or a reused handle was not reset (exchange_drop resets it). */
+/* Setting an option can fail for three reasons: libcurl is not the version of the build, there is
+ * no memory, or a reused handle was not reset (exchange_drop resets it). */
 #define CURL_SET(easy, option, value) check(curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 void curl_init(void);    /* must be called before any other call of libcurl */
@@ -45,7 +45,7 @@ void curl_rules(CURL *easy, const char *ca_file);
 /* Returns the fields in libcurl's form; the caller frees the list. */
 struct curl_slist *curl_fields(const struct http_field *fields, size_t count) MUST_USE;
 
-/* In curl.c; called on the carrier. An exchange that ends may start another. */
+/* In curl.c; called on the carrier. The end() of an exchange may start another one. */
 void exchanges_end_finished(struct carrier *carrier);
 void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms);
 

@@ -2,8 +2,8 @@
  *
  * A table of sources, tried in order. Each source tells whether it is configured at all. A key pair
  * always comes from one source, with one exception: a secret in a mounted file may go with an
- * access key in the environment. Other SDKs also support SSO and MFA. Penstock leaves those to a
- * credential_process, and its message says so. */
+ * access key in the environment. AWS SDKs also support SSO and MFA. Penstock does not, and its
+ * error messages say what to use instead. */
 #include <stdio.h>
 
 #include "base/json.h"
@@ -71,8 +71,8 @@ static bool is_bare(slice text)    /* no space at either end */
     return slice_trim(text).len == text.len;
 }
 
-/* Checks a pair: both parts must be there, and neither may begin or end with a space. The names are
- * for the message. */
+/* Checks a key pair. Returns ERR_NOT_FOUND if both keys are missing, or ERR_BAD_ARGUMENT if one is,
+ * or if one begins or ends with a space. The names are for the message. */
 static enum err settle(struct seek *seek, struct credentials *ret, const char *access_name,
                        const char *secret_name)
 {
@@ -92,7 +92,7 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
                      in_file ? " in " : "", SLICE_ARG(in_file ? ret->from : S("")));
 }
 
-/* Reads a file that an orchestrator mounts, and rewrites when its content changes. If `path` is
+/* Sets *ret to the first line of a file, which an orchestrator mounts and may rewrite. If `path` is
  * empty, *ret does not change. */
 static enum err from_file(struct seek *seek, slice path, slice *ret)
 {
@@ -132,7 +132,7 @@ enum err source_env(struct seek *seek, struct credentials *ret)
     return settle(seek, ret, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
 }
 
-/* Reads secrets from files that an orchestrator mounts, and rewrites when they change. */
+/* Reads keys from files that an orchestrator mounts, and rewrites when the keys change. */
 static enum err source_mounted(struct seek *seek, struct credentials *ret)
 {
     const struct {
@@ -170,10 +170,10 @@ enum err source_profile(struct seek *seek, struct credentials *ret)
 
 static const struct {
     enum err (*find)(struct seek *seek, struct credentials *ret);
-    bool is_env;    /* skip it if the settings name a profile */
+    bool is_env;    /* skip this source if the settings name a profile */
 } sources[] = {
     { source_settings, false },
-    { source_mounted, true },    /* before source_env, whose access key it may use */
+    { source_mounted, true },    /* before source_env, which refuses an access key alone */
     { source_env, true },
     { source_role, false },
     { source_web_identity, false },

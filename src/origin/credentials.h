@@ -15,28 +15,28 @@
 enum credentials_kind {
     CREDENTIALS_FIXED,              /* settings, environment: valid as long as the process runs */
     CREDENTIALS_IN_FILES,           /* read again regularly, because files get rewritten */
-    CREDENTIALS_LENT                /* valid until they expire */
+    CREDENTIALS_LENT                /* temporary: valid until they expire */
 };
 
 struct credentials {
     slice access_key, secret_key, session_token, region;    /* token and region may be empty */
     slice from;    /* the source of the keys: "env AWS_ACCESS_KEY_ID", "profile NAME" */
     enum credentials_kind kind;
-    bool nameless;                  /* `from` names no owner: the keys' owner may change */
-    int64_t expires_s;              /* 0: they are not known to expire */
-    bool outlasts;                  /* valid after expires_s until the source has newer ones */
-    unsigned source;                /* number of the source; the next search asks only this one */
+    bool nameless;                  /* `from` names no owner, and the owner may change */
+    int64_t expires_s;              /* 0: not known to expire */
+    bool outlasts;                  /* valid even after expires_s, until newer ones come */
+    unsigned source;                /* number of the source, so that the next search asks only it */
 };
 
 #define CREDENTIALS_ANY 0u          /* search all sources */
 
 struct credentials_ask {
     slice access_key, secret_key, session_token, region, profile;    /* settings; empty: not set */
-    slice secret_key_file, session_token_file;    /* files with these settings, or empty */
-    const char *(*env)(const char *name);    /* getenv, or a test's */
-    bool may_lend;                  /* false: from a source that lends, only `from` is returned */
+    slice secret_key_file, session_token_file;    /* files that hold these values, or empty */
+    const char *(*env)(const char *name);    /* getenv, or a function of a test */
+    bool may_lend;                  /* false: a source of LENT credentials is only named */
     unsigned source;                /* CREDENTIALS_ANY, or the only source to ask */
-    bool optional;                  /* for provider_new: finding no credentials is no mistake */
+    bool optional;                  /* for provider_new: it is allowed to find no credentials */
     int64_t now_s;                  /* the credentials must be valid at this time */
     const atomic_bool *stop;        /* if set, the search ends early; may be NULL */
 };

@@ -5,14 +5,14 @@
  *
  * Time: libcurl limits the time to connect. This file limits silence: each exchange records when a
  * byte last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. The
- * time of a paused exchange does not count, because it does not wait for its origin. A 1xx head is
- * no progress; otherwise an origin could send 1xx heads for ever. Once the whole request was sent,
- * the limit is answer_ms, because an origin may need long for its work.
+ * time of a pause does not count, because the exchange does not wait for its origin then. A 1xx
+ * head is no progress; otherwise an origin could send 1xx heads for ever. Once the whole request
+ * was sent, the limit is answer_ms, because an origin may need long for its work.
  *
- * If a reused connection dies before the first byte of the answer, the origin's idle timeout most
- * likely ended it, and libcurl repeats the request by itself. But the origin may have read the
- * request before that. So a write that was sent to its last byte is not repeated, and a write uses
- * a reused connection only if that connection has not ended yet.
+ * If a reused connection ends before the first byte of the answer, the cause is most likely the
+ * origin's idle timeout, and libcurl repeats the request by itself. But the origin may have read
+ * the request before it closed the connection. So a write that was sent to its last byte is not
+ * repeated, and a write uses a reused connection only if that connection has not ended yet.
  *
  * Bytes left after one answer must never be read as part of the next answer. radosgw ends its
  * answer to a HEAD of the service with a last chunk, which may arrive at any time: that connection
@@ -52,7 +52,7 @@ struct exchange {
     bool sends_later;               /* also paused: the next bytes of `body` are not there yet */
     bool rewound;                   /* the whole request was sent, and libcurl sends it again */
     bool anew;                      /* nothing was sent, and a new connection is needed */
-    enum err why;                   /* the reason if this file, not libcurl, ended it */
+    enum err why;                   /* the reason if this file, not libcurl, ended the exchange */
     uint64_t got;                   /* bytes of the body that were received */
     struct response_head head;      /* of the answer; filled as it arrives, kept to the end */
     char error[CURL_ERROR_SIZE];
@@ -68,7 +68,8 @@ static struct exchange *exchange_of(void *arg)
     return exchange;
 }
 
-/* Ends the exchange from inside a callback: libcurl gives up if the result is not the length. */
+/* Ends the exchange from inside a callback: libcurl gives up if a callback does not return the
+ * number of bytes that it was given. */
 static size_t give_up(struct exchange *exchange, enum err why)
 {
     exchange->why = why;
@@ -91,8 +92,8 @@ static bool was_out(const struct exchange *exchange)
     return exchange->rewound || is_out(exchange);
 }
 
-/* Returns true if the connection may have been dead from the start: no answer came, and it failed
- * soon. */
+/* Returns true if the connection may have been dead from the start: no answer came, and the
+ * exchange failed within DEAD_MS. */
 static bool died_at_once(const struct exchange *exchange)
 {
     return !exchange->why && !exchange->answered && mono_ms() <= exchange->moved_ms + DEAD_MS;
@@ -164,8 +165,8 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
     return bytes.len;
 }
 
-/* Returns true for a reused connection that has ended or holds unread bytes. libcurl tests this,
- * too, but version 7.88 takes unread bytes for a sign that the connection lives. */
+/* Returns true for a reused connection that has ended or holds unread bytes. libcurl tests reused
+ * connections, too, but version 7.88 takes unread bytes as a sign of a working one. */
 static bool has_ended(const struct exchange *exchange, int local_port)
 {
     long connects = 1;
@@ -421,8 +422,8 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
     return whole ? OK : ERR_ORIGIN_CUT;
 }
 
-/* libcurl tells the socket only at the end of an exchange, but the local port at its beginning,
- * too. So has_ended finds the socket of a reused connection by its port. */
+/* Stores the socket under its local port, where has_ended finds it for a reused connection. libcurl
+ * gives the socket only at the end of an exchange, but the port also at the beginning. */
 static void remember_socket(struct exchange *exchange)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
@@ -443,7 +444,7 @@ static void end(struct exchange *exchange, CURLcode code)
     curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's message lacks the errno */
         snprintf(why, sizeof(why), "%.180s: %s", exchange->error, strerror((int)error));
-    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl's message names only a failed callback */
+    if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl's message only says: a callback failed */
         snprintf(why, sizeof(why), "the connection ended before the origin answered");
     struct exchange_end result = {
         .err = err_of(exchange, code),
@@ -481,7 +482,7 @@ void exchanges_end_finished(struct carrier *carrier)
     }
 }
 
-/* While it connects, libcurl limits the time, so this limit is longer by connect_ms. */
+/* While an exchange connects, libcurl limits the time, so this limit is longer by connect_ms. */
 static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
     uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
@@ -495,7 +496,7 @@ void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms)
     if (now_ms < carrier->tick_ms + TICK_MS)
         return;
     carrier->tick_ms = now_ms;
-    for (bool again = true; again;) {    /* end() may change the list, so restart after each */
+    for (bool again = true; again;) {    /* end() may change the list, so begin anew after it */
         again = false;
         list_each_safe(struct exchange, exchange, &carrier->exchanges, link)
             if (is_stuck(exchange, now_ms)) {

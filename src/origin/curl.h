@@ -22,12 +22,12 @@ struct exchange_ask {
     const char *url;                /* the server to connect to, as scheme://host:port/ */
     const char *ca_file;            /* empty: the system's store */
     const char *target;             /* the target of the request line, byte for byte */
-    const struct http_field *fields;    /* all fields except Content-Length, which the body gives */
+    const struct http_field *fields;    /* all fields but Content-Length, which follows from body */
     size_t field_count;
     const struct origin_body *body;
     bool sends_length;              /* the method has a body, which may be empty */
-    bool once;                      /* must not reach the origin twice, so no reused connection */
-    bool writes;                    /* the origin should not act on it twice */
+    bool once;                      /* needs a new connection, so that it can't arrive twice */
+    bool writes;                    /* the origin should not act on the request twice */
     unsigned connect_ms, progress_ms;
     unsigned answer_ms;             /* longest silence after the whole request was sent */
 };
@@ -44,9 +44,9 @@ enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 /* The callbacks are called on the carrier. They must not start, resume or drop exchanges; only
  * `end` may start one. */
 struct exchange_events {
-    /* The connection is ready and nothing was sent yet. If this returns false, the exchange
-     * ends. It is called again if a reused connection was dead and libcurl repeats the request
-     * by itself. */
+    /* The connection is ready and nothing was sent yet. If ready() returns false, the exchange
+     * ends. ready() is called again if a reused connection was dead and libcurl repeats the
+     * request by itself. */
     bool (*ready)(void *arg);
     /* Gets the head of the answer; reply->tries is not set. Must not return EXCHANGE_PAUSE. */
     enum exchange_take (*head)(void *arg, const struct origin_reply *reply);

@@ -298,7 +298,7 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
 
 static void *dir_shared_new(unsigned threads)
 {
-    (void)threads;              /* this counts network threads; file systems have their own */
+    (void)threads;              /* that number is for the network, not for file systems */
     return dir_pool_new(THREADS);
 }
 

@@ -21,9 +21,9 @@ struct dir {
 struct dir_call {
     struct origin_hook hook;
     struct list link, of_pool;      /* the pool's queue; all calls of the pool */
-    bool parked;                    /* pool->lock: no thread of the pool has it */
-    bool resumed;                   /* pool->lock: it was resumed while it ran */
-    _Atomic enum err stopped;       /* OK, or why it must end; long work polls it */
+    bool parked;                    /* under pool->lock: neither queued nor with a thread */
+    bool resumed;                   /* under pool->lock: it was resumed while it ran */
+    _Atomic enum err stopped;       /* OK, or the error to end with; long work polls this */
 
     struct arena keep;
     uint64_t started_ns;

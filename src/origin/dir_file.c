@@ -4,10 +4,10 @@
  * link that leads out of the bucket, it finds nothing. A key that can't be a file name ("a//b",
  * "./x", "x/", a component of more than 255 bytes) gets a 404 that says so.
  *
- * Nothing locks a file while it is read. So fstat compares the file after every read, before the
- * block is given to the caller. If the file has changed, the call ends with ERR_ORIGIN_CUT, so two
- * versions never mix. A write within one tick of the file system's clock would not be noticed, so a
- * file that changed less than 2 s ago counts as young (dir_is_young). */
+ * Nothing locks a file while it is read. So after every read, before the caller gets the block,
+ * fstat compares the file with its state at opening. If the file has changed, the call ends with
+ * ERR_ORIGIN_CUT, so two versions never mix. A write within one tick of the file system's clock
+ * would not be noticed, so a file that changed less than 2 s ago counts as young (dir_is_young). */
 #include "origin/dir.h"
 
 #include <errno.h>
@@ -55,8 +55,8 @@ static int64_t stat_ns(struct timespec when)
     return (int64_t)when.tv_sec * 1000000000 + when.tv_nsec;
 }
 
-/* The ETag must change with the file. It must not look like an MD5, because clients would verify
- * that. In S3, the "-1" at the end marks a digest of digests. */
+/* The ETag must change with the file. It must not look like an MD5, because clients would compare
+ * it with the bytes. So it ends in "-1", which marks a digest of digests in S3. */
 slice dir_etag(struct arena *keep, const struct stat *file)
 {
     uint64_t facts[] = { (uint64_t)file->st_dev, (uint64_t)file->st_ino, (uint64_t)file->st_size,

@@ -147,7 +147,7 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
     size_t count = 0;
     for (struct dirent *found; count < BUCKETS_MAX && (found = readdir(dir)) != NULL;) {
         slice name = slice_of(found->d_name);
-        bool valid = s3_bucket_is_valid(name) && !slice_has(name, ':');    /* no "owner:bucket" */
+        bool valid = s3_bucket_is_valid(name) && !slice_has(name, ':');    /* no "tenant:bucket" */
         int sub = valid ? dir_open(root, found->d_name, O_PATH | O_DIRECTORY, true) : -1;
         if (sub < 0)
             continue;

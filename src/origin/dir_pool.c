@@ -1,11 +1,10 @@
 /* dir_pool.c - threads that may block on a file system. SPDX-License-Identifier: Apache-2.0
  *
  * A read of a file on an NFS or Lustre mount may block, so directory origins have threads of their
- * own. A call is either with the threads or parked. With the threads it is queued, or one thread
- * works on it, without the lock. It is parked after its reader returned PAUSE, and then uses no
- * thread. A call runs for a turn of a few blocks, then goes to the end of the queue, so large files
- * do not delay small ones. The state changes only under pool->lock, so the callbacks of a call come
- * one at a time. */
+ * own. A call is queued, running on one thread (without the lock), or parked. It is parked after
+ * its reader returned PAUSE, and then uses no thread. A call runs for a turn of a few blocks, then
+ * goes to the end of the queue, so large files do not delay small ones. The state changes only
+ * under pool->lock, so the callbacks of a call come one at a time. */
 #include "origin/dir.h"
 
 #include <pthread.h>

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A listing is in the byte order of whole keys, but a directory returns its entries in no order. So
- * a directory is read as a whole, and the smallest entries after the cursor are kept, sorted: they
- * are a window. Names are compared as they stand in keys, with a '/' after the name of a directory:
- * "a-b" < "a/b". To find the entries after a window, the directory is read again, from the cursor's
- * new place. So the size of the requested page (times the depth) limits the memory, not the size of
- * the tree.
+ * a directory is read as a whole, and the smallest entries after the cursor (see below) are kept,
+ * sorted, as a window. Names are compared as they are in keys, with a '/' after the name of a
+ * directory: "a-b" < "a/b". To find the entries after a window, the directory is read again, from
+ * the cursor's new place. So the memory depends on the size of the requested page and the depth of
+ * the tree, not on the number of files.
  *
  * The cursor alone tells which keys are already listed: every key up to `after`, and, if `after` is
  * a rolled-up prefix, every key below it. The continuation token is this cursor as text. A
@@ -123,7 +123,7 @@ struct entry {
     bool is_dir, is_link;
 };
 
-struct window {             /* the smallest entries, sorted; holds 2 * cap while reading */
+struct window {             /* the smallest entries, sorted; while reading, up to 2 * cap */
     struct entry *entries;
     size_t count, cap;
     bool more;              /* larger entries were left out */
@@ -257,7 +257,7 @@ static enum err walk_dir(struct walk *walk, DIR *take_dir, slice path);
 static enum err walk_entry(struct walk *walk, int dir, slice key, const struct entry *entry)
 {
     if (behind_cursor(walk, key, entry->is_dir))
-        return OK;    /* a prefix that was listed after the window was read covers it */
+        return OK;    /* a prefix that was listed after the window was read covers the key */
     if (!entry->is_dir) {
         list_file(walk, dir, entry, key);
         return OK;
@@ -267,7 +267,7 @@ static enum err walk_entry(struct walk *walk, int dir, slice key, const struct e
     if (below)
         return walk_dir(walk, below, key);
     bool failed = errno == EMFILE || errno == ENFILE || errno == EIO;
-    return failed ? ERR_IO : OK;    /* else it is not listed: it was removed, or may not be read */
+    return failed ? ERR_IO : OK;    /* not listed: it was removed, or may not be read */
 }
 
 /* Walks an entry, and moves the cursor past it; for a directory, past everything in it. */
@@ -275,7 +275,7 @@ static enum err pass(struct walk *walk, int dir, slice path, const struct entry 
 {
     char text[S3_KEY_BYTES_MAX + 1];
     slice key = { text, path.len + entry->len };
-    check(key.len <= S3_KEY_BYTES_MAX);    /* window_read left out longer ones */
+    check(key.len <= S3_KEY_BYTES_MAX);    /* window_read left out longer keys */
     slice_put(text, path);
     memcpy(text + path.len, entry->name, entry->len);
     text[key.len] = '\0';

@@ -12,7 +12,7 @@ struct dir_ask {                    /* the decoded parameters of a listing */
 };
 
 struct dir_item {
-    slice key;                      /* or a rolled-up prefix */
+    slice key;                      /* or a rolled-up prefix: an entry of CommonPrefixes */
     bool rolled;
     struct stat file;               /* undefined for a rolled-up prefix */
 };
@@ -23,8 +23,8 @@ struct dir_list {
     bool more;                      /* more keys follow after this page */
 };
 
-/* Fills a page from the bucket, which is an open directory. Returns ERR_BAD_ARGUMENT if the
- * continuation token is not valid, ERR_DENIED or ERR_IO, or ERR_CANCELED when *stopped was set. */
+/* Fills a page from the bucket, which is an open directory. Errors: ERR_BAD_ARGUMENT (the
+ * continuation token is not valid), ERR_CANCELED (*stopped was set), ERR_DENIED, ERR_IO. */
 enum err dir_walk(struct arena *keep, int bucket, const struct dir_ask *ask,
                   _Atomic enum err *stopped, struct dir_list *ret) MUST_USE;
 /* Returns the continuation token of the page that ends with this item: "k", or "p" for a rolled-up

@@ -11,7 +11,7 @@ struct endpoint {
     enum { STYLE_AUTO, STYLE_PATH, STYLE_HOST } style;
 };
 
-/* Reads http://host[:port] or https://... If it returns ERR_BAD_ARGUMENT, *ret_why is a sentence
+/* Reads http://host[:port] or https://host[:port]. With ERR_BAD_ARGUMENT, *ret_why is a sentence
  * for people. */
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
                        slice *ret_why) MUST_USE;

@@ -44,7 +44,7 @@ void errand_due(struct errand *errand, uint64_t at_ms)
     for (before = timers->prev; before != timers; before = before->prev)
         if (list_of(before, struct errand, timer)->due_ms <= at_ms)
             break;
-    list_add(before->next, &errand->timer);    /* list_add puts it in front, so after `before` */
+    list_add(before->next, &errand->timer);    /* in front of before->next, so after `before` */
 }
 
 bool errand_stopping(const struct errand *errand)
@@ -84,7 +84,7 @@ bool errands_over(const struct errands *of)
     return atomic_load(&of->stopping) && atomic_load(&of->live) == 0;
 }
 
-/* woken() may end its own errand, but no other errand: an errand can only wake other errands. */
+/* woken() may end its own errand and wake others, but it can't end others. So `due` stays valid. */
 static void wake_the_due(struct errands *of, uint64_t now_ms)
 {
     struct list due;

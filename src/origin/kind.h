@@ -25,14 +25,14 @@ struct origin_kind {
      * ended. */
     void *(*shared_new)(unsigned threads);
     void (*shared_free)(void *take_shared);
-    /* Opens an origin; the caller sets its kind. On failure *ret_why is a sentence for people, in
-     * keep. */
+    /* Opens an origin; the caller sets origin->kind. On failure *ret_why is a sentence for people,
+     * in keep. */
     enum err (*open)(void *shared, const struct origin_options *options, struct arena *keep,
                      struct origin **ret, slice *ret_why);
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
-    void (*ask_again)(struct origin_hook *hook);    /* NULL: the kind calls may_send by itself */
+    void (*ask_again)(struct origin_hook *hook);    /* NULL: calls ask may_send at their turn */
     /* health and owner_changed_ms may be NULL. */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
     uint64_t (*owner_changed_ms)(const struct origin *origin);    /* NULL: it never changes */

@@ -4,16 +4,16 @@
  * The limit of connections to an origin counts all threads together. A call that leaves gives its
  * place directly to a waiting call, so no call that comes later can take it first.
  *
- * The calls for the items of one list carry one list id. A list has one place in the queue of
- * turns; when its turn comes, its next call goes to the end of that queue. So a list delays the
- * calls after it by one of its items, not by all. But every second free place goes to the call that
- * has waited longest: otherwise an endless stream of single calls would leave a list only one place
- * in a hundred. No call waits more than twice as long as with either rule alone. The cost of a
- * place does not grow with the number of waiting calls: a hash finds the first call of a list, and
- * the other calls of the list are linked to it.
+ * The calls for the items of one list have one list id. A list has one entry in the queue of turns;
+ * after its turn, its next call goes to the end of that queue. So a list delays the calls behind it
+ * by one item, not by all its items. But every second free place goes to the call that has waited
+ * longest: otherwise an endless stream of single calls would leave a list only one place in a
+ * hundred. No call waits more than twice as long as with either rule alone. The cost of a place
+ * does not grow with the number of waiting calls: a hash finds the first call of a list, and the
+ * other calls of the list are linked to it.
  *
- * While calls wait, the limiter asks calls that have a place, but do not need it now, to leave: as
- * many as there are waiting calls, and first the call that has spared its place longest. */
+ * While calls wait, the limiter asks other calls to leave: calls that have a place but do not need
+ * it now. It asks as many as are waiting, and first the call whose place has been spare longest. */
 #include "origin/limiter.h"
 
 #include <assert.h>
@@ -68,8 +68,8 @@ static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
     limiter->waiters++;
 }
 
-/* Takes a pass out of the queue. The next pass of its list goes to the end of the turns if this one
- * `had_turn`, otherwise to this one's place. */
+/* Takes a pass out of the queue. The next pass of its list goes to the end of `turns` if this pass
+ * `had_turn`, otherwise to the place of this pass in `turns`. */
 static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
 {
     struct list *before = had_turn ? &limiter->turns : pass->link.next;
@@ -173,7 +173,7 @@ bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs
 {
     pthread_mutex_lock(&limiter->lock);
     check(pass->where == LIMITER_INSIDE);
-    bool stays = !pass->pressed || limiter->waiters == 0;    /* waiting calls may have left */
+    bool stays = !pass->pressed || limiter->waiters == 0;    /* the waiting calls may have left */
     if (stays && pass->pressed) {
         relieve(limiter, pass);
         list_add(&limiter->spare, &pass->link);

@@ -1,5 +1,8 @@
 /* limiter.h - limits the calls in progress; other calls wait for a place.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A place is one of the connections to an origin. A pass is a call's entry here: it is away (the
+ * call needs no place), waiting, or inside (it has a place). */
 #ifndef ORIGIN_LIMITER_H
 #define ORIGIN_LIMITER_H
 

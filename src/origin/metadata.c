@@ -1,11 +1,11 @@
 /* metadata.c - credentials of the container or instance. SPDX-License-Identifier: Apache-2.0
  *
- * A container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials) has a URL in its
- * environment. An instance asks 169.254.169.254: a PUT gets a token, then two GETs read the role's
- * name and its credentials (IMDSv2). The token's packet may take only one network hop, so a
- * container on an instance may get no answer. If the service that renews an instance's credentials
- * fails, AWS accepts them after their expiry. So they are used until the origin refuses them, as
- * the SDKs do ("static stability"). */
+ * In a container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials), the URL is in
+ * the environment. On an instance, the address is 169.254.169.254: a PUT gets a token, then two
+ * GETs read the role's name and its credentials (IMDSv2). The token's packet may take only one
+ * network hop, so a container on an instance may get no answer. If the service that renews an
+ * instance's credentials fails, AWS accepts the old ones after their expiry. So Penstock uses them
+ * until the origin refuses them, as the SDKs do ("static stability"). */
 
 #include "base/json.h"
 #include "base/url_kind.h"

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * This file holds the table of kinds, chooses the kind of an origin by its URL, and passes calls on
- * to the kind. All callbacks go through the hook_ functions here: one head, then bodies, then one
- * done. The hooks also count them. Threads: call->priv is set, read and set to NULL under one of a
- * few locks, chosen by the call's address. If a cancel or resume comes after done(), it finds NULL
- * and does nothing. */
+ * to the kind. All callbacks go through the hook_ functions here, which check their order (one
+ * head, then bodies, then one done) and count the results. Threads: call->priv is set, read and set
+ * to NULL under one of a few locks, chosen by the call's address. If a cancel or resume comes after
+ * done(), it finds NULL and does nothing. */
 #include "origin/origin.h"
 
 #include <pthread.h>
@@ -75,8 +75,8 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
     return take;
 }
 
-/* Returns true if the origin works but does not support this request. That says nothing against the
- * origin for other requests. */
+/* Returns true if the origin works but does not support this request. Such a result is no failure
+ * of the origin. */
 static bool is_lack(const struct origin_hook *hook, enum err err)
 {
     return err == ERR_BAD_REQUEST || err == ERR_READ_ONLY || err == ERR_NOT_IMPLEMENTED ||

@@ -23,7 +23,7 @@ struct origin_call;
 struct origin_reply {
     int status;
     bool has_length;
-    uint64_t length;                    /* of the body; for a HEAD, what a GET would have */
+    uint64_t length;                    /* of the body; for a HEAD, the length of a GET's body */
     const struct http_field *fields;    /* all fields, with names in lower case */
     size_t field_count;
     uint64_t first_byte_ns;             /* time from the start of the last try to its head */
@@ -31,9 +31,9 @@ struct origin_reply {
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* The result of body(). PAUSE: the same bytes come again after origin_resume; not allowed for a
- * 400, 401 or 403. SPARE: as PAUSE, but if another call waits for the connection before the resume,
- * the origin ends this call with ERR_YIELDED. */
+/* The result of body(). PAUSE: the same bytes come again after origin_resume. Not allowed for a
+ * 400, 401 or 403, whose body comes only once. SPARE: as PAUSE, but if another call waits for the
+ * connection before the resume, the origin ends this call with ERR_YIELDED. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 
 struct origin_events {
@@ -44,8 +44,9 @@ struct origin_events {
      * ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT, ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (in the middle of the
      * body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (the origin refuses Penstock's own credentials; then
      * no head came), ERR_NO_KEYS (Penstock has no valid credentials), ERR_SLOW_DOWN (no connection
-     * was free in time), ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING. Kinds that answer
-     * without a status also give ERR_READ_ONLY and ERR_NOT_IMPLEMENTED. */
+     * was free in time), ERR_CANCELED, ERR_YIELDED (after SPARE), ERR_STOPPING, ERR_BAD_REQUEST (a
+     * field can't be sent), ERR_IO (the request body can't be read), or the error of may_send. A
+     * directory also gives ERR_READ_ONLY and ERR_NOT_IMPLEMENTED, without a head. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
@@ -55,8 +56,8 @@ struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
     /* Copies bytes from `offset` to ret, and returns their number; fewer than `bytes` is a failure.
-     * If a try is repeated, `offset` goes back. Returns ORIGIN_LATER if the bytes are not there
-     * yet. Then the request pauses; after origin_resume it asks for the same bytes again. */
+     * If the request is sent again, `offset` goes back. Returns ORIGIN_LATER if the bytes are not
+     * there yet. Then the request pauses, and asks for them again after origin_resume. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
@@ -74,13 +75,13 @@ struct origin_call {
     bool no_retry;                      /* the request must not happen twice */
     /* The credentials of a client to sign with; they must outlive the call. NULL: Penstock's own
      * credentials for this origin. If the access key is empty, the request is unsigned. If the
-     * origin refuses a client's key, its answer goes to the client. The call ends with
+     * origin refuses a client's key, the client gets that answer. The call ends with
      * ERR_ORIGIN_KEYS only if the origin refuses Penstock's signature or clock. */
     const struct sigv4_credentials *as;
-    /* Called on an origin thread before a request waits or is sent, and once more right before its
-     * first byte. Returns OK, or the error that ends the call. `again` is true if a request of this
-     * call was sent before, or a try was made. Once this function has refused, it must always
-     * refuse. NULL: always OK. */
+    /* Called on an origin thread before a request waits for a connection, and once more right
+     * before its first byte is sent. Returns OK, or the error that ends the call. `again` is true
+     * if a request of this call was sent before, or a try has failed. Once this function has
+     * refused, it must always refuse. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
     /* Calls for the items of one list carry its id, and share one turn when calls wait for a
      * connection (limiter.c). 0: no list. A caller that sets it to 0 during the call must then call
@@ -93,9 +94,9 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
-/* Tells the origin that may_send would refuse now, or that the call has left its list. In the first
- * case a waiting call ends, in the second it waits alone; a call that is being sent goes on. Any
- * thread. */
+/* Tells the origin that may_send would refuse now, or that the call has left its list. If may_send
+ * refuses, a waiting call ends. If the call has left its list, it waits alone. A call that is being
+ * sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */
@@ -111,8 +112,8 @@ uint64_t origin_owner_changed_ms(const struct origin *origin);
 /* Penstock's own credentials at an origin. Times are wall seconds; 0: never. */
 struct origin_keys {
     slice access_key, from;             /* the key and its source; empty while there is no key */
-    /* The owner of the credentials; it stays the same when keys are renewed. For lent keys with
-     * a session token it is `from`, otherwise the access key. Empty while there are no
+    /* The owner of the credentials; it stays the same when keys are renewed. For temporary keys
+     * with a session token it is `from`, otherwise the access key. Empty while there are no
      * credentials. */
     slice name;
     int64_t expires_s, renewed_s, failed_s;  /* failed_s: last time that the source gave no keys */
@@ -140,12 +141,12 @@ struct origin_options {
     const char *ca_file;        /* certificates trusted for https; empty: the system's store */
     const char *access_key, *secret_key, *session_token;    /* empty: searched as the AWS SDKs do */
     const char *secret_key_file, *session_token_file;    /* files with these values, or NULL */
-    bool keys_optional;         /* finding no credentials is fine: no client needs any */
+    bool keys_optional;         /* own credentials may be missing: no client needs them */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, from all threads; at least 1 */
     unsigned connect_ms;        /* limit of one try for connecting */
     unsigned progress_ms;       /* a try fails after this time without a byte; 0: no limit */
-    unsigned answer_ms;         /* the same for a write, after its request is sent */
+    unsigned answer_ms;         /* as progress_ms, for a write that is wholly sent */
     unsigned wait_ms;           /* longest wait for a free connection; 0: no limit */
     unsigned total_ms;          /* limit of all tries together; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */

@@ -103,8 +103,8 @@ static bool may_wait(const struct seek *seek, uint64_t until_ms)
 }
 
 /* Reads everything that the program prints. Returns false if the program takes too long or prints
- * too much. It reads until the program has ended, and not until the output is closed, because a
- * process that the program started may hold the output open. */
+ * too much. Reading stops when the program has ended, even if its output is still open: another
+ * process that the program started may keep it open. */
 static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
                       struct text *ret)
 {

@@ -6,11 +6,11 @@
  * calls fail with ERR_NO_KEYS, too.
  *
  * One look runs at a time. The next look comes LEAD_S before the expiry, and up to JITTER_S
- * earlier, so that the hosts of a fleet do not all ask at once. If the credentials live only a
- * short time, the look comes at half of that time. After each failure the pause grows. The time of
- * a look is wall time. The wall clock is read every few seconds, so a changed clock or a machine
- * that slept is noticed. Threads: the first look runs in provider_new, all later looks run on the
- * provider's thread. A lock guards everything else; it is never held during a look. */
+ * earlier, so that the hosts of a fleet do not all ask at once. If the credentials are valid only
+ * for a short time, the look comes at half of that time. After each failure the pause grows. Looks
+ * are scheduled in wall time. The wall clock is read every few seconds, so a changed clock or a
+ * machine that slept is noticed. Threads: the first look runs in provider_new, all later looks run
+ * on the provider's thread. A lock guards the results of looks, and is never held during a look. */
 #include "origin/provider.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@
 #define FILES_EVERY_S 10            /* pause between two reads of credentials in files */
 #define CLOCK_EVERY_MS 2000u        /* pause between two reads of the wall clock */
 #define PAUSE_S_MAX 30              /* longest pause between two looks that fail */
-#define FAILED_MS 1000u             /* after a failure, provider_renew starts no look for so long */
+#define FAILED_MS 1000u             /* after a failure, provider_renew starts no look this long */
 #define SAME_MS 1000u               /* the same after a look that found nothing new */
 #define GUESS_MS 30000u             /* in place of SAME_MS, if the caller only guesses */
 
@@ -50,7 +50,7 @@ struct provider {
     int64_t look_s;                 /* time of the next look; INT64_MAX: only on request */
     unsigned failures;              /* failed looks in a row */
     uint64_t failed_ms;
-    uint64_t same_ms;               /* when the last look found nothing new; 0: it found new ones */
+    uint64_t same_ms;               /* when the last look found nothing new; 0: it found new keys */
     bool wanted;                    /* a call was refused and asks for a look */
     int64_t renewed_s, failed_s;
     slice from;                     /* in `keep`: the source, even if it never gave credentials */
@@ -111,9 +111,9 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
-/* Returns the owner of credentials. Lent ones are renewed by the same source with other keys, so
- * the source is their owner. Keys in settings or files may belong to anyone after the next change,
- * with or without a session token, so the access key is their owner. */
+/* Returns the owner of credentials. For temporary ones it is the source, which renews them with
+ * other keys. Keys in settings or files may belong to anyone after the next change, with or without
+ * a session token, so their owner is the access key. */
 static slice name_of(const struct credentials *found)
 {
     bool renewed = found->kind == CREDENTIALS_LENT && found->session_token.len;
@@ -128,7 +128,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
     if (news) {
         struct arena held = { 0 };
         if (provider->running && !slice_eq(name_of(found), name_of(&provider->now)))
-            atomic_store(&provider->owner_changed_ms, ageing_ms());    /* before a call signs */
+            atomic_store(&provider->owner_changed_ms, ageing_ms());    /* before a call uses it */
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
         provider->now.secret_key = arena_copy(&held, found->secret_key);

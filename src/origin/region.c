@@ -50,7 +50,7 @@ static struct learnt *find(struct regions *regions, slice bucket)
     return NULL;
 }
 
-/* Returns the entry of a bucket, so that the caller writes the bucket's region into it. */
+/* Returns the entry of a bucket, new or old; the caller writes bucket and region into it. */
 static struct learnt *place(struct regions *regions, slice bucket)
 {
     struct learnt *learnt = find(regions, bucket);

@@ -18,8 +18,8 @@ void retry_budget_init(struct retry_budget *budget);
 void retry_earn(struct retry_budget *budget);               /* called for each call that begins */
 bool retry_spend(struct retry_budget *budget) MUST_USE;     /* false: the budget is used up */
 
-/* What happens if the origin receives a request twice. ONCE: it must not. WRITES: the object is the
- * same, but may have two versions. NONE: no effect. */
+/* The effect if the origin receives a request twice. ONCE: harm, so this must not happen. WRITES:
+ * the object is the same, but may have two versions. NONE: no effect. */
 enum effect { EFFECT_ONCE, EFFECT_WRITES, EFFECT_NONE };
 
 /* The result of a try. */
@@ -30,14 +30,16 @@ struct retry_case {
     bool reused;            /* a reused connection failed at once */
     bool no_retry;          /* the call must not happen twice */
     enum effect effect;
-    unsigned tries, tries_max;      /* tries: with this one, without free ones */
+    unsigned tries, tries_max;      /* tries: with this one, but without free_tries */
     unsigned free_tries;            /* earlier repetitions that were free */
 };
+/* FREE: repeat at once, at no cost to tries_max and budget. PAID: repeat if retry_spend allows. */
 enum retry { RETRY_NO, RETRY_FREE, RETRY_PAID };
 enum retry retry_judge(const struct retry_case *what) MUST_USE;
 
-/* Returns the pause before the next try, with full jitter: a random part of 100 ms, which doubles
- * with each try up to 5 s. `after_ms` is added: the value of Retry-After, or 0. */
+/* Returns the pause before the next try, with full jitter: a random part of a limit, which is 100
+ * ms at first and doubles with each try up to 5 s. `after_ms` is added: the value of Retry-After,
+ * or 0. */
 uint64_t retry_delay_ms(unsigned tries, uint64_t chance, uint64_t after_ms);
 /* Returns the value of a Retry-After (seconds or a date) as milliseconds from now, or 0 if it is
  * not valid or in the past. */

@@ -1,4 +1,4 @@
-/* role.c - credentials that AWS STS lends. SPDX-License-Identifier: Apache-2.0
+/* role.c - temporary credentials from AWS STS. SPDX-License-Identifier: Apache-2.0
  *
  * AssumeRole is signed with other credentials: those of source_profile, or of the source that
  * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token that an
@@ -34,8 +34,8 @@ static void add(struct text *form, const char *name, slice value)
     uri_encode(form, value, true);
 }
 
-/* Returns the value of an environment variable (unless the settings name a profile), else that of
- * the profile. */
+/* Returns the value of an environment variable, or else of a member of the profile. The variable
+ * does not count if the settings name a profile, or for a source_profile. */
 static slice setting(const struct seek *seek, const char *variable, const char *member)
 {
     slice set = seek->ask->profile.len || seek->depth ? S("") : seek_env(seek, variable);
@@ -169,7 +169,7 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
         source_role, source_web_identity, source_profile, source_process,
     };
     enum err e = ERR_NOT_FOUND;
-    /* If a profile names itself as its source, its own keys are used for the role. */
+    /* A profile that names itself as its source assumes the role with its own keys. */
     for (size_t i = slice_eq(name, seek->profile) ? 2 : 0; i < countof(ways); i++) {
         *ret = (struct credentials){ 0 };
         e = ways[i](&lender, ret);

@@ -37,7 +37,7 @@ struct s3 {
     struct retry_budget budget;
     struct seldom failures, refusals;
     atomic_bool keys_taken;         /* the origin has accepted Penstock's own credentials */
-    atomic_bool keys_refused;       /* its last answer about them was a refusal */
+    atomic_bool keys_refused;       /* the last answer about these credentials was a refusal */
 };
 
 /* s3_call.c: the functions of the kind (kind.h). */
@@ -51,14 +51,14 @@ void s3_call_ask_again(struct origin_hook *hook);
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
-enum effect s3_effect(const struct origin_call *asked);    /* if it is received twice */
+enum effect s3_effect(const struct origin_call *asked);    /* if the origin gets it twice */
 /* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */
 /* Returns true if the answer is a refusal, and logs the refusal. The answer to a HEAD has no
- * document that would say so; then the last answer with a document decides. */
+ * document with a reason, so the last answer that had a document decides. */
 bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
-/* Returns true if the source may have newer credentials than those that this answer refuses. */
+/* Returns true if the source may have newer credentials than the ones that this answer refuses. */
 bool s3_keys_may_be_old(int status, slice document);
 /* For a request signed as a client: returns true if the origin refuses Penstock's signature or
  * clock. If the client's key is refused, the client gets the answer. */

@@ -13,8 +13,8 @@
 #define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
 static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "Host fits, too");
 
-/* Some servers read other characters as '-'. So only names of metadata may have every character of
- * RFC 9110, because no server acts on them. */
+/* Some servers read all but letters, digits, '-' and '_' as '-'. So only names of metadata, which
+ * no server acts on, may have every character of RFC 9110. */
 static bool is_sendable_name(slice name)
 {
     if (slice_starts_nocase(name, S("x-amz-meta-")))

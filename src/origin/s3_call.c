@@ -47,10 +47,10 @@ struct s3_call {
     atomic_bool resumed, canceled;
     enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
     struct exchange *exchange;
-    struct arena keep;              /* lives as long as this try */
+    struct arena keep;              /* memory of this try */
     char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
     struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
-    unsigned with_version, looks;   /* state of the provider when `with` was taken */
+    unsigned with_version, looks;   /* version of `with`; provider_looks when RENEWING began */
     uint64_t renew_until_ms;        /* end of RENEWING, which happens once; 0: not yet */
     bool tried_others;              /* newer credentials of the provider were tried, too */
     unsigned tries, free_tries;
@@ -98,8 +98,8 @@ static enum err must_stop(const struct s3_call *call)
     return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
 }
 
-/* Returns OK, or the reason why a request that is not sent yet must not be sent: its caller may not
- * want it any more. */
+/* Returns OK, or the error that ends the call before its next request is sent. One reason is that
+ * the caller no longer wants the request (may_send). */
 static enum err must_not_send(const struct s3_call *call)
 {
     struct origin_call *asked = call->hook.call;
@@ -168,9 +168,9 @@ static void go_on_or_yield(struct s3_call *call)
         exchange_resume(call->exchange);
 }
 
-/* Waits, once a call, until the source of Penstock's credentials was asked again. If newer
- * credentials came in the meantime, they are tried first, also once, because they may be revoked,
- * too. */
+/* Waits until the source of Penstock's own credentials was asked again, at most once in a call. If
+ * newer credentials are there already, they are tried before that; also at most once, because they
+ * may be revoked, too. Returns false if the call can't wait. */
 static bool renew(struct s3_call *call)
 {
     struct provider *provider = call->s3->provider;
@@ -392,7 +392,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
         let_go(call);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
-    if (!exchange_sends_later(call->exchange))    /* else a resume is on its way, or has come */
+    if (!exchange_sends_later(call->exchange))    /* else the resume may be for the request body */
         atomic_store(&call->resumed, false);
     enum origin_take take = hook_body(&call->hook, bytes);
     if (atomic_load(&call->canceled))
@@ -445,7 +445,7 @@ static enum err judge_held(struct s3_call *call)
                              : s3_keys_refused(call->s3, asked->op, status, document);
     bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
     if (old && provider_is_past(call->s3->provider, call->with_version))
-        return ERR_NO_KEYS;    /* expired, not revoked: newer credentials will end this */
+        return ERR_NO_KEYS;    /* expired, not revoked: newer ones will be accepted */
     if (refused)
         return ERR_ORIGIN_KEYS;
     let_go(call);

@@ -2,13 +2,13 @@
  *
  * Penstock has verified the client's signature. So if an origin complains about a key or a
  * signature, it means Penstock's own. The operator must read that in the log, in a line that names
- * what to check. AccessDenied is different: the keys are valid but may not do this, so the client
+ * what to check. AccessDenied is different: the keys are valid but lack a permission, so the client
  * gets the answer unchanged. The refusal of a HEAD gives no reason, so the last answer with a
  * reason decides.
  *
  * If a request signed as a client (call->as) is refused, the refusal goes to that client, and says
- * nothing about Penstock's own credentials. But a wrong signature or clock is Penstock's fault
- * here, too.
+ * nothing about Penstock's own credentials. But a wrong signature or clock is Penstock's fault in
+ * such a request, too.
  * Threads: carriers. */
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,7 +20,7 @@
 static const struct {
     const char *code, *why;
     bool renew;            /* the source of the credentials may have newer ones */
-    const char *why_as;    /* for a request signed as a client; NULL: the client gets it */
+    const char *why_as;    /* for a request signed as a client; NULL: the client gets the answer */
 } rows[] = {
     { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
       "the secret key that goes with this access key is wrong: check its row of keys" },
@@ -74,7 +74,7 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
              "HEAD gives none");
         return true;
     }
-    /* Logged only once: a permission may be missing. */
+    /* Logged only once, because the cause may be no more than a missing permission. */
     if (!atomic_exchange(&s3->keys_taken, true))
         log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
                  "refused the first request that was signed with Penstock's own credentials. A "

@@ -29,7 +29,7 @@ enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...) PRINTF
  * if the credentials have expired, or if their expiry is no valid time. */
 enum err seek_read_json(struct seek *seek, slice document, const char *token_name,
                         struct credentials *ret) MUST_USE;
-/* The last step for lent credentials: checks that they are complete and have not expired. */
+/* The last step for temporary credentials: checks that they are complete and have not expired. */
 enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret) MUST_USE;
 
 /* credentials.c: the keys of seek->profile and of the environment. */
