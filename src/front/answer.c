@@ -1,4 +1,4 @@
-/* answer.c - answers that Penstock writes itself: errors, in the form of S3.
+/* answer.c - error answers: Penstock's own, in the form of S3, and an origin's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
@@ -32,8 +32,8 @@ slice request_id_new(struct front *front, struct arena *keep)
     return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
 }
 
-/* Says which origin fails, why, and since when. Only for clients that have proved their
- * identity. */
+/* Returns a text that says which origin fails, why, and since when. The text is empty for any other
+ * error, and for an unsigned request, whose sender must not learn about the origin. */
 static slice trouble_of(struct call *call, enum err err)
 {
     struct origin_health health;
@@ -97,8 +97,8 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
         .status = status, .fields = fields->list, .field_count = fields->count, .body = body });
 }
 
-/* Sends the origin's own answer, unchanged. Penstock writes the answer instead if the origin sent
- * no document, or if the client may not see the origin's document. */
+/* Sends the origin's error answer, with Penstock's request id. Penstock writes an answer of its own
+ * if the origin sent no answer or no document, or if the client may not see the document. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
     check(refusal->err != OK);

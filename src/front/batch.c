@@ -2,10 +2,10 @@
  *
  *   intake of the list ─ each item in turn: judged ─ get ─ its bytes added to the answer ─ end
  *
- * The life of a batch: intake of the list, steps, and the end. A step follows each event: a get has
- * news (batch_slots.c), the client took a write, or the time for new items is up. The work of a
- * step is in batch_turn.c, the writes to the client are in batch_load.c. Threads: the loop. Only
- * the list is read on a thread of the intake. */
+ * This file has the course of a batch: intake of the list, steps, end. A step follows each event: a
+ * get has news (batch_slots.c), a write to the client is over, or the time for new items is up. The
+ * work of a step is in batch_turn.c, the writes to the client are in batch_load.c. Threads: the
+ * loop. Only the list is read on a thread of the intake. */
 #include "front/batching.h"
 
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void gone(void *arg)
 {
     struct batch *batch = arg;
     if (batch->in_intake)
-        batch->call = NULL;    /* the intake still reads the list */
+        batch->call = NULL;    /* the intake still reads the list; taken_in frees the batch */
     else
         batch_free(batch);
 }
@@ -171,7 +171,9 @@ static void lost(void *arg)
 void batch_read(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
-    slice unknown = form_find_header(call, S("x-amz-checksum-"));    /* GetObject obeys it */
+    /* A GetObject with such a header might get another answer, and a batch would ignore the header.
+     * The headers x-amz-checksum-* describe the list itself. */
+    slice unknown = form_find_header(call, S("x-amz-checksum-"));
     if (unknown.len || call->s3.pass) {
         reply_error(call, ERR_NOT_IMPLEMENTED, unknown.len
                     ? arena_printf(call->keep, "A batch does not support %.*s: leave it out.",

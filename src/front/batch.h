@@ -1,7 +1,7 @@
-/* batch.h - what the answer to a batch looks like. SPDX-License-Identifier: Apache-2.0
+/* batch.h - the form of the answer to a batch. SPDX-License-Identifier: Apache-2.0
  *
- * batch.c and its files read the objects. A form writes what stands around their bytes: frames
- * (batch_frames.c) or a tar archive (batch_tar.c). */
+ * The files listed in batching.h read the objects. A form writes all other bytes of the answer:
+ * frames (batch_frames.c) or a tar archive (batch_tar.c). */
 #ifndef FRONT_BATCH_H
 #define FRONT_BATCH_H
 
@@ -41,6 +41,7 @@ struct batch_form {
     slice content_type;
     size_t (*head)(char *to, const struct batch_entry *entry);    /* before an item's bytes */
     size_t (*tail)(char *to, const struct batch_entry *entry);    /* after them; NULL: nothing */
+    /* For an item that failed. A form that lists failures at the end writes nothing here. */
     size_t (*failure)(struct batch_end *end, char *to, const struct batch_entry *entry);
     /* The next part of the end: 1 to BATCH_END_ROOM bytes. The last part sets `over`. */
     size_t (*end)(struct batch_end *end, char *to);

@@ -1,9 +1,9 @@
-/* batch_load.c - what one write of a batch sends. SPDX-License-Identifier: Apache-2.0
+/* batch_load.c - the bytes that one write of a batch sends. SPDX-License-Identifier: Apache-2.0
  *
  *   load    run: heads and small items, copied | run: lent | run: copied ...
  *
  * A load is a scatter list. Small items are copied into its buffer. A larger item is lent: its run
- * points at the memory of its get. An item of several pieces is sent one piece at a time.
+ * points at the memory of its get. A larger item of several pieces is sent one piece at a time.
  * A batch has two loads. While one is being sent (H5), the other is filled. Each loop keeps a few
  * buffers for the next batch. Threads: the loop. */
 #include "front/batching.h"
@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-#define LENT_BYTES_MAX (512 * KIB)    /* of a load; a reader keeps read buffers for two loads */
+#define LENT_BYTES_MAX (512 * KIB)    /* lent bytes of a load that make it full */
 #define SPARE_MAX 4u                  /* buffers that a loop keeps */
 #define TURN_ITEMS 256u               /* items after which other requests of the loop may run */
 
@@ -124,7 +124,7 @@ void load_empty(struct batch *batch, struct load *load)
     *load = (struct load){ .buffer = load->buffer };
 }
 
-/* ---- sending it ---- */
+/* ---- sending a load ---- */
 
 static void start_reply(struct batch *batch)
 {

@@ -10,8 +10,8 @@
 
 #include "base/metric.h"
 
-#define PIECE_BYTES (256 * KIB)       /* a get holds hardly more memory than this */
-#define LOGGED_MAX 16u                /* refusals by policy that are logged */
+#define PIECE_BYTES (256 * KIB)       /* estimate of the most memory that a get holds */
+#define LOGGED_MAX 16u                /* after so many failed items, no refusal is logged */
 
 struct slot *slot_of(struct batch *batch, size_t index)
 {
@@ -96,8 +96,8 @@ static void count_once(bool *reported, enum metric counter, bool happened)
     *reported |= happened;
 }
 
-/* Ends the gets of later items whose answer is already known. A get that waits goes on, because
- * other requests may share the fetch that it waits for. */
+/* Frees memory: ends the gets of later items whose answer is already known. A get that waits goes
+ * on, because other requests may share the fetch that it waits for. */
 static void narrow(struct batch *batch)
 {
     for (size_t i = batch->next + 1; i < batch->begun; i++)
@@ -111,7 +111,8 @@ static bool begins_no_more(const struct batch *batch)
     return batch->late || batch->full || batch->ending || batch->ended;
 }
 
-/* Many gets start at a time, so that their disk reads are submitted together. */
+/* Starts gets only while at most half of the wanted number run. So many start at a time, and their
+ * disk reads are submitted together. */
 void slots_look_ahead(struct batch *batch)
 {
     struct cache_loop *cache = batch->call->loop->cache;

@@ -1,9 +1,9 @@
 /* batch_tar.c - the answer to a batch as a tar archive. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is a ustar member whose name is the key. If the name or size does not fit into a ustar
- * header, a pax header before the member has it. If items failed, one more member at the end lists
- * them: __penstock__/errors.json (WebDataset skips names like this). Two blocks of zeroes end the
- * archive; an answer without them is not complete. Pure. */
+ * Each item is a ustar member, and its name is the key. If the name or size does not fit into a
+ * ustar header, a pax header before the member gives it. If items failed, one more member at the
+ * end lists them: __penstock__/errors.json (WebDataset skips names like this). Two blocks of zeroes
+ * end the archive; an answer without them is not complete. Pure. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define NAME_BYTES 100u
 #define ERRORS_NAME "__penstock__/errors.json"
 #define LINE_BYTES_MAX (6 * S3_KEY_BYTES_MAX + 256)
-#define CODE_BYTES_MAX 100            /* the list of failures has no longer code */
+#define CODE_BYTES_MAX 100            /* limit of an escaped code in the list of failures */
 
 static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "a failure fits");
 static_assert(4 * TAR_BLOCK + NAME_BYTES <= BATCH_FIXED_ROOM,

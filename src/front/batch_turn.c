@@ -77,10 +77,10 @@ static void refuse(struct batch *batch, const struct get_answer *answer)
          code.len ? code : slice_of(error->code));
 }
 
-/* ---- the answer of its get ---- */
+/* ---- the answer of the item's get ---- */
 
-/* True if Penstock's own limit refused an item that began early. As the current item it may find
- * room. */
+/* True if Penstock's own limit refused an item that began early. The item then begins again as the
+ * current item, when there may be room. */
 static bool may_retry(const struct slot *slot)
 {
     const struct refusal *refusal = slot->answer->refusal;
@@ -88,7 +88,7 @@ static bool may_retry(const struct slot *slot)
            (refusal->err == ERR_SLOW_DOWN || refusal->err == ERR_LIMIT);
 }
 
-/* Begins the current item in the answer: its metadata is known, and it was not refused. */
+/* Begins the current item's part of the answer. Its get has metadata, and no refusal. */
 static enum err open_item(struct batch *batch, const struct slot *slot)
 {
     const struct get_answer *answer = slot->answer;
@@ -155,10 +155,11 @@ static enum err take_item(struct batch *batch)
     return OK;
 }
 
-/* ---- its bytes ---- */
+/* ---- the item's bytes ---- */
 
-/* A piece that is a whole item, and not small, is lent. A piece of an item that fits into the
- * buffer is copied. Any other piece is sent at once, and the next one waits until it is out. */
+/* A piece that is a whole item of more than SMALL_BYTES is lent. A piece of an item of at most
+ * COPY_BYTES_MAX is copied. Any other piece is sent at once, and the next piece waits until this
+ * write is over. */
 static enum err put_piece(struct batch *batch, struct slot *slot)
 {
     slice piece = batch->piece;
@@ -202,8 +203,8 @@ static enum err take_bytes(struct batch *batch)
     return OK;
 }
 
-/* Ends the current item: all its bytes are in a load. The last piece may still be sent from the
- * get's memory. */
+/* Ends the current item: all its bytes are in a load. If a write still sends the last piece from
+ * the get's memory, the load of that write keeps the get. */
 static void close_item(struct batch *batch)
 {
     struct slot *slot = slot_of(batch, batch->next);

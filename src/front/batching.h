@@ -1,9 +1,9 @@
 /* batching.h - a batch as its own files see it. SPDX-License-Identifier: Apache-2.0
  *
- *   batch.c        the life of a batch: intake of the list, steps, the client's proceed, the end
+ *   batch.c        the course of a batch: intake of the list, steps, the client's proceed, the end
  *   batch_turn.c   the current item: from the get's answer to bytes in a load
- *   batch_slots.c  items whose get has started: the current one, and those after it
- *   batch_load.c   a load: what one write to the client sends
+ *   batch_slots.c  the items that have begun: the current one, and later ones
+ *   batch_load.c   a load: the bytes of one write to the client
  *
  * Everything here runs on the loop that accepted the request. */
 #ifndef FRONT_BATCHING_H
@@ -21,7 +21,7 @@ struct batch_buffer {
 };
 
 /* The bytes that one write to the client sends. Runs of copied bytes lie in `buffer`. Lent runs lie
- * in the memory of a get, which must live until the write is over. */
+ * in the memory of a get, which must not end before the write is over. */
 struct load {
     struct batch_buffer *buffer;
     size_t len, from;                 /* bytes in buffer; bytes from `from` on are in no run yet */
@@ -32,7 +32,7 @@ struct load {
 };
 static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX, "a copied run before each lent run, and one more");
 
-/* An item whose get has started. */
+/* An item that has begun. */
 struct slot {
     struct batch *batch;
     struct get *get;                  /* NULL: the item was refused, or the get has ended */
@@ -40,7 +40,7 @@ struct slot {
     const struct get_answer *answer;  /* NULL: not decided yet */
     bool begun;
     bool waiting, waited;             /* the get waits now; it had to wait at least once */
-    bool early;                       /* it started before it was the current item */
+    bool early;                       /* the item began before it was the current one */
     size_t weight;                    /* bytes of memory that the get may hold, estimated */
 };
 
@@ -55,7 +55,7 @@ struct batch {
     size_t held_bytes;                /* this batch's part of front->batch_bytes */
     struct http_timer *timer;         /* ends the time in which items may begin */
     struct http_timer *rest;          /* lets other requests of the loop run */
-    struct call judge;                /* stands for the GetObject request of one item */
+    struct call judge;                /* stands for the GetObject request of an item */
 
     const struct batch_form *form;
     struct batch_end end;
@@ -65,9 +65,11 @@ struct batch {
     size_t next, begun;               /* the current item; items [next, begun) have a slot */
     size_t ahead;                     /* number of gets to run at a time */
     size_t calm;                      /* items in a row whose get never waited */
-    size_t weight;                    /* of all slots */
-    size_t weight_last;               /* of the latest item that was decided */
-    bool late, full, ending;          /* if any is true, no further item begins */
+    size_t weight;                    /* the sum of the weights of all slots */
+    size_t weight_last;               /* the weight of the latest item that was decided */
+    /* If any is true, no further item begins. late: the time is up; full: the answer has as many
+     * bytes as are allowed; ending: an item failed, and the client wants no more items then. */
+    bool late, full, ending;
     /* Each of these events is counted once in a batch. */
     bool reported_ahead, reported_gets, reported_narrow;
 
@@ -75,13 +77,15 @@ struct batch {
     struct batch_entry entry;
     bool open;                        /* the item's head is written */
     size_t open_at;                   /* if open: where that head lies in the buffer of the load;
-                                       * PART_SENT: a part is sent, so it can't become a failure */
+                                       * PART_SENT: a part is sent; no failure can replace it */
     uint64_t left;                    /* bytes of the item that are still to be copied or sent */
     slice piece;                      /* bytes of the item that were read, not copied or sent yet */
     uint64_t bytes;                   /* of all objects in the answer so far */
 
     struct load loads[2];
     struct load *load;                /* the load being filled; the other may be in a write */
+    /* replying: the answer has begun; sending: a write is in progress; piece_out: that write has a
+     * piece of the open item; ended: the end was given to a write. */
     bool replying, sending, piece_out, ended;
 };
 
@@ -112,7 +116,7 @@ void slots_look_ahead(struct batch *batch);
 void loads_begin(struct batch *batch);
 void loads_end(struct batch *batch);
 struct load *load_other(struct batch *batch);
-char *load_room(const struct batch *batch);    /* where the next byte goes */
+char *load_room(const struct batch *batch);    /* the place of the next byte */
 /* Returns OK if batch->load has room for `bytes`. If the load had no room, it was sent, and
  * batch->load is now the other load. Returns ERR_BUSY if both loads are in use. Also returns
  * ERR_BUSY after many items that wrote nothing (failures in a tar), to let other requests of the
@@ -124,7 +128,7 @@ void load_take_get(struct load *load, struct get **take_get);
 void load_empty(struct batch *batch, struct load *load);
 void load_send(struct batch *batch, bool last);
 /* For a batch that has to wait: sends the load. If no part of the open item was sent yet, the item
- * may still fail, so its bytes move to the other load first. */
+ * may still fail. So its bytes are not sent, and move to the other load. */
 void load_flush(struct batch *batch);
 
 #endif

@@ -1,9 +1,9 @@
 /* client.c - the table of clients. SPDX-License-Identifier: Apache-2.0
  *
- * Tables and clients live until the end of the process, so calls hold pointers to clients without
+ * Tables and clients stay until the end of the process, so calls hold pointers to clients without
  * counting references. A new table reuses the clients that are unchanged. So a reload costs one
  * array of pointers, and memory for the clients that are new. Any thread reads the table by loading
- * one pointer; one thread at a time replaces it. */
+ * one pointer; one thread at a time replaces the table. */
 #include "front/client.h"
 
 #include <stdlib.h>

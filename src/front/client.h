@@ -1,9 +1,10 @@
 /* client.h - the table of clients. SPDX-License-Identifier: Apache-2.0
  *
- * A client is an access key, perhaps with a session token. Where the settings allow it, unsigned
- * requests are a client, too. A client uses its own identity at the origin, or the shared identity
- * as far as its policy allows. The table is replaced as a whole, at any time. A client that is no
- * longer in it is refused from its next request on; its current requests end normally. */
+ * A client is an access key, perhaps with a session token. Unsigned requests, if the settings allow
+ * any, belong to one more client, the anonymous one. A client uses its own identity at the origin,
+ * or the shared identity as far as its policy allows. The table is replaced as a whole, at any
+ * time. A client that is no longer in the table is refused from its next request on; its current
+ * requests end normally. */
 #ifndef FRONT_CLIENT_H
 #define FRONT_CLIENT_H
 
@@ -26,9 +27,9 @@ void clients_free(struct clients **all);    /* when no call of any client is lef
  * unchanged keeps its grants. */
 void clients_set(struct clients *all, const struct front_key *keys, size_t count);
 
-/* Any thread. Returns OK; ERR_UNKNOWN_KEY if there is no such access key, or if the key has a
- * session token and none is given; ERR_BAD_TOKEN if the key has another session token, or none. A
- * client lives as long as `all`. */
+/* Finds the client of an access key. Any thread. Returns OK; ERR_UNKNOWN_KEY if there is no such
+ * key, or if the key has a session token and none is given; ERR_BAD_TOKEN if a token is given, and
+ * the key has another one or none. A client is valid as long as `all`. */
 enum err clients_find(const struct clients *all, slice access_key, slice session_token,
                       const struct client **ret) MUST_USE;
 /* Returns the client of unsigned requests, or NULL if unsigned requests are refused. */
@@ -40,10 +41,10 @@ size_t clients_count(const struct clients *all);
 struct right_ask {
     unsigned right;               /* one of RIGHT_... */
     slice bucket, key;            /* empty bucket: the whole service, as for ListBuckets */
-    bool of_bucket;               /* as for HeadBucket: a row for a part of the bucket allows it */
+    bool of_bucket;               /* a row for any part of the bucket is enough (HeadBucket) */
 };
 
-/* A row that allows whatever Penstock's own identity may do. */
+/* A row that allows everything that Penstock's own identity may do. */
 extern const struct config_policy right_everything;
 
 /* Returns true if one of these rows allows `ask`. */

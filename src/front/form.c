@@ -1,12 +1,12 @@
 /* form.c - forms that browsers post (PostObject). SPDX-License-Identifier: Apache-2.0
  *
  * The signature is in the form. It covers a policy that limits the fields. This file verifies which
- * client signed the form, and judges what that client may do. The form is then signed anew, by an
- * identity that the origin knows. The policy goes on unchanged, because the origin judges its
+ * client signed the form, and judges what that client may do. Penstock then signs the form anew, as
+ * an identity that the origin knows. The policy goes on unchanged, because the origin judges its
  * conditions. A form without a signature belongs to the anonymous client. */
 #include "front/inside.h"
 
-#define NAME_BYTES_MAX 64    /* a message quotes no more of a name */
+#define NAME_BYTES_MAX 64    /* bytes of a name that a message quotes */
 
 /* ---- the request head ---- */
 
@@ -80,7 +80,7 @@ static enum err prove(struct call *call, struct s3_fault *ret)
 }
 
 /* An unsigned form goes to the origin unsigned, since it has no policy to sign anew. So the
- * settings must let the anonymous client use the origin as itself, not as the shared identity. */
+ * settings must give the anonymous client its own identity, not the shared identity. */
 static enum err take_unsigned(struct call *call)
 {
     call->access_key = S("");

@@ -3,8 +3,9 @@
  *
  * The origin gets all headers about the object or the operation. It gets no header about the
  * client's connection or signature, because Penstock has its own connection and signature to the
- * origin. The client gets all headers of the answer, except those of the origin's connection. In
- * documents, Penstock puts its own request id and address in place of the origin's. */
+ * origin. The client gets all headers of the answer, except those about the origin's server or
+ * connection. In documents, Penstock puts its own request id and address in place of the
+ * origin's. */
 #include "front/forward.h"
 
 #include "base/metric.h"
@@ -26,7 +27,7 @@ static bool is_sent(const struct call *call, slice name)
 {
     enum header_fate fate = s3_header_fate(&call->s3, name);
     if (integrity_is_framing(name) || fate == HEADER_OURS || fate == HEADER_UNSENT)
-        return false;    /* the intake adds the fields that remain of the framing */
+        return false;    /* the intake adds the fields that hold without framing */
     bool is_known = fate != HEADER_UNKNOWN && fate != HEADER_FOREIGN;
     bool goes = is_known || (fate == HEADER_FOREIGN && !is_of_connection(call->head, name));
     metric_add(M_FRONT_HEADERS_UNSENT, goes ? 0 : 1);
@@ -83,8 +84,8 @@ slice forward_query(struct arena *keep, const struct s3_request *s3)
     return text_slice(&query);
 }
 
-/* Returns the document with another value in the first element of that name, if there is one. A
- * search for the tags is enough, because tags inside a value are escaped. */
+/* Returns the document with `value` in its first element `name`. A document without that element
+ * stays as it is. A search for the tags is enough, because tags inside a value are escaped. */
 static slice with_element(struct arena *keep, slice document, const char *name, slice value)
 {
     slice open = arena_printf(keep, "<%s>", name), end = arena_printf(keep, "</%s>", name);

@@ -9,7 +9,7 @@
 struct http_field *forward_fields(struct arena *keep, const struct call *call,
                                   size_t *ret_count) MUST_USE;
 /* Returns the query for the origin: the parsed parameters, encoded anew, so that the origin reads
- * the same parameters. The client's signature is left out, and so are the parameters that are sent
+ * them as Penstock did. The client's signature is left out, and so are the parameters that are sent
  * as headers. */
 slice forward_query(struct arena *keep, const struct s3_request *s3) MUST_USE;
 /* Puts Penstock's address in place of the origin's address into the Location of a form's answer. */
@@ -19,6 +19,7 @@ void forward_location(const struct call *call, int status, struct fields *fields
 bool forward_changes(const struct call *call, int status);
 /* Returns the document for the client, with Penstock's request id and Penstock's address. */
 slice forward_document(const struct call *call, int status, slice document) MUST_USE;
+/* Adds the fields of the origin's answer that the client gets. */
 void forward_answer(struct arena *keep, const struct origin_reply *reply, struct fields *fields);
 
 #endif

@@ -19,7 +19,7 @@
 
 #define FACT_BYTES_MAX 200     /* a longer name is cut in a log line */
 #define SMALL_BODY_BYTES (16 * KIB)    /* a body up to this size is read even if it is refused */
-#define KEYS_BODY_BYTES (2 * MIB)      /* enough for 1000 keys, as clients usually write them */
+#define KEYS_BODY_BYTES (2 * MIB)      /* of DeleteObjects: 1000 keys as clients write them */
 
 struct front *front_new(const struct front_options *options)
 {
@@ -114,13 +114,13 @@ static void answer_lend(struct front *front, struct arena *keep, slice peer,
         log_access("lent", "peer=%.*s access_key=%.*s", SLICE_ARG(peer), SLICE_ARG(access_key));
 }
 
-/* Answers the pages under /_/, which need no key. */
+/* Answers the pages under /_/, which need no key. Returns false for any other path. */
 static bool judge_page(struct front *front, struct arena *keep, slice peer,
                        const struct request_head *head, struct http_answer *ret)
 {
     static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
     if (!slice_starts(head->path, S("/_/")) ||
-        s3_host_bucket(keep, head->host, front->options.domains).len)    /* the key of an object */
+        s3_host_bucket(keep, head->host, front->options.domains).len)    /* the path is a key */
         return false;
     *ret = (struct http_answer){ .status = 404, .close = true, .is_page = true,
                                  .fields = &json, .field_count = 1,
@@ -158,7 +158,7 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
     return true;
 }
 
-/* The client of every lent key pair. It may do whatever Penstock's own identity may do. */
+/* The client of every lent key pair. It may do everything that Penstock's own identity may do. */
 static const struct client borrower = { .number = CLIENT_LENT,
                                         .key = { .policy = &right_everything, .policy_count = 1 } };
 
@@ -187,8 +187,8 @@ void front_count_secret(size_t i)
     metric_add(M_SIGNED_BY_PREVIOUS, i > 0);
 }
 
-/* The client of a browser's form until the form is read: the signature is in it. It may do
- * nothing. */
+/* The client of a browser's form until the body is read, because the signature is in the body. This
+ * client may do nothing. */
 static const struct client nobody_yet = { .number = CLIENT_FORM };
 
 static bool is_form(const struct front *front, const struct request_head *head)
@@ -263,8 +263,8 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
                         SLICE_ARG(front->options.keys_from), advice);
 }
 
-/* Returns the message and the further elements with which S3 refuses such a claim. If the request
- * is refused for another reason, `detail` is the message. */
+/* Returns the message and the further elements of S3's error document for a claim that is refused.
+ * If the request is refused for another reason, `detail` is the message. */
 static struct s3_fault fault_of(const struct front *front, struct front_loop *loop,
                                 struct arena *keep, const struct request_head *head,
                                 const struct sigv4_claim *claim, enum err err, slice detail)
@@ -282,8 +282,8 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     return fault;
 }
 
-/* Returns the error for a body without a length. Signed chunks in an unsigned request are
- * refused as such, even if a length is missing, too. */
+/* Returns the error for a body without a length. If the body has signed chunks, and the request is
+ * unsigned, the error is that of the chunks. */
 static enum err no_length(struct sigv4_claim *claim)
 {
     bool chained = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
@@ -383,9 +383,9 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
     return ERR_TOO_LARGE;
 }
 
-/* S3 requires a Content-Length for a body that is stored, even if it is 0: without one, the body
- * would be read as empty, and the object would be stored empty. For other operations the origin
- * decides. */
+/* S3 requires a Content-Length for a body that is stored, even for an empty body. Without the
+ * header, the body would be read as empty, and an empty object would be stored. For other
+ * operations the origin decides. */
 static bool lacks_length(const struct call *call)
 {
     bool stores = call->s3.op == S3_PUT_OBJECT || call->s3.op == S3_UPLOAD_PART;
@@ -445,8 +445,8 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
                err_name(what->err), what->why);
 }
 
-/* Returns the number under which the bodies of a client are limited. It is 0 if the settings allow
- * only one client, which may use all the room. */
+/* Returns the number under which a client's bodies are counted for the limit of one client. If the
+ * settings allow only one client, the number is 0: only the limit of all bodies counts. */
 static unsigned counts_as(const struct front *front, const struct client *client)
 {
     size_t clients = clients_count(front->options.clients) + (front->lend != NULL) +
@@ -507,8 +507,8 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 
 /* ---- the route ---- */
 
-/* The rules of a form are known only after its key was read. Each item of a batch has rules of its
- * own. */
+/* A form and a batch have no rules here. The key of a form was not read yet, and each item of a
+ * batch has rules of its own. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);

@@ -46,7 +46,7 @@ struct front_options {
     struct clients *clients;      /* must outlive every origin call: client.h */
     bool lend;                    /* lend key pairs at /_/credentials */
     slice lend_token;             /* ... to clients that send this token */
-    slice keys_from;              /* names, in messages, where the keys of clients are set */
+    slice keys_from;              /* the place where client keys are set, for messages */
     struct bucket_rules *rules;
     size_t rules_count;
     struct rules *service;        /* of the origin that answers ListBuckets; NULL: none does */
@@ -54,18 +54,18 @@ struct front_options {
     slice domains;                /* a host BUCKET.DOMAIN names a bucket; separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* clients may sign for these regions; empty: for any region */
-    uint64_t relays_bytes;        /* for answers that have given up their origin connection */
+    uint64_t relays_bytes;        /* for answers whose origin connection went to another call */
     uint64_t body_bytes_max;      /* of the data in a request body */
     uint64_t form_bytes_max;      /* of a browser's form; 0: forms are off */
     struct front_batches batches;
 };
 
-/* The most bytes that a body of so many data bytes can have with S3's framing: chunks of 8 KiB, and
- * a trailer. */
+/* Upper limit of the size of a body whose data has `bytes` bytes. S3's framing adds to the data:
+ * a line for each chunk of at least 8 KiB, and a trailer. */
 #define FRONT_FRAMED_BYTES(bytes) ((bytes) + (bytes) / 64 + 64 * KIB)
 
-/* Everything that the options point at must outlive the front. Make and free it while no loop
- * runs. */
+/* Everything that the options point at must outlive the front. Make and free the front while no
+ * loop runs. */
 struct front;
 struct front *front_new(const struct front_options *options) MUST_USE;
 void front_free(struct front **front);
@@ -78,8 +78,8 @@ void front_drain(struct front *front);    /* from now on /_/health/ready answers
 /* Returns the functions that verify the key of a reader that does not use HTTP, and judge what it
  * may read. They are valid as long as the front. */
 struct reader_judge front_reader_judge(struct front *front) MUST_USE;
-/* Sets the function that writes the page /_/fill, as JSON in keep. It is called on any loop, so
- * set it before the first loop runs, and keep what arg points at until the last one has ended.
+/* Sets the function that writes the page /_/fill, as JSON in keep. Any loop may call page(). So set
+ * it before the first loop runs, and keep the target of `arg` until the last loop has ended.
  * Without a function the page reports that there is no fill socket. */
 void front_fill_page(struct front *front, slice (*page)(void *arg, struct arena *keep), void *arg);
 

@@ -1,4 +1,4 @@
-/* inside.h - what the files of this room share. SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - types and functions that only this room uses. SPDX-License-Identifier: Apache-2.0 */
 #ifndef FRONT_INSIDE_H
 #define FRONT_INSIDE_H
 
@@ -35,7 +35,7 @@ struct front {
 
 bool front_logs(const struct front *front);    /* true: access lines are written */
 
-/* What the front keeps on each loop. */
+/* The front's state on one loop. */
 struct front_loop {
     struct sigv4 *sigv4;
     struct cache_loop *cache;
@@ -55,7 +55,7 @@ struct call {
     slice id;                     /* x-amz-request-id */
     slice peer, access_key;
     const struct client *client;
-    const struct rules *rules;    /* of the origin that it may go to (rules.c); NULL: not known */
+    const struct rules *rules;    /* of the origin that the call may go to (rules.c), or NULL */
     const struct form *form;      /* of a PostObject, after the form was read; else NULL */
     slice content_range;          /* sent with the error for a range; empty: none */
 
@@ -75,8 +75,8 @@ struct call {
 struct judged {
     struct sigv4_claim claim;
     const struct client *client;
-    slice secret;                 /* the one that proved the claim; lives as long as the request */
-    bool form;                    /* no client is proved yet, as the signature is in the body */
+    slice secret;                 /* the secret that proved the claim; valid during the request */
+    bool form;                    /* a browser's form: the signature in its body is not read yet */
     struct call call;             /* call.err: the error that the request is refused with */
 };
 
@@ -91,8 +91,8 @@ void fields_add(struct fields *fields, slice name, slice value);
 /* Cuts the next field from the text of stored fields, which has a line for each. */
 struct http_field fields_cut(slice *rest);
 slice request_id_new(struct front *front, struct arena *keep);
-/* Makes the answer for an error, as S3 writes it. It has the fields of `fields`, and Content-Type
- * and others of the error itself. */
+/* Makes the answer for an error, as S3 writes it. Adds Content-Type, the request id, and for some
+ * errors Retry-After to `fields`, which are the fields of the answer. */
 void answer_fault(struct fields *fields, enum err err, const struct s3_fault *fault,
                   slice resource, slice id, struct http_answer *ret);
 void reply_whole(struct call *call, int status, const struct fields *fields, slice body);
@@ -110,7 +110,7 @@ struct secrets {
  * the valid keys are set. Empty for any other error. */
 slice front_explain_key(const struct front *front, struct arena *keep, enum err err);
 /* Finds the client that a claim names, and the secrets that could prove the claim. The caller tries
- * each of them. */
+ * each secret. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
                            struct secrets *ret_secrets) MUST_USE;
@@ -120,7 +120,7 @@ enum err front_prove(struct front *front, struct sigv4 *sigv4, struct arena *kee
                      const struct request_head *head, struct sigv4_claim *claim,
                      const struct client **ret, slice *ret_secret) MUST_USE;
 /* To be called when secret number i has proved a claim. Counts uses of the previous secret, so that
- * an operator sees when it can be removed. */
+ * an operator sees when that secret can be removed. */
 void front_count_secret(size_t i);
 
 /* ---- preflight.c ---- */
@@ -135,7 +135,7 @@ enum err right_judge_admin(const struct call *call, slice key) MUST_USE;
 /* True if a header, or a field of a form, with this name and value gives other users a right, sets
  * a lock, or bypasses a lock. */
 bool right_is_privileged(slice name, slice value);
-/* For an operation whose body lists the keys. */
+/* Judges the keys, for an operation whose body lists them. */
 enum err right_judge_keys(const struct call *call, const struct write_key *keys,
                           size_t count) MUST_USE;
 
@@ -144,15 +144,15 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
  * If `ignored` is not empty, headers whose name begins with it do not count. */
 slice form_find_header(const struct call *call, slice ignored);
 /* Call it before the body is read. Returns OK, or ERR_BAD_ARGUMENT with call->s3.detail if the head
- * has a header or parameter that only a signed field of the form may bring. */
+ * has a header or parameter that must be a signed field of the form instead. */
 enum err form_judge_head(struct call *call) MUST_USE;
 /* Finds the client of call->form, which is the call's client from then on, and judges whether the
  * client may post this form. Origin and key are judged later. `read` is the result of form_read. */
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
-/* Returns the key by which a call is judged: for a list request its prefix. Other calls ignore a
- * prefix. */
+/* Returns the key by which a call is judged. For a list request it is the parameter `prefix`; other
+ * calls ignore that parameter. */
 slice rules_key(const struct call *call) MUST_USE;
 /* Call it before the body is read. Returns OK without setting call->rules if the keys are in the
  * body (DeleteObjects). */
@@ -166,11 +166,11 @@ enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_
 /* Makes the call that stands for the GetObject request of an item. */
 void item_call(struct call *ret, struct front *front, const struct client *client, slice bucket,
                struct arena *keep);
-/* Makes the question for the cache, which is valid as long as the item. Returns OK, or the error of
- * a refusal. */
+/* Makes the question to the cache. The question is valid as long as the item. Returns OK, or the
+ * error of a refusal. */
 enum err item_ask(struct call *as, const struct item *item, struct get_ask *ret) MUST_USE;
-/* Finds the range of the object that an answer without an error has. Returns OK, or ERR_BAD_RANGE
- * if the object lacks some of the item's bytes. */
+/* Finds the object's range in an answer without an error. Returns OK, or ERR_BAD_RANGE if the
+ * object lacks some of the item's bytes. */
 enum err item_span(const struct item *item, const struct get_answer *answer, uint64_t *ret_first,
                    uint64_t *ret_length) MUST_USE;
 
@@ -179,9 +179,9 @@ void batch_read(struct call *call);     /* judges each item as a request of its 
 void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
 
 /* ---- object.c, list.c, pass.c: the operations, after rules_judge ---- */
-/* The cache's question for the object of a call. */
+/* Returns the question to the cache about the object of a call. */
 struct get_ask object_ask(const struct call *call, slice version) MUST_USE;
-void object_count(enum get_source source);    /* counts where an answer came from */
+void object_count(enum get_source source);    /* counts an answer by its source */
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys; equal calls share an answer */
 void pass_read(struct call *call);      /* other reads: the origin's own answer */

@@ -8,7 +8,7 @@
  *
  * The work takes seconds for gigabytes, and a read of a file may wait for the disk. So threads do
  * the work; a loop does it only for a small body in memory. Bodies in files have threads of their
- * own: if the disk hangs, all of these may hang, and the intake of bodies in memory still works.
+ * own: if the disk hangs, these threads hang, and the intake of bodies in memory still works.
  * Large bodies take turns, so that one of 5 GiB does not make other bodies wait for long. */
 #include "front/intake.h"
 
@@ -34,7 +34,7 @@ struct intake {
     struct list link;
     struct arena arena;
     struct intake_ask ask;
-    size_t len, at, data_len;        /* of the body as it came; bytes done; data in these */
+    size_t len, at, data_len;        /* bytes of the body; bytes read; bytes of data in them */
     bool in_file;                    /* the body is read from a disk, which may hang */
     struct integrity is;
     slice sha256_given;
@@ -101,7 +101,7 @@ static void work_on_part(struct intake *intake, char *buffer)
     intake->data_len += data.len;
 }
 
-/* Reads the fields, and finds the beginning of the file. */
+/* Reads the fields of a form, and finds the beginning of its file. */
 static void begin_form(struct intake *intake, char *buffer)
 {
     struct form *form = intake->ask.form;
@@ -117,7 +117,7 @@ static void begin_form(struct intake *intake, char *buffer)
     intake->at = form->file_at;
 }
 
-/* Looks for the end of the file in the next part. */
+/* Looks for the end of the form's file in the next part. */
 static void search_part(struct intake *intake, char *buffer)
 {
     struct form *form = intake->ask.form;
@@ -321,9 +321,9 @@ void intakes_free(struct intakes **intakes)
 
 /* ---- the start ---- */
 
-/* Only the body of an object or a part may come in chunks. S3 refuses chunks in other bodies. The
- * origin cannot refuse them, because it never sees the chunks. Signed chunks need a request signed
- * by version 4. */
+/* Only the body of an object or a part may come in chunks; S3 refuses chunks in other bodies.
+ * Penstock must refuse them itself, because the origin never sees the chunks. Signed chunks need a
+ * request signed by version 4. */
 static enum err may_be_framed(const struct intake_ask *ask, struct intake_outcome *ret)
 {
     bool takes = ask->s3->op == S3_PUT_OBJECT || ask->s3->op == S3_UPLOAD_PART;

@@ -26,12 +26,12 @@ struct intake_keys {
 struct intake_list {
     size_t items_max;
     struct items_batch batch;
-    bool too_many;                /* the list was refused because it has more items */
+    bool too_many;                /* the list was refused: it has more than items_max */
 };
 
 struct intake_outcome;
 
-/* The caller keeps the body as it came, and leaves it alone until done() is called: the intake
+/* The caller must keep the body, and must not touch it until done() or lost() is called: the intake
  * writes to it. head, s3, claim and sigv4 are needed only until intake_start returns. */
 struct intake_ask {
     struct mailbox *box;             /* of the loop on which done() is called */
@@ -41,17 +41,17 @@ struct intake_ask {
     const struct sigv4_claim *claim;
     struct sigv4 *sigv4;             /* the loop's */
     slice secret_key;                /* of the claim's access key, for signed chunks */
-    /* At most one of keys, list and form is set: the intake reads it from the body, with its memory
-     * in `keep`. The caller does not touch it before done(). A form is read by form_read, whose
-     * result is outcome->err. A form has neither framing nor checksums, and its body stays as it
-     * came. */
+    /* At most one of keys, list and form is set. The intake fills it in from the body, with memory
+     * from `keep`. The caller must touch neither that member nor `keep` before done() or lost().
+     * form_read reads a form; its result is outcome->err. A form has neither framing nor checksums,
+     * and its body stays as it came. */
     struct arena *keep;
     struct intake_keys *keys;
     struct intake_list *list;
     struct form *form;
-    /* Exactly one of these is called. done() runs on the loop of `box`; for a body of up to 64 KiB
-     * in memory it runs before intake_start returns. If that loop has gone, lost() runs on another
-     * thread. */
+    /* Exactly one of these is called. done() runs on the loop of `box`. It runs before intake_start
+     * returns if no thread is needed: for a fault in the head, a body with nothing to verify, or a
+     * body of up to 64 KiB in memory. If that loop has gone, lost() runs on another thread. */
     void (*done)(void *arg, const struct intake_outcome *outcome);
     void (*lost)(void *arg);
     void *arg;

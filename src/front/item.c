@@ -4,7 +4,8 @@
  * The same functions judge an item and a GetObject request, in the same order: first the client's
  * policy (right.c), then the rules of the bucket (rules.c). After that the get needs a grant, or
  * asks the origin. So a list never gives a client an object that a GetObject request would not give
- * it. A struct call stands for that request. Any thread; each call belongs to one thread. */
+ * it. A struct call stands for the item's GetObject request. Any thread; each call belongs to one
+ * thread. */
 #include "base/guard.h"
 
 #include "front/inside.h"

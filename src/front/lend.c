@@ -1,7 +1,7 @@
 /* lend.c - key pairs that Penstock lends to local clients. SPDX-License-Identifier: Apache-2.0
  *
  * A pair is valid for two hours. A client gets the newest pair. If that pair is an hour old, a new
- * one is made first. So every client gets a pair with at least an hour left, and at most two pairs
+ * pair is made first. So every client gets a pair with at least an hour left, and at most two pairs
  * are valid at a time. */
 #include "front/lend.h"
 
@@ -14,8 +14,8 @@
 #include "base/url_kind.h"
 #include "s3/encode.h"
 
-#define HANDED_S 3600
-#define GOOD_S 7200
+#define HANDED_S 3600             /* a pair of this age is no longer given out */
+#define GOOD_S 7200               /* a pair of this age is no longer valid */
 #define PAIRS 4u                  /* more than can be valid at a time */
 static_assert(PAIRS > GOOD_S / HANDED_S, "a valid pair is not overwritten");
 
@@ -102,7 +102,7 @@ bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice se
 
 /* ---- the page ---- */
 
-/* Takes the value of a Host header, or an address, with or without a port. */
+/* True for a Host header or an address that means this machine, with or without a port. */
 static bool is_loopback(slice host)
 {
     uint64_t part;
@@ -116,9 +116,9 @@ static bool is_loopback(slice host)
     return parts == 4;
 }
 
-/* True for a header that shows a browser, or a proxy on this machine that lets other machines in.
- * The Origin header alone is not enough: a stored object may be a page, and requests that this page
- * sends to its own host have no Origin. */
+/* True for a header that only browsers or proxies send. A proxy on this machine may forward
+ * requests of other machines. Origin alone would not show every browser: a stored object may be a
+ * page, and requests that this page sends to its own host have no Origin. */
 static bool is_of_others(slice name)
 {
     static const char *const names[] = { "origin", "referer", "cookie", "forwarded", "via",
@@ -128,7 +128,7 @@ static bool is_of_others(slice name)
            slice_starts_nocase(name, S("x-forwarded-"));
 }
 
-/* Returns NULL if the client may have a pair, or the reason why not. */
+/* Returns NULL if the client may have a pair, otherwise the reason of the refusal. */
 static const char *why_not(const struct lend *lend, slice peer, const struct request_head *head)
 {
     bool hosted = false, authorized = false;

@@ -2,7 +2,7 @@
  *
  * If Penstock has a role at the origin, the clients on its node need no lasting secret. They fetch
  * a pair from /_/credentials (AWS_CONTAINER_CREDENTIALS_FULL_URI), as SDKs do from the agent of a
- * container, and renew it before it expires. With the pair they may do whatever Penstock's own
+ * container, and renew it before it expires. With the pair they may do all that Penstock's own
  * identity may do at the origin. A pair is random. Only this process accepts it; the origin does
  * not know it. Any thread. */
 #ifndef FRONT_LEND_H
@@ -23,7 +23,7 @@ const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
                         const struct request_head *head, int64_t now_s, slice *ret_access_key,
                         struct http_answer *ret) MUST_USE;
 /* Finds the secret of a pair. Returns false if the pair is not valid now. The secret is copied into
- * keep, since the request may live longer than the pair. */
+ * keep, since the pair may expire before the request ends. */
 bool lend_find(struct lend *lend, struct arena *keep, slice access_key, slice session_token,
                int64_t now_s, slice *ret_secret);
 

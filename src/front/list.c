@@ -1,8 +1,8 @@
 /* list.c - lists of keys; equal calls share an answer. SPDX-License-Identifier: Apache-2.0
  *
- * Equal calls of clients become one call to the origin (cache/lists.h). All these clients are sent
- * the same copy of the answer, so its bytes are in memory once. Each client holds a reference to
- * the copy until the client has all of it. If the answer is too large to hold, each client gets an
+ * Equal calls of clients become one call to the origin (cache/lists.h). All these clients get the
+ * same copy of the answer, so its bytes are in memory once. Each client holds a reference to the
+ * copy until the client has all of it. If the answer is too large to hold, each client gets an
  * origin call of its own (pass.c). Either way the client gets the origin's answer. */
 #include "cache/lists.h"
 #include "front/forward.h"

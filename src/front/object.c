@@ -29,7 +29,7 @@ static void over(void *arg)
     get_end(&object->get);
 }
 
-/* The headers that a client may replace, by a parameter "response-" and the header's name. */
+/* The headers that a client may replace, by a parameter named "response-" and the header's name. */
 static const char *const overridable[] = {
     "content-type", "content-language", "expires", "cache-control", "content-disposition",
     "content-encoding",
@@ -133,14 +133,14 @@ static void add_fields(struct call *call, const struct get_answer *answer,
                    arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, call, answer, cost);
     add_part_sums(fields, call, answer);
-    if (answer->err != ERR_NOT_MODIFIED)    /* added last: they may not displace the fields above */
+    if (answer->err != ERR_NOT_MODIFIED)    /* last: a full list drops the further fields */
         add_own_fields(fields, call, answer);
 }
 
-/* Returns true if the origin must be asked again, for the document of its refusal. That is so if
- * the origin refused a HEAD, whose answer has no document: the HEAD of a part, a HEAD before a GET
- * (its conditions might have made the GET unnecessary), or a HEAD to prove a client's permission. A
- * missing key needs no document, unless it may be missing for this client alone. */
+/* Returns true if the origin must be asked again, to get the document of its refusal. The answer to
+ * a HEAD has no document, and a HEAD comes first in three cases: for a part, for a GET whose
+ * conditions may make the GET unnecessary, and to prove a client's permission. A missing key needs
+ * no document, unless the client has its own identity or names a version. */
 static bool is_for_origin(const struct call *call, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
@@ -206,8 +206,8 @@ static void start(struct object *object, const struct get_answer *answer)
     add_fields(call, answer, get_cost(object->get), &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
-    /* An answer without a body gets no proceed, so the get ends here, after the fields, which lie
-     * in it, were sent. */
+    /* An answer without a body gets no proceed, so the get ends here. It ends after
+     * http_reply_start, because the fields lie in the get's memory. */
     struct get *ending = NULL;
     if (object->left == 0) {
         ending = object->get;
@@ -219,7 +219,7 @@ static void start(struct object *object, const struct get_answer *answer)
     get_end(&ending);
 }
 
-/* Continues until it has to wait: for the decision, for a piece, or for the client. */
+/* Continues the answer until it has to wait: for the decision, for a piece, or for the client. */
 static void step(void *arg)
 {
     struct object *object = arg;

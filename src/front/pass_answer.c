@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A short answer is sent when all of it has come. An answer that is long, or comes slowly, is
- * streamed (relay.h). If a client takes very few bytes, another call may get its origin connection.
- * If the answer is an object of a known version, the rest is then requested by ranges; any other
- * answer is cut. Threads: the loop. */
+ * streamed (relay.h). If a client takes very few bytes, another call may get the answer's origin
+ * connection. If the answer is an object of a known version, the rest is then requested by ranges;
+ * any other answer is cut. Threads: the loop. */
 #include "front/passing.h"
 
 #define SLOW_ANSWER_MS 5000    /* an answer that takes longer is streamed */
@@ -36,7 +36,7 @@ void pass_answer_whole(struct pass *pass)
     forward_location(call, pass->status, fields);
     slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
     call->cost.origin_bytes = body.len;
-    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* has the origin's length */
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* the length is that of a GET */
         http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
                          NULL);
     else
@@ -169,7 +169,7 @@ bool pass_answer_yields(struct pass *pass)
     return true;
 }
 
-/* A client that takes ranges as fast as they come gets larger ones. */
+/* Doubles the next range for a client that takes the bytes as fast as they come. */
 bool pass_answer_asks_next(struct pass *pass)
 {
     if (pass->err || !pass->relaying || !pass->yielded || pass->rest.until == pass->rest.end)

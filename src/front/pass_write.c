@@ -3,9 +3,9 @@
  *
  *   intake of the body ─ keys of the write, from head and body ─ rules, rights ─ H7 ─ origin call
  *
- * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of the
- * body, a thread of its own reads them from the disk, and the upload pauses. The origin's thread
- * does not read them itself, because it has other calls, and the disk may hang.
+ * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of
+ * the body, the upload pauses, and a thread started for this purpose reads them from the disk. The
+ * origin's thread does not read the disk, because it has other calls, and the disk may hang.
  * Threads: the loop; the origin's thread calls read_body. */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 /* ---- the changes that a write makes ---- */
 
 #define KEYS_GIVEN_MAX 3    /* the most keys in a request head, or in a form */
-#define RESTORE_BYTES_MAX (16 * KIB)    /* a larger body of a restore is not read */
+#define RESTORE_BYTES_MAX (16 * KIB)    /* a larger body of a restore needs ADMIN */
 #define BODY_READ_AHEAD_BYTES (4 * MIB)    /* read by one thread, in parts */
 #define BODY_PART_BYTES (256 * KIB)
 
@@ -157,7 +157,7 @@ static size_t read_body(void *arg, uint64_t offset, char *ret, size_t bytes)
 /* ---- a write, from the intake to the origin ---- */
 
 /* The body of a restore may name a bucket to write to. The right WRITE on the restored key does not
- * cover a write to that bucket. */
+ * cover a write to that bucket, so such a restore needs ADMIN. */
 static enum err judge_restore(const struct pass *pass)
 {
     struct call *call = pass->call;
@@ -283,7 +283,7 @@ static bool is_of_form(slice name)
     return slice_eq_nocase(name, S("content-type")) || slice_eq_nocase(name, S("content-md5"));
 }
 
-/* The client is known only when the form was read. From then on the call is that client's. */
+/* The client is known after the form was read. From then on the call belongs to that client. */
 void pass_form(struct call *call)
 {
     struct pass *pass = new_with_body(call);

@@ -1,7 +1,7 @@
 /* passing.h - a pass as its own files see it. SPDX-License-Identifier: Apache-2.0
  *
- * A pass is a request that the origin answers. pass.c has the life of a pass. pass_write.c adds the
- * steps of a write, and pass_answer.c takes the answer to the client. */
+ * A pass is a request that the origin answers. pass.c has the course of a pass. pass_write.c adds
+ * the steps of a write, and pass_answer.c takes the answer to the client. */
 #ifndef FRONT_PASSING_H
 #define FRONT_PASSING_H
 
@@ -18,8 +18,8 @@ struct pass {
     struct list link;             /* front_loop->passes */
     struct call *call;            /* NULL: the HTTP request is over, or its answer has begun */
     const struct rules *rules;
-    struct ticket *ticket;        /* for the loop */
-    struct ticket *origin_ticket; /* for the origin's thread */
+    struct ticket *ticket;        /* wakes the pass on its loop; this reference is the loop's */
+    struct ticket *origin_ticket; /* the same ticket, for the origin's thread */
     struct arena arena;           /* for all that must outlive the request */
     atomic_uint refs;
 
@@ -33,17 +33,17 @@ struct pass {
     struct write_key *keys;       /* all keys that the write may change */
     size_t key_count;
 
-    struct http_body *hold;       /* keeps the body in its place */
-    size_t body_at;               /* where the origin's part of the body begins */
+    struct http_body *hold;       /* the request body, which the pass owns, or NULL */
+    size_t body_at;               /* offset in the body of the bytes for the origin */
     struct origin_body source;
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for the intake's fields */
-    size_t origin_field_count;    /* of the first request of a read */
+    size_t origin_field_count;    /* their number in the first request of a read */
     slice plain_query;            /* query of a preflight before a key was added; ptr NULL: none */
     bool running, in_intake;
 
     /* The answer. The origin's thread writes these members until it sets `headed`, and then only
-     * `err`, until it sets `over`. After that the loop has them. */
+     * `err`, until it sets `over`. After that they belong to the loop. */
     atomic_bool headed, over;
     enum err err;
     int status;
@@ -51,7 +51,7 @@ struct pass {
     struct fields fields;
     bool may_rest;                /* the rest of the answer may be requested by a range */
     struct rest rest;
-    uint64_t got;                 /* bytes of the answer before this call */
+    uint64_t got;                 /* bytes of the answer that came in earlier origin calls */
     uint64_t range_bytes;         /* the size of the next range, once the pass has yielded */
     struct arena asking;          /* holds the fields of the latest request for a range */
     struct relay relay;
@@ -66,25 +66,25 @@ struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules may be set 
 struct pass *pass_ref(struct pass *pass) MUST_USE;
 void pass_unref(struct pass *pass);
 void pass_call_origin(struct pass *pass);
-void pass_changed(void *pass);    /* the removal is committed, or the origin has answered */
+void pass_changed(void *pass);    /* called when the removal is committed or the origin answers */
 void pass_settle(struct pass *pass);    /* ends the pass for the loop, and drops its reference */
 /* Sends the error to the client, and settles. */
 void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);
 
-/* Returns the fields of an answer, which has only the request id so far. */
+/* Returns the first fields of an answer: only the request id. */
 struct fields pass_fields(struct pass *pass) MUST_USE;
 
 /* ---- preflight.c ---- */
-/* Adds the key that a presigned URL names to the query, as the origin knows it. */
+/* If a preflight's URL is presigned: adds to the query the access key that the origin knows. */
 void preflight_name_key(struct pass *pass);
-/* Returns true if the origin took the added key for a signature. The origin is then being asked
- * again without the key. */
+/* Returns true if the origin verified the added signature, and refused it. The origin is then being
+ * asked again without key and signature. */
 bool preflight_asks_again(struct pass *pass) MUST_USE;
 
 /* ---- pass_write.c ---- */
-/* Raises the epochs of the keys, whatever the outcome of the write (H7). A read has none. */
+/* Raises the epochs of the keys, whatever the outcome of the write (H7). A read has no epochs. */
 void pass_write_end(struct pass *pass);
-/* Stores the body of a PUT in the cache if the settings say so. It then takes the body. */
+/* If the settings say so, takes the body of a PUT, and stores it in the cache. */
 void pass_write_populate(struct pass *pass);
 
 /* ---- pass_answer.c ---- */

@@ -5,8 +5,8 @@
  * follows, and not the preflight. So a preflight goes to the origin unsigned, and the origin
  * answers it by the CORS rules of the bucket.
  * radosgw finds the tenant of a bucket by the access key in a presigned URL. So if the URL of a
- * preflight is presigned, Penstock adds to the query the access key that the client of the URL has
- * at the origin, and 64 zeros as the signature. radosgw requires a signature here, but does not
+ * preflight is presigned, Penstock adds an access key to the query: the key that the client of the
+ * URL has at the origin. The signature is 64 zeros. radosgw requires a signature here, but does not
  * verify it. An origin that verifies it answers SignatureDoesNotMatch. Penstock then asks the
  * origin again without key and signature. No text that could serve as a signature is ever sent. An
  * unknown key is treated like a key of the shared identity, so that the answer does not reveal

@@ -8,7 +8,7 @@
 
 #include "front/inside.h"
 
-#define PRESIGNED_S_MAX 900    /* a URL that is valid for longer proves no key here */
+#define PRESIGNED_S_MAX 900    /* a URL that is valid for more seconds proves no key here */
 #define FILL_PAGE "/_/fill"
 
 /* Makes the request head that a client of the presigned URL would send. */

@@ -5,12 +5,13 @@
  *                     ◀── PAUSE, origin_resume ◀──
  *
  * A short answer is sent in one piece, after all of it has come. A longer answer is streamed. If
- * the client reads slowly, the origin waits, so the memory used stays bounded. Or the origin is
- * asked for one range at a time, whenever there is room for a range: then no connection waits, and
- * few bytes are fetched in vain. The last byte is kept back until the origin call has ended well.
- * If the call is a write, the epochs of its keys have risen by then. So no client has the whole
- * answer to a write before the epochs of its keys rise (H7). The origin's thread calls relay_put;
- * the loop calls everything else. */
+ * the client reads slowly, the origin waits, so the memory used stays bounded. Instead, the caller
+ * may ask the origin for one range at a time, when the relay has room for it (relay_waits). Then no
+ * connection waits, and few bytes are fetched in vain.
+ * The last byte is kept back until the origin call has ended well. If the call is a write, the
+ * epochs of its keys have risen by then. So no client has the whole answer to a write before the
+ * epochs of its keys rise (H7). The origin's thread calls relay_put; the loop calls everything
+ * else. */
 #include "front/relay.h"
 
 #include <assert.h>
@@ -23,7 +24,7 @@ static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "a relay that is low may be
 
 struct relay_segment {
     struct list link;
-    size_t len, at;               /* number of bytes; the first `at` of them are out */
+    size_t len, at;               /* number of bytes; the client has taken the first `at` */
     char bytes[];
 };
 
@@ -215,7 +216,7 @@ void relay_hold(struct relay *relay)
 slice relay_take_held(struct relay *relay, struct arena *keep)
 {
     struct text held = text_in(keep);
-    size_t out = relay->out;    /* so many bytes of the first segment are being sent, and stay */
+    size_t out = relay->out;    /* bytes of the first segment that are being sent: they stay */
     pthread_mutex_lock(&relay->lock);
     list_each_safe(struct relay_segment, segment, &relay->segments, link) {
         if (!relay->holds)

@@ -11,15 +11,15 @@
 
 #define RELAY_BYTES_MAX (256 * KIB)
 #define RELAY_LOW_BYTES (RELAY_BYTES_MAX / 4)
-#define RELAY_RANGE_BYTES (RELAY_BYTES_MAX - RELAY_LOW_BYTES)    /* room of a relay that is low */
+#define RELAY_RANGE_BYTES (RELAY_BYTES_MAX - RELAY_LOW_BYTES)    /* room beside RELAY_LOW_BYTES */
 
 /* Lives as long as the origin's call. */
 struct relay {
     pthread_mutex_t lock;         /* for the members up to `holds` */
     struct list segments;
-    size_t bytes;                 /* of all segments, without the bytes that are out */
+    size_t bytes;                 /* of all segments, without those that the client has taken */
     bool paused;                  /* the origin waits */
-    bool spare;                   /* while it waits, another call may have its connection */
+    bool spare;                   /* while the origin waits, another call may get the connection */
     bool discards;                /* drops every byte, because nobody reads them */
     bool holds;                   /* keeps the document until it is complete (relay_hold) */
     /* only for the loop */
@@ -41,7 +41,7 @@ enum origin_take relay_put(struct relay *relay, slice bytes);    /* on the origi
 
 bool relay_is_full(struct relay *relay);    /* enough has come to stream the answer */
 slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;
-void relay_discard(struct relay *relay);    /* drops all bytes, also those that are still to come */
+void relay_discard(struct relay *relay);    /* drops all bytes, now and later */
 uint64_t relay_received(struct relay *relay);    /* bytes that have come, in all calls */
 /* From now on the origin is asked for ranges. Returns true if there is no room for
  * RELAY_RANGE_BYTES yet; wants() is then called when there is. */
@@ -58,8 +58,8 @@ void relay_start(struct relay *relay, struct http_request *http, int status,
                  void (*wants)(void *arg), void *arg);
 /* For a document that is to be rewritten; call it before relay_start. Only the bytes before the
  * root element are sent as they come: an origin sends blanks while it is still working.
- * relay_take_held returns the rest of the document. A document that fills the relay is no longer
- * held. */
+ * relay_take_held returns the rest of the document. A document that fills the relay is no
+ * longer held, and goes to the client unchanged. */
 void relay_hold(struct relay *relay);
 /* Takes the held document, which must be complete, so that the caller can put another one in its
  * place. Returns an empty slice if nothing was held. */

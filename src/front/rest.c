@@ -1,7 +1,7 @@
-/* rest.c - the rest of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
+/* rest.c - the rest of an answer whose origin call ended early. SPDX-License-Identifier: Apache-2.0
  *
- * Only the answer shows whether an origin supports ranges. An answer is used only if it has exactly
- * the requested bytes, of the same version (H10). */
+ * Only the answer to a range request shows whether an origin supports ranges. The answer is used
+ * only if it has exactly the requested bytes, of the same version (H10). */
 #include "front/rest.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* rest.h - the rest of an answer that stopped on its way. SPDX-License-Identifier: Apache-2.0
+/* rest.h - the rest of an answer whose origin call ended early. SPDX-License-Identifier: Apache-2.0
  *
  * If an object has a strong ETag, a range request with If-Match gets the rest of the same
  * version. */
@@ -16,9 +16,9 @@ struct rest {
 
 /* True if the rest of the answer can be requested, provided the answer has an ETag. */
 bool rest_possible(const struct s3_request *request);
-struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* the first reply */
-/* Returns the fields of a request for at most `most` bytes that follow the first `got` bytes. They
- * replace the fields of the first request. */
+struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* first reply */
+/* Returns the fields of a request for at most `most` bytes after the first `got` bytes. `fields`
+ * are those of the first request. */
 struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got, uint64_t most,
                             const struct http_field *fields, size_t count, size_t *ret_count);
 /* True if the reply has exactly the requested range. */

@@ -54,7 +54,7 @@ bool right_allows(const struct config_policy *rows, size_t count, const struct r
     return false;
 }
 
-/* ---- a call on trial ---- */
+/* ---- a call that is judged ---- */
 
 /* A call and the first right that the policy of its client lacks. */
 struct trial {
@@ -124,7 +124,8 @@ static bool is_privileged(const struct call *call)
     return false;
 }
 
-/* A call about the bucket itself is allowed by a row for any part of the bucket. */
+/* A row for any part of a bucket is enough for a call about the bucket itself, and for a call whose
+ * keys are in the body: those keys are judged later. */
 static bool may_begin(struct trial *trial)
 {
     const struct call *call = trial->call;
@@ -137,7 +138,7 @@ static bool may_begin(struct trial *trial)
     if (!allows(trial, right, call->s3.bucket, key, of_bucket) ||
         (call->s3.unknown && !allows(trial, RIGHT_ADMIN, call->s3.bucket, key, false)) ||
         (call->s3.foreign.ptr && !allows(trial, RIGHT_ADMIN, call->s3.bucket, S(""), false)))
-        return false;    /* an unknown parameter or header may turn it into any operation */
+        return false;    /* an unknown parameter or header may turn the call into any operation */
     if (row->right == S3_READ || row->right == S3_LIST_KEYS)
         return true;
     return may_take_source(trial) &&

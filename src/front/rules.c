@@ -1,7 +1,7 @@
 /* rules.c - the rules of a call: its origin, and whether the call may go to that origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Of the rows that fit bucket and key, the row with the longest prefix has the rules. A call is
+ * If several rows fit bucket and key, the row with the longest prefix has the rules. A call is
  * judged once, when its rules are first needed: in judge_large_body or in route (front.c).
  * call->rules is set if the call may go to that origin. A call that lists its keys in the body
  * (DeleteObjects, a form) gets its rules by those keys, after the body was read. Any thread: rows
@@ -30,7 +30,8 @@ slice rules_key(const struct call *call)
     return by_prefix ? prefix->value : call->s3.key;
 }
 
-/* A list lies wholly inside a prefix with its own rules, or has those of the bucket. */
+/* A list request has the rules of a prefix only if it lists no key outside that prefix. Any other
+ * list request has the rules of the bucket. */
 static const struct rules *rules_of_call(const struct call *call)
 {
     if (call->s3.op == S3_LIST_BUCKETS || call->s3.op == S3_HEAD_SERVICE)
@@ -67,7 +68,7 @@ static enum err judge_source(const struct call *call, const struct rules *rules,
 enum err rules_judge(struct call *call, slice *ret_detail)
 {
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    /* Where forms are on, rules_judge_keys judges a form. So a form that comes here is refused. */
+    /* Where forms are on, rules_judge_keys judges a form. So here forms are off. */
     bool form_off = mutates == S3_MUTATES_FORM;
     check(call->client && !call->form);
     *ret_detail = form_off ? S(FORMS_OFF) : S("");

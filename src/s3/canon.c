@@ -87,7 +87,7 @@ static void put_value(char **at, slice value)
     }
 }
 
-/* Returns a short hash of a name. Equal names have equal tags; different names rarely do. */
+/* Returns a short hash of a name, ignoring case. Names with different tags need no comparison. */
 static uint32_t tag_of(slice name)
 {
     uint32_t tag = (uint32_t)name.len;
@@ -123,7 +123,8 @@ static void put_headers(char **at, struct arena *scratch, struct canon *canon)
     }
 }
 
-/* Returns an upper bound. A name is signed at most once, so no field is written twice. */
+/* Returns the most bytes that the canonical request can have. A name is signed at most once, so no
+ * field is written twice. */
 static size_t canon_bytes_max(const struct canon *canon)
 {
     size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +

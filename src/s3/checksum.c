@@ -2,7 +2,7 @@
  *
  * There are three kinds of running sums: OpenSSL's digests, CRCs (base/crc.h) and xxHash. In
  * OpenSSL 3.0 the look-up of an algorithm costs more than the hash of a small body, so the process
- * fetches each digest once and keeps it. Numbers are written with the high byte first. */
+ * fetches each digest once and keeps it. CRCs and xxHash sums are written high byte first. */
 #include "s3/checksum.h"
 
 #include <openssl/evp.h>

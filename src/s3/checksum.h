@@ -18,7 +18,7 @@ enum checksum {
 slice checksum_name(enum checksum which);                /* "CRC32" */
 slice checksum_header(enum checksum which);              /* "x-amz-checksum-crc32" */
 size_t checksum_bytes(enum checksum which);
-/* Both ignore case. They return CHECKSUM_COUNT if there is no such checksum. */
+/* Both functions ignore case, and return CHECKSUM_COUNT if there is no such checksum. */
 enum checksum checksum_of_name(slice name);
 enum checksum checksum_of_header(slice header);
 

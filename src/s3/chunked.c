@@ -2,10 +2,11 @@
  *
  *     SIZE ──> DATA ──> DATA_END ──> SIZE ...      SIZE (0) ──> TRAILER ──> SEAL ──> LAST ──> OVER
  *
- * Every state but DATA takes one line. Lines are short, and are collected up to their CRLF, so
- * input that is cut anywhere needs no special case. The signature of a chunk stands before the data
- * of the chunk, and is verified after the data. Data is hashed right after it was moved to its new
- * place, while it is still in the CPU cache. */
+ * Every state from SIZE to LAST, except DATA, takes one line. SKIP drops the rest of a body whose
+ * data has the wrong length. Lines are short, and are collected up to their CRLF, so input that is
+ * cut anywhere needs no special case. The signature of a chunk stands before the data of the chunk,
+ * and is verified after the data. Data is hashed right after it was moved to its new place, while
+ * the CPU cache still has it. */
 #include "s3/chunked.h"
 
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static bool hex_size(slice digits, uint64_t *ret)
     return value <= INT64_MAX;
 }
 
-/* Verifies the signature that came last. An unsigned body needs no signature. */
+/* Verifies the latest signature. Unsigned chunks have none. */
 static enum err prove(struct chunked *chunked, enum sigv4_link link)
 {
     uint8_t sum[CHECKSUM_BYTES_MAX];

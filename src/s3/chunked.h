@@ -36,10 +36,10 @@ struct chunked_fault {
  * ERR_INCOMPLETE (wrong framing), ERR_CHUNK_SIZE, ERR_SIGNATURE or ERR_TRAILER. An error ends the
  * decoding. */
 enum err chunked_feed(struct chunked *chunked, slice in, char *to, size_t *ret_len) MUST_USE;
-/* Call it when the input has ended. Returns OK, or ERR_INCOMPLETE if the body is not complete; if
- * the data has not the announced length, *ret_why is a sentence, otherwise "". */
+/* Call it when the input has ended. Returns OK, or ERR_INCOMPLETE if the body is not complete, or
+ * its data does not have the announced length. *ret_why is then a sentence for people, or "". */
 enum err chunked_end(struct chunked *chunked, slice *ret_why) MUST_USE;
 struct chunked_fault chunked_fault(const struct chunked *chunked);
-slice chunked_trailer(const struct chunked *chunked);    /* its value; ptr NULL: no trailer came */
+slice chunked_trailer(const struct chunked *chunked);    /* the value; ptr NULL: none came */
 
 #endif

@@ -14,7 +14,7 @@
 #define NO_DATE "AWS authentication requires a valid Date or x-amz-date header."
 #define CREDENTIAL "Error parsing the X-Amz-Credential parameter; "
 
-/* The headers and parameters that carry a claim. The ptr of an absent one is NULL. */
+/* The values of the headers and parameters that can make up a claim. ptr NULL: absent. */
 struct sources {
     slice authorization, amz_date, date, sha256, token;
     slice algorithm, credential, query_date, expires, signed_headers, signature, query_token,
@@ -44,8 +44,8 @@ static const struct source {
     { { "Expires", 7 }, offsetof(struct sources, v2_expires) },
 };
 
-/* Returns the member for the value of a header or parameter, or NULL if the header or parameter
- * carries no part of a claim. */
+/* Returns the member for the value of a header or parameter, or NULL if the header or parameter is
+ * no part of a claim. */
 static slice *member_of(struct sources *sources, const struct source *rows, size_t count,
                         slice name)
 {
@@ -113,7 +113,7 @@ static enum err fault(struct sigv4_claim *ret, enum err err, const char *message
 
 /* ---- the parts of a claim ---- */
 
-/* Cuts off the bytes behind the last `between`; all, if there is none. */
+/* Cuts off and returns the bytes after the last `between`, or all bytes if there is none. */
 static slice cut_last(slice *rest, char between)
 {
     size_t at = rest->len;
@@ -129,7 +129,7 @@ bool sigv4_credential_read(struct arena *keep, slice s, struct sigv4_claim *ret,
     size_t slashes = 0;
     for (size_t i = 0; i < s.len; i++)
         slashes += s.ptr[i] == '/';
-    /* from the end, because the access key may hold a slash */
+    /* cut from the end, because the access key may have a slash */
     slice terminal = cut_last(&s, '/');
     bool ours = slice_eq(terminal, S("aws4_request"));
     ret->service = cut_last(&s, '/');
@@ -349,7 +349,7 @@ static enum err read_query_claim(struct arena *keep, const struct sources *from,
 
 /* ---- version 2 ---- */
 
-/* Reads an HTTP date, also with "+0000" at its end, as older clients write it. */
+/* Reads a date as in x-amz-date, or an HTTP date. Older clients end an HTTP date in "+0000". */
 static int64_t v2_date_read(struct arena *keep, slice s)
 {
     int64_t amz_s = amz_date_read(s);

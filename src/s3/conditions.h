@@ -37,7 +37,7 @@ bool s3_content_range_read(slice value, uint64_t *ret_first, uint64_t *ret_last,
 
 /* Cuts a range down to an object of `size` bytes. Returns OK with *ret_first <= *ret_end (end
  * exclusive); *ret_partial is true if the answer is 206, and false if it is 200. Returns
- * ERR_BAD_RANGE if the answer is 416 with "bytes * / size". */
+ * ERR_BAD_RANGE if the object has no byte of the range (416). */
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
                           uint64_t *ret_end, bool *ret_partial) MUST_USE;
 

@@ -107,8 +107,8 @@ slice query_get(slice query, slice name)
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 static const char weekdays[] = "SunMonTueWedThuFriSat";
 
-/* Returns the number of days from 1970-01-01. It counts in eras of 400 years that begin on the 1st
- * of March. */
+/* Returns the number of days from 1970-01-01. The function counts in eras of 400 years, which begin
+ * on the 1st of March. */
 static int64_t days_from(int64_t year, int64_t month, int64_t day)
 {
     year -= month <= 2;
@@ -247,7 +247,7 @@ int64_t iso_date_read(slice s)
     return fraction || !rest.len ? read_as(whole, "YYYY-nn-DDThh:mm:ss") : -1;
 }
 
-/* Returns the time, or, if its year has not four digits, the nearest time whose year has four. */
+/* Returns the time. A time outside the years 1970 to 9999 becomes the nearest time inside. */
 static struct moment writable(int64_t unix_s)
 {
     return moment_of(MIN(MAX(unix_s, 0), (int64_t)253402300799));

@@ -1,8 +1,8 @@
 /* form.c - a form that a browser posts (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * A valid form can be read in one way only. A form is invalid if a name occurs twice, or could not
- * be the name of a header. The form that goes to the origin is written anew, with a boundary of its
- * own. So the origin can't find other fields or another file in it. */
+ * A valid form can be read in one way only. A form is invalid if the name of a field occurs twice,
+ * or could not be the name of a header. The form that goes to the origin is written anew,
+ * with a boundary of its own. So the origin can't find other fields or another file in it. */
 #include "s3/form.h"
 
 #include <string.h>
@@ -38,8 +38,9 @@ static slice parameter(slice header, slice name)
     return (slice){ NULL, 0 };
 }
 
-/* Cuts the bytes before the next delimiter from *rest. *rest then begins after the delimiter's
- * line, or is empty after the last delimiter. Returns false if there is no delimiter. */
+/* Cuts the bytes before the next delimiter off *rest, into *ret. *rest then begins after the
+ * delimiter's line, or is empty after the last delimiter. Returns false if there is
+ * no delimiter. */
 static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
 {
     for (size_t at = 0; at + delimiter.len <= rest->len;) {
@@ -69,7 +70,7 @@ struct part {
     slice disposition, type;
 };
 
-/* Reads the header lines of a part. Returns false if they do not end. */
+/* Reads the header lines of a part. Returns false if no empty line ends them. */
 static bool read_part(slice *rest, struct part *ret)
 {
     *ret = (struct part){ { 0 }, { 0 } };
@@ -170,7 +171,8 @@ bool form_file_ends(const struct form *form, slice bytes, size_t *ret)
     slice rest = bytes, content;
     check(form->delimiter.len > 0);
     bool ends = to_delimiter(&rest, form->delimiter, &content);
-    size_t behind = MIN(bytes.len, form->delimiter.len + PADDING_MAX + 2);    /* may begin it */
+    /* the last bytes may be the beginning of a delimiter's line */
+    size_t behind = MIN(bytes.len, form->delimiter.len + PADDING_MAX + 2);
     *ret = ends ? content.len : bytes.len - behind;
     return ends;
 }

@@ -18,7 +18,7 @@ struct form {
     slice delimiter;
 };
 
-#define FORM_FIELDS_BYTES_MAX (64 * 1024)    /* limit of all before the file; S3 has 20,000 */
+#define FORM_FIELDS_BYTES_MAX (64 * 1024)    /* all bytes before the file; S3 allows 20,000 */
 /* Reads the fields of a form. `begin` is the body, or its first FORM_FIELDS_BYTES_MAX bytes. The
  * fields are copied into keep. Every ${filename} is replaced by the name of the file. Returns OK,
  * ERR_PRECONDITION if content_type is not that of a form, or ERR_BAD_FORM if the form is
@@ -28,8 +28,8 @@ enum err form_read(struct arena *keep, slice content_type, slice begin, struct f
  * after *ret bytes. Otherwise the first *ret bytes belong to the file, and the next look must start
  * after these. */
 bool form_file_ends(const struct form *form, slice bytes, size_t *ret) MUST_USE;
-/* Returns the text with every `what` replaced. It stops replacing when the result has more than
- * `max` bytes. */
+/* Returns the text with every `what` replaced by `with`. No more are replaced once the result has
+ * more than `max` bytes. */
 slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
 /* Sets the fault of a form without that field. Returns ERR_BAD_ARGUMENT. */
@@ -46,7 +46,8 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
 
 /* Writes the form anew, signed by version 4 with the credentials `with`, for this region. If the
  * access key is empty, the form stays unsigned. Returns the bytes before the file; *ret_end has the
- * bytes after the file. If `boundary` is secret, no byte of the file can be taken for framing. */
+ * bytes after the file. If nobody can guess `boundary`, no byte of the file can be taken for
+ * framing. */
 slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
                  const struct sigv4_credentials *with, slice region, int64_t now_s, slice boundary,
                  slice *ret_end) MUST_USE;

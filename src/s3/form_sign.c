@@ -151,13 +151,13 @@ static slice conditions_of(struct arena *keep, bool was_v2, const struct signer 
 }
 
 /* Returns the policy for the new signer. The condition for the old signer's session token is
- * renamed, so that it has no effect. */
+ * renamed, so that the condition has no effect. */
 static slice resigned(struct arena *keep, const struct form *form, const struct signer *signer)
 {
     slice policy = slice_trim(form_get(form, S("policy"))), document = base64_decode(keep, policy);
     slice was = form_get(form, S("x-amz-credential"));
     if (!document.len)
-        return policy;    /* it can't be read; the origin's answer will say what is wrong */
+        return policy;    /* an unreadable policy: the origin's answer says what is wrong */
     document = form_replaced(keep, document, was, signer->credential, SIZE_MAX);
     document = form_replaced(keep, document, escaped(keep, was), signer->credential, SIZE_MAX);
     document = form_replaced(keep, document, S("x-amz-security-token"),
@@ -175,7 +175,7 @@ static void put_field(struct text *to, slice boundary, slice name, slice value)
 }
 
 /* Returns the new signer, with the date of the old signature. A signature of version 2 has no date,
- * so its new date is today. */
+ * so the new signature has today's date. */
 static struct signer signer_of(struct arena *keep, const struct form *form,
                                const struct sigv4_claim *claim,
                                const struct sigv4_credentials *with, slice region, int64_t now_s)

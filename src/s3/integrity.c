@@ -179,7 +179,7 @@ bool integrity_length(const struct request_head *head, const struct sigv4_claim 
     if (!framed && !head->chunked)
         return true;
     slice name = S("x-amz-decoded-content-length"), length = request_head_get(head, name);
-    if (!length.ptr)    /* a presigned request can have it only in the query */
+    if (!length.ptr)    /* a presigned request has this length in the query */
         length = query_get(head->query, name);
     return slice_u64(length, ret);
 }

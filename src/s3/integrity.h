@@ -32,8 +32,8 @@ enum err integrity_read(struct arena *keep, const struct request_head *head,
                         const struct s3_request *request, const struct sigv4_claim *claim,
                         bool of_body, struct integrity *ret, slice *ret_why) MUST_USE;
 
-/* True for a field that describes only the framing. The field is useless after the framing was
- * removed. */
+/* True for a field that may describe the framing. After the framing was removed, the intake writes
+ * the field anew, or leaves it out. */
 bool integrity_is_framing(slice name);
 
 /* Reads the length of the data from x-amz-decoded-content-length or Content-Length. Returns false

@@ -1,7 +1,7 @@
 /* items.c - a list of items to read: objects, or byte ranges of them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The members of an item are rows of a table. An item that is an array is a short form of the
+ * The members of an item are rows of a table. An item that is an array is a short form of an
  * object. Types are strict, and an unknown member is an error: if a misspelt member were ignored,
  * the item would read the wrong bytes. Any thread. */
 #include "s3/items.h"
@@ -180,7 +180,7 @@ static enum err read_array(struct reading *r, const json_t *array)
                                 : wrong(r, "the element after TO must be an object", "");
 }
 
-/* Judges whether the members of an item may stand together. */
+/* Judges whether an item may have all its members together. */
 static enum err judge(struct reading *r)
 {
     struct item *item = r->item;

@@ -23,7 +23,7 @@ struct item {
     enum item_kind { ITEM_WHOLE, ITEM_SPAN, ITEM_RANGE } kind;
     struct s3_range range;           /* ITEM_RANGE: as in a Range header */
     uint64_t first, length;          /* ITEM_SPAN: these bytes; first + length <= INT64_MAX */
-    uint64_t to, max;
+    uint64_t to, max;                /* offset in the client's buffer; limit of an open length */
 };
 
 struct items {

@@ -1,7 +1,7 @@
 /* operation.c - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * Of the rows of op.def that fit a request, the operation is the one whose selector has the most
- * words. If two rows fit with different parameters, the request is ambiguous and is refused:
+ * If several rows of op.def fit a request, the row whose selector has the most words is the
+ * operation. If two rows fit with different parameters, the request is ambiguous and is refused:
  * otherwise a client could use the right to one operation to run the other. A request that no row
  * knows is forwarded as it came, and is never answered from the cache. Any thread. */
 #include "s3/operation.h"
@@ -24,7 +24,7 @@ static const struct s3_operation operations[] = {
 #undef OP
 };
 
-/* One byte for each row, with its method and level. A request skips the rows with another byte. */
+/* One byte for each row, with its method and level. The search skips the rows with another byte. */
 #define AT(method, level) (unsigned char)((unsigned)(method) * 3 + (unsigned)(level))
 static const unsigned char places[] = {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
@@ -93,8 +93,8 @@ bool s3_param_is_header(slice name)
 
 /* ---- the search for the row ---- */
 
-/* Parameters that name an upload or a part. radosgw ignores such a parameter if its value is empty.
- * The request is then another operation, which changes the whole object. */
+/* Parameters that name an upload or a part. They must have a value: radosgw ignores them if the
+ * value is empty, and runs another operation, which changes the whole object. */
 static const char naming_params[] = "uploadId partNumber";
 
 /* True if a word of a selector (param, param=value, @header) fits the request. */
@@ -220,15 +220,15 @@ bool s3_is_form(const struct request_head *head)
            slice_starts_nocase(type, S("multipart/form-data"));
 }
 
-/* The key of a form is in the form. The query cannot make another operation of it, because some
- * stores look only at the form. */
+/* A form that is posted to a bucket is a PostObject, whatever its query says, because some stores
+ * ignore the query. The form has the key. */
 static enum err read_form(const struct request_head *head, struct s3_request *ret)
 {
     const struct s3_operation *row = &operations[ret->op];
     if (!s3_is_form(head))
         return OK;
     if (row->level == S3_BUCKET) {
-        if (ret->op != S3_DELETE_OBJECTS)    /* its body is read as XML, so it can't be a form */
+        if (ret->op != S3_DELETE_OBJECTS)    /* whose body must be XML, not a form */
             ret->op = S3_POST_OBJECT;
         return OK;
     }
@@ -252,8 +252,9 @@ enum err s3_operation_find(struct arena *keep, const struct request_head *head,
 
 /* ---- requests that only the origin can answer ---- */
 
-/* True if the value of the parameter may be a version id, or the number of a part without a range.
- * For any other value the origin says what is wrong. */
+/* True if the cache may answer a request with this parameter. A version id must have 1 to 1024
+ * bytes. The number of a part must be 1 to 10,000, and must come without a Range. For any other
+ * value the origin says what is wrong. */
 static bool may_name(const struct request_head *head, const struct s3_param *param)
 {
     uint64_t part;

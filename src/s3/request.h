@@ -16,13 +16,13 @@
 #define S3_KEY_BYTES_MAX 1024
 
 struct s3_param {
-    slice name, value;    /* percent-decoded, '+' stays; value.ptr is NULL without a '=' */
+    slice name, value;    /* percent-decoded, '+' is a space; value.ptr NULL: no '=' */
 };
 
 /* The source that x-amz-copy-source or x-amz-rename-source names, decoded. Empty if there is no
- * such header, or if the value has not the form /bucket/key?versionId=... The source of a rename
- * lies in the request's bucket, and may begin with the bucket's name or not: `inner` is the key in
- * the first case. */
+ * such header, or if the value does not have the form /bucket/key?versionId=... The source of a
+ * rename lies in the request's bucket, and may begin with the bucket's name. `inner` is then the
+ * key after that name. */
 struct s3_source {
     slice bucket, key, version, inner;
     slice raw;                /* the header's value */
@@ -44,7 +44,7 @@ struct s3_request {
     bool pass;                /* only the origin can answer this request */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    const struct s3_param *unknown;    /* the first one unknown to the operation, or NULL */
+    const struct s3_param *unknown;    /* the first that the operation does not know, or NULL */
     slice foreign;            /* the first unknown header that is forwarded; ptr NULL: none */
     slice listed;             /* headers that forward_headers lists (base/header.h) */
     slice detail;             /* the fault of a refused request, for people; may be empty */

@@ -45,7 +45,7 @@ struct scan {
     const char *at, *end;
     struct request_head *head;
     const char *why;
-    slice authority, default_port;    /* if the target is a whole URL; ":80" or ":443" */
+    slice authority, default_port;    /* of a target that is a URL; ":80" or ":443" */
     bool seen_host, seen_expect, seen_keep_alive;
 };
 
@@ -64,8 +64,8 @@ static slice run_of(struct scan *scan, enum class class)
     return (slice){ start, (size_t)(at - start) };
 }
 
-/* Takes a run of VALUE bytes. It looks at eight bytes at a time as long as none of them is a
- * control byte, because most bytes of a head belong to values. */
+/* Takes a run of VALUE bytes. Most bytes of a head belong to values, so the code judges eight bytes
+ * at a time as long as none of them is a control byte. */
 static slice run_of_value(struct scan *scan)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
@@ -125,8 +125,8 @@ static enum err url_front(struct scan *scan)
     return OK;
 }
 
-/* Sets path and query, for a target that is a path or a URL. If a URL has no path, the path is "/".
- * It is then the slash before the host, so the slice still points into the head. */
+/* Sets path and query, for a target that is a path or a URL. If a URL has no path, the path is "/":
+ * the slash before the host, because the slice must point into the head. */
 static enum err read_target(struct scan *scan)
 {
     struct request_head *head = scan->head;

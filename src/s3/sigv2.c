@@ -20,7 +20,7 @@ static const char *const signed_params[] = {
     "response-content-type", "response-expires", "restore", "select", "select-type", "storageClass",
     "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
 };
-/* Parameters that the signature does not cover, and that only choose a part of a list. */
+/* Parameters that the signature does not cover: parts of the claim, and filters of a list. */
 static const char *const free_params[] = {
     "AWSAccessKeyId", "Signature", "Expires", "x-id", "list-type", "prefix", "delimiter", "marker",
     "max-keys", "encoding-type", "continuation-token", "start-after", "fetch-owner", "key-marker",
@@ -99,14 +99,14 @@ static enum err put_amz(struct arena *keep, const struct request_head *head,
     return OK;
 }
 
-/* True for the path of a bucket. boto3 signs it with a slash at the end, but sends it without that
- * slash. */
+/* True for the path of a bucket. boto3 signs this path with a slash at the end, but sends it
+ * without that slash. */
 static bool is_bucket(slice path)
 {
     return path.len > 1 && path.ptr[0] == '/' && !slice_has(slice_from(path, 1), '/');
 }
 
-enum valueless { AS_SENT, BARE, EMPTY };    /* "?uploads" or "?uploads=" */
+enum valueless { AS_SENT, BARE, EMPTY };    /* BARE: "?uploads"; EMPTY: "?uploads=" */
 
 /* A way to write the signed text. A client may sign another variant than it sends. */
 struct variant {
@@ -217,7 +217,7 @@ enum err sigv2_verify(struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice bucket, slice secret_key,
                       int64_t now_s)
 {
-    struct variant variants[4] = { { AS_SENT, false } };    /* the first, as in sigv2_explain */
+    struct variant variants[4] = { { AS_SENT, false } };    /* sigv2_explain uses this one */
     enum valueless other = other_form(head->query);
     size_t count = 1;
     if (other != AS_SENT)

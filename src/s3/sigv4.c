@@ -408,7 +408,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     at += slice_put(at, chain->scope);
     at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
     *at++ = '\n';
-    if (link == LINK_CHUNK)    /* the digest of a chunk's headers; a chunk has none */
+    if (link == LINK_CHUNK)    /* the digest of a chunk's headers: a chunk has no headers */
         at += slice_put(at, S(EMPTY_SHA256 "\n"));
     hex_write(sha256, 32, at);
     at += SIGNATURE_CHARS;

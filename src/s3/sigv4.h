@@ -1,9 +1,9 @@
 /* sigv4.h - verifies and makes signatures. SPDX-License-Identifier: Apache-2.0
  *
- * A signature covers the raw request. The path is encoded once and never normalised. The query is
- * sorted by encoded name, then by value. Signed headers come from the raw head; the values of a
- * repeated header are joined by ','. Pure except for a cache of day keys, so a struct sigv4 belongs
- * to one thread. Time is an argument. */
+ * A signature covers the raw request. The path is percent-encoded once, not twice as for other AWS
+ * services, and is never normalised. The query is sorted by encoded name, then by value. Signed
+ * headers come from the raw head; the values of a repeated header are joined by ','. Pure except
+ * for a cache of day keys, so a struct sigv4 belongs to one thread. Time is an argument. */
 #ifndef S3_SIGV4_H
 #define S3_SIGV4_H
 
@@ -36,7 +36,7 @@ struct sigv4_claim {
     enum sigv4_payload payload;
     uint8_t payload_sha256[32];      /* for PAYLOAD_HEX */
     int64_t signed_at_s;
-    int64_t expires_s;               /* if presigned: seconds of validity; for v2 a Unix time */
+    int64_t expires_s;               /* if presigned: seconds of validity; v2: its end, Unix time */
 };
 
 /* Reads the claim, of version 4 or 2. Returns OK, ERR_NO_AUTH (no signature), ERR_AUTH_V2 (a
@@ -53,21 +53,20 @@ bool sigv4_credential_read(struct arena *keep, slice credential, struct sigv4_cl
                            slice *ret_why) MUST_USE;
 
 /* Checks that the claim is for one of these regions (a list with commas; if it is empty, any region
- * will do). A claim of version 2 has no region. */
+ * will do). A claim of version 2 has no region, and always passes. */
 enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_claim *claim) MUST_USE;
 
 /* Proves the claim with the secret of its access key, in constant time. An empty secret proves
  * nothing. `claim` must come from sigv4_claim_read of the same head. Host and all x-amz-* headers
  * of the request must be signed. Returns OK, ERR_SIGNATURE, ERR_NOT_SIGNED, ERR_EXPIRED (a
- * presigned request), ERR_BAD_AUTH_QUERY (a presigned request valid for more than 7 days),
- * ERR_SKEWED (the clocks differ by more than 15 minutes) or ERR_BAD_URI (more than 100
- * parameters). */
+ * presigned request), ERR_SKEWED (the clocks differ by more than 15 minutes) or ERR_BAD_URI (more
+ * than 100 parameters). */
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
 
 /* Explains why sigv4_verify failed with `err`. The explanation is the text that should have been
  * signed, or the two times that were compared. The explanation contains no secret. sigv4_verify
- * does not make it, so that it stays cheap. For version 2 see sigv2_explain. */
+ * does not make the explanation, so that verifying stays cheap. For version 2 see sigv2_explain. */
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
                    struct s3_fault *ret);

@@ -88,7 +88,7 @@ struct reading {
     const struct step *steps;
     size_t step_count;
     bool strict;                /* an element without a step makes the document invalid */
-    bool once;                  /* an item with a text given twice makes it invalid */
+    bool once;                  /* a text given twice in an item makes the document invalid */
     bool known;                 /* the document has an element with a step */
     bool bad;
     slice texts[TEXTS_MAX];
@@ -234,8 +234,8 @@ static size_t markup_bytes(slice s, bool *ret_tag)
     return tag_bytes(s);
 }
 
-/* Checks that no tag is too long, and that there is no NUL. All encodings of expat that use no NUL
- * write markup as ASCII does. */
+/* Checks that no tag is too long, and that there is no NUL. Without a NUL, every encoding that
+ * expat knows writes markup as ASCII, so this check sees every tag. */
 static bool is_reasonable(slice document)
 {
     const char *at;
@@ -305,7 +305,7 @@ static bool read_listed(struct arena *keep, bool encoded, const struct item *ite
            (!size.ptr || slice_u64(size, &ret->size));
 }
 
-/* Texts are read at the end of the document, because EncodingType may come after the keys. */
+/* Texts are decoded at the end of the document, because EncodingType may come after the keys. */
 enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret)
 {
     struct reading reading = { .keep = keep, .steps = listing_steps,
@@ -347,7 +347,7 @@ static const struct step delete_steps[] = {
     { "/Delete", HOLDS, 0, 0 },
 };
 
-/* Refuses a second Key or VersionId, because the origin could use the other one. */
+/* Refuses a second Key or VersionId of an object, because the origin could use that one. */
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
                          size_t *ret_count)
 {
@@ -356,7 +356,7 @@ enum err xml_read_delete(struct arena *keep, slice document, struct deletion **r
     const struct items *objects = &reading.lists[OBJECTS];
     enum err e = parse(&reading, document);
     /* A body without keys is valid. But if the text "Key" is in it, an origin could find a key
-     * there, for example in another namespace. */
+     * there, for example in another namespace. Such a body is refused. */
     if (e || !reading.known || (!objects->count && slice_find(document, S("Key")) < document.len))
         return ERR_BAD_XML;
     struct deletion *deletions = arena_alloc(keep, objects->count * sizeof(*deletions));

@@ -1,9 +1,9 @@
 /* xml.h - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
  * Documents are written as a growing text with escaped values. They are read with expat. A document
- * with an entity declaration or a NUL is refused. A document has at most 8 MiB and 16 levels; a
- * value has at most 16 KiB, and a tag 4 KiB. The results lie in the arena. ERR_BAD_XML is the only
- * error. Pure. */
+ * with a document type or a NUL is refused. A document has at most 8 MiB and 16 levels; a value has
+ * at most 16 KiB, and a tag 4 KiB. The results lie in the arena. ERR_BAD_XML is the only error.
+ * Pure. */
 #ifndef S3_XML_H
 #define S3_XML_H
 
@@ -12,7 +12,7 @@
 void xml_escape(struct text *to, slice s);
 void xml_element(struct text *to, const char *name, slice value);    /* <name>escaped</name> */
 
-/* One object of a listing. Slices live in the arena given to the reader. */
+/* One object of a listing. Slices lie in the arena `keep`. */
 struct listed {
     slice key;              /* decoded, if encoding-type is url */
     slice etag;             /* with its quotes */
