@@ -90,10 +90,13 @@ static void print_health(slice address, const struct answer *answer)
     else if (answer->status == 200)
         printf("ready: %.*s\n", SLICE_ARG(address));
     else if (answer->status)
-        printf("not ready: %.*s answered %d%s%.*s\n", SLICE_ARG(address), answer->status,
-               instance.len ? ", instance " : "", SLICE_ARG(instance));
+        printf("not ready: %.*s answered %d%s%.*s: %s\n", SLICE_ARG(address), answer->status,
+               instance.len ? ", instance " : "", SLICE_ARG(instance),
+               answer->status == 503 ? "this service is stopping"
+                                     : "check that this is the address of a Penstock");
     else
-        printf("not ready: %.*s: %.*s\n", SLICE_ARG(address), SLICE_ARG(answer->why));
+        printf("not ready: %.*s: %.*s. Check that the service runs, and listens at this address\n",
+               SLICE_ARG(address), SLICE_ARG(answer->why));
 }
 
 /* True if a flag or variable gives the admin address, and `listen` comes from a weaker source. */
@@ -128,7 +131,7 @@ static int run_health(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--url", "URL", "ask this URL, which must begin with http://, and not listen" },
+    { "--url", "URL", "ask this URL instead of listen; it must begin with http://" },
     { 0 },
 };
 

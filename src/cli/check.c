@@ -36,14 +36,14 @@ static void report_found(struct check *check, const char *name, const struct cre
 {
     slice expires = found->expires_s ? iso_date_text(check->keep, found->expires_s) : S("");
     slice key = found->access_key.len ? found->access_key
-                                      : S("a key that is not fetched with --offline");
+                                      : S("a key (not fetched, because of --offline)");
     check_report(check, NOTED, "credentials: Penstock signs to origin %s with %.*s, from: "
                  "%.*s%s%.*s", name, SLICE_ARG(key), SLICE_ARG(found->from),
-                 expires.len ? "; they expire at " : "", SLICE_ARG(expires));
+                 expires.len ? "; these credentials expire at " : "", SLICE_ARG(expires));
     if (found->nameless)    /* grants in the cache folder may belong to another identity */
         check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
-                     "credentials it gives. If it ever gives those of another role, empty the "
-                     "cache", name);
+                     "credentials it gives. If the source changes to another role, empty the "
+                     "cache, because cached permissions belong to the old role", name);
 }
 
 /* Asks for the credentials in the same way as serve, so that a failure of serve shows now. */
@@ -135,7 +135,7 @@ static void check_memory(struct check *check)
     for (size_t i = 0; i < BUDGET_COUNT; i++)
         text_printf(&parts, "%s%s %ju", i ? ", " : "", budget_rows[i].name,
                     (uintmax_t)(memory->budgets.bytes[i] / MIB));
-    check_report(check, NOTED, "memory: %ju MiB (%.*s), divided in MiB: %.*s",
+    check_report(check, NOTED, "memory: %ju MiB (%.*s); budgets in MiB: %.*s",
                  (uintmax_t)(memory->bytes / MIB), SLICE_ARG(memory->from),
                  SLICE_ARG(text_slice(&parts)));
 }
@@ -196,9 +196,9 @@ const struct command command_check = {
     .name = "check", .args = "[FILE] [SETTINGS]", .run = run_check, .takes_settings = true,
     .help = "find mistakes in settings, folders, ports and origins before a start",
     .words = "FILE", .options = options,
-    .more = "FILE is read in place of the settings file in force. Nothing is changed.\n"
+    .more = "check reads FILE in place of the settings file in force, and changes nothing.\n"
             "The exit status is 2 if the settings are wrong, 1 if serve would not start or\n"
             "would run without a cache, and 0 in all other cases, also after warnings.\n"
-            "Don't use it as an ExecStartPre: Penstock must start even while an origin is\n"
-            "down.",
+            "Don't use check as an ExecStartPre: Penstock must start even while an origin\n"
+            "is down.",
 };

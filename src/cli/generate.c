@@ -99,7 +99,7 @@ void generate_example(struct text *to, struct arena *keep)
     example_group(to, SCOPE_ORIGIN, "      ");
     text_add(to, S("\n    }\n  },\n\n"
                    "  \"# buckets\": \"BUCKET or BUCKET/PREFIX; "
-                   "a setting left out here has its value from above\",\n"
+                   "a setting left out here has the same value as above\",\n"
                    "  \"buckets\": {\n    \"datasets/imagenet\": {\n"));
     example_group(to, SCOPE_BUCKET, "      ");
     text_add(to, S("\n    }\n  },\n\n"

@@ -19,8 +19,8 @@ static const char *const scope_heads[SCOPE_COUNT] = {
                      "in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
     [SCOPE_GONE] = "A setting of older versions: the name has no effect now",
-    [SCOPE_CONSTANT] = "A constant, not a setting. Setting it by its name still works, with a "
-                       "warning",
+    [SCOPE_CONSTANT] = "A constant, not a setting. A value for this name still has its effect, "
+                       "with a warning",
 };
 
 /* Adds the words of a text to a line with `column` characters. Further lines begin at `indent`. */
@@ -81,8 +81,8 @@ static void help_commands(struct text *to)
     for (size_t i = 0; i < command_count; i++)
         text_printf(to, "  penstock %-10s %s\n", commands[i]->name, commands[i]->help);
     text_add(to, S("\n"
-        "A setting is a flag, a PENSTOCK_ variable or a key in a JSON file (--config FILE). If\n"
-        "it is given twice, the flag counts first, then the variable. To begin:\n"
+        "A setting is a flag, a PENSTOCK_ variable or a key in a JSON file (--config FILE).\n"
+        "A flag beats a variable, and a variable beats the file. To begin:\n"
         "  penstock serve --origin https://s3.us-east-1.amazonaws.com"
         " --cache-dir ~/penstock-cache\n"
         "More: penstock COMMAND --help, penstock help SETTING, man penstock\n"

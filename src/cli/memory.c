@@ -47,8 +47,8 @@ slice memory_warning(const struct memory *memory, struct arena *keep)
     if (memory->bytes <= memory->allowed_bytes / 4 * 3)
         return S("");
     bool half = memory->allowed_bytes / 2 >= MEMORY_LEAST;
-    return arena_printf(keep, "memory is %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB, of "
-                        "which page cache, connections and libraries need a part: under load the "
+    return arena_printf(keep, "memory is %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB, but "
+                        "page cache, connections and libraries need memory, too: under load the "
                         "kernel may kill Penstock. Set memory to %s%.*s%s", memory->bytes / MIB,
                         SLICE_ARG(memory->allowed_by), memory->allowed_bytes / MIB,
                         half ? "at most half of " : "64MiB, its minimum, and raise ",

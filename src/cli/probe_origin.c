@@ -117,8 +117,8 @@ static slice advice(struct arena *keep, enum err err, const struct url_kind *kin
                             "how this machine reaches the origin: DNS, network, firewall",
                             parts_of_url(kind));
     if (err == ERR_ORIGIN_CERT)
-        return S("The certificate must be for the host name in the origin's URL, and must be valid "
-                 "now, by this machine's clock");
+        return S("The certificate must name the host in the origin's URL, and must be valid now "
+                 "by this machine's clock");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
     return arena_printf(keep, "Check origin_access_key and origin_secret_key (the request was "
@@ -133,8 +133,8 @@ static void report_foreign(struct check *check, const struct config_origin *from
         ? arena_printf(check->keep, ", and is its scheme right (%s or %s)",
                        schemes[0].form, schemes[1].form)
         : S("");
-    check_report(check, WARNED, "origin %s, %s: the server answered %d, and not as S3 does. Is "
-                 "this the URL of an S3 endpoint%.*s?", from->name, from->url, status,
+    check_report(check, WARNED, "origin %s, %s: the server answered %d, but not in the form of S3. "
+                 "Is this the URL of an S3 endpoint%.*s?", from->name, from->url, status,
                  SLICE_ARG(scheme));
 }
 

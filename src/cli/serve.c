@@ -148,14 +148,14 @@ static void reload(struct serve *serve)
     if (fresh->mistakes) {
         slice line = config_mistake_line(fresh->mistakes, &fresh->arena);
         line = log_sentence(&fresh->arena, line);
-        log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(line));
+        log_warn("reload_refused", "why=\"%.*s; all old settings stay in force\"", SLICE_ARG(line));
         config_free(&fresh);
         return;
     }
     struct arena *keep = &fresh->arena;
     slice why = S("");
     if (rules_keys(serve, fresh, keep, &why)) {
-        log_warn("reload_refused", "why=\"%.*s\"", SLICE_ARG(why));
+        log_warn("reload_refused", "why=\"%.*s; all old settings stay in force\"", SLICE_ARG(why));
         config_free(&fresh);
         return;
     }

@@ -119,8 +119,8 @@ static void print_works(struct arena *keep, json_t *root)
     if (!json_is_true(find(root, "ready")))
         text_printf(&text, "; the service is stopping, and accepts no new connections");
     if (!json_is_true(find(root, "cache.serving")))
-        text_printf(&text, "; the cache folder is out of service, and all reads go to the origin: "
-                    "%s", text_of(root, "cache.why"));
+        text_printf(&text, "; all reads go to the origin, because the cache folder is out of "
+                    "service: %s", text_of(root, "cache.why"));
     json_array_foreach(find(root, "origins"), index, origin)
         if (strcmp(text_of(origin, "state"), "fails") == 0)
             text_printf(&text, "; origin %s fails: %s", text_of(origin, "name"),
@@ -147,7 +147,7 @@ static void print_saved(struct arena *keep, json_t *all)
     if (dollars)
         printf(value < 1 ? ": $%.4f\n" : ": $%.2f\n", value);
     else
-        puts(" (set egress_price to see what that is worth)");
+        puts(" (set egress_price to see the value in dollars)");
 }
 
 static void print_answers_first(struct arena *keep, json_t *root)
@@ -167,9 +167,9 @@ static void print_answers_first(struct arena *keep, json_t *root)
         print_line(keep, root, "warning    {cache.warning}\n");
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
-        print_line(keep, root, "fills      {fill.sessions} sessions, {fill.lists} lists, "
-                               "{fill.items.hit} items from the cache, {fill.items.miss} from "
-                               "origins, {fill.filled_bytes}\n");
+        print_line(keep, root, "fills      {fill.sessions} sessions now; since the start "
+                               "{fill.lists} lists, {fill.items.hit} items from the cache, "
+                               "{fill.items.miss} from origins, {fill.filled_bytes} in all\n");
     json_array_foreach(find(root, "origins"), index, origin)
         print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "
                                  "last failure {last_failure}\n");
@@ -219,7 +219,7 @@ static bool find_service(struct cli *cli, struct question *question, int *ret)
         return false;
     *ret = EXIT_FAILED;
     if (!url && slice_eq(question->address, S("off"))) {
-        fprintf(stderr, "penstock: there is no service to ask, since admin_listen is off in these "
+        fprintf(stderr, "penstock: there is no address to ask, since admin_listen is off in these "
                 "settings. If the service runs with other settings, give its address: "
                 "--admin-listen HOST:PORT\n");
         return false;
@@ -231,9 +231,10 @@ static void report_failure(const struct question *question, const struct answer 
 {
     slice address = question->address;
     if (answer->status == 401)
-        fprintf(stderr, "penstock: %.*s refuses: %.*s%s", SLICE_ARG(address),
-                SLICE_ARG(answer->body),
-                question->token.len ? "(admin_token was sent, and is not the service's)\n" : "");
+        fprintf(stderr, "penstock: %.*s refused the request: %.*s%s", SLICE_ARG(address),
+                SLICE_ARG(answer->body), question->token.len
+                    ? "(penstock stat sent another admin_token than the one of this service)\n"
+                    : "(penstock stat takes the token from admin_token_file)\n");
     else if (answer->status)
         fprintf(stderr, "penstock: %.*s answered %d: is this the admin_listen of a Penstock?\n",
                 SLICE_ARG(address), answer->status);

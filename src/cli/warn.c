@@ -35,7 +35,8 @@ static slice size_is_not_there(const struct config *config, struct arena *keep)
         return S("");
     slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
     return arena_printf(keep, "cache_size is %.*s (%.1f GiB), and the file system of %.*s has "
-                        "%.1f GiB: Penstock uses only as much as is there", SLICE_ARG(size),
+                        "%.1f GiB: the cache can't grow to cache_size. Lower cache_size, or set "
+                        "another cache_dir", SLICE_ARG(size),
                         (double)config->cache_size_bytes / (double)GIB, SLICE_ARG(folder),
                         (double)there.bytes / (double)GIB);
 }
@@ -46,8 +47,8 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
         return S("");
     return arena_printf(keep, "the cache has only %" PRIu64 " MiB, which is 80 %% of the free "
                         "space of its file system: too little to be of use. Make room on that file "
-                        "system (the cache then grows), or set another cache_dir. If such a small "
-                        "cache is meant, set cache_size",
+                        "system (the cache then grows), or set another cache_dir. If you want "
+                        "such a small cache, set cache_size",
                         size_bytes / MIB);
 }
 
@@ -87,13 +88,13 @@ static slice grants_cost(const struct config *config, struct arena *keep)
         return S("");
     if (config->grant_time_ms == 0)
         return S("grant_time is 0: Penstock asks the origin before each read of a client that has "
-                 "its own origin identity");
+                 "its own origin identity. For faster reads, set a longer grant_time");
     if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
         return S("");
     return arena_printf(keep, "for each client with its own origin identity, Penstock sends the "
-                        "origin a HEAD for each object that it reads, once in grant_time (%" PRIu64
-                        " s). If the objects are many and small, a longer grant_time or a wider "
-                        "grant_scope makes reads faster",
+                        "origin a HEAD for each object that the client reads, once in grant_time "
+                        "(%" PRIu64 " s). If the objects are many and small, a longer grant_time "
+                        "or a wider grant_scope makes reads faster",
                         config->grant_time_ms / 1000);
 }
 
@@ -102,8 +103,8 @@ static slice permission_costs(const struct config *config, struct arena *keep)
     (void)keep;
     return config->permission_time_ms
         ? S("")
-        : S("permission_time is 0: Penstock asks the origin before each read of a client that uses "
-            "Penstock's own credentials there");
+        : S("permission_time is 0: Penstock asks the origin before each read of a client that has "
+            "no origin identity of its own. For faster reads, set a longer permission_time");
 }
 
 static slice anybody_may_write(const struct config *config, struct arena *keep)
@@ -122,7 +123,7 @@ static slice http_is_exposed(const struct config *config, struct arena *keep)
 {
     if (config_is_loopback(slice_of(config->listen)))
         return S("");
-    return arena_printf(keep, "listen is %s, which other machines can reach, and speaks http: "
+    return arena_printf(keep, "listen is %s, which other machines can reach, and is plain http: "
                         "anybody who sees the traffic of that network can read objects, and use "
                         "presigned URLs until they expire. Set tls_listen and tls_cert_file, and "
                         "set listen to a loopback address; or make sure that you trust the network",
@@ -136,15 +137,16 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
         return S("");
     if (!config->admin_token[0])
         return arena_printf(keep, "admin_listen is %s, which other machines can reach, and "
-                            "admin_token is not set: every machine there can read /metrics, and "
+                            "admin_token is not set: those machines can read /metrics, and "
                             "/status (penstock stat) answers 401. Set admin_token_file (and "
                             "metrics_token, if not everybody may read the metrics), or set "
                             "admin_listen to a loopback address", address);
-    return arena_printf(keep, "admin_listen is %s, which other machines can reach, and speaks "
-                        "http: anybody who sees the traffic of that network can read "
+    return arena_printf(keep, "admin_listen is %s, which other machines can reach, and is "
+                        "plain http: anybody who sees the traffic of that network can read "
                         "admin_token%s. Set admin_listen to a loopback address, or make sure that "
                         "you trust the network", address,
-                        config->metrics_token ? "" : ", and anybody can read /metrics without it");
+                        config->metrics_token ? ""
+                                              : ", and anybody can read /metrics without a token");
 }
 
 static bool is_budget(const struct setting *setting)
@@ -162,8 +164,8 @@ static slice old_name(const struct setting *setting, const struct setting_where 
     if (is_budget(setting))
         return arena_printf(keep, "%s (%.*s) is an old setting: it still limits this budget of "
                             "memory, and will be a mistake in the next version. Set memory "
-                            "instead, which is divided into all budgets (penstock config shows "
-                            "how)",
+                            "instead: Penstock divides memory into all budgets (penstock config "
+                            "shows how)",
                             setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
     return arena_printf(keep, "%s (%.*s) is an old setting: it still has its effect, and will be a "

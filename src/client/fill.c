@@ -146,7 +146,8 @@ static int take_reply(const struct penstock_fill *fill, struct penstock_result *
     if (to->statuses)
         memset(to->statuses, 0, fill->count * sizeof(*to->statuses));
     if ((to->lengths && !take_lengths(fill, reply, to->lengths)) || !take_errors(fill, reply, to))
-        return penstock_fail(error, "bad_reply", "Penstock's reply does not match the items of this fill");
+        return penstock_fail(error, "bad_reply", "Penstock's reply does not match the items of "
+                             "this fill: use the libpenstock of this Penstock's version");
     return good ? 0 : penstock_refused(reply, error);
 }
 

@@ -52,9 +52,9 @@ static int dial(struct penstock *client, const char *path, struct penstock_error
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     static_assert(sizeof(SOCKET) <= sizeof(address.sun_path), "the default path fits");
     if (strlen(path) >= sizeof(address.sun_path))
-        return penstock_fail(error, "disconnected", "the path of the socket, %s, is longer than "
-                             "the %zu bytes that a socket may have", path,
-                             sizeof(address.sun_path) - 1);
+        return penstock_fail(error, "disconnected", "the path of the fill socket may have at "
+                             "most %zu bytes: use a shorter path than %s",
+                             sizeof(address.sun_path) - 1, path);
     strcpy(address.sun_path, path);
     client->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (client->fd >= 0 && connect(client->fd, (struct sockaddr *)&address, sizeof(address)) == 0)
@@ -73,8 +73,8 @@ static int greet(struct penstock *client, const struct penstock_options *who,
         if (!who->secret_key || !penstock_presign(who, &url)) {
             json_decref(message);
             return penstock_fail(error, "bad_argument",
-                                 "the access key was given without a secret key, or they are too "
-                                 "long to presign a URL");
+                                 "the access key has no secret key, or the keys are too long for "
+                                 "a URL: set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
         }
         json_object_set_new(message, "auth", json_pack("{s:s}", "presigned", url.text));
     }
@@ -146,7 +146,8 @@ static int make_memory(struct penstock_buffer *buffer, struct penstock_error *er
         return 0;
     if (buffer->fd >= 0)
         close(buffer->fd);
-    return penstock_fail(error, "memory", "can't make a buffer of %zu bytes of shared memory: %s",
+    return penstock_fail(error, "memory", "can't make a buffer of %zu bytes of shared memory: %s. "
+                         "Use a smaller buffer, or raise the limits of this process",
                          buffer->bytes, strerror(why));
 }
 
@@ -160,7 +161,8 @@ static int enroll(struct penstock_buffer *buffer, struct penstock_error *error)
     if (good)
         strcpy(buffer->id, id);
     else if (reply)
-        penstock_fail(error, "bad_reply", "Penstock's reply to register has no id of a buffer");
+        penstock_fail(error, "bad_reply", "Penstock's reply to register has no buffer id: "
+                      "use the libpenstock of this Penstock's version");
     json_decref(reply);
     return good ? 0 : -1;
 }

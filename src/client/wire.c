@@ -22,7 +22,8 @@
 
 void penstock_check_failed(const char *cond, const char *file, int line)
 {
-    fprintf(stderr, "libpenstock: %s:%d: %s does not hold\n", file, line, cond);
+    fprintf(stderr, "libpenstock: %s:%d: the check \"%s\" failed: this program misuses "
+            "the library, see penstock.h\n", file, line, cond);
     abort();
 }
 
@@ -46,7 +47,8 @@ static int lose(struct penstock *client, struct penstock_error *error, const cha
     if (client->fd >= 0)
         close(client->fd);
     client->fd = -1;
-    snprintf(client->why, sizeof(client->why), "%s%s%s", what, why ? ": " : "", why ? why : "");
+    snprintf(client->why, sizeof(client->why), "%s%s%s; connect again", what, why ? ": " : "",
+             why ? why : "");
     return penstock_fail(error, "disconnected", "%s", client->why);
 }
 
@@ -165,7 +167,8 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
         ready = poll(&wait, 1, (int)client->silence_ms);
     while (ready < 0 && errno == EINTR);
     if (ready == 0) {
-        penstock_fail(error, "timeout", "Penstock did not answer within %u ms", client->silence_ms);
+        penstock_fail(error, "timeout", "Penstock did not answer within %u ms: see Penstock's log, "
+                      "or raise silence_ms", client->silence_ms);
         return NULL;
     }
     ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);

@@ -74,7 +74,7 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     for (size_t i = 0; i < count; i++)
         if (chunks[i] == 0 || chunks[i] % gpu->granule != 0 || chunks[i] > INT64_MAX ||
             __builtin_add_overflow(sum, chunks[i], &sum) || sum > INT64_MAX)
-            return cuda_say(why, ERR_BAD_ARGUMENT, "the size of chunk %zu must be a multiple of "
+            return cuda_say(why, ERR_BAD_ARGUMENT, "chunks[%zu] must be a multiple of "
                             "%llu bytes, the granularity of this GPU", i,
                             (unsigned long long)gpu->granule);
     if (bytes == 0 || bytes > sum)
@@ -96,7 +96,7 @@ static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
         return e;
     if (kind.location.type != CU_MEM_LOCATION_TYPE_DEVICE || kind.location.id != gpu->ordinal)
         e = cuda_say(why, ERR_BAD_ARGUMENT, "the shared memory does not lie on the GPU that "
-                     "\"gpu\" names");
+                     "\"gpu\" names: give the UUID of the GPU that has this memory");
     return e;
 }
 
@@ -185,13 +185,13 @@ static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint
                             "a query of the shared memory's properties", why);
     if (!e && kind.device != gpu->ordinal)
         e = cuda_say(why, ERR_BAD_ARGUMENT, "the shared memory does not lie on the GPU that "
-                     "\"gpu\" names");
+                     "\"gpu\" names: give the UUID of the GPU that has this memory");
     if (!e)
         e = cuda_judge_driver(gpu, gpu->driver.address_range(&base, &size, (CUdeviceptr)opened),
                               "a query of the shared memory's size", why);
     if (!e && (bytes == 0 || base_offset > size || bytes > size - base_offset))
         e = cuda_say(why, ERR_BAD_ARGUMENT, "\"base_offset\" and \"bytes\" reach beyond the "
-                     "allocation, which has %zu bytes", size);
+                     "allocation, which has %zu bytes: lower \"bytes\"", size);
     *ret = base + base_offset;
     return e;
 }

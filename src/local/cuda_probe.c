@@ -68,7 +68,8 @@ static int count_devices(struct gpu_probe *ret)
     if (cudaRuntimeGetVersion(&ret->runtime) != cudaSuccess ||
         cudaDriverGetVersion(&ret->driver) != cudaSuccess || ret->driver == 0) {
         ret->driver = 0;
-        cuda_say(&ret->why, OK, "there is no NVIDIA driver here (libcuda.so.1 can't be loaded)");
+        cuda_say(&ret->why, OK, "there is no NVIDIA driver (libcuda.so.1 can't be loaded): to fill "
+                 "GPU memory, install the driver, or give the container access to the GPU");
         return 0;
     }
     if (ret->driver < DRIVER_LEAST) {
@@ -78,9 +79,11 @@ static int count_devices(struct gpu_probe *ret)
     }
     cudaError_t e = cudaGetDeviceCount(&count);
     if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0))
-        cuda_say(&ret->why, OK, "there is an NVIDIA driver, but Penstock sees no GPU");
+        cuda_say(&ret->why, OK, "there is an NVIDIA driver, but Penstock sees no GPU: check "
+                 "nvidia-smi, CUDA_VISIBLE_DEVICES and the container's devices");
     else if (e != cudaSuccess)
-        cuda_say(&ret->why, OK, "the NVIDIA driver does not work: %s", cudaGetErrorString(e));
+        cuda_say(&ret->why, OK, "the NVIDIA driver does not work: %s. Check nvidia-smi",
+                 cudaGetErrorString(e));
     return e == cudaSuccess ? MIN(count, GPU_DEVICES_MAX) : 0;
 }
 
@@ -109,7 +112,7 @@ void cuda_probe(struct gpu_probe *ret)
         if (describe(&driver, i, &ret->devices[ret->count]))
             ret->count++;
     if (count > 0 && ret->count == 0)
-        cuda_say(&ret->why, OK, "no GPU here answers a query of its properties");
+        cuda_say(&ret->why, OK, "no GPU answers a query of its properties: check nvidia-smi");
     (void)cudaGetLastError();
 }
 
@@ -121,7 +124,8 @@ int cuda_find_device(const char *uuid, struct gpu_why *why)
         if (strcmp(there.devices[i].uuid, uuid) == 0)
             return there.devices[i].ordinal;
     if (there.count > 0)
-        cuda_say(why, OK, "Penstock sees no GPU with that UUID (it sees %zu GPUs)", there.count);
+        cuda_say(why, OK, "Penstock sees no GPU with that UUID (it sees %zu GPUs): check "
+                 "nvidia-smi and CUDA_VISIBLE_DEVICES", there.count);
     else
         *why = there.why;
     return -1;

@@ -21,6 +21,7 @@
  * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,8 +151,9 @@ static enum err make_ring(struct device *device)
     device->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (device->ring == MAP_FAILED) {
         device->ring = NULL;
-        snprintf(device->why.text, sizeof(device->why.text), "there is no memory for a ring of "
-                 "fill_ring bytes");
+        snprintf(device->why.text, sizeof(device->why.text), "can't allocate the %ju bytes of "
+                 "fill_ring, through which bytes go to the GPU (%s): lower fill_ring",
+                 (uintmax_t)bytes, strerror(errno));
         return ERR_LIMIT;
     }
     device->ring_bytes = bytes;
@@ -217,8 +219,9 @@ static enum err open_gpu(struct device *device)
     if (err)
         close_gpu(device);
     if (err && !device->warned)
-        log_warn("gpu_failed", "gpu=%s err=%s why=\"%s\"", device->facts->uuid, err_name(err),
-                 device->why.text);
+        log_warn("gpu_failed", "gpu=%s err=%s why=\"%s%s\"", device->facts->uuid, err_name(err),
+                 device->why.text, err == ERR_GONE ? "" : "; check nvidia-smi and the limit of "
+                 "locked memory (LimitMEMLOCK). Penstock tries the GPU again at the next request");
     device->warned = err != OK;
     return err;
 }
@@ -450,7 +453,7 @@ struct device *device_find(struct devices *devices, slice uuid, struct trouble *
     while (at < devices->probe.count && !slice_eq(uuid, slice_of(devices->probe.devices[at].uuid)))
         at++;
     *ret_why = (struct trouble){ 422, "gpu_not_visible", S("Penstock sees no GPU with that UUID: "
-                                 "\"gpus\" in the reply to hello lists the GPUs that it sees") };
+                                 "use a UUID of \"gpus\" in the reply to hello") };
     if (at == devices->probe.count)
         return NULL;
     pthread_mutex_lock(&devices->lock);

@@ -40,8 +40,8 @@ const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why)
     }
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
-        snprintf(why->text, sizeof(why->text), "the module for CUDA can't be loaded: %s",
-                 dlerror());
+        snprintf(why->text, sizeof(why->text), "the module for CUDA can't be loaded (%s): install "
+                 "the module and Penstock from one build", dlerror());
         return NULL;
     }
     return ask(module, path, why);

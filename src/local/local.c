@@ -61,7 +61,7 @@ static enum err judge_path(const char *path, struct arena *keep, slice *ret_why)
 {
     struct sockaddr_un made;
     if (!address_of(path, ".new", &made))
-        return failed(keep, path, "the path is too long: it may have at most 103 bytes", ret_why);
+        return failed(keep, path, "the path is longer than 103 bytes: set a shorter path", ret_why);
     if (is_foreign(path))
         return failed(keep, path, "this path is a file or folder, and not a socket: remove it, or "
                       "set another path", ret_why);
@@ -78,8 +78,8 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
         return err;
     check(address_of(path, "", &wanted) && address_of(path, ".new", &made));
     if (somebody_listens(&wanted))
-        return failed(keep, path, "another process listens there: stop it, or set another path",
-                      ret_why);
+        return failed(keep, path, "another process listens at this path: stop that process, or set "
+                      "another path", ret_why);
     unlink(made.sun_path);
     local->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (local->listen_fd < 0 ||
@@ -88,10 +88,11 @@ static enum err listen_at(struct local *local, struct arena *keep, slice *ret_wh
         listen(local->listen_fd, BACKLOG) != 0 || stat(made.sun_path, &file) != 0 ||
         rename(made.sun_path, path) != 0) {
         const char *why = errno == ENOENT
-                              ? "its folder does not exist: make the folder, or set another path"
-                              : strerrordesc_np(errno);
+            ? "the folder of this path does not exist: make the folder, or set another path"
+            : arena_printf(keep, "the socket can't be made (%s): check the folder of this path, "
+                           "and its permissions for Penstock's user", strerror(errno)).ptr;
         unlink(made.sun_path);
-        return failed(keep, path, why ? why : "the socket can't be made", ret_why);
+        return failed(keep, path, why, ret_why);
     }
     local->socket_device = file.st_dev;
     local->socket_inode = file.st_ino;
@@ -145,17 +146,17 @@ enum err local_look(const struct local_options *options, struct arena *keep, sli
     const char *path = options->path, *slash = strrchr(path, '/');
     slice folder = slash ? arena_printf(keep, "%.*s/", (int)(slash - path), path) : S("./");
     check(address_of(path, "", &wanted));
-    *ret_why = arena_printf(keep, "fill_socket \"%s\": another process listens there: stop it, or "
-                            "set another path", path);
+    *ret_why = arena_printf(keep, "fill_socket \"%s\": another process listens at this path: "
+                            "stop that process, or set another path", path);
     if (somebody_listens(&wanted))
         return ERR_BUSY;
-    *ret_why = arena_printf(keep, "fill_socket \"%s\": its folder, %.*s, does not exist: make the "
+    *ret_why = arena_printf(keep, "fill_socket \"%s\": the folder %.*s does not exist: make the "
                             "folder (systemd does so with RuntimeDirectory), or set another path",
                             path, SLICE_ARG(folder));
     if (access(folder.ptr, F_OK) != 0)
         return ERR_NOT_FOUND;
     if (access(folder.ptr, W_OK | X_OK) != 0)
-        return failed(keep, path, arena_printf(keep, "this user may not write to its folder, %.*s: "
+        return failed(keep, path, arena_printf(keep, "this user may not write to the folder %.*s: "
                       "give the folder to this user (chown), or set another path",
                       SLICE_ARG(folder)).ptr, ret_why);
     return OK;
@@ -191,8 +192,8 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     }
     if (local->holes_fd < 0)
         log_warn("fill_holes", "why=\"the system call userfaultfd is forbidden here. So if a "
-                 "client punches holes into memory that it registered, Penstock allocates these "
-                 "pages again, and its own cgroup is charged for them. Allow userfaultfd "
+                 "client punches holes into registered memory, Penstock allocates these pages "
+                 "again, and the kernel charges them to Penstock's cgroup. Allow userfaultfd "
                  "(seccomp), or list only users that you trust in fill_users\"");
     *ret = local;
     return OK;

@@ -39,19 +39,19 @@ static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
     struct statfs fs;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || fstat(fd, &file) != 0 || fstatfs(fd, &fs) != 0 || !S_ISREG(file.st_mode))
-        return bad(ret_why, "the descriptor is not a memfd");
+        return bad(ret_why, "the descriptor is not a memfd: make the memory with memfd_create");
     if (fs.f_type == HUGETLBFS_MAGIC)    /* a write faults if no huge page is free */
-        return bad(ret_why, "a memfd of huge pages can't be registered: create it without "
-                            "MFD_HUGETLB");
+        return bad(ret_why, "a memfd of huge pages can't be registered: create the memfd "
+                            "without MFD_HUGETLB");
     if (!(seals & F_SEAL_SHRINK))
         return refused(ret_why, 422, "unsealed_memfd",
                        S("the memfd could shrink while Penstock writes to it: add the seal "
                          "F_SEAL_SHRINK"));
     if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
-        return bad(ret_why, "the memfd has a seal against writing: create it without "
+        return bad(ret_why, "the memfd has a seal against writing: create a memfd without "
                             "F_SEAL_WRITE and F_SEAL_FUTURE_WRITE");
     if ((uint64_t)file.st_size < bytes)
-        return bad(ret_why, "the memfd is smaller than \"bytes\"");
+        return bad(ret_why, "the memfd is smaller than \"bytes\": enlarge it, or lower \"bytes\"");
     /* The whole file is counted: st_blocks does not tell where the holes are. */
     return file.st_blocks * 512 >= file.st_size || has_holes(ret_why);
 }

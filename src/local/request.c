@@ -62,8 +62,8 @@ static void hello(struct request *request)
     const struct reader_judge *judge = &local->options.judge;
     slice why = S("");
     if (session->identified) {
-        refuse(request, (struct trouble){ 400, "bad_message", S("this session has had its hello: "
-                        "open another connection for another identity") });
+        refuse(request, (struct trouble){ 400, "bad_message", S("a session may send only one "
+                        "hello: open another connection for another identity") });
         return;
     }
     if (request->message->version != 1) {
@@ -143,7 +143,7 @@ void request_do(struct session *session, const struct message *message, struct a
     metric_add(M_FILL_MESSAGES, 1);
     if (!session->identified && message->op != OP_HELLO)
         refuse(&request, (struct trouble){ 401, "no_session",
-                                           S("the first message must be hello") });
+                                           S("send hello before any other message") });
     else if (draining && message->op != OP_UNREGISTER)
         refuse(&request, trouble_of(ERR_STOPPING));
     else

@@ -247,14 +247,14 @@ static bool read_large(struct session *session, const struct message *announced,
     uint64_t bytes = announced->large_bytes;
     *ret_why = (struct trouble){ 413, "message_too_large",
                                  arena_printf(keep, "a message in a memfd may have at most %ju "
-                                              "bytes: ask for less at once",
+                                              "bytes: ask for fewer items at once",
                                               (uintmax_t)options->list_bytes_max) };
     metric_add(M_FILL_LIST, bytes > options->list_bytes_max);
     if (bytes > options->list_bytes_max)
         return false;
     *ret_why = (struct trouble){ 422, "bad_descriptor", S("\"message_bytes\" must come with "
-                                 "exactly one memfd, which has at least that many bytes and begins "
-                                 "with the message") };
+                                 "exactly one memfd, which has at least \"message_bytes\" bytes "
+                                 "and begins with the message") };
     struct stat file;
     if (fd_count != 1 || fstat(fds[0], &file) != 0 || !S_ISREG(file.st_mode))
         return false;
@@ -309,12 +309,13 @@ static bool receive(struct session *session)
     }
     size_t fd_count = take_fds(&message, fds);
     struct trouble why = { 413, "message_too_large",
-                           S("a message may have at most 131072 bytes: put a longer one in a "
-                             "memfd, and send {\"message_bytes\": N} with its file descriptor") };
+                           S("a message may have at most 131072 bytes: put a longer message into "
+                             "a memfd, and send {\"message_bytes\": N} with the file descriptor") };
     if (message.msg_flags & MSG_CTRUNC || fd_count > MESSAGE_FDS_MAX) {
         why = (struct trouble){ 413, "too_many_descriptors",
                                 S("the message has more than 128 file descriptors, or Penstock has "
-                                  "no descriptors left to receive them: send fewer at once") };
+                                  "no descriptors left to receive them: send fewer at once, or "
+                                  "raise Penstock's limit of open files (LimitNOFILE)") };
         metric_add(M_FILL_DESCRIPTORS, 1);
         session_refuse(session, NULL, &why);
     } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {
@@ -350,7 +351,7 @@ static bool may_stay(struct session *session, struct trouble *ret_why)
         return true;
     metric_add(M_FILL_USER_SESSIONS, 1);
     return refused(ret_why, 429, "quota", S("this user has as many sessions as one user may open "
-                   "(a quarter of fill_sessions): close one"));
+                   "(a quarter of fill_sessions): close a session"));
 }
 
 void session_begin(struct worker *worker, int fd)

@@ -14,11 +14,11 @@ static const struct {
     const char *code, *message;
 } ours[] = {
     { ERR_TOO_LARGE, 413, "too_large",
-      "an object is larger than its place in the buffer, or than \"max\": give it a larger place, "
-      "or ask for a part of the object" },
+      "an object is larger than its place in the buffer, or than \"max\": give the item a larger "
+      "place, or ask for a part of the object" },
     { ERR_TIMEOUT, 504, "deadline",
-      "the fill took longer than its deadline_ms, or the setting fill_time, allows: ask again, "
-      "since the bytes fetched until then are cached" },
+      "the fill took longer than its deadline_ms or the setting fill_time allows: send the fill "
+      "again; the bytes fetched so far are cached" },
     { ERR_FAULT, 422, "buffer_fault",
       "pages of the buffer were removed while a fill wrote to them: don't punch holes into a "
       "buffer" },

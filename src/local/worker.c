@@ -56,8 +56,8 @@ static void turn_away(struct local *local, int fd)
 {
     bool draining = atomic_load(&local->draining);
     const struct trouble full = { 429, "quota", S("Penstock has as many sessions as the setting "
-                                                  "fill_sessions allows: close one, or try again "
-                                                  "later") };
+                                                  "fill_sessions allows: close a session, or "
+                                                  "try again later") };
     const struct trouble why = draining ? trouble_of(ERR_STOPPING) : full;
     json_t *reply = trouble_reply(&why);
     char *text = json_dumps(reply, JSON_COMPACT);

@@ -13,7 +13,8 @@ enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_wh
     errno = 0;
     FILE *file = path.len ? fopen(arena_copy(keep, path).ptr, "re") : NULL;
     if (!file && (!path.len || errno == ENOENT || errno == ENOTDIR)) {
-        *ret_why = arena_printf(keep, "the file %.*s does not exist", SLICE_ARG(path));
+        *ret_why = arena_printf(keep, "the file %.*s does not exist: check the setting or "
+                                "variable that names the file", SLICE_ARG(path));
         return ERR_NOT_FOUND;
     }
     struct text text = text_in(keep);
@@ -23,8 +24,9 @@ enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_wh
         text_add(&text, (slice){ piece, len });
     bool good = file && !ferror(file) && text.len <= FILE_BYTES_MAX;
     if (!good)
-        *ret_why = arena_printf(keep, "%.*s can't be read: %s", SLICE_ARG(path),
-                                errno ? strerror(errno) : "the file is too large");
+        *ret_why = arena_printf(keep, "the file %.*s can't be read (%s): check the file and "
+                                "its permissions", SLICE_ARG(path),
+                                errno ? strerror(errno) : "it is larger than 1 MiB");
     if (file)
         fclose(file);
     *ret = text.len ? text_slice(&text) : S("");

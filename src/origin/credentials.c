@@ -37,11 +37,12 @@ enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret)
     ret->kind = CREDENTIALS_LENT;
     ret->expires_s = expires.len ? iso_date_read(expires) : 0;
     if (!slice_trim(ret->access_key).len || !slice_trim(ret->secret_key).len)
-        return seek_fail(seek, ERR_FORMAT, "%.*s gave no access key or no secret key",
-                         SLICE_ARG(ret->from));
+        return seek_fail(seek, ERR_FORMAT, "%.*s gave no access key or no secret key: "
+                         "check this source", SLICE_ARG(ret->from));
     if (ret->expires_s < 0)
         return seek_fail(seek, ERR_FORMAT, "%.*s gave credentials that expire at \"%.*s\", which "
-                         "is not a valid time", SLICE_ARG(ret->from),
+                         "is not a valid time: this source must give a time such as "
+                         "2026-01-31T12:00:00Z", SLICE_ARG(ret->from),
                          SLICE_ARG(slice_sub(expires, 0, 80)));
     if (ret->expires_s && ret->expires_s <= seek->ask->now_s && !ret->outlasts)
         return seek_fail(seek, ERR_EXPIRED, "%.*s gave credentials that expired at %.*s: check "
@@ -59,8 +60,8 @@ enum err seek_read_json(struct seek *seek, slice document, const char *token_nam
         { token_name, &ret->session_token }, { "Expiration", &expires },
     };
     if (json_read_members(seek->keep, document, wants, countof(wants)))
-        return seek_fail(seek, ERR_FORMAT, "%.*s did not give credentials in JSON",
-                         SLICE_ARG(ret->from));
+        return seek_fail(seek, ERR_FORMAT, "%.*s did not give credentials in JSON: check this "
+                         "source", SLICE_ARG(ret->from));
     return seek_lent(seek, expires, ret);
 }
 
@@ -103,8 +104,8 @@ static enum err from_file(struct seek *seek, slice path, slice *ret)
         return ERR_IO;
     *ret = slice_trim(aws_without_line_end(slice_cut(&text, '\n')));
     if (!ret->len)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the credentials for the "
-                         "origin into it", SLICE_ARG(path));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the key or token for the "
+                         "origin into this file", SLICE_ARG(path));
     return OK;
 }
 
@@ -198,15 +199,15 @@ static enum err nowhere(struct seek *seek)
 {
     if (seek_profile(seek, "sso_start_url").len || seek_profile(seek, "sso_session").len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' uses SSO, which Penstock does not "
-                         "support: use another profile, whose credential_process is: aws configure "
-                         "export-credentials --profile %.*s --format process",
+                         "support: use another profile, in which credential_process is: aws "
+                         "configure export-credentials --profile %.*s --format process",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
-    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials: set AWS_ACCESS_KEY_ID and "
-                     "AWS_SECRET_ACCESS_KEY, or give profile '%.*s' an aws_access_key_id, a role "
-                     "or a credential_process, or set keys in the settings (access_key for "
-                     "clients, origin_access_key for origins)%s",
-                     SLICE_ARG(seek->profile), seek->ask->may_lend
-                     ? ". There is no container or instance role, either" : "");
+    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s: set AWS_ACCESS_KEY_ID and "
+                     "AWS_SECRET_ACCESS_KEY; or give profile '%.*s' an aws_access_key_id, a role "
+                     "or a credential_process; or set keys in the settings (access_key for "
+                     "clients, origin_access_key for origins)",
+                     seek->ask->may_lend ? ", and no role of a container or instance" : "",
+                     SLICE_ARG(seek->profile));
 }
 
 static enum err walk(struct seek *seek, struct credentials *ret)

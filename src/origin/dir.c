@@ -150,7 +150,8 @@ static enum err answer_object(struct draft *draft)
     slice query = call->hook.call->query, version = query_get(query, S("versionId")), why = S("");
     if (version.ptr && !slice_eq(version, S("null")))
         return answer_error(draft, ERR_NO_SUCH_KEY, S("This origin is a directory of "
-                                                          "files, and has no versions"));
+                                                      "files, and has no versions: leave out "
+                                                      "versionId"));
     if (query_get(query, S("partNumber")).ptr)
         return ERR_NOT_IMPLEMENTED;
     enum err e = dir_open_file(call, &why);
@@ -278,8 +279,8 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
     if (probe < 0) {
         *ret_why = errno == ENOSYS
             ? arena_printf(keep, "%s: this kernel lacks openat2: use Linux 5.6 or later", path)
-            : arena_printf(keep, "%s: %s; name a folder whose sub-folders are buckets", path,
-                           strerror(errno));
+            : arena_printf(keep, "%s can't be opened (%s): name a folder that Penstock's user "
+                           "may read, with a sub-folder for each bucket", path, strerror(errno));
         if (root >= 0)
             close(root);
         free(real);

@@ -74,17 +74,17 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
     slice authority = arena_lower(keep, slice_cut(&rest, '/'));
     if (rest.len) {
         *ret_why = arena_printf(keep, "%.*s: the URL of an S3 endpoint must have no path, since "
-                                "clients name the buckets", SLICE_ARG(url));
+                                "each request names its bucket: remove the path", SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }
     ret->scheme = scheme;
     if (!read_authority(authority, https ? 443 : 80, ret)) {
-        *ret_why = arena_printf(keep, "%.*s: the host or port of the URL is not valid",
-                                SLICE_ARG(url));
+        *ret_why = arena_printf(keep, "%.*s: the host or port of this URL is not valid: write "
+                                "http://HOST:PORT or https://HOST:PORT", SLICE_ARG(url));
         return ERR_BAD_ARGUMENT;
     }
     if (!read_style(style, ret)) {
-        *ret_why = arena_printf(keep, "%.*s: the style must be auto, path or host",
+        *ret_why = arena_printf(keep, "%.*s: origin_style must be auto, path or host",
                                 SLICE_ARG(style));
         return ERR_BAD_ARGUMENT;
     }

@@ -37,10 +37,12 @@ static enum err ask_for(struct seek *seek, slice from, const struct web_ask *ask
     slice why;
     enum err e = web_get(ask, seek->keep, ret, &why);
     if (e)
-        return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s", SLICE_ARG(from),
-                         SLICE_ARG(ask->url), SLICE_ARG(why));
+        return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s. Check the server "
+                         "at this URL, and the network", SLICE_ARG(from), SLICE_ARG(ask->url),
+                         SLICE_ARG(why));
     if (ret->status != 200)
-        return seek_fail(seek, ERR_DENIED, "%.*s: %.*s answered %d", SLICE_ARG(from),
+        return seek_fail(seek, ERR_DENIED, "%.*s: %.*s answered %d, and not 200: check whether "
+                         "this server gives credentials to this machine", SLICE_ARG(from),
                          SLICE_ARG(ask->url), ret->status);
     return OK;
 }
@@ -56,8 +58,9 @@ static enum err container_url(struct seek *seek, slice *ret)
     if (!ret->len)
         return ERR_NOT_FOUND;
     if (!is_trusted(*ret))
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https "
-                         "or an address of this machine, not %.*s", SLICE_ARG(*ret));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI must be "
+                         "https, or an address of this machine or of AWS's credential services, "
+                         "not %.*s", SLICE_ARG(*ret));
     return OK;
 }
 
@@ -161,8 +164,9 @@ static enum err instance_role(struct seek *seek, slice base, struct credentials 
     const struct json_want want = { "Code", &code };
     if (!json_read_members(seek->keep, document, &want, 1) && code.len &&
         !slice_eq(code, S("Success")))
-        return seek_fail(seek, ERR_DENIED, "%.*s: the metadata service gives no credentials: %.*s",
-                         SLICE_ARG(ret->from), SLICE_ARG(slice_sub(code, 0, 80)));
+        return seek_fail(seek, ERR_DENIED, "%.*s: the metadata service gives no credentials "
+                         "(%.*s): check this role and its instance profile", SLICE_ARG(ret->from),
+                         SLICE_ARG(slice_sub(code, 0, 80)));
     return seek_read_json(seek, document, "Token", ret);
 }
 

@@ -101,7 +101,7 @@ static void note_failure(const struct origin_hook *hook, enum err err)
         snprintf(origin->why, sizeof(origin->why), "%s%s%s", err_text(err),
                  hook->why && *hook->why ? ": " : "", hook->why ? hook->why : "");
     else
-        snprintf(origin->why, sizeof(origin->why), "it answered %d", hook->status);
+        snprintf(origin->why, sizeof(origin->why), "the origin answered %d", hook->status);
     pthread_mutex_unlock(&origin->lock);
 }
 
@@ -255,7 +255,7 @@ enum err origins_add(struct origins *all, const struct origin_options *options, 
     size_t place = place_of_kind(slice_of(options->url));
     struct origin *origin;
     if (place == countof(kinds)) {
-        *ret_why = arena_printf(keep, "%s: the URL of an origin is %s", options->url,
+        *ret_why = arena_printf(keep, "%s: the URL of an origin must be %s", options->url,
                                 url_forms(origin_url_kind, keep));
         return ERR_BAD_ARGUMENT;
     }

@@ -59,8 +59,9 @@ static enum err start(struct seek *seek, slice command, pid_t *ret_pid, int *ret
                          "%d words: put the command into a script", SLICE_ARG(seek->profile),
                          WORDS_MAX);
     if (!words[0] || pipe2(ends, O_CLOEXEC) != 0)
-        return seek_fail(seek, ERR_IO, "credential_process can't be run: %s",
-                         words[0] ? strerror(errno) : "its command is empty");
+        return seek_fail(seek, ERR_IO, "credential_process of profile %.*s can't be run: %s",
+                         SLICE_ARG(seek->profile),
+                         words[0] ? strerror(errno) : "the command is empty; set a command");
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -80,8 +81,8 @@ static enum err start(struct seek *seek, slice command, pid_t *ret_pid, int *ret
     if (!failed)
         return OK;
     close(ends[0]);
-    return seek_fail(seek, ERR_IO, "credential_process %s can't be run: %s", words[0],
-                     strerror(failed));
+    return seek_fail(seek, ERR_IO, "credential_process %s can't be run (%s): check the path "
+                     "of the command, and its permissions", words[0], strerror(failed));
 }
 
 struct child {
@@ -146,14 +147,15 @@ static enum err run(struct seek *seek, slice command, slice *ret)
             ;
     }
     if (!whole)
-        return seek_fail(seek, ERR_TIMEOUT, "credential_process was killed: it printed more than "
-                         "%d KiB, or took longer than %u s", OUTPUT_BYTES_MAX / 1024,
-                         RUN_MS_MAX / 1000);
+        return seek_fail(seek, ERR_TIMEOUT, "Penstock killed credential_process of profile %.*s, "
+                         "because the command printed more than %d KiB or took longer than %u s: "
+                         "run the command by hand", SLICE_ARG(seek->profile),
+                         OUTPUT_BYTES_MAX / 1024, RUN_MS_MAX / 1000);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return seek_fail(seek, ERR_IO, "credential_process failed with exit status %d: see what "
-                         "it wrote to standard error",
-                         WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        return seek_fail(seek, ERR_IO, "credential_process of profile %.*s failed with exit "
+                         "status %d: Penstock's standard error has its error messages",
+                         SLICE_ARG(seek->profile), WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     *ret = text.len ? text_slice(&text) : S("");
     return OK;
 }
@@ -174,7 +176,8 @@ enum err source_process(struct seek *seek, struct credentials *ret)
         return e;
     const struct json_want want = { "Version", &version };
     if (!json_read_members(seek->keep, document, &want, 1) && !slice_eq(version, S("1")))
-        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\", and only "
-                         "Version 1 is supported", SLICE_ARG(slice_sub(version, 0, 20)));
+        return seek_fail(seek, ERR_FORMAT, "credential_process printed Version \"%.*s\", and "
+                         "Penstock supports only Version 1: change the command",
+                         SLICE_ARG(slice_sub(version, 0, 20)));
     return seek_read_json(seek, document, "SessionToken", ret);
 }

@@ -87,8 +87,8 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
              SLICE_ARG(expires), SLICE_ARG(text),
              good ? "the last credentials stay in use, and Penstock asks their source again"
                   : "Penstock has no valid credentials now, so it can't serve objects that are not "
-                    "cached: check the source of the credentials. Penstock asks it again until "
-                    "it works");
+                    "cached: check the source of the credentials. Penstock asks this source "
+                    "again and again");
     arena_free(&keep);
 }
 

@@ -106,9 +106,9 @@ static enum err refused(struct seek *seek, slice from, const struct web_reply *r
     slice code = S(""), message = S("");
     if (xml_read_error(seek->keep, reply->body, &code, &message))
         code = message = S("");
-    return seek_fail(seek, ERR_DENIED, "%.*s: STS answered %d %.*s %.*s", SLICE_ARG(from),
-                     reply->status, SLICE_ARG(slice_sub(code, 0, 80)),
-                     SLICE_ARG(slice_sub(message, 0, 300)));
+    return seek_fail(seek, ERR_DENIED, "%.*s: STS answered %d %.*s %.*s; check the role and its "
+                     "trust policy", SLICE_ARG(from), reply->status,
+                     SLICE_ARG(slice_sub(code, 0, 80)), SLICE_ARG(slice_sub(message, 0, 300)));
 }
 
 /* Sends a request to STS. If `with` is NULL, the request is unsigned. */
@@ -129,14 +129,16 @@ static enum err ask_sts(struct seek *seek, slice body, const struct credentials 
     slice why;
     enum err e = web_get(&ask, seek->keep, &reply, &why);
     if (e)
-        return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s", SLICE_ARG(ret->from),
+        return seek_fail(seek, e, "%.*s: the request to %.*s failed: %.*s. Check this URL "
+                         "(AWS_ENDPOINT_URL_STS, region), and the network", SLICE_ARG(ret->from),
                          SLICE_ARG(url), SLICE_ARG(why));
     if (reply.status != 200)
         return refused(seek, ret->from, &reply);
     struct lent lent;
     if (xml_read_lent(seek->keep, reply.body, &lent))
-        return seek_fail(seek, ERR_FORMAT, "%.*s: the answer of STS holds no credentials",
-                         SLICE_ARG(ret->from));
+        return seek_fail(seek, ERR_FORMAT, "%.*s: the answer of %.*s has no credentials: check "
+                         "that this URL is an endpoint of STS", SLICE_ARG(ret->from),
+                         SLICE_ARG(url));
     ret->access_key = lent.access_key;
     ret->secret_key = lent.secret_key;
     ret->session_token = lent.session_token;
@@ -164,7 +166,8 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
     lender.depth++;
     if (lender.depth > DEPTH_MAX)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s: the chain of source_profile is a "
-                         "circle, or longer than %d: shorten it", SLICE_ARG(name), DEPTH_MAX);
+                         "circle, or has more than %d profiles: shorten the chain",
+                         SLICE_ARG(name), DEPTH_MAX);
     static enum err (*const ways[])(struct seek *seek, struct credentials *ret) = {
         source_role, source_web_identity, source_profile, source_process,
     };
@@ -200,7 +203,7 @@ enum err source_role(struct seek *seek, struct credentials *ret)
                              : lender_source(seek, source, &lender);
     if (e == ERR_NOT_FOUND)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s can't be assumed, since %s %.*s has no "
-                         "credentials",
+                         "credentials: add credentials to this source, or name another",
                          SLICE_ARG(from), profile.len ? "source_profile" : "credential_source",
                          SLICE_ARG(profile.len ? profile : source));
     if (e)
@@ -223,7 +226,8 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
     ret->kind = CREDENTIALS_LENT;
     if (!role.len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_WEB_IDENTITY_TOKEN_FILE is set, and "
-                         "AWS_ROLE_ARN is not: set both");
+                         "AWS_ROLE_ARN is not (in a profile: web_identity_token_file, role_arn): "
+                         "set both");
     if (!seek->ask->may_lend)
         return OK;
     if (aws_file_read(seek->keep, path, &token, &seek->why))
@@ -231,8 +235,8 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
                          SLICE_ARG(seek->why));
     token = aws_without_line_end(token);
     if (!slice_trim(token).len)
-        return seek_fail(seek, ERR_IO, "the file of the web identity's token, %.*s, is empty",
-                         SLICE_ARG(path));
+        return seek_fail(seek, ERR_IO, "the file of the web identity's token, %.*s, is empty: "
+                         "check the program that writes this file", SLICE_ARG(path));
     struct text form = form_of(seek, "AssumeRoleWithWebIdentity", role);
     add(&form, "WebIdentityToken", token);
     return ask_sts(seek, text_slice(&form), NULL, ret);

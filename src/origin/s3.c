@@ -51,7 +51,9 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
     if (!e)
         e = provider_new(&ask, options->name, &s3->keep, &s3->provider, &region, ret_why);
     if (!e && region.len && !region_valid(region)) {
-        *ret_why = S("a region must have only lower-case letters, digits and '-'");
+        *ret_why = S("the region of this origin has other characters than lower-case letters, "
+                     "digits and '-': check origin_region, AWS_REGION, AWS_DEFAULT_REGION and the "
+                     "profile");
         e = ERR_BAD_ARGUMENT;
     }
     if (e) {

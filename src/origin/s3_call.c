@@ -427,10 +427,12 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
     if (!s3_may_log(call->s3, &call->s3->failures, &unlogged))
         return;
     slice why = log_sentence(&keep, slice_of(end->why));
+    const char *more = advice(end);
     log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu "
-             "why=\"%.*s%s\"",
+             "why=\"%s%s%.*s%s\"",
              call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
-             call->tries, (unsigned long long)unlogged, SLICE_ARG(why), advice(end));
+             call->tries, (unsigned long long)unlogged, err_text(end->err), why.len ? ": " : "",
+             SLICE_ARG(why), *more ? more : "; penstock check tests the origin");
     arena_free(&keep);
 }
 

@@ -15,7 +15,7 @@
 #include "origin/s3.h"
 #include "s3/xml.h"
 
-#define SOURCE " (if that is empty: the AWS credentials in Penstock's environment or profile)"
+#define SOURCE " (if it is not set: the AWS credentials in Penstock's environment or profile)"
 
 static const struct {
     const char *code, *why;
@@ -23,11 +23,11 @@ static const struct {
     const char *why_as;    /* for a request signed as a client; NULL: the client gets the answer */
 } rows[] = {
     { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
-      "the secret key that goes with this access key is wrong: check its row of keys" },
+      "the secret key is wrong: check the entry of the setting keys that has this access key" },
     { "InvalidAccessKeyId", "the origin does not know the access key: check origin_access_key"
       SOURCE, true, NULL },
     { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "
-      "newer one: renew the token at that source (penstock stat shows it)", true, NULL },
+      "newer one: renew the token at that source (penstock stat names the source)", true, NULL },
     { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
     { "RequestTimeTooSkewed", "the origin's clock and this machine's differ: set this machine's "
       "clock", false, "the origin's clock and this machine's differ: set this machine's clock" },
@@ -70,15 +70,15 @@ static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, con
 static bool of_head(struct s3 *s3, enum s3_op op, int status)
 {
     if (atomic_load(&s3->keys_refused)) {
-        warn(s3, op, status, "-", "the last answer that gave a reason said so; the answer to a "
-             "HEAD gives none");
+        warn(s3, op, status, "-", "the answer to a HEAD gives no reason; see the last "
+             "origin_refused line with a code");
         return true;
     }
     /* Logged only once, because the cause may be no more than a missing permission. */
     if (!atomic_exchange(&s3->keys_taken, true))
         log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
                  "refused the first request that was signed with Penstock's own credentials. A "
-                 "HEAD response gives no reason: if all other requests fail, too, check "
+                 "HEAD response gives no reason. If all other requests fail, too, check "
                  "origin_access_key and origin_secret_key\"",
                  s3->origin.name, s3_op_name(op), status);
     return false;

@@ -112,10 +112,10 @@ with Story("b00 the command line says what is wrong and what is in force") as st
     for folder, why in (("/nope", "No such file"), (good, "Not a directory")):
         status, out, _ = call("check", good, "--origin", "dir:" + folder)
         story.fact(f"an origin that is {why.lower()} is a mistake", status == 2
-                   and f"flag --origin: origin default can't be used: {folder}: {why}" in out, out)
+                   and f"flag --origin: origin default can't be used: {folder} can't be opened ({why}" in out, out)
     for flags, why in ((("--fill-users", "nobody,nosuchuser"), 'fill_users has "nosuchuser"'),
                        (("--fill-socket", good), "this path is a file or folder, and not a socket"),
-                       (("--fill-socket", "/run/" + "x" * 110), "at most 103 bytes")):
+                       (("--fill-socket", "/run/" + "x" * 110), "longer than 103 bytes")):
         status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--fill-socket",
                               "/run/nope/fill.sock", *flags)
         story.fact(f"a mistake: {why}", status == 2 and why in out, out)

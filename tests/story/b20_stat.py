@@ -88,7 +88,7 @@ with Story("b20 stat says whether the service works, and whether it is worth it"
     down = page()["origins"][0]
     story.same("an origin that fails is shown", down["state"], "fails")
     head = stat("--admin-listen", address)[1].partition("\n\n")[0]
-    story.fact("... with why", "works      in part; origin default fails: it answered 500" in head, head)
+    story.fact("... with why", "works      in part; origin default fails: the origin answered 500" in head, head)
     origin.calm()
     story.same("a read", server.get("pile/111").status, 200)
     story.same("it answers again", page()["origins"][0]["state"], "answers")

@@ -161,7 +161,7 @@ def origins(stage, origin, ours):
     front = stage.story.penstock(origin=origin.url, cache_dir=stage.story.path("tls"), tls_listen=f"127.0.0.1:{free_port()}",
                                  tls_cert_file=cert, tls_key_file=key)
     there, keys = "https://" + front.settings["tls_listen"], {"origin_access_key": ACCESS_KEY, "origin_secret_key": SECRET_KEY}
-    check("http where it speaks https", 0, "not as S3 does", "scheme", origin=there.replace("https", "http"), **keys)
+    check("http where it speaks https", 0, "not in the form of S3", "scheme", origin=there.replace("https", "http"), **keys)
     check("an authority that is not known", 0, "origin_ca_file", origin=there, **keys)
     check("a certificate of another name", 0, "name", "localhost", origin=there.replace("127.0.0.1", "localhost"),
           origin_ca_file=ours.file, **keys)
@@ -170,7 +170,7 @@ def origins(stage, origin, ours):
           origin_access_key="NOSUCHKEY", origin_secret_key="x")
     check("a wrong secret", 0, "origin_secret_key", origin=f"http://{front.settings['listen']}",
           origin_access_key=ACCESS_KEY, origin_secret_key="wrong")
-    check("a web server that is no object store", 0, "not as S3 does", origin=f"http://{front.settings['admin_listen']}")
+    check("a web server that is no object store", 0, "not in the form of S3", origin=f"http://{front.settings['admin_listen']}")
     return front
 
 

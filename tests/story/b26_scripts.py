@@ -63,7 +63,7 @@ with Story("b26 scripts in odd surroundings") as story:
                               env={"PATH": path, "HOME": "/nowhere"}, capture_output=True, text=True,
                               timeout=30)
         story.fact("a user who can't become root is told what needs it", done.returncode == 1
-                   and "can't install no-such-package: that needs root" in done.stderr,
+                   and "can't install no-such-package: this needs root" in done.stderr,
                    (done.returncode, done.stderr))
 
     if glob.glob("/var/lib/apt/lists/*_Packages*"):

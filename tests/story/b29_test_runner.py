@@ -56,7 +56,7 @@ with Story("b29 the runner of tests") as story:
         r"LATE slow  only facts about time were wrong, so it is tried again alone at the end: it took too long$", lines[0]),
         lines[0])
     story.fact("late twice is a failure", status == 1 and "1 failed" in lines[-1]
-               and any(line.startswith("FAIL slow  late twice") for line in lines), lines)
+               and any(line.startswith("FAIL slow  facts about time were wrong twice") for line in lines), lines)
     seen = story.path("seen")
     status, lines, _ = runner(story, "once", f'one slow 20 bash -c "[ -e {seen} ] || {{ touch {seen}; exit 75; }}"')
     story.same("late once is not", (status, lines[-1]), (0, "1 passed, 0 failed, 0 skipped"))

@@ -160,5 +160,5 @@ with Story("x03 leases", seconds=900) as story:
     story.fact("which the next one replaces", good.hello["ok"])
     second = story.penstock(wait=False, origin=origin.url, fill_socket=path)
     wait_for("another daemon there ends", lambda: not second.alive())
-    story.fact("... and says why", "another process listens there" in second.log(), second.log()[-300:])
+    story.fact("... and says why", "another process listens at this path" in second.log(), second.log()[-300:])
     story.fact("the first does not mind", good.say("status")["ok"])

@@ -56,7 +56,7 @@ def falls_back(story, client, how):
     """Who asked for a GPU's memory and gets another is warned; this host's module has no GPU."""
     told = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append((record.levelname, record.getMessage().split(" for ")[0]))
+    handler.emit = lambda record: told.append((record.levelname, re.search(" use ([a-z-]+)", record.getMessage())[1]))
     logging.getLogger("penstock").addHandler(handler)
     story.same("no GPU: shared memory", (client.buffer(100, "cuda:0").kind, client.way("cuda:0")), ("memfd", "memfd"))
     story.same("... is a warning, once", told, [("WARNING", "memfd")])

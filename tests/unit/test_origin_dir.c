@@ -591,7 +591,7 @@ TEST(stopping_ends_even_what_is_parked)
     ok(origins_add(others, &options, &keep, &other, &why) == ERR_IO && has(why, "No such file"));
     options.url = "ftp://host";
     ok(origins_add(others, &options, &keep, &other, &why) == ERR_BAD_ARGUMENT);
-    ok(has(why, "ftp://host: the URL of an origin is http://HOST") && has(why, "dir:/FOLDER"));
+    ok(has(why, "ftp://host: the URL of an origin must be http://HOST") && has(why, "dir:/FOLDER"));
     origins_free(&others);
     arena_free(&keep);
 }
