@@ -95,8 +95,8 @@ static bool invite_body(struct conn *conn)
     return conn_say(conn, slice_of(go_on));
 }
 
-/* Gives the body room for the largest size that it may have, before it is read. Moves the bytes of
- * the body that came with the head from the input to the body. */
+/* Gives the body room before it is read: for all its bytes, or for its next bytes if its length is
+ * unknown. Moves the bytes of the body that came with the head from the input to the body. */
 static bool make_room(struct conn *conn, const struct request_head *head, uint64_t announced)
 {
     struct http_request *request = conn->request;

@@ -24,10 +24,10 @@ struct http_answer {
     size_t field_count;
     slice body;
     bool close;
-    /* Set by a judge that answers itself: */
+    /* Set by a judge that returns false: */
     bool is_page;                       /* the answer is no refusal, and is not counted as one */
     bool too_large;                     /* the answer refuses the size of the body */
-    /* Set by a judge that lets the request in: */
+    /* Set by a judge that returns true: */
     void *judged;                       /* http_request_judged() returns it */
     uint64_t body_bytes;                /* largest size of a chunked body; 0: unknown */
     unsigned client;                    /* the bodies of one client count together; 0: no client */
@@ -111,7 +111,8 @@ enum err http_could_listen(const char *setting, const char *listen_on, struct ar
  * why, and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
-/* Stops accepting connections and closes idle ones. Answers from now on have Connection: close. */
+/* Accepts the connections that wait already, and no more. Closes idle connections. Answers from now
+ * on have Connection: close. */
 void http_drain(struct http *http);
 size_t http_open_requests(struct http *http);    /* requests that apps have now; any thread */
 /* Cuts the requests that are left, joins the loops, frees everything. Also closes the loops'

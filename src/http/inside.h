@@ -54,7 +54,7 @@ void timers_free(struct timers *timers);
 /* Starts a timer that the caller owns, and in which fn and arg are set. A timer that waits already
  * starts again. list_del(&timer->link) stops a timer. */
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer);
-int timers_wait_ms(const struct timers *timers);    /* until the next timer is due; bounded */
+int timers_wait_ms(const struct timers *timers);    /* until the next timer is due, at most 10 s */
 bool timers_run(struct timers *timers);             /* returns true if a timer was due */
 
 /* ---- an address, on all loops ---- */

@@ -37,7 +37,7 @@ void timers_free(struct timers *timers)
     for (size_t i = 0; i < timers->count; i++) {
         struct list *waiting = &timers->rows[i]->waiting;
         while (!list_empty(waiting))
-            list_del(waiting->next);    /* its owner must still stop it, which frees it */
+            list_del(waiting->next);    /* the owner must still stop, and so free, the timer */
         free(timers->rows[i]);
     }
     free(timers->rows);
