@@ -10,7 +10,6 @@
 #include "cache/fresh.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/metric.h"

@@ -9,7 +9,6 @@
 #define CACHE_GRANT_H
 
 #include "cache/epoch.h"
-#include "s3/sigv4.h"
 
 /* An identity as an origin sees it. Lives as long as the process, because calls in progress point
  * to it. NULL is the shared identity. */

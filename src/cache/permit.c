@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
-#include "base/metric.h"
 
 /* metadata->granted: when the question was asked that this answers, in ticks since the cache
  * began, + 1; and in its lowest bit, whether it was refused. So the answer to what was asked last

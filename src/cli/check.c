@@ -6,8 +6,6 @@
  * changes nothing, and its time is bounded. It is for people and their scripts, and not for an
  * ExecStartPre, because a service must start with its cache even if an origin is down. */
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/check.h"

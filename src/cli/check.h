@@ -2,7 +2,6 @@
 #ifndef CLI_CHECK_H
 #define CLI_CHECK_H
 
-#include "cli/cli.h"
 #include "cli/memory.h"
 
 /* The exit status that a finding causes. NOTED: 0. WARNED: 1 with --strict, otherwise 0. STOPPED:

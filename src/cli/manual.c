@@ -8,10 +8,8 @@
 #include <string.h>
 
 #include "base/budget.h"
-#include "base/metric.h"
 #include "cli/cli.h"
 #include "origin/origin.h"
-#include "s3/request.h"
 
 static const struct {
     const char *group;    /* a heading; the other members are then empty. NULL: a metric */

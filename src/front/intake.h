@@ -3,13 +3,10 @@
 #ifndef FRONT_INTAKE_H
 #define FRONT_INTAKE_H
 
-#include "base/mailbox.h"
 #include "base/workers.h"
 #include "http/http.h"
 #include "s3/form.h"
 #include "s3/items.h"
-#include "s3/request.h"
-#include "s3/sigv4.h"
 
 /* The threads that do the work of intakes. */
 struct intakes;

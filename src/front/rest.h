@@ -5,7 +5,6 @@
 #ifndef FRONT_REST_H
 #define FRONT_REST_H
 
-#include "front/inside.h"
 #include "origin/origin.h"
 
 struct rest {

@@ -7,7 +7,6 @@
 #include "http/inside.h"
 
 #include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

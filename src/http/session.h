@@ -7,9 +7,7 @@
 #ifndef HTTP_SESSION_H
 #define HTTP_SESSION_H
 
-#include <h2o/socket.h>
 
-#include "http/tls.h"
 
 struct session;
 

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <pthread.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
-#include "base/arena.h"
 
 struct http_tls;
 

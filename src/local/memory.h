@@ -14,7 +14,6 @@
 #define LOCAL_MEMORY_H
 
 #include "local/message.h"
-#include "local/trouble.h"
 
 struct buffer;
 struct local;

@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/metric.h"
 #include "local/inside.h"

@@ -4,7 +4,6 @@
  * connected user has a row. Threads: any; one lock guards the rows. */
 #include <pwd.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "local/inside.h"

@@ -5,7 +5,6 @@
 #ifndef ORIGIN_DIR_H
 #define ORIGIN_DIR_H
 
-#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "origin/kind.h"

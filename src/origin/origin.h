@@ -8,12 +8,10 @@
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
-#include "base/arena.h"
 #include "base/list.h"
 #include "base/url_kind.h"
 #include "s3/form.h"
 #include "s3/request.h"
-#include "s3/sigv4.h"
 
 struct origin;
 struct origins;             /* the origin threads, and all origins */

@@ -5,7 +5,6 @@
  * and sigv2.c prove it. Any thread. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "s3/encode.h"
 #include "s3/sigv4.h"

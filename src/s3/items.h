@@ -11,7 +11,6 @@
 #ifndef S3_ITEMS_H
 #define S3_ITEMS_H
 
-#include "base/arena.h"
 #include "s3/conditions.h"
 
 /* As a length: up to the end of the object. As `to` or `max`: not given. */

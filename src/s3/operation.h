@@ -4,7 +4,6 @@
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 
-#include "base/arena.h"
 #include "base/metric.h"
 #include "s3/request_head.h"
 

@@ -6,7 +6,6 @@
 #ifndef S3_REQUEST_H
 #define S3_REQUEST_H
 
-#include "base/arena.h"
 #include "base/header.h"
 #include "s3/conditions.h"
 #include "s3/request_head.h"

@@ -7,7 +7,6 @@
 #ifndef S3_SIGV4_H
 #define S3_SIGV4_H
 
-#include "base/arena.h"
 #include "s3/error.h"
 #include "s3/request_head.h"
 

@@ -6,7 +6,6 @@
 #ifndef STORE_EXTENT_H
 #define STORE_EXTENT_H
 
-#include "base/arena.h"
 #include "store/format.h"
 
 struct extent;

@@ -19,11 +19,9 @@
  * an older state, or with a damaged meta page is unclean. */
 #include "store/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "store/extent.h"
-#include "store/index.h"
 
 #define STRANGER_MAX 1024u            /* room for a file's name with each byte as %XX */
 

@@ -2,23 +2,25 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * If a cache folder is made at a mount point before the disk is mounted, it fills the root disk,
- * and the later mount hides it. fstab and systemd's mount units name the mount points; mountinfo
- * has the ones that are in use. Paths are compared as written, and with their links resolved. */
+ * and the later mount hides it. fstab and systemd's mount units name the mount points;
+ * /proc/self/mounts has the ones that are in use. Paths are compared as written, and with their links resolved. */
 #include "store/mounts.h"
 
 #include <glob.h>
 #include <limits.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_BYTES_MAX (4 * MIB)
+#define FILE_BYTES_MAX (4 * MIB)    /* of a mount unit */
+#define LINE_BYTES_MAX (64 * KIB)   /* of fstab; getmntent_r skips the rest of a longer line */
 
 const struct mounts_files mounts_here = {
     .fstab = "/etc/fstab",
-    .mountinfo = "/proc/self/mountinfo",
+    .mounts = "/proc/self/mounts",
     .booted = "/run/systemd/system",
     .unit_dirs = (const char *const[]){ "/etc/systemd/system", "/run/systemd/system",
                                         "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
@@ -29,7 +31,7 @@ const struct mounts_files mounts_here = {
 struct search {
     struct arena *keep;
     const struct mounts_files *files;
-    slice mountinfo;
+    slice mounted;                    /* see points_in */
     slice written, resolved;          /* the path */
 };
 
@@ -74,41 +76,27 @@ static bool covers(slice point, slice path)
            (path.len == point.len || point.len == 1 || path.ptr[point.len] == '/');
 }
 
-/* Both files write a space in a name as \040. */
-static slice unescaped(struct arena *keep, slice field)
+/* ---- what should be mounted, and what is ---- */
+
+/* Returns the mount points that a file in the format of fstab names, each with a NUL behind it. */
+static slice points_in(struct arena *keep, const char *path)
 {
     struct text text = text_in(keep);
-    for (size_t i = 0; i < field.len; i++) {
-        unsigned code = 0, digits = 0;
-        while (field.ptr[i] == '\\' && digits < 3 && i + 1 + digits < field.len &&
-               field.ptr[i + 1 + digits] >= '0' && field.ptr[i + 1 + digits] <= '7')
-            code = code * 8 + (unsigned)(field.ptr[i + 1 + digits++] - '0');
-        text_char(&text, digits == 3 ? (char)code : field.ptr[i]);
-        i += digits == 3 ? 3 : 0;
-    }
+    struct mntent entry;
+    char line[LINE_BYTES_MAX];
+    FILE *file = setmntent(path, "re");
+    while (file && getmntent_r(file, &entry, line, sizeof(line)))
+        text_add(&text, (slice){ entry.mnt_dir, strlen(entry.mnt_dir) + 1 });
+    if (file)
+        endmntent(file);
     return text.len ? text_slice(&text) : S("");
 }
-
-/* The field of that number, from 0; fields stand between spaces or tabs. */
-static slice field_at(slice line, unsigned number)
-{
-    for (slice rest = slice_trim(line);; number--) {
-        size_t end = 0;
-        while (end < rest.len && rest.ptr[end] != ' ' && rest.ptr[end] != '\t')
-            end++;
-        if (!number || end == rest.len)
-            return number ? S("") : slice_sub(rest, 0, end);
-        rest = slice_trim(slice_from(rest, end));
-    }
-}
-
-/* ---- what should be mounted, and what is ---- */
 
 static bool is_mounted(const struct search *search, slice point)
 {
     bool found = false;
-    for (slice rest = search->mountinfo; rest.ptr && !found;)
-        found = slice_eq(unescaped(search->keep, field_at(slice_cut(&rest, '\n'), 4)), point);
+    for (slice rest = search->mounted; rest.len && !found;)
+        found = slice_eq(slice_cut(&rest, '\0'), point);
     return found;
 }
 
@@ -126,12 +114,10 @@ static bool is_missing(const struct search *search, slice path, const char *by,
 
 static bool fstab_misses(const struct search *search, struct mounts_missing *ret)
 {
-    for (slice rest = read_all(search->keep, search->files->fstab); rest.ptr;) {
-        slice line = slice_trim(slice_cut(&rest, '\n'));
-        if (!slice_starts(line, S("#")) &&
-            is_missing(search, unescaped(search->keep, field_at(line, 1)), search->files->fstab, ret))
+    const char *fstab = search->files->fstab;
+    for (slice rest = points_in(search->keep, fstab); rest.len;)
+        if (is_missing(search, slice_cut(&rest, '\0'), fstab, ret))
             return true;
-    }
     return false;
 }
 
@@ -193,10 +179,10 @@ bool mounts_missing(const char *path, const struct mounts_files *files, struct a
                     struct mounts_missing *ret)
 {
     struct search search = { .keep = keep, .files = files };
-    search.mountinfo = read_all(keep, files->mountinfo);
+    search.mounted = points_in(keep, files->mounts);
     search.written = without_slash(slice_of(path));
     search.resolved = resolve(keep, search.written);
-    if (!search.mountinfo.len)
+    if (!search.mounted.len)
         return false;
     bool missing = fstab_misses(&search, ret), units = access(files->booted, F_OK) == 0;
     for (size_t i = 0; units && files->unit_dirs[i] && !missing; i++)

@@ -7,7 +7,7 @@
 
 /* The files that say what should be mounted on a machine, and what is mounted. */
 struct mounts_files {
-    const char *fstab, *mountinfo;
+    const char *fstab, *mounts;       /* both in the format of fstab */
     const char *booted;                /* if this folder is missing, mount units are ignored */
     /* Folders of mount units, up to a NULL. If several folders have a unit of one name, the first
      * one counts. */
@@ -21,7 +21,7 @@ struct mounts_missing {
     slice point, by;                   /* the mount point, and the file that names it */
 };
 /* Returns true if a mount point at or above `path` has nothing mounted on it. `path` need not
- * exist. If mountinfo can't be read, the result is false. Reads the files each time. */
+ * exist. If `mounts` can't be read, the result is false. Reads the files each time. */
 bool mounts_missing(const char *path, const struct mounts_files *files, struct arena *keep,
                     struct mounts_missing *ret) MUST_USE;
 

@@ -10,7 +10,6 @@
 #ifndef STORE_NAMES_H
 #define STORE_NAMES_H
 
-#include "store/extent.h"
 #include "store/folder.h"
 
 struct names;

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>

@@ -7,7 +7,6 @@
  * this record. Metadata that was read goes into RAM, unless a commit, a removal or an unclean
  * opening came in between. Threads: a store_io belongs to one thread. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/guard.h"
 #include "store/io.h"

@@ -10,7 +10,6 @@
 #ifndef STORE_RESTATED_H
 #define STORE_RESTATED_H
 
-#include "store/extent.h"
 #include "store/folder.h"
 
 struct restated;
