@@ -8,7 +8,7 @@
 
 In reading order: errors.py, keys.py (credentials, SigV4), session.py (the fill socket), memory.py and
 dlpack.py (buffers), items.py, client.py, http.py (batches over HTTP), ring.py. The package imports cuda.py
-only when a program asks for GPU memory. A program that needs torch.py imports it itself.
+only when a program asks for GPU memory. It never imports torch.py: programs import `penstock.torch`.
 """
 from .client import Client, connect
 from .errors import Disconnected, ItemError, PenstockError, TimedOut

@@ -1,10 +1,10 @@
 """client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
 
-A client has one session of the fill socket. If the session is lost, the client opens another session and
-repeats each fill in progress once. If a fill loses the second session, too, the fill fails. Without a
-fill socket, the same calls read over HTTP: batches, or single objects if the endpoint is not a Penstock.
-`Client.way` says how the bytes come. Threads: any. In the child of a fork, the client opens a session of
-its own.
+A client has one session of the fill socket. If the session is lost, the client opens another session, and
+repeats each fill in progress once. If a fill loses the second session, too, the fill fails. Without a fill
+socket, the same calls read over HTTP: batches, or single objects if the endpoint is not a Penstock.
+`Client.way` returns the way that is in use. In the child of a fork, the client opens a session of its own.
+Threads: any.
 """
 import logging
 import os
@@ -23,22 +23,24 @@ from .session import Session
 
 log = logging.getLogger("penstock")
 SOCKET = "/run/penstock/fill.sock"
-SILENCE_S = 30           # how much longer the client waits for a reply than a fill may take
-AGAIN_S = 0.05           # between two tries to connect
+SILENCE_S = 30           # how long the client waits for a reply after the time limit of a fill
+AGAIN_S = 0.05           # pause between two tries to connect
 NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # errors after which a fill is sent again
-FIRST_PAUSE_S, REFUSALS = 0.05, 6                # longest first pause, doubled at each of 6 refusals
+# The pause before a fill is sent again is random, up to a bound that begins at FIRST_PAUSE_S and doubles
+# with each refusal. After so many refusals the fill fails.
+FIRST_PAUSE_S, REFUSALS = 0.05, 6
 clients = weakref.WeakSet()
 
 
 def connect(path=None, access_key=None, secret_key=None, session_token=None, endpoint_url=None, *,
             profile=None, region=None, credentials=None, patience=5.0):
     """Makes a Client. path: the path of the fill socket. If path is None, the client takes the path from the
-    variable PENSTOCK_FILL_SOCKET, or /run/penstock/fill.sock without the variable. If path is "", the client
-    uses no fill socket. Keys and endpoint come from the arguments, the AWS_* variables or ~/.aws. credentials:
-    a boto3 Credentials object, or a function that returns (access key, secret key, session token).
-    Without keys, requests are unsigned. patience: how many seconds the client waits for a daemon that
-    restarts. Raises Disconnected if the argument or the variable gives a path, and the client cannot
-    connect to it."""
+    variable PENSTOCK_FILL_SOCKET. If that is not set, either, the path is /run/penstock/fill.sock. If path
+    is "", the client uses no fill socket. Keys and endpoint come from the arguments, the AWS_* variables or
+    ~/.aws. credentials: a boto3 Credentials object, or a function that returns (access key, secret key,
+    session token). Without keys, requests are unsigned. patience: the longest time in seconds that the
+    client waits for a daemon that restarts. Raises Disconnected if the argument or the variable gives a
+    path, and the client cannot connect there."""
     return Client(path, keys.source(access_key, secret_key, session_token, profile, credentials),
                   keys.find_endpoint(endpoint_url, profile), keys.find_region(region, profile), patience)
 
@@ -65,7 +67,7 @@ class Client:
         self._logged = set()
         self.closed = False
         clients.add(self)
-        self.no_socket = None        # why there is no fill socket
+        self.no_socket = None        # text: why the client could not connect to a fill socket
         self.has_socket = bool(self.path)
         if self.has_socket:
             self._look(given is not None)
@@ -103,7 +105,8 @@ class Client:
         return session
 
     def _usable(self):
-        """Returns the session. After a loss, opens a new one, and waits for a daemon that restarts."""
+        """Returns the session, and opens it if necessary. After the loss of a session, waits for a daemon
+        that restarts."""
         session = self._session
         if session is not None and not session.lost:
             return session
@@ -149,7 +152,8 @@ class Client:
     def way(self, device="cpu"):
         """Returns how bytes get into memory of this device: "cuda-vmm" or "cuda-ipc" (straight into GPU
         memory), "memfd" (into shared memory), "batch" or "get" (over HTTP). Logs the way once for each
-        device. The log message is a warning if the device is a GPU whose memory can't be filled directly."""
+        device. The log message is a warning if the device is a GPU and the bytes do not go straight into
+        its memory."""
         device = device_name(device)
         way, why = self._choose(device)
         if device not in self._logged:
@@ -175,8 +179,8 @@ class Client:
         return self._endpoint.way(), "; ".join(why)
 
     def buffer(self, nbytes, device="cpu"):
-        """Allocates memory to fill, and returns it as a Buffer. With the device "cuda:0" this is GPU memory,
-        if client and daemon support it; otherwise it is memory of the host."""
+        """Allocates memory for fills, and returns it as a Buffer. For the device "cuda:0" this is GPU memory, if
+        client and daemon support it. Otherwise the buffer is in memory of the host."""
         if nbytes < 1:
             raise ValueError(f"a buffer must have at least 1 byte, not {nbytes}")
         device = device_name(device)
@@ -190,8 +194,8 @@ class Client:
         return self._keep(buffer)
 
     def register(self, tensor):
-        """Makes a Buffer of the memory of a contiguous CUDA tensor of torch. The tensor must live until the
-        close() of the buffer."""
+        """Makes a Buffer of the memory of a contiguous CUDA tensor of torch. The caller must not free or
+        resize this memory before the close() of the buffer."""
         from . import cuda
         return self._keep(cuda.of_tensor(self, tensor))
 
@@ -212,11 +216,12 @@ class Client:
     # ---- fills ----
 
     def fill(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
-        """Reads objects, or parts of them, into the buffer, and returns Filled when all are there. items:
+        """Reads objects, or parts of them, into the buffer. Returns a Filled when all bytes are there. items:
         see items.py. prefix: text before each key. With on_error "fail", the first item that fails raises
         PenstockError, and the bytes of all items are undefined. With "skip", Filled.errors has the items
-        that failed, and the bytes of these items are undefined. deadline: in seconds; over HTTP, the limits
-        of the daemon hold instead. start: offset in the buffer for the first item without a place."""
+        that failed, and the bytes of these items are undefined. deadline: in seconds; ignored over HTTP,
+        where only the limits of the daemon apply. start: the offset in the buffer at which the items
+        without a place begin."""
         return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
@@ -256,12 +261,12 @@ class Client:
 
     def batch(self, bucket, items, prefix="", on_error="continue"):
         """Reads over HTTP, and yields (index, bytes) for each item in order, while Penstock still reads later
-        items. For an item that failed, yields an ItemError in place of the bytes; with on_error "end", this
-        is the last. Needs no fill socket."""
+        items. For an item that failed, yields an ItemError in place of the bytes. With on_error "end", the
+        first item that fails is the last. Needs no fill socket."""
         return self._endpoint.batch(bucket, layout.listed(items), prefix, on_error)
 
     def get(self, bucket, key, offset=0, length=None):
-        """Reads an object, or a part of it, with one signed GET."""
+        """Reads an object, or a part of it, with one signed GET. Returns bytes."""
         return self._endpoint.get(bucket, key, offset, length)
 
     def request(self, method, path, query=(), headers=(), body=b""):
@@ -291,14 +296,14 @@ class Client:
 
 
 class Filled:
-    """The result of a fill. offsets and lengths have an element for each item: its offset in the buffer, and
-    the number of its bytes there. An item that failed has length 0."""
+    """The result of a fill. offsets and lengths have an element for each item: its offset in the buffer,
+    and the number of its bytes there. An item that failed has length 0."""
 
     def __init__(self, buffer, items, offsets, lengths):
         self.buffer, self.items, self.offsets, self.lengths = buffer, items, offsets, lengths
         self.nbytes = self.hits = self.misses = 0
         self.errors = []
-        self.stale = False    # True: the slot was given back to its ring, which fills it again
+        self.stale = False    # True: the slot was given back to its ring, which may fill it again
 
     def add(self, first, count, reply):
         """Adds the reply that answers items [first, first + count)."""
@@ -318,17 +323,18 @@ class Filled:
     def check(self):
         if self.stale:
             raise ValueError("the slot was given back to its ring, and may hold another batch now: use a slot "
-                             "only inside its `with`, or clone what you keep")
+                             "only inside its `with`, or clone the data that you keep")
 
     @property
     def views(self):
-        """A list with a memoryview for each item. The bytes stay in the buffer."""
+        """A list with a memoryview of each item. These views share the buffer's memory."""
         self.check()
         memory = self.buffer.memory
         return [memory[at:at + n] for at, n in zip(self.offsets, self.lengths)]
 
     def tensors(self, dtype="uint8"):
-        """Returns a list with a one-dimensional torch tensor for each item. The bytes stay in the buffer."""
+        """Returns a list with a one-dimensional torch tensor for each item. These tensors share the buffer's
+        memory."""
         import torch
         self.check()
         dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
@@ -343,12 +349,13 @@ class Part:
     def __init__(self, first, words):
         self.first, self.words, self.tries, self.refusals = first, words, 0, 0
         self.session = self.question = None
-        self.again_at = None    # time.monotonic() at which to repeat it after an error of NO_ROOM
+        self.again_at = None    # after an error of NO_ROOM: when to send the part again (time.monotonic())
 
 
 class Fill:
-    """A fill in progress. If its connection is lost, the fill is sent again once, on a new connection. If
-    Penstock or the origin has no room for it, the fill is sent again a few times, for about three seconds."""
+    """A fill in progress. If its connection is lost, the client sends the fill again once, on a new
+    connection. After an error of NO_ROOM, the client sends the fill again a few times, for about three
+    seconds."""
 
     def __init__(self, client, op, buffer, members, words, filled):
         self._client, self._op, self._buffer, self._members = client, op, buffer, members
@@ -374,7 +381,8 @@ class Fill:
             self._parts.append(part)
 
     def _send(self, part):
-        """Sends a message. Tries a second connection, as the first may have ended while it was idle."""
+        """Sends the message of a part. If the connection is lost, tries once more: the connection may have
+        ended while it was idle."""
         part.tries += 1
         for last in (False, True):
             try:
@@ -400,8 +408,8 @@ class Fill:
             session.wait_until(lambda: self._has_room(session))
 
     def _pause(self, part):
-        """Returns the seconds until the part is to be sent again, if its reply is an error of NO_ROOM and
-        the part was not refused too often. Otherwise returns None: the reply is final."""
+        """Returns None if the reply is final. If the reply is an error of NO_ROOM, and the part has not been
+        refused too often, returns the seconds until the part is to be sent again."""
         reply = part.question.reply
         if reply["ok"] or (reply["error"], reply["status"]) not in NO_ROOM or part.refusals == REFUSALS:
             return None
@@ -439,8 +447,8 @@ class Fill:
         return pause is None
 
     def result(self, timeout=None):
-        """Returns Filled, or raises PenstockError. timeout: in seconds. After this time, result raises
-        TimedOut, and the fill goes on."""
+        """Returns a Filled, or raises PenstockError. timeout: in seconds. After this time result raises
+        TimedOut, and the fill goes on: the caller may call result again."""
         with self._lock:
             if self._over is None:
                 self._over = self._end(timeout)
@@ -478,7 +486,7 @@ class Fill:
             if left is not None and pause > left:
                 time.sleep(left)
                 raise TimedOut(f"Penstock had no room for the fill within {timeout:g} s: {reply['error']}: "
-                               f"{reply.get('message', '')}")
+                               f"{reply.get('message', '')}. To try longer, call result() again")
             time.sleep(pause)
             self._ask_again(part)
 

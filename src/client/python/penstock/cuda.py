@@ -1,10 +1,10 @@
 """cuda.py - buffers in GPU memory, by libcuda.so.1 and ctypes. SPDX-License-Identifier: Apache-2.0
 
 cuda-vmm: this module allocates a chunk, and the daemon imports the chunk's file descriptor. The daemon
-can access that chunk alone.
-cuda-ipc: the daemon gets a handle of 64 bytes for a whole allocation of cudaMalloc, and the buffer's
-offset in the allocation. A tensor may lie in such an allocation. The allocation must live until the buffer
-is unregistered.
+can access only that chunk.
+cuda-ipc: the daemon gets a handle of 64 bytes and an offset. The handle names a whole allocation of
+cudaMalloc, for example the allocation that contains a tensor. The offset says where in the allocation the
+buffer begins. The allocation must not be freed before the buffer is unregistered.
 
 This module was written against cuda.h of CUDA 12, and tested with a fake driver (story x15). It has not
 run on a GPU yet.
@@ -72,7 +72,8 @@ class Driver:
         if status:
             text = ctypes.c_char_p()
             self.library.cuGetErrorName(status, ctypes.byref(text))
-            raise PenstockError("cuda", 0, f"{name} failed: {(text.value or b'error').decode()} ({status})")
+            raise PenstockError("cuda", 0, f"the CUDA call {name} failed: {(text.value or b'error').decode()} "
+                                f"({status}). Check the GPU with nvidia-smi")
 
     def enter(self, ordinal):
         """Makes the primary context of the device current in this thread. torch uses the same context."""
@@ -103,10 +104,12 @@ def driver():
             try:
                 driver_or_why = Driver()
             except OSError:
-                driver_or_why = ("libcuda.so.1 can't be loaded: this machine has no NVIDIA driver, or this "
-                                 "container can't see it")
+                driver_or_why = ("libcuda.so.1 can't be loaded, because this machine has no NVIDIA driver, or "
+                                 "this container can't see it: install the driver, or start the container "
+                                 "with the GPU")
             except (PenstockError, AttributeError) as failure:
-                driver_or_why = f"the NVIDIA driver can't be used: {failure}"
+                driver_or_why = (f"the NVIDIA driver can't be used: {failure}. If a symbol is undefined, "
+                                 "install a newer driver")
         return driver_or_why
 
 
@@ -127,15 +130,15 @@ def refusal(hello, kind, device):
     except PenstockError as failure:
         return f"off: {failure}"
     if uuid not in [gpu["uuid"] for gpu in hello.get("gpus", ())]:
-        return f"off: Penstock does not see the GPU {uuid}"
+        return f"off: Penstock does not see the GPU {uuid}: make it visible to Penstock's service or container"
     return None
 
 
 # ---- memory ----
 
 class Chunk:
-    """GPU memory with a file descriptor, mapped on its device. It is freed when the last reference to this
-    object has gone."""
+    """GPU memory with a file descriptor, mapped on its device. The memory is freed when no reference to this
+    object is left."""
 
     def __init__(self, here, ordinal, nbytes):
         self.here, self.ordinal, self.fd = here, ordinal, -1
@@ -170,7 +173,7 @@ class Chunk:
 
 
 class Allocation:
-    """Plain GPU memory. It is freed when the last reference to this object has gone."""
+    """Plain GPU memory. It is freed when no reference to this object is left."""
 
     def __init__(self, here, ordinal, nbytes):
         self.here, self.ordinal, self.address = here, ordinal, 0
@@ -186,7 +189,7 @@ class Allocation:
 
 
 class Borrowed:
-    """The memory of a tensor. This object keeps the tensor alive."""
+    """The memory of a tensor. This object holds a reference to the tensor."""
 
     def __init__(self, tensor):
         self.tensor, self.address = tensor, tensor.data_ptr()
@@ -202,12 +205,13 @@ def need_driver():
 
 
 def ipc_members(here, address):
-    """Returns the handle of the allocation in which this address lies, and the address's offset in it."""
+    """Returns the handle of the allocation that contains this address, and the offset of the address in
+    the allocation."""
     capable, base, size, handle = ctypes.c_uint32(), U64(), SIZE(), IpcHandle()
     here.call("cuPointerGetAttribute", ctypes.byref(capable), IPC_CAPABLE, address)
     if not capable.value:
-        raise PenstockError("not_ipc_capable", 422, "this memory can't be shared, as it comes from torch's "
-                            "expandable segments or cudaMallocAsync, or is managed memory: use "
+        raise PenstockError("not_ipc_capable", 422, "this GPU memory can't be shared, because it comes from "
+                            "torch's expandable segments or cudaMallocAsync, or is managed memory: use "
                             "Client.buffer(nbytes, device)")
     here.call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), address)
     here.call("cuIpcGetMemHandle", ctypes.byref(handle), base)
@@ -231,8 +235,8 @@ def buffer(client, kind, nbytes, device):
 def of_tensor(client, tensor):
     here = need_driver()
     if not tensor.is_cuda or not tensor.is_contiguous():
-        raise ValueError("register() needs a contiguous CUDA tensor: for memory of the host, use "
-                         "Client.buffer(nbytes)")
+        raise ValueError("register() needs a contiguous CUDA tensor: call the tensor's contiguous(), or use "
+                         "Client.buffer(nbytes) for memory of the host")
     ordinal = tensor.device.index
     here.enter(ordinal)
     members = {"gpu": here.uuid(ordinal), **ipc_members(here, tensor.data_ptr())}

@@ -1,9 +1,9 @@
 """dlpack.py - memory as DLPack capsules, by ctypes alone. SPDX-License-Identifier: Apache-2.0
 
-A consumer (torch, numpy, jax) takes the struct out of the capsule, and calls the struct's deleter when
-the consumer's last tensor is gone. Until then, `held` keeps the owner of the memory alive. If no consumer
-took the struct, the destructor of the capsule drops it. The layouts (unversioned, and version 1) are in
-https://dmlc.github.io/dlpack/latest/c_api.html.
+A consumer (torch, numpy, jax) takes the struct out of the capsule. It calls the struct's deleter when its
+last tensor on this memory is gone. Until then, `held` has a reference to the owner of the memory. If no
+consumer took the struct, the destructor of the capsule drops this reference. The layouts of the struct
+(unversioned, and version 1) are in https://dmlc.github.io/dlpack/latest/c_api.html.
 """
 import ctypes
 
@@ -46,8 +46,8 @@ def end_capsule(capsule):
 
 
 def function(name, result, *arguments):
-    """Returns a function of Python's C API with these types. This does not use the attributes of
-    ctypes.pythonapi: all modules share them, so another module may set other types there."""
+    """Returns a function of Python's C API with these types. The attributes of ctypes.pythonapi are not used,
+    because all modules share them: another module may set other types there."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -58,7 +58,7 @@ get_pointer = function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p,
 
 
 def capsule(owner, address, nbytes, device=(CPU, 0), max_version=None):
-    """Returns a capsule of nbytes of uint8 at address. The memory lives as long as `owner`."""
+    """Returns a capsule of nbytes of uint8 at address. The memory is valid as long as `owner` exists."""
     versioned = max_version is not None and max_version[0] >= 1
     managed = ManagedVersioned(major=1, minor=0) if versioned else Managed()
     shape = (ctypes.c_int64 * 1)(nbytes)
@@ -84,6 +84,6 @@ class Span:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy or (dl_device is not None and tuple(dl_device) != self.device):
-            raise BufferError("a buffer can't be copied or moved by DLPack: ask for it without copy and "
-                              "dl_device")
+            raise BufferError("a buffer can't be copied, or moved to another device, by DLPack: call "
+                              "__dlpack__ without copy and dl_device")
         return capsule(self.owner, self.address, self.nbytes, self.device, max_version)

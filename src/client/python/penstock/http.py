@@ -1,8 +1,8 @@
 """http.py - signed requests, and batches of objects over HTTP. SPDX-License-Identifier: Apache-2.0
 
-A batch is a POST with a list of up to thousands of items. The answer has the items in order, each with a
-header of 64 bytes before it (penstock-batch(7)). An answer without its end mark is incomplete, which
-is an error. Connections are kept for later requests; one caller at a time uses a connection.
+A batch is a POST with a list of up to thousands of items. The answer has the items in order. A header of
+64 bytes precedes each item (penstock-batch(7)). An answer without its end mark is incomplete, which is an
+error. An Endpoint keeps connections for later requests. One caller at a time uses a connection.
 """
 import concurrent.futures
 import http.client
@@ -61,7 +61,8 @@ class Frame:
         (magic, self.index, self.status, etag, code, self.length, self.first, self.size,
          self.modified, _) = HEADER.unpack(answer.bytes(HEADER.size))
         if magic != MAGIC or code > 1024:
-            raise PenstockError("bad_answer", 0, "the answer to a batch is damaged: no frame begins here")
+            raise PenstockError("bad_answer", 0, "the answer to a batch is damaged: the header of an item is "
+                                "not valid. Send the request again, and check proxies on the way to Penstock")
         self.etag = answer.bytes(etag).decode("latin-1")
         self.code = answer.bytes(code).decode("latin-1")
 
@@ -90,14 +91,14 @@ class Endpoint:
         return http.client.HTTPConnection(self._name, self._port, timeout=TIMEOUT_S)
 
     def _give_back(self, connection, reply):
-        if reply.will_close or not reply.isclosed():    # not closed: bytes of the reply are left
+        if reply.will_close or not reply.isclosed():    # not closed: the answer was not read to its end
             connection.close()
             return
         with self._lock:
             self._idle.append(connection)
 
     def forget(self):
-        """For the child of a fork: closes the child's copies of the parent's connections."""
+        """Called in the child of a fork. Closes the child's copies of the parent's connections."""
         self._lock, self._pool, idle, self._idle = threading.Lock(), None, self._idle, []
         for connection in idle:
             connection.close()
@@ -111,8 +112,8 @@ class Endpoint:
             self._pool.shutdown(wait=False)
 
     def _open(self, method, path, query, headers, body):
-        """Sends a request, and returns its connection and the answer's head. If a kept connection turns out to
-        have ended, sends the request on another connection."""
+        """Sends a request, and returns its connection and the answer's head. If a kept connection has ended,
+        sends the request on another connection."""
         path = self._path + keys.encode(path, "/-._~")
         while True:
             connection = self._connection()
@@ -129,14 +130,16 @@ class Endpoint:
                 connection.close()
                 if not kept:
                     raise Disconnected(f"the request to {self._host} failed: "
-                                       f"{failure or type(failure).__name__}") from None
+                                       f"{failure or type(failure).__name__}. Check that a server runs there, "
+                                       "and that endpoint_url is right") from None
 
     def request(self, method, path, query=(), headers=(), body=b""):
         connection, reply = self._open(method, path, query, headers, body)
         try:
             return reply.status, dict(reply.headers), reply.read()
         except (OSError, http.client.HTTPException) as failure:
-            raise Disconnected(f"the answer was cut before its end: {failure}") from None
+            raise Disconnected(f"the answer of {self._host} was cut before its end: {failure}. Send the "
+                               "request again") from None
         finally:
             self._give_back(connection, reply)
 
@@ -157,13 +160,15 @@ class Endpoint:
         if status not in (200, 206):
             raise refusal(status, body)
         if length is not None and len(body) != length:
-            raise PenstockError("InvalidRange", 416, "the object has fewer bytes than the range")
+            raise PenstockError("InvalidRange", 416, "the object ends before the end of the range: ask for "
+                                "fewer bytes, or give no length")
         return body
 
     # ---- batches ----
 
     def frames(self, bucket, words, prefix, on_error):
-        """Yields (frame, answer) for each item in order. The caller reads the item's bytes."""
+        """Yields (frame, answer) for each item in order. The caller must then read the item's bytes from the
+        answer."""
         body = json.dumps({"items": words, "prefix": prefix, "form": "frames",
                            "on_error": on_error}, separators=(",", ":")).encode()
         connection, reply = self._open("POST", f"/{bucket}", [("penstock-batch", "")], {
@@ -172,15 +177,16 @@ class Endpoint:
             if reply.status != 200:
                 raise refusal(reply.status, reply.read())
             if reply.headers.get("content-type") != FRAMES:
-                raise PenstockError("NotImplemented", 501, "this endpoint does not answer a batch as Penstock "
-                                    "does")
+                raise PenstockError("NotImplemented", 501, f"{self._host} does not answer a batch as Penstock "
+                                    "does. Check that endpoint_url is the address of a Penstock")
             answer = Answer(reply)
             while (frame := Frame(answer)).index != END:
                 yield frame, answer
             reply.read()    # the last chunk
         except (OSError, http.client.HTTPException) as failure:
             raise failure if isinstance(failure, PenstockError) else Disconnected(
-                f"the answer was cut before its end: {failure}") from None
+                f"the answer of {self._host} was cut before its end: {failure}. Send the request "
+                "again") from None
         finally:
             self._give_back(connection, reply)
 
@@ -271,7 +277,7 @@ def no_delay(sock):
 
 
 def unplaced(word):
-    """Returns the members of a word as items.read does, but without its place and its `max`."""
+    """Returns the values of a word as items.read does, but without the place and the `max`."""
     key, offset, length, _, more = layout.read(word)
     return key, offset, length, None, {n: v for n, v in (more or {}).items() if n != "max"}
 
@@ -314,4 +320,5 @@ class Handle:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError:
             from .errors import TimedOut
-            raise TimedOut(f"the fill has not ended within {timeout:g} s: it goes on") from None
+            raise TimedOut(f"the fill has not ended within {timeout:g} s, and goes on. To wait longer, call "
+                           "result() again") from None

@@ -8,7 +8,7 @@ equal parts of the room that is left.
 """
 import itertools
 
-ALIGN = 64      # equal parts of at least this size are a multiple of it
+ALIGN = 64      # equal parts are multiples of ALIGN bytes, unless they are smaller than ALIGN
 
 
 def listed(items):
@@ -18,7 +18,7 @@ def listed(items):
 
 
 def read(item):
-    """Returns (key, offset, length, to, more) of an item. A member that the item does not give is None."""
+    """Returns (key, offset, length, to, more) of an item. A value that the item does not give is None."""
     if isinstance(item, str):
         return item, None, None, None, None
     if isinstance(item, dict):
@@ -33,8 +33,8 @@ def read(item):
 
 
 def word(key, offset, length, to, more):
-    """Returns an item in the form of the fill socket's messages. If `to` is None, the item has no place in a
-    buffer, as in a batch."""
+    """Returns an item as a *word*: the form of an item in messages. If `to` is None, the word has no place,
+    as in a batch."""
     whole = offset is None and length is None
     if more or whole:
         made = {"key": key, **(more or {})}
@@ -48,7 +48,7 @@ def word(key, offset, length, to, more):
 
 
 def share(rows, room, start):
-    """Returns the room for each item that has neither a length nor a `max`."""
+    """Returns the room in bytes for each item that has neither a length nor a `max`."""
     used = start + sum(length for _, _, length, to, _ in rows if length is not None and to is None)
     open_count = sum(1 for _, _, length, to, more in rows
                      if length is None and to is None and not (more and "max" in more))
@@ -61,9 +61,9 @@ def share(rows, room, start):
 
 
 def lay_out_spans(items, start):
-    """Same as lay_out_rows, but only for a list of (key, offset, length), as most lists are. Returns None
-    for other lists. This function has no Python loop over the items. Such a loop would be slow, because
-    the bytes of the last list have displaced Python's code and data from the processor's cache."""
+    """A fast lay_out_rows for lists in which every item is (key, offset, length). Most lists are of this
+    form. Returns None for other lists. There is no Python loop over the items. Such a loop would be slow,
+    because the bytes of the last fill have displaced Python's code and data from the processor's cache."""
     if set(map(type, items)) != {tuple} or set(map(len, items)) != {3}:
         return None
     keys, firsts, lengths = zip(*items)
@@ -74,8 +74,8 @@ def lay_out_spans(items, start):
 
 
 def lay_out(items, room, start=0):
-    """Returns [words, offsets, lengths] of the items: words for the fill socket, offsets in the buffer, and
-    lengths (None: to the end of the object)."""
+    """Returns [words, offsets, lengths] of the items: their words for the fill socket, their offsets in the
+    buffer, and their lengths (None: to the end of the object)."""
     *laid, at = lay_out_spans(items, start) or lay_out_rows(items, room, start)
     if at > room:
         raise ValueError(f"the items need {at} bytes, and the buffer has {room}: use a larger buffer or fewer "

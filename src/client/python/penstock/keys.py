@@ -4,7 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 The sources in their order: arguments, environment, the profile in ~/.aws, the endpoint of a container
 (such as Penstock's own `lend`). For other credentials (SSO, roles, instances), the caller gives
 `credentials=`: a boto3 Credentials object, or a function that returns (access key, secret key, session
-token or None). Signature version 4 is done here with the standard library alone:
+token or None). This file makes signatures of version 4 with the standard library alone:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
 import configparser
@@ -27,7 +27,7 @@ class Keys(NamedTuple):
     token: Optional[str] = None
 
 
-# ---- where they come from ----
+# ---- the sources of keys ----
 
 def read_profile(name=None):
     """Returns a profile from both files of ~/.aws, as a dict. Rows of `credentials` take precedence."""
@@ -40,7 +40,7 @@ def read_profile(name=None):
         try:
             parser.read(os.path.expanduser(os.environ.get(variable) or path))
         except configparser.Error as failure:
-            raise ValueError(f"the file of {variable} (default {path}) is not valid: {failure}") from None
+            raise ValueError(f"correct the file that {variable} names (default {path}): {failure}") from None
         if parser.has_section(section):
             found.update(parser[section])
     return found
@@ -72,7 +72,7 @@ def read_time(text):
 
 
 def source(access_key=None, secret_key=None, session_token=None, profile=None, credentials=None):
-    """Returns a function that gives the Keys, or None if requests are to be unsigned."""
+    """Returns a function. The function returns Keys, or None if requests are to be unsigned."""
     if credentials is not None:
         return lambda: frozen(credentials)
     if access_key:
@@ -97,7 +97,7 @@ def source(access_key=None, secret_key=None, session_token=None, profile=None, c
 def frozen(credentials):
     if callable(credentials):
         return Keys(*credentials())
-    if hasattr(credentials, "get_frozen_credentials"):    # boto3's objects renew themselves
+    if hasattr(credentials, "get_frozen_credentials"):    # of boto3: renews them if necessary
         credentials = credentials.get_frozen_credentials()
     return Keys(credentials.access_key, credentials.secret_key, credentials.token)
 
@@ -139,7 +139,7 @@ def now():
 
 def sign(keys, region, method, host, path, query=(), headers=(), body=b""):
     """Returns the headers of a signed request: the given headers, and host, date, checksum, session token and
-    signature. Without keys, adds only host. path: percent-encoded, as in the request line."""
+    signature. If keys is None, adds only host. path: percent-encoded, as in the request line."""
     headers = {"host": host, **{name.lower(): value for name, value in dict(headers).items()}}
     if keys is None:
         return headers

@@ -1,12 +1,13 @@
 """memory.py - buffers: memory that fills write to. SPDX-License-Identifier: Apache-2.0
 
 On the host a buffer is a memfd. The client sends its descriptor to the daemon. The memfd is sealed, so
-that neither side can shrink it, and all its pages are allocated. Both sides map it, so a fill needs no
-copy. Views and tensors of a buffer keep its mapping alive, even after the buffer itself has gone.
+that neither side can shrink it, and all its pages are allocated. Both sides map the memfd, so a fill
+needs no copy. Views and tensors of a buffer hold a reference to the mapping, so they stay valid after the
+buffer object is gone. Without a fill socket, a buffer is plain memory.
 
-The daemon may write to a buffer late: after the connection was lost during a fill, and in the child of
-a fork. In these cases the client maps a new memfd with the same bytes at the same address, so that a
-late write goes to the old memfd. Without a fill socket, a buffer is plain memory.
+The daemon may write to the memfd when the client does not expect it: late, after the connection was lost
+during a fill; or for the parent process, after a fork. So in these cases the client moves the bytes to a
+new memfd, and maps it at the same address, before it registers the buffer again.
 """
 import ctypes
 import fcntl
@@ -17,7 +18,7 @@ import threading
 from . import dlpack
 from .errors import Disconnected, PenstockError
 
-ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # some fcntl modules do not have them
+ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 0x2, 0x4    # some fcntl modules lack these constants
 MAP_FIXED = 0x10
 CHUNK = 64 << 20
 
@@ -25,7 +26,7 @@ CHUNK = 64 << 20
 def sealed_file(nbytes):
     fd = os.memfd_create("penstock-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.posix_fallocate(fd, 0, nbytes)    # else the daemon's cgroup is charged for the pages
+        os.posix_fallocate(fd, 0, nbytes)    # charges the pages to this process, not to the daemon
         fcntl.fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW)
     except BaseException:
         os.close(fd)
@@ -41,11 +42,12 @@ def map_over(address, nbytes, fd):
                      ctypes.c_long]
     got = call(address, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, fd, 0)
     if got != address:
-        raise OSError(ctypes.get_errno(), "the memory of a buffer could not be mapped again")
+        raise OSError(ctypes.get_errno(), "the memory of a buffer could not be mapped again: make a new buffer "
+                      "with Client.buffer()")
 
 
 class Memory:
-    """Mapped pages. They are unmapped when the last reference to this object has gone."""
+    """Mapped pages. They are unmapped when no reference to this object is left."""
 
     def __init__(self, nbytes, shared):
         self.fd = sealed_file(nbytes) if shared else -1
@@ -77,7 +79,7 @@ class Memory:
 
 
 class Buffer:
-    """Memory to fill; Client.buffer makes it. kind: "memfd", "cuda-vmm", "cuda-ipc", or "memory" (without a
+    """Memory for fills, made by Client.buffer. kind: "memfd", "cuda-vmm", "cuda-ipc", or "memory" (without a
     fill socket)."""
 
     def __init__(self, client, kind, memory, nbytes, members=None, fds=None, device=(dlpack.CPU, 0)):
@@ -92,7 +94,7 @@ class Buffer:
     # ---- its id in a session ----
 
     def id_in(self, session):
-        """Returns the id of the buffer in this session. Registers the buffer there, if it is not yet."""
+        """Returns the id of the buffer in this session. If necessary, registers the buffer first."""
         with self._lock:
             if self.closed:
                 raise ValueError("the buffer was closed: make a new one with Client.buffer()")
@@ -111,7 +113,8 @@ class Buffer:
         self._session, self._id = session, reply["buffer"]
 
     def ended(self, reply):
-        """Called at the end of a fill. reply is None if the connection was lost: the daemon may still write."""
+        """Called at the end of a fill. If the connection was lost, reply is None, and the daemon may still
+        write to the buffer."""
         self._foreign = self._foreign or reply is None
 
     def forked(self):

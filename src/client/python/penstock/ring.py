@@ -6,11 +6,11 @@ SPDX-License-Identifier: Apache-2.0
     with slot:                              # waits until the fill has ended
         x = slot.tensor("bfloat16", (len(keys), 3, 224, 224))    # a view, valid until the `with` ends
 
-The end of the `with` releases the slot. A released slot is filled again, and then its old views show the
-new bytes: clone what you keep. A released slot makes no new views (ValueError). With PENSTOCK_DEBUG=1 the
-release overwrites the slot's bytes with 0xDB, so that a program that still uses an old view shows its
-mistake at once. The release of GPU memory marks the current CUDA stream. The slot is filled again only
-after the stream has done all work up to this mark. Only one thread may use a ring.
+The end of the `with` releases the slot. When the ring fills a released slot again, the old views of the
+slot show the new bytes: clone the data that you keep. To make a new view of a released slot is an error
+(ValueError). With PENSTOCK_DEBUG=1 the release overwrites the slot's bytes with 0xDB, so that a mistaken
+use of an old view shows at once. The release of GPU memory marks the current CUDA stream. The slot is
+filled again only after the stream has done all work up to this mark. Only one thread may use a ring.
 """
 import os
 
@@ -33,7 +33,7 @@ class Slot:
 
     def begin(self, bucket, items, prefix, on_error, deadline):
         if self._event is not None:
-            self._event.synchronize()    # until the kernels that read the last batch have ended
+            self._event.synchronize()    # waits for the kernels that read the last batch
             self._event = None
         self._busy, self._filled = True, None
         try:
@@ -48,7 +48,7 @@ class Slot:
         """Waits for the end of the fill, and returns its Filled."""
         if not self._busy:
             raise ValueError("the slot was given back to its ring, and may hold another batch now: use a slot "
-                             "only inside its `with`, or clone what you keep")
+                             "only inside its `with`, or clone the data that you keep")
         if self._filled is None:
             self._filled = self._fill.result()
         return self._filled
@@ -78,7 +78,7 @@ class Slot:
         try:
             self.filled.stale = True
         except PenstockError:
-            pass    # the fill failed, and the caller did not ask for its result
+            pass    # the fill failed, and the caller has left the slot
         on_gpu = self.buffer.kind.startswith("cuda")
         if debugging():
             self._poison(on_gpu)

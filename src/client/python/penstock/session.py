@@ -1,8 +1,8 @@
 """session.py - one connection to the fill socket. SPDX-License-Identifier: Apache-2.0
 
 A message is one JSON object. If a message is too long for the socket, the client sends it in a memfd. A
-reply has the id of its message, and replies come in any order. A session has no thread of its own: of the
-threads that wait, one reads all replies, and wakes another thread when that thread's reply has come.
+reply has the id of its message, and replies come in any order. A session has no thread of its own: one
+waiting thread reads the replies for all waiting threads, and wakes them when a reply has come.
 Threads: any.
 """
 import array
@@ -16,17 +16,17 @@ import time
 
 from .errors import Disconnected, MessageTooLong, TimedOut
 
-MESSAGE_BYTES = 128 << 10       # the limit of a message, until the reply to hello gives it
-LIST_BYTES = 4 << 20            # the same limit for a message in a memfd
+MESSAGE_BYTES = 128 << 10       # limit of a message on the socket, until the reply to hello gives it
+LIST_BYTES = 4 << 20            # limit of a message in a memfd, until the reply to hello gives it
 RECEIVE_BYTES = 256 << 10
 ASKED = "Check that Penstock runs, and that its setting fill_socket is this path."
-ADVICE = {errno.EACCES: "Add this user to Penstock's setting fill_users.",
+ADVICE = {errno.EACCES: "Let this user enter the folder of the socket.",
           errno.ECONNREFUSED: "No process listens there any more: start Penstock with this fill_socket."}
 write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 class Question:
-    """A message that was sent, and later its reply. keep: an object that must live until the reply has come.
+    """A message that was sent, and later its reply. keep: a reference that is held until the reply has come.
     ended: a function to call with the reply; see Session.ask."""
     __slots__ = ("reply", "ended", "keep")
 
@@ -36,10 +36,10 @@ class Question:
 
 class Session:
     def __init__(self, path, patience_s):
-        """path: of the fill socket. patience_s: the longest time to wait for a reply."""
+        """path: the path of the fill socket. patience_s: the longest time to wait for a reply."""
         self.patience_s = patience_s
         self.message_bytes, self.list_bytes = MESSAGE_BYTES, LIST_BYTES
-        self.lost = None        # why the connection ended, once it has
+        self.lost = None        # text: why the connection ended; None while it is open
         self._state = threading.Condition()
         self._sending = threading.RLock()    # reentrant: Buffer.__del__ may send at any point
         self._reading = False   # True while a thread reads replies
@@ -59,8 +59,8 @@ class Session:
     # ---- asking ----
 
     def ask(self, op, members, fds=(), keep=None, ended=None):
-        """Sends a message, and returns the Question to wait for. When the reply has come, ended(reply) is
-        called; when the connection is lost, ended(None)."""
+        """Sends a message, and returns the Question to wait for. Calls ended(reply) when the reply has come,
+        or ended(None) when the connection is lost."""
         question = Question(keep, ended)
         with self._state:
             if self.lost:
@@ -72,7 +72,7 @@ class Session:
             self._send(write_json({"op": op, "id": number, **members}).encode(), fds)
         except OSError as failure:
             self._read_out()
-            self._lose(f"the connection to Penstock broke: {failure.strerror}")
+            self._lose(f"the connection to Penstock broke: {failure.strerror}. Check that Penstock runs")
             raise Disconnected(self.lost) from None
         except BaseException:
             self._open.pop(number, None)
@@ -142,8 +142,9 @@ class Session:
 
     def _too_late(self, timeout_s):
         if timeout_s is None:
-            raise TimedOut(f"Penstock has not answered for {self.patience_s:g} s")
-        raise TimedOut(f"Penstock has not answered within {timeout_s:g} s: the request goes on")
+            raise TimedOut(f"Penstock has not answered for {self.patience_s:g} s. Check its log")
+        raise TimedOut(f"Penstock has not answered within {timeout_s:g} s, and the request goes on. To wait "
+                       "longer, call result() again")
 
     def _receive(self, until, timeout_s):
         if not self._poll.poll(max(0, (until - time.monotonic()) * 1000)):
@@ -151,9 +152,9 @@ class Session:
         try:
             count, rights, _, _ = self._socket.recvmsg_into([self._room], socket.CMSG_SPACE(4))
         except OSError as failure:
-            count, why = 0, f"the connection to Penstock broke: {failure.strerror}"
+            count, why = 0, f"the connection to Penstock broke: {failure.strerror}. Check that Penstock runs"
         else:
-            why = "Penstock closed the connection"
+            why = "Penstock closed the connection: it has stopped, or a limit was reached. Check its log"
         if not count:
             self._lose(why)
             raise Disconnected(self.lost)
@@ -174,7 +175,8 @@ class Session:
             self._state.notify_all()
         if question:
             question.keep = None
-        if question is None and not reply.get("ok", True):    # no id: why the daemon closes the connection
+        # A refusal without an id says why the daemon closes the connection.
+        if question is None and not reply.get("ok", True):
             self._lose(f"Penstock refused the session: {reply.get('error')}: {reply.get('message', '')}")
             raise Disconnected(self.lost)
 
@@ -205,16 +207,16 @@ class Session:
                     question.ended(None)
             self._state.notify_all()
             try:
-                self._socket.shutdown(socket.SHUT_RDWR)    # wakes the thread that reads; it closes the socket
+                self._socket.shutdown(socket.SHUT_RDWR)    # the thread that reads wakes, and closes the socket
             except OSError:
                 pass
             if not self._reading:
                 self._socket.close()
 
     def close(self):
-        self._lose("the client was closed")
+        self._lose("the client was closed: make a new one with penstock.connect()")
 
     def forget(self):
         """After a fork, closes the child's copy of the descriptor. The parent's connection stays open."""
-        self.lost = "the process forked"
+        self.lost = "this process is a fork, and the connection belongs to its parent: repeat the call"
         self._socket.close()

@@ -3,15 +3,15 @@
     loader = GpuBatchLoader(client, "train", batches, shape=(150528,), device="cuda:0")
     for x in loader:            # uint8, (len(batch), 150528), on the GPU
 
-`batches` is an iterable of lists of items (see items.py), such as a BatchSampler. While one batch is
-used, the next `depth` batches are read, without a worker process. The loader chooses once how bytes get
-to the device (`loader.way`), and logs this way once. With cuda-vmm and cuda-ipc, the bytes go straight
-into GPU memory, and this process copies none of them. With memfd they go into shared memory. Without a
-fill socket they come over HTTP, by batches (batch) or single GETs (get). With memfd, batch and get, torch
-then copies the bytes from host memory to the device, if the device is a GPU.
+`batches` is an iterable of lists of items (see items.py), such as a BatchSampler. While one batch is in use,
+the loader reads the next `depth` batches, without a worker process. The loader chooses once how bytes get
+to the device (`loader.way`), and the client logs this way. With cuda-vmm and cuda-ipc, the bytes go straight
+into GPU memory, and this process copies none of them. With memfd, the bytes go into shared memory. Without
+a fill socket, the bytes come over HTTP, by batches (batch) or single GETs (get). With memfd, batch and get,
+torch then copies the bytes from host memory to the device, if the device is a GPU.
 
 By default a batch is a copy of its slot (on a GPU, a copy inside the GPU). With clone=False there is no
-copy, and a batch is valid only until the program takes the next one.
+copy, and a batch is valid only until the program takes the next batch.
 """
 import collections
 import os
@@ -36,20 +36,22 @@ def choose_device(device):
 def check_worker(device):
     if device != "cpu" and data.get_worker_info() is not None:
         raise RuntimeError(f"device={device!r} can't be used in a DataLoader worker, because CUDA does not "
-                           "survive a fork: use num_workers=0 (the loader reads ahead without workers), or "
+                           "work after a fork: use num_workers=0 (the loader reads ahead without workers), or "
                            "device=\"cpu\" in workers")
 
 
 class GpuBatchLoader:
     """Yields batches as tensors. shape: the shape of every item; a batch is then one tensor. Without a shape,
     a batch is a list of one-dimensional tensors, each as long as its item. slot_bytes: the room for one
-    batch. The default is the size of the first batch, or 64 MiB if some of its lengths are not given. With
-    on_error "skip" (only without a shape), items that failed are empty, and `errors` lists them."""
+    batch, in bytes. The default is the size of the first batch, or 64 MiB if an item of this batch has no
+    length. With on_error "skip" (only without a shape), items that failed are empty, and `errors` lists
+    them."""
 
     def __init__(self, client, bucket, batches, *, dtype=torch.uint8, shape=None, device="auto", depth=3,
                  clone=True, prefix="", slot_bytes=None, on_error="fail", deadline=None):
         if shape is not None and on_error != "fail":
-            raise ValueError("on_error=\"skip\" would leave holes in a tensor: use it only without shape")
+            raise ValueError("with shape, on_error=\"skip\" would leave holes in the tensor of a batch: leave "
+                             "out shape, or use on_error=\"fail\"")
         self.client, self.bucket, self.batches, self.prefix = client, bucket, batches, prefix
         self.dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
         self.shape = None if shape is None else tuple(shape)
@@ -81,7 +83,7 @@ class GpuBatchLoader:
             while waiting:
                 yield from self._take(waiting)
         finally:
-            for slot, _ in waiting:    # the caller left the epoch early
+            for slot, _ in waiting:    # the caller left the loop before its end
                 slot.release()
 
     # ---- one batch ----
@@ -94,8 +96,8 @@ class GpuBatchLoader:
         return [self._checked(item) for item in batch]
 
     def _checked(self, item):
-        """Refuses an item of another length. Gives an item without a length a `max`, so that a longer object
-        fails."""
+        """Refuses an item with a length that does not fit the shape. Gives an item without a length a `max`,
+        so that a longer object fails."""
         key, offset, length, to, more = layout.read(item)
         if to is not None or length not in (None, self._item_bytes):
             raise ValueError(f"{item!r} does not fit the shape {self.shape}: an item must have "
@@ -105,7 +107,7 @@ class GpuBatchLoader:
         return item
 
     def _need(self, batch):
-        """Returns (the bytes that a batch needs, as far as lengths are known; True if some are not known)."""
+        """Returns (sum of the lengths that are known, True if a length is not known)."""
         if self.shape is not None:
             return self._item_bytes * len(batch), False
         lengths = [layout.read(item)[2] for item in batch]
@@ -139,7 +141,7 @@ class GpuBatchLoader:
             if length != self._item_bytes:
                 key = layout.key_of(filled.items[i])
                 raise PenstockError("wrong_length", 422, f"{key!r} has {length} bytes, and shape {self.shape} "
-                                    f"needs {self._item_bytes}")
+                                    f"needs {self._item_bytes}: leave out this item, or leave out shape")
 
     def _batch_of(self, slot, batch):
         if self.shape is not None:
@@ -148,14 +150,14 @@ class GpuBatchLoader:
 
     def _own(self, tensor):
         if self._host:
-            return tensor.to(self.device)    # waits for the copy, as the slot is not pinned
+            return tensor.to(self.device)    # waits for the copy, because the slot's memory is not pinned
         return tensor.clone() if self.clone else tensor
 
 
 class Dataset(data.Dataset):
     """A map-style data set: dataset[i] is a tensor with the bytes of items[i]. If a DataLoader asks for a list
-    of items, one fill reads them all. With device "cpu" the data set may be used in workers; each worker has
-    a connection of its own. transform: a function that is applied to each tensor."""
+    of items, one fill reads all of them. With device "cpu" the data set may be used in workers; each worker
+    has a connection of its own. transform: a function that is applied to each tensor."""
 
     def __init__(self, client, bucket, items, *, dtype=torch.uint8, shape=None, prefix="", transform=None,
                  device="cpu", slot_bytes=SLOT_BYTES):
