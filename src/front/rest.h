@@ -8,8 +8,8 @@
 #include "origin/origin.h"
 
 struct rest {
-    uint64_t first, end;          /* the range of the object that the whole answer has */
-    uint64_t until;               /* the end of the latest requested range */
+    uint64_t first, end;          /* the whole answer's range of the object: [first, end) */
+    uint64_t until;               /* the end of the latest requested range, exclusive */
     slice etag;                   /* empty: the rest cannot be requested */
 };
 

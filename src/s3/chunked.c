@@ -3,10 +3,10 @@
  *     SIZE ──> DATA ──> DATA_END ──> SIZE ...      SIZE (0) ──> TRAILER ──> SEAL ──> LAST ──> OVER
  *
  * Every state from SIZE to LAST, except DATA, takes one line. SKIP drops the rest of a body whose
- * data has the wrong length. Lines are short, and are collected up to their CRLF, so input that is
- * cut anywhere needs no special case. The signature of a chunk stands before the data of the chunk,
- * and is verified after the data. Data is hashed right after it was moved to its new place, while
- * the CPU cache still has it. */
+ * data has the wrong length. Lines are short, and are collected up to their CRLF. So the input
+ * may be cut at any byte. The signature of a chunk stands before the data of the chunk, and is
+ * verified after the data. Data is hashed right after the move to its new place, while the CPU
+ * cache still has the data. */
 #include "s3/chunked.h"
 
 #include <stdlib.h>

@@ -8,9 +8,9 @@
  * bytes. An announced trailer must be there and have the announced name. Only minio-go writes the
  * LF after the trailer's value. Nothing may follow the end. Pure.
  *
- * The input may be cut anywhere. The output may overlap the input if it begins at or before the
- * input's beginning, so a body can be decoded in place. The caller verifies the checksums of the
- * data. */
+ * The input may be cut anywhere. The output may overlap the input if the output begins at or before
+ * the beginning of the input. So a body can be decoded in place. The caller verifies the
+ * checksums of the data. */
 #ifndef S3_CHUNKED_H
 #define S3_CHUNKED_H
 

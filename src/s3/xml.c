@@ -1,6 +1,6 @@
 /* xml.c - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
- * Written XML is always valid: bytes that are no UTF-8, and characters that XML 1.0 can't express,
+ * Written XML is always valid: bytes that are not UTF-8, and characters that XML 1.0 can't express,
  * become U+FFFD.
  *
  * Reading: expat walks the document. A table of paths ("/Delete/Object/Key") says what to do when
