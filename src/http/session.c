@@ -1,9 +1,9 @@
 /* session.c - TLS on one connection. SPDX-License-Identifier: Apache-2.0
  *
- * Answers leave in records of at most 16 KiB. The first record has the head of the answer and the first
- * bytes of its body. When the socket is full, the session waits for room and offers the same bytes
- * again, as OpenSSL requires. OpenSSL's queue of errors belongs to the thread, so it is emptied
- * before each call. */
+ * Answers leave in records of at most 16 KiB. The first record has the head of the answer and the
+ * first bytes of its body. When the socket is full, the session waits for room and offers the same
+ * bytes again, as OpenSSL requires. OpenSSL's queue of errors belongs to the thread, so it is
+ * emptied before each call. */
 #include "http/inside.h"
 
 #include <openssl/err.h>
