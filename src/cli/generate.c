@@ -74,7 +74,7 @@ void generate_example(struct text *to, struct arena *keep)
         check(setting_find(example_values[i].scope, slice_of(example_values[i].name)));
     text_add(to, S("{\n  \"#\": \"Every setting of Penstock with its default. A name that begins "
                    "with # is a comment. Leave out the settings that you don't change. Secrets "
-                   "have no default: give each a value, or leave it out.\",\n\n"));
+                   "have no default: give each secret a value, or leave it out.\",\n\n"));
     for (size_t i = 0; i < setting_count; i++) {
         const struct setting *setting = &settings[i];
         if (setting->scope != SCOPE_GLOBAL || strcmp(setting->name, "config") == 0)
@@ -93,18 +93,18 @@ void generate_example(struct text *to, struct arena *keep)
         text_char(to, '\n');
     }
     text_add(to, S("  \"# origins\": "
-                   "\"more origins, each with a name; a setting left out here has the value of "
-                   "its origin_ setting above\",\n"
+                   "\"Further origins, each with a name. If an entry leaves out a setting, the "
+                   "value of its origin_ setting above applies\",\n"
                    "  \"origins\": {\n    \"west\": {\n"));
     example_group(to, SCOPE_ORIGIN, "      ");
     text_add(to, S("\n    }\n  },\n\n"
-                   "  \"# buckets\": \"BUCKET or BUCKET/PREFIX; "
-                   "a setting left out here has the same value as above\",\n"
+                   "  \"# buckets\": \"Rules of a BUCKET or a BUCKET/PREFIX. "
+                   "If an entry leaves out a setting, its value above applies\",\n"
                    "  \"buckets\": {\n    \"datasets/imagenet\": {\n"));
     example_group(to, SCOPE_BUCKET, "      ");
     text_add(to, S("\n    }\n  },\n\n"
-                   "  \"# more key pairs of clients; "
-                   "to use them, remove '# ' from the next line\": 0,\n"
+                   "  \"# Further key pairs of clients. "
+                   "To use them, remove '# ' from the next line\": 0,\n"
                    "  \"# keys\": [\n    {\n"));
     example_group(to, SCOPE_KEY, "      ");
     text_add(to, S("\n    }\n  ]\n}\n"));
